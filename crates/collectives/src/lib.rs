@@ -1,0 +1,1 @@
+//! Collective algorithms drawn as graphs, and nothing else

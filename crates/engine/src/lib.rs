@@ -1,0 +1,1 @@
+//! Linking schedules and running them: the caller and peers engines

@@ -1,0 +1,1 @@
+//! GOAL dependency graphs: built, checked, compiled to schedules, read and written

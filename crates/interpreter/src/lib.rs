@@ -1,0 +1,1 @@
+//! The sans-IO state machine that defines what a schedule does

@@ -1,0 +1,1 @@
+//! Experiments that show what communication on this machine costs

@@ -1,0 +1,1 @@
+//! Shared memory of one job: segments, arenas, futexes, process handles and the broker

@@ -1,0 +1,1 @@
+//! Collectives that run in the background: jobs, communicators, requests, schedules
