@@ -1,0 +1,182 @@
+//! What a local operation computes, defined once for every engine.
+//!
+//! An engine hands over bytes and names an [`Arithmetic`] and a [`DataType`]; it never computes on
+//! its own. Whatever engine ran a schedule, and whichever rank combined two values, the resulting
+//! bytes are therefore the same:
+//!
+//! * **Memory** holds the elements little-endian and back to back. Blocks need no alignment.
+//! * **Integers wrap**, in division too: the smallest signed value divided by −1 is itself.
+//! * **Integer division by zero** puts 0 into the element concerned. All other elements are
+//!   computed as usual, and only then is [`ArithmeticError::DivisionByZero`] returned, so that an
+//!   engine can finish its run before it fails it.
+//! * **Floating-point numbers** follow IEEE 754-2019 and round to nearest, ties to even. Division
+//!   by zero is no error: it gives an infinity or a NaN. Subnormal numbers are kept.
+//! * **Minimum and maximum** of floating-point numbers are the operations `minimum` and `maximum`
+//!   of IEEE 754-2019, section 9.6: a NaN on either side gives a NaN, and −0 is less than +0.
+//! * **A NaN result is always the canonical one**: quiet, positive, without payload (`0x7fc00000`
+//!   for `f32`, `0x7ff8000000000000` for `f64`). Without this rule the payload would depend on the
+//!   machine and on operand order.
+//! * **And, or and xor** are defined on integers only.
+
+mod data_type;
+mod kernels;
+mod operation;
+
+pub use data_type::{DataType, Element};
+pub use operation::Arithmetic;
+
+use kernels::{InPlaceLeft, InPlaceRight, ThreeAddress};
+
+/// Why a local operation could not be computed, or not for every element.
+///
+/// Unless it is [`DivisionByZero`](Self::DivisionByZero), nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArithmeticError {
+    /// The blocks are not equally long.
+    #[error(
+        "the blocks of a local operation must be equally long, but left has {left} bytes, \
+         right {right} and the destination {destination}"
+    )]
+    LengthsDiffer {
+        /// Bytes in the left operand.
+        left: usize,
+        /// Bytes in the right operand.
+        right: usize,
+        /// Bytes in the destination; in place, those of the accumulator.
+        destination: usize,
+    },
+    /// The blocks end in the middle of an element.
+    #[error(
+        "{bytes} bytes are not a whole number of {data_type} elements; use a multiple of {} bytes",
+        .data_type.bytes()
+    )]
+    NotWholeElements {
+        /// Bytes in each block.
+        bytes: usize,
+        /// The data type the blocks were said to hold.
+        data_type: DataType,
+    },
+    /// The operation is not defined on the data type; see [`Arithmetic::applies_to`].
+    #[error("{operation} is not defined on {data_type}; use an integer data type")]
+    NotApplicable {
+        /// The operation that was asked for.
+        operation: Arithmetic,
+        /// The data type it is not defined on.
+        data_type: DataType,
+    },
+    /// An integer was divided by zero. All elements have been written, those divided by zero as 0.
+    #[error(
+        "the integer at element {element} was divided by zero; \
+         make the divisor nonzero or compute on f32 or f64"
+    )]
+    DivisionByZero {
+        /// Index of the first element that was divided by zero, counted in elements from 0.
+        element: usize,
+    },
+}
+
+/// A name that is not that of a [`DataType`] or an [`Arithmetic`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is no {kind}; use one of {}", .known.join(", "))]
+pub struct UnknownName {
+    /// What was looked for: "data type" or "local operation".
+    pub kind: &'static str,
+    /// The name as it was given.
+    pub name: String,
+    /// The names that exist.
+    pub known: Vec<&'static str>,
+}
+
+/// Computes `destination[i] = left[i] OPERATION right[i]` for every element `i`.
+///
+/// # Errors
+/// Any [`ArithmeticError`]. After [`ArithmeticError::DivisionByZero`] all of `destination` has been
+/// written, after the others nothing has.
+///
+/// # Examples
+/// ```
+/// use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply};
+///
+/// let (left, right) = ([200, 7], [100, 2]);
+/// let mut destination = [0; 2];
+/// apply(Arithmetic::Add, DataType::U8, &left, &right, &mut destination)?;
+/// assert_eq!(destination, [44, 9]); // 300 wraps to 44
+///
+/// let outcome = apply(Arithmetic::Divide, DataType::U8, &left, &[0, 2], &mut destination);
+/// assert_eq!(outcome, Err(ArithmeticError::DivisionByZero { element: 0 }));
+/// assert_eq!(destination, [0, 3]); // the other element was computed all the same
+/// # Ok::<(), ArithmeticError>(())
+/// ```
+pub fn apply(
+    operation: Arithmetic,
+    data_type: DataType,
+    left: &[u8],
+    right: &[u8],
+    destination: &mut [u8],
+) -> Result<(), ArithmeticError> {
+    check_lengths(data_type, left.len(), right.len(), destination.len())?;
+    let blocks = ThreeAddress { left, right, destination };
+    kernels::run(operation, data_type, blocks)
+}
+
+/// Computes `accumulator[i] = accumulator[i] OPERATION right[i]`: [`apply`] with the left operand
+/// as destination.
+///
+/// # Errors
+/// As [`apply`].
+///
+/// # Examples
+/// ```
+/// use goal::arithmetic::{Arithmetic, DataType, apply_in_place_left};
+///
+/// let mut accumulator = 5_i64.to_le_bytes();
+/// apply_in_place_left(Arithmetic::Subtract, DataType::I64, &mut accumulator, &7_i64.to_le_bytes())?;
+/// assert_eq!(i64::from_le_bytes(accumulator), -2);
+/// # Ok::<(), goal::arithmetic::ArithmeticError>(())
+/// ```
+pub fn apply_in_place_left(
+    operation: Arithmetic,
+    data_type: DataType,
+    accumulator: &mut [u8],
+    right: &[u8],
+) -> Result<(), ArithmeticError> {
+    check_lengths(data_type, accumulator.len(), right.len(), accumulator.len())?;
+    kernels::run(operation, data_type, InPlaceLeft { accumulator, right })
+}
+
+/// Computes `accumulator[i] = left[i] OPERATION accumulator[i]`: [`apply`] with the right operand
+/// as destination.
+///
+/// # Errors
+/// As [`apply`].
+///
+/// # Examples
+/// ```
+/// use goal::arithmetic::{Arithmetic, DataType, apply_in_place_right};
+///
+/// let mut accumulator = 2_f64.to_le_bytes();
+/// apply_in_place_right(Arithmetic::Divide, DataType::F64, &1_f64.to_le_bytes(), &mut accumulator)?;
+/// assert_eq!(f64::from_le_bytes(accumulator), 0.5);
+/// # Ok::<(), goal::arithmetic::ArithmeticError>(())
+/// ```
+pub fn apply_in_place_right(
+    operation: Arithmetic,
+    data_type: DataType,
+    left: &[u8],
+    accumulator: &mut [u8],
+) -> Result<(), ArithmeticError> {
+    check_lengths(data_type, left.len(), accumulator.len(), accumulator.len())?;
+    kernels::run(operation, data_type, InPlaceRight { left, accumulator })
+}
+
+/// Refuses blocks of different lengths or with a broken last element.
+fn check_lengths(data_type: DataType, left: usize, right: usize, destination: usize) -> Result<(), ArithmeticError> {
+    if left != right || left != destination {
+        return Err(ArithmeticError::LengthsDiffer { left, right, destination });
+    }
+    if !left.is_multiple_of(data_type.bytes()) {
+        return Err(ArithmeticError::NotWholeElements { bytes: left, data_type });
+    }
+    Ok(())
+}
