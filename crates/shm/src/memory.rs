@@ -1,0 +1,183 @@
+//! The data areas of a segment: bytes that processes copy in, copy out and combine, but never keep a reference to.
+//!
+//! Every access is checked against the segment's length and lasts for one call. Whether two calls may touch the same
+//! bytes at the same time is decided by the protocols above: an engine starts an operation only when its dependency
+//! counter says that whoever used the bytes before has finished, and the graph checker refuses graphs in which two
+//! unordered operations touch the same bytes. A process that breaks the protocol can spoil data, as any process with
+//! the segment mapped can; it cannot make an access leave the segment.
+
+use crate::segment::{Offset, Segment, SegmentError};
+use std::sync::Arc;
+
+/// All bytes of a segment as one address range.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    segment: Arc<Segment>,
+}
+
+/// The operands of a combination, by how the destination coincides with them.
+#[derive(Debug)]
+pub enum Operands<'a> {
+    /// Three different places.
+    Apart {
+        /// Left operand.
+        left: &'a [u8],
+        /// Right operand.
+        right: &'a [u8],
+        /// Result.
+        destination: &'a mut [u8],
+    },
+    /// The result replaces the left operand.
+    OntoLeft {
+        /// Left operand and result.
+        left: &'a mut [u8],
+        /// Right operand.
+        right: &'a [u8],
+    },
+    /// The result replaces the right operand.
+    OntoRight {
+        /// Left operand.
+        left: &'a [u8],
+        /// Right operand and result.
+        right: &'a mut [u8],
+    },
+    /// All three are the same place.
+    AllOne(&'a mut [u8]),
+}
+
+impl Memory {
+    /// The bytes of this segment.
+    pub fn new(segment: Arc<Segment>) -> Self {
+        Memory { segment }
+    }
+
+    /// The segment.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// Copies `bytes` into the segment.
+    ///
+    /// # Errors
+    /// When the range leaves the segment.
+    #[inline]
+    pub fn write(&self, at: Offset, bytes: &[u8]) -> Result<(), SegmentError> {
+        let target = self.segment.bytes_ptr(at, bytes.len() as u64)?;
+        // SAFETY: `bytes_ptr` checked the target range; `bytes` is a Rust slice of private memory, or of segment memory
+        // lent by another call of this module, which the protocol keeps apart from the target.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies from the segment into `bytes`.
+    ///
+    /// # Errors
+    /// When the range leaves the segment.
+    #[inline]
+    pub fn read(&self, at: Offset, bytes: &mut [u8]) -> Result<(), SegmentError> {
+        let source = self.segment.bytes_ptr(at, bytes.len() as u64)?;
+        // SAFETY: `bytes_ptr` checked the source range; `bytes` is exclusively borrowed, so it cannot overlap memory
+        // that only this module hands out.
+        unsafe { std::ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies within the segment; the ranges may overlap.
+    ///
+    /// # Errors
+    /// When a range leaves the segment.
+    #[inline]
+    pub fn copy(&self, from: Offset, to: Offset, length: u64) -> Result<(), SegmentError> {
+        let source = self.segment.bytes_ptr(from, length)?;
+        let target = self.segment.bytes_ptr(to, length)?;
+        // SAFETY: both ranges were checked; `copy` allows overlap.
+        unsafe { std::ptr::copy(source, target, length as usize) };
+        Ok(())
+    }
+
+    /// Sets bytes of the segment to zero.
+    ///
+    /// # Errors
+    /// When the range leaves the segment.
+    pub fn clear(&self, at: Offset, length: u64) -> Result<(), SegmentError> {
+        let target = self.segment.bytes_ptr(at, length)?;
+        // SAFETY: the range was checked.
+        unsafe { std::ptr::write_bytes(target, 0, length as usize) };
+        Ok(())
+    }
+
+    /// Lends bytes of the segment for reading while `use_them` runs.
+    ///
+    /// # Errors
+    /// When the range leaves the segment.
+    #[inline]
+    pub fn inspect<R>(&self, at: Offset, length: u64, use_them: impl FnOnce(&[u8]) -> R) -> Result<R, SegmentError> {
+        let source = self.segment.bytes_ptr(at, length)?;
+        // SAFETY: the range was checked; the reference ends with the call, and while it lasts the protocol lets nobody
+        // write these bytes (see the module's page).
+        Ok(use_them(unsafe { std::slice::from_raw_parts(source, length as usize) }))
+    }
+
+    /// Lends bytes of the segment for writing while `use_them` runs.
+    ///
+    /// # Errors
+    /// When the range leaves the segment.
+    #[inline]
+    pub fn fill<R>(&self, at: Offset, length: u64, use_them: impl FnOnce(&mut [u8]) -> R) -> Result<R, SegmentError> {
+        let target = self.segment.bytes_ptr(at, length)?;
+        // SAFETY: the range was checked; the reference ends with the call, and while it lasts the protocol lets nobody
+        // else touch these bytes (see the module's page).
+        Ok(use_them(unsafe { std::slice::from_raw_parts_mut(target, length as usize) }))
+    }
+
+    /// Lends three ranges of equal length, the destination for writing. The destination may be exactly an operand.
+    ///
+    /// # Errors
+    /// When a range leaves the segment, or the destination overlaps an operand in part.
+    pub fn combine<R>(
+        &self,
+        left: Offset,
+        right: Offset,
+        destination: Offset,
+        length: u64,
+        use_them: impl FnOnce(Operands<'_>) -> R,
+    ) -> Result<R, SegmentError> {
+        let bytes = length as usize;
+        let (l, r, d) = (
+            self.segment.bytes_ptr(left, length)?,
+            self.segment.bytes_ptr(right, length)?,
+            self.segment.bytes_ptr(destination, length)?,
+        );
+        let apart = |a: Offset, b: Offset| a.0.abs_diff(b.0) >= length;
+        // SAFETY (all four arms): the ranges were checked against the segment; the mutable range is either equal to an
+        // operand, which then is not lent a second time, or does not overlap it, as the guards say; two operands that
+        // are only read may coincide. The references end with the call, and the protocol keeps others away meanwhile.
+        let operands = if d == l && d == r {
+            // SAFETY: as above.
+            Operands::AllOne(unsafe { std::slice::from_raw_parts_mut(d, bytes) })
+        } else if d == l && apart(destination, right) {
+            // SAFETY: as above.
+            let (left, right) =
+                unsafe { (std::slice::from_raw_parts_mut(l, bytes), std::slice::from_raw_parts(r, bytes)) };
+            Operands::OntoLeft { left, right }
+        } else if d == r && apart(destination, left) {
+            // SAFETY: as above.
+            let (left, right) =
+                unsafe { (std::slice::from_raw_parts(l, bytes), std::slice::from_raw_parts_mut(r, bytes)) };
+            Operands::OntoRight { left, right }
+        } else if apart(destination, left) && apart(destination, right) {
+            // SAFETY: as above.
+            let (left, right, destination) = unsafe {
+                (
+                    std::slice::from_raw_parts(l, bytes),
+                    std::slice::from_raw_parts(r, bytes),
+                    std::slice::from_raw_parts_mut(d, bytes),
+                )
+            };
+            Operands::Apart { left, right, destination }
+        } else {
+            return Err(SegmentError::Overlap { offset: destination, length });
+        };
+        Ok(use_them(operands))
+    }
+}
