@@ -1,0 +1,435 @@
+//! A segment: one sparse file in memory that every process of a job maps once and never moves.
+//!
+//! The file gets its whole size at once and its memory piece by piece: [`Segment::commit`] reserves pages *before* anyone
+//! touches them. Touching a page that a full file system cannot supply kills the process with SIGBUS; reserving it first
+//! turns the same event into an error that can be reported. Each process maps the file at another address, so places are
+//! named by [`Offset`].
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{FallocateFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::shared::Shared;
+
+mod backing;
+
+pub use backing::Backing;
+
+/// A place in a segment, in bytes from its start: the pointer that means the same in every process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct Offset(pub u64);
+
+impl Offset {
+    /// The place `bytes` further on; `None` past the end of the numbers.
+    ///
+    /// ```
+    /// use shm::segment::Offset;
+    /// assert_eq!(Offset(64).plus(8), Some(Offset(72)));
+    /// ```
+    #[must_use]
+    pub fn plus(self, bytes: u64) -> Option<Offset> {
+        self.0.checked_add(bytes).map(Offset)
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "offset {:#x}", self.0)
+    }
+}
+
+/// What can go wrong with a segment. Sizes are bytes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// A size of 0, or one that this machine cannot address.
+    #[error("a segment of {bytes} bytes cannot be mapped: ask for at least 1 and at most {} bytes", isize::MAX)]
+    Size {
+        /// The size asked for.
+        bytes: u64,
+    },
+    /// The process may not make files as large as the segment (RLIMIT_FSIZE).
+    #[error(
+        "the segment needs {}, but this process may only make files of {} (RLIMIT_FSIZE): raise it with `ulimit -f unlimited`",
+        Size(*needed),
+        Size(*limit)
+    )]
+    FileSizeLimit {
+        /// The size of the segment.
+        needed: u64,
+        /// The limit of the process.
+        limit: u64,
+    },
+    /// The file system (or the machine) has no room for the pages.
+    #[error(
+        "{place} has {} left of the {} needed: give it more room or set TRADEWIND_SEGMENT_DIR to a directory with more",
+        Left(*left),
+        Size(*needed)
+    )]
+    NoSpace {
+        /// How much was to be reserved.
+        needed: u64,
+        /// How much there is, where the file system says so.
+        left: Option<u64>,
+        /// What is full, in words.
+        place: String,
+    },
+    /// The file could not be made.
+    #[error(
+        "cannot create a segment in {place}: {source}; set TRADEWIND_SEGMENT_DIR to a writable directory on a tmpfs"
+    )]
+    Create {
+        /// Where, in words.
+        place: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file system does not reserve pages, so a full one could only kill.
+    #[error("{place} cannot reserve memory: {source}; set TRADEWIND_SEGMENT_DIR to a directory on a tmpfs")]
+    Reserve {
+        /// Where, in words.
+        place: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file could not be mapped.
+    #[error("cannot map the {} of {place}: {source}; look at `ulimit -v`", Size(*bytes))]
+    Map {
+        /// The size of the segment.
+        bytes: u64,
+        /// Which file, in words.
+        place: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A place outside the segment.
+    #[error("{length} bytes at {offset} do not lie in a segment of {bytes} bytes")]
+    OutOfBounds {
+        /// Where the access starts.
+        offset: Offset,
+        /// How many bytes it covers.
+        length: u64,
+        /// The size of the segment.
+        bytes: u64,
+    },
+    /// A result that would overwrite part of an operand before it is read.
+    #[error(
+        "{length} bytes at {offset} overlap an operand in part: they must be the operand exactly, or apart from it"
+    )]
+    Overlap {
+        /// Where the result starts.
+        offset: Offset,
+        /// How many bytes it covers.
+        length: u64,
+    },
+    /// A place that the type cannot lie at.
+    #[error("{offset} is not a multiple of {alignment}, the alignment of {type_name}")]
+    Misaligned {
+        /// The place.
+        offset: Offset,
+        /// What it must be a multiple of.
+        alignment: usize,
+        /// The type that was looked for.
+        type_name: &'static str,
+    },
+}
+
+/// Memory that all ranks of a job on a node share. It stays mapped until the value is dropped.
+///
+/// # Examples
+///
+/// ```
+/// use shm::segment::{Backing, Offset, Segment};
+/// use shm::sync::{AtomicU32, Ordering};
+/// use std::os::fd::AsFd;
+///
+/// # fn main() -> Result<(), shm::segment::SegmentError> {
+/// let segment = Segment::create(1 << 20, Backing::Memory)?;
+/// segment.commit(Offset(4096), 64)?;
+/// let word: &AtomicU32 = segment.at(Offset(4096))?;
+/// word.store(7, Ordering::Release);
+///
+/// // Another process would get the descriptor from the broker.
+/// let descriptor = segment.as_fd().try_clone_to_owned().expect("a free descriptor");
+/// let same = Segment::from_fd(descriptor)?;
+/// assert_eq!(same.at::<AtomicU32>(Offset(4096))?.load(Ordering::Acquire), 7);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Segment {
+    base: NonNull<u8>,
+    bytes: u64,
+    file: OwnedFd,
+    place: String,
+}
+
+// SAFETY: the mapping belongs to the value, not to a thread. References into it exist for `Shared` types only.
+unsafe impl Send for Segment {}
+// SAFETY: as above; `&Segment` gives addresses and references to types that any thread may use at once.
+unsafe impl Sync for Segment {}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Segment")
+            .field("bytes", &self.bytes)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Segment {
+    /// Makes a segment of `bytes` bytes (rounded up to whole pages), all zero, and maps it. Memory is taken for the first
+    /// page only.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::Size`], [`SegmentError::FileSizeLimit`], [`SegmentError::Create`], [`SegmentError::NoSpace`] or
+    /// [`SegmentError::Reserve`] for the first page, [`SegmentError::Map`].
+    pub fn create(bytes: u64, backing: Backing) -> Result<Segment, SegmentError> {
+        let page = page_bytes();
+        let rounded = bytes.checked_next_multiple_of(page).filter(|&rounded| rounded != 0);
+        let bytes = rounded.filter(|&rounded| isize::try_from(rounded).is_ok()).ok_or(SegmentError::Size { bytes })?;
+        let (file, place) = backing.create(bytes)?;
+        let segment = Segment::map(file, bytes, place)?;
+        // A file system that cannot reserve is found out here and not in the middle of a job.
+        segment.commit(Offset(0), page)?;
+        Ok(segment)
+    }
+
+    /// Maps a segment that another process made and passed on (see [`crate::broker`]).
+    ///
+    /// A segment made with [`Backing::Memory`] is sealed: nobody can shrink it. With [`Backing::Directory`] a process that
+    /// holds the descriptor could; the ranks of a job trust each other that far.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::Size`] for an empty file, [`SegmentError::Map`] if the descriptor cannot be mapped for writing.
+    pub fn from_fd(file: OwnedFd) -> Result<Segment, SegmentError> {
+        let place = backing::describe(&file);
+        let unusable = |source: Errno| SegmentError::Map { bytes: 0, place: place.clone(), source: source.into() };
+        let bytes = rustix::fs::fstat(&file).map_err(unusable)?.st_size.cast_unsigned();
+        if bytes == 0 || isize::try_from(bytes).is_err() {
+            return Err(SegmentError::Size { bytes });
+        }
+        Segment::map(file, bytes, place)
+    }
+
+    fn map(file: OwnedFd, bytes: u64, place: String) -> Result<Segment, SegmentError> {
+        let failed = |source: Errno| SegmentError::Map { bytes, place: place.clone(), source: source.into() };
+        let length = usize::try_from(bytes).map_err(|_| SegmentError::Size { bytes })?;
+        // SAFETY: a new mapping at an address of the kernel's choice overlays nothing that exists.
+        let address = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                &file,
+                0,
+            )
+        }
+        .map_err(failed)?;
+        let base = NonNull::new(address.cast()).ok_or_else(|| failed(Errno::FAULT))?;
+        Ok(Segment { base, bytes, file, place })
+    }
+
+    /// The size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether the kernel guarantees that the file keeps its size, so that no access inside it can raise SIGBUS for want
+    /// of a file.
+    ///
+    /// ```
+    /// use shm::segment::{Backing, Segment};
+    /// # fn main() -> Result<(), shm::segment::SegmentError> {
+    /// assert!(Segment::create(1, Backing::Memory)?.is_sealed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_sealed(&self) -> bool {
+        rustix::fs::fcntl_get_seals(&self.file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+    }
+
+    /// Reserves the pages under `length` bytes at `offset`, so that touching them cannot fail any more. What they hold
+    /// stays; reserving twice is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::NoSpace`] if there is no room, [`SegmentError::Reserve`] for any other refusal,
+    /// [`SegmentError::OutOfBounds`].
+    pub fn commit(&self, offset: Offset, length: u64) -> Result<(), SegmentError> {
+        self.check(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let page = page_bytes();
+        let start = offset.0 / page * page;
+        let end = (offset.0 + length).next_multiple_of(page).min(self.bytes);
+        // Inside the file's size RLIMIT_FSIZE does not apply (no SIGXFSZ): it was checked when the file got its size.
+        loop {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, end - start) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT) => {
+                    return Err(SegmentError::NoSpace {
+                        needed: end - start,
+                        left: backing::room_left(&self.file),
+                        place: self.place.clone(),
+                    });
+                }
+                Err(error) => {
+                    return Err(SegmentError::Reserve { place: self.place.clone(), source: error.into() });
+                }
+            }
+        }
+    }
+
+    /// The `T` at `offset`, bounds and alignment checked. The place must have been committed, by whichever process.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::OutOfBounds`], [`SegmentError::Misaligned`].
+    #[inline]
+    pub fn at<T: Shared>(&self, offset: Offset) -> Result<&T, SegmentError> {
+        self.slice_at(offset, 1).map(|slice| &slice[0])
+    }
+
+    /// The `count` values of type `T` one after the other from `offset` on.
+    ///
+    /// ```
+    /// use shm::segment::{Backing, Offset, Segment};
+    /// use shm::sync::AtomicU64;
+    /// # fn main() -> Result<(), shm::segment::SegmentError> {
+    /// let segment = Segment::create(4096, Backing::Memory)?;
+    /// assert_eq!(segment.slice_at::<AtomicU64>(Offset(64), 8)?.len(), 8);
+    /// assert!(segment.slice_at::<AtomicU64>(Offset(64), 8 << 20).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::OutOfBounds`], [`SegmentError::Misaligned`].
+    #[inline]
+    pub fn slice_at<T: Shared>(&self, offset: Offset, count: usize) -> Result<&[T], SegmentError> {
+        let length = (size_of::<T>() as u64).saturating_mul(count as u64);
+        let address = self.bytes_ptr(offset, length)?.cast::<T>();
+        if !address.is_aligned() {
+            let (alignment, type_name) = (align_of::<T>(), std::any::type_name::<T>());
+            return Err(SegmentError::Misaligned { offset, alignment, type_name });
+        }
+        // SAFETY: `bytes_ptr` checked that the values lie in the mapping, which lives as long as `self`; the address is
+        // aligned; `Shared` makes every bit pattern valid and every change by others atomic or inside an `UnsafeCell`.
+        Ok(unsafe { std::slice::from_raw_parts(address, count) })
+    }
+
+    /// The address of `length` bytes at `offset`, for data areas. It may be kept as long as the segment lives.
+    ///
+    /// Getting it is safe, using it is not: the bytes must be committed, and a protocol must say whose they are.
+    ///
+    /// ```
+    /// use shm::segment::{Backing, Offset, Segment};
+    /// # fn main() -> Result<(), shm::segment::SegmentError> {
+    /// let segment = Segment::create(4096, Backing::Memory)?;
+    /// let bytes = segment.bytes_ptr(Offset(128), 4)?;
+    /// // SAFETY: the first page is committed and no one else knows this segment.
+    /// unsafe { bytes.write(1) };
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::OutOfBounds`].
+    #[inline]
+    pub fn bytes_ptr(&self, offset: Offset, length: u64) -> Result<*mut u8, SegmentError> {
+        self.check(offset, length)?;
+        // SAFETY: the place lies in the mapping (or one past its end), whose size fits an `isize`.
+        Ok(unsafe { self.base.as_ptr().add(offset.0 as usize) })
+    }
+
+    #[inline]
+    fn check(&self, offset: Offset, length: u64) -> Result<(), SegmentError> {
+        match offset.0.checked_add(length) {
+            Some(end) if end <= self.bytes => Ok(()),
+            _ => Err(SegmentError::OutOfBounds { offset, length, bytes: self.bytes }),
+        }
+    }
+}
+
+impl AsFd for Segment {
+    /// The file, to be passed to another process.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping that `map` made; every reference into it borrowed `self` and is gone. A failure
+        // would leave the mapping in place, which harms nobody.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
+    }
+}
+
+/// The size of a page of this machine, in bytes.
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// A number of bytes for people.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        match UNITS.into_iter().find(|&(_, shift)| self.0 >> shift != 0) {
+            Some((unit, shift)) if self.0.trailing_zeros() >= shift => write!(formatter, "{} {unit}", self.0 >> shift),
+            Some((unit, shift)) => write!(formatter, "{:.1} {unit}", self.0 as f64 / (1u64 << shift) as f64),
+            None => write!(formatter, "{} bytes", self.0),
+        }
+    }
+}
+
+/// How much room there is, where that is known.
+struct Left(Option<u64>);
+
+impl fmt::Display for Left {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(bytes) => Size(bytes).fmt(formatter),
+            None => formatter.write_str("too little"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_place_is_named_with_the_way_out() {
+        let place = "the shared-memory file system at /x".to_owned();
+        let error = SegmentError::NoSpace { needed: 64 << 20, left: Some(4 << 20), place };
+        assert_eq!(
+            error.to_string(),
+            "the shared-memory file system at /x has 4 MiB left of the 64 MiB needed: give it more room or set \
+             TRADEWIND_SEGMENT_DIR to a directory with more"
+        );
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(Size(100).to_string(), "100 bytes");
+        assert_eq!(Size(1536).to_string(), "1.5 KiB");
+        assert_eq!(Size(3 << 40).to_string(), "3 TiB");
+    }
+}

@@ -1,0 +1,139 @@
+//! Which types may be looked at in shared memory: [`Shared`], and [`SharedBytes`] for payloads inside them.
+
+use core::cell::UnsafeCell;
+
+use crate::completion::Completion;
+use crate::sync::{
+    AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+};
+
+/// A type that several processes may hold a reference to at the same time.
+///
+/// [`Segment::at`](crate::segment::Segment::at) hands out `&T` for such types only.
+///
+/// # Safety
+///
+/// The implementer promises all of this:
+/// - every bit pattern is a valid value (so no `bool`, no `enum`, no reference; a peer may have written anything);
+/// - through `&T` bytes change only by atomic operations or inside an [`UnsafeCell`] whose access is `unsafe`;
+/// - the layout is fixed (`#[repr(C)]` or `#[repr(transparent)]`), because both sides must agree on it;
+/// - no field holds an address, because each process maps the segment elsewhere;
+/// - the type needs no `Drop`, because nobody knows who would run it.
+///
+/// # Examples
+///
+/// ```
+/// use shm::shared::{Shared, SharedBytes};
+/// use shm::sync::AtomicU32;
+///
+/// #[repr(C, align(64))]
+/// struct Node {
+///     arrivals: AtomicU32,
+///     flags: AtomicU32,
+///     payload: SharedBytes<56>,
+/// }
+/// // SAFETY: `repr(C)`, every field is `Shared`, no padding is ever read.
+/// unsafe impl Shared for Node {}
+/// assert_eq!(size_of::<Node>(), 64);
+/// ```
+pub unsafe trait Shared: Sync + Sized + 'static {}
+
+macro_rules! atomics_are_shared {
+    ($($atomic:ty),+ $(,)?) => {
+        $(
+            // SAFETY: an integer atomic takes every bit pattern, changes atomically only, and has the layout of its integer.
+            unsafe impl Shared for $atomic {}
+        )+
+    };
+}
+
+atomics_are_shared!(
+    AtomicI8,
+    AtomicI16,
+    AtomicI32,
+    AtomicI64,
+    AtomicIsize,
+    AtomicU8,
+    AtomicU16,
+    AtomicU32,
+    AtomicU64,
+    AtomicUsize,
+);
+
+// SAFETY: a transparent wrapper of an `AtomicU32` whose methods take any value of it.
+unsafe impl Shared for Completion {}
+
+// SAFETY: an array adds no bytes of its own to those of its elements.
+unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
+
+/// Declares structures of [`Shared`] fields that fill whole cache lines, and implements [`Shared`] for them.
+///
+/// ```
+/// use shm::sync::AtomicU32;
+/// shm::shared_lines! {
+///     /// Counts arrivals.
+///     struct Gate {
+///         /// How many have arrived.
+///         arrivals: AtomicU32,
+///     }
+/// }
+/// assert_eq!(size_of::<Gate>(), 64);
+/// ```
+#[macro_export]
+macro_rules! shared_lines {
+    ($($(#[$meta:meta])* $visibility:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field_visibility:vis $field:ident : $type:ty),+ $(,)?
+    })+) => {
+        $(
+            $(#[$meta])*
+            #[derive(Debug)]
+            #[repr(C, align(64))]
+            $visibility struct $name { $($(#[$field_meta])* $field_visibility $field: $type),+ }
+
+            // SAFETY: the layout is `repr(C)`; every field is itself `Shared`, which the function below makes the
+            // compiler check; padding is never read, and there is no `Drop`.
+            unsafe impl $crate::shared::Shared for $name {}
+
+            const _: () = {
+                const fn is_shared<T: $crate::shared::Shared>() {}
+                $(is_shared::<$type>();)+
+            };
+        )+
+    };
+}
+
+/// `N` plain bytes inside a shared structure, reached by raw pointer only.
+///
+/// Whoever reads or writes them must have been given the right to by an atomic beside them (an arrival counter, a sequence
+/// number); the type itself orders nothing.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct SharedBytes<const N: usize>(UnsafeCell<[u8; N]>);
+
+// SAFETY: the safe methods only hand out an address; every access through it is the caller's `unsafe` promise.
+unsafe impl<const N: usize> Sync for SharedBytes<N> {}
+
+// SAFETY: bytes take every bit pattern and change only through the `UnsafeCell`.
+unsafe impl<const N: usize> Shared for SharedBytes<N> {}
+
+impl<const N: usize> SharedBytes<N> {
+    /// The address of the first byte; valid for `N` bytes as long as the structure itself.
+    ///
+    /// ```
+    /// let bytes = shm::shared::SharedBytes::<8>::default();
+    /// // SAFETY: nobody else knows these bytes.
+    /// unsafe { bytes.as_mut_ptr().write(7) };
+    /// // SAFETY: as above.
+    /// assert_eq!(unsafe { bytes.as_mut_ptr().read() }, 7);
+    /// ```
+    #[inline]
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.0.get().cast()
+    }
+}
+
+impl<const N: usize> Default for SharedBytes<N> {
+    fn default() -> Self {
+        SharedBytes(UnsafeCell::new([0; N]))
+    }
+}

@@ -1,0 +1,202 @@
+//! Every interleaving of the completion word (up to a bound on preemptions), on the very source file that runs.
+
+mod sync {
+    pub(crate) use loom::sync::atomic::*;
+}
+
+/// What the kernel does for a futex, as loom can explore it: comparing and falling asleep are one step against a wake.
+mod futex {
+    use core::time::Duration;
+
+    use loom::sync::atomic::{AtomicU32, Ordering};
+    use loom::sync::{Condvar, Mutex};
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum WaitOutcome {
+        Woken,
+        ValueChanged,
+    }
+
+    /// The kernel's hash bucket: its lock and its queue. One for all words is enough, sleepers look again anyway.
+    struct Bucket {
+        lock: Mutex<()>,
+        queue: Condvar,
+    }
+
+    loom::lazy_static! {
+        static ref BUCKET: Bucket = Bucket { lock: Mutex::new(()), queue: Condvar::new() };
+    }
+
+    pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome {
+        assert!(timeout.is_none(), "loom has no clock");
+        let locked = BUCKET.lock.lock().expect("no panic holds it");
+        // Relaxed: the lock orders it against a wake, and nothing else may be relied on.
+        if word.load(Ordering::Relaxed) != expected {
+            return WaitOutcome::ValueChanged;
+        }
+        drop(BUCKET.queue.wait(locked).expect("no panic holds it"));
+        WaitOutcome::Woken
+    }
+
+    pub(crate) fn wake_all(_word: &AtomicU32) -> usize {
+        let _locked = BUCKET.lock.lock().expect("no panic holds it");
+        BUCKET.queue.notify_all();
+        0
+    }
+}
+
+#[path = "../src/completion.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+mod completion;
+
+use completion::{Completion, Poisoned};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+/// The word and what is published through it. Loom's cells report any access that is not ordered.
+struct Scene {
+    done: Completion,
+    values: [UnsafeCell<u32>; 2],
+}
+
+fn scene() -> Arc<Scene> {
+    Arc::new(Scene { done: Completion::new(), values: [UnsafeCell::new(0), UnsafeCell::new(0)] })
+}
+
+impl Scene {
+    fn write(&self, index: usize) {
+        // SAFETY: the test's claim; loom panics if this access races.
+        self.values[index].with_mut(|value| unsafe { *value = 1 });
+    }
+
+    fn read(&self, index: usize) -> u32 {
+        // SAFETY: as in `write`.
+        self.values[index].with(|value| unsafe { *value })
+    }
+}
+
+/// A lost wake-up shows as a deadlock, which loom reports.
+fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(check);
+}
+
+fn sleeper(scene: &Arc<Scene>, threshold: u32, visible: &'static [usize]) -> thread::JoinHandle<()> {
+    let scene = scene.clone();
+    thread::spawn(move || {
+        scene.done.wait(threshold).expect("nobody poisons it");
+        assert!(visible.iter().all(|&index| scene.read(index) == 1));
+    })
+}
+
+#[test]
+fn two_adders_wake_two_sleepers() {
+    explore(2, || {
+        let scene = scene();
+        let sleepers = [sleeper(&scene, 2, &[0, 1]), sleeper(&scene, 2, &[0, 1])];
+        let adder = {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                scene.write(0);
+                scene.done.add(1);
+            })
+        };
+        scene.write(1);
+        scene.done.add(1);
+        adder.join().expect("no panic");
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn two_adders_wake_sleepers_of_different_thresholds() {
+    explore(2, || {
+        let scene = scene();
+        let sleepers = [sleeper(&scene, 1, &[]), sleeper(&scene, 2, &[0, 1])];
+        let adder = {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                scene.write(0);
+                scene.done.add(1);
+            })
+        };
+        scene.write(1);
+        scene.done.add(1);
+        adder.join().expect("no panic");
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn only_the_adder_at_the_threshold_needs_to_wake() {
+    explore(2, || {
+        let scene = scene();
+        let sleepers = [sleeper(&scene, 2, &[0, 1]), sleeper(&scene, 2, &[0, 1])];
+        let adder = {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                scene.write(0);
+                scene.done.add_threshold(1, 2).crossed
+            })
+        };
+        scene.write(1);
+        let crossed = scene.done.add_threshold(1, 2).crossed;
+        if crossed {
+            // Whoever crosses may read what every adder before it wrote.
+            assert_eq!(scene.read(0), 1);
+        }
+        assert!(crossed != adder.join().expect("no panic"), "exactly one crosses");
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn setting_wakes_and_publishes() {
+    explore(3, || {
+        let scene = scene();
+        let sleepers = [sleeper(&scene, 1, &[0]), sleeper(&scene, 2, &[0, 1])];
+        scene.write(0);
+        scene.done.set(1);
+        scene.write(1);
+        scene.done.set(2);
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn poison_reaches_every_sleeper() {
+    explore(3, || {
+        let scene = scene();
+        let sleepers = [0, 1].map(|_| {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                assert_eq!(scene.done.wait(1), Err(Poisoned));
+                assert_eq!(scene.read(0), 1, "the reason is visible");
+            })
+        });
+        scene.write(0);
+        scene.done.poison();
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn poison_beside_a_set_is_not_lost() {
+    explore(3, || {
+        let scene = scene();
+        let sleeper = {
+            let scene = scene.clone();
+            thread::spawn(move || assert_eq!(scene.done.wait(2), Err(Poisoned)))
+        };
+        let setter = {
+            let scene = scene.clone();
+            thread::spawn(move || scene.done.set(1))
+        };
+        scene.done.poison();
+        setter.join().expect("no panic");
+        sleeper.join().expect("no panic");
+        assert_eq!(scene.done.count(), 1);
+    });
+}
