@@ -1,0 +1,1 @@
+"""The side-by-side benchmark that bench/peers starts."""

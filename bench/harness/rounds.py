@@ -1,0 +1,165 @@
+"""The run itself: one look at every configuration, then interleaved rounds in shuffled order, never two programs at once."""
+
+import math
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from . import configurations
+from .places import BUILD, Trouble
+from .processes import Failed, run
+
+# The computation is this many times the best peer's time alone: more than the five that the table asks for, so that it stays
+# above them while the machine drifts.
+COMPUTATION_FACTOR = 6
+# Long enough that a hundred tests end before the others join.
+TEST_COMPUTATION_US = 200
+# A configuration goes on when in one row at least it comes this close to the best.
+CLOSE_ENOUGH = 2.0
+LOOK_LIMIT_S = 30
+ROUND_LIMIT_S = 60
+
+
+@dataclass
+class Group:
+    """The rows that one program measures in one start: everything in it runs close together in time."""
+
+    program: str
+    ranks: int
+    rows: list
+    configurations: list = field(default_factory=list)
+    failures: dict = field(default_factory=lambda: defaultdict(int))
+
+
+@dataclass
+class Record:
+    """All that a run has seen."""
+
+    floors: list = field(default_factory=list)
+    lines: list = field(default_factory=list)
+    iterations: dict = field(default_factory=dict)
+    left_out: list = field(default_factory=list)
+    failures: list = field(default_factory=list)
+
+
+def groups_of(rows):
+    """One group for each program and number of ranks."""
+    found = {}
+    for row in rows:
+        found.setdefault((row.program, row.ranks), Group(row.program, row.ranks, [])).rows.append(row)
+    return list(found.values())
+
+
+def collectives(group):
+    """The operations and sizes a group measures, once each."""
+    return list(dict.fromkeys((row.op, row.bytes) for row in group.rows))
+
+
+class Run:
+    """Measures `rows` as `options` say; `say` takes what a person wants to know meanwhile."""
+
+    def __init__(self, options, rows, cores, say):
+        self.options, self.rows, self.cores, self.say = options, rows, cores, say
+        self.record = Record()
+        self.random = random.Random(options.seed)
+        self.groups = groups_of(rows)
+
+    def floor(self):
+        """What the machine does without any library, now."""
+        try:
+            return run([str(BUILD / "floor")], {}, LOOK_LIMIT_S)[0]
+        except Failed as error:
+            raise Trouble(f"the floor calibration ({BUILD / 'floor'}) {error}") from error
+
+    def arguments(self, group, budget, alone):
+        """BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:ITERATIONS..."""
+        specifications = [
+            f"{op}:{size}:{0 if alone else self.record.iterations.get((group.program, op, size), 0)}"
+            for op, size in collectives(group)
+        ]
+        return [str(budget), str(self.random.randrange(1 << 32)), str(self.options.skew), *specifications]
+
+    def measure(self, group, configuration, number, budget, limit_s, alone=False):
+        """One start of one program; its lines, or none when it failed, which is noted."""
+        command = configuration.command(group.ranks, group.program, self.arguments(group, budget, alone))
+        try:
+            lines = run(command, configuration.variables, limit_s)
+        except Failed as error:
+            group.failures[configuration.name] += 1
+            self.record.failures.append(
+                {"round": number, "configuration": configuration.name, "program": group.program, "ranks": group.ranks,
+                 "error": str(error)}
+            )
+            self.say(f"{configuration.name}, {group.program}, {group.ranks} ranks: {error}")
+            return []
+        for line in lines:
+            line.update(round=number, configuration=configuration.name, library=configuration.library)
+        return lines
+
+    def look(self, group):
+        """Every configuration of every peer, by itself: the computations follow from the best, and the slow ones stay behind."""
+        figure = {"blocking": "blocking_us", "overlap": "alone_us", "test_cost": "test_us"}[group.program]
+        candidates = configurations.of_peers(self.options.peers, group.ranks, self.cores)
+        best = {}
+        seen = {}
+        for configuration in candidates:
+            self.say(f"a first look: {group.program}, {group.ranks} ranks, {configuration.name}", passing=True)
+            lines = self.measure(group, configuration, "look", 15, LOOK_LIMIT_S, alone=group.program != "test_cost")
+            seen[configuration.name] = {(line["op"], line["bytes"]): line[figure][0] for line in lines}
+            for key, value in seen[configuration.name].items():
+                best[key] = min(best.get(key, math.inf), value)
+        if not best:
+            raise Trouble(
+                f"no peer could run {group.program} with {group.ranks} ranks; the last one: "
+                f"{self.record.failures[-1]['configuration']}: {self.record.failures[-1]['error']}"
+            )
+        for configuration in candidates:
+            values = seen[configuration.name]
+            close = any(value <= CLOSE_ENOUGH * best[key] for key, value in values.items())
+            if values and (close or self.options.all_configurations):
+                group.configurations.append(configuration)
+            else:
+                nearest = min((value / best[key] for key, value in values.items()), default=None)
+                self.record.left_out.append(
+                    {"configuration": configuration.name, "program": group.program, "ranks": group.ranks,
+                     "times_the_best_at_least": nearest}
+                )
+        group.failures.clear()
+        return best
+
+    def prepare(self):
+        """First looks, computations, and tradewind's own configurations."""
+        iteration_ns = self.floor()["iteration_ns"]
+        for group in self.groups:
+            if group.program == "test_cost":
+                for op, size in collectives(group):
+                    self.record.iterations[group.program, op, size] = math.ceil(TEST_COMPUTATION_US * 1e3 / iteration_ns)
+            best = self.look(group)
+            if group.program == "overlap":
+                for (op, size), value in best.items():
+                    iterations = math.ceil(COMPUTATION_FACTOR * value * 1e3 / iteration_ns)
+                    self.record.iterations[group.program, op, size] = iterations
+            if not self.options.without_tradewind:
+                kinds = {row.buffers for row in group.rows}
+                ours = configurations.of_tradewind(self.options.engine, group.program)
+                group.configurations += [one for one in ours if one.buffers in kinds]
+
+    def round(self, number):
+        """The floor, then every group, and in it every configuration, in an order of its own."""
+        self.record.floors.append(self.floor())
+        for group in self.random.sample(self.groups, len(self.groups)):
+            for configuration in self.random.sample(group.configurations, len(group.configurations)):
+                if group.failures[configuration.name] >= 2:
+                    continue
+                self.say(
+                    f"round {number + 1} of {self.options.rounds}: {group.program}, {group.ranks} ranks, {configuration.name}",
+                    passing=True,
+                )
+                self.record.lines += self.measure(group, configuration, number, self.options.budget, ROUND_LIMIT_S)
+
+    def go(self):
+        """All of it."""
+        self.prepare()
+        for number in range(self.options.rounds):
+            self.round(number)
+        return self.record

@@ -1,0 +1,90 @@
+"""The rows of the table: what is measured, what it is called, and how far tradewind means to get."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from .places import Trouble
+
+NONBLOCKING = ("barrier", "allreduce", "alltoall", "bcast", "neighbor")
+SMALL = (8, 1024)
+LARGE = (65536, 1048576)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. `reach` is a ratio to the best peer, or microseconds where `absolute`."""
+
+    kind: str
+    op: str
+    bytes: int
+    ranks: int
+    reach: float = None
+    absolute: bool = False
+
+    @property
+    def name(self):
+        """What --only matches and the results file is keyed by."""
+        return f"{self.kind}/{self.op}/{self.bytes}/{self.ranks}"
+
+    @property
+    def program(self):
+        """The program that measures it."""
+        return {"blocking": "blocking", "test": "test_cost"}.get(self.kind, "overlap")
+
+    @property
+    def figure(self):
+        """The field of that program's line that holds it."""
+        return {"blocking": "blocking_us", "test": "test_us", "alone": "alone_us", "alone-alloc": "alone_us"}.get(
+            self.kind, "exposed_us"
+        )
+
+    @property
+    def buffers(self):
+        """Which buffers tradewind uses for it; the peers know one kind only."""
+        return "alloc" if self.kind.endswith("-alloc") else "private"
+
+    @property
+    def measured(self):
+        """What the row shares with the others that one line of output fills."""
+        return (self.program, self.op, self.bytes, self.ranks)
+
+
+def blocking():
+    """Calls back to back: 0.6 of the best peer with a core for each rank, 0.5 where cores are short."""
+    calls = (("barrier", 0), ("allreduce", 8), ("alltoall", 8), ("bcast", 8), ("bcast", 1048576))
+    for ranks in (2, 4, 8):
+        for op, size in calls:
+            reach = None if size > 8 else 0.6 if ranks == 2 else 0.5
+            yield Row("blocking", op, size, ranks, reach)
+
+
+def nonblocking():
+    """Alone and exposed, private buffers and segment-owned ones."""
+    private = {"allreduce": 0.5, "alltoall": 0.75, "bcast": 0.75}
+    for kind in ("alone", "exposed", "alone-alloc", "exposed-alloc"):
+        for op in NONBLOCKING:
+            for size in (0,) if op == "barrier" else SMALL + LARGE:
+                reach = None
+                if kind == "exposed":
+                    reach = 0.3 if size in (0, *SMALL) else private.get(op)
+                elif kind == "exposed-alloc" and size in LARGE and op in private:
+                    reach = 0.25
+                if op != "barrier" or not kind.endswith("-alloc"):
+                    yield Row(kind, op, size, 2, reach)
+
+
+def testing():
+    """One test of a collective that cannot finish yet: ten nanoseconds."""
+    yield Row("test", "barrier", 0, 2, 0.010, absolute=True)
+    yield Row("test", "allreduce", 8, 2, 0.010, absolute=True)
+
+
+def chosen(only):
+    """The rows that a run measures, in the order of the table."""
+    rows = [*blocking(), *nonblocking(), *testing()]
+    if not only:
+        return rows
+    kept = [row for row in rows if any(part in row.name or fnmatchcase(row.name, part) for part in only)]
+    if not kept:
+        raise Trouble(f"no row fits --only {' '.join(only)}: bench/peers --list prints their names.")
+    return kept

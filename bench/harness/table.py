@@ -1,0 +1,127 @@
+"""The table a person reads, in Markdown that also reads well in a terminal."""
+
+from .summary import median
+
+SECTIONS = {
+    "blocking": "Blocking, back to back (µs a call)",
+    "alone": "Nonblocking, alone: start and wait (µs)",
+    "exposed": "Nonblocking, exposed: what it adds to the computation (µs)",
+    "alone-alloc": "Alone, tradewind's buffers from comm.alloc (µs; the peers as above)",
+    "exposed-alloc": "Exposed, tradewind's buffers from comm.alloc (µs; the peers as above)",
+    "test": "One test of a running collective (µs)",
+}
+HEADINGS = ("row", "tradewind [p10..p90]", "best peer [p10..p90]", "which", "ratio [least..most]", "reach", "reached", "floor")
+EXPOSED_HEADINGS = ("processor µs, tradewind / peer", "computation")
+
+
+def number(value):
+    """Three significant figures, no exponent."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 1 else f"{value:.3f}"
+
+
+def size_name(size):
+    """8 B, 64 KiB, 1 MiB."""
+    if size >= 1 << 20:
+        return f"{size >> 20} MiB"
+    return f"{size >> 10} KiB" if size >= 1024 else f"{size} B"
+
+
+def spread(figure):
+    """A figure with its percentiles."""
+    return "–" if figure is None else f"{number(figure.median)} [{number(figure.p10)}..{number(figure.p90)}]"
+
+
+def title(row):
+    """What the row is called in the table."""
+    nonblocking = row.kind not in ("blocking",)
+    name = {"neighbor": "neighbor_alltoall"}.get(row.op, row.op)
+    per = {"alltoall": " a pair", "neighbor": " a neighbour"}.get(row.op, "")
+    size = "" if row.op == "barrier" else f" {size_name(row.bytes)}{per}"
+    return f"{'i' if nonblocking else ''}{name}{size}, {row.ranks} ranks"
+
+
+def cells(outcome):
+    """One line of the table."""
+    row = outcome.row
+    ratio = "–"
+    if outcome.ratio is not None:
+        ratio = f"{outcome.ratio:.2f} [{outcome.least:.2f}..{outcome.most:.2f}]"
+    reach = "–" if row.reach is None else f"≤ {row.reach * 1e3:.0f} ns" if row.absolute else f"≤ {row.reach:g}"
+    line = [
+        title(row), spread(outcome.ours), spread(outcome.best), outcome.best.configuration if outcome.best else "–", ratio, reach,
+        {True: "yes", False: "no", None: "–"}[outcome.reached], number(outcome.floor_us),
+    ]
+    if row.kind.startswith("exposed"):
+        processor = [number(one.processor) if one else "–" for one in (outcome.ours, outcome.best)]
+        line += [" / ".join(processor), number(outcome.best.computation if outcome.best else None)]
+    return line
+
+
+def aligned(lines):
+    """Markdown with its columns padded."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    text = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
+    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(text)
+
+
+def warnings(outcomes, record):
+    """What a careful reader has to know before believing the rows."""
+    found = []
+    for outcome in outcomes:
+        best, row = outcome.best, outcome.row
+        if row.kind == "exposed" and best and best.computation:
+            alone = next((other.best for other in outcomes if other.row.kind == "alone" and other.row.op == row.op
+                          and other.row.bytes == row.bytes), None)
+            if alone and best.computation < 5 * alone.median:
+                found.append(f"{row.name}: the computation was only {best.computation / alone.median:.1f} × the best peer's alone.")
+            if outcome.ours and not 0.9 < outcome.ours.computation / best.computation < 1.1:
+                found.append(f"{row.name}: the computation took tradewind {number(outcome.ours.computation)} µs and the peer "
+                             f"{number(best.computation)} µs; it should be the same.")
+    for failure in record.failures:
+        found.append(f"{failure['configuration']}, {failure['program']}, {failure['ranks']} ranks, "
+                     f"{'first look' if failure['round'] == 'look' else 'round %d' % (failure['round'] + 1)}: {failure['error']}")
+    return found
+
+
+def left_out(record):
+    """Which configurations the first look left behind, and how far behind they were."""
+    lines = []
+    for one in record.left_out:
+        nearest = one["times_the_best_at_least"]
+        how = "did not run" if nearest is None else f"never nearer than {nearest:.1f} × the best"
+        lines.append(f"- {one['configuration']} ({one['program']}, {one['ranks']} ranks): {how}")
+    return lines
+
+
+def whole(outcomes, record, machine):
+    """The report."""
+    line_ns = median(one["line_ns"] for one in record.floors)
+    text = [
+        "# tradewind beside the best of the peers",
+        f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}; {machine['date']}. "
+        + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()) + f". {len(record.floors)} rounds.",
+        f"The floor while this ran: half a round trip of one line {line_ns:.0f} ns "
+        f"[{min(one['line_ns'] for one in record.floors):.0f}..{max(one['line_ns'] for one in record.floors):.0f}], copies of "
+        f"64 KiB / 1 MiB / 32 MiB " + " / ".join(f"{median(one[key] for one in record.floors):.0f}" for key in
+                                                  ("copy_64KiB", "copy_1MiB", "copy_32MiB")) + " GB/s.",
+        "Bytes as MPI counts them: allreduce and bcast the whole message, alltoall a pair, neighbor_alltoall a neighbour. "
+        "README.md beside bench/peers says what each column means.",
+    ]
+    for kind, heading in SECTIONS.items():
+        of_kind = [outcome for outcome in outcomes if outcome.row.kind == kind]
+        if of_kind:
+            headings = list(HEADINGS) + (list(EXPOSED_HEADINGS) if kind.startswith("exposed") else [])
+            text.append(f"## {heading}\n\n" + aligned([headings] + [cells(outcome) for outcome in of_kind]))
+    claimed = [outcome for outcome in outcomes if outcome.row.reach is not None]
+    text.append(f"Reached {sum(outcome.reached is True for outcome in claimed)} of {len(claimed)} claims"
+                f" ({sum(outcome.reached is None for outcome in claimed)} not measured).")
+    doubts = warnings(outcomes, record)
+    if doubts:
+        text.append("## Doubts\n\n" + "\n".join(f"- {doubt}" for doubt in doubts))
+    if record.left_out:
+        text.append("## Left out after the first look\n\n" + "\n".join(left_out(record)))
+    return "\n\n".join(text) + "\n"
