@@ -1,13 +1,33 @@
 //! Finds what is wrong with a graph, or with all ranks' graphs together, and says where.
 
-use crate::graph::Graph;
+mod digraph;
+mod flow;
+mod joins;
+mod messages;
+mod operation;
+mod problem;
+mod race;
+pub(crate) mod spans;
+mod usage;
+mod waiting;
 
-/// One breach of a rule.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
-    /// Placeholder of the first version.
-    #[error("placeholder")]
-    Placeholder,
+pub use problem::{List, Place, Problem};
+
+use crate::graph::{Graph, Until, Vertex};
+use digraph::{Arc, Digraph};
+
+/// What [`global`] has to know about whoever runs the graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GlobalOptions {
+    /// Messages of up to this many bytes are sent without waiting for their receive; longer ones wait (rendezvous).
+    pub eager_limit: u64,
+}
+
+impl Default for GlobalOptions {
+    /// No message waits for its receive.
+    fn default() -> Self {
+        GlobalOptions { eager_limit: u64::MAX }
+    }
 }
 
 /// Every problem on a line of its own.
@@ -15,10 +35,99 @@ pub fn list(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Checks one rank's graph.
+/// Checks one rank's graph: that every operation is well formed, that no operations wait for each other, and that no
+/// two operations which may run at the same time write bytes that the other uses.
 ///
 /// # Errors
-/// Every problem found.
-pub fn graph(_graph: &Graph) -> Result<(), Vec<Problem>> {
-    Ok(())
+/// Every problem found. Bytes without a place are in nobody's way.
+///
+/// ```
+/// use goal::check::{self, Problem};
+/// use goal::graph::{Access, Graph};
+///
+/// let mut graph = Graph::new(0, 2);
+/// let bytes = graph.buffer(Access::InOut, 8);
+/// let send = graph.send(bytes, 1, 0);
+/// let receive = graph.receive(bytes, 1, 0);
+/// let problems = check::graph(&graph).expect_err("the message may overwrite what is being sent");
+/// assert!(matches!(problems[..], [Problem::Unordered { .. }]));
+///
+/// graph.requires(receive, send);
+/// assert_eq!(check::graph(&graph), Ok(()));
+/// ```
+pub fn graph(graph: &Graph) -> Result<(), Vec<Problem>> {
+    let mut problems = Vec::new();
+    if graph.rank() >= graph.ranks() {
+        problems.push(Problem::Rank { rank: graph.rank(), ranks: graph.ranks() });
+    }
+    for index in 0..graph.vertices().len() {
+        operation::check(graph, Vertex(index as u32), &mut problems);
+    }
+    let digraph = digraph(graph, &mut problems);
+    match digraph.order() {
+        Ok(order) => race::check(graph, &digraph, &order, &mut problems),
+        Err(cycle) => {
+            let place = |vertex: &usize| Place::new(graph, Vertex(*vertex as u32));
+            problems.push(Problem::Cycle { cycle: cycle.iter().map(place).collect() });
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+/// The edges between vertices that exist.
+fn digraph(graph: &Graph, problems: &mut Vec<Problem>) -> Digraph {
+    let vertices = graph.vertices().len();
+    let mut arcs = Vec::with_capacity(graph.edges().len());
+    for (number, edge) in graph.edges().iter().enumerate() {
+        let (after, before) = (edge.after, edge.before);
+        if after.index() < vertices && before.index() < vertices {
+            let until_complete = edge.until == Until::Complete;
+            arcs.push((before.index(), Arc { to: after.index(), until_complete }));
+        } else {
+            problems.push(Problem::MissingVertex { rank: graph.rank(), edge: number, after, before, vertices });
+        }
+    }
+    Digraph::new(vertices, &arcs)
+}
+
+/// Checks the graphs of all ranks, in order of rank: each by itself, and how they fit together. Every send has one
+/// receive of the same length and the reverse, joins are the same everywhere, and no operations of several ranks wait
+/// for each other for ever.
+///
+/// # Errors
+/// Every problem found. Graphs that are not those of ranks 0, 1, … are reported as such and compared no further.
+///
+/// ```
+/// use goal::check::{self, GlobalOptions, Problem};
+/// use goal::graph::{Block, Graph};
+///
+/// let mut graphs = [Graph::new(0, 2), Graph::new(1, 2)];
+/// graphs[0].send(Block::unplaced(8), 1, 7);
+/// graphs[1].receive(Block::unplaced(4), 0, 7);
+/// let problems = check::global(&graphs, &GlobalOptions::default()).expect_err("8 bytes do not fit");
+/// assert!(matches!(problems[..], [Problem::SizesDiffer { sent: 8, expected: 4, .. }]));
+/// ```
+pub fn global(graphs: &[Graph], options: &GlobalOptions) -> Result<(), Vec<Problem>> {
+    let mut problems = Vec::new();
+    for (position, graph) in graphs.iter().enumerate() {
+        let (rank, ranks) = (graph.rank(), graph.ranks());
+        if rank as usize != position || ranks as usize != graphs.len() {
+            problems.push(Problem::Position { position, graphs: graphs.len(), rank, ranks });
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    for graph in graphs {
+        problems.extend(self::graph(graph).err().unwrap_or_default());
+    }
+    let round = |problem: &Problem| matches!(problem, Problem::MissingVertex { .. } | Problem::Cycle { .. });
+    let sound = !problems.iter().any(round);
+    let pairing = messages::check(graphs, &mut problems);
+    joins::check(graphs, &mut problems);
+    // Edges that lead nowhere, or round within a rank, have been reported; what they do to the others is no news.
+    if sound {
+        waiting::check(graphs, &pairing, options.eager_limit, &mut problems);
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

@@ -117,7 +117,8 @@ fn join_fits(view: &ScheduleView<'_>, record: &OperationRecord, result: u64, who
         Some(JoinKind::Reduce) => (result == 0 || result == record.bytes) && whole(record.data_type),
         Some(JoinKind::Gather) => result == 0 || Some(result) == record.bytes.checked_mul(ranks),
         Some(JoinKind::Exchange) => (result == 0 || result == record.bytes) && record.bytes.is_multiple_of(ranks),
-        Some(JoinKind::Broadcast) => view.header.rank == record.peer || record.bytes == 0,
+        Some(JoinKind::Broadcast) if view.header.rank == record.peer => result == 0 || result == record.bytes,
+        Some(JoinKind::Broadcast) => record.bytes == 0,
         None => false,
     }
 }

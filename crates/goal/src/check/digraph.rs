@@ -1,0 +1,124 @@
+//! A directed graph in compressed rows: an order in which every arc leads forward, or a cycle.
+
+/// An arc, seen from the node it leads from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arc {
+    /// The node it leads to.
+    pub(super) to: usize,
+    /// Whether the target waits for the completion of the other rather than for its start.
+    pub(super) until_complete: bool,
+}
+
+/// The arcs of all nodes, those of one node side by side.
+pub(super) struct Digraph {
+    first: Vec<usize>,
+    arcs: Vec<Arc>,
+}
+
+impl Digraph {
+    /// The graph of `nodes` nodes with these arcs, each with the node it leads from.
+    pub(super) fn new(nodes: usize, arcs: &[(usize, Arc)]) -> Self {
+        let mut first = vec![0usize; nodes + 1];
+        for (from, _) in arcs {
+            first[from + 1] += 1;
+        }
+        for node in 0..nodes {
+            first[node + 1] += first[node];
+        }
+        let mut next = first.clone();
+        let mut sorted = vec![Arc { to: 0, until_complete: false }; arcs.len()];
+        for (from, arc) in arcs {
+            sorted[next[*from]] = *arc;
+            next[*from] += 1;
+        }
+        Digraph { first, arcs: sorted }
+    }
+
+    /// The number of nodes.
+    pub(super) fn nodes(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    /// The arcs that lead from a node.
+    pub(super) fn arcs(&self, node: usize) -> &[Arc] {
+        &self.arcs[self.first[node]..self.first[node + 1]]
+    }
+
+    /// All nodes in an order in which every arc leads forward.
+    ///
+    /// # Errors
+    /// The nodes of one cycle, along its arcs.
+    pub(super) fn order(&self) -> Result<Vec<usize>, Vec<usize>> {
+        let mut missing = vec![0usize; self.nodes()];
+        for arc in &self.arcs {
+            missing[arc.to] += 1;
+        }
+        let mut order: Vec<usize> = (0..self.nodes()).filter(|node| missing[*node] == 0).collect();
+        let mut next = 0;
+        while let Some(node) = order.get(next).copied() {
+            next += 1;
+            for arc in self.arcs(node) {
+                missing[arc.to] -= 1;
+                if missing[arc.to] == 0 {
+                    order.push(arc.to);
+                }
+            }
+        }
+        if order.len() == self.nodes() { Ok(order) } else { Err(self.cycle(&missing)) }
+    }
+
+    /// A cycle among the nodes that still miss something: each of them has an arc from another of them, so following
+    /// these arcs backwards must come round.
+    fn cycle(&self, missing: &[usize]) -> Vec<usize> {
+        let stuck = || (0..self.nodes()).filter(|node| missing[*node] > 0);
+        let mut before = vec![usize::MAX; self.nodes()];
+        for node in stuck() {
+            for arc in self.arcs(node).iter().filter(|arc| missing[arc.to] > 0) {
+                before[arc.to] = node;
+            }
+        }
+        let mut seen = vec![false; self.nodes()];
+        let mut node = stuck().next().unwrap_or(0);
+        while !seen[node] {
+            seen[node] = true;
+            node = before[node];
+        }
+        let mut cycle = vec![node];
+        let mut member = before[node];
+        while member != node {
+            cycle.push(member);
+            member = before[member];
+        }
+        cycle.reverse();
+        let lowest = (0..cycle.len()).min_by_key(|index| cycle[*index]).unwrap_or(0);
+        cycle.rotate_left(lowest);
+        cycle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digraph(nodes: usize, arcs: &[(usize, usize)]) -> Digraph {
+        let arcs: Vec<_> = arcs.iter().map(|(from, to)| (*from, Arc { to: *to, until_complete: true })).collect();
+        Digraph::new(nodes, &arcs)
+    }
+
+    #[test]
+    fn every_arc_leads_forward() {
+        let order = digraph(4, &[(3, 1), (1, 0), (3, 0)]).order().expect("has no cycle");
+        assert_eq!(order, [2, 3, 1, 0]);
+    }
+
+    #[test]
+    fn a_cycle_is_named_without_what_hangs_on_it() {
+        let cycle = digraph(6, &[(5, 4), (4, 2), (2, 3), (3, 4), (3, 1), (1, 0)]).order().expect_err("2, 3 and 4");
+        assert_eq!(cycle, [2, 3, 4]);
+    }
+
+    #[test]
+    fn a_node_that_waits_for_itself_is_a_cycle() {
+        assert_eq!(digraph(2, &[(1, 1)]).order(), Err(vec![1]));
+    }
+}

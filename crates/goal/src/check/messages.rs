@@ -1,0 +1,135 @@
+//! Messages over all ranks: every send has its receive, and every receive its send.
+
+use super::flow::Network;
+use super::problem::{Place, Problem};
+use crate::graph::{Graph, Operation, Vertex};
+use crate::matching::{Endpoint, Pairing, pair};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Pairs all messages and adds what has no partner or another length than its partner.
+pub(super) fn check(graphs: &[Graph], problems: &mut Vec<Problem>) -> Pairing {
+    let (sends, receives) = endpoints(graphs);
+    let pairing = pair(&sends, &receives);
+    for (send, receive) in &pairing.pairs {
+        if send.bytes != receive.bytes {
+            problems.push(sizes_differ(graphs, send, receive));
+        }
+    }
+    for receive in &pairing.lonely_receives {
+        problems.push(Problem::ReceiveWithoutSend { receive: place(graphs, receive), source_rank: receive.peer });
+    }
+    wildcards(graphs, &pairing, problems);
+    pairing
+}
+
+/// All sends and all receives, in vertex order within each rank. Lengths that cannot be counted are the checker of one
+/// graph's to report.
+fn endpoints(graphs: &[Graph]) -> (Vec<Endpoint>, Vec<Endpoint>) {
+    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    for graph in graphs {
+        for (index, entry) in graph.vertices().iter().enumerate() {
+            let (list, data, peer, tag) = match &entry.operation {
+                Operation::Send { data, peer, tag } => (&mut sends, data, Some(*peer), Some(*tag)),
+                Operation::Receive { data, source, tag } => (&mut receives, data, *source, *tag),
+                _ => continue,
+            };
+            let (rank, operation, bytes) = (graph.rank(), index as u32, data.bytes().unwrap_or(u64::MAX));
+            list.push(Endpoint { rank, operation, peer, tag, bytes });
+        }
+    }
+    (sends, receives)
+}
+
+pub(super) fn place(graphs: &[Graph], endpoint: &Endpoint) -> Place {
+    Place::new(&graphs[endpoint.rank as usize], Vertex(endpoint.operation))
+}
+
+fn sizes_differ(graphs: &[Graph], send: &Endpoint, receive: &Endpoint) -> Problem {
+    let (sent, expected) = (send.bytes, receive.bytes);
+    Problem::SizesDiffer { send: place(graphs, send), receive: place(graphs, receive), sent, expected }
+}
+
+/// Sends or receives that differ in nothing that matching looks at.
+struct Classes<Key> {
+    number: HashMap<Key, usize>,
+    members: Vec<Vec<Endpoint>>,
+}
+
+impl<Key: std::hash::Hash + Eq> Classes<Key> {
+    fn of(endpoints: &[Endpoint], key: impl Fn(&Endpoint) -> Key) -> Self {
+        let mut classes = Classes { number: HashMap::new(), members: Vec::new() };
+        for endpoint in endpoints {
+            let next = classes.members.len();
+            let number = match classes.number.entry(key(endpoint)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(unknown) => {
+                    classes.members.push(Vec::new());
+                    *unknown.insert(next)
+                }
+            };
+            classes.members[number].push(*endpoint);
+        }
+        classes
+    }
+}
+
+/// Whether the receives with a wildcard can take exactly the sends that are left.
+///
+/// Which one takes which depends on the order of arrival, so this asks only whether there is an assignment at all: a
+/// largest flow from classes of sends to the classes of receives that admit them, lengths being equal.
+fn wildcards(graphs: &[Graph], pairing: &Pairing, problems: &mut Vec<Problem>) {
+    let sends = Classes::of(&pairing.open_sends, |send| (send.peer, Some(send.rank), send.tag, send.bytes));
+    let receives =
+        Classes::of(&pairing.wildcards, |receive| (Some(receive.rank), receive.peer, receive.tag, receive.bytes));
+    let (source, sink) = (0, 1);
+    let (send_node, receive_node) = (2, 2 + sends.members.len());
+    let mut network = Network::new(receive_node + receives.members.len());
+    let outflow: Vec<usize> = receives
+        .members
+        .iter()
+        .enumerate()
+        .map(|(number, members)| network.pipe(receive_node + number, sink, members.len() as u64))
+        .collect();
+    let mut inflow = Vec::new();
+    for (number, members) in sends.members.iter().enumerate() {
+        inflow.push(network.pipe(source, send_node + number, members.len() as u64));
+        let send = members[0];
+        for (peer, tag) in [(Some(send.rank), None), (None, send.tag), (None, None)] {
+            if let Some(receive) = receives.number.get(&(send.peer, peer, tag, send.bytes)) {
+                network.pipe(send_node + number, receive_node + receive, u64::MAX);
+            }
+        }
+    }
+    network.fill(source, sink);
+    let rest = |classes: &[Vec<Endpoint>], pipes: &[usize]| -> Vec<Endpoint> {
+        classes
+            .iter()
+            .zip(pipes)
+            .flat_map(|(members, pipe)| &members[network.flow(*pipe) as usize..])
+            .copied()
+            .collect()
+    };
+    report(graphs, &rest(&sends.members, &inflow), &rest(&receives.members, &outflow), problems);
+}
+
+/// Adds the sends and receives that no assignment matches; where only the lengths stand between two, it says so.
+fn report(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], problems: &mut Vec<Problem>) {
+    let mut waiting: HashMap<(Option<u32>, Option<u32>, Option<u32>), Vec<&Endpoint>> = HashMap::new();
+    for receive in receives.iter().rev() {
+        waiting.entry((Some(receive.rank), receive.peer, receive.tag)).or_default().push(receive);
+    }
+    for send in sends {
+        let keys = [(Some(send.rank), None), (None, send.tag), (None, None)];
+        let receive = keys.iter().find_map(|(peer, tag)| waiting.get_mut(&(send.peer, *peer, *tag))?.pop());
+        problems.push(match receive {
+            Some(receive) => sizes_differ(graphs, send, receive),
+            None => Problem::SendWithoutReceive { send: place(graphs, send), peer: send.peer.unwrap_or(0) },
+        });
+    }
+    let mut left: Vec<&Endpoint> = waiting.into_values().flatten().collect();
+    left.sort_unstable_by_key(|receive| (receive.rank, receive.operation));
+    for receive in left {
+        problems.push(Problem::ReceiveWithoutSend { receive: place(graphs, receive), source_rank: receive.peer });
+    }
+}

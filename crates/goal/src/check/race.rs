@@ -1,0 +1,195 @@
+//! Operations that use the same bytes without an order between them.
+//!
+//! An operation comes after another only if the other has completed before it starts: if a path of edges leads from the
+//! other to it whose first edge waits for completion (behind that, waiting for a start is enough). This relation is
+//! transitive, so it suffices to go through the operations in an order that the edges allow and to compare each with
+//! the last writer of its bytes and, if it writes, with those that have read them since: were any two others unordered,
+//! so would be two of these.
+
+use super::digraph::Digraph;
+use super::operation::Lists;
+use super::problem::{Place, Problem};
+use super::spans::Span;
+use super::usage::{Earlier, ReaderSets, Usage};
+use crate::graph::{Block, Graph, Memory, Vertex};
+use crate::schedule::SCRATCHPAD;
+use std::collections::{BTreeSet, HashMap};
+
+/// How many pairs are reported for one rank; what is wrong repeats itself.
+const REPORTED: usize = 32;
+/// How many pairs are counted; their number can grow with the square of the graph.
+const COUNTED: usize = 10_000;
+
+/// Adds every pair of operations that may run at the same time, use the same bytes and write them.
+pub(super) fn check(graph: &Graph, digraph: &Digraph, order: &[usize], problems: &mut Vec<Problem>) {
+    let mut position = vec![0usize; order.len()];
+    for (index, vertex) in order.iter().enumerate() {
+        position[*vertex] = index;
+    }
+    let sets = demands(graph, order, &position);
+    let mut pairs = BTreeSet::new();
+    let mut search = Search::new(digraph, order, position);
+    for (members, targets) in sets {
+        search.add(&members, &targets, &mut pairs);
+    }
+    search.run(&mut pairs);
+    for (first, second) in pairs.iter().take(REPORTED) {
+        problems.push(unordered(graph, *first, *second));
+    }
+    if let Some(left_out @ 1..) = pairs.len().checked_sub(REPORTED) {
+        problems.push(Problem::MoreUnordered { rank: graph.rank(), left_out });
+    }
+}
+
+/// Sets of operations, and those that must come after all of the set.
+type Demands = Vec<(Vec<usize>, Vec<usize>)>;
+
+/// What must come after what, because of the bytes they use; in the order of the sets' earliest members.
+fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
+    let mut memories: HashMap<u32, Usage> = HashMap::new();
+    for entry in graph.vertices() {
+        // Bytes that nobody writes need no order.
+        for span in Lists::of(&entry.operation).writes.1.iter().filter_map(Span::of_block) {
+            memories.entry(span.memory).or_default();
+        }
+    }
+    let mut sets = ReaderSets::default();
+    let mut demands: HashMap<Earlier, Vec<usize>> = HashMap::new();
+    for vertex in order.iter().copied() {
+        let mut note = |earlier: Earlier| {
+            let targets = demands.entry(earlier).or_default();
+            if targets.last() != Some(&vertex) {
+                targets.push(vertex);
+            }
+        };
+        let lists = Lists::of(&graph.vertices()[vertex].operation);
+        for span in lists.reads.iter().flat_map(|(_, blocks)| blocks.iter()).filter_map(Span::of_block) {
+            if let Some(usage) = memories.get_mut(&span.memory) {
+                usage.read(span.start..span.end, vertex, &mut sets, &mut note);
+            }
+        }
+        for span in lists.writes.1.iter().filter_map(Span::of_block) {
+            if let Some(usage) = memories.get_mut(&span.memory) {
+                usage.write(span.start..span.end, vertex, &sets, &mut note);
+            }
+        }
+    }
+    let mut demands: Demands = demands
+        .into_iter()
+        .map(|(earlier, targets)| match earlier {
+            Earlier::Writer(writer) => (vec![writer], targets),
+            Earlier::Readers(set) => (sets.members(set).collect(), targets),
+        })
+        .collect();
+    demands.sort_by_cached_key(|(members, targets)| {
+        (members.iter().map(|member| position[*member]).min(), targets.first().map(|target| position[*target]))
+    });
+    demands
+}
+
+/// Answers "does this come after that?" for 64 earlier operations in one pass over the part of the graph between them.
+struct Search<'a> {
+    digraph: &'a Digraph,
+    order: &'a [usize],
+    position: Vec<usize>,
+    /// For each vertex the sources that it comes after, as bits; zero between passes.
+    after: Vec<u64>,
+    /// The operations whose successors the next pass finds, and their bits.
+    sources: Vec<usize>,
+    bit: HashMap<usize, u32>,
+    /// Sources, and what must come after all of them.
+    questions: Vec<(u64, usize)>,
+}
+
+impl<'a> Search<'a> {
+    fn new(digraph: &'a Digraph, order: &'a [usize], position: Vec<usize>) -> Self {
+        let (sources, bit, questions) = (Vec::new(), HashMap::new(), Vec::new());
+        Search { digraph, order, position, after: vec![0; order.len()], sources, bit, questions }
+    }
+
+    /// Asks whether all targets come after all members; answers wait for the next pass.
+    fn add(&mut self, members: &[usize], targets: &[usize], unordered: &mut BTreeSet<(usize, usize)>) {
+        let mut members = members.iter().copied().peekable();
+        while members.peek().is_some() {
+            if self.sources.len() == 64 {
+                self.run(unordered);
+            }
+            let mut mask = 0u64;
+            while let Some(member) = members.peek().copied() {
+                let bit = match self.bit.get(&member) {
+                    Some(bit) => *bit,
+                    None if self.sources.len() == 64 => break,
+                    None => {
+                        self.sources.push(member);
+                        self.bit.insert(member, self.sources.len() as u32 - 1);
+                        self.sources.len() as u32 - 1
+                    }
+                };
+                mask |= 1 << bit;
+                members.next();
+            }
+            self.questions.extend(targets.iter().map(|target| (mask, *target)));
+        }
+    }
+
+    /// One pass: gives every vertex after a source that source's bit, and notes whom it did not reach.
+    fn run(&mut self, unordered: &mut BTreeSet<(usize, usize)>) {
+        let low = self.sources.iter().map(|source| self.position[*source]).min();
+        let high = self.questions.iter().map(|(_, target)| self.position[*target]).max();
+        let (Some(low), Some(high)) = (low, high) else { return };
+        for vertex in self.order[low..=high].iter().copied() {
+            let started = self.after[vertex];
+            let completed = started | self.bit.get(&vertex).map_or(0, |bit| 1 << bit);
+            if completed == 0 {
+                continue;
+            }
+            for arc in self.digraph.arcs(vertex) {
+                self.after[arc.to] |= if arc.until_complete { completed } else { started };
+            }
+        }
+        for (mask, target) in self.questions.drain(..) {
+            let mut missing = mask & !self.after[target];
+            while missing != 0 {
+                let source = self.sources[missing.trailing_zeros() as usize];
+                if unordered.len() < COUNTED {
+                    unordered.insert((source.min(target), source.max(target)));
+                }
+                missing &= missing - 1;
+            }
+        }
+        // Arcs lead beyond `high`, too.
+        for vertex in self.order[low..=high].iter().copied() {
+            self.after[vertex] = 0;
+            for arc in self.digraph.arcs(vertex) {
+                self.after[arc.to] = 0;
+            }
+        }
+        self.sources.clear();
+        self.bit.clear();
+    }
+}
+
+/// The message, with bytes that both use and at least one writes.
+fn unordered(graph: &Graph, first: usize, second: usize) -> Problem {
+    let spans = |vertex: usize| -> (Vec<Span>, Vec<Span>) {
+        let lists = Lists::of(&graph.vertices()[vertex].operation);
+        let reads = lists.reads.iter().flat_map(|(_, blocks)| blocks.iter()).filter_map(Span::of_block).collect();
+        (reads, lists.writes.1.iter().filter_map(Span::of_block).collect())
+    };
+    let common =
+        |left: &[Span], right: &[Span]| left.iter().find_map(|left| right.iter().find_map(|right| left.common(*right)));
+    let ((first_reads, first_writes), (second_reads, second_writes)) = (spans(first), spans(second));
+    let both = common(&first_writes, &second_writes);
+    let one = common(&first_writes, &second_reads).or_else(|| common(&first_reads, &second_writes));
+    let block = both.or(one).map_or(Block::unplaced(0), |span| Block {
+        memory: if span.memory == SCRATCHPAD { Memory::Scratchpad } else { Memory::Buffer(span.memory) },
+        offset: span.start,
+        length: span.end - span.start,
+    });
+    Problem::Unordered {
+        first: Place::new(graph, Vertex(first as u32)),
+        second: Place::new(graph, Vertex(second as u32)),
+        block,
+        both_write: both.is_some(),
+    }
+}

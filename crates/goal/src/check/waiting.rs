@@ -1,0 +1,112 @@
+//! Operations of several ranks that wait for each other for ever.
+//!
+//! Every operation has two events, its start and its completion, and this draws which event waits for which. A send
+//! completes on its own if its message is eager; above the limit it completes with its receive ("rendezvous"), after
+//! both have started. A receive completes after its send has started. A join completes after everyone's has started; of
+//! a broadcast, after the root's. Receives with a wildcard are left out, because what they take depends on the order of
+//! arrival: what is reported here does wait for ever, what is not may still do so through a wildcard.
+
+use super::digraph::{Arc, Digraph};
+use super::joins;
+use super::problem::{Place, Problem};
+use crate::graph::{Graph, JoinMode, Until, Vertex};
+use crate::matching::{Endpoint, Pairing};
+
+/// Adds a cycle of events, if there is one.
+pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, problems: &mut Vec<Problem>) {
+    let events = Events::of(graphs);
+    let mut arcs = Vec::new();
+    for (graph, first) in graphs.iter().zip(&events.first) {
+        for index in 0..graph.vertices().len() {
+            arcs.push((start(first + index), completion(first + index)));
+        }
+        for edge in graph.edges() {
+            let before = first + edge.before.index();
+            let cause = match edge.until {
+                Until::Complete => completion(before),
+                Until::Started => start(before),
+            };
+            arcs.push((cause, start(first + edge.after.index())));
+        }
+    }
+    for (send, receive) in &pairing.pairs {
+        let (from, to) = (events.operation(send), events.operation(receive));
+        arcs.push((start(from), completion(to)));
+        if send.bytes > eager_limit {
+            arcs.push((start(to), completion(from)));
+        }
+    }
+    let nodes = events.meet(graphs, &mut arcs);
+    let arcs: Vec<(usize, Arc)> = arcs.into_iter().map(|(from, to)| (from, Arc { to, until_complete: true })).collect();
+    if let Err(cycle) = Digraph::new(nodes, &arcs).order() {
+        problems.push(Problem::Deadlock { eager_limit, cycle: events.places(graphs, &cycle) });
+    }
+}
+
+/// Operations of all ranks, numbered through.
+struct Events {
+    /// The number of each rank's first operation.
+    first: Vec<usize>,
+    operations: usize,
+}
+
+fn start(operation: usize) -> usize {
+    2 * operation
+}
+
+fn completion(operation: usize) -> usize {
+    2 * operation + 1
+}
+
+impl Events {
+    fn of(graphs: &[Graph]) -> Self {
+        let mut operations = 0;
+        let first = graphs
+            .iter()
+            .map(|graph| {
+                operations += graph.vertices().len();
+                operations - graph.vertices().len()
+            })
+            .collect();
+        Events { first, operations }
+    }
+
+    fn operation(&self, endpoint: &Endpoint) -> usize {
+        self.first[endpoint.rank as usize] + endpoint.operation as usize
+    }
+
+    /// Adds what joins wait for, by way of one more event for each meeting, and gives the number of all events.
+    fn meet(&self, graphs: &[Graph], arcs: &mut Vec<(usize, usize)>) -> usize {
+        let mut meetings = 0;
+        for (graph, first) in graphs.iter().zip(&self.first) {
+            for (number, (vertex, mode)) in joins::vertices(graph).enumerate() {
+                let meeting = 2 * self.operations + number;
+                let operation = first + vertex.index();
+                let gives = !matches!(mode, JoinMode::Broadcast { root } if root != graph.rank());
+                if gives {
+                    arcs.push((start(operation), meeting));
+                }
+                arcs.push((meeting, completion(operation)));
+                meetings = meetings.max(number + 1);
+            }
+        }
+        2 * self.operations + meetings
+    }
+
+    /// The operations along a cycle of events, each once.
+    fn places(&self, graphs: &[Graph], cycle: &[usize]) -> Vec<Place> {
+        let mut operations: Vec<usize> =
+            cycle.iter().map(|event| event / 2).filter(|operation| *operation < self.operations).collect();
+        operations.dedup();
+        if operations.len() > 1 && operations.first() == operations.last() {
+            operations.pop();
+        }
+        operations
+            .into_iter()
+            .map(|operation| {
+                let rank = self.first.partition_point(|first| *first <= operation) - 1;
+                Place::new(&graphs[rank], Vertex((operation - self.first[rank]) as u32))
+            })
+            .collect()
+    }
+}
