@@ -1,0 +1,185 @@
+//! One message on the wire: a header, at most 256 bytes, at most 16 descriptors.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+
+use super::{BrokerError, system};
+
+/// The most bytes that a message carries, besides its header.
+pub const MAX_BYTES: usize = 256;
+/// The most descriptors that a message carries.
+pub const MAX_DESCRIPTORS: usize = 16;
+
+/// "TWND", so that a stranger on the socket is recognised.
+const MAGIC: u32 = u32::from_be_bytes(*b"TWND");
+const VERSION: u16 = 1;
+/// Magic number (4 bytes), version (2), number of descriptors (2); both ends are on one machine, so in its byte order.
+const HEADER_BYTES: usize = 8;
+
+/// What came: the bytes, and descriptors that this process owns from now on (close-on-exec).
+#[derive(Debug)]
+pub struct Message {
+    /// The bytes, at most [`MAX_BYTES`].
+    pub bytes: Vec<u8>,
+    /// The descriptors, at most [`MAX_DESCRIPTORS`], in the order they were sent.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), BrokerError> {
+    let count = u16::try_from(descriptors.len()).ok().filter(|&count| usize::from(count) <= MAX_DESCRIPTORS);
+    let (Some(count), true) = (count, bytes.len() <= MAX_BYTES) else {
+        return Err(BrokerError::TooLarge { bytes: bytes.len(), descriptors: descriptors.len() });
+    };
+    let mut header = [0u8; HEADER_BYTES];
+    header[..4].copy_from_slice(&MAGIC.to_ne_bytes());
+    header[4..6].copy_from_slice(&VERSION.to_ne_bytes());
+    header[6..].copy_from_slice(&count.to_ne_bytes());
+
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if count != 0 && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(BrokerError::TooLarge { bytes: bytes.len(), descriptors: descriptors.len() });
+    }
+    let parts = [IoSlice::new(&header), IoSlice::new(bytes)];
+    loop {
+        // NOSIGNAL: a peer that has gone is an error here and not a SIGPIPE.
+        match sendmsg(socket, &parts, &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            // A message of a SEQPACKET socket goes whole or not at all.
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::NOBUFS) => return Err(BrokerError::NotReading),
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return Err(BrokerError::Closed),
+            Err(error) => return Err(system("send a message")(error)),
+        }
+    }
+}
+
+/// `None` if no message waits.
+pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, BrokerError> {
+    let mut header = [0u8; HEADER_BYTES];
+    let mut bytes = [0u8; MAX_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(&mut bytes)];
+        match recvmsg(socket, &mut parts, &mut control, RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) => break received,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::CONNRESET | Errno::NOTCONN) => return Err(BrokerError::Closed),
+            Err(error) => return Err(system("receive a message")(error)),
+        }
+    };
+    // Taken out first: whatever is wrong with the message, its descriptors are closed when this goes.
+    let descriptors: Vec<OwnedFd> = control
+        .drain()
+        .filter_map(|part| match part {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    // Every message has a header, so nothing at all means the end.
+    if received.bytes == 0 {
+        return Err(BrokerError::Closed);
+    }
+    let expected = check_header(&header, received.bytes)?;
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(BrokerError::Truncated { missing: "bytes" });
+    }
+    // The kernel drops descriptors for which there is no room here or in this process's table.
+    if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() != expected {
+        return Err(BrokerError::Truncated { missing: "descriptors" });
+    }
+    let bytes = bytes[..received.bytes.saturating_sub(HEADER_BYTES).min(MAX_BYTES)].to_vec();
+    Ok(Some(Message { bytes, descriptors }))
+}
+
+/// How many descriptors the header announces.
+fn check_header(header: &[u8; HEADER_BYTES], received: usize) -> Result<usize, BrokerError> {
+    let [m0, m1, m2, m3, v0, v1, c0, c1] = *header;
+    let (magic, theirs) = (u32::from_ne_bytes([m0, m1, m2, m3]), u16::from_ne_bytes([v0, v1]));
+    if magic != MAGIC {
+        return Err(BrokerError::WrongMagic { found: magic });
+    }
+    if received < HEADER_BYTES {
+        return Err(BrokerError::Truncated { missing: "bytes" });
+    }
+    if theirs != VERSION {
+        return Err(BrokerError::WrongVersion { theirs, ours: VERSION });
+    }
+    Ok(usize::from(u16::from_ne_bytes([c0, c1])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::os::fd::AsFd;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("two sockets")
+    }
+
+    /// Sends these very bytes, as a stranger would.
+    fn sent_raw(bytes: &[u8]) -> Result<Option<Message>, BrokerError> {
+        let (ours, theirs) = pair();
+        rustix::net::send(&ours, bytes, SendFlags::empty()).expect("room");
+        receive(theirs.as_fd())
+    }
+
+    fn header(magic: u32, version: u16, descriptors: u16) -> Vec<u8> {
+        [&magic.to_ne_bytes()[..], &version.to_ne_bytes(), &descriptors.to_ne_bytes()].concat()
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_apart() {
+        assert!(matches!(sent_raw(b"GET / HTTP/1.1"), Err(BrokerError::WrongMagic { .. })));
+        assert!(matches!(sent_raw(&header(MAGIC, 9, 0)), Err(BrokerError::WrongVersion { theirs: 9, ours: VERSION })));
+        assert!(matches!(sent_raw(&header(MAGIC, VERSION, 0)[..6]), Err(BrokerError::Truncated { missing: "bytes" })));
+        let promised = sent_raw(&header(MAGIC, VERSION, 1));
+        assert!(matches!(promised, Err(BrokerError::Truncated { missing: "descriptors" })));
+        let mut long = header(MAGIC, VERSION, 0);
+        long.resize(HEADER_BYTES + MAX_BYTES + 1, 0);
+        assert!(matches!(sent_raw(&long), Err(BrokerError::Truncated { missing: "bytes" })));
+        long.pop();
+        let whole = sent_raw(&long).expect("well formed").expect("one");
+        assert_eq!((whole.bytes.len(), whole.descriptors.len()), (MAX_BYTES, 0));
+    }
+
+    #[test]
+    fn nothing_yet_and_nothing_ever_differ() {
+        let (ours, theirs) = pair();
+        assert!(matches!(receive(theirs.as_fd()), Ok(None)));
+        send(ours.as_fd(), b"", &[]).expect("room");
+        drop(ours);
+        let last = receive(theirs.as_fd()).expect("sent before the end").expect("one");
+        assert!(last.bytes.is_empty());
+        assert!(matches!(receive(theirs.as_fd()), Err(BrokerError::Closed)));
+        assert!(matches!(send(theirs.as_fd(), b"", &[]), Err(BrokerError::Closed)));
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_blocks_nobody() {
+        let (ours, _theirs) = pair();
+        let full = std::iter::repeat_with(|| send(ours.as_fd(), &[0; MAX_BYTES], &[])).find_map(Result::err);
+        assert!(matches!(full, Some(BrokerError::NotReading)));
+    }
+
+    #[test]
+    fn too_much_is_refused_before_it_is_sent() {
+        let (ours, theirs) = pair();
+        let many = [theirs.as_fd(); MAX_DESCRIPTORS + 1];
+        assert!(matches!(send(ours.as_fd(), &[0; MAX_BYTES + 1], &[]), Err(BrokerError::TooLarge { bytes: 257, .. })));
+        assert!(matches!(send(ours.as_fd(), &[], &many), Err(BrokerError::TooLarge { descriptors: 17, .. })));
+        send(ours.as_fd(), &[1; MAX_BYTES], &many[..MAX_DESCRIPTORS]).expect("just fits");
+        assert_eq!(receive(theirs.as_fd()).expect("whole").expect("one").descriptors.len(), MAX_DESCRIPTORS);
+    }
+}

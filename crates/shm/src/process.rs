@@ -1,0 +1,357 @@
+//! Other processes, seen from outside: whether one has ended, is stopped, what it has computed; and binding threads to cores.
+//!
+//! A process number alone names nobody for long, because the kernel gives it to another process after the first has ended.
+//! A [`ProcessHandle`] holds a pidfd and the start time, so it always means the process it was opened for.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::Timespec;
+
+/// What can go wrong with a process or a core.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// Nobody has this number (any more).
+    #[error("there is no process {pid}: it has ended, or it lives in another process namespace")]
+    NoSuchProcess {
+        /// The number.
+        pid: u32,
+    },
+    /// The system refuses.
+    #[error("cannot watch process {pid}: {source} (a seccomp filter may forbid pidfd_open)")]
+    Watch {
+        /// The number.
+        pid: u32,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// /proc cannot be read, or does not look as it should.
+    #[error("cannot read the state of process {pid} from /proc: {source}; is /proc mounted?")]
+    Read {
+        /// The number.
+        pid: u32,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The thread may not run on this core.
+    #[error("cannot bind this thread to core {core}: {source}; the cores allowed are {allowed:?}")]
+    Bind {
+        /// The core asked for.
+        core: usize,
+        /// The cores that the process may use.
+        allowed: Vec<usize>,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// What a process does at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessState {
+    /// It runs or could run.
+    Running,
+    /// It waits for something.
+    Sleeping,
+    /// A signal or a debugger holds it; it may go on later, so nobody may take its place.
+    Stopped,
+    /// It has ended and its parent has not asked how.
+    Zombie,
+    /// There is no such process any more.
+    Gone,
+}
+
+/// When a process started, in clock ticks since the machine did. Together with its number it names a process for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StartTime(pub u64);
+
+/// One certain process, even after its number has gone to another one.
+///
+/// # Examples
+///
+/// ```
+/// use shm::process::{ProcessHandle, ProcessState};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut child = std::process::Command::new("true").spawn()?;
+/// let handle = ProcessHandle::open(child.id())?;
+/// child.wait()?;
+/// assert!(handle.has_exited());
+/// assert_eq!(handle.state()?, ProcessState::Gone);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ProcessHandle {
+    pid: u32,
+    pidfd: OwnedFd,
+    start_time: StartTime,
+}
+
+impl ProcessHandle {
+    /// Opens the process that has the number `pid` now. It may be a zombie.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::NoSuchProcess`], [`ProcessError::Watch`], [`ProcessError::Read`].
+    pub fn open(pid: u32) -> Result<ProcessHandle, ProcessError> {
+        let gone = ProcessError::NoSuchProcess { pid };
+        let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Err(gone) };
+        let pidfd = match pidfd_open(number, PidfdFlags::empty()) {
+            Ok(pidfd) => pidfd,
+            // EINVAL: the number is that of a thread that is not a process.
+            Err(Errno::SRCH | Errno::INVAL) => return Err(gone),
+            Err(error) => return Err(ProcessError::Watch { pid, source: error.into() }),
+        };
+        let start_time = read_status(pid)?.ok_or(ProcessError::NoSuchProcess { pid })?.start_time;
+        // The number may have gone to another process between the two lines above. The kernel shows -1 for a pidfd whose
+        // process has been waited for; if it does not, the start time was that process's own.
+        let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
+            .map_err(|source| ProcessError::Read { pid, source })?;
+        let still = about.lines().filter_map(|line| line.strip_prefix("Pid:")).all(|shown| shown.trim() != "-1");
+        if still { Ok(ProcessHandle { pid, pidfd, start_time }) } else { Err(gone) }
+    }
+
+    /// The process's number when it was opened.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// When it started.
+    pub fn start_time(&self) -> StartTime {
+        self.start_time
+    }
+
+    /// Whether all of its threads have ended, waited for or not: one system call that never blocks. To sleep until then,
+    /// poll the handle's descriptor for reading.
+    pub fn has_exited(&self) -> bool {
+        let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        loop {
+            match poll(&mut watched, Some(&now)) {
+                Err(Errno::INTR) => {}
+                // An error (no memory) says nothing about the process.
+                other => return other.is_ok_and(|ready| ready > 0),
+            }
+        }
+    }
+
+    /// What the process does now.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Read`].
+    pub fn state(&self) -> Result<ProcessState, ProcessError> {
+        match read_status(self.pid)? {
+            Some(status) if status.start_time == self.start_time => match status.state {
+                // The first thread has ended and others go on: the kernel shows a zombie, but the process lives.
+                ProcessState::Zombie if !self.has_exited() => Ok(ProcessState::Running),
+                state => Ok(state),
+            },
+            _ => Ok(ProcessState::Gone),
+        }
+    }
+
+    /// The time that all threads of the process have computed so far, in user and kernel mode together.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::NoSuchProcess`] if it has been waited for.
+    pub fn cpu_time(&self) -> Result<Duration, ProcessError> {
+        let time = cpu_time(self.pid)?;
+        // Asked afterwards: if the number is still ours now, it was when the clock was read.
+        match read_status(self.pid)? {
+            Some(status) if status.start_time == self.start_time => Ok(time),
+            _ => Err(ProcessError::NoSuchProcess { pid: self.pid }),
+        }
+    }
+
+    /// Ends the process at once (SIGKILL). Nothing happens to another process that has its number by now.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::NoSuchProcess`] if it has ended, [`ProcessError::Watch`] if this process may not.
+    pub fn kill(&self) -> Result<(), ProcessError> {
+        match pidfd_send_signal(&self.pidfd, Signal::KILL) {
+            Ok(()) => Ok(()),
+            Err(Errno::SRCH) => Err(ProcessError::NoSuchProcess { pid: self.pid }),
+            Err(error) => Err(ProcessError::Watch { pid: self.pid, source: error.into() }),
+        }
+    }
+}
+
+impl AsFd for ProcessHandle {
+    /// The pidfd: readable when the process has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+/// What the process with this number does now; [`ProcessState::Gone`] if there is none.
+///
+/// ```
+/// use shm::process::{ProcessState, state};
+/// # fn main() -> Result<(), shm::process::ProcessError> {
+/// assert_ne!(state(std::process::id())?, ProcessState::Gone);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`ProcessError::Read`].
+pub fn state(pid: u32) -> Result<ProcessState, ProcessError> {
+    Ok(read_status(pid)?.map_or(ProcessState::Gone, |status| status.state))
+}
+
+/// When the process with this number started.
+///
+/// # Errors
+///
+/// [`ProcessError::NoSuchProcess`], [`ProcessError::Read`].
+pub fn start_time(pid: u32) -> Result<StartTime, ProcessError> {
+    read_status(pid)?.map(|status| status.start_time).ok_or(ProcessError::NoSuchProcess { pid })
+}
+
+/// The time that all threads of a process have computed, in user and kernel mode together, to the nanosecond.
+///
+/// ```
+/// # fn main() -> Result<(), shm::process::ProcessError> {
+/// assert!(!shm::process::cpu_time(std::process::id())?.is_zero());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`ProcessError::NoSuchProcess`].
+pub fn cpu_time(pid: u32) -> Result<Duration, ProcessError> {
+    // The clock of a process, because /proc counts in ticks of ten milliseconds.
+    let gone = || ProcessError::NoSuchProcess { pid };
+    // 0 would mean the caller itself. So would a number too large for the clock's own: shifted out, it leaves nothing.
+    // The kernel gives numbers up to 2²².
+    let number = i32::try_from(pid).ok().filter(|number| (1..=1 << 22).contains(number)).ok_or_else(gone)?;
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: writes one clock number to a variable of that type.
+    if unsafe { libc::clock_getcpuclockid(number, &mut clock) } != 0 {
+        return Err(gone());
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one time to a variable of that type.
+    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
+        return Err(gone());
+    }
+    Ok(Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)))
+}
+
+/// The cores that this thread may run on, in ascending order; never empty.
+///
+/// ```
+/// assert!(!shm::process::allowed_cores().is_empty());
+/// ```
+pub fn allowed_cores() -> Vec<usize> {
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect(),
+        // More cores than the set has bits: how many there are is known, and binding will say if a number is wrong.
+        Err(_) => (0..std::thread::available_parallelism().map_or(1, usize::from)).collect(),
+    }
+}
+
+/// Lets the calling thread run on this core only.
+///
+/// ```
+/// # fn main() -> Result<(), shm::process::ProcessError> {
+/// let core = shm::process::allowed_cores()[0];
+/// shm::process::bind_current_thread(core)?;
+/// assert_eq!(shm::process::allowed_cores(), [core]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`ProcessError::Bind`] if there is no such core or the process may not use it.
+pub fn bind_current_thread(core: usize) -> Result<(), ProcessError> {
+    let refused = |source: Errno| ProcessError::Bind { core, allowed: allowed_cores(), source: source.into() };
+    if core >= CpuSet::MAX_CPU {
+        return Err(refused(Errno::INVAL));
+    }
+    let mut only = CpuSet::new();
+    only.set(core);
+    sched_setaffinity(None, &only).map_err(refused)
+}
+
+/// What `/proc/PID/stat` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Status {
+    state: ProcessState,
+    start_time: StartTime,
+}
+
+/// `None` if there is no such process.
+fn read_status(pid: u32) -> Result<Option<Status>, ProcessError> {
+    // Bytes, not a string: the name of a program need not be UTF-8.
+    match std::fs::read(format!("/proc/{pid}/stat")) {
+        Ok(line) => parse_status(&line).map(Some).ok_or_else(|| ProcessError::Read {
+            pid,
+            source: std::io::Error::new(std::io::ErrorKind::InvalidData, "a field is missing"),
+        }),
+        // ESRCH: it went away between the open and the read.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+        Err(source) => Err(ProcessError::Read { pid, source }),
+    }
+}
+
+/// Reads `pid (name) state … starttime …` (proc_pid_stat(5)). The name is whatever the program chose, with spaces and
+/// parentheses; so the fields are counted from the last closing one.
+fn parse_status(line: &[u8]) -> Option<Status> {
+    let after_name = line.iter().rposition(|&byte| byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(&line[after_name..]).ok()?.split_ascii_whitespace();
+    let state = match fields.next()? {
+        "R" => ProcessState::Running,
+        "T" | "t" => ProcessState::Stopped,
+        "Z" => ProcessState::Zombie,
+        "X" | "x" => ProcessState::Gone,
+        // S, D, I and what other kernels call kinds of waiting.
+        _ => ProcessState::Sleeping,
+    };
+    // The state is field 3 and the start time field 22.
+    let start_time = StartTime(fields.nth(22 - 4)?.parse().ok()?);
+    Some(Status { state, start_time })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_parentheses_and_spaces_do_not_confuse() {
+        let rest = "1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 100 200";
+        for name in ["sh", "a b", "a) R (b", ") Z 1 1 1", "((", "\u{e9}"] {
+            let line = format!("77 ({name}) T {rest}\n");
+            let expected = Status { state: ProcessState::Stopped, start_time: StartTime(4242) };
+            assert_eq!(parse_status(line.as_bytes()), Some(expected), "{name}");
+        }
+        assert_eq!(parse_status(b"77 (\xff\xfe) R 1 1"), None, "too short");
+        assert_eq!(parse_status(b""), None);
+    }
+
+    #[test]
+    fn every_letter_has_a_state() {
+        let state = |letter: &str| {
+            let line = format!("1 (x) {letter} 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9 100 200");
+            parse_status(line.as_bytes()).map(|status| status.state)
+        };
+        assert_eq!(state("R"), Some(ProcessState::Running));
+        assert_eq!(state("S"), Some(ProcessState::Sleeping));
+        assert_eq!(state("D"), Some(ProcessState::Sleeping));
+        assert_eq!(state("t"), Some(ProcessState::Stopped));
+        assert_eq!(state("Z"), Some(ProcessState::Zombie));
+        assert_eq!(state("X"), Some(ProcessState::Gone));
+    }
+}

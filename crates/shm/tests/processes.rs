@@ -1,0 +1,205 @@
+//! What the room claims about several processes, with several processes.
+
+mod common;
+
+use common::{argument, open, part, path_of, until};
+use rustix::process::{Pid, Signal, kill_process};
+use shm::completion::{Completion, Poisoned};
+use shm::process::{ProcessError, ProcessHandle, ProcessState};
+use shm::segment::{Backing, Offset, Segment};
+use shm::sync::{AtomicU64, Ordering};
+use std::process::{Child, Command, Stdio};
+
+const DONE: Offset = Offset(64);
+const READY: Offset = Offset(128);
+const VALUE: Offset = Offset(192);
+
+fn small_segment() -> Segment {
+    Segment::create(4096, Backing::Memory).expect("one page")
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("a living child");
+}
+
+/// A process that does nothing until its input ends.
+fn idle_process() -> (Child, ProcessHandle) {
+    let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+    let handle = ProcessHandle::open(child.id()).expect("a living child");
+    (child, handle)
+}
+
+#[test]
+fn an_addition_wakes_the_sleepers_of_all_processes() {
+    let segment = small_segment();
+    let (done, ready) =
+        (segment.at::<Completion>(DONE).expect("inside"), segment.at::<Completion>(READY).expect("inside"));
+    let mut children: Vec<Child> =
+        (0..3).map(|_| part("part_sleeps_on_the_word", &path_of(&segment)).spawn().expect("this program")).collect();
+    ready.wait(3).expect("nobody poisons it");
+    until("all sleep on the word", || {
+        done.is_marked()
+            && children.iter().all(|child| shm::process::state(child.id()).expect("/proc") == ProcessState::Sleeping)
+    });
+    segment.at::<AtomicU64>(VALUE).expect("inside").store(42, Ordering::Relaxed);
+    assert!(done.add(1), "it had sleepers");
+    assert!(children.iter_mut().all(|child| child.wait().expect("a child").success()));
+    assert_eq!(ready.count(), 6, "each answered from its own process");
+}
+
+#[test]
+#[ignore = "a part of an_addition_wakes_the_sleepers_of_all_processes"]
+fn part_sleeps_on_the_word() {
+    let Some(path) = argument() else { return };
+    let segment = open(&path);
+    let ready = segment.at::<Completion>(READY).expect("inside");
+    ready.add(1);
+    segment.at::<Completion>(DONE).expect("inside").wait(1).expect("nobody poisons it");
+    assert_eq!(segment.at::<AtomicU64>(VALUE).expect("inside").load(Ordering::Relaxed), 42);
+    ready.add(1);
+}
+
+#[test]
+fn poison_wakes_another_process() {
+    let segment = small_segment();
+    let done = segment.at::<Completion>(DONE).expect("inside");
+    let mut child = part("part_is_poisoned", &path_of(&segment)).spawn().expect("this program");
+    until("it sleeps", || done.is_marked());
+    done.poison();
+    assert!(child.wait().expect("a child").success());
+}
+
+#[test]
+#[ignore = "a part of poison_wakes_another_process"]
+fn part_is_poisoned() {
+    let Some(path) = argument() else { return };
+    assert_eq!(open(&path).at::<Completion>(DONE).expect("inside").wait(1), Err(Poisoned));
+}
+
+#[test]
+fn a_process_is_seen_from_start_to_end() {
+    let (mut child, handle) = idle_process();
+    assert_eq!(handle.start_time(), shm::process::start_time(child.id()).expect("it lives"));
+    until("it waits for input", || handle.state().expect("/proc") == ProcessState::Sleeping);
+    signal(&child, Signal::STOP);
+    until("it is stopped", || handle.state().expect("/proc") == ProcessState::Stopped);
+    assert!(!handle.has_exited(), "a stopped process has not ended");
+    signal(&child, Signal::CONT);
+    until("it goes on", || handle.state().expect("/proc") == ProcessState::Sleeping);
+    handle.kill().expect("it lives");
+    until("it has ended", || handle.has_exited());
+    assert_eq!(handle.state().expect("/proc"), ProcessState::Zombie);
+    child.wait().expect("a child");
+    assert!(handle.has_exited());
+    assert_eq!(handle.state().expect("/proc"), ProcessState::Gone);
+    assert_eq!(shm::process::state(handle.pid()).expect("/proc"), ProcessState::Gone);
+    assert!(matches!(handle.kill(), Err(ProcessError::NoSuchProcess { .. })));
+    assert!(matches!(handle.cpu_time(), Err(ProcessError::NoSuchProcess { .. })));
+    assert!(matches!(ProcessHandle::open(handle.pid()), Err(ProcessError::NoSuchProcess { .. })));
+}
+
+#[test]
+fn numbers_of_no_process_are_errors() {
+    for pid in [0, u32::MAX, i32::MAX.unsigned_abs()] {
+        assert!(matches!(ProcessHandle::open(pid), Err(ProcessError::NoSuchProcess { .. })), "{pid}");
+        assert!(matches!(shm::process::cpu_time(pid), Err(ProcessError::NoSuchProcess { .. })), "{pid}");
+    }
+}
+
+#[test]
+fn a_name_like_a_status_does_not_confuse() {
+    let mut child = part("part_has_an_odd_name", "a) Z (b").spawn().expect("this program");
+    let handle = ProcessHandle::open(child.id()).expect("a living child");
+    let name = format!("/proc/{}/comm", child.id());
+    until("it has its name", || std::fs::read_to_string(&name).is_ok_and(|name| name == "a) Z (b\n"));
+    until("it waits for input", || handle.state().expect("/proc") == ProcessState::Sleeping);
+    signal(&child, Signal::STOP);
+    until("it is stopped", || handle.state().expect("/proc") == ProcessState::Stopped);
+    signal(&child, Signal::CONT);
+    drop(child.stdin.take());
+    assert!(child.wait().expect("a child").success());
+}
+
+#[test]
+#[ignore = "a part of a_name_like_a_status_does_not_confuse"]
+fn part_has_an_odd_name() {
+    let Some(name) = argument() else { return };
+    std::fs::write(format!("/proc/self/task/{}/comm", std::process::id()), name).expect("its own name");
+    std::io::read_to_string(std::io::stdin()).expect("until the end");
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_still_lives() {
+    let mut child = part("part_ends_its_first_thread", "").spawn().expect("this program");
+    let handle = ProcessHandle::open(child.id()).expect("a living child");
+    until("its first thread has ended", || shm::process::state(child.id()).expect("/proc") == ProcessState::Zombie);
+    assert_eq!(handle.state().expect("/proc"), ProcessState::Running);
+    assert!(!handle.has_exited());
+    drop(child.stdin.take());
+    assert_eq!(child.wait().expect("a child").code(), Some(7), "its second thread ended it");
+}
+
+#[test]
+#[ignore = "a part of a_process_whose_first_thread_has_ended_still_lives"]
+fn part_ends_its_first_thread() {
+    if argument().is_none() {
+        return;
+    }
+    extern "C" fn end_this_thread(_signal: libc::c_int) {
+        // SAFETY: ends the thread that handles the signal, which owns nothing that the other one uses.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    std::thread::spawn(|| {
+        std::io::read_to_string(std::io::stdin()).expect("until the end");
+        std::process::exit(7);
+    });
+    let first = std::process::id();
+    // SAFETY: the handler makes one system call. The test harness's first thread only waits, wherever this test runs.
+    unsafe {
+        libc::signal(libc::SIGUSR1, end_this_thread as *const () as libc::sighandler_t);
+        libc::syscall(libc::SYS_tgkill, first, first, libc::SIGUSR1);
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn processor_time_of_another_process_grows_with_its_work() {
+    let segment = small_segment();
+    let mut child = part("part_computes", &path_of(&segment)).spawn().expect("this program");
+    let handle = ProcessHandle::open(child.id()).expect("a living child");
+    let first = handle.cpu_time().expect("it lives");
+    until("it has computed more", || handle.cpu_time().expect("it lives") > first);
+    segment.at::<Completion>(DONE).expect("inside").add(1);
+    assert!(child.wait().expect("a child").success());
+}
+
+#[test]
+#[ignore = "a part of processor_time_of_another_process_grows_with_its_work"]
+fn part_computes() {
+    let Some(path) = argument() else { return };
+    let segment = open(&path);
+    let done = segment.at::<Completion>(DONE).expect("inside");
+    while !done.reached(1) {
+        shm::sync::spin_loop();
+    }
+}
+
+#[test]
+fn a_thread_is_bound_to_one_core_alone() {
+    let before = shm::process::allowed_cores();
+    std::thread::spawn(|| {
+        let last = *shm::process::allowed_cores().last().expect("at least one core");
+        shm::process::bind_current_thread(last).expect("an allowed core");
+        assert_eq!(shm::process::allowed_cores(), [last]);
+        assert!(matches!(
+            shm::process::bind_current_thread(usize::MAX),
+            Err(ProcessError::Bind { core: usize::MAX, .. })
+        ));
+        assert!(matches!(shm::process::bind_current_thread(1023), Err(ProcessError::Bind { .. })));
+    })
+    .join()
+    .expect("no panic");
+    assert_eq!(shm::process::allowed_cores(), before, "other threads keep their cores");
+}

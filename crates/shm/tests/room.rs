@@ -1,0 +1,151 @@
+//! Too little room is an error and never a signal.
+
+mod common;
+
+use common::{argument, arguments, part};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use shm::arena::{Arena, ArenaError};
+use shm::segment::{Backing, Offset, Segment, SegmentError};
+use shm::shared::SharedBytes;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_file_size_limit_is_an_error_and_not_a_signal() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let argument = directory.path().to_str().expect("a plain path");
+    let ended = part("part_may_make_small_files_only", argument).output().expect("this program");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+#[ignore = "a part of a_file_size_limit_is_an_error_and_not_a_signal"]
+fn part_may_make_small_files_only() {
+    let Some(directory) = argument() else { return };
+    setrlimit(Resource::Fsize, Rlimit { current: Some(MIB), maximum: Some(MIB) }).expect("lowering is allowed");
+    for backing in [Backing::Memory, Backing::Directory(directory.into())] {
+        let refused = Segment::create(64 * MIB, backing.clone()).expect_err("larger than the limit");
+        assert!(matches!(refused, SegmentError::FileSizeLimit { needed, limit: MIB } if needed == 64 * MIB));
+        assert!(refused.to_string().contains("64 MiB") && refused.to_string().contains("ulimit"), "{refused}");
+        Segment::create(MIB, backing).and_then(|segment| segment.commit(Offset(0), MIB)).expect("just the limit");
+    }
+}
+
+#[test]
+fn a_full_file_system_is_an_error_and_not_a_signal() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // A tmpfs of one mebibyte, seen by the child only: a user and mount namespace of its own.
+    let in_small_tmpfs = |program: &[&str]| {
+        Command::new("unshare")
+            .args(["-rm", "sh", "-c", r#"mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@""#])
+            .arg(directory.path())
+            .args(program)
+            .env("SHM_TEST_ARGUMENT", directory.path())
+            .output()
+    };
+    if !in_small_tmpfs(&["true"]).is_ok_and(|ended| ended.status.success()) {
+        return eprintln!("not tested: this machine lets no user mount a tmpfs (unshare -rm)");
+    }
+    let program = std::env::current_exe().expect("this program");
+    let program = program.to_str().expect("a plain path");
+    let command: Vec<&str> = std::iter::once(program).chain(arguments("part_has_one_mebibyte")).collect();
+    let ended = in_small_tmpfs(&command).expect("it ran a moment ago");
+    let output = [ended.stdout, ended.stderr].concat();
+    let output = String::from_utf8_lossy(&output);
+    assert!(ended.status.success() && output.contains("1 passed"), "{}: {output}", ended.status);
+}
+
+#[test]
+#[ignore = "a part of a_full_file_system_is_an_error_and_not_a_signal"]
+fn part_has_one_mebibyte() {
+    let Some(directory) = argument() else { return };
+    let segment = Segment::create(64 * MIB, Backing::Directory(PathBuf::from(&directory))).expect("it is sparse");
+    let full = segment.commit(Offset(0), 64 * MIB).expect_err("64 MiB are not there");
+    assert!(
+        matches!(full, SegmentError::NoSpace { needed, left: Some(left), .. } if needed == 64 * MIB && left <= MIB)
+    );
+    let words = full.to_string();
+    assert!(words.starts_with(&format!("the shared-memory file system at {directory} has ")), "{words}");
+    assert!(words.contains("of the 64 MiB needed") && words.contains("TRADEWIND_SEGMENT_DIR"), "{words}");
+
+    let arena = Arena::new(Arc::new(segment), 0..64 * MIB).expect("inside");
+    let mut places = Vec::new();
+    let full = loop {
+        match arena.allocate(30_000, 64) {
+            Ok(place) => places.push(place),
+            Err(full) => break full,
+        }
+    };
+    assert!(matches!(full, ArenaError::Segment(SegmentError::NoSpace { .. })), "{full}");
+    assert!(places.len() >= 30, "a step that does not fit must not waste what is left: {}", places.len());
+    for &place in &places {
+        let bytes = arena.segment().at::<SharedBytes<30_000>>(place).expect("inside");
+        // SAFETY: the arena handed these bytes to this test only, and they are committed.
+        unsafe { bytes.as_mut_ptr().write_bytes(1, 30_000) };
+    }
+    let used = arena.used();
+    arena.free(places[0]).expect("its own");
+    assert_eq!(arena.allocate(30_000, 64).expect("what was freed"), places[0]);
+    assert_eq!(arena.used(), used, "the failed allocation left no trace");
+}
+
+#[test]
+fn a_directory_segment_leaves_no_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let backing = Backing::Directory(directory.path().to_owned());
+    let segment = Segment::create(MIB, backing).expect("room for a page");
+    assert_eq!(std::fs::read_dir(&directory).expect("a directory").count(), 0);
+    assert_eq!(segment.bytes(), MIB);
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let refused = Segment::create(MIB, Backing::Directory("/no/such/directory".into())).expect_err("it is missing");
+    assert!(matches!(refused, SegmentError::Create { .. }));
+    assert!(refused.to_string().contains("/no/such/directory"), "{refused}");
+}
+
+#[test]
+fn nobody_can_shrink_a_memory_segment() {
+    let segment = Segment::create(MIB, Backing::Memory).expect("a page");
+    assert!(rustix::fs::ftruncate(segment.as_fd(), 0).is_err());
+    assert!(rustix::fs::ftruncate(segment.as_fd(), 2 * MIB).is_err());
+    assert!(segment.is_sealed());
+}
+
+#[test]
+fn impossible_sizes_and_places_are_errors() {
+    for bytes in [0, u64::MAX, 1 << 63] {
+        assert!(matches!(Segment::create(bytes, Backing::Memory), Err(SegmentError::Size { .. })), "{bytes}");
+    }
+    let segment = Segment::create(1, Backing::Memory).expect("a page");
+    let end = segment.bytes();
+    for (offset, length) in [(end, 1), (0, end + 1), (u64::MAX, 1), (u64::MAX, u64::MAX), (end - 3, 4)] {
+        assert!(segment.bytes_ptr(Offset(offset), length).is_err(), "{offset} {length}");
+        assert!(segment.commit(Offset(offset), length).is_err(), "{offset} {length}");
+    }
+    segment.bytes_ptr(Offset(end), 0).expect("nothing, at the end");
+    segment.commit(Offset(end), 0).expect("nothing, at the end");
+    let odd = segment.at::<shm::sync::AtomicU32>(Offset(2)).expect_err("misaligned");
+    assert!(matches!(odd, SegmentError::Misaligned { alignment: 4, .. }));
+    assert!(segment.slice_at::<shm::sync::AtomicU32>(Offset(0), usize::MAX).is_err());
+}
+
+#[test]
+fn an_empty_file_is_no_segment() {
+    let file = tempfile::tempfile().expect("a file");
+    assert!(matches!(Segment::from_fd(file.into()), Err(SegmentError::Size { bytes: 0 })));
+    let read_only = std::fs::File::open("/proc/self/exe").expect("this program");
+    assert!(matches!(Segment::from_fd(read_only.into()), Err(SegmentError::Map { .. })));
+}
+
+#[test]
+fn a_size_beyond_the_machine_is_an_error() {
+    // 2^62 bytes fit an address's type but no machine's address space.
+    let refused = Segment::create(1 << 62, Backing::Memory).expect_err("too large to map");
+    assert!(matches!(refused, SegmentError::Create { .. } | SegmentError::Map { .. }), "{refused}");
+}
