@@ -1,0 +1,145 @@
+//! What can be wrong with the arguments of a collective.
+
+use goal::arithmetic::{Arithmetic, DataType};
+
+/// An argument from which no graph can be drawn.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectiveError {
+    /// The rank is not one of the ranks.
+    #[error("rank {rank} does not exist among {ranks} ranks: ranks count from 0, give one below {ranks}")]
+    RankOutOfRange {
+        /// The rank.
+        rank: u32,
+        /// The number of ranks.
+        ranks: u32,
+    },
+    /// The root is not one of the ranks.
+    #[error("root {root} does not exist among {ranks} ranks: ranks count from 0, give one below {ranks}")]
+    RootOutOfRange {
+        /// The root.
+        root: u32,
+        /// The number of ranks.
+        ranks: u32,
+    },
+    /// A buffer, or the temporary memory, would be larger than 64 bits can count.
+    #[error("{what}: {count} blocks of {bytes} bytes are more than 64 bits can count: use smaller blocks")]
+    TooManyBytes {
+        /// The memory that would be too large.
+        what: &'static str,
+        /// Number of blocks in it.
+        count: u64,
+        /// Bytes in each, or in the largest.
+        bytes: u64,
+    },
+    /// The data end in the middle of an element.
+    #[error(
+        "{bytes} bytes are not a whole number of {data_type} elements: give a multiple of {} bytes",
+        .data_type.bytes()
+    )]
+    NotWholeElements {
+        /// Bytes contributed.
+        bytes: u64,
+        /// What they were said to hold.
+        data_type: DataType,
+    },
+    /// The operation is not defined on the data type.
+    #[error("{operation} is not defined on {data_type}: use an integer data type")]
+    NotApplicable {
+        /// The operation.
+        operation: Arithmetic,
+        /// The data type.
+        data_type: DataType,
+    },
+    /// The algorithm groups the operands as it likes, so the operation would give something else with each algorithm.
+    #[error(
+        "{operation} depends on how operands are grouped, which {algorithm} does in its own way: \
+         use the join algorithm, which folds from the left in rank order"
+    )]
+    NotAssociative {
+        /// The operation.
+        operation: Arithmetic,
+        /// The algorithm that refuses it.
+        algorithm: &'static str,
+    },
+    /// A neighbour is not one of the ranks.
+    #[error("{list} {position} is rank {neighbor}, which does not exist among {ranks} ranks: give one below {ranks}")]
+    NeighborOutOfRange {
+        /// "source" or "destination".
+        list: &'static str,
+        /// Position in that list, from 0.
+        position: usize,
+        /// The neighbour.
+        neighbor: u32,
+        /// The number of ranks.
+        ranks: u32,
+    },
+    /// Edges from a rank to itself have two ends, and both are listed on the same rank.
+    #[error(
+        "rank {rank} lists itself {destinations} times as a destination but {sources} times as a source: \
+         list each edge from a rank to itself in both"
+    )]
+    SelfLoopsDiffer {
+        /// The rank.
+        rank: u32,
+        /// How often it is its own destination.
+        destinations: usize,
+        /// How often it is its own source.
+        sources: usize,
+    },
+    /// An edge from a rank to itself whose ends have different sizes.
+    #[error(
+        "rank {rank} sends itself {sent} bytes as destination {destination} but expects {expected} as source {source_position}: \
+         give both the same size"
+    )]
+    SelfLoopSizesDiffer {
+        /// The rank.
+        rank: u32,
+        /// Position among the destinations, from 0.
+        destination: usize,
+        /// Bytes sent.
+        sent: u64,
+        /// Position among the sources, from 0.
+        source_position: usize,
+        /// Bytes expected.
+        expected: u64,
+    },
+    /// A list of sizes does not have one entry for each neighbour.
+    #[error("{sizes} sizes were given for {neighbors} {list}s: give one for each")]
+    SizesDoNotFit {
+        /// "source" or "destination".
+        list: &'static str,
+        /// Number of sizes.
+        sizes: usize,
+        /// Number of neighbours.
+        neighbors: usize,
+    },
+    /// Not every dimension is said to be periodic or not.
+    #[error("a grid of {dimensions} dimensions was given {periodic} periodic flags: give one for each dimension")]
+    PeriodicFlagsDoNotFit {
+        /// Number of dimensions.
+        dimensions: usize,
+        /// Number of flags.
+        periodic: usize,
+    },
+    /// A grid with more places than ranks can be numbered, or with none.
+    #[error("a grid of {} holds {places}: all extents must be positive and their product below 2^32", extents(.dimensions))]
+    GridSize {
+        /// The extents.
+        dimensions: Vec<u32>,
+        /// How many places it would have, in words.
+        places: &'static str,
+    },
+    /// No grid of so many dimensions has so many places.
+    #[error("{ranks} ranks cannot fill a grid of {dimensions} dimensions: give at least one rank and one dimension")]
+    NoGrid {
+        /// The number of ranks.
+        ranks: u32,
+        /// The number of dimensions.
+        dimensions: usize,
+    },
+}
+
+fn extents(dimensions: &[u32]) -> String {
+    dimensions.iter().map(u32::to_string).collect::<Vec<_>>().join(" × ")
+}

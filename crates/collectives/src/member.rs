@@ -1,0 +1,50 @@
+//! One rank among all ranks, checked once, with rank arithmetic that cannot overflow.
+
+use crate::CollectiveError;
+use goal::graph::Graph;
+
+/// A rank that exists: `rank < ranks`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    rank: u32,
+    ranks: u32,
+}
+
+impl Member {
+    pub(crate) fn new(rank: u32, ranks: u32) -> Result<Self, CollectiveError> {
+        if rank < ranks { Ok(Member { rank, ranks }) } else { Err(CollectiveError::RankOutOfRange { rank, ranks }) }
+    }
+
+    /// The empty graph of this rank.
+    pub(crate) fn graph(self) -> Graph {
+        Graph::new(self.rank, self.ranks)
+    }
+
+    /// The rank this many places further round the ring of ranks.
+    pub(crate) fn after(self, distance: u32) -> u32 {
+        ((u64::from(self.rank) + u64::from(distance)) % u64::from(self.ranks)) as u32
+    }
+
+    /// The rank this many places back round the ring; the distance is at most the number of ranks.
+    pub(crate) fn before(self, distance: u32) -> u32 {
+        self.after(self.ranks - distance)
+    }
+
+    /// How many places this rank lies after the root.
+    pub(crate) fn behind(self, root: u32) -> Result<u32, CollectiveError> {
+        if root >= self.ranks {
+            return Err(CollectiveError::RootOutOfRange { root, ranks: self.ranks });
+        }
+        Ok(self.before(root))
+    }
+
+    /// 1, 2, 4, … as long as they are below the number of ranks: one distance for each round of a logarithmic algorithm.
+    pub(crate) fn doublings(self) -> impl Iterator<Item = u32> {
+        doublings(self.ranks)
+    }
+}
+
+/// 1, 2, 4, … below the limit.
+pub(crate) fn doublings(limit: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(1u32), |distance| distance.checked_mul(2)).take_while(move |distance| *distance < limit)
+}

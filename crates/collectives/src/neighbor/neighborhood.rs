@@ -1,0 +1,178 @@
+//! A rank's edges in a directed graph, and how they are drawn.
+
+use super::grid::cartesian;
+use crate::CollectiveError;
+use crate::member::Member;
+use goal::graph::{Block, Graph};
+
+/// One entry in a rank's list of sources or destinations; one block of the buffer belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Neighbor {
+    /// The rank at the other end; `None` beyond the edge of a grid, where the block exists but is neither sent nor
+    /// written.
+    pub rank: Option<u32>,
+    /// Parallel edges are paired within the same tag only.
+    pub tag: u32,
+}
+
+/// A rank's edges: whom it receives from and whom it sends to, in the order of the blocks in its buffers.
+///
+/// ```
+/// use collectives::neighbor::Neighborhood;
+///
+/// // Rank 1 of 4 receives from 0 and twice from 3, and sends to 2.
+/// let neighborhood = Neighborhood::new(1, 4, &[0, 3, 3], &[2])?;
+/// assert_eq!(neighborhood.sources().len(), 3);
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Neighborhood {
+    rank: u32,
+    ranks: u32,
+    sources: Vec<Neighbor>,
+    destinations: Vec<Neighbor>,
+    /// Positions of the two ends of each edge from the rank to itself: destination, source.
+    loops: Vec<(usize, usize)>,
+}
+
+impl Neighborhood {
+    /// Rank `rank` of `ranks` receives from these sources and sends to these destinations.
+    ///
+    /// A rank that occurs several times has several edges: the k-th edge from a to b among a's destinations is the k-th
+    /// edge from a among b's sources.
+    ///
+    /// # Errors
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NeighborOutOfRange`],
+    /// [`CollectiveError::SelfLoopsDiffer`].
+    pub fn new(rank: u32, ranks: u32, sources: &[u32], destinations: &[u32]) -> Result<Self, CollectiveError> {
+        const TAG: u32 = 0;
+        let list = |ranks: &[u32]| ranks.iter().map(|rank| Neighbor { rank: Some(*rank), tag: TAG }).collect();
+        Self::of(rank, ranks, list(sources), list(destinations))
+    }
+
+    /// The neighbours of a rank in a grid, in the order of [`cartesian`], as sources and as destinations.
+    ///
+    /// What a rank sends in the negative direction of a dimension arrives at its neighbour as coming from the positive
+    /// direction, and the reverse. This also holds where both neighbours are the same rank, in a periodic dimension of
+    /// one or two ranks (MPI standard, version 4.1, section 8.6), so a halo exchange needs no special case.
+    ///
+    /// # Errors
+    /// As [`cartesian`].
+    ///
+    /// ```
+    /// use collectives::neighbor::Neighborhood;
+    ///
+    /// // The upper left corner of a grid of 2 × 3 ranks, periodic in the second dimension.
+    /// let corner = Neighborhood::cartesian(&[2, 3], &[false, true], 0)?;
+    /// let ranks: Vec<_> = corner.sources().iter().map(|source| source.rank).collect();
+    /// assert_eq!(ranks, [None, Some(3), Some(2), Some(1)]);
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn cartesian(dimensions: &[u32], periodic: &[bool], rank: u32) -> Result<Self, CollectiveError> {
+        let neighbors = cartesian(dimensions, periodic, rank)?;
+        let ranks = dimensions.iter().product();
+        // The tag is the direction of travel: what comes from the negative side was sent in the positive direction.
+        let list = |opposite: u32| {
+            let tags = (0..).map(|position: u32| position ^ opposite);
+            neighbors.iter().zip(tags).map(|(rank, tag)| Neighbor { rank: *rank, tag }).collect()
+        };
+        Self::of(rank, ranks, list(1), list(0))
+    }
+
+    fn of(rank: u32, ranks: u32, sources: Vec<Neighbor>, destinations: Vec<Neighbor>) -> Result<Self, CollectiveError> {
+        Member::new(rank, ranks)?;
+        exist("source", &sources, ranks)?;
+        exist("destination", &destinations, ranks)?;
+        let loops = loops(rank, &sources, &destinations)?;
+        Ok(Neighborhood { rank, ranks, sources, destinations, loops })
+    }
+
+    /// The rank whose edges these are.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// The number of ranks.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Whom the rank receives from.
+    pub fn sources(&self) -> &[Neighbor] {
+        &self.sources
+    }
+
+    /// Whom the rank sends to.
+    pub fn destinations(&self) -> &[Neighbor] {
+        &self.destinations
+    }
+
+    /// The empty graph of this rank.
+    pub(super) fn graph(&self) -> Graph {
+        Graph::new(self.rank, self.ranks)
+    }
+
+    /// Draws all edges: one block for each destination and one for each source, both in the order of the lists. Vertex
+    /// order is list order, which pairs the k-th parallel edge here with the k-th over there.
+    pub(super) fn draw(&self, graph: &mut Graph, sent: &[Block], received: &[Block]) -> Result<(), CollectiveError> {
+        for (destination, source) in &self.loops {
+            let (from, to) = (sent[*destination], received[*source]);
+            if from.length != to.length {
+                return Err(CollectiveError::SelfLoopSizesDiffer {
+                    rank: self.rank,
+                    destination: *destination,
+                    sent: from.length,
+                    source_position: *source,
+                    expected: to.length,
+                });
+            }
+            graph.copy(from, to);
+        }
+        for (tag, source, block) in self.remote(&self.sources, received) {
+            graph.receive(block, source, tag);
+        }
+        for (tag, destination, block) in self.remote(&self.destinations, sent) {
+            graph.send(block, destination, tag);
+        }
+        Ok(())
+    }
+
+    /// Tag, rank and block of every neighbour that is another rank.
+    fn remote<'a>(
+        &'a self,
+        neighbors: &'a [Neighbor],
+        blocks: &'a [Block],
+    ) -> impl Iterator<Item = (u32, u32, Block)> + 'a {
+        neighbors.iter().zip(blocks).filter_map(|(neighbor, block)| {
+            let rank = neighbor.rank.filter(|rank| *rank != self.rank)?;
+            Some((neighbor.tag, rank, *block))
+        })
+    }
+}
+
+fn exist(list: &'static str, neighbors: &[Neighbor], ranks: u32) -> Result<(), CollectiveError> {
+    for (position, neighbor) in neighbors.iter().enumerate() {
+        if let Some(neighbor) = neighbor.rank.filter(|rank| *rank >= ranks) {
+            return Err(CollectiveError::NeighborOutOfRange { list, position, neighbor, ranks });
+        }
+    }
+    Ok(())
+}
+
+/// Pairs the ends of edges from a rank to itself, in list order within each tag: the same rule as between ranks.
+fn loops(rank: u32, sources: &[Neighbor], destinations: &[Neighbor]) -> Result<Vec<(usize, usize)>, CollectiveError> {
+    let ends = |neighbors: &[Neighbor]| {
+        let mut ends: Vec<(u32, usize)> = (neighbors.iter().enumerate())
+            .filter(|(_, neighbor)| neighbor.rank == Some(rank))
+            .map(|(position, neighbor)| (neighbor.tag, position))
+            .collect();
+        ends.sort_unstable();
+        ends
+    };
+    let (sources, destinations) = (ends(sources), ends(destinations));
+    if sources.iter().map(|end| end.0).ne(destinations.iter().map(|end| end.0)) {
+        let (destinations, sources) = (destinations.len(), sources.len());
+        return Err(CollectiveError::SelfLoopsDiffer { rank, destinations, sources });
+    }
+    Ok(destinations.iter().zip(&sources).map(|(destination, source)| (destination.1, source.1)).collect())
+}

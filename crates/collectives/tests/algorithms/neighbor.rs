@@ -1,0 +1,144 @@
+//! Neighbour collectives move one block along every edge of any directed graph, and nothing else.
+
+use crate::{UNTOUCHED, block, run};
+use collectives::neighbor::{
+    Neighborhood, balanced_dimensions, neighbor_allgather, neighbor_alltoall, neighbor_alltoallv,
+};
+use goal::graph::Graph;
+use proptest::prelude::*;
+
+/// A directed graph as each rank's lists of sources and destinations, which need not be in the same order.
+#[derive(Clone, Debug)]
+struct Digraph {
+    sources: Vec<Vec<u32>>,
+    destinations: Vec<Vec<u32>>,
+}
+
+impl Digraph {
+    fn neighborhoods(&self) -> Vec<Neighborhood> {
+        let ranks = self.sources.len() as u32;
+        let lists = self.sources.iter().zip(&self.destinations);
+        let of = |(rank, (sources, destinations)): (u32, (&Vec<u32>, &Vec<u32>))| {
+            Neighborhood::new(rank, ranks, sources, destinations).unwrap()
+        };
+        (0..ranks).zip(lists).map(of).collect()
+    }
+
+    /// For each rank and each of its sources: the position of this edge in the source's list of destinations.
+    fn other_ends(&self) -> Vec<Vec<usize>> {
+        let position = |rank: u32, index: usize| {
+            let source = self.sources[rank as usize][index];
+            let k = self.sources[rank as usize][..index].iter().filter(|other| **other == source).count();
+            let list = self.destinations[source as usize].iter().enumerate();
+            list.filter(|(_, destination)| **destination == rank).nth(k).unwrap().0
+        };
+        (0..self.sources.len() as u32)
+            .map(|rank| (0..self.sources[rank as usize].len()).map(|index| position(rank, index)).collect())
+            .collect()
+    }
+}
+
+prop_compose! {
+    /// Random edges, parallel ones and loops among them; each end is listed in an order of its own.
+    fn digraphs()(ranks in 1u32..10)(
+        edges in prop::collection::vec((0..ranks, 0..ranks), 0..30).prop_flat_map(|edges| {
+            (Just(edges.clone()).prop_shuffle(), Just(edges).prop_shuffle())
+        }),
+        ranks in Just(ranks),
+    ) -> Digraph {
+        let mut digraph = Digraph { sources: vec![Vec::new(); ranks as usize], destinations: vec![Vec::new(); ranks as usize] };
+        for (from, to) in edges.0 {
+            digraph.destinations[from as usize].push(to);
+        }
+        for (from, to) in edges.1 {
+            digraph.sources[to as usize].push(from);
+        }
+        digraph
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_edge_carries_its_own_block(digraph in digraphs(), bytes in 0u64..20) {
+        let neighborhoods = digraph.neighborhoods();
+        let graphs: Vec<Graph> = neighborhoods.iter().map(|own| neighbor_alltoall(own, bytes).unwrap()).collect();
+        let inputs: Vec<Vec<u8>> = (0u32..)
+            .zip(&digraph.destinations)
+            .map(|(rank, list)| (0..list.len() as u32).flat_map(|position| block(rank, position, bytes)).collect())
+            .collect();
+        let results = run(&graphs, &inputs);
+        for (rank, positions) in digraph.other_ends().iter().enumerate() {
+            let edges = digraph.sources[rank].iter().zip(positions);
+            let expected: Vec<u8> = edges.flat_map(|(source, position)| block(*source, *position as u32, bytes)).collect();
+            prop_assert_eq!(&results[rank][1], &expected, "rank {}", rank);
+        }
+    }
+
+    #[test]
+    fn every_edge_carries_a_block_of_its_own_size(digraph in digraphs(), salt in any::<u32>()) {
+        let size = |rank: u32, position: usize| u64::from((rank * 7 + position as u32 * 5) ^ salt) % 23;
+        let other_ends = digraph.other_ends();
+        let graph = |(own, positions): (&Neighborhood, &Vec<usize>)| {
+            let sent: Vec<u64> = (0..own.destinations().len()).map(|position| size(own.rank(), position)).collect();
+            let sources = own.sources().iter().zip(positions);
+            let received: Vec<u64> = sources.map(|(source, position)| size(source.rank.unwrap(), *position)).collect();
+            neighbor_alltoallv(own, &sent, &received).unwrap()
+        };
+        let graphs: Vec<Graph> = digraph.neighborhoods().iter().zip(&other_ends).map(graph).collect();
+        let edge = |rank: u32, position: usize| block(rank, position as u32, size(rank, position));
+        let inputs: Vec<Vec<u8>> = (0u32..)
+            .zip(&digraph.destinations)
+            .map(|(rank, list)| (0..list.len()).flat_map(|position| edge(rank, position)).collect())
+            .collect();
+        let results = run(&graphs, &inputs);
+        for (rank, positions) in other_ends.iter().enumerate() {
+            let edges = digraph.sources[rank].iter().zip(positions);
+            let expected: Vec<u8> = edges.flat_map(|(source, position)| edge(*source, *position)).collect();
+            prop_assert_eq!(&results[rank][1], &expected, "rank {}", rank);
+        }
+    }
+
+    #[test]
+    fn an_allgather_brings_every_sources_block(digraph in digraphs(), bytes in 0u64..20) {
+        let graphs: Vec<Graph> =
+            digraph.neighborhoods().iter().map(|own| neighbor_allgather(own, bytes).unwrap()).collect();
+        let inputs: Vec<Vec<u8>> = (0..graphs.len() as u32).map(|rank| block(rank, 0, bytes)).collect();
+        let results = run(&graphs, &inputs);
+        for (rank, sources) in digraph.sources.iter().enumerate() {
+            let expected: Vec<u8> = sources.iter().flat_map(|source| block(*source, 0, bytes)).collect();
+            prop_assert_eq!(&results[rank][1], &expected, "rank {}", rank);
+        }
+    }
+}
+
+/// In every grid, also where both neighbours in a dimension are the same rank or the rank itself: what is sent in one
+/// direction arrives from the other, and blocks beyond the edge are left alone.
+#[test]
+fn in_a_grid_blocks_travel_in_the_direction_they_were_sent() {
+    const BYTES: u64 = 3;
+    for ranks in 1..=17u32 {
+        for count in 1..=3 {
+            let dimensions = balanced_dimensions(ranks, count).unwrap();
+            for flags in 0..1u32 << count {
+                let periodic: Vec<bool> = (0..count).map(|dimension| flags >> dimension & 1 == 1).collect();
+                let own = |rank| Neighborhood::cartesian(&dimensions, &periodic, rank).unwrap();
+                let graphs: Vec<Graph> = (0..ranks).map(|rank| neighbor_alltoall(&own(rank), BYTES).unwrap()).collect();
+                let directions = 0..2 * count as u32;
+                let inputs: Vec<Vec<u8>> = (0..ranks)
+                    .map(|rank| directions.clone().flat_map(|direction| block(rank, direction, BYTES)).collect())
+                    .collect();
+                for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
+                    let sources = own(rank as u32);
+                    let arriving = directions.clone().zip(sources.sources()).flat_map(|(direction, source)| {
+                        let nobody = vec![UNTOUCHED; BYTES as usize];
+                        source.rank.map_or(nobody, |source| block(source, direction ^ 1, BYTES))
+                    });
+                    let expected: Vec<u8> = arriving.collect();
+                    assert_eq!(buffers[1], expected, "rank {rank} in {dimensions:?}, periodic {periodic:?}");
+                }
+            }
+        }
+    }
+}
