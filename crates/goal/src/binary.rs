@@ -1,1 +1,169 @@
-//! placeholder
+//! The GOAL binary format, version 1, as LogGOPSim and ATLAHS read and write it.
+//!
+//! Little endian, nothing padded. Offsets count from byte 8, behind the magic number.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 8 | u64 magic, 4223 |
+//! | 4, 1, 1 | u32 number of ranks, u8 highest cpu of all operations, u8 highest nic |
+//! | 16 for each rank | u64 start and u64 end of the rank's section; sections follow each other without gaps |
+//!
+//! A rank's section:
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 4, 4 | u32 number of nodes, u32 number of roots (nodes without dependencies) |
+//! | 4 for each root | u32 index of the node, ascending |
+//! | 39 for each node | in vertex order, see below |
+//! | 4 for each edge | u32 index of the node that waits; node by node those that wait for its completion, then those that wait for its start, each in the order in which the edges were added |
+//!
+//! A node:
+//!
+//! | byte | field |
+//! |---|---|
+//! | 0 | u32 number of edges that lead here, of both kinds |
+//! | 4 | u8 1 send, 2 receive, 3 calc |
+//! | 5 | u32 peer, `0xffff_ffff` for any; 0 for calc |
+//! | 9 | u64 bytes, or nanoseconds |
+//! | 17 | u32 tag, `0xffff_ffff` for any; 0 for calc |
+//! | 21, 22 | u8 cpu, u8 nic |
+//! | 23, 27 | u32 number of edges until completion, u32 index of the first among the section's edges |
+//! | 31, 35 | the same for edges until start |
+//!
+//! Other programs write nodes of other sizes under the same magic number. They are told apart by arithmetic: a section
+//! is as long as its roots, its nodes and as many edges as its nodes count.
+
+mod reader;
+mod writer;
+
+use crate::graph::Graph;
+use crate::portable::NotPortable;
+
+const MAGIC: u64 = 4223;
+/// Offsets in the file count from here.
+const BASE: u64 = 8;
+/// The bytes before the ranks' offsets.
+const HEADER: usize = 14;
+/// The two offsets of a rank.
+const ENTRY: usize = 16;
+const NODE: usize = 39;
+const SEND: u8 = 1;
+const RECEIVE: u8 = 2;
+const CALC: u8 = 3;
+
+/// Why bytes are not a binary GOAL file, or graphs cannot become one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BinaryError {
+    /// The file ends too early.
+    #[error("the file is cut off: {what} would end at byte {needed}, but there are {found} bytes")]
+    Truncated {
+        /// What does not fit.
+        what: &'static str,
+        /// Where it would end.
+        needed: u64,
+        /// The length of the file.
+        found: u64,
+    },
+    /// Another kind of file.
+    #[error("not a binary GOAL file: it begins with {found} instead of {MAGIC}; is it a text file?")]
+    Magic {
+        /// The first eight bytes.
+        found: u64,
+    },
+    /// No rank at all.
+    #[error("the file is damaged: it holds no rank")]
+    NoRanks,
+    /// A section is not where the one before it ends, or ends before it starts.
+    #[error(
+        "the file is damaged: the section of rank {rank} goes from offset {start} to {end}, expected it to start at \
+         {expected} and to hold at least 8 bytes"
+    )]
+    Section {
+        /// The rank.
+        rank: u32,
+        /// Its start, from byte 8.
+        start: u64,
+        /// Its end, from byte 8.
+        end: u64,
+        /// Where it should start.
+        expected: u64,
+    },
+    /// More bytes than the last section says.
+    #[error("the file is damaged: {found} bytes follow the last rank: was something appended?")]
+    Trailing {
+        /// How many.
+        found: u64,
+    },
+    /// Nodes of another size: another program's format.
+    #[error(
+        "the file holds nodes of {found} bytes, this program reads version 1 with nodes of {NODE} bytes: convert the text file again"
+    )]
+    NodeSize {
+        /// Bytes in a node.
+        found: u64,
+    },
+    /// A section whose counts do not add up to its length.
+    #[error(
+        "the file is damaged: the section of rank {rank} has {length} bytes, which {nodes} nodes, {roots} roots and \
+         their edges do not fill"
+    )]
+    SectionLength {
+        /// The rank.
+        rank: u32,
+        /// Bytes of its section.
+        length: u64,
+        /// Nodes it says it has.
+        nodes: u32,
+        /// Roots it says it has.
+        roots: u32,
+    },
+    /// A node that no program writes.
+    #[error("the file is damaged: node {node} of rank {rank}: {what}")]
+    Node {
+        /// The rank.
+        rank: u32,
+        /// The node.
+        node: u32,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The roots are not the nodes without dependencies.
+    #[error("the file is damaged: the roots of rank {rank} are not its nodes without dependencies")]
+    Roots {
+        /// The rank.
+        rank: u32,
+    },
+    /// The graphs cannot be written.
+    #[error(transparent)]
+    NotPortable(#[from] NotPortable),
+}
+
+/// Reads the graphs of all ranks. What they mean (whether peers exist, whether every send has a receive) is for
+/// [`check`](mod@crate::check) to judge. Takes memory in proportion to the file, whatever it says.
+///
+/// # Errors
+/// The first thing that does not follow the format.
+pub fn read(bytes: &[u8]) -> Result<Vec<Graph>, BinaryError> {
+    reader::read(bytes)
+}
+
+/// Writes the graphs of all ranks, in order. Labels, line numbers and the places of blocks are left out.
+///
+/// # Errors
+/// What the format cannot hold, with the vertex.
+///
+/// ```
+/// use goal::graph::{Block, Graph};
+///
+/// let mut graph = Graph::new(0, 1);
+/// let calc = graph.calc(500);
+/// let send = graph.send(Block::unplaced(8), 0, 0);
+/// graph.requires(send, calc);
+/// let bytes = goal::binary::write(&[graph.clone()])?;
+/// assert_eq!(bytes.len(), 8 + 6 + 16 + (4 + 4) + 4 + 2 * 39 + 4);
+/// assert_eq!(goal::binary::read(&bytes)?, [graph]);
+/// # Ok::<(), goal::binary::BinaryError>(())
+/// ```
+pub fn write(graphs: &[Graph]) -> Result<Vec<u8>, BinaryError> {
+    Ok(writer::write(graphs)?)
+}

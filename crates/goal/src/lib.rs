@@ -34,5 +34,6 @@ pub mod check;
 pub mod compile;
 pub mod graph;
 pub mod matching;
+pub mod portable;
 pub mod schedule;
 pub mod text;
