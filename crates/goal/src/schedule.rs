@@ -38,7 +38,8 @@
 //! | 52 | u32 ordinal: the k of the matching rule among this rank's sends to, or receives from, the same (peer, tag); the number of a join among this rank's joins |
 //! | 56 | u32 vertex: position in vertex order; 60: u8 cpu; 61: u8 nic; 62: u8 join mode; 63: u8 zero |
 //!
-//! An edge is the byte offset of the operation record it leads to, from the start of the block.
+//! An edge is the byte offset of the operation record it leads to, from the start of the block. Blocks and edges lie in
+//! the order of the operations they belong to, none is shared and none is left over.
 
 use crate::arithmetic::{Arithmetic, DataType};
 use bytemuck::{Pod, Zeroable};

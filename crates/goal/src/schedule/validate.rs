@@ -2,6 +2,9 @@
 
 use super::{BlockRecord, JoinKind, Kind, OperationRecord, SCRATCHPAD, ScheduleError, ScheduleView, flags, index_of};
 use crate::arithmetic::{Arithmetic, DataType};
+use crate::check::spans::{Span, overlap_between, overlap_within};
+use crate::graph::Access;
+use std::collections::HashMap;
 
 /// Checks every record against the others.
 pub(super) fn validate(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
@@ -17,17 +20,29 @@ pub(super) fn validate(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
         return fail("a buffer's access has an unknown code");
     }
     let mut dependencies = vec![0u32; view.operations.len()];
-    let mut sinks = 0;
+    let (mut sinks, mut next_block, mut next_edge) = (0, 0, 0);
     for (index, record) in view.operations.iter().enumerate() {
         let fail = |what| ScheduleError::Operation { operation: index as u32, what };
+        // Lists that lie one behind the other are walked in linear time; shared ones could take quadratic.
+        if u64::from(record.first_block) != next_block || u64::from(record.first_edge) != next_edge {
+            return Err(fail("its blocks or edges do not begin where those of the operation before it end"));
+        }
+        next_block +=
+            [record.destination_count, record.left_count, record.right_count].map(u64::from).iter().sum::<u64>();
+        next_edge += u64::from(record.edge_count) + u64::from(record.start_edge_count);
         check_codes(record, header.ranks).map_err(fail)?;
         check_blocks(view, record).map_err(fail)?;
+        check_writes(view, record).map_err(fail)?;
         count_edges(view, index, record, &mut dependencies).map_err(fail)?;
         sinks += u32::from(record.is_sink());
+    }
+    if next_block != u64::from(header.block_count) || next_edge != u64::from(header.edge_count) {
+        return fail("blocks or edges belong to no operation");
     }
     if sinks != header.sink_count {
         return fail("the number of sinks is not what the operations say");
     }
+    check_numbering(view)?;
     for (index, (record, counted)) in view.operations.iter().zip(&dependencies).enumerate() {
         let fail = |what| Err(ScheduleError::Operation { operation: index as u32, what });
         if record.dependencies != *counted {
@@ -121,6 +136,62 @@ fn join_fits(view: &ScheduleView<'_>, record: &OperationRecord, result: u64, who
         Some(JoinKind::Broadcast) => record.bytes == 0,
         None => false,
     }
+}
+
+/// Nothing is written to what is only read, and nothing is read and written at once except by a local operation or a
+/// join in place: engines rely on it when they turn blocks into slices.
+fn check_writes(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(), &'static str> {
+    if record.kind() == Kind::Send {
+        return Ok(());
+    }
+    let destination = view.destination(record);
+    let is_input = |block: &BlockRecord| {
+        view.buffers.get(block.memory as usize).is_some_and(|buffer| buffer.access == Access::Input as u32)
+    };
+    if destination.iter().any(|block| block.length > 0 && is_input(block)) {
+        return Err("it writes to an input buffer");
+    }
+    let spans = |blocks| <[BlockRecord]>::iter(blocks).filter_map(Span::of_record);
+    if destination.len() > 1 && overlap_within(spans(destination)) {
+        return Err("the blocks of its destination overlap");
+    }
+    for operand in [view.left(record), view.right(record)] {
+        let in_place = record.kind() != Kind::Copy && operand == destination;
+        if !in_place && overlap_between(spans(operand), spans(destination)) {
+            return Err("its destination overlaps what it reads");
+        }
+    }
+    Ok(())
+}
+
+/// Every operation is one vertex, and ordinals count as the matching rule says.
+fn check_numbering(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
+    let fail = |operation: usize, what| Err(ScheduleError::Operation { operation: operation as u32, what });
+    let mut operation_of = vec![None; view.operations.len()];
+    for (index, record) in view.operations.iter().enumerate() {
+        match operation_of.get_mut(record.vertex as usize) {
+            Some(place @ None) => *place = Some(index),
+            _ => return fail(index, "its vertex number is taken or too large"),
+        }
+    }
+    let mut counts: HashMap<(Kind, u32, u32), u32> = HashMap::new();
+    for index in operation_of.into_iter().flatten() {
+        let record = &view.operations[index];
+        let group = match (record.kind(), record.peer(), record.tag()) {
+            (kind @ (Kind::Send | Kind::Receive), Some(peer), Some(tag)) => Some((kind, peer, tag)),
+            (Kind::Join, ..) => Some((Kind::Join, 0, 0)),
+            _ => None,
+        };
+        let expected = group.map_or(0, |group| {
+            let count = counts.entry(group).or_insert(0);
+            *count += 1;
+            *count - 1
+        });
+        if record.ordinal != expected {
+            return fail(index, "its ordinal is not its place among the operations it is counted with");
+        }
+    }
+    Ok(())
 }
 
 fn count_edges(
