@@ -1,20 +1,49 @@
-"""From the lines of all rounds to one outcome for each row: tradewind, the best peer, and the ratio between them."""
+"""From the lines of all rounds to one outcome for each row: tradewind, the best peer, and the ratio between them.
+
+On a virtual machine the two processors may share a cache now and not share it a few seconds later; everything then takes twice as
+long for everybody. So each program is run between two measurements of the line from core to core, and a ratio is only taken
+between two runs that saw the same floor.
+"""
 
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from .configurations import TRADEWIND
+
+# Floors are the same when they differ by no more than this factor; the two states of a machine differ by two or more.
+SAME_FLOOR = 1.3
+
+
+@dataclass
+class Sample:
+    """What one start of one program says about one row, in microseconds."""
+
+    value: list  # median, tenth and ninetieth percentile
+    at_s: float
+    floor_ns: list  # before and after
+    processor: float = None
+    computation: float = None
+
+    @property
+    def steady(self):
+        """Whether the floor was the same before and after."""
+        return max(self.floor_ns) <= SAME_FLOOR * min(self.floor_ns) or min(self.floor_ns) <= 0
+
+    def same_floor(self, other):
+        """Whether two steady samples saw the same machine."""
+        one, two = sorted((fmean(self.floor_ns), fmean(other.floor_ns)))
+        return two <= SAME_FLOOR * one or one <= 0
 
 
 @dataclass
 class Figure:
-    """Microseconds: the median over the rounds of each round's median, tenth and ninetieth percentile."""
+    """Microseconds: the median over the samples of each one's median, tenth and ninetieth percentile."""
 
     configuration: str
     median: float
     p10: float
     p90: float
-    rounds: dict  # round -> that round's median
+    samples: int
     processor: float = None
     computation: float = None
 
@@ -29,6 +58,8 @@ class Outcome:
     ratio: float = None
     least: float = None
     most: float = None
+    ratios: tuple = ()
+    matched: bool = True
     floor_us: float = None
 
     @property
@@ -41,49 +72,85 @@ class Outcome:
         return None if self.ratio is None else self.ratio <= self.row.reach
 
 
-def figure(row, configuration, lines):
-    """What one configuration's lines say about a row."""
-    values = {line["round"]: line[row.figure] for line in lines if row.figure in line}
-    if not values:
-        return None
+def samples(row, lines):
+    """One sample for each line that holds the row's figure."""
     exposed = row.figure == "exposed_us"
-    return Figure(
-        configuration,
-        *(median(value[part] for value in values.values()) for part in range(3)),
-        {number: value[0] for number, value in values.items()},
-        median(line["processor_us"][0] for line in lines) if exposed else None,
-        median(line["compute_us"][0] for line in lines) if exposed else None,
-    )
+    return [
+        Sample(line[row.figure], line["at_s"], line["floor_ns"], line["processor_us"][0] if exposed else None,
+               line["compute_us"][0] if exposed else None)
+        for line in lines if row.figure in line
+    ]
 
 
-def floor_us(row, floors):
+def figure(configuration, of):
+    """The samples brought together."""
+    parts = [median(sample.value[part] for sample in of) for part in range(3)]
+    extra = [None if of[0].processor is None else median(getattr(sample, name) for sample in of)
+             for name in ("processor", "computation")]
+    return Figure(configuration, *parts, len(of), *extra)
+
+
+def pairs(ours, theirs):
+    """Each of tradewind's samples beside the peer's nearest in time under the same floor."""
+    found = []
+    for mine in ours:
+        like = [other for other in theirs if mine.steady and other.steady and mine.same_floor(other)]
+        if like:
+            found.append((mine, min(like, key=lambda other: abs(other.at_s - mine.at_s))))
+    return found
+
+
+def unmatched_pairs(ours, theirs):
+    """Neighbours in time whatever the floor: what remains when the floor never was the same."""
+    return [(mine, min(theirs, key=lambda other: abs(other.at_s - mine.at_s))) for mine in ours]
+
+
+def compare(row, configuration, ours, theirs):
+    """tradewind against one configuration of one peer."""
+    together, matched = pairs(ours, theirs), True
+    if 2 * len(together) < len(ours):
+        together, matched = unmatched_pairs(ours, theirs), False
+    # A peer whose exposed time is lost in the noise gives no ratio.
+    ratios = [mine.value[0] / other.value[0] for mine, other in together if other.value[0] > 0]
+    result = Outcome(row, figure(TRADEWIND, [mine for mine, _ in together]),
+                     figure(configuration, [other for _, other in together]), matched=matched, ratios=tuple(ratios))
+    if ratios:
+        result.ratio, result.least, result.most = median(ratios), min(ratios), max(ratios)
+    return result
+
+
+def floor_us(row, record, line_ns):
     """A line from core to core, and for large messages one copy: nothing that moves the data can be quicker for long."""
     if row.kind == "test":
         return None
-    rate = "copy_64KiB" if row.bytes <= 65536 else "copy_1MiB"
-    return median(max(one["line_ns"], 0) * 1e-3 + (row.bytes / one[rate] * 1e-3 if row.bytes > 64 else 0) for one in floors)
+    rate = median(one["copy_64KiB" if row.bytes <= 65536 else "copy_1MiB"] for one in record.floors)
+    return max(line_ns, 0) * 1e-3 + (row.bytes / rate * 1e-3 if row.bytes > 64 else 0)
 
 
 def outcome(row, record):
-    """The row's outcome. The best peer is the one configuration with the lowest median over all rounds."""
+    """The row's outcome. The best peer is the configuration beside which tradewind looks worst; alone, the quickest."""
     lines = {}
     for line in record.lines:
         if (line["program"], line["op"], line["bytes"], line["ranks"]) == row.measured:
             lines.setdefault((line["library"], line["configuration"]), []).append(line)
-    ours, peers = None, []
+    ours, peers = [], {}
     for (library, configuration), these in lines.items():
-        if library != TRADEWIND:
-            peers.append(figure(row, configuration, these))
-        elif (row.buffers == "alloc") == ("alloc" in configuration):
-            ours = figure(row, configuration, these)
-    best = min((one for one in peers if one), key=lambda one: one.median, default=None)
-    result = Outcome(row, ours, best, floor_us=floor_us(row, record.floors))
-    if ours and best:
-        # A peer whose exposed time is lost in the noise gives no ratio.
-        both = [number for number in ours.rounds if best.rounds.get(number, 0) > 0]
-        ratios = [ours.rounds[number] / best.rounds[number] for number in both]
-        if ratios:
-            result.ratio, result.least, result.most = median(ratios), min(ratios), max(ratios)
+        found = samples(row, these)
+        if library != TRADEWIND and found:
+            peers[configuration] = found
+        elif library == TRADEWIND and (row.buffers == "alloc") == ("alloc" in configuration):
+            ours = found
+    if ours and peers:
+        compared = [compare(row, name, ours, theirs) for name, theirs in peers.items()]
+        # Where a floor was matched, that comparison counts; an unmatched one only when there is no other.
+        matched = [one for one in compared if one.matched] or compared
+        result = max(matched, key=lambda one: (one.ratio is not None, one.ratio or 0))
+    else:
+        figures = [figure(name, theirs) for name, theirs in peers.items()]
+        best = min(figures, key=lambda one: one.median, default=None)
+        result = Outcome(row, figure(TRADEWIND, ours) if ours else None, best)
+    near = [fmean(sample.floor_ns) for sample in ours or [sample for of in peers.values() for sample in of]]
+    result.floor_us = floor_us(row, record, median(near)) if near else None
     return result
 
 

@@ -1,6 +1,6 @@
 """The table a person reads, in Markdown that also reads well in a terminal."""
 
-from .summary import median
+from statistics import median
 
 SECTIONS = {
     "blocking": "Blocking, back to back (µs a call)",
@@ -78,9 +78,12 @@ def warnings(outcomes, record):
                           and other.row.bytes == row.bytes), None)
             if alone and best.computation < 5 * alone.median:
                 found.append(f"{row.name}: the computation was only {best.computation / alone.median:.1f} × the best peer's alone.")
+        if row.kind.startswith("exposed") and best and best.computation:
             if outcome.ours and not 0.9 < outcome.ours.computation / best.computation < 1.1:
                 found.append(f"{row.name}: the computation took tradewind {number(outcome.ours.computation)} µs and the peer "
                              f"{number(best.computation)} µs; it should be the same.")
+        if not outcome.matched:
+            found.append(f"{row.name}: tradewind and the peer seldom saw the same floor; the ratio compares neighbours in time.")
     for failure in record.failures:
         found.append(f"{failure['configuration']}, {failure['program']}, {failure['ranks']} ranks, "
                      f"{'first look' if failure['round'] == 'look' else 'round %d' % (failure['round'] + 1)}: {failure['error']}")
@@ -99,13 +102,13 @@ def left_out(record):
 
 def whole(outcomes, record, machine):
     """The report."""
-    line_ns = median(one["line_ns"] for one in record.floors)
+    beside = [value for line in record.lines for value in line["floor_ns"]] or [one["line_ns"] for one in record.floors]
     text = [
         "# tradewind beside the best of the peers",
         f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}; {machine['date']}. "
         + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()) + f". {len(record.floors)} rounds.",
-        f"The floor while this ran: half a round trip of one line {line_ns:.0f} ns "
-        f"[{min(one['line_ns'] for one in record.floors):.0f}..{max(one['line_ns'] for one in record.floors):.0f}], copies of "
+        f"The floor while this ran: half a round trip of one line {median(beside):.0f} ns "
+        f"[{min(beside):.0f}..{max(beside):.0f}], copies of "
         f"64 KiB / 1 MiB / 32 MiB " + " / ".join(f"{median(one[key] for one in record.floors):.0f}" for key in
                                                   ("copy_64KiB", "copy_1MiB", "copy_32MiB")) + " GB/s.",
         "Bytes as MPI counts them: allreduce and bcast the whole message, alltoall a pair, neighbor_alltoall a neighbour. "
