@@ -1,1 +1,31 @@
-//! Linking schedules and running them: the caller and peers engines
+//! Linking schedules and running them on one node: the caller and peers engines.
+//!
+//! The way of one collective through this crate:
+//!
+//! [`node`] (the job's segment, who is alive) → [`group`] (a communicator) → [`lane`] (numbered runs and their slots) →
+//! either `ring` (a single join of all ranks: no linking) or `linking` → `program` → `execute` (everything else) →
+//! `wait` → [`pending`] (test, wait, fetch).
+
+mod board;
+pub mod call;
+mod error;
+mod execute;
+pub mod group;
+pub mod lane;
+mod linking;
+mod lists;
+pub mod meeting;
+pub mod node;
+pub mod pending;
+mod program;
+mod ring;
+mod run;
+mod slots;
+mod staging;
+mod sync;
+pub mod trace;
+mod wait;
+mod wildcard;
+mod work;
+
+pub use error::{Departure, Error, Laggard};

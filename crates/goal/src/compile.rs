@@ -1,10 +1,13 @@
 //! From a graph to a schedule.
 
+use crate::arithmetic::{Arithmetic, DataType};
 use crate::check;
-use crate::graph::{Block, BufferDeclaration, Graph, JoinMode, Memory, Operation, Until, VertexEntry};
+use crate::graph::{
+    Access, Block, Blocks, BufferDeclaration, Graph, JoinMode, Memory, Operation, Until, Vertex, VertexEntry,
+};
 use crate::schedule::{
     BlockRecord, BufferRecord, Header, JoinKind, Kind, MAGIC, OperationRecord, SCRATCHPAD, Schedule, ScheduleError,
-    VERSION, flags, offset_of,
+    ScheduleView, VERSION, flags, offset_of,
 };
 use bytemuck::Zeroable;
 use std::collections::HashMap;
@@ -58,7 +61,7 @@ pub fn compile(graph: &Graph) -> Result<Schedule, CompileError> {
     for vertex in &order {
         let entry = &graph.vertices()[*vertex];
         let mut record = record(entry, &mut blocks)
-            .ok_or_else(|| CompileError::Unplaced { vertex: graph.describe(crate::graph::Vertex(*vertex as u32)) })?;
+            .ok_or_else(|| CompileError::Unplaced { vertex: graph.describe(Vertex(*vertex as u32)) })?;
         record.dependencies = adjacency.incoming[*vertex];
         record.vertex = *vertex as u32;
         record.ordinal = ordinals[*vertex];
@@ -249,4 +252,77 @@ fn block_record(block: &Block) -> Option<BlockRecord> {
         Memory::Unplaced => return None,
     };
     Some(BlockRecord { memory, reserved: 0, offset: block.offset, length: block.length })
+}
+
+/// The graph that a schedule was compiled from, as far as the schedule holds it: vertices in vertex order, edges, buffers,
+/// scratchpad; no labels, no lines, no empty blocks.
+///
+/// ```
+/// use goal::graph::{Access, Graph};
+/// let mut graph = Graph::new(0, 1);
+/// let from = graph.buffer(Access::Input, 8);
+/// let to = graph.buffer(Access::Output, 8);
+/// graph.copy(from, to);
+/// let schedule = goal::compile::compile(&graph)?;
+/// assert_eq!(goal::compile::decompile(&schedule), graph);
+/// # Ok::<(), goal::compile::CompileError>(())
+/// ```
+pub fn decompile(schedule: &Schedule) -> Graph {
+    let view = schedule.view();
+    let mut graph = Graph::new(view.header().rank, view.header().ranks);
+    for buffer in view.buffers() {
+        let access = [Access::Input, Access::Output, Access::InOut][buffer.access as usize % 3];
+        graph.buffer(access, buffer.length);
+    }
+    graph.set_scratchpad_bytes(view.header().scratchpad_bytes);
+    let mut order: Vec<&OperationRecord> = view.operations().iter().collect();
+    order.sort_by_key(|record| record.vertex);
+    for record in &order {
+        let vertex = graph.add(operation(&view, record));
+        if let Some(entry) = graph.vertex_mut(vertex) {
+            (entry.cpu, entry.nic) = (record.cpu, record.nic);
+        }
+    }
+    let vertex = |operation: u32| Vertex(view.operations()[operation as usize].vertex);
+    for record in &order {
+        for after in view.successors(record) {
+            graph.requires(vertex(after), Vertex(record.vertex));
+        }
+        for after in view.start_successors(record) {
+            graph.irequires(vertex(after), Vertex(record.vertex));
+        }
+    }
+    graph
+}
+
+/// What a record does, in the terms of the graph.
+fn operation(view: &ScheduleView<'_>, record: &OperationRecord) -> Operation {
+    let blocks = |list: &[BlockRecord]| Blocks(list.iter().map(block).collect());
+    let (destination, left) = (blocks(view.destination(record)), blocks(view.left(record)));
+    let (operation, data_type) = record.arithmetic().unwrap_or((Arithmetic::Add, DataType::U8));
+    match record.kind() {
+        Kind::Send => Operation::Send { data: destination, peer: record.peer, tag: record.tag },
+        Kind::Receive => Operation::Receive { data: destination, source: record.peer(), tag: record.tag() },
+        Kind::Calc => Operation::Calc { nanoseconds: record.bytes },
+        Kind::Local => Operation::Local { operation, data_type, left, right: blocks(view.right(record)), destination },
+        Kind::Copy => Operation::Copy { source: left, destination },
+        Kind::Timestamp => {
+            Operation::Timestamp { destination: destination.0.first().copied().unwrap_or(Block::unplaced(8)) }
+        }
+        Kind::Join => {
+            let mode = match JoinKind::from_u8(record.join_mode) {
+                Some(JoinKind::Reduce) => JoinMode::Reduce { operation, data_type },
+                Some(JoinKind::Gather) => JoinMode::Gather,
+                Some(JoinKind::Exchange) => JoinMode::Exchange,
+                Some(JoinKind::Broadcast) => JoinMode::Broadcast { root: record.peer },
+                Some(JoinKind::Barrier) | None => JoinMode::Barrier,
+            };
+            Operation::Join { mode, contribution: left, result: destination }
+        }
+    }
+}
+
+fn block(record: &BlockRecord) -> Block {
+    let memory = if record.memory == SCRATCHPAD { Memory::Scratchpad } else { Memory::Buffer(record.memory) };
+    Block { memory, offset: record.offset, length: record.length }
 }

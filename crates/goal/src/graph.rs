@@ -288,6 +288,11 @@ impl Graph {
         Block { memory: Memory::Scratchpad, offset, length }
     }
 
+    /// Sets how many bytes of scratchpad a run needs, for blocks placed by hand.
+    pub fn set_scratchpad_bytes(&mut self, bytes: u64) {
+        self.scratchpad = bytes;
+    }
+
     /// Adds a vertex.
     pub fn add(&mut self, operation: Operation) -> Vertex {
         let vertex = Vertex(self.vertices.len() as u32);

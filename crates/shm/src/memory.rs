@@ -47,7 +47,12 @@ pub enum Operands<'a> {
 
 impl Memory {
     /// The bytes of this segment.
-    pub fn new(segment: Arc<Segment>) -> Self {
+    ///
+    /// # Safety
+    /// Whoever makes and uses the value follows a protocol, as the module's page says: no two calls on it, by any thread
+    /// of any process, may touch the same bytes at the same time unless both only read; not even from inside
+    /// [`inspect`](Self::inspect), [`fill`](Self::fill) and [`combine`](Self::combine).
+    pub unsafe fn new(segment: Arc<Segment>) -> Self {
         Memory { segment }
     }
 

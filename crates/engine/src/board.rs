@@ -1,0 +1,245 @@
+//! A communicator's shared lines: where its ranks exchange a few words, note what they call, and meet.
+//!
+//! | section | records | bytes each |
+//! |---|---|---|
+//! | released count | 1 | 64 |
+//! | meeting count | 1 | 64 |
+//! | exchange cells, two a rank, used in turn | 2 × ranks | 64 |
+//! | progress lines (runs consumed) | ranks | 64 |
+//! | journals: the last [`JOURNAL`] calls of a rank | ranks | 16 × [`JOURNAL`] |
+//! | [meeting slots](crate::ring) | [`RING_SLOTS`] | see [`SlotLayout`] |
+
+use crate::call::Call;
+use crate::error::Error;
+use crate::node::Watch;
+use crate::wait::{self, Patience};
+use shm::completion::Completion;
+use shm::handle::{Mapped, MappedSlice};
+use shm::segment::{Offset, Segment};
+use shm::sync::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// Calls a rank's journal remembers.
+pub(crate) const JOURNAL: u64 = 64;
+/// Collectives of one communicator that can be under way on a rank at once; more wait their turn.
+pub(crate) const RING_SLOTS: u64 = 64;
+/// Bytes a rank can contribute inside a slot; longer contributions lie in its own arena.
+pub(crate) const CELL_BYTES: u64 = 2048;
+/// Behind the count of ranks that have let go of the board, which every shared block begins with.
+const MEETING_AT: u64 = 64;
+/// Words of an exchange.
+pub(crate) const EXCHANGE_WORDS: usize = 8;
+
+shm::shared_lines! {
+    /// Counts arrivals at exchanges.
+    pub(crate) struct MeetingLine {
+        met: Completion,
+    }
+
+    /// What a rank says at an exchange.
+    pub(crate) struct ExchangeCell {
+        words: [AtomicU64; EXCHANGE_WORDS],
+    }
+
+    /// How far a rank is.
+    pub(crate) struct ProgressLine {
+        /// All runs below this number are consumed by this rank: it will not look at their slots again. Release by the
+        /// rank, Acquire by whoever wants to use a slot again.
+        pub(crate) consumed: AtomicU64,
+        /// Collectives of the communicator that this rank has come to. Release by the rank, Acquire by a waiter in doubt.
+        started: AtomicU64,
+    }
+}
+
+/// Where the parts of one meeting slot lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotLayout {
+    /// Small contributions, one after the other, right behind the arrival count and the stamps.
+    pub(crate) inline: u64,
+    /// Bytes there.
+    pub(crate) inline_bytes: u64,
+    /// The line of the completion word.
+    pub(crate) work: u64,
+    /// First contribution cell.
+    pub(crate) cells: u64,
+    /// Bytes of a slot.
+    pub(crate) bytes: u64,
+}
+
+impl SlotLayout {
+    fn new(ranks: u32) -> Self {
+        // Arrivals, one stamp a rank, then at least eight bytes a rank: for up to five ranks all in one cache line, so
+        // that a small allreduce moves a single line.
+        let inline = (4 + 4 * u64::from(ranks)).next_multiple_of(8);
+        let work = (inline + 8 * u64::from(ranks)).next_multiple_of(64);
+        let cells = work + 64;
+        let bytes = cells + CELL_BYTES * u64::from(ranks);
+        SlotLayout { inline, inline_bytes: work - inline, work, cells, bytes }
+    }
+}
+
+/// Where everything lies, relative to the board.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BoardLayout {
+    ranks: u32,
+    exchange: u64,
+    progress: u64,
+    journal: u64,
+    slots: u64,
+    pub(crate) slot: SlotLayout,
+}
+
+impl BoardLayout {
+    pub(crate) fn new(ranks: u32) -> Self {
+        let count = u64::from(ranks);
+        let exchange = MEETING_AT + 64;
+        let progress = exchange + 2 * 64 * count;
+        let journal = progress + 64 * count;
+        let slots = journal + 16 * JOURNAL * count;
+        BoardLayout { ranks, exchange, progress, journal, slots, slot: SlotLayout::new(ranks) }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.slots + RING_SLOTS * self.slot.bytes
+    }
+
+    /// Where slot `index` starts, relative to the board.
+    pub(crate) fn slot_at(&self, index: u64) -> u64 {
+        self.slots + index * self.slot.bytes
+    }
+}
+
+/// A rank's view of its communicator's board.
+#[derive(Debug)]
+pub(crate) struct Board {
+    rank: u32,
+    meeting: Mapped<MeetingLine>,
+    cells: MappedSlice<ExchangeCell>,
+    progress: MappedSlice<ProgressLine>,
+    journal: MappedSlice<AtomicU64>,
+    layout: BoardLayout,
+    at: Offset,
+}
+
+impl Board {
+    pub(crate) fn new(segment: &Arc<Segment>, at: Offset, rank: u32, ranks: u32) -> Result<Self, Error> {
+        let layout = BoardLayout::new(ranks);
+        let place = |part: u64| Offset(at.0 + part);
+        Ok(Board {
+            rank,
+            meeting: Mapped::new(segment, place(MEETING_AT))?,
+            cells: MappedSlice::new(segment, place(layout.exchange), 2 * ranks as usize)?,
+            progress: MappedSlice::new(segment, place(layout.progress), ranks as usize)?,
+            journal: MappedSlice::new(segment, place(layout.journal), 2 * (JOURNAL as usize) * ranks as usize)?,
+            layout,
+            at,
+        })
+    }
+
+    /// The place of a part of the board.
+    pub(crate) fn place(&self, part: u64) -> Offset {
+        Offset(self.at.0 + part)
+    }
+
+    pub(crate) fn layout(&self) -> &BoardLayout {
+        &self.layout
+    }
+
+    /// How far each rank is.
+    pub(crate) fn progress(&self) -> &MappedSlice<ProgressLine> {
+        &self.progress
+    }
+
+    /// Notes that this rank is in its `sequence`-th collective, for others to see when they wait too long.
+    #[inline]
+    pub(crate) fn note(&self, sequence: u64, call: Call) {
+        let at = self.journal_at(self.rank, sequence);
+        let [first, second] = call.encode(sequence);
+        // Read after an arrival that this rank published later (Release), or by a waiter in doubt, who looks again.
+        self.journal[at + 1].store(second, Ordering::Relaxed);
+        self.journal[at].store(first, Ordering::Release);
+        self.progress[self.rank as usize].started.store(sequence + 1, Ordering::Release);
+    }
+
+    /// Whether `rank` has come to its `sequence`-th collective.
+    pub(crate) fn has_come(&self, rank: u32, sequence: u64) -> bool {
+        // Acquire: pairs with the Release in `note`.
+        self.progress[rank as usize].started.load(Ordering::Acquire) > sequence
+    }
+
+    fn journal_at(&self, rank: u32, sequence: u64) -> usize {
+        2 * (u64::from(rank) * JOURNAL + sequence % JOURNAL) as usize
+    }
+
+    /// What `rank` noted for its `sequence`-th collective, if it has come to it and it is not too long ago.
+    fn noted(&self, rank: u32, sequence: u64) -> Option<Call> {
+        let at = self.journal_at(rank, sequence);
+        // Acquire: pairs with the Release in `note`.
+        let first = self.journal[at].load(Ordering::Acquire);
+        let second = self.journal[at + 1].load(Ordering::Relaxed);
+        let (seen, call) = Call::decode([first, second]);
+        (seen == sequence & ((1 << 40) - 1) && first != 0).then_some(call)
+    }
+
+    /// Whether a rank is in another collective than this one at the same number.
+    pub(crate) fn find_mismatch(&self, sequence: u64, call: Call) -> Result<(), Error> {
+        let noted: Vec<Option<Call>> = (0..self.layout.ranks).map(|rank| self.noted(rank, sequence)).collect();
+        if noted.iter().flatten().all(|other| *other == call) {
+            return Ok(());
+        }
+        let none = Call::new(crate::call::CallKind::None, 0, 0);
+        Err(Error::Mismatch { sequence, calls: noted.into_iter().map(|call| call.unwrap_or(none)).collect() })
+    }
+
+    /// Ranks that have not come to this collective.
+    pub(crate) fn not_yet(&self, sequence: u64) -> Vec<u32> {
+        (0..self.layout.ranks).filter(|rank| !self.has_come(*rank, sequence)).collect()
+    }
+
+    /// Every rank says `words`; gives what each said, in rank order. `turn` counts this board's exchanges from 0.
+    ///
+    /// Two cells a rank suffice: to write the cell of turn t + 2 a rank must have left turn t + 1, which it can only
+    /// after all ranks arrived there, which they do after reading turn t.
+    pub(crate) fn exchange(
+        &self,
+        turn: u64,
+        words: [u64; EXCHANGE_WORDS],
+        patience: Patience,
+        progress: impl FnMut() -> Result<bool, Error>,
+        look_out: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Vec<[u64; EXCHANGE_WORDS]>, Error> {
+        let ranks = self.layout.ranks;
+        let cell = |rank: u32| &self.cells[(2 * rank + (turn % 2) as u32) as usize].words;
+        for (place, word) in cell(self.rank).iter().zip(words) {
+            place.store(word, Ordering::Relaxed);
+        }
+        let threshold = ((turn + 1).wrapping_mul(u64::from(ranks))) as u32;
+        // Release and Acquire of the words above lie in the completion word.
+        self.meeting.met.add_threshold(1, threshold);
+        wait::until(&self.meeting.met, threshold, patience, None, progress, look_out)?;
+        Ok((0..ranks)
+            .map(|rank| {
+                let mut words = [0; EXCHANGE_WORDS];
+                for (word, place) in words.iter_mut().zip(cell(rank)) {
+                    *word = place.load(Ordering::Relaxed);
+                }
+                words
+            })
+            .collect())
+    }
+}
+
+impl Watch<'_> {
+    /// A look-out that also notices when another rank is in another collective.
+    pub(crate) fn look_out<'a>(
+        &'a self,
+        board: &'a Board,
+        sequence: u64,
+        call: Call,
+    ) -> impl FnMut() -> Result<(), Error> + 'a {
+        move || {
+            board.find_mismatch(sequence, call)?;
+            self.check(|rank| board.has_come(rank, sequence))
+        }
+    }
+}

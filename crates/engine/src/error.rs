@@ -1,0 +1,206 @@
+//! What can go wrong with a job, a communicator or a run.
+
+use crate::call::Call;
+use goal::check::Problem;
+use goal::schedule::ScheduleError;
+use shm::arena::ArenaError;
+use shm::segment::SegmentError;
+use std::time::Duration;
+
+/// How a rank left the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// Its process ended with this exit status before the rank left the job.
+    Exited(i32),
+    /// Its process was ended by this signal.
+    Killed(i32),
+    /// It left the job in order, while others still waited for it.
+    Left,
+    /// It never joined the job.
+    NeverStarted,
+    /// Its thread panicked (ranks that are threads of one process).
+    Panicked,
+    /// Its process is gone; nobody could see how.
+    Vanished,
+}
+
+impl std::fmt::Display for Departure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Departure::Exited(status) => write!(formatter, "its process exited with status {status}"),
+            Departure::Killed(signal) => write!(formatter, "its process was ended by signal {signal}"),
+            Departure::Left => write!(formatter, "it has left the job"),
+            Departure::NeverStarted => write!(formatter, "it never joined the job"),
+            Departure::Panicked => write!(formatter, "its thread panicked"),
+            Departure::Vanished => write!(formatter, "its process is gone"),
+        }
+    }
+}
+
+/// A rank that others wait for, and what it is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Laggard {
+    /// The rank in the communicator.
+    pub rank: u32,
+    /// Its process.
+    pub process: u32,
+    /// Whether the process is stopped (SIGSTOP, a debugger): it is waited for, never replaced.
+    pub stopped: bool,
+}
+
+/// Why a call of the engine failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A rank of the communicator is gone; the communicator cannot be used any more.
+    #[error("rank {rank} failed: {how}")]
+    RankFailed {
+        /// The rank in the communicator.
+        rank: u32,
+        /// How it left.
+        how: Departure,
+    },
+    /// The node service (`tradewind run`, or what the first rank started) is gone.
+    #[error("the node service failed: its process is gone; start the job again")]
+    ServiceFailed,
+    /// The ranks are in different collectives.
+    #[error("{}", mismatch(*.sequence, .calls))]
+    Mismatch {
+        /// The number of the collective on its communicator, from 0.
+        sequence: u64,
+        /// What each rank called.
+        calls: Vec<Call>,
+    },
+    /// The communicator broke at an earlier call.
+    #[error("this communicator is broken since an earlier mismatch or failure: make a new one")]
+    Broken,
+    /// The time given was over.
+    #[error("not complete after {after:?}{}", laggards(.waiting_for))]
+    Timeout {
+        /// The time given.
+        after: Duration,
+        /// Ranks that have not started the call.
+        waiting_for: Vec<Laggard>,
+    },
+    /// An integer was divided by zero; the element's result is 0 and the run finished.
+    #[error("integer division by zero in vertex {vertex} of rank {rank}")]
+    DivisionByZero {
+        /// The rank.
+        rank: u32,
+        /// The vertex of its graph.
+        vertex: u32,
+    },
+    /// A buffer has not the length that was declared.
+    #[error("buffer {buffer} has {found} bytes, the schedule needs {expected}")]
+    BufferLength {
+        /// Number of the buffer.
+        buffer: usize,
+        /// What the schedule says.
+        expected: u64,
+        /// What was given.
+        found: u64,
+    },
+    /// Another number of buffers than the schedule declares.
+    #[error("the schedule has {expected} buffers, {found} were given")]
+    BufferCount {
+        /// What the schedule says.
+        expected: usize,
+        /// What was given.
+        found: usize,
+    },
+    /// An argument outside its range.
+    #[error("{what} is {found}, it must be {expected}")]
+    Argument {
+        /// Which one.
+        what: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        expected: String,
+    },
+    /// The ranks' schedules do not fit together.
+    #[error("the schedules do not fit together:\n{}", goal::check::list(.0))]
+    Link(Vec<Problem>),
+    /// The ranks' schedules do not fit together; another rank has the list.
+    #[error("the schedules do not fit together: rank 0 of the communicator reports how:\n{0}")]
+    LinkElsewhere(String),
+    /// A schedule is damaged.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The segment has no room, or something in it is out of place.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// This rank's part of the segment is full.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+    /// Something a job on this node needs from the system.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted, with the way out.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The segment was made by another version, or is not a job's.
+    #[error("the segment is not a job of this version of tradewind: start all ranks with the same version")]
+    NotAJob,
+    /// The job's environment is incomplete or contradicts itself.
+    #[error("{0}")]
+    Environment(String),
+}
+
+/// Names the smaller parties: "3 of 4 ranks are in allreduce #17, rank 1 is in barrier #17".
+fn mismatch(sequence: u64, calls: &[Call]) -> String {
+    let mut groups: Vec<(Call, Vec<usize>)> = Vec::new();
+    for (rank, call) in calls.iter().enumerate() {
+        match groups.iter_mut().find(|(known, _)| known == call) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((*call, vec![rank])),
+        }
+    }
+    groups.sort_by_key(|(_, ranks)| std::cmp::Reverse(ranks.len()));
+    let same_kind = groups.iter().all(|(call, _)| call.kind == groups[0].0.kind);
+    let parts = groups.iter().enumerate().map(|(index, (call, ranks))| {
+        let who = match ranks.as_slice() {
+            [rank] => format!("rank {rank} is"),
+            _ if index == 0 => format!("{} of {} ranks are", ranks.len(), calls.len()),
+            _ => format!("ranks {} are", ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        };
+        format!("{who} in {}", call.describe(sequence, same_kind))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn laggards(list: &[Laggard]) -> String {
+    if list.is_empty() {
+        return String::new();
+    }
+    let parts = list.iter().map(|laggard| {
+        let stopped = if laggard.stopped { ", stopped by a signal" } else { "" };
+        format!("rank {} (process {}{stopped})", laggard.rank, laggard.process)
+    });
+    format!(": waiting for {}", parts.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::CallKind;
+
+    #[test]
+    fn a_mismatch_names_the_smaller_party() {
+        let all = Call::new(CallKind::Allreduce, 8, 0);
+        let odd = Call::new(CallKind::Barrier, 0, 0);
+        let error = Error::Mismatch { sequence: 17, calls: vec![all, odd, all, all] };
+        assert_eq!(error.to_string(), "3 of 4 ranks are in allreduce #17, rank 1 is in barrier #17");
+    }
+
+    #[test]
+    fn a_mismatch_of_arguments_shows_them() {
+        let error = Error::Mismatch {
+            sequence: 2,
+            calls: vec![Call::new(CallKind::Allreduce, 8, 1), Call::new(CallKind::Allreduce, 16, 1)],
+        };
+        assert_eq!(error.to_string(), "rank 0 is in allreduce #2 of 8 bytes, rank 1 is in allreduce #2 of 16 bytes");
+    }
+}

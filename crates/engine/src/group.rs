@@ -1,0 +1,405 @@
+//! A communicator as one rank sees it: who belongs to it, its numbered collectives, its linked programs.
+
+use crate::board::{Board, BoardLayout, EXCHANGE_WORDS, RING_SLOTS};
+use crate::call::{Call, CallKind};
+use crate::error::{Error, Laggard};
+use crate::lane::{Argument, Lane};
+use crate::linking::{self, LinkOptions};
+use crate::meeting::{Meeting, Work};
+use crate::node::{EngineKind, Grave, Member};
+use crate::pending::{Course, Pending};
+use crate::program::{self, Program, Setting};
+use crate::ring::{MeetingCall, Ring};
+use crate::run::{Bell, LinkedPlan, LongRooms};
+use crate::staging::Staging;
+use crate::wait;
+use goal::schedule::Schedule;
+use shm::handle::Mapped;
+use shm::segment::Offset;
+use shm::sync::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// A communicator on one node.
+#[derive(Debug)]
+pub struct Group {
+    member: Arc<Member>,
+    /// Ranks of the job, by rank of the communicator.
+    members: Vec<u32>,
+    rank: u32,
+    board: Arc<Board>,
+    board_at: Offset,
+    pub(crate) ring: Lane<Ring>,
+    /// Collectives started on this communicator.
+    sequence: AtomicU64,
+    /// Exchanges done; held while one is under way.
+    exchanges: Mutex<u64>,
+    bell: Bell,
+    /// Programs of which this rank may have to run operations itself.
+    own_work: Mutex<Vec<Weak<Linkage>>>,
+    has_own_work: AtomicU64,
+    programs: AtomicU64,
+}
+
+/// A schedule, linked: what its runs go through.
+#[derive(Debug)]
+pub struct Linkage {
+    group: Arc<Group>,
+    pub(crate) lane: Lane<LinkedPlan>,
+    block: Offset,
+    call: Call,
+}
+
+impl Group {
+    /// The communicator of all ranks of the job.
+    ///
+    /// # Errors
+    /// When the segment is not laid out as expected.
+    pub fn world(member: Arc<Member>) -> Result<Arc<Self>, Error> {
+        let members = (0..member.node().ranks()).collect();
+        let (rank, at) = (member.rank(), member.node().world_board());
+        Group::new(member, members, rank, at)
+    }
+
+    fn new(member: Arc<Member>, members: Vec<u32>, rank: u32, board_at: Offset) -> Result<Arc<Self>, Error> {
+        let ranks = members.len() as u32;
+        let node = Arc::clone(member.node());
+        let board = Arc::new(Board::new(node.segment(), board_at, rank, ranks)?);
+        let ring = Ring::new(node.memory().clone(), Arc::clone(&board), rank, ranks)?;
+        let staging = Staging::new(Arc::clone(member.arena()));
+        let words = members.iter().map(|member| node.bell(*member)).collect::<Result<_, Error>>()?;
+        Ok(Arc::new(Group {
+            ring: Lane::new(ring, RING_SLOTS, staging),
+            member,
+            members,
+            rank,
+            board,
+            board_at,
+            sequence: AtomicU64::new(0),
+            exchanges: Mutex::new(0),
+            bell: Bell { words: Arc::new(words) },
+            own_work: Mutex::default(),
+            has_own_work: AtomicU64::new(0),
+            programs: AtomicU64::new(0),
+        }))
+    }
+
+    /// This rank in the communicator.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many ranks belong to it.
+    pub fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// This rank's membership in the job.
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    /// Who runs operations.
+    pub fn engine(&self) -> EngineKind {
+        self.member.node().engine()
+    }
+
+    /// Takes the next number of a collective and notes what it is.
+    #[inline]
+    fn begin(&self, call: Call) -> u64 {
+        // Relaxed: collectives of one communicator are started in order by the program; the number only names them.
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        self.board.note(sequence, call);
+        sequence
+    }
+
+    /// Starts a meeting of all ranks: buffer 0 is the contribution, buffer 1 the result (none in a barrier).
+    ///
+    /// # Errors
+    /// When the arena is full. Never waits.
+    #[inline]
+    pub fn meet(self: &Arc<Self>, meeting: Meeting, arguments: &[Argument<'_>]) -> Result<Pending, Error> {
+        let sequence = self.begin(meeting.call);
+        let run = self.ring.start(MeetingCall { meeting, sequence }, arguments)?;
+        Ok(Pending::new(Arc::clone(self), Course::Meeting(run)))
+    }
+
+    /// Links a schedule with those of the other ranks: a collective call that waits for all of them.
+    ///
+    /// # Errors
+    /// When the schedules do not fit together (every rank gets the same list), a rank is in another collective, or gone.
+    pub fn link(self: &Arc<Self>, schedule: &Schedule, call: Call) -> Result<Arc<Linkage>, Error> {
+        let sequence = self.begin(call);
+        let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = schedule.as_bytes();
+        let arena = self.member.arena();
+        let memory = self.member.node().memory();
+        let at = arena.allocate(bytes.len() as u64, 64).map_err(Error::from);
+        let placed = at.and_then(|at| memory.write(at, bytes).map(|()| at).map_err(Error::from));
+        let mine = match &placed {
+            Ok(at) => [at.0, bytes.len() as u64, 0, 0, 0, 0, 0, 0],
+            Err(_) => [0, 0, 1, 0, 0, 0, 0, 0],
+        };
+        let all = self.exchange(&mut exchanges, mine, sequence, call)?;
+        let linked = self.read_and_link(&all, placed.as_ref().err());
+        let needed = linked.as_ref().map_or(0, program::block_bytes);
+        let block = match &linked {
+            Ok(_) if self.rank == 0 => self.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0),
+            _ => 0,
+        };
+        let answers = self.exchange(&mut exchanges, [block, 0, 0, 0, 0, 0, 0, 0], sequence, call)?;
+        if let Ok(at) = placed {
+            arena.free(at)?;
+        }
+        let linked = linked?;
+        let block = Offset(answers[0][0]);
+        if block.0 == u64::MAX {
+            return Err(Error::Environment(format!(
+                "rank 0 of the communicator has no room for the {needed} bytes that runs of this schedule need: set \
+                 TRADEWIND_ARENA_MIB to more"
+            )));
+        }
+        self.linkage(linked, block, call)
+    }
+
+    /// Reads every rank's schedule and links them. `own` is why this rank could not offer its schedule.
+    fn read_and_link(&self, all: &[[u64; EXCHANGE_WORDS]], own: Option<&Error>) -> Result<linking::Linked, Error> {
+        if let Some(rank) = all.iter().position(|words| words[2] != 0) {
+            let why = own.map_or_else(|| "see its own message".to_owned(), ToString::to_string);
+            return Err(Error::Environment(format!("rank {rank} has no room for its schedule: {why}")));
+        }
+        let memory = self.member.node().memory();
+        let read = |words: &[u64; EXCHANGE_WORDS]| -> Result<Schedule, Error> {
+            Ok(memory.inspect(Offset(words[0]), words[1], Schedule::from_bytes)??)
+        };
+        let schedules = all.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+        let node = self.member.node();
+        let options = LinkOptions {
+            eager_limit: node.eager_limit(),
+            owner_runs_all: node.engine() == EngineKind::Caller,
+            skip_calc: node.skip_calc(),
+        };
+        linking::link(schedules, options).map_err(Error::Link)
+    }
+
+    fn linkage(self: &Arc<Self>, linked: linking::Linked, block: Offset, call: Call) -> Result<Arc<Linkage>, Error> {
+        let slots = linked.slots;
+        let setting = Setting {
+            rank: self.rank,
+            number: self.programs.fetch_add(1, Ordering::Relaxed),
+            skip_calc: self.member.node().skip_calc(),
+            trace: self.member.trace(),
+        };
+        let program = Program::new(self.member.node().memory().clone(), block, linked, setting)?;
+        let needs_owner = program.linked.needs_owner;
+        let rooms = LongRooms::new(Arc::clone(self.member.arena()), &program);
+        let lane = Lane::new(LinkedPlan::new(program, self.bell.clone()), slots, rooms);
+        let linkage = Arc::new(Linkage { group: Arc::clone(self), lane, block, call });
+        if needs_owner {
+            let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+            own_work.retain(|other| other.strong_count() > 0);
+            own_work.push(Arc::downgrade(&linkage));
+            self.has_own_work.store(1, Ordering::Release);
+        }
+        Ok(linkage)
+    }
+
+    /// One exchange of words between all ranks, within the collective of this number.
+    fn exchange(
+        &self,
+        exchanges: &mut u64,
+        words: [u64; EXCHANGE_WORDS],
+        sequence: u64,
+        call: Call,
+    ) -> Result<Vec<[u64; EXCHANGE_WORDS]>, Error> {
+        let turn = *exchanges;
+        *exchanges += 1;
+        let watch = self.member.watch(&self.members);
+        let patience = self.member.node().patience();
+        let look_out = watch.look_out(&self.board, sequence, call);
+        self.board.exchange(turn, words, patience, || self.progress(), look_out)
+    }
+
+    /// Every rank gives a few words and gets those of all, in rank order. Waits for all ranks.
+    ///
+    /// # Errors
+    /// When a rank is in another collective, or gone.
+    pub fn exchange_words(&self, words: [u64; 8], call: Call) -> Result<Vec<[u64; 8]>, Error> {
+        let sequence = self.begin(call);
+        let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
+        self.exchange(&mut exchanges, words, sequence, call)
+    }
+
+    /// A communicator for each colour, ranks ordered by key, then by rank here; `None` colour: belongs to none.
+    ///
+    /// # Errors
+    /// When a rank is in another collective, or gone, or the first rank of a new communicator has no room for it.
+    pub fn split(self: &Arc<Self>, color: Option<u32>, key: i64) -> Result<Option<Arc<Group>>, Error> {
+        let call = Call::new(CallKind::Split, 0, 0);
+        let sequence = self.begin(call);
+        let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key.cast_unsigned(), 0, 0, 0, 0, 0];
+        let all = self.exchange(&mut exchanges, mine, sequence, call)?;
+        let mut chosen: Vec<u32> =
+            (0..self.size()).filter(|rank| color.is_some() && all[*rank as usize][..2] == mine[..2]).collect();
+        chosen.sort_by_key(|rank| (all[*rank as usize][2].cast_signed(), *rank));
+        let leads = chosen.first() == Some(&self.rank);
+        let bytes = BoardLayout::new(chosen.len().max(1) as u32).bytes();
+        let board = if leads { self.member.allocate_shared(bytes).map_or(u64::MAX, |at| at.0) } else { 0 };
+        let answers = self.exchange(&mut exchanges, [board, 0, 0, 0, 0, 0, 0, 0], sequence, call)?;
+        let Some(leader) = chosen.first() else { return Ok(None) };
+        let board = answers[*leader as usize][0];
+        if board == u64::MAX {
+            return Err(Error::Environment(format!(
+                "rank {leader} has no room for a communicator of {} ranks ({bytes} bytes): set TRADEWIND_ARENA_MIB to more",
+                chosen.len()
+            )));
+        }
+        let rank = chosen.iter().position(|rank| *rank == self.rank).unwrap_or(0) as u32;
+        let members = chosen.iter().map(|rank| self.members[*rank as usize]).collect();
+        Group::new(Arc::clone(&self.member), members, rank, Offset(board)).map(Some)
+    }
+
+    /// Does what only this rank can do, in any run of any program; true when there was anything.
+    pub(crate) fn progress(&self) -> Result<bool, Error> {
+        if self.has_own_work.load(Ordering::Acquire) == 0 {
+            return Ok(false);
+        }
+        let linkages: Vec<Arc<Linkage>> = {
+            let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+            own_work.iter().filter_map(Weak::upgrade).collect()
+        };
+        let mut did_any = false;
+        for linkage in linkages {
+            did_any |= linkage.lane.plan.progress_own()?;
+        }
+        Ok(did_any)
+    }
+
+    /// Waits for a meeting.
+    pub(crate) fn wait_meeting(
+        &self,
+        run: &crate::lane::Run<MeetingCall>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let (word, threshold) = self.ring.completion(run);
+        let meeting = &run.call.meeting;
+        let claimed = self.ring.plan.work(meeting) == Work::Claimed;
+        let queued = run.is_queued();
+        let progress = || {
+            if queued {
+                self.ring.advance()?;
+            }
+            let helped = claimed && self.ring.plan.help(run.number, meeting)?;
+            Ok(self.progress()? || helped)
+        };
+        let watch = self.member.watch(&self.members);
+        let look_out = watch.look_out(&self.board, run.call.sequence, meeting.call);
+        wait::until(word, threshold, self.member.node().patience(), deadline, progress, look_out)
+    }
+
+    /// Ranks that have not come to a collective.
+    pub(crate) fn laggards(&self, sequence: u64) -> Vec<Laggard> {
+        let node = self.member.node();
+        self.board.not_yet(sequence).into_iter().map(|rank| node.laggard(self.members[rank as usize], rank)).collect()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.board_at != self.member.node().world_board() {
+            let_go(&self.member, self.board_at, self.size(), self.rank == 0);
+        }
+    }
+}
+
+/// Lets go of shared memory, which begins with a release line; its owner sees to it that it is freed when all have.
+fn let_go(member: &Member, at: Offset, users: u32, owner: bool) {
+    let Ok(release) = Mapped::<program::ReleaseLine>::new(member.node().segment(), at) else { return };
+    // Release: pairs with the Acquire in `allocate_shared`.
+    release.released.fetch_add(1, Ordering::Release);
+    if owner {
+        member.bury(Grave { at, users, release });
+    }
+}
+
+impl Linkage {
+    /// The communicator.
+    pub fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    /// What a run is called when ranks are in different collectives.
+    pub fn call(&self) -> Call {
+        self.call
+    }
+
+    /// Starts a run; the arguments are this rank's buffers.
+    ///
+    /// # Errors
+    /// When a buffer has the wrong length or the arena is full. Never waits.
+    pub fn start(self: &Arc<Self>, arguments: &[Argument<'_>]) -> Result<Pending, Error> {
+        let program = &self.lane.plan.program;
+        let buffers = program.linked(program.rank).schedule.view().buffers();
+        if buffers.len() != arguments.len() {
+            return Err(Error::BufferCount { expected: buffers.len(), found: arguments.len() });
+        }
+        for (buffer, (record, argument)) in buffers.iter().zip(arguments).enumerate() {
+            if record.length != argument.length {
+                return Err(Error::BufferLength { buffer, expected: record.length, found: argument.length });
+            }
+        }
+        let sequence = self.group.begin(self.call);
+        let run = self.lane.start(sequence, arguments)?;
+        Ok(Pending::new(Arc::clone(&self.group), Course::Program(Arc::clone(self), run)))
+    }
+
+    /// Waits for a run of this program.
+    pub(crate) fn wait(&self, run: &crate::lane::Run<u64>, deadline: Option<Instant>) -> Result<bool, Error> {
+        let group = &self.group;
+        let watch = group.member.watch(&group.members);
+        let mut look_out = watch.look_out(&group.board, run.call, self.call);
+        let patience = group.member.node().patience();
+        let queued = run.is_queued();
+        let progress = || {
+            if queued {
+                self.lane.advance()?;
+            }
+            group.progress()
+        };
+        if !self.lane.plan.program.linked.needs_owner {
+            let (word, threshold) = self.lane.completion(run);
+            return wait::until(word, threshold, patience, deadline, progress, look_out);
+        }
+        // Work is left for this rank as well as completed for it: sleep at the doorbell, which rings for both.
+        let bell = &group.bell.words[group.rank as usize].rings;
+        loop {
+            let heard = bell.count();
+            if progress()? {
+                continue;
+            }
+            if self.lane.is_complete(run) {
+                return Ok(true);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            let nap = Some(Instant::now() + Duration::from_millis(50));
+            let slice = deadline.min(nap).or(nap);
+            let rung = wait::until(bell, heard.wrapping_add(1), patience, slice, || Ok(false), || Ok(()))?;
+            if !rung && let Err(error) = look_out() {
+                if progress()? || self.lane.is_complete(run) {
+                    continue;
+                }
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Drop for Linkage {
+    fn drop(&mut self) {
+        let group = &self.group;
+        let_go(&group.member, self.block, group.size(), group.rank == 0);
+    }
+}

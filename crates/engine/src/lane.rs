@@ -1,0 +1,321 @@
+//! Numbered runs of one thing: starting, queueing, completing and retiring them on one rank.
+//!
+//! A [`Lane`] has K slots in the segment. Any number of runs may be started: those that find no slot wait in a queue of
+//! this process and start in a later call of this rank; a finished run whose result nobody has fetched yet is moved out
+//! of its slot, so that starting never waits for a caller to fetch.
+
+use crate::board::ProgressLine;
+use crate::error::Error;
+use crate::slots::{RunState, RunStates, Turn};
+use shm::completion::Completion;
+use shm::handle::MappedSlice;
+use shm::segment::Offset;
+use shm::sync::Ordering;
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Where a user buffer of a run lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// In private memory of its owner.
+    Private,
+    /// In the segment, at this place.
+    Segment(Offset),
+}
+
+/// A user buffer at the start of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument<'a> {
+    /// Where it lies.
+    pub binding: Binding,
+    /// Its bytes, where it is private and read.
+    pub data: &'a [u8],
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+impl<'a> Argument<'a> {
+    /// A private buffer that the run reads (and may write).
+    pub fn input(data: &'a [u8]) -> Self {
+        Argument { binding: Binding::Private, data, length: data.len() as u64 }
+    }
+
+    /// A private buffer of this length that the run only writes.
+    pub fn output(length: u64) -> Self {
+        Argument { binding: Binding::Private, data: &[], length }
+    }
+
+    /// A buffer in the segment.
+    pub fn segment(at: Offset, length: u64) -> Self {
+        Argument { binding: Binding::Segment(at), data: &[], length }
+    }
+}
+
+/// Bindings of a run's buffers.
+pub(crate) type Bindings = SmallVec<[Binding; 2]>;
+
+/// What a lane runs.
+pub(crate) trait Plan {
+    /// What differs from run to run besides the buffers.
+    type Call: Clone;
+    /// What only the starting side needs.
+    type Scratch;
+
+    fn states(&self) -> &RunStates;
+    fn progress(&self) -> &MappedSlice<ProgressLine>;
+    fn rank(&self) -> u32;
+    fn completion(&self, run: u64, call: &Self::Call) -> (&Completion, u32);
+    /// Starts a run whose slot is free. All runs below `everyone` are consumed by every rank.
+    fn launch(
+        &self,
+        scratch: &mut Self::Scratch,
+        run: u64,
+        everyone: u64,
+        call: &Self::Call,
+        arguments: &[Argument<'_>],
+    ) -> Result<(), Error>;
+    /// Takes the results of a complete run to private outputs (by buffer; empty where none is wanted).
+    fn collect(
+        &self,
+        run: u64,
+        call: &Self::Call,
+        bindings: &[Binding],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error>;
+    /// Lengths of the outputs to keep for a run that nobody has fetched.
+    fn output_lengths(&self, call: &Self::Call, bindings: &[Binding]) -> Vec<usize>;
+}
+
+/// A run that was started; the caller's side.
+#[derive(Debug)]
+pub(crate) struct Run<C> {
+    pub(crate) number: u64,
+    pub(crate) call: C,
+    bindings: Bindings,
+    queued: bool,
+    collected: bool,
+}
+
+impl<C> Run<C> {
+    /// Whether the result was fetched.
+    pub(crate) fn is_collected(&self) -> bool {
+        self.collected
+    }
+
+    /// Whether it may still be waiting for a slot.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.queued
+    }
+}
+
+/// A run that waits for a slot.
+struct Queued<C> {
+    call: C,
+    arguments: Vec<(Binding, Vec<u8>, u64)>,
+}
+
+/// The starting side, under the lane's lock.
+struct Starter<P: Plan> {
+    turn: Turn,
+    queue: VecDeque<Queued<P::Call>>,
+    /// Results moved out of their slots.
+    retired: HashMap<u64, Result<Vec<Vec<u8>>, Error>>,
+    /// What was started in each slot last.
+    records: Vec<Option<(P::Call, Bindings)>>,
+    scratch: P::Scratch,
+}
+
+/// Runs of one plan on one rank.
+pub(crate) struct Lane<P: Plan> {
+    pub(crate) plan: P,
+    slots: u64,
+    starter: Mutex<Starter<P>>,
+}
+
+impl<P: Plan> std::fmt::Debug for Lane<P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Lane").field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
+impl<P: Plan> Lane<P> {
+    pub(crate) fn new(plan: P, slots: u64, scratch: P::Scratch) -> Self {
+        let starter = Starter {
+            turn: Turn::new(slots),
+            queue: VecDeque::new(),
+            retired: HashMap::new(),
+            records: (0..slots).map(|_| None).collect(),
+            scratch,
+        };
+        Lane { plan, slots, starter: Mutex::new(starter) }
+    }
+
+    /// A panic elsewhere while starting leaves at worst a run that never starts, which the others notice; the lane's own
+    /// state is changed in single steps.
+    fn lock(&self) -> MutexGuard<'_, Starter<P>> {
+        self.starter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a run, now or when a slot is free. Never waits.
+    pub(crate) fn start(&self, call: P::Call, arguments: &[Argument<'_>]) -> Result<Run<P::Call>, Error> {
+        let mut starter = self.lock();
+        let bindings: Bindings = arguments.iter().map(|argument| argument.binding).collect();
+        let starter = &mut *starter;
+        let number = starter.turn.next + starter.queue.len() as u64;
+        let clear = starter.queue.is_empty() || self.flush(starter)?;
+        if clear && self.make_room(starter)? {
+            self.launch(starter, call.clone(), bindings.clone(), arguments)?;
+            return Ok(Run { number, call, bindings, queued: false, collected: false });
+        }
+        let owned = arguments.iter().map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
+        starter.queue.push_back(Queued { call: call.clone(), arguments: owned.collect() });
+        Ok(Run { number, call, bindings, queued: true, collected: false })
+    }
+
+    fn launch(
+        &self,
+        starter: &mut Starter<P>,
+        call: P::Call,
+        bindings: Bindings,
+        arguments: &[Argument<'_>],
+    ) -> Result<(), Error> {
+        let run = starter.turn.next;
+        self.plan.states().begin(run);
+        starter.turn.next += 1;
+        self.plan.launch(&mut starter.scratch, run, starter.turn.everyone, &call, arguments)?;
+        starter.records[(run % self.slots) as usize] = Some((call, bindings));
+        Ok(())
+    }
+
+    /// Publishes what this rank has consumed and tells whether the next run has a free slot, retiring finished runs of
+    /// this rank where they are in the way.
+    #[inline]
+    fn make_room(&self, starter: &mut Starter<P>) -> Result<bool, Error> {
+        self.publish(starter);
+        let slowest = || {
+            // Acquire: pairs with the Release in `publish`: the slots of consumed runs are no longer looked at.
+            self.plan.progress().iter().map(|line| line.consumed.load(Ordering::Acquire)).min().unwrap_or(0)
+        };
+        if starter.turn.may_start(slowest) {
+            return Ok(true);
+        }
+        self.retire(starter);
+        self.publish(starter);
+        Ok(starter.turn.may_start(slowest))
+    }
+
+    #[inline]
+    fn publish(&self, starter: &mut Starter<P>) {
+        let records = &starter.records;
+        let finished = |run: u64| {
+            records[(run % self.slots) as usize].as_ref().is_none_or(|(call, _)| {
+                let (word, threshold) = self.plan.completion(run, call);
+                word.reached(threshold)
+            })
+        };
+        if starter.turn.advance(self.plan.states(), finished) {
+            let line = &self.plan.progress()[self.plan.rank() as usize];
+            // Release: pairs with the Acquire in `make_room`: this rank has read what it wanted of these runs.
+            line.consumed.store(starter.turn.consumed, Ordering::Release);
+        }
+    }
+
+    /// Moves the results of this rank's finished, unfetched runs out of their slots.
+    #[cold]
+    fn retire(&self, starter: &mut Starter<P>) {
+        for run in starter.turn.consumed..starter.turn.next {
+            let Some((call, bindings)) = &starter.records[(run % self.slots) as usize] else { continue };
+            let (word, threshold) = self.plan.completion(run, call);
+            if !word.reached(threshold) || !self.plan.states().change(run, RunState::Active, RunState::Taken) {
+                continue;
+            }
+            let mut results: Vec<Vec<u8>> =
+                self.plan.output_lengths(call, bindings).into_iter().map(|length| vec![0; length]).collect();
+            let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
+            let outcome = self.plan.collect(run, call, bindings, &mut outputs);
+            starter.retired.insert(run, outcome.map(|()| results));
+            self.plan.states().consume(run);
+        }
+    }
+
+    /// Starts queued runs as far as there are slots; true when none is left.
+    fn flush(&self, starter: &mut Starter<P>) -> Result<bool, Error> {
+        while !starter.queue.is_empty() {
+            if !self.make_room(starter)? {
+                return Ok(false);
+            }
+            if let Some(Queued { call, arguments }) = starter.queue.pop_front() {
+                let bindings = arguments.iter().map(|(binding, _, _)| *binding).collect();
+                let borrowed: SmallVec<[Argument<'_>; 4]> = arguments
+                    .iter()
+                    .map(|(binding, data, length)| Argument { binding: *binding, data, length: *length })
+                    .collect();
+                self.launch(starter, call, bindings, &borrowed)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Starts queued runs as far as there are slots.
+    pub(crate) fn advance(&self) -> Result<(), Error> {
+        self.flush(&mut self.lock()).map(|_| ())
+    }
+
+    /// Whether the run is complete. One load, unless it may still be queued.
+    #[inline]
+    pub(crate) fn is_complete(&self, run: &Run<P::Call>) -> bool {
+        let (word, threshold) = self.plan.completion(run.number, &run.call);
+        word.reached(threshold)
+    }
+
+    /// The word and count to wait for.
+    pub(crate) fn completion(&self, run: &Run<P::Call>) -> (&Completion, u32) {
+        self.plan.completion(run.number, &run.call)
+    }
+
+    /// Fetches the results of a complete run.
+    #[inline]
+    pub(crate) fn collect(&self, run: &mut Run<P::Call>, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+        if std::mem::replace(&mut run.collected, true) {
+            return Ok(());
+        }
+        if self.plan.states().change(run.number, RunState::Active, RunState::Taken) {
+            let outcome = self.plan.collect(run.number, &run.call, &run.bindings, outputs);
+            self.plan.states().consume(run.number);
+            return outcome;
+        }
+        let kept = self.lock().retired.remove(&run.number);
+        for (output, result) in outputs.iter_mut().zip(kept.unwrap_or_else(|| Ok(Vec::new()))?) {
+            if output.len() == result.len() {
+                output.copy_from_slice(&result);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody will fetch the results; the slot is free again when the run is complete.
+    pub(crate) fn abandon(&self, run: &Run<P::Call>) {
+        if run.collected || self.plan.states().change(run.number, RunState::Active, RunState::Abandoned) {
+            return;
+        }
+        let mut starter = self.lock();
+        // It was retired, or is still queued: then it will start, and its result is dropped when it is retired.
+        starter.retired.remove(&run.number);
+    }
+
+    /// Whether every run that this rank started is complete, queued ones included.
+    pub(crate) fn is_idle(&self) -> bool {
+        let mut starter = self.lock();
+        let _ = self.flush(&mut starter);
+        self.publish(&mut starter);
+        let records = &starter.records;
+        let unfinished = |run: u64| {
+            records[(run % self.slots) as usize].as_ref().is_some_and(|(call, _)| {
+                let (word, threshold) = self.plan.completion(run, call);
+                !word.reached(threshold)
+            })
+        };
+        starter.queue.is_empty() && !(starter.turn.consumed..starter.turn.next).any(unfinished)
+    }
+}

@@ -1,0 +1,535 @@
+//! A job's segment on one node: its layout, who has joined, who is gone.
+
+use crate::board::BoardLayout;
+use crate::error::{Departure, Error, Laggard};
+use crate::program::ReleaseLine;
+use crate::trace::Trace;
+use crate::wait::Patience;
+use shm::arena::Arena;
+use shm::completion::Completion;
+use shm::handle::{Mapped, MappedSlice};
+use shm::memory::Memory;
+use shm::process::{ProcessHandle, ProcessState};
+use shm::segment::{Backing, Offset, Segment};
+use shm::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Who runs the operations of a schedule.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    /// Whichever process completes an operation also runs what it enabled, for any rank of the node.
+    Peers = 0,
+    /// Only the rank whose operation it is, inside its own calls: the baseline that libraries ship today.
+    Caller = 1,
+}
+
+impl EngineKind {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Peers => "peers",
+            EngineKind::Caller => "caller",
+        }
+    }
+}
+
+impl std::fmt::Display for EngineKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for EngineKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [EngineKind::Peers, EngineKind::Caller]
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| format!("there is no engine {text:?}: choose peers or caller"))
+    }
+}
+
+const MAGIC: u64 = u64::from_le_bytes(*b"tradewin");
+const VERSION: u32 = 1;
+const RANK_LIMIT: u32 = 4096;
+
+shm::shared_lines! {
+    /// The first bytes of the segment.
+    struct JobHeader {
+        magic: AtomicU64,
+        version: AtomicU32,
+        ranks: AtomicU32,
+        arena_first: AtomicU64,
+        arena_bytes: AtomicU64,
+        engine: AtomicU32,
+        cores: AtomicU32,
+        /// How many ranks have joined; futex.
+        joined: AtomicU32,
+        /// How many ranks are gone: 0 while all is well. Release by `mark`, Acquire by `failures`.
+        failures: AtomicU32,
+        service: AtomicU32,
+        /// Ends operations of kind `calc` at once instead of spinning.
+        skip_calc: AtomicU32,
+        eager_limit: AtomicU64,
+    }
+
+    /// A rank's doorbell: counts what others have left for it or completed for it.
+    pub(crate) struct BellLine {
+        pub(crate) rings: Completion,
+    }
+
+    /// One rank's line.
+    struct RankLine {
+        /// A number of `state`. Release by whoever changes it, Acquire by who reads it.
+        state: AtomicU32,
+        process: AtomicU32,
+        detail: AtomicU32,
+    }
+}
+
+mod state {
+    pub(super) const ABSENT: u32 = 0;
+    pub(super) const JOINED: u32 = 1;
+    pub(super) const EXITED: u32 = 2;
+    pub(super) const KILLED: u32 = 3;
+    pub(super) const LEFT: u32 = 4;
+    pub(super) const NEVER_STARTED: u32 = 5;
+    pub(super) const PANICKED: u32 = 6;
+    pub(super) const VANISHED: u32 = 7;
+}
+
+/// How a job is laid out on its node.
+#[derive(Clone, Debug)]
+pub struct JobOptions {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Who runs operations.
+    pub engine: EngineKind,
+    /// Address space of each rank's part of the segment, in bytes; memory is taken as it is used.
+    pub arena_bytes: u64,
+    /// Cores that the ranks share; with more ranks than cores waiting never spins.
+    pub cores: u32,
+    /// Where the segment's memory comes from.
+    pub backing: Backing,
+    /// Operations of kind `calc` end at once.
+    pub skip_calc: bool,
+    /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
+    pub eager_limit: u64,
+}
+
+impl JobOptions {
+    /// The usual options for `ranks` ranks. `TRADEWIND_SEGMENT_DIR` names a directory for the segment (default: anonymous
+    /// memory), `TRADEWIND_ARENA_MIB` the address space of a rank's part in MiB (default 4096), `TRADEWIND_EAGER_BYTES`
+    /// the eager limit (default 4096).
+    ///
+    /// # Errors
+    /// When a variable cannot be understood.
+    pub fn new(ranks: u32, engine: EngineKind) -> Result<Self, Error> {
+        let backing = match std::env::var_os("TRADEWIND_SEGMENT_DIR") {
+            Some(directory) => Backing::Directory(directory.into()),
+            None => Backing::Memory,
+        };
+        let arena_mib = number("TRADEWIND_ARENA_MIB", 4096, 1..=1 << 24)?;
+        let eager_limit = number("TRADEWIND_EAGER_BYTES", 4096, 0..=1 << 30)?;
+        let cores = (shm::process::allowed_cores().len() as u32).max(1);
+        Ok(JobOptions { ranks, engine, arena_bytes: arena_mib << 20, cores, backing, skip_calc: false, eager_limit })
+    }
+}
+
+/// The number in an environment variable, or the usual one.
+fn number(name: &str, usual: u64, range: std::ops::RangeInclusive<u64>) -> Result<u64, Error> {
+    let Some(text) = std::env::var_os(name) else { return Ok(usual) };
+    text.to_str().and_then(|text| text.parse().ok()).filter(|value| range.contains(value)).ok_or_else(|| {
+        Error::Environment(format!(
+            "{name} is {text:?}, it must be a number from {} to {}: change it or unset it",
+            range.start(),
+            range.end()
+        ))
+    })
+}
+
+/// The job as every process of the node sees it.
+#[derive(Debug)]
+pub struct Node {
+    memory: Memory,
+    header: Mapped<JobHeader>,
+    lines: MappedSlice<RankLine>,
+    ranks: u32,
+    engine: EngineKind,
+    cores: u32,
+    skip_calc: bool,
+    eager_limit: u64,
+    world_board: Offset,
+}
+
+const LINES_AT: u64 = 4096;
+
+impl Node {
+    /// Makes the segment of a new job.
+    ///
+    /// # Errors
+    /// When the segment cannot be had, or the number of ranks is 0 or above 4096.
+    pub fn create(options: &JobOptions) -> Result<Arc<Self>, Error> {
+        if options.ranks == 0 || options.ranks > RANK_LIMIT {
+            return Err(Error::Argument {
+                what: "the number of ranks",
+                found: options.ranks.to_string(),
+                expected: format!("from 1 to {RANK_LIMIT}"),
+            });
+        }
+        let board = world_board(options.ranks);
+        let board_bytes = BoardLayout::new(options.ranks).bytes();
+        let arena_first = (board.0 + board_bytes).next_multiple_of(1 << 20);
+        let arena_bytes = options.arena_bytes.next_multiple_of(4096);
+        let total = u64::from(options.ranks).saturating_mul(arena_bytes).saturating_add(arena_first);
+        let segment = Arc::new(Segment::create(total, options.backing.clone())?);
+        segment.commit(Offset(0), board.0 + board_bytes)?;
+        let header = Mapped::<JobHeader>::new(&segment, Offset(0))?;
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.ranks.store(options.ranks, Ordering::Relaxed);
+        header.arena_first.store(arena_first, Ordering::Relaxed);
+        header.arena_bytes.store(arena_bytes, Ordering::Relaxed);
+        header.engine.store(options.engine as u32, Ordering::Relaxed);
+        header.cores.store(options.cores, Ordering::Relaxed);
+        header.skip_calc.store(u32::from(options.skip_calc), Ordering::Relaxed);
+        header.eager_limit.store(options.eager_limit, Ordering::Relaxed);
+        header.service.store(std::process::id(), Ordering::Relaxed);
+        // Release: pairs with the Acquire in `open`: who sees the magic number sees the fields above.
+        header.magic.store(MAGIC, Ordering::Release);
+        Node::open(segment)
+    }
+
+    /// Looks at the segment of a job that exists.
+    ///
+    /// # Errors
+    /// When it is not a job's, or one of another version.
+    pub fn open(segment: Arc<Segment>) -> Result<Arc<Self>, Error> {
+        let header = Mapped::<JobHeader>::new(&segment, Offset(0))?;
+        // Acquire: pairs with the Release in `create`.
+        let magic = header.magic.load(Ordering::Acquire);
+        let ranks = header.ranks.load(Ordering::Relaxed);
+        if magic != MAGIC || header.version.load(Ordering::Relaxed) != VERSION || ranks == 0 || ranks > RANK_LIMIT {
+            return Err(Error::NotAJob);
+        }
+        let lines = MappedSlice::new(&segment, Offset(LINES_AT), ranks as usize)?;
+        let engine = match header.engine.load(Ordering::Relaxed) {
+            0 => EngineKind::Peers,
+            _ => EngineKind::Caller,
+        };
+        Ok(Arc::new(Node {
+            ranks,
+            engine,
+            cores: header.cores.load(Ordering::Relaxed),
+            skip_calc: header.skip_calc.load(Ordering::Relaxed) != 0,
+            eager_limit: header.eager_limit.load(Ordering::Relaxed),
+            world_board: world_board(ranks),
+            // SAFETY: the engine is the protocol: operations start when their counters say so, in graphs that the checker
+            // has found free of races, and slots are used again when every rank has consumed the run before.
+            memory: unsafe { Memory::new(segment) },
+            header,
+            lines,
+        }))
+    }
+
+    /// Number of ranks of the job.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Who runs operations.
+    pub fn engine(&self) -> EngineKind {
+        self.engine
+    }
+
+    /// Cores that the ranks share.
+    pub fn cores(&self) -> u32 {
+        self.cores
+    }
+
+    /// Whether `calc` operations end at once.
+    pub fn skip_calc(&self) -> bool {
+        self.skip_calc
+    }
+
+    /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
+    pub fn eager_limit(&self) -> u64 {
+        self.eager_limit
+    }
+
+    /// The segment's bytes.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The segment.
+    pub fn segment(&self) -> &Arc<Segment> {
+        self.memory.segment()
+    }
+
+    /// Where the board of the communicator of all ranks lies.
+    pub(crate) fn world_board(&self) -> Offset {
+        self.world_board
+    }
+
+    /// The doorbell of a rank of the job.
+    pub(crate) fn bell(&self, rank: u32) -> Result<Mapped<BellLine>, Error> {
+        Ok(Mapped::new(self.segment(), bell_at(self.ranks, rank))?)
+    }
+
+    /// How patient a waiting rank is.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::new(self.ranks, self.cores)
+    }
+
+    /// The process of the node service.
+    pub fn service_process(&self) -> u32 {
+        self.header.service.load(Ordering::Relaxed)
+    }
+
+    /// The process of a rank, 0 before it joined.
+    pub fn process_of(&self, rank: u32) -> u32 {
+        self.lines.get(rank as usize).map_or(0, |line| line.process.load(Ordering::Relaxed))
+    }
+
+    /// Joins as `rank`: its part of the segment is then this process's to hand out.
+    ///
+    /// # Errors
+    /// When there is no such rank, or it has joined already.
+    pub fn join(self: &Arc<Self>, rank: u32) -> Result<Member, Error> {
+        let Some(line) = self.lines.get(rank as usize) else {
+            return Err(Error::Argument {
+                what: "the rank",
+                found: rank.to_string(),
+                expected: format!("below {}", self.ranks),
+            });
+        };
+        let first = self.header.arena_first.load(Ordering::Relaxed);
+        let bytes = self.header.arena_bytes.load(Ordering::Relaxed);
+        let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
+        let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
+        line.process.store(std::process::id(), Ordering::Relaxed);
+        // AcqRel: pairs with the Acquire loads in `departure` and `wait_for_all`; one of two joiners wins.
+        if line.state.compare_exchange(state::ABSENT, state::JOINED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(Error::Environment(format!(
+                "rank {rank} has joined this job already: is TRADEWIND_RANK set twice to the same number?"
+            )));
+        }
+        self.header.joined.fetch_add(1, Ordering::AcqRel);
+        shm::futex::wake_all(&self.header.joined);
+        Ok(Member {
+            node: Arc::clone(self),
+            rank,
+            arena: Arc::new(arena),
+            service: None,
+            graveyard: Mutex::default(),
+            trace: None,
+        })
+    }
+
+    /// Waits until every rank has joined.
+    ///
+    /// # Errors
+    /// When one failed before it joined, or the time is over.
+    pub fn wait_for_all(&self, watch: &Watch<'_>, limit: Duration) -> Result<(), Error> {
+        let start = std::time::Instant::now();
+        loop {
+            // Acquire: pairs with the AcqRel addition in `join`.
+            let joined = self.header.joined.load(Ordering::Acquire);
+            if joined >= self.ranks {
+                return Ok(());
+            }
+            watch.check(|_| true)?;
+            if start.elapsed() > limit {
+                let missing = self.lines.iter().position(|line| line.state.load(Ordering::Acquire) == state::ABSENT);
+                let rank = missing.unwrap_or(0) as u32;
+                return Err(Error::RankFailed { rank, how: Departure::NeverStarted });
+            }
+            shm::futex::wait(&self.header.joined, joined, Some(Duration::from_millis(50)));
+        }
+    }
+
+    /// Records that a rank is gone, unless it is known to be. Whoever waits for it notices within its next sleep.
+    pub fn mark(&self, rank: u32, how: Departure) {
+        let Some(line) = self.lines.get(rank as usize) else { return };
+        let (next, detail) = match how {
+            Departure::Exited(status) => (state::EXITED, status),
+            Departure::Killed(signal) => (state::KILLED, signal),
+            Departure::Left => (state::LEFT, 0),
+            Departure::NeverStarted => (state::NEVER_STARTED, 0),
+            Departure::Panicked => (state::PANICKED, 0),
+            Departure::Vanished => (state::VANISHED, 0),
+        };
+        let mut seen = line.state.load(Ordering::Acquire);
+        while seen == state::ABSENT || seen == state::JOINED {
+            line.detail.store(detail.cast_unsigned(), Ordering::Relaxed);
+            // Release: pairs with the Acquire in `departure`.
+            match line.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    // Release: pairs with the Acquire in `failures`.
+                    self.header.failures.fetch_add(1, Ordering::AcqRel);
+                    shm::futex::wake_all(&self.header.joined);
+                    return;
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// How a rank left, if it did.
+    pub fn departure(&self, rank: u32) -> Option<Departure> {
+        let line = self.lines.get(rank as usize)?;
+        // Acquire: pairs with the exchange in `mark`.
+        let state = line.state.load(Ordering::Acquire);
+        let detail = line.detail.load(Ordering::Relaxed).cast_signed();
+        Some(match state {
+            state::EXITED => Departure::Exited(detail),
+            state::KILLED => Departure::Killed(detail),
+            state::LEFT => Departure::Left,
+            state::NEVER_STARTED => Departure::NeverStarted,
+            state::PANICKED => Departure::Panicked,
+            state::VANISHED => Departure::Vanished,
+            _ => return None,
+        })
+    }
+
+    /// How many ranks are gone.
+    #[inline]
+    pub(crate) fn failures(&self) -> u32 {
+        // Acquire: pairs with the addition in `mark`.
+        self.header.failures.load(Ordering::Acquire)
+    }
+
+    /// What a rank that others wait for is doing.
+    pub(crate) fn laggard(&self, world_rank: u32, rank: u32) -> Laggard {
+        let process = self.process_of(world_rank);
+        let stopped = shm::process::state(process).is_ok_and(|state| state == ProcessState::Stopped);
+        Laggard { rank, process, stopped }
+    }
+}
+
+/// Rank lines come first, then doorbells.
+fn bell_at(ranks: u32, rank: u32) -> Offset {
+    Offset(LINES_AT + 64 * (u64::from(ranks) + u64::from(rank)))
+}
+
+fn world_board(ranks: u32) -> Offset {
+    Offset((LINES_AT + 2 * 64 * u64::from(ranks)).next_multiple_of(4096))
+}
+
+/// One rank's membership in a job.
+#[derive(Debug)]
+pub struct Member {
+    node: Arc<Node>,
+    rank: u32,
+    arena: Arc<Arena>,
+    service: Option<ProcessHandle>,
+    graveyard: Mutex<Vec<Grave>>,
+    trace: Option<Arc<Trace>>,
+}
+
+/// Shared memory of this rank's arena that is free when all its users have let go.
+#[derive(Debug)]
+pub(crate) struct Grave {
+    pub(crate) at: Offset,
+    pub(crate) users: u32,
+    pub(crate) release: Mapped<ReleaseLine>,
+}
+
+impl Member {
+    /// Records a profile from now on.
+    pub fn record_trace(&mut self) -> Arc<Trace> {
+        Arc::clone(self.trace.get_or_insert_default())
+    }
+
+    /// The profile, if one is recorded.
+    pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
+        self.trace.clone()
+    }
+
+    /// Takes memory that others use too, giving back what others have let go of.
+    pub(crate) fn allocate_shared(&self, bytes: u64) -> Result<Offset, Error> {
+        let mut graveyard = self.graveyard.lock().unwrap_or_else(PoisonError::into_inner);
+        // Acquire: pairs with the Release of `let_go`: nobody looks at the memory any more.
+        graveyard.retain(|grave| {
+            grave.release.released.load(Ordering::Acquire) < grave.users || self.arena.free(grave.at).is_err()
+        });
+        Ok(self.arena.allocate_zeroed(bytes, 64)?)
+    }
+
+    /// Hands memory over to be freed when its users have let go.
+    pub(crate) fn bury(&self, grave: Grave) {
+        self.graveyard.lock().unwrap_or_else(PoisonError::into_inner).push(grave);
+    }
+
+    /// Watches the node service: its death is then reported like a rank's.
+    pub fn watch_service(&mut self, service: ProcessHandle) {
+        self.service = Some(service);
+    }
+
+    /// The job.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// This rank's part of the segment.
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// A look-out for the death of any of these ranks (numbers of the job) or of the service.
+    pub(crate) fn watch<'a>(&'a self, members: &'a [u32]) -> Watch<'a> {
+        Watch { node: &self.node, members, service: self.service.as_ref() }
+    }
+
+    /// Waits until every rank of the job has joined, at most `limit`.
+    ///
+    /// # Errors
+    /// When one failed before it joined, or the time is over.
+    pub fn wait_for_all(&self, limit: Duration) -> Result<(), Error> {
+        let all: Vec<u32> = (0..self.node.ranks()).collect();
+        self.node.wait_for_all(&self.watch(&all), limit)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let how = if std::thread::panicking() { Departure::Panicked } else { Departure::Left };
+        self.node.mark(self.rank, how);
+    }
+}
+
+/// What ends a wait for others besides their arrival.
+#[derive(Debug)]
+pub struct Watch<'a> {
+    node: &'a Node,
+    members: &'a [u32],
+    service: Option<&'a ProcessHandle>,
+}
+
+impl Watch<'_> {
+    /// Whether a rank of the communicator, or the service, is gone. `came` tells whether a rank that left in order had
+    /// done its part before.
+    pub(crate) fn check(&self, came: impl Fn(u32) -> bool) -> Result<(), Error> {
+        if self.node.failures() > 0 {
+            for (member, rank) in self.members.iter().zip(0..) {
+                match self.node.departure(*member) {
+                    None => {}
+                    Some(Departure::Left) if came(rank) => {}
+                    Some(how) => return Err(Error::RankFailed { rank, how }),
+                }
+            }
+        }
+        if self.service.is_some_and(ProcessHandle::has_exited) {
+            return Err(Error::ServiceFailed);
+        }
+        Ok(())
+    }
+}

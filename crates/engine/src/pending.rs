@@ -1,0 +1,118 @@
+//! A collective that was started and not yet fetched.
+
+use crate::error::Error;
+use crate::group::{Group, Linkage};
+use crate::lane::Run;
+use crate::ring::MeetingCall;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a pending collective goes through.
+#[derive(Debug)]
+pub(crate) enum Course {
+    Meeting(Run<MeetingCall>),
+    Program(Arc<Linkage>, Run<u64>),
+}
+
+/// A started collective. Dropping it is sound: the collective goes on, its result is not fetched.
+#[derive(Debug)]
+#[must_use = "the result is there only after test or wait"]
+pub struct Pending {
+    group: Arc<Group>,
+    course: Course,
+}
+
+impl Pending {
+    #[inline]
+    pub(crate) fn new(group: Arc<Group>, course: Course) -> Self {
+        Pending { group, course }
+    }
+
+    /// The communicator.
+    pub fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    /// The number of the collective on its communicator.
+    pub fn sequence(&self) -> u64 {
+        match &self.course {
+            Course::Meeting(run) => run.call.sequence,
+            Course::Program(_, run) => run.call,
+        }
+    }
+
+    /// Whether the collective is complete, without doing anything for it: one load.
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        match &self.course {
+            Course::Meeting(run) => run.is_collected() || self.group.ring.is_complete(run),
+            Course::Program(linkage, run) => run.is_collected() || linkage.lane.is_complete(run),
+        }
+    }
+
+    /// Whether the collective is complete, after doing what only this rank can do for it.
+    ///
+    /// # Errors
+    /// When this rank's own operations fail.
+    #[inline]
+    pub fn test(&self) -> Result<bool, Error> {
+        if self.is_complete() {
+            return Ok(true);
+        }
+        self.advance()?;
+        Ok(self.is_complete())
+    }
+
+    /// Does what only this rank can do: start what is queued, run its own operations. Nothing, as a rule.
+    #[inline]
+    fn advance(&self) -> Result<(), Error> {
+        match &self.course {
+            Course::Meeting(run) if run.is_queued() => self.group.ring.advance()?,
+            Course::Program(linkage, run) if run.is_queued() => linkage.lane.advance()?,
+            _ => {}
+        }
+        self.group.progress().map(|_| ())
+    }
+
+    /// Waits until it is complete.
+    ///
+    /// # Errors
+    /// When a rank is gone or in another collective, or the limit is over ([`Error::Timeout`], naming who has not come).
+    #[inline]
+    pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let complete = match &self.course {
+            Course::Meeting(run) => run.is_collected() || self.group.wait_meeting(run, deadline)?,
+            Course::Program(linkage, run) => run.is_collected() || linkage.wait(run, deadline)?,
+        };
+        if complete {
+            return Ok(());
+        }
+        let waiting_for = self.group.laggards(self.sequence());
+        Err(Error::Timeout { after: limit.unwrap_or_default(), waiting_for })
+    }
+
+    /// Fetches the results of a complete collective into private outputs, by buffer; empty slices where none is wanted or
+    /// the buffer lies in the segment. A second call does nothing.
+    ///
+    /// # Errors
+    /// What went wrong in the run: ranks that met in different collectives, a division by zero.
+    #[inline]
+    pub fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+        match &mut self.course {
+            Course::Meeting(run) => self.group.ring.collect(run, outputs),
+            Course::Program(linkage, run) => linkage.lane.collect(run, outputs),
+        }
+    }
+}
+
+impl Drop for Pending {
+    #[inline]
+    fn drop(&mut self) {
+        match &self.course {
+            Course::Meeting(run) if !run.is_collected() => self.group.ring.abandon(run),
+            Course::Program(linkage, run) if !run.is_collected() => linkage.lane.abandon(run),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Runs of a linked program: taking buffers in, starting, giving results out.
+
+use crate::board::ProgressLine;
+use crate::error::Error;
+use crate::execute::Activation;
+use crate::lane::{Argument, Binding, Plan};
+use crate::program::Program;
+use crate::slots::RunStates;
+use goal::graph::Access;
+use shm::arena::Arena;
+use shm::completion::Completion;
+use shm::handle::MappedSlice;
+use shm::segment::Offset;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Memory for long private buffers, by slot and buffer, taken when first needed.
+#[derive(Debug)]
+pub(crate) struct LongRooms {
+    arena: Arc<Arena>,
+    rooms: Vec<Option<Offset>>,
+}
+
+impl LongRooms {
+    pub(crate) fn new(arena: Arc<Arena>, program: &Program) -> Self {
+        let buffers = program.linked(program.rank).staging.len();
+        LongRooms { arena, rooms: vec![None; buffers * program.linked.slots as usize] }
+    }
+
+    fn room(&mut self, slot: usize, buffers: usize, buffer: usize, bytes: u64) -> Result<Offset, Error> {
+        let room = &mut self.rooms[slot * buffers + buffer];
+        match room {
+            Some(at) => Ok(*at),
+            None => Ok(*room.insert(self.arena.allocate(bytes, 64)?)),
+        }
+    }
+}
+
+impl Drop for LongRooms {
+    fn drop(&mut self) {
+        for at in self.rooms.iter().flatten() {
+            // The place came from this arena, so that freeing it cannot fail.
+            let _ = self.arena.free(*at);
+        }
+    }
+}
+
+/// A linked program with what runs it on this rank.
+#[derive(Debug)]
+pub(crate) struct LinkedPlan {
+    pub(crate) program: Program,
+    bell: Bell,
+    /// Runs of which this rank may still have operations to execute itself.
+    active: Mutex<Vec<u64>>,
+}
+
+/// Tells ranks that there is something for them to do or to see.
+#[derive(Clone, Debug)]
+pub(crate) struct Bell {
+    /// By rank of the communicator.
+    pub(crate) words: Arc<Vec<shm::handle::Mapped<crate::node::BellLine>>>,
+}
+
+impl Bell {
+    fn ring(&self, rank: u32) {
+        self.words[rank as usize].rings.add(1);
+    }
+}
+
+impl LinkedPlan {
+    pub(crate) fn new(program: Program, bell: Bell) -> Self {
+        LinkedPlan { program, bell, active: Mutex::default() }
+    }
+
+    /// Does what was left for this rank in any of its runs; true when there was anything. Another thread that is at it
+    /// already does it for this one too.
+    pub(crate) fn progress_own(&self) -> Result<bool, Error> {
+        if !self.program.linked.needs_owner {
+            return Ok(false);
+        }
+        let mut active = match self.active.try_lock() {
+            Ok(active) => active,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return Ok(false),
+        };
+        let mut did_any = false;
+        for run in active.iter() {
+            did_any |= Activation::new(&self.program, *run, false, &|rank| self.bell.ring(rank)).resume()?;
+        }
+        active.retain(|run| {
+            let (word, threshold) = self.program.completion(*run, self.program.rank);
+            !word.reached(threshold)
+        });
+        Ok(did_any)
+    }
+
+    fn take_in(&self, rooms: &mut LongRooms, slot: u32, arguments: &[Argument<'_>]) -> Result<(), Error> {
+        let program = &self.program;
+        let buffers = program.linked(program.rank).schedule.view().buffers();
+        for (index, (argument, buffer)) in arguments.iter().zip(buffers).enumerate() {
+            let reads = buffer.access != Access::Output as u32;
+            let staged = program.staged(slot, index);
+            match (staged, argument.binding) {
+                (Some(at), Binding::Private) if reads => program.memory.write(at, argument.data)?,
+                (Some(at), Binding::Segment(from)) if reads => program.memory.copy(from, at, buffer.length)?,
+                (Some(_), _) => {}
+                (None, Binding::Segment(at)) => program.bind(slot, index, at),
+                (None, Binding::Private) => {
+                    let at = rooms.room(slot as usize, buffers.len(), index, buffer.length)?;
+                    if reads {
+                        program.memory.write(at, argument.data)?;
+                    }
+                    program.bind(slot, index, at);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Plan for LinkedPlan {
+    /// The number of the collective on its communicator.
+    type Call = u64;
+    type Scratch = LongRooms;
+
+    fn states(&self) -> &RunStates {
+        &self.program.states
+    }
+
+    fn progress(&self) -> &MappedSlice<ProgressLine> {
+        &self.program.progress
+    }
+
+    fn rank(&self) -> u32 {
+        self.program.rank
+    }
+
+    #[inline]
+    fn completion(&self, run: u64, _call: &u64) -> (&Completion, u32) {
+        self.program.completion(run, self.program.rank)
+    }
+
+    fn launch(
+        &self,
+        rooms: &mut LongRooms,
+        run: u64,
+        _everyone: u64,
+        _call: &u64,
+        arguments: &[Argument<'_>],
+    ) -> Result<(), Error> {
+        self.take_in(rooms, self.program.slot(run), arguments)?;
+        if self.program.linked.needs_owner {
+            self.active.lock().unwrap_or_else(PoisonError::into_inner).push(run);
+        }
+        Activation::new(&self.program, run, true, &|rank| self.bell.ring(rank)).start()
+    }
+
+    fn collect(&self, run: u64, _call: &u64, bindings: &[Binding], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+        let program = &self.program;
+        let (slot, own) = (program.slot(run), program.linked(program.rank));
+        for (index, binding) in bindings.iter().enumerate() {
+            let staged = program.staged(slot, index);
+            match binding {
+                Binding::Private => {
+                    let Some(output) = outputs.get_mut(index).filter(|output| !output.is_empty()) else { continue };
+                    let from = staged.unwrap_or_else(|| program.bound(slot, index));
+                    for (at, length) in &own.written[index] {
+                        let piece = &mut output[*at as usize..(at + length) as usize];
+                        program.memory.read(Offset(from.0 + at), piece)?;
+                    }
+                }
+                Binding::Segment(to) => {
+                    let Some(from) = staged else { continue };
+                    for (at, length) in &own.written[index] {
+                        program.memory.copy(Offset(from.0 + at), Offset(to.0 + at), *length)?;
+                    }
+                }
+            }
+        }
+        program.failure(run)
+    }
+
+    fn output_lengths(&self, _call: &u64, bindings: &[Binding]) -> Vec<usize> {
+        let buffers = self.program.linked(self.program.rank).schedule.view().buffers();
+        let wanted = |binding: &Binding, length: u64| if *binding == Binding::Private { length as usize } else { 0 };
+        buffers.iter().zip(bindings).map(|(buffer, binding)| wanted(binding, buffer.length)).collect()
+    }
+}

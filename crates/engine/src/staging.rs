@@ -1,0 +1,56 @@
+//! Room in a rank's own arena for the private buffers of large meetings, used again as soon as every rank is past them.
+
+use crate::error::Error;
+use shm::arena::Arena;
+use shm::segment::Offset;
+use std::sync::Arc;
+
+/// One piece of memory.
+#[derive(Debug)]
+struct Room {
+    at: Offset,
+    bytes: u64,
+    /// The run that used it last; others may look at it until they have consumed that run.
+    run: u64,
+}
+
+/// A rank's rooms.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    arena: Arc<Arena>,
+    rooms: Vec<Room>,
+}
+
+impl Staging {
+    pub(crate) fn new(arena: Arc<Arena>) -> Self {
+        Staging { arena, rooms: Vec::new() }
+    }
+
+    /// Takes `bytes` bytes for `run`. All runs below `consumed` are consumed by every rank.
+    pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
+        let fits = self
+            .rooms
+            .iter_mut()
+            .filter(|room| room.run < consumed && room.bytes >= bytes)
+            .min_by_key(|room| room.bytes);
+        if let Some(room) = fits {
+            room.run = run;
+            return Ok(room.at);
+        }
+        // Rooms that are free but too small would otherwise pile up under growing messages.
+        let arena = &self.arena;
+        self.rooms.retain(|room| room.run >= consumed || room.bytes >= bytes || arena.free(room.at).is_err());
+        let at = self.arena.allocate(bytes, 64)?;
+        self.rooms.push(Room { at, bytes, run });
+        Ok(at)
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        for room in &self.rooms {
+            // A room that is not the arena's cannot occur; if it did, the arena's owner could do nothing about it here.
+            let _ = self.arena.free(room.at);
+        }
+    }
+}

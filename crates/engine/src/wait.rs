@@ -1,0 +1,76 @@
+//! How a rank waits: looking for a short while, letting others run, then asleep.
+
+use crate::error::Error;
+use shm::completion::Completion;
+use std::time::{Duration, Instant};
+
+/// The longest sleep before a waiter looks whether someone it waits for is gone. Bounds how late a death is noticed.
+const LOOK_OUT: Duration = Duration::from_millis(50);
+
+/// How long a waiter looks and yields before it sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Looks with a pause between them.
+    looks: u32,
+    /// Turns given to other processes.
+    yields: u32,
+}
+
+impl Patience {
+    /// With a core for every rank the awaited rank is running, and looking is the fastest way to see it arrive. With
+    /// fewer cores it may need this very core, so there is no looking at all; a few yields beat the futex as long as the
+    /// others are only waiting too.
+    pub(crate) fn new(ranks: u32, cores: u32) -> Self {
+        if ranks <= cores { Patience { looks: 2000, yields: 2 } } else { Patience { looks: 1, yields: 16 } }
+    }
+}
+
+/// Waits until `word` reaches `threshold`.
+///
+/// `progress` does what only this rank can do and tells whether it did anything; `look_out` is asked before every sleep.
+pub(crate) fn until(
+    word: &Completion,
+    threshold: u32,
+    patience: Patience,
+    deadline: Option<Instant>,
+    mut progress: impl FnMut() -> Result<bool, Error>,
+    mut look_out: impl FnMut() -> Result<(), Error>,
+) -> Result<bool, Error> {
+    for _ in 0..patience.looks {
+        if word.reached(threshold) {
+            return Ok(true);
+        }
+        progress()?;
+        std::hint::spin_loop();
+    }
+    for _ in 0..patience.yields {
+        if word.reached(threshold) {
+            return Ok(true);
+        }
+        progress()?;
+        std::thread::yield_now();
+    }
+    loop {
+        let Some(marked) = word.prepare_sleep(threshold) else { return Ok(true) };
+        // After the mark, so that who enables work for this rank from now on sees the mark and wakes it.
+        if progress()? {
+            continue;
+        }
+        if let Err(error) = look_out() {
+            // What is gone may have done its part before it went; that is visible now.
+            if progress()? || word.reached(threshold) {
+                continue;
+            }
+            return Err(error);
+        }
+        let mut sleep = LOOK_OUT;
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(word.reached(threshold));
+            }
+            sleep = sleep.min(left);
+        }
+        word.sleep(marked, Some(sleep));
+    }
+}

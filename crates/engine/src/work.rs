@@ -1,0 +1,271 @@
+//! What large meetings leave to do, cut into chunks that whoever is there claims.
+//!
+//! The last rank to arrive begins; ranks that wait take part. A chunk is claimed by one compare-exchange, so a process
+//! that is taken off its core holds up one chunk and nobody else's.
+
+use crate::error::Error;
+use crate::meeting::Meeting;
+use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
+use goal::schedule::JoinKind;
+use shm::completion::Completion;
+use shm::memory::{Memory, Operands};
+use shm::segment::Offset;
+use shm::sync::{AtomicU64, Ordering};
+
+shm::shared_lines! {
+    /// The shared words of the work in a slot.
+    pub(crate) struct WorkLine {
+        /// Laps whose result is there.
+        pub(crate) done: Completion,
+        /// `lap << 32 | chunks claimed`.
+        claimed: AtomicU64,
+        /// `lap << 32 | chunks finished`.
+        finished: AtomicU64,
+        /// One more than the last lap in which an integer was divided by zero.
+        failure: AtomicU64,
+    }
+}
+
+impl WorkLine {
+    /// Whether this lap's reduction divided an integer by zero.
+    pub(crate) fn failed(&self, lap: u32) -> bool {
+        // Ordered by the completion word, which the failing process advanced later and the caller has looked at.
+        self.failure.load(Ordering::Relaxed) == u64::from(lap) + 1
+    }
+}
+
+/// Where one rank's bytes lie during a large meeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// Its contribution.
+    pub(crate) contribution: Offset,
+    /// Where its result goes.
+    pub(crate) result: Offset,
+    /// Where its contribution can be copied for those who fetch their result themselves; 0 when the contribution stays as
+    /// it is until every rank has consumed the run.
+    pub(crate) spare: Offset,
+    /// The result is fetched by its owner: another rank's copy of it will do.
+    pub(crate) fetches: bool,
+}
+
+impl Places {
+    /// A contribution that is read, overwritten by the result and fetched from.
+    pub(crate) fn staged(at: Offset) -> Self {
+        Places { contribution: at, result: at, spare: Offset(0), fetches: true }
+    }
+
+    pub(crate) fn write(self, memory: &Memory, cell: Offset) -> Result<(), Error> {
+        let words = [self.contribution.0, self.result.0, self.spare.0, u64::from(self.fetches)];
+        Ok(memory.write(cell, words.map(u64::to_le_bytes).as_flattened())?)
+    }
+
+    pub(crate) fn read(memory: &Memory, cell: Offset) -> Result<Self, Error> {
+        let mut words = [[0; 8]; 4];
+        memory.read(cell, words.as_flattened_mut())?;
+        let [contribution, result, spare, fetches] = words.map(u64::from_le_bytes);
+        Ok(Places {
+            contribution: Offset(contribution),
+            result: Offset(result),
+            spare: Offset(spare),
+            fetches: fetches != 0,
+        })
+    }
+
+    /// Where the contribution is to be fetched from when the run is complete.
+    pub(crate) fn kept(&self) -> Offset {
+        if self.spare.0 == 0 { self.contribution } else { self.spare }
+    }
+
+    /// Where a reduction's result is put first: with the first rank that fetches it, or with rank 0.
+    pub(crate) fn first_result(all: &[Places]) -> Offset {
+        all.iter().find(|places| places.fetches).or(all.first()).map_or(Offset(0), |places| places.result)
+    }
+}
+
+/// Work that is cut into chunks.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Fold all contributions of `bytes` bytes.
+    Reduce { arithmetic: (Arithmetic, DataType), places: Vec<Places>, bytes: u64 },
+    /// Copy: from, to, length.
+    Copy(Vec<(Offset, Offset, u64)>),
+}
+
+/// The largest chunk of a copy.
+const COPY_CHUNK: u64 = 64 << 10;
+
+impl Work {
+    /// What a large meeting leaves to do when all have come; `None` when those who fetch need nothing done for them.
+    pub(crate) fn of(meeting: &Meeting, places: Vec<Places>) -> Option<Work> {
+        if let (JoinKind::Reduce, Some(arithmetic)) = (meeting.kind, meeting.arithmetic) {
+            return Some(Work::Reduce { arithmetic, places, bytes: meeting.bytes });
+        }
+        let mut copies = Vec::new();
+        let somebody_fetches = places.iter().any(|places| places.fetches);
+        let part = meeting.bytes / places.len() as u64;
+        for (rank, from) in (0u64..).zip(&places) {
+            if from.spare.0 != 0 && somebody_fetches {
+                copies.push((from.contribution, from.spare, meeting.bytes));
+            }
+            for (other, to) in (0u64..).zip(&places).filter(|(_, to)| !to.fetches) {
+                let at = |offset: Offset, by: u64| Offset(offset.0 + by);
+                match meeting.kind {
+                    JoinKind::Gather => {
+                        copies.push((from.contribution, at(to.result, rank * meeting.bytes), meeting.bytes));
+                    }
+                    JoinKind::Exchange => {
+                        copies.push((at(from.contribution, other * part), at(to.result, rank * part), part));
+                    }
+                    JoinKind::Broadcast if rank == u64::from(meeting.root) && other != rank => {
+                        copies.push((from.contribution, to.result, meeting.bytes));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        copies.retain(|(from, to, _)| from != to);
+        (!copies.is_empty()).then_some(Work::Copy(copies))
+    }
+
+    fn chunks(&self) -> u32 {
+        match self {
+            Work::Reduce { bytes, .. } => bytes.div_ceil(reduce_chunk(*bytes)) as u32,
+            Work::Copy(copies) => copies.iter().map(|(_, _, length)| length.div_ceil(COPY_CHUNK) as u32).sum(),
+        }
+    }
+
+    /// Does one chunk; true when an integer was divided by zero.
+    fn run(&self, memory: &Memory, chunk: u32) -> Result<bool, Error> {
+        match self {
+            Work::Reduce { arithmetic, places, bytes } => {
+                let size = reduce_chunk(*bytes);
+                let from = u64::from(chunk) * size;
+                fold_chunk(memory, *arithmetic, places, from, size.min(bytes - from))
+            }
+            Work::Copy(copies) => {
+                let mut before = u64::from(chunk);
+                for (from, to, length) in copies {
+                    let pieces = length.div_ceil(COPY_CHUNK);
+                    if before < pieces {
+                        let at = before * COPY_CHUNK;
+                        let bytes = COPY_CHUNK.min(length - at);
+                        memory.copy(Offset(from.0 + at), Offset(to.0 + at), bytes)?;
+                        return Ok(false);
+                    }
+                    before -= pieces;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Claims and does chunks until none is left; true when it did any. All contributions have arrived.
+    pub(crate) fn claim(&self, memory: &Memory, line: &WorkLine, lap: u32) -> Result<bool, Error> {
+        let chunks = self.chunks();
+        let mut did_any = false;
+        while let Some(chunk) = next_in_lap(&line.claimed, lap, chunks) {
+            if self.run(memory, chunk)? {
+                line.failure.store(u64::from(lap) + 1, Ordering::Relaxed);
+            }
+            did_any = true;
+            // The last to finish has acquired, through the chain of exchanges, what all others wrote.
+            if next_in_lap(&line.finished, lap, chunks) == Some(chunks - 1) {
+                line.done.set(lap.wrapping_add(1));
+            }
+        }
+        Ok(did_any)
+    }
+}
+
+/// Bytes of a chunk: small enough that several ranks find work, large enough that claiming it costs nothing beside it.
+fn reduce_chunk(bytes: u64) -> u64 {
+    (bytes / 8).clamp(4 << 10, 64 << 10).next_multiple_of(64)
+}
+
+/// Takes the next number of this lap, from 0; `None` when `limit` were taken. A word of an earlier lap counts as 0.
+fn next_in_lap(word: &AtomicU64, lap: u32, limit: u32) -> Option<u32> {
+    // Laps are told apart by one more than their number, so that zeroed memory belongs to none.
+    let mine = u64::from(lap.wrapping_add(1)) << 32;
+    let mut seen = word.load(Ordering::Relaxed);
+    loop {
+        let taken = if seen & !0xffff_ffff == mine { seen as u32 } else { 0 };
+        if taken >= limit {
+            return None;
+        }
+        // AcqRel: a chain of these carries every finisher's writes to the one that finishes last.
+        match word.compare_exchange_weak(seen, mine | u64::from(taken + 1), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return Some(taken),
+            Err(now) => seen = now,
+        }
+    }
+}
+
+/// Folds one chunk of all contributions, from the left in rank order, and puts it wherever it is wanted; true when an
+/// integer was divided by zero.
+fn fold_chunk(
+    memory: &Memory,
+    arithmetic: (Arithmetic, DataType),
+    places: &[Places],
+    from: u64,
+    length: u64,
+) -> Result<bool, Error> {
+    let at = |offset: Offset| Offset(offset.0 + from);
+    let first = Places::first_result(places);
+    let contributions: Vec<Offset> = places.iter().map(|places| places.contribution).collect();
+    let mut failed = false;
+    let (Some(left), rest) = (contributions.first(), contributions.get(1..).unwrap_or(&[])) else { return Ok(false) };
+    if rest.iter().skip(1).any(|later| *later == first) {
+        // The first result's place is itself a contribution that is still to be read.
+        let mut accumulator = vec![0; length as usize];
+        memory.read(at(*left), &mut accumulator)?;
+        for right in rest {
+            failed |= memory.inspect(at(*right), length, |bytes| {
+                is_division(arithmetic::apply_in_place_left(arithmetic.0, arithmetic.1, &mut accumulator, bytes))
+            })?;
+        }
+        memory.write(at(first), &accumulator)?;
+    } else if rest.is_empty() {
+        memory.copy(at(*left), at(first), length)?;
+    } else {
+        let mut left = *left;
+        for right in rest {
+            failed |= combine(memory, arithmetic, at(left), at(*right), at(first), length)?;
+            left = first;
+        }
+    }
+    for places in places.iter().filter(|places| !places.fetches && places.result != first) {
+        memory.copy(at(first), at(places.result), length)?;
+    }
+    Ok(failed)
+}
+
+/// destination = left ∘ right within the segment; true when an integer was divided by zero.
+pub(crate) fn combine(
+    memory: &Memory,
+    (operation, data_type): (Arithmetic, DataType),
+    left: Offset,
+    right: Offset,
+    destination: Offset,
+    length: u64,
+) -> Result<bool, Error> {
+    Ok(memory.combine(left, right, destination, length, |operands| match operands {
+        Operands::Apart { left, right, destination } => {
+            is_division(arithmetic::apply(operation, data_type, left, right, destination))
+        }
+        Operands::OntoLeft { left, right } => {
+            is_division(arithmetic::apply_in_place_left(operation, data_type, left, right))
+        }
+        Operands::OntoRight { left, right } => {
+            is_division(arithmetic::apply_in_place_right(operation, data_type, left, right))
+        }
+        Operands::AllOne(bytes) => {
+            let copy = bytes.to_vec();
+            is_division(arithmetic::apply_in_place_left(operation, data_type, bytes, &copy))
+        }
+    })?)
+}
+
+/// A validated schedule allows no other failure than a division by zero.
+fn is_division(outcome: Result<(), ArithmeticError>) -> bool {
+    matches!(outcome, Err(ArithmeticError::DivisionByZero { .. }))
+}
