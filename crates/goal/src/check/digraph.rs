@@ -1,5 +1,7 @@
 //! A directed graph in compressed rows: an order in which every arc leads forward, or a cycle.
 
+use std::collections::VecDeque;
+
 /// An arc, seen from the node it leads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arc {
@@ -68,7 +70,7 @@ impl Digraph {
     }
 
     /// A cycle among the nodes that still miss something: each of them has an arc from another of them, so following
-    /// these arcs backwards must come round.
+    /// these arcs backwards must come round. Of the cycles through the node where it does, a shortest one.
     fn cycle(&self, missing: &[usize]) -> Vec<usize> {
         let stuck = || (0..self.nodes()).filter(|node| missing[*node] > 0);
         let mut before = vec![usize::MAX; self.nodes()];
@@ -83,15 +85,34 @@ impl Digraph {
             seen[node] = true;
             node = before[node];
         }
-        let mut cycle = vec![node];
-        let mut member = before[node];
-        while member != node {
-            cycle.push(member);
-            member = before[member];
-        }
-        cycle.reverse();
+        let mut cycle = self.shortest_way_round(node, missing);
         let lowest = (0..cycle.len()).min_by_key(|index| cycle[*index]).unwrap_or(0);
         cycle.rotate_left(lowest);
+        cycle
+    }
+
+    /// The nodes along a shortest cycle through `home`, which lies on one. Breadth first.
+    fn shortest_way_round(&self, home: usize, missing: &[usize]) -> Vec<usize> {
+        let mut reached_from = vec![usize::MAX; self.nodes()];
+        let mut queue = VecDeque::from([home]);
+        while let Some(node) = queue.pop_front() {
+            for arc in self.arcs(node).iter().filter(|arc| missing[arc.to] > 0) {
+                if reached_from[arc.to] == usize::MAX {
+                    reached_from[arc.to] = node;
+                    queue.push_back(arc.to);
+                }
+            }
+            if reached_from[home] != usize::MAX {
+                break;
+            }
+        }
+        let mut cycle = vec![home];
+        let mut member = reached_from[home];
+        while member != home {
+            cycle.push(member);
+            member = reached_from[member];
+        }
+        cycle.reverse();
         cycle
     }
 }
@@ -115,6 +136,13 @@ mod tests {
     fn a_cycle_is_named_without_what_hangs_on_it() {
         let cycle = digraph(6, &[(5, 4), (4, 2), (2, 3), (3, 4), (3, 1), (1, 0)]).order().expect_err("2, 3 and 4");
         assert_eq!(cycle, [2, 3, 4]);
+    }
+
+    #[test]
+    fn the_shortest_way_round_is_named() {
+        let arcs = [(0, 1), (1, 2), (2, 3), (3, 0), (1, 3), (3, 2)];
+        let cycle = digraph(4, &arcs).order().expect_err("all of them are stuck");
+        assert!(cycle.len() <= 3, "{cycle:?}");
     }
 
     #[test]

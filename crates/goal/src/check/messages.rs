@@ -113,9 +113,12 @@ fn wildcards(graphs: &[Graph], pairing: &Pairing, problems: &mut Vec<Problem>) {
     report(graphs, &rest(&sends.members, &inflow), &rest(&receives.members, &outflow), problems);
 }
 
+/// Receiving rank, source and tag.
+type Admission = (Option<u32>, Option<u32>, Option<u32>);
+
 /// Adds the sends and receives that no assignment matches; where only the lengths stand between two, it says so.
 fn report(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], problems: &mut Vec<Problem>) {
-    let mut waiting: HashMap<(Option<u32>, Option<u32>, Option<u32>), Vec<&Endpoint>> = HashMap::new();
+    let mut waiting: HashMap<Admission, Vec<&Endpoint>> = HashMap::new();
     for receive in receives.iter().rev() {
         waiting.entry((Some(receive.rank), receive.peer, receive.tag)).or_default().push(receive);
     }

@@ -399,7 +399,7 @@ pub enum Problem {
     /// Operations of several ranks wait for each other.
     #[error(
         "these operations wait for each other for ever when messages above {eager_limit} bytes wait for their receive: \
-         {}: start one of the receives before the send it blocks",
+         {}: let one of them start earlier, for instance a receive before the send that waits for it",
         Round(.cycle)
     )]
     Deadlock {

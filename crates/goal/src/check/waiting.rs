@@ -11,6 +11,7 @@ use super::joins;
 use super::problem::{Place, Problem};
 use crate::graph::{Graph, JoinMode, Until, Vertex};
 use crate::matching::{Endpoint, Pairing};
+use std::collections::HashMap;
 
 /// Adds a cycle of events, if there is one.
 pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, problems: &mut Vec<Problem>) {
@@ -93,20 +94,49 @@ impl Events {
         2 * self.operations + meetings
     }
 
-    /// The operations along a cycle of events, each once.
+    /// The operations along a cycle of events.
     fn places(&self, graphs: &[Graph], cycle: &[usize]) -> Vec<Place> {
-        let mut operations: Vec<usize> =
-            cycle.iter().map(|event| event / 2).filter(|operation| *operation < self.operations).collect();
-        operations.dedup();
-        if operations.len() > 1 && operations.first() == operations.last() {
-            operations.pop();
+        let events: Vec<usize> = cycle.iter().copied().filter(|event| event / 2 < self.operations).collect();
+        let place = |operation: usize| {
+            let rank = self.first.partition_point(|first| *first <= operation) - 1;
+            Place::new(&graphs[rank], Vertex((operation - self.first[rank]) as u32))
+        };
+        without_detours(&events).into_iter().map(place).collect()
+    }
+}
+
+/// The operations of a cycle of events, each once. An operation's start leads to its completion: what lies between the
+/// two is a detour, and what lies between its completion and its start is a cycle of its own.
+fn without_detours(events: &[usize]) -> Vec<usize> {
+    let mut operations: Vec<usize> = Vec::new();
+    let mut place: HashMap<usize, (usize, usize)> = HashMap::new();
+    for event in events.iter().copied() {
+        let operation = event / 2;
+        match place.get(&operation) {
+            Some((index, first)) if *first == completion(operation) => return operations.split_off(*index),
+            Some((index, _)) => {
+                for dropped in operations.drain(index + 1..) {
+                    place.remove(&dropped);
+                }
+            }
+            None => {
+                place.insert(operation, (operations.len(), event));
+                operations.push(operation);
+            }
         }
-        operations
-            .into_iter()
-            .map(|operation| {
-                let rank = self.first.partition_point(|first| *first <= operation) - 1;
-                Place::new(&graphs[rank], Vertex((operation - self.first[rank]) as u32))
-            })
-            .collect()
+    }
+    operations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn detours_are_left_out() {
+        let events = [start(1), start(2), completion(1), start(3), completion(3), completion(4)];
+        assert_eq!(without_detours(&events), [1, 3, 4]);
+        let round = [start(9), completion(1), start(3), completion(3), start(1), completion(9)];
+        assert_eq!(without_detours(&round), [1, 3]);
     }
 }
