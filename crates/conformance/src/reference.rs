@@ -5,9 +5,8 @@
 //! schedules. Receives with wildcards are beyond it, since their outcome is not determined by the program.
 
 use crate::engine::{Buffers, Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
-use crate::vector::gives_nothing;
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply};
-use goal::graph::{Block, Blocks, Graph, JoinMode, Memory, Operation, Until, Vertex};
+use goal::graph::{Block, Blocks, Edge, Graph, JoinMode, Memory, Operation, Until, Vertex};
 use goal::matching::{Endpoint, pair};
 use std::collections::HashMap;
 
@@ -38,6 +37,7 @@ pub fn evaluate(program: &[Graph], inputs: &Round) -> Result<RoundOutcome, Failu
         program,
         memory: program.iter().zip(inputs).map(|(graph, buffers)| RankMemory::new(graph, buffers)).collect(),
         progress: program.iter().map(|graph| vec![Progress::Waiting; graph.vertices().len()]).collect(),
+        edges: program.iter().map(edges_by_waiting).collect(),
         receives: pair_messages(program)?,
         payloads: HashMap::new(),
         contributions: HashMap::new(),
@@ -48,6 +48,13 @@ pub fn evaluate(program: &[Graph], inputs: &Round) -> Result<RoundOutcome, Failu
     evaluation.stuck()?;
     let buffers = evaluation.memory.into_iter().map(|memory| memory.buffers).collect();
     Ok(RoundOutcome { buffers, faults: evaluation.faults })
+}
+
+/// For each vertex, what it waits for.
+fn edges_by_waiting(graph: &Graph) -> Vec<Vec<Edge>> {
+    let mut edges = vec![Vec::new(); graph.vertices().len()];
+    graph.edges().iter().for_each(|edge| edges[edge.after.index()].push(*edge));
+    edges
 }
 
 /// An operation of the whole program: rank and vertex.
@@ -97,6 +104,8 @@ struct Evaluation<'a> {
     program: &'a [Graph],
     memory: Vec<RankMemory>,
     progress: Vec<Vec<Progress>>,
+    /// By rank and vertex, what it waits for.
+    edges: Vec<Vec<Vec<Edge>>>,
     receives: HashMap<Place, Place>,
     /// Messages that were sent, by their receive.
     payloads: HashMap<Place, Vec<u8>>,
@@ -140,11 +149,10 @@ impl Evaluation<'_> {
     }
 
     fn may_start(&self, (rank, vertex): Place) -> bool {
-        let edges = self.program[rank].edges().iter().filter(|edge| edge.after.index() == vertex);
-        edges.into_iter().all(|edge| match (edge.until, self.progress[rank][edge.before.index()]) {
-            (_, Progress::Complete) => true,
-            (Until::Started, Progress::Started) => true,
-            _ => false,
+        self.edges[rank][vertex].iter().all(|edge| match self.progress[rank][edge.before.index()] {
+            Progress::Complete => true,
+            Progress::Started => edge.until == Until::Started,
+            Progress::Waiting => false,
         })
     }
 
@@ -192,7 +200,7 @@ impl Evaluation<'_> {
             },
             Operation::Join { mode, result, .. } => match self.meet(place, *mode) {
                 Some((bytes, fault)) => {
-                    if !gives_nothing(*mode, rank as u32) && !result.0.is_empty() {
+                    if !result.0.is_empty() {
                         self.memory[rank].write(result, &bytes);
                     }
                     self.note(fault, place);

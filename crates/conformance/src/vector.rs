@@ -1,7 +1,7 @@
 //! A program with what it must give.
 
 use crate::engine::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
-use goal::graph::{Graph, JoinMode, Operation};
+use goal::graph::{Graph, Operation};
 
 /// Decides about the outcomes of all rounds, and says what is wrong.
 pub type Check = Box<dyn Fn(&[RoundOutcome]) -> Result<(), String> + Send + Sync>;
@@ -140,9 +140,4 @@ pub(crate) fn compare_bytes(expected: &[u8], found: &[u8]) -> Result<(), String>
         &expected[around.clone()],
         &found[around]
     ))
-}
-
-/// Whether a join gives this rank no result by its mode.
-pub(crate) fn gives_nothing(mode: JoinMode, rank: u32) -> bool {
-    matches!(mode, JoinMode::Barrier) || mode == JoinMode::Broadcast { root: rank }
 }

@@ -158,12 +158,4 @@ pub enum ScheduleRefused {
         /// Its length.
         bytes: u64,
     },
-    /// Two receives for the same source and tag carry the same number, or a number is left out: no compiler writes that.
-    #[error(
-        "the schedule is damaged at operation {operation}: its ordinal does not continue those of its kind, peer and tag"
-    )]
-    Ordinals {
-        /// Index of the record.
-        operation: u32,
-    },
 }

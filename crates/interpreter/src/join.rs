@@ -38,8 +38,8 @@ pub enum JoinError {
     Arithmetic(#[from] ArithmeticError),
 }
 
-/// The result of `rank`, when every rank has contributed. The root of a broadcast has none, and the contributions of
-/// the other ranks are not looked at.
+/// The result of `rank`, when every rank has contributed. In a broadcast, only the root's contribution is looked at; it
+/// is every rank's result, the root's too should it want one.
 ///
 /// # Errors
 /// Contributions that do not fit each other or the mode.
@@ -62,7 +62,6 @@ pub fn combine(mode: JoinMode, rank: u32, contributions: &[&[u8]]) -> Result<Joi
     let only_bytes = |bytes| Joined { bytes, divided_by_zero: None };
     match mode {
         JoinMode::Barrier => Ok(Joined::default()),
-        JoinMode::Broadcast { root } if root == rank => Ok(Joined::default()),
         JoinMode::Broadcast { root } => Ok(only_bytes(contributions.get(root as usize).ok_or(absent(root))?.to_vec())),
         JoinMode::Gather => equal().map(|()| only_bytes(contributions.concat())),
         JoinMode::Exchange => {

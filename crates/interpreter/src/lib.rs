@@ -72,6 +72,7 @@ pub mod join;
 mod machine;
 mod memory;
 mod named;
+mod run;
 mod unexpected;
 mod wildcards;
 

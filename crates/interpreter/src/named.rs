@@ -1,6 +1,5 @@
 //! The receives of a schedule that name a sender and a tag, found by the message they are for.
 
-use crate::error::ScheduleRefused;
 use goal::schedule::{Kind, ScheduleView};
 use std::collections::HashMap;
 
@@ -14,8 +13,8 @@ pub(crate) struct NamedReceives {
 }
 
 impl NamedReceives {
-    /// Collects them, and checks on the way that ordinals number the receives of each sender and tag from 0.
-    pub(crate) fn of(view: &ScheduleView<'_>) -> Result<Self, ScheduleRefused> {
+    /// Collects them. A valid schedule numbers the receives of each sender and tag from 0 without gaps.
+    pub(crate) fn of(view: &ScheduleView<'_>) -> Self {
         let mut found: Vec<(u32, u32, u32, u32)> = Vec::new();
         for (index, record) in view.operations().iter().enumerate() {
             if record.kind() == Kind::Receive
@@ -25,17 +24,11 @@ impl NamedReceives {
             }
         }
         found.sort_unstable();
-        let mut named = NamedReceives { groups: HashMap::new(), operations: Vec::with_capacity(found.len()) };
-        for (source, tag, ordinal, operation) in found {
-            let start = named.operations.len() as u32;
-            let (_, count) = named.groups.entry((source, tag)).or_insert((start, 0));
-            if *count != ordinal {
-                return Err(ScheduleRefused::Ordinals { operation });
-            }
-            *count += 1;
-            named.operations.push(operation);
+        let mut groups: HashMap<(u32, u32), (u32, u32)> = HashMap::new();
+        for (start, (source, tag, ..)) in (0..).zip(&found) {
+            groups.entry((*source, *tag)).or_insert((start, 0)).1 += 1;
         }
-        Ok(named)
+        NamedReceives { groups, operations: found.into_iter().map(|(.., operation)| operation).collect() }
     }
 
     /// The receive for this message; `None` when it is left for wildcards.

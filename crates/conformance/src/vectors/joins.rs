@@ -14,6 +14,8 @@ pub(super) fn vectors() -> Vec<Vector> {
         lists(),
         between_messages(),
         without_result(),
+        broadcast_to_the_root_too(),
+        in_place(),
         no_bytes(),
         large(),
     ];
@@ -242,6 +244,40 @@ fn without_result() -> Vector {
         let sum = (0..RANKS).map(own).fold(0, u16::wrapping_add);
         let before = pairs(RANKS, |rank| [word(own(rank)), blank(2)]);
         (before, pairs(RANKS, |rank| [word(own(rank)), if rank == 1 { word(sum) } else { blank(2) }]))
+    })
+}
+
+/// The root may want its own bytes as a result, like every rank.
+fn broadcast_to_the_root_too() -> Vector {
+    const RANKS: u32 = 3;
+    let mut program = world(RANKS);
+    for (rank, graph) in (0..).zip(&mut program) {
+        let (input, output) = (graph.buffer(Access::Input, 12), graph.buffer(Access::Output, 12));
+        let contribution = if rank == 2 { input.into() } else { Blocks::none() };
+        graph.join(JoinMode::Broadcast { root: 2 }, contribution, output);
+    }
+    exact("joins: broadcast whose root wants a result", program, |round| {
+        let own = |rank: u32| pattern(12, 10 * round + u64::from(rank));
+        (pairs(RANKS, |rank| [own(rank), blank(12)]), pairs(RANKS, |rank| [own(rank), own(2)]))
+    })
+}
+
+/// The result takes the place of the contribution.
+fn in_place() -> Vector {
+    const RANKS: u32 = 4;
+    let mut program = world(RANKS);
+    for graph in &mut program {
+        let [first, second] = [0, 1].map(|_| graph.buffer(Access::InOut, 16));
+        graph.join(JoinMode::Reduce { operation: Arithmetic::Subtract, data_type: DataType::U32 }, first, first);
+        graph.join(JoinMode::Exchange, second, second);
+    }
+    exact("joins: in place", program, |round| {
+        let word = |rank: u32, index: u32| 1000 * (round as u32 + 1) + 17 * rank * rank + 5 * index;
+        let bytes = |word: &dyn Fn(u32) -> u32| (0..4).flat_map(|index| word(index).to_le_bytes()).collect::<Vec<u8>>();
+        let own = |rank| bytes(&|index| word(rank, index));
+        let fold = |index| (1..RANKS).fold(word(0, index), |left, rank| left.wrapping_sub(word(rank, index)));
+        let part = |rank| bytes(&|of| word(of, rank));
+        (pairs(RANKS, |rank| [own(rank), own(rank)]), pairs(RANKS, |rank| [bytes(&fold), part(rank)]))
     })
 }
 

@@ -127,7 +127,16 @@ impl<'a> Network<'a> {
             let mut interpreter = self.interpreter(place)?;
             match pending {
                 Pending::Start => interpreter.start(self.inputs[round][rank].clone(), clock).map_err(other)?,
-                Pending::Event(event) => interpreter.handle(event, clock).map_err(other)?,
+                Pending::Event(event) => {
+                    let again = self.random.random_ratio(1, 8).then(|| event.clone());
+                    interpreter.handle(event, clock).map_err(other)?;
+                    // Nothing happens twice: the second time must be refused and change nothing.
+                    if let Some(event) = again
+                        && interpreter.handle(event.clone(), clock).is_ok()
+                    {
+                        return Err(Failure::Other(format!("{event:?} was taken in twice")));
+                    }
+                }
             }
             let mut over = false;
             while let Some(effect) = interpreter.poll() {
