@@ -13,8 +13,10 @@ use crate::ring::{MeetingCall, Ring};
 use crate::run::{Bell, LinkedPlan, LongRooms};
 use crate::staging::Staging;
 use crate::wait;
-use goal::schedule::Schedule;
+use goal::graph::Access;
+use goal::schedule::{JoinKind, Schedule};
 use shm::handle::Mapped;
+use shm::owned::OwnedBytes;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -99,6 +101,14 @@ impl Group {
         &self.member
     }
 
+    /// Takes zeroed memory of this rank's part of the segment.
+    ///
+    /// # Errors
+    /// When it is full.
+    pub fn allocate(&self, bytes: u64) -> Result<OwnedBytes, Error> {
+        Ok(OwnedBytes::new(self.member.arena(), bytes)?)
+    }
+
     /// Who runs operations.
     pub fn engine(&self) -> EngineKind {
         self.member.node().engine()
@@ -119,9 +129,29 @@ impl Group {
     /// When the arena is full. Never waits.
     #[inline]
     pub fn meet(self: &Arc<Self>, meeting: Meeting, arguments: &[Argument<'_>]) -> Result<Pending, Error> {
+        self.check_buffers(&meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         let run = self.ring.start(MeetingCall { meeting, sequence }, arguments)?;
         Ok(Pending::new(Arc::clone(self), Course::Meeting(run)))
+    }
+
+    /// The bytes that a meeting copies are those that its buffers have.
+    #[inline]
+    fn check_buffers(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<(), Error> {
+        match arguments {
+            [] if meeting.kind == JoinKind::Barrier => Ok(()),
+            [input, output] => {
+                if meeting.contributes(self.rank) {
+                    input.check(0, meeting.bytes, true)?;
+                }
+                let listens = meeting.kind != JoinKind::Broadcast || self.rank != meeting.root;
+                if listens { output.check(1, meeting.result_bytes(self.size()), false) } else { Ok(()) }
+            }
+            _ => {
+                let expected = if meeting.kind == JoinKind::Barrier { 0 } else { 2 };
+                Err(Error::BufferCount { expected, found: arguments.len() })
+            }
+        }
     }
 
     /// Links a schedule with those of the other ranks: a collective call that waits for all of them.
@@ -345,9 +375,7 @@ impl Linkage {
             return Err(Error::BufferCount { expected: buffers.len(), found: arguments.len() });
         }
         for (buffer, (record, argument)) in buffers.iter().zip(arguments).enumerate() {
-            if record.length != argument.length {
-                return Err(Error::BufferLength { buffer, expected: record.length, found: argument.length });
-            }
+            argument.check(buffer, record.length, record.access != Access::Output as u32)?;
         }
         let sequence = self.group.begin(self.call);
         let run = self.lane.start(sequence, arguments)?;

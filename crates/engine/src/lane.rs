@@ -52,6 +52,18 @@ impl<'a> Argument<'a> {
     }
 }
 
+impl Argument<'_> {
+    /// Whether it is what buffer number `buffer` needs: `expected` bytes, and the data where the run reads it.
+    #[inline]
+    pub(crate) fn check(&self, buffer: usize, expected: u64, read: bool) -> Result<(), Error> {
+        let found = match self.binding {
+            Binding::Private if read => self.data.len() as u64,
+            _ => self.length,
+        };
+        if found == expected { Ok(()) } else { Err(Error::BufferLength { buffer, expected, found }) }
+    }
+}
+
 /// Bindings of a run's buffers.
 pub(crate) type Bindings = SmallVec<[Binding; 2]>;
 

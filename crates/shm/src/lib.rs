@@ -40,6 +40,7 @@ mod free_list;
 pub mod futex;
 pub mod handle;
 pub mod memory;
+pub mod owned;
 pub mod process;
 pub mod segment;
 pub mod shared;

@@ -1,1 +1,54 @@
-//! Collectives that run in the background: jobs, communicators, requests, schedules
+//! Collectives that run in the background: every operation is a small program that goes on while the application
+//! computes.
+//!
+//! ```
+//! use tradewind::Op;
+//!
+//! # fn main() -> Result<(), tradewind::Error> {
+//! tradewind::local(4, |world| {
+//!     let (mine, mut sum) = ([f64::from(world.rank())], [0.0]);
+//!     let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
+//!     // … compute: the reduction finishes meanwhile, on whichever rank is last …
+//!     request.wait()?;
+//!     assert_eq!(sum, [6.0]);
+//!     Ok(())
+//! })
+//! # }
+//! ```
+//!
+//! Ranks are processes started by `tradewind run -n 4 -- PROGRAM` (then [`Job::init`] joins the job) or threads of one
+//! process ([`local`]). A [`Communicator`] has barrier, allreduce, alltoall, bcast and neighbour collectives, each
+//! blocking, nonblocking ([`Request`]) and persistent ([`Persistent`]); [`Communicator::compile`] makes collectives of
+//! one's own from [dependency graphs](graph). [`SharedBuffer`]s lie in the job's segment and are worked on in place.
+//!
+//! Errors name the rank that failed, the operation, and the way out. Reductions are reproducible: the order of the
+//! operands follows from the algorithm's graph, never from who came first.
+
+mod algorithms;
+mod buffers;
+mod collective;
+mod communicator;
+mod error;
+mod job;
+mod neighbors;
+mod operation;
+mod persistent;
+mod profile;
+mod request;
+mod schedule;
+
+pub use algorithms::{Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm};
+pub use buffers::{Input, Output, SharedBuffer};
+pub use collectives;
+pub use communicator::Communicator;
+pub use engine::node::EngineKind;
+pub use engine::{Departure, Laggard};
+pub use error::{Error, Result};
+pub use goal::arithmetic::Element;
+pub use goal::graph;
+pub use job::{Job, local, local_with};
+pub use neighbors::Neighbors;
+pub use operation::Op;
+pub use persistent::Persistent;
+pub use request::{Request, wait_all, wait_any};
+pub use schedule::{Buffers, Schedule};

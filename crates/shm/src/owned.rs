@@ -1,0 +1,83 @@
+//! Memory of an arena with one owner, who may look at it like any other memory of its own.
+
+use crate::arena::{Arena, ArenaError};
+use crate::segment::Offset;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Bytes of an arena that are freed when the value is dropped.
+///
+/// To let other processes read or write them, their owner tells them the offset and keeps its hands off until they are
+/// done; the types above do so by moving the value into the operation and handing it back afterwards.
+///
+/// ```
+/// use shm::{arena::Arena, owned::OwnedBytes, segment::{Backing, Segment}};
+/// use std::sync::Arc;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
+/// let arena = Arc::new(Arena::new(segment, 4096..1 << 20)?);
+/// let mut bytes = OwnedBytes::new(&arena, 100)?;
+/// bytes.as_mut_slice()[99] = 7;
+/// assert_eq!(bytes.as_slice().iter().sum::<u8>(), 7);
+/// drop(bytes);
+/// assert_eq!(arena.used(), 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct OwnedBytes {
+    arena: Arc<Arena>,
+    at: Offset,
+    bytes: u64,
+    first: NonNull<u8>,
+}
+
+// SAFETY: the value owns its bytes as a `Vec<u8>` does; the arena and its segment are `Send` and `Sync`.
+unsafe impl Send for OwnedBytes {}
+// SAFETY: as above; `&OwnedBytes` only reads.
+unsafe impl Sync for OwnedBytes {}
+
+impl OwnedBytes {
+    /// Takes `bytes` zeroed bytes, aligned to a cache line.
+    ///
+    /// # Errors
+    /// When the arena or its file system is full.
+    pub fn new(arena: &Arc<Arena>, bytes: u64) -> Result<Self, ArenaError> {
+        // Never an empty allocation, so that every buffer has a place of its own.
+        let at = arena.allocate_zeroed(bytes.max(1), 64)?;
+        let Some(first) = NonNull::new(arena.segment().bytes_ptr(at, bytes)?) else {
+            return Err(ArenaError::NotAllocated { offset: at });
+        };
+        Ok(OwnedBytes { arena: Arc::clone(arena), at, bytes, first })
+    }
+
+    /// Where the bytes lie in the segment.
+    pub fn offset(&self) -> Offset {
+        self.at
+    }
+
+    /// How many there are.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the range was checked and committed when it was allocated, is zeroed or written, and stays allocated as
+        // long as `self`; nobody else writes to it while its owner can call this (see the type's page).
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.bytes as usize) }
+    }
+
+    /// The bytes, to be changed.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`; `&mut self` makes it the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.bytes as usize) }
+    }
+}
+
+impl Drop for OwnedBytes {
+    fn drop(&mut self) {
+        // The place came from this arena and is freed once, so that this cannot fail.
+        let _ = self.arena.free(self.at);
+    }
+}

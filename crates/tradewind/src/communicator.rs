@@ -1,0 +1,194 @@
+//! A communicator: ranks that run collectives together.
+
+use crate::algorithms::Algorithms;
+use crate::buffers::SharedBuffer;
+use crate::error::Result;
+use bytemuck::Pod;
+use engine::call::{Call, CallKind};
+use engine::group::{Group, Linkage};
+use engine::lane::Argument;
+use engine::meeting::Meeting;
+use engine::pending::Pending;
+use goal::compile::compile;
+use goal::graph::Graph;
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Ranks that run collectives together. Two communicators never take each other's messages.
+///
+/// A communicator is a handle: clones refer to the same communicator. Every call may be made from any thread; collectives
+/// of one communicator must be started in the same order on all its ranks, as in MPI, so threads that share one agree on
+/// an order, or each uses its own (see [`dup`](Self::dup)).
+///
+/// The collectives are in groups: [`barrier`](Self::barrier) waits, [`ibarrier`](Self::ibarrier) returns a
+/// [`Request`](crate::Request), [`barrier_init`](Self::barrier_init) prepares a [`Persistent`](crate::Persistent)
+/// collective that can be started again and again.
+///
+/// With algorithms other than `join`, the first collective of a kind and size links a schedule, which waits for all
+/// ranks; so does [`Self::compile`]. What is linked is kept and used again.
+#[derive(Clone, Debug)]
+pub struct Communicator {
+    shared: Arc<Shared>,
+    algorithms: Algorithms,
+}
+
+#[derive(Debug)]
+struct Shared {
+    group: Arc<Group>,
+    linked: Mutex<HashMap<LinkKey, Arc<Linkage>>>,
+    topologies: AtomicU64,
+    /// Dropped requests whose buffers are still in use.
+    kept: Mutex<Vec<(Pending, Kept)>>,
+}
+
+/// Buffers that wait for their collective to end.
+struct Kept(#[expect(dead_code, reason = "held only to be dropped")] Box<dyn Any + Send>);
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Kept")
+    }
+}
+
+/// What tells linked schedules apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LinkKey {
+    pub(crate) call: Call,
+    pub(crate) algorithm: &'static str,
+    /// Operation and type, root, or number of a topology.
+    pub(crate) arguments: u64,
+}
+
+impl Communicator {
+    pub(crate) fn new(group: Arc<Group>) -> Self {
+        let shared = Shared { group, linked: Mutex::default(), topologies: AtomicU64::new(0), kept: Mutex::default() };
+        Communicator { shared: Arc::new(shared), algorithms: Algorithms::default() }
+    }
+
+    pub(crate) fn group(&self) -> &Arc<Group> {
+        &self.shared.group
+    }
+
+    /// This rank, from 0.
+    pub fn rank(&self) -> u32 {
+        self.group().rank()
+    }
+
+    /// The number of ranks.
+    pub fn size(&self) -> u32 {
+        self.group().size()
+    }
+
+    /// The same communicator with other algorithms. All ranks must use the same.
+    ///
+    /// ```
+    /// use tradewind::{Algorithms, BarrierAlgorithm};
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(4, |world| {
+    ///     let algorithms = Algorithms { barrier: Some(BarrierAlgorithm::Dissemination), ..Algorithms::default() };
+    ///     world.with_algorithms(algorithms).barrier()
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_algorithms(&self, algorithms: Algorithms) -> Self {
+        Communicator { shared: Arc::clone(&self.shared), algorithms }
+    }
+
+    /// The algorithms this handle uses.
+    pub fn algorithms(&self) -> Algorithms {
+        self.algorithms
+    }
+
+    /// A communicator for each `color`; its ranks are ordered by `key`, then by rank here. With no colour this rank
+    /// belongs to none. A collective call that waits for all ranks.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(5, |world| {
+    ///     let Some(half) = world.split(Some(world.rank() % 2), 0)? else { unreachable!("everyone has a colour") };
+    ///     assert_eq!(half.size(), if world.rank() % 2 == 0 { 3 } else { 2 });
+    ///     assert_eq!(half.rank(), world.rank() / 2);
+    ///     half.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When a rank is in another collective or gone, or the segment is full.
+    pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>> {
+        let group = self.group().split(color, key)?;
+        Ok(group.map(|group| Communicator::new(group).with_algorithms(self.algorithms)))
+    }
+
+    /// Another communicator of the same ranks. A collective call that waits for all ranks.
+    ///
+    /// # Errors
+    /// As [`split`](Self::split).
+    pub fn dup(&self) -> Result<Communicator> {
+        let group = self.group().split(Some(0), i64::from(self.rank()))?;
+        Ok(group.map_or_else(|| self.clone(), |group| Communicator::new(group).with_algorithms(self.algorithms)))
+    }
+
+    /// Zeroed memory of the job's segment, for collectives to work on in place.
+    ///
+    /// # Errors
+    /// When this rank's part of the segment is full.
+    pub fn alloc<T: Pod>(&self, count: usize) -> Result<SharedBuffer<T>> {
+        self.sweep();
+        SharedBuffer::new(self.group(), count)
+    }
+
+    /// Keeps buffers until their collective is complete.
+    pub(crate) fn keep(&self, pending: Pending, buffers: Box<dyn Any + Send>) {
+        self.lock_kept().push((pending, Kept(buffers)));
+    }
+
+    fn lock_kept(&self) -> MutexGuard<'_, Vec<(Pending, Kept)>> {
+        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frees buffers of dropped requests whose collectives are complete by now.
+    fn sweep(&self) {
+        self.lock_kept().retain(|(pending, _)| !matches!(pending.test(), Ok(true)));
+    }
+
+    /// Starts a meeting of all ranks.
+    #[inline]
+    pub(crate) fn meet(&self, meeting: Meeting, arguments: &[Argument<'_>]) -> Result<Pending> {
+        Ok(self.group().meet(meeting, arguments)?)
+    }
+
+    /// The linked form of a collective, linked now if it was not before.
+    pub(crate) fn linkage(&self, key: LinkKey, draw: impl FnOnce() -> Result<Graph>) -> Result<Arc<Linkage>> {
+        // Not held while linking: that waits for other ranks. Two threads that link the same collective at once each do.
+        let known = self.lock_linked().get(&key).cloned();
+        if let Some(linkage) = known {
+            return Ok(linkage);
+        }
+        let linkage = self.link(&draw()?, key.call)?;
+        self.lock_linked().insert(key, Arc::clone(&linkage));
+        Ok(linkage)
+    }
+
+    fn lock_linked(&self) -> MutexGuard<'_, HashMap<LinkKey, Arc<Linkage>>> {
+        self.shared.linked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Compiles a graph and links it with those of the other ranks.
+    pub(crate) fn link(&self, graph: &Graph, call: Call) -> Result<Arc<Linkage>> {
+        Ok(self.group().link(&compile(graph)?, call)?)
+    }
+
+    /// The number of the next topology, the same on all ranks.
+    pub(crate) fn next_topology(&self) -> u64 {
+        self.shared.topologies.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The call of a collective, from its size and whatever else must agree.
+    pub(crate) fn call(kind: CallKind, bytes: u64, arguments: u64) -> Call {
+        Call::new(kind, bytes, arguments)
+    }
+}

@@ -1,0 +1,137 @@
+//! Joining a job, and jobs whose ranks are threads.
+
+use crate::communicator::Communicator;
+use crate::error::{Error, Result};
+use crate::profile;
+use engine::group::Group;
+use engine::node::{EngineKind, JobOptions, Member, Node};
+use engine::trace::Trace;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// This process's membership in a job: one rank of it. Dropping it leaves the job in order.
+///
+/// ```no_run
+/// # fn main() -> Result<(), tradewind::Error> {
+/// let job = tradewind::Job::init()?;
+/// let world = job.world();
+/// println!("rank {} of {}", world.rank(), world.size());
+/// world.barrier()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Job {
+    world: Communicator,
+    profile: Option<(PathBuf, Arc<Trace>)>,
+}
+
+impl Job {
+    /// Joins the job that this process was started for, by `tradewind run` or another launcher, and waits for the other
+    /// ranks. A process started by hand is a job of one rank.
+    ///
+    /// # Errors
+    /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
+    pub fn init() -> Result<Self> {
+        let mut member = service::client::attach()?.member;
+        let profile = std::env::var_os("TRADEWIND_TRACE").map(|directory| {
+            let path = PathBuf::from(directory).join(format!("rank-{}.json", member.rank()));
+            (path, member.record_trace())
+        });
+        let world = Communicator::new(Group::world(Arc::new(member))?);
+        Ok(Job { world, profile })
+    }
+
+    /// The communicator of all ranks.
+    pub fn world(&self) -> &Communicator {
+        &self.world
+    }
+
+    /// Leaves the job, reporting what dropping it would have to keep to itself.
+    ///
+    /// # Errors
+    /// When the profile cannot be written.
+    pub fn finish(mut self) -> Result<()> {
+        self.write_profile()
+    }
+
+    fn write_profile(&mut self) -> Result<()> {
+        match self.profile.take() {
+            Some((path, trace)) => profile::write(&path, &trace, &self.world),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if let Err(error) = self.write_profile() {
+            eprintln!("tradewind: {error}");
+        }
+    }
+}
+
+/// Runs `body` on `ranks` threads of this process, each a rank of a job of its own: for tests, notebooks and examples.
+///
+/// ```
+/// # fn main() -> Result<(), tradewind::Error> {
+/// tradewind::local(4, |world| {
+///     let mut sum = [0u32];
+///     world.allreduce(&[world.rank()], &mut sum, tradewind::Op::Sum)?;
+///     assert_eq!(sum, [0 + 1 + 2 + 3]);
+///     Ok(())
+/// })
+/// # }
+/// ```
+///
+/// # Errors
+/// The first rank's error, in rank order; a rank that panicked is an error too, for itself and for those that wait for it.
+pub fn local<F>(ranks: u32, body: F) -> Result<()>
+where
+    F: Fn(Communicator) -> Result<()> + Sync,
+{
+    local_with(ranks, EngineKind::Peers, body)
+}
+
+/// As [`local`], with a chosen engine.
+///
+/// # Errors
+/// As [`local`].
+pub fn local_with<F>(ranks: u32, engine: EngineKind, body: F) -> Result<()>
+where
+    F: Fn(Communicator) -> Result<()> + Sync,
+{
+    let node = Node::create(&JobOptions::new(ranks, engine)?)?;
+    let members = (0..ranks).map(|rank| node.join(rank)).collect::<Result<Vec<Member>, _>>()?;
+    let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = members.into_iter().map(|member| scope.spawn(|| run_rank(member, &body))).collect();
+        threads
+            .into_iter()
+            .zip(0..)
+            .map(|(thread, rank)| thread.join().unwrap_or_else(|panic| Err(panicked(rank, &*panic))))
+            .collect()
+    });
+    // A panic is the cause of the other ranks' errors: it comes first.
+    let (panics, rest): (Vec<_>, Vec<_>) =
+        outcomes.into_iter().partition(|outcome| matches!(outcome, Err(Error::Panicked { .. })));
+    panics.into_iter().chain(rest).collect()
+}
+
+fn run_rank<F>(member: Member, body: &F) -> Result<()>
+where
+    F: Fn(Communicator) -> Result<()> + Sync,
+{
+    let rank = member.rank();
+    let node = Arc::clone(member.node());
+    let world = Communicator::new(Group::world(Arc::new(member))?);
+    catch_unwind(AssertUnwindSafe(|| body(world))).unwrap_or_else(|panic| {
+        node.mark(rank, engine::Departure::Panicked);
+        Err(panicked(rank, &*panic))
+    })
+}
+
+fn panicked(rank: u32, panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string).or(panic.downcast_ref::<String>().cloned());
+    Error::Panicked { rank, message: text.unwrap_or_else(|| "without a message".into()) }
+}

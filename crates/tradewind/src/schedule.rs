@@ -1,0 +1,115 @@
+//! Collectives of one's own: a graph a rank, compiled and linked once, run as often as wanted.
+
+use crate::buffers::{Input, Output, SharedBuffer};
+use crate::collective::argument;
+use crate::communicator::Communicator;
+use crate::error::Result;
+use crate::request::{Outputs, Request};
+use bytemuck::Pod;
+use engine::call::CallKind;
+use engine::group::Linkage;
+use engine::lane::Argument;
+use goal::graph::Graph;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A linked schedule of one's own; made by [`Communicator::compile`].
+///
+/// It may be run from another place than where it was made: its temporary memory, the scratchpad, is taken care of
+/// (Schneider et al. 2011, section 2.2).
+///
+/// ```
+/// use tradewind::{Buffers, graph::{Access, Graph}};
+/// # fn main() -> Result<(), tradewind::Error> {
+/// tradewind::local(2, |world| {
+///     let mut graph = Graph::new(world.rank(), world.size());
+///     let mine = graph.buffer(Access::Input, 8);
+///     let theirs = graph.buffer(Access::Output, 8);
+///     graph.send(mine, 1 - world.rank(), 0);
+///     graph.receive(theirs, 1 - world.rank(), 0);
+///     let swap = world.compile(&graph)?;
+///
+///     let mut other = [0u64];
+///     swap.run(Buffers::new().input(&[u64::from(world.rank())]).output(&mut other))?.wait()?;
+///     assert_eq!(other, [1 - u64::from(world.rank())]);
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    communicator: Communicator,
+    linkage: Arc<Linkage>,
+}
+
+impl Communicator {
+    /// Compiles this rank's graph and links it with those of the other ranks. A collective call that waits for all ranks.
+    ///
+    /// # Errors
+    /// When the graph breaks a rule, the graphs do not fit together (every rank gets the list), or a rank is gone.
+    pub fn compile(&self, graph: &Graph) -> Result<Schedule> {
+        let at = |what: &'static str, found: u32, expected: u32| {
+            Err(argument(what, found.to_string(), &format!("{expected}, as in the communicator")))
+        };
+        if graph.rank() != self.rank() {
+            return at("the graph's rank", graph.rank(), self.rank());
+        }
+        if graph.ranks() != self.size() {
+            return at("the graph's number of ranks", graph.ranks(), self.size());
+        }
+        let linkage = self.link(graph, Self::call(CallKind::Schedule, 0, 0))?;
+        Ok(Schedule { communicator: self.clone(), linkage })
+    }
+}
+
+impl Schedule {
+    /// Starts a run with these buffers, one for each that the graph declares, in that order. All ranks run the schedule.
+    ///
+    /// # Errors
+    /// When the number of buffers or a length is not what the graph declares. Never waits.
+    pub fn run<'a>(&self, buffers: Buffers<'a>) -> Result<Request<'a, Vec<SharedBuffer<u8>>>> {
+        let pending = self.linkage.start(&buffers.arguments)?;
+        Ok(Request::new(&self.communicator, pending, buffers.outputs, buffers.kept))
+    }
+}
+
+/// The buffers of a run, in the order in which the graph declares them.
+#[derive(Debug, Default)]
+pub struct Buffers<'a> {
+    arguments: SmallVec<[Argument<'a>; 4]>,
+    outputs: Outputs<'a>,
+    kept: Vec<SharedBuffer<u8>>,
+}
+
+impl<'a> Buffers<'a> {
+    /// No buffers yet.
+    pub fn new() -> Self {
+        Buffers::default()
+    }
+
+    /// Adds a private buffer that the run reads.
+    #[must_use]
+    pub fn input<T: Pod>(mut self, data: &'a [T]) -> Self {
+        self.arguments.push(data.into_parts().0);
+        self.outputs.push(&mut []);
+        self
+    }
+
+    /// Adds a private buffer that the run writes; what no operation writes keeps its value.
+    #[must_use]
+    pub fn output<T: Pod>(mut self, data: &'a mut [T]) -> Self {
+        let (argument, private, ()) = data.into_parts();
+        self.arguments.push(argument);
+        self.outputs.push(private);
+        self
+    }
+
+    /// Adds memory of the segment, used in place; [`Request::wait`] gives it back, in order.
+    #[must_use]
+    pub fn shared(mut self, buffer: SharedBuffer<u8>) -> Self {
+        self.arguments.push(buffer.argument());
+        self.outputs.push(&mut []);
+        self.kept.push(buffer);
+        self
+    }
+}
