@@ -1,0 +1,94 @@
+//! One measured collective: its buffers, its blocking and nonblocking call, and the check that its result is right.
+
+use crate::memory::Memory;
+use crate::operation::{Operation, UnderWay};
+use crate::row::{Kind, Row};
+use crate::{Failure, grid};
+use tradewind::Communicator;
+
+/// A collective and everything its calls need. Elements are doubles.
+pub struct Collective<'w, O, M> {
+    pub row: Row,
+    pub world: &'w Communicator,
+    pub rank: usize,
+    pub ranks: usize,
+    elements: usize,
+    operation: O,
+    memory: M,
+    neighbors: Vec<usize>,
+}
+
+impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
+    /// Makes the buffers for a row.
+    pub fn open(world: &'w Communicator, row: Row, operation: O) -> Result<Self, Failure> {
+        let (rank, ranks) = (world.rank() as usize, world.size() as usize);
+        let elements = row.bytes / size_of::<f64>();
+        let blocks = match row.kind {
+            Kind::Alltoall => ranks,
+            Kind::Neighbor => grid::NEIGHBORS,
+            _ => 1,
+        };
+        let memory = M::new(world, elements * blocks)?;
+        Ok(Self { row, world, rank, ranks, elements, operation, memory, neighbors: grid::neighbors(rank, ranks) })
+    }
+
+    /// Writes this repetition's values into the first and the last element of each block that will be sent.
+    pub fn prepare(&mut self, root: usize, repetition: usize) {
+        if self.row.kind == Kind::Barrier {
+            return;
+        }
+        let own = (self.rank * 1000 + repetition) as f64;
+        for (block, values) in self.memory.send().chunks_exact_mut(self.elements).enumerate() {
+            mark(values, if self.row.kind == Kind::Alltoall { own + block as f64 } else { own });
+        }
+        let sends_it = self.row.kind == Kind::Bcast && self.rank == root;
+        for values in self.memory.receive().chunks_exact_mut(self.elements) {
+            mark(values, if sends_it { own } else { -1.0 });
+        }
+    }
+
+    /// Reads them back on the other side: a library that is fast because it does nothing does not pass.
+    pub fn check(&mut self, root: usize, repetition: usize) -> Result<(), Failure> {
+        if self.row.kind == Kind::Barrier {
+            return Ok(());
+        }
+        for (block, values) in self.memory.receive().chunks_exact(self.elements).enumerate() {
+            let expected = match self.row.kind {
+                Kind::Allreduce => self.ranks * repetition + 1000 * self.ranks * (self.ranks - 1) / 2,
+                Kind::Alltoall => repetition + block * 1000 + self.rank,
+                Kind::Bcast => repetition + root * 1000,
+                Kind::Neighbor => repetition + self.neighbors[block] * 1000,
+                Kind::Barrier => 0,
+            } as f64;
+            if values[0] != expected || values[self.elements - 1] != expected {
+                let (rank, name, bytes) = (self.rank, self.row.name, self.row.bytes);
+                return Err(format!("rank {rank}: {name} {bytes} bytes: the result is wrong").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// One blocking call.
+    #[inline]
+    pub fn call_blocking(&mut self, root: usize) -> Result<(), Failure> {
+        self.operation.call_blocking(self.world, &mut self.memory, root)
+    }
+
+    /// Starts one call.
+    #[inline]
+    pub fn start(&mut self, root: usize) -> Result<O::UnderWay<'_>, Failure> {
+        self.operation.start(self.world, &mut self.memory, root)
+    }
+
+    /// Starts one call and waits for it.
+    #[inline]
+    pub fn start_and_wait(&mut self, root: usize) -> Result<(), Failure> {
+        self.start(root)?.wait()
+    }
+}
+
+fn mark(block: &mut [f64], value: f64) {
+    let last = block.len() - 1;
+    block[0] = value;
+    block[last] = value;
+}

@@ -1,0 +1,99 @@
+//! The loops of `bench/c` over tradewind, one program for all of them: `bench/peers` starts it beside the MPI programs.
+//!
+//! `loops blocking|overlap|test_cost private|alloc BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:ITERATIONS...`
+
+mod batches;
+mod blocking;
+mod collective;
+mod grid;
+mod measure;
+mod memory;
+mod operation;
+mod overlap;
+mod report;
+mod row;
+mod test_cost;
+
+use collective::Collective;
+use memory::{Memory, Private, Segment};
+use operation::{Allreduce, Alltoall, Barrier, Bcast, Neighbor, Operation};
+use report::Options;
+use row::{Kind, Row};
+use std::process::ExitCode;
+use tradewind::{Communicator, Job};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// What is measured.
+#[derive(Clone, Copy)]
+enum Program {
+    Blocking,
+    Overlap,
+    TestCost,
+}
+
+impl Program {
+    fn read(text: &str) -> Result<Self, Failure> {
+        match text {
+            "blocking" => Ok(Self::Blocking),
+            "overlap" => Ok(Self::Overlap),
+            "test_cost" => Ok(Self::TestCost),
+            other => Err(format!("'{other}' is no program: blocking, overlap or test_cost").into()),
+        }
+    }
+
+    fn measure<M: Memory, O: Operation<M>>(
+        self,
+        world: &Communicator,
+        row: Row,
+        operation: O,
+        options: &mut Options,
+    ) -> Result<(), Failure> {
+        let collective = &mut Collective::<O, M>::open(world, row, operation)?;
+        match self {
+            Self::Blocking => blocking::measure(collective, options),
+            Self::Overlap => overlap::measure(collective, options),
+            Self::TestCost => test_cost::measure(collective),
+        }
+    }
+
+    fn measure_row<M: Memory>(self, world: &Communicator, row: Row, options: &mut Options) -> Result<(), Failure> {
+        match row.kind {
+            Kind::Barrier => self.measure::<M, _>(world, row, Barrier, options),
+            Kind::Allreduce => self.measure::<M, _>(world, row, Allreduce, options),
+            Kind::Alltoall => self.measure::<M, _>(world, row, Alltoall, options),
+            Kind::Bcast => self.measure::<M, _>(world, row, Bcast, options),
+            Kind::Neighbor => self.measure::<M, _>(world, row, Neighbor(grid::topology(world)?), options),
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    let [program, arguments @ ..] = arguments else {
+        return Err("give blocking, overlap or test_cost".into());
+    };
+    let program = Program::read(program)?;
+    let job = Job::init()?;
+    let world = job.world();
+    let (mut options, rows) = Options::read(arguments, world.rank())?;
+    for text in rows {
+        let row = Row::read(text)?;
+        if options.owned {
+            program.measure_row::<Segment>(world, row, &mut options)?;
+        } else {
+            program.measure_row::<Private>(world, row, &mut options)?;
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("loops: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

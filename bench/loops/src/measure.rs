@@ -1,0 +1,65 @@
+//! Clocks, the computation, the random skew and percentiles: what every loop here measures with.
+//!
+//! `bench/c/measure.h` is the same text in C. Change both or neither: the comparison is only fair while the two sides run one
+//! algorithm.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::hint::black_box;
+
+fn microseconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 * 1e-3
+}
+
+/// Microseconds on the monotonic clock.
+pub fn wall_us() -> f64 {
+    microseconds(ClockId::Monotonic)
+}
+
+/// Microseconds of user and system time this process and all its threads have used.
+pub fn processor_us() -> f64 {
+    microseconds(ClockId::ProcessCPUTime)
+}
+
+/// A fixed amount of work, in registers only. The count is agreed once for everybody, so a processor that is stolen meanwhile
+/// shows as time. Each step depends on the one before: no compiler makes it shorter, no vector unit makes it faster.
+#[inline(never)]
+pub fn compute(iterations: u64) {
+    let mut x = 88_172_645_463_325_252_u64;
+    for _ in 0..iterations {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    black_box(x);
+}
+
+/// The next number of a splitmix64 sequence (Steele, Lea, Flood 2014, figure 16).
+pub fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A delay of up to `percent` of the computation, so that no library profits from ranks that start in step.
+pub fn skew(random: &mut u64, iterations: u64, percent: u64) {
+    compute(next_random(random) % (iterations * percent / 100 + 1));
+}
+
+/// Sorts `values` in place; what [`percentile`] needs.
+pub fn sort(values: &mut [f64]) {
+    values.sort_by(f64::total_cmp);
+}
+
+/// The value below which `percent` of the sorted values lie (nearest rank).
+pub fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * (percent as f64 / 100.0) + 0.5) as usize]
+}
+
+/// How many repetitions of `each_us` fit `budget_us`, within bounds.
+pub fn repetitions_within(budget_us: f64, each_us: f64, least: usize, most: usize) -> usize {
+    let fit = if each_us > 0.0 { budget_us / each_us } else { most as f64 };
+    (fit as usize).clamp(least, most)
+}
