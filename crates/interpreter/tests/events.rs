@@ -210,6 +210,52 @@ fn a_reset_forgets_the_run() {
     assert_eq!(interpreter.reset(), [[0; 8], [2; 8]]);
 }
 
+/// A run that is given up half way leaves nothing: no message, no failure, no memory in use.
+#[test]
+fn a_reset_half_way_forgets_everything() {
+    let mut graph = Graph::new(0, 2);
+    let values = graph.buffer(Access::InOut, 3);
+    let output = graph.buffer(Access::Output, 2);
+    let waits = graph.calc(1);
+    let first = graph.receive(output.part(0, 1), 1, 0);
+    graph.receive(output.part(1, 1), None, 1);
+    graph.requires(first, waits);
+    graph.local(Arithmetic::Divide, DataType::U8, values.part(0, 1), values.part(1, 1), values.part(2, 1));
+    let limits = Limits { unexpected_bytes: 1, ..Limits::default() };
+    let mut interpreter = interpreter(&graph, limits);
+    for value in [1, 2] {
+        // The divisor is zero in the first run only.
+        interpreter.start(vec![vec![8, value - 1, 0], vec![0; 2]], 0).expect("the buffers are as declared");
+        let [Effect::Calc { operation, .. }] = effects(&mut interpreter)[..] else { panic!("a computation begins") };
+        assert_eq!(interpreter.handle(eager(1, 0, 0, &[value]), 0), Ok(()));
+        assert_eq!(effects(&mut interpreter), [], "there is memory for one byte");
+        if value == 2 {
+            assert_eq!(interpreter.handle(Event::CalcFinished { operation }, 0), Ok(()));
+            assert_eq!(interpreter.handle(eager(1, 1, 0, &[9]), 0), Ok(()));
+            assert_eq!(effects(&mut interpreter), [Effect::Completed(Ok(()))]);
+            assert_eq!(interpreter.reset(), [vec![8, 1, 8], vec![2, 9]]);
+        } else {
+            interpreter.reset();
+            // Nor does the message count as one that has arrived.
+            assert_eq!(interpreter.handle(eager(1, 0, 0, &[value]), 0), Ok(()));
+            interpreter.reset();
+        }
+    }
+}
+
+#[test]
+fn the_eager_limit_is_the_longest_eager_message() {
+    let mut graph = Graph::new(0, 2);
+    let input = graph.buffer(Access::Input, 9);
+    graph.send(input.part(0, 8), 1, 0);
+    graph.send(input.part(0, 9), 1, 1);
+    let mut interpreter = started(&graph, Limits { eager_limit: 8, ..Limits::default() });
+    let packets: Vec<Effect> = effects(&mut interpreter);
+    let eager = Packet::Eager { tag: 0, ordinal: 0, payload: vec![0; 8] };
+    let announced = Packet::Announce { tag: 1, ordinal: 0, bytes: 9, send: Handle(1) };
+    assert_eq!(packets, [eager, announced].map(|packet| Effect::Transmit { peer: 1, packet }));
+}
+
 #[test]
 fn a_run_does_not_see_the_scratchpad_of_another() {
     let mut graph = Graph::new(0, 1);
@@ -232,6 +278,23 @@ fn a_scratchpad_larger_than_memory_is_refused() {
     let schedule = Arc::new(compile(&graph).expect("the graph is in order"));
     let error = Interpreter::new(schedule, Limits::default()).expect_err("there is not so much memory");
     assert_eq!(error, interpreter::ScheduleRefused::Scratchpad { bytes: 1 << 62 });
+}
+
+#[test]
+fn wildcards_bound_what_can_arrive_for_them() {
+    let mut graph = Graph::new(0, 3);
+    let output = graph.buffer(Access::Output, 2);
+    graph.receive(output.part(0, 1), None, 4);
+    graph.receive(output.part(1, 1), 1, None);
+    let mut interpreter = interpreter(&graph, Limits::default());
+    let none = |source_rank, tag, ordinal| Err(EventError::NoReceive { rank: 0, source_rank, tag, ordinal });
+    assert_eq!(interpreter.handle(eager(2, 5, 0, &[1]), 0), none(2, 5, 0), "of no class");
+    assert_eq!(interpreter.handle(eager(2, 4, 0, &[1]), 0), Ok(()));
+    assert_eq!(interpreter.handle(eager(2, 4, 0, &[1]), 0), {
+        Err(EventError::Duplicate { source_rank: 2, tag: 4, ordinal: 0 })
+    });
+    assert_eq!(interpreter.handle(eager(1, 5, 0, &[1]), 0), Ok(()));
+    assert_eq!(interpreter.handle(eager(1, 4, 0, &[1]), 0), none(1, 4, 0), "two receives, two messages");
 }
 
 /// Any event at all, with small numbers, so that many of them nearly fit.

@@ -243,6 +243,21 @@ proptest! {
     }
 }
 
+/// Memory for unexpected messages is there again once they have been received.
+#[test]
+fn memory_is_given_back() {
+    const ROUNDS: u32 = 20;
+    let receives: Vec<Wanted> = (0..ROUNDS).map(|tag| (Some(1).filter(|_| tag % 2 == 0), Some(tag))).collect();
+    let limits = Limits { eager_limit: 0, unexpected_bytes: 8, unexpected_messages: 1 };
+    let mut driver = Driver::new(&receives, limits);
+    for tag in 0..ROUNDS {
+        assert!(driver.arrive((1, tag, 0), u64::from(tag), false));
+        assert!(driver.held.is_empty(), "there is room for one message");
+        driver.post(tag as usize);
+    }
+    assert!(driver.interpreter.is_over());
+}
+
 fn wild_receives(receives: &[Wanted]) -> usize {
     receives.iter().filter(|(source, tag)| source.is_none() || tag.is_none()).count()
 }
