@@ -5,13 +5,14 @@
 //! only what its owner alone may do is left for the owner. Counts are never reset: in the u-th use of a slot an operation
 //! executes at u × threshold arrivals.
 
+use crate::arrivals::arrive;
 use crate::error::Error;
 use crate::linking::{Delivery, Link};
 use crate::lists;
 use crate::program::Program;
+use crate::ready;
 use crate::wildcard::Event;
 use goal::schedule::{JoinKind, Kind, OperationRecord};
-use shm::sync::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// After an operation on this many bytes, ranks that are complete are told at once.
@@ -73,21 +74,10 @@ impl<'a> Activation<'a> {
     pub(crate) fn resume(&mut self) -> Result<bool, Error> {
         let program = self.program;
         let frame = program.frame(self.slot, self.me);
-        let capacity = frame.ready.len() as u32;
-        if capacity == 0 {
-            return Ok(false);
-        }
-        let first = frame.ready_line.head.load(Ordering::Relaxed);
-        let mut head = first;
-        loop {
-            // Acquire: pairs with the Release in `leave`.
-            let entry = frame.ready[(head % capacity) as usize].load(Ordering::Acquire);
-            if (entry >> 32) as u32 != head.wrapping_add(1) {
-                break;
-            }
-            head = head.wrapping_add(1);
-            frame.ready_line.head.store(head, Ordering::Relaxed);
-            let operation = (entry as u32) >> 1;
+        let mut did_any = false;
+        while let Some(entry) = ready::take(&frame.ready_line.head, &frame.ready) {
+            did_any = true;
+            let operation = entry >> 1;
             if entry & 1 == 0 {
                 self.work.push((self.me, operation));
             } else {
@@ -96,7 +86,7 @@ impl<'a> Activation<'a> {
             self.drain()?;
         }
         self.tell();
-        Ok(head != first)
+        Ok(did_any)
     }
 
     fn drain(&mut self) -> Result<(), Error> {
@@ -131,11 +121,8 @@ impl<'a> Activation<'a> {
     #[cold]
     fn leave(&self, rank: u32, operation: u32, left: Left) {
         let frame = self.program.frame(self.slot, rank);
-        let place = frame.ready_line.tail.fetch_add(1, Ordering::Relaxed);
         let code = operation << 1 | u32::from(matches!(left, Left::Complete));
-        let entry = u64::from(place.wrapping_add(1)) << 32 | u64::from(code);
-        // Release: pairs with the Acquire in `resume`.
-        frame.ready[(place % frame.ready.len() as u32) as usize].store(entry, Ordering::Release);
+        ready::leave(&frame.ready_line.tail, &frame.ready, code);
         (self.ring)(rank);
     }
 
@@ -145,9 +132,7 @@ impl<'a> Activation<'a> {
         if threshold == 1 {
             return true;
         }
-        let arrivals: &AtomicU32 = &self.program.frame(self.slot, rank).nodes[node as usize].arrivals;
-        // AcqRel: who completes the count sees what all others wrote before they arrived.
-        arrivals.fetch_add(1, Ordering::AcqRel).wrapping_add(1) == threshold.wrapping_mul(self.uses)
+        arrive(&self.program.frame(self.slot, rank).nodes[node as usize].arrivals, threshold, self.uses)
     }
 
     /// Something in the rank's own graph, or its start, has come about that the operation waits for.
@@ -361,14 +346,13 @@ impl<'a> Activation<'a> {
     fn meet(&mut self, _rank: u32, _operation: u32, record: &OperationRecord) -> Result<(), Error> {
         let program = self.program;
         let meeting = record.ordinal;
-        let everyone = program.ranks().wrapping_mul(self.uses);
-        // AcqRel: the last to come sees all contributions.
-        let arrived = program.meeting(self.slot, meeting).fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-        if arrived != everyone {
+        if !arrive(program.meeting(self.slot, meeting), program.ranks(), self.uses) {
             return Ok(());
         }
         if record.join_mode != JoinKind::Barrier as u8 && lists::join(program, self.slot, meeting)? {
-            program.fail(self.run, self.me, record);
+            for (rank, operation) in (0..).zip(&program.linked.joins[meeting as usize]) {
+                program.fail(self.run, rank, &program.linked(rank).schedule.view().operations()[*operation as usize]);
+            }
         }
         for (rank, operation) in (0..).zip(&program.linked.joins[meeting as usize]) {
             self.complete_other(rank, *operation);

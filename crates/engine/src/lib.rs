@@ -6,8 +6,11 @@
 //! either `ring` (a single join of all ranks: no linking) or `linking` → `program` → `execute` (everything else) →
 //! `wait` → [`pending`] (test, wait, fetch).
 
+mod arrivals;
 mod board;
 pub mod call;
+mod claims;
+mod combiner;
 mod error;
 mod execute;
 pub mod group;
@@ -18,6 +21,7 @@ pub mod meeting;
 pub mod node;
 pub mod pending;
 mod program;
+mod ready;
 mod ring;
 mod run;
 mod slots;

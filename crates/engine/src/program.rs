@@ -5,7 +5,6 @@
 //! | released count | 1 | 64 |
 //! | progress lines | ranks | 64 |
 //! | slots | | |
-//! | · failure line | 1 a slot | 64 |
 //! | · meeting counts | joins, a slot | 64 |
 //! | · frames | ranks, a slot | see [`FrameLayout`] |
 
@@ -29,14 +28,6 @@ shm::shared_lines! {
         pub(crate) released: AtomicU32,
     }
 
-    /// What went wrong in a slot's run.
-    struct FailureLine {
-        /// `(lap + 1) << 32` where `what` belongs to that lap.
-        lap: AtomicU64,
-        /// `rank << 32 | vertex`
-        vertex: AtomicU64,
-    }
-
     /// Counts the ranks that have come to a meeting, over all laps.
     struct JoinLine {
         arrived: AtomicU32,
@@ -51,6 +42,9 @@ shm::shared_lines! {
     /// A rank's completion word.
     struct DoneLine {
         done: Completion,
+        /// `uses << 32 | vertex` of the rank's first operation in that use of the slot that divided an integer by zero.
+        /// Release by `fail`, Acquire by `failure`.
+        fault: AtomicU64,
     }
 
     /// Work that only the rank itself may do.
@@ -84,7 +78,6 @@ pub(crate) struct Program {
     /// The number of the program on its communicator, for traces.
     pub(crate) number: u64,
     frames: Vec<Frame>,
-    failures: Vec<Mapped<FailureLine>>,
     joins: Vec<Mapped<JoinLine>>,
     pub(crate) progress: MappedSlice<ProgressLine>,
     pub(crate) states: RunStates,
@@ -103,7 +96,7 @@ impl BlockLayout {
     fn new(linked: &Linked) -> Self {
         let joins = 64 * linked.joins.len() as u64;
         let frames: u64 = linked.ranks.iter().map(|rank| rank.frame.bytes).sum();
-        BlockLayout { slot: 64 + joins + frames, first_slot: 64 + 64 * linked.ranks.len() as u64, joins }
+        BlockLayout { slot: joins + frames, first_slot: 64 + 64 * linked.ranks.len() as u64, joins }
     }
 }
 
@@ -127,14 +120,13 @@ impl Program {
     pub(crate) fn new(memory: Memory, at: Offset, linked: Linked, setting: Setting) -> Result<Self, Error> {
         let layout = BlockLayout::new(&linked);
         let segment = memory.segment();
-        let (mut frames, mut failures, mut joins) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut frames, mut joins) = (Vec::new(), Vec::new());
         for slot in 0..linked.slots {
             let start = at.0 + layout.first_slot + slot * layout.slot;
-            failures.push(Mapped::new(segment, Offset(start))?);
             for join in 0..linked.joins.len() as u64 {
-                joins.push(Mapped::new(segment, Offset(start + 64 + 64 * join))?);
+                joins.push(Mapped::new(segment, Offset(start + 64 * join))?);
             }
-            let mut frame_at = start + 64 + layout.joins;
+            let mut frame_at = start + layout.joins;
             for rank in &linked.ranks {
                 frames.push(frame(segment, frame_at, rank)?);
                 frame_at += rank.frame.bytes;
@@ -150,7 +142,6 @@ impl Program {
             linked,
             memory,
             frames,
-            failures,
             joins,
         })
     }
@@ -239,22 +230,27 @@ impl Program {
 
     /// Notes that a rank's operation divided an integer by zero.
     pub(crate) fn fail(&self, run: u64, rank: u32, record: &OperationRecord) {
-        let line = &self.failures[self.slot(run) as usize];
-        let place = u64::from(rank) << 32 | u64::from(record.vertex);
-        line.vertex.store(place, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `failure`.
-        line.lap.store(u64::from(self.uses(run)), Ordering::Release);
+        let fault = &self.frame(self.slot(run), rank).done.fault;
+        let mine = u64::from(self.uses(run)) << 32;
+        let before = fault.load(Ordering::Relaxed);
+        if before & !0xffff_ffff != mine {
+            // AcqRel: the Release half pairs with the Acquire in `failure`. Who loses the race was not first.
+            let _ =
+                fault.compare_exchange(before, mine | u64::from(record.vertex), Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 
-    /// What failed in a complete run.
+    /// What failed in a complete run: of this rank's operations first, then of any other's.
     pub(crate) fn failure(&self, run: u64) -> Result<(), Error> {
-        let line = &self.failures[self.slot(run) as usize];
-        // Acquire: pairs with the Release in `fail`.
-        if line.lap.load(Ordering::Acquire) != u64::from(self.uses(run)) {
-            return Ok(());
+        let others = (0..self.ranks()).filter(|rank| *rank != self.rank);
+        for rank in std::iter::once(self.rank).chain(others) {
+            // Acquire: pairs with the Release in `fail`.
+            let fault = self.frame(self.slot(run), rank).done.fault.load(Ordering::Acquire);
+            if fault >> 32 == u64::from(self.uses(run)) {
+                return Err(Error::DivisionByZero { rank, vertex: fault as u32 });
+            }
         }
-        let place = line.vertex.load(Ordering::Relaxed);
-        Err(Error::DivisionByZero { rank: (place >> 32) as u32, vertex: place as u32 })
+        Ok(())
     }
 }
 

@@ -1,3 +1,3 @@
 //! The atomic types of this crate. Protocol files use `crate::sync`, so that a loom test can include the very same file.
 
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

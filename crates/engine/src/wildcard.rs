@@ -7,6 +7,7 @@
 //! Which pairs form is the rule of [`goal::matching`]: a message goes to the first posted receive, in vertex order, that
 //! admits it; a posted receive takes the earliest arrived message that it admits.
 
+use crate::combiner;
 use crate::error::Error;
 use crate::linking::{LinkedRank, MatchedSend};
 use shm::handle::{Mapped, MappedSlice};
@@ -83,17 +84,7 @@ impl Matcher {
         // Release: pairs with the Acquire in `process`.
         self.event(place).store(entry, Ordering::Release);
         let mut matches = Vec::new();
-        if self.line.pending.fetch_add(1, Ordering::AcqRel) == 0 {
-            let mut count = 1;
-            loop {
-                self.process(count, rank, &mut matches);
-                let before = self.line.pending.fetch_sub(count, Ordering::AcqRel);
-                if before == count {
-                    break;
-                }
-                count = before - count;
-            }
-        }
+        combiner::submit(&self.line.pending, |count| self.process(count, rank, &mut matches));
         matches
     }
 

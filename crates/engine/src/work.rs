@@ -3,6 +3,7 @@
 //! The last rank to arrive begins; ranks that wait take part. A chunk is claimed by one compare-exchange, so a process
 //! that is taken off its core holds up one chunk and nobody else's.
 
+use crate::claims::next_in_lap;
 use crate::error::Error;
 use crate::meeting::Meeting;
 use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
@@ -180,24 +181,6 @@ impl Work {
 /// Bytes of a chunk: small enough that several ranks find work, large enough that claiming it costs nothing beside it.
 fn reduce_chunk(bytes: u64) -> u64 {
     (bytes / 8).clamp(4 << 10, 64 << 10).next_multiple_of(64)
-}
-
-/// Takes the next number of this lap, from 0; `None` when `limit` were taken. A word of an earlier lap counts as 0.
-fn next_in_lap(word: &AtomicU64, lap: u32, limit: u32) -> Option<u32> {
-    // Laps are told apart by one more than their number, so that zeroed memory belongs to none.
-    let mine = u64::from(lap.wrapping_add(1)) << 32;
-    let mut seen = word.load(Ordering::Relaxed);
-    loop {
-        let taken = if seen & !0xffff_ffff == mine { seen as u32 } else { 0 };
-        if taken >= limit {
-            return None;
-        }
-        // AcqRel: a chain of these carries every finisher's writes to the one that finishes last.
-        match word.compare_exchange_weak(seen, mine | u64::from(taken + 1), Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => return Some(taken),
-            Err(now) => seen = now,
-        }
-    }
 }
 
 /// Folds one chunk of all contributions, from the left in rank order, and puts it wherever it is wanted; true when an

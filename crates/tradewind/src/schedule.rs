@@ -1,6 +1,6 @@
 //! Collectives of one's own: a graph a rank, compiled and linked once, run as often as wanted.
 
-use crate::buffers::{Input, Output, SharedBuffer};
+use crate::buffers::SharedBuffer;
 use crate::collective::argument;
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -68,17 +68,47 @@ impl Schedule {
     /// # Errors
     /// When the number of buffers or a length is not what the graph declares. Never waits.
     pub fn run<'a>(&self, buffers: Buffers<'a>) -> Result<Request<'a, Vec<SharedBuffer<u8>>>> {
-        let pending = self.linkage.start(&buffers.arguments)?;
-        Ok(Request::new(&self.communicator, pending, buffers.outputs, buffers.kept))
+        let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(Entry::argument).collect();
+        let pending = self.linkage.start(&arguments)?;
+        drop(arguments);
+        let (mut outputs, mut kept) = (Outputs::new(), Vec::new());
+        for entry in buffers.entries {
+            match entry {
+                Entry::Output(private) | Entry::InOut(private) => outputs.push(private),
+                Entry::Input(_) => outputs.push(&mut []),
+                Entry::Shared(buffer) => {
+                    outputs.push(&mut []);
+                    kept.push(buffer);
+                }
+            }
+        }
+        Ok(Request::new(&self.communicator, pending, outputs, kept))
     }
 }
 
 /// The buffers of a run, in the order in which the graph declares them.
 #[derive(Debug, Default)]
 pub struct Buffers<'a> {
-    arguments: SmallVec<[Argument<'a>; 4]>,
-    outputs: Outputs<'a>,
-    kept: Vec<SharedBuffer<u8>>,
+    entries: SmallVec<[Entry<'a>; 4]>,
+}
+
+#[derive(Debug)]
+enum Entry<'a> {
+    Input(&'a [u8]),
+    Output(&'a mut [u8]),
+    InOut(&'a mut [u8]),
+    Shared(SharedBuffer<u8>),
+}
+
+impl Entry<'_> {
+    fn argument(&self) -> Argument<'_> {
+        match self {
+            Entry::Input(data) => Argument::input(data),
+            Entry::InOut(data) => Argument::input(data),
+            Entry::Output(data) => Argument::output(data.len() as u64),
+            Entry::Shared(buffer) => buffer.argument(),
+        }
+    }
 }
 
 impl<'a> Buffers<'a> {
@@ -90,26 +120,28 @@ impl<'a> Buffers<'a> {
     /// Adds a private buffer that the run reads.
     #[must_use]
     pub fn input<T: Pod>(mut self, data: &'a [T]) -> Self {
-        self.arguments.push(data.into_parts().0);
-        self.outputs.push(&mut []);
+        self.entries.push(Entry::Input(bytemuck::cast_slice(data)));
         self
     }
 
     /// Adds a private buffer that the run writes; what no operation writes keeps its value.
     #[must_use]
     pub fn output<T: Pod>(mut self, data: &'a mut [T]) -> Self {
-        let (argument, private, ()) = data.into_parts();
-        self.arguments.push(argument);
-        self.outputs.push(private);
+        self.entries.push(Entry::Output(bytemuck::cast_slice_mut(data)));
+        self
+    }
+
+    /// Adds a private buffer that the run reads and writes.
+    #[must_use]
+    pub fn inout<T: Pod>(mut self, data: &'a mut [T]) -> Self {
+        self.entries.push(Entry::InOut(bytemuck::cast_slice_mut(data)));
         self
     }
 
     /// Adds memory of the segment, used in place; [`Request::wait`] gives it back, in order.
     #[must_use]
     pub fn shared(mut self, buffer: SharedBuffer<u8>) -> Self {
-        self.arguments.push(buffer.argument());
-        self.outputs.push(&mut []);
-        self.kept.push(buffer);
+        self.entries.push(Entry::Shared(buffer));
         self
     }
 }

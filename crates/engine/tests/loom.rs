@@ -1,0 +1,251 @@
+//! The lock-free protocols of the engine under loom: every interleaving of a few threads.
+//!
+//! The files under test are included as they are; they use `crate::sync`, which here is loom's.
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+}
+
+#[path = "../src/arrivals.rs"]
+mod arrivals;
+#[path = "../src/claims.rs"]
+mod claims;
+#[path = "../src/combiner.rs"]
+mod combiner;
+#[path = "../src/ready.rs"]
+mod ready;
+#[path = "../src/slots.rs"]
+#[expect(dead_code, reason = "not every state is part of a model")]
+mod slots;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use slots::{RunState, RunStates, Turn};
+use sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+fn model(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(body);
+}
+
+/// Shared memory that only the protocol under test keeps from being touched by two at once; loom reports it if not.
+struct Payload(UnsafeCell<u32>);
+
+// SAFETY: every access goes through loom's cell, which fails the model when two meet.
+unsafe impl Sync for Payload {}
+// SAFETY: as above.
+unsafe impl Send for Payload {}
+
+impl Payload {
+    fn new() -> Self {
+        Payload(UnsafeCell::new(0))
+    }
+
+    fn set(&self, value: u32) {
+        // SAFETY: loom checks that nobody else is here.
+        self.0.with_mut(|place| unsafe { *place = value });
+    }
+
+    fn get(&self) -> u32 {
+        // SAFETY: loom checks that nobody writes meanwhile.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
+#[test]
+fn the_last_arrival_sees_what_all_others_wrote_in_every_use_of_a_slot() {
+    model(|| {
+        let shared = Arc::new((AtomicU32::new(0), [Payload::new(), Payload::new()], AtomicU32::new(0)));
+        let rank = |mine: usize, shared: Arc<(AtomicU32, [Payload; 2], AtomicU32)>| {
+            for uses in 1..=2u32 {
+                shared.1[mine].set(uses);
+                if arrivals::arrive(&shared.0, 2, uses) {
+                    assert_eq!([shared.1[0].get(), shared.1[1].get()], [uses, uses]);
+                    shared.2.fetch_add(1, Ordering::AcqRel);
+                }
+                // The slot is used again when its run is over.
+                while shared.2.load(Ordering::Acquire) < uses {
+                    thread::yield_now();
+                }
+            }
+        };
+        let other = Arc::clone(&shared);
+        let thread = thread::spawn(move || rank(1, other));
+        rank(0, Arc::clone(&shared));
+        thread.join().expect("the other rank ends");
+        assert_eq!(shared.2.load(Ordering::Acquire), 2);
+    });
+}
+
+#[test]
+fn every_chunk_is_claimed_once_and_the_last_to_finish_sees_all() {
+    model(|| {
+        const CHUNKS: u32 = 3;
+        struct Work {
+            claimed: AtomicU64,
+            finished: AtomicU64,
+            chunks: [Payload; CHUNKS as usize],
+            done: AtomicU32,
+        }
+        let work = Arc::new(Work {
+            claimed: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            chunks: [Payload::new(), Payload::new(), Payload::new()],
+            done: AtomicU32::new(0),
+        });
+        let help = |work: &Work| {
+            while let Some(chunk) = claims::next_in_lap(&work.claimed, 0, CHUNKS) {
+                let place = &work.chunks[chunk as usize];
+                place.set(place.get() + 1);
+                if claims::next_in_lap(&work.finished, 0, CHUNKS) == Some(CHUNKS - 1) {
+                    assert!(work.chunks.iter().all(|place| place.get() == 1));
+                    work.done.fetch_add(1, Ordering::Release);
+                }
+            }
+        };
+        let other = Arc::clone(&work);
+        let thread = thread::spawn(move || help(&other));
+        help(&work);
+        thread.join().expect("the other helper ends");
+        assert_eq!(work.done.load(Ordering::Acquire), 1);
+    });
+}
+
+#[test]
+fn an_owner_gets_every_entry_that_was_left_for_it_once() {
+    model(|| {
+        let list =
+            Arc::new((AtomicU32::new(0), [AtomicU64::new(0), AtomicU64::new(0)], [Payload::new(), Payload::new()]));
+        let threads: Vec<_> = (0..2u32)
+            .map(|code| {
+                let list = Arc::clone(&list);
+                thread::spawn(move || {
+                    list.2[code as usize].set(code + 7);
+                    ready::leave(&list.0, &list.1, code);
+                })
+            })
+            .collect();
+        let head = AtomicU32::new(0);
+        let mut got = Vec::new();
+        let mut look = |got: &mut Vec<u32>| {
+            while let Some(code) = ready::take(&head, &list.1) {
+                assert_eq!(list.2[code as usize].get(), code + 7);
+                got.push(code);
+            }
+        };
+        look(&mut got);
+        for thread in threads {
+            thread.join().expect("a writer ends");
+        }
+        look(&mut got);
+        got.sort_unstable();
+        assert_eq!(got, [0, 1]);
+    });
+}
+
+#[test]
+fn events_are_handled_by_one_at_a_time_and_none_is_lost() {
+    model(|| {
+        let shared = Arc::new((AtomicU32::new(0), Payload::new()));
+        let submit = |shared: &(AtomicU32, Payload)| {
+            combiner::submit(&shared.0, |count| shared.1.set(shared.1.get() + count));
+        };
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || submit(&shared))
+            })
+            .collect();
+        submit(&shared);
+        for thread in threads {
+            thread.join().expect("a submitter ends");
+        }
+        assert_eq!(shared.1.get(), 3);
+        assert_eq!(shared.0.load(Ordering::Acquire), 0);
+    });
+}
+
+/// Two ranks, two slots, three runs: what a rank reads from a slot is what belongs to its run, although the slot is used
+/// again. Each rank starts a run only when its slot is free, arrives, waits for the other and reads the other's word.
+#[test]
+fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
+    const SLOTS: u64 = 2;
+    const RUNS: u64 = 3;
+    struct Slot {
+        arrivals: AtomicU32,
+        words: [Payload; 2],
+    }
+    struct Shared {
+        slots: [Slot; SLOTS as usize],
+        consumed: [AtomicU64; 2],
+    }
+    fn rank(me: usize, shared: &Shared) {
+        let states = RunStates::new(SLOTS);
+        let mut turn = Turn::new(SLOTS);
+        for run in 0..RUNS {
+            loop {
+                if turn.advance(&states, |_| true) {
+                    // Release: pairs with the Acquire below.
+                    shared.consumed[me].store(turn.consumed, Ordering::Release);
+                }
+                let slowest =
+                    || shared.consumed.iter().map(|word| word.load(Ordering::Acquire)).min().expect("two ranks");
+                if turn.may_start(slowest) {
+                    break;
+                }
+                thread::yield_now();
+            }
+            states.begin(run);
+            turn.next += 1;
+            let slot = &shared.slots[(run % SLOTS) as usize];
+            let uses = (run / SLOTS) as u32 + 1;
+            slot.words[me].set(10 * run as u32 + me as u32);
+            slot.arrivals.fetch_add(1, Ordering::AcqRel);
+            while slot.arrivals.load(Ordering::Acquire) < 2 * uses {
+                thread::yield_now();
+            }
+            assert!(states.change(run, RunState::Active, RunState::Taken));
+            assert_eq!(slot.words[1 - me].get(), 10 * run as u32 + 1 - me as u32);
+            states.consume(run);
+        }
+        turn.advance(&states, |_| true);
+        shared.consumed[me].store(turn.consumed, Ordering::Release);
+    }
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let slot = || Slot { arrivals: AtomicU32::new(0), words: [Payload::new(), Payload::new()] };
+        let shared = Arc::new(Shared { slots: [slot(), slot()], consumed: [AtomicU64::new(0), AtomicU64::new(0)] });
+        let other = Arc::clone(&shared);
+        let thread = thread::spawn(move || rank(1, &other));
+        rank(0, &shared);
+        thread.join().expect("the other rank ends");
+    });
+}
+
+/// A request that is fetched while another thread's start moves finished results out of the way: one of them takes it.
+#[test]
+fn a_result_is_taken_by_the_fetcher_or_by_the_retirer_never_by_both() {
+    model(|| {
+        let states = Arc::new((RunStates::new(1), Payload::new()));
+        states.0.begin(0);
+        let take = |states: &(RunStates, Payload)| {
+            let mine = states.0.change(0, RunState::Active, RunState::Taken);
+            if mine {
+                states.1.set(states.1.get() + 1);
+                states.0.consume(0);
+            }
+            mine
+        };
+        let other = Arc::clone(&states);
+        let thread = thread::spawn(move || take(&other));
+        let mine = take(&states);
+        let theirs = thread.join().expect("the other thread ends");
+        assert!(mine != theirs);
+        assert!(states.0.is(0, RunState::Consumed));
+        assert_eq!(states.1.get(), 1);
+    });
+}
