@@ -68,7 +68,7 @@ pub fn compile(graph: &Graph) -> Result<Schedule, CompileError> {
         record.first_edge = edges.len() as u32;
         record.edge_count = adjacency.complete[*vertex].len() as u32;
         record.start_edge_count = adjacency.started[*vertex].len() as u32;
-        if record.edge_count + record.start_edge_count == 0 {
+        if record.edge_count == 0 {
             record.flags |= flags::SINK;
         }
         let targets = adjacency.complete[*vertex].iter().chain(&adjacency.started[*vertex]);

@@ -175,7 +175,7 @@ pub mod flags {
     pub const ANY_SOURCE: u8 = 1;
     /// The receive takes messages of any tag.
     pub const ANY_TAG: u8 = 2;
-    /// No edge leads from this operation: the run is complete when all of these are.
+    /// Nobody waits for this operation to complete: the run is complete when all of these are.
     pub const SINK: u8 = 4;
 }
 
@@ -207,7 +207,7 @@ impl OperationRecord {
         (self.flags & flags::ANY_TAG == 0).then_some(self.tag)
     }
 
-    /// Whether no edge leads from here.
+    /// Whether nobody waits for its completion.
     #[inline]
     pub fn is_sink(&self) -> bool {
         self.flags & flags::SINK != 0

@@ -205,7 +205,7 @@ fn count_edges(
     if end > view.edges.len() as u64 {
         return Err("edges reach beyond the edge list");
     }
-    if (count == 0) != record.is_sink() {
+    if (record.edge_count == 0) != record.is_sink() {
         return Err("the sink flag contradicts the edges");
     }
     for offset in &view.edges[record.first_edge as usize..end as usize] {
