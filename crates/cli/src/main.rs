@@ -1,1 +1,42 @@
-fn main() {}
+//! The `tradewind` command.
+
+mod commands;
+mod failure;
+mod format;
+mod goal_file;
+mod trace;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Collectives that run in the background, on the processes of one node.
+#[derive(Debug, Parser)]
+#[command(version, after_help = STATUSES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: commands::Command,
+
+    /// How results are written to standard output.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    format: format::Format,
+}
+
+const STATUSES: &str = "\
+Exit statuses:
+  0          all is well
+  1          the command failed, or found something wrong
+  2          it was called in a way it does not understand
+  of `run`   that of the first rank that failed, 128 and the number of the signal that ended it;
+             124 when the time was over, 125 when the job could not be run,
+             126 when the program may not be executed, 127 when there is no such program";
+
+fn main() -> ExitCode {
+    let Arguments { command, format } = Arguments::parse();
+    match command.execute(format) {
+        Ok(status) => status,
+        Err(failure) => {
+            eprintln!("tradewind: {failure}");
+            ExitCode::from(failure.status())
+        }
+    }
+}

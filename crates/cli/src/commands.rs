@@ -1,0 +1,36 @@
+//! The subcommands, one file each.
+
+mod check;
+mod convert;
+mod run;
+mod serve;
+
+use crate::failure::Failure;
+use crate::format::Format;
+use std::process::ExitCode;
+
+/// What the command is to do.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Runs a program as the ranks of a job.
+    Run(run::Arguments),
+    /// Finds what is wrong with a GOAL file.
+    Check(check::Arguments),
+    /// Converts a GOAL file from text to binary or back.
+    Convert(convert::Arguments),
+    /// Is the node service of a job that another launcher has started.
+    #[command(hide = true)]
+    Serve(serve::Arguments),
+}
+
+impl Command {
+    /// Does it.
+    pub(crate) fn execute(self, format: Format) -> Result<ExitCode, Failure> {
+        match self {
+            Command::Run(arguments) => run::execute(arguments),
+            Command::Check(arguments) => check::execute(&arguments, format),
+            Command::Convert(arguments) => convert::execute(&arguments, format),
+            Command::Serve(arguments) => serve::execute(&arguments),
+        }
+    }
+}

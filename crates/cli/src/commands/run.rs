@@ -1,0 +1,108 @@
+//! `tradewind run`: starts ranks and sees them off.
+
+use crate::failure::Failure;
+use crate::trace;
+use engine::node::EngineKind;
+use service::launcher::{Binding, LaunchOptions, Outcome, Output, launch};
+use service::variables::TRACE;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs a program as the ranks of a job.
+///
+/// Each rank finds TRADEWIND_RANK and TRADEWIND_SIZE in its environment. Rank 0 reads this command's standard input, unless
+/// that is a terminal. SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on to the ranks; a second
+/// SIGINT or SIGTERM ends them. The exit status is that of the first rank that fails.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Number of ranks.
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    ranks: u32,
+
+    /// Who runs operations: peers (whoever completes what they waited for) or caller (their owner, in its own calls).
+    #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
+    engine: EngineKind,
+
+    /// Give each rank a core of its own [default: core if there are enough].
+    #[arg(long, value_enum)]
+    bind: Option<Bind>,
+
+    /// Write each line of output with its rank before it.
+    #[arg(long)]
+    prefix: bool,
+
+    /// End the job after this many seconds, with exit status 124.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+
+    /// How many seconds the other ranks may go on after one has failed, before they are ended (SIGTERM, then SIGKILL).
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    grace: Duration,
+
+    /// Write a profile of every operation to this file, which ui.perfetto.dev opens.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Bind {
+    /// A core for each rank.
+    Core,
+    /// Wherever the system puts them.
+    None,
+}
+
+/// A span of time in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "it must be a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
+pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let Arguments { ranks, engine, bind, prefix, timeout, grace, trace, program } = arguments;
+    let mut options = LaunchOptions::new(ranks, engine)?;
+    options.binding = match bind {
+        None => Binding::Auto,
+        Some(Bind::Core) => Binding::Core,
+        Some(Bind::None) => Binding::None,
+    };
+    if prefix {
+        options.output = Output::prefixed();
+    }
+    options.limit = timeout;
+    options.grace = grace;
+    let parts = trace.is_some().then(tempfile::tempdir).transpose();
+    let parts = parts.map_err(|source| Failure::Write { path: std::env::temp_dir(), source })?;
+    if let Some(parts) = &parts {
+        options.environment.push((TRACE.into(), parts.path().into()));
+    }
+    let (path, arguments) =
+        program.split_first().map_or((OsString::new(), &[][..]), |(path, rest)| (path.clone(), rest));
+    let outcome = launch(&path, arguments, options)?;
+    report(&outcome, timeout, grace);
+    if let (Some(parts), Some(file)) = (parts, trace) {
+        trace::merge(parts.path(), ranks, &file)?;
+    }
+    Ok(ExitCode::from(outcome.exit_status()))
+}
+
+fn report(outcome: &Outcome, timeout: Option<Duration>, grace: Duration) {
+    let list: Vec<String> = outcome.ended.iter().map(ToString::to_string).collect();
+    let list = list.join(", ");
+    if outcome.out_of_time {
+        eprintln!("tradewind: the job was not over after {:?}; ended ranks {list}", timeout.unwrap_or_default());
+        return;
+    }
+    if let Some((rank, how)) = outcome.failed {
+        eprintln!("tradewind: rank {rank} failed: {how}");
+        if !list.is_empty() {
+            eprintln!("tradewind: ended ranks {list}, which still ran {grace:?} later");
+        }
+    }
+}

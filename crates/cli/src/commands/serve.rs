@@ -1,0 +1,41 @@
+//! `tradewind serve`: the node service of a job that another launcher has started. The first rank executes it.
+
+use crate::failure::Failure;
+use engine::node::EngineKind;
+use service::start::{Request, detach, serve};
+use std::process::{Command, ExitCode};
+
+/// Is the node service of a job that another launcher has started.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Name of the service's door.
+    name: String,
+
+    /// Number of ranks.
+    #[arg(long)]
+    ranks: u32,
+
+    /// Who runs operations.
+    #[arg(long)]
+    engine: EngineKind,
+
+    /// Cores that the ranks share.
+    #[arg(long)]
+    cores: u32,
+
+    /// Be the service, instead of starting it and ending at once.
+    #[arg(long)]
+    stay: bool,
+}
+
+pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let Arguments { name, ranks, engine, cores, stay } = arguments;
+    if *stay {
+        serve(&Request { name: name.clone(), ranks: *ranks, engine: *engine, cores: *cores })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Not the name in the command line: this very program, wherever it was found.
+    let mut itself = Command::new("/proc/self/exe");
+    detach(itself.args(std::env::args_os().skip(1)).arg("--stay"))?;
+    Ok(ExitCode::SUCCESS)
+}

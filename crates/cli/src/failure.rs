@@ -1,0 +1,45 @@
+//! Why a command failed, and the exit status for it.
+
+use service::ServiceError;
+use std::path::PathBuf;
+
+/// A failure in words for whoever called the command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}; what was there before is still there", .path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] std::io::Error),
+    /// A file does not follow its format.
+    #[error("{}: {problem}", .path.display())]
+    Malformed { path: PathBuf, problem: String },
+    /// Graphs that the wanted format cannot hold.
+    #[error("{}: {problem}", .path.display())]
+    NotPortable { path: PathBuf, problem: String },
+    /// A job cannot be run.
+    #[error(transparent)]
+    Job(#[from] ServiceError),
+}
+
+impl Failure {
+    /// The exit status.
+    pub(crate) fn status(&self) -> u8 {
+        let Failure::Job(error) = self else { return 1 };
+        match error {
+            ServiceError::Spawn { source, .. } if source.kind() == std::io::ErrorKind::NotFound => 127,
+            ServiceError::Spawn { .. } => 126,
+            _ => 125,
+        }
+    }
+}
+
+impl From<engine::Error> for Failure {
+    fn from(error: engine::Error) -> Self {
+        Failure::Job(error.into())
+    }
+}

@@ -1,0 +1,91 @@
+//! GOAL files: told apart by what is in them, read, and written whole or not at all.
+
+use crate::failure::Failure;
+use goal::graph::Graph;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The two formats of GOAL files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FileFormat {
+    /// Text.
+    Text,
+    /// Binary, version 1.
+    Binary,
+}
+
+/// What a binary file begins with (see [`goal::binary`]).
+const BINARY_MAGIC: [u8; 8] = 4223u64.to_le_bytes();
+
+/// Graphs as they were read.
+#[derive(Debug)]
+pub(crate) struct GoalFile {
+    pub(crate) format: FileFormat,
+    pub(crate) graphs: Vec<Graph>,
+}
+
+impl GoalFile {
+    /// Reads a file, `-` from standard input.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let failed = |source| Failure::Read { path: path.to_owned(), source };
+        let mut bytes = Vec::new();
+        if path == Path::new("-") {
+            std::io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;
+        } else {
+            bytes = std::fs::read(path).map_err(failed)?;
+        }
+        GoalFile::parse(&bytes).map_err(|problem| Failure::Malformed { path: path.to_owned(), problem })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.starts_with(&BINARY_MAGIC) {
+            let graphs = goal::binary::read(bytes).map_err(|error| error.to_string())?;
+            return Ok(GoalFile { format: FileFormat::Binary, graphs });
+        }
+        let graphs = goal::text::read_bytes(bytes).map_err(|error| error.to_string())?;
+        Ok(GoalFile { format: FileFormat::Text, graphs })
+    }
+
+    /// Number of operations of all ranks.
+    pub(crate) fn operations(&self) -> usize {
+        self.graphs.iter().map(|graph| graph.vertices().len()).sum()
+    }
+}
+
+/// The bytes of a file that holds these graphs.
+pub(crate) fn encode(graphs: &[Graph], format: FileFormat) -> Result<Vec<u8>, String> {
+    match format {
+        FileFormat::Text => goal::text::write(graphs).map(String::into_bytes).map_err(|error| error.to_string()),
+        FileFormat::Binary => goal::binary::write(graphs).map_err(|error| error.to_string()),
+    }
+}
+
+/// Puts bytes into a file: all of them, or the file stays as it was. `-` is standard output.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        return Ok(std::io::stdout().lock().write_all(bytes)?);
+    }
+    write_file(path, bytes).map_err(|source| Failure::Write { path: path.to_owned(), source })
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // Where a link leads, so that the link itself stays.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
+        // A device or pipe cannot be replaced. (A directory says so when it is opened.)
+        return std::fs::OpenOptions::new().write(true).open(&path)?.write_all(bytes);
+    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.map_or_else(|| PathBuf::from("."), Path::to_owned);
+    // As an ordinary new file, less what the umask takes.
+    let permissions =
+        std::fs::metadata(&path).map_or_else(|_| PermissionsExt::from_mode(0o666), |about| about.permissions());
+    let mut file = tempfile::Builder::new().prefix(".tradewind-").permissions(permissions).tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    // Some file systems only say now that they are full.
+    file.as_file().sync_all()?;
+    file.persist(&path)?;
+    Ok(())
+}

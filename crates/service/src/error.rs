@@ -1,0 +1,131 @@
+//! What can go wrong between a launcher, the node service and a rank.
+
+use shm::broker::BrokerError;
+use shm::process::ProcessError;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Why a rank could not join its job, or a job could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The job itself: its segment, a rank that failed.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// The node service's door.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    /// Watching a process, or binding to a core.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// An environment variable that cannot be understood.
+    #[error("{name} is {value:?}, it must be {expected}: change it or unset it")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// What it holds.
+        value: OsString,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// One of two variables that belong together.
+    #[error("{present} is set and {missing} is not: start the program with `tradewind run`, or set both or neither")]
+    Incomplete {
+        /// The variable that is set.
+        present: &'static str,
+        /// The variable that is not.
+        missing: &'static str,
+    },
+    /// The launcher has put ranks on other nodes too.
+    #[error("the launcher has put {here} of the job's {ranks} ranks on this node: this version runs jobs of one node")]
+    SeveralNodes {
+        /// Ranks here.
+        here: String,
+        /// Ranks of the job.
+        ranks: u32,
+    },
+    /// The node service does not let this process in.
+    #[error("the node service refuses this process: {0}")]
+    Refused(String),
+    /// Something else answered.
+    #[error("the node service sent something unexpected: use one version of tradewind on the node")]
+    Answer,
+    /// The `tradewind` command, which is to be the node service, cannot be executed.
+    #[error(
+        "cannot start the node service: {command} cannot be executed: {source}; put the directory of the `tradewind` \
+         command into PATH or set TRADEWIND_COMMAND to its path"
+    )]
+    NoCommand {
+        /// What was tried.
+        command: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The node service ended before it was ready.
+    #[error("the node service did not start: {0}")]
+    NotReady(String),
+    /// A node service of this name stands and its ranks are gone.
+    #[error("the node service of an earlier job has not ended within {waited:?}: end process {pid}")]
+    Stale {
+        /// The process of the service.
+        pid: u32,
+        /// How long this process waited.
+        waited: Duration,
+    },
+    /// A rank's program cannot be executed.
+    #[error("cannot start {}: {}", .program.display(), unstartable(.source))]
+    Spawn {
+        /// The program.
+        program: OsString,
+        /// The rank that was to be started.
+        rank: u32,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// More binding than there are cores.
+    #[error("{ranks} ranks cannot be bound to {cores} cores: use --bind none, or fewer ranks")]
+    Cores {
+        /// Number of ranks.
+        ranks: u32,
+        /// Number of cores that this process may use.
+        cores: usize,
+    },
+    /// More ranks than files that may be open.
+    #[error("{ranks} ranks need {needed} open files and the limit is {limit}: raise it (`ulimit -n {needed}`)")]
+    OpenFiles {
+        /// Number of ranks.
+        ranks: u32,
+        /// Descriptors that the launcher needs.
+        needed: u64,
+        /// The limit that this process cannot raise.
+        limit: u64,
+    },
+    /// Any other refusal of the system.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// Why a program cannot be executed, with the way out.
+fn unstartable(source: &std::io::Error) -> String {
+    match source.kind() {
+        std::io::ErrorKind::NotFound => "no such program; give its path, or put its directory into PATH".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "it may not be executed; is it a program? (`chmod +x`)".to_owned(),
+        // ENOEXEC of errno.h, for which the standard library has no name.
+        _ if source.raw_os_error() == Some(8) => {
+            "it is not a program of this machine; a script begins with a line like #!/bin/sh".to_owned()
+        }
+        // EAGAIN: the number of processes is limited.
+        std::io::ErrorKind::WouldBlock => format!("{source}; use fewer ranks or raise `ulimit -u`"),
+        _ => source.to_string(),
+    }
+}
+
+/// For `map_err`: names what was tried.
+pub(crate) fn system<E: Into<std::io::Error>>(action: &'static str) -> impl Fn(E) -> ServiceError {
+    move |error| ServiceError::System { action, source: error.into() }
+}

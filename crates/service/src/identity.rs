@@ -1,0 +1,230 @@
+//! Which job and which rank of it a process was started as, by whomever.
+
+use crate::error::ServiceError;
+use crate::variables::{JOB, Lookup, RANK, SERVICE, SIZE};
+use std::io::{BufRead, BufReader, Read};
+
+/// Who started this process, and as what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nobody who starts ranks.
+    Alone,
+    /// `tradewind run`, which is the node service.
+    Launched { service: String, rank: u32, ranks: u32 },
+    /// Another launcher: the first rank starts the node service under this name. `launcher` is its process, if known.
+    Foreign { name: String, rank: u32, ranks: u32, launcher: Option<u32> },
+}
+
+/// What a launcher that is not ours tells its ranks.
+struct Launcher {
+    /// For the service's name: jobs of two launchers never meet.
+    name: &'static str,
+    rank: &'static str,
+    ranks: &'static str,
+    /// How many ranks are on this node, for launchers that say it.
+    here: Option<&'static str>,
+    /// How many nodes there are, for launchers that say that instead.
+    nodes: Option<&'static str>,
+    /// What together tells its jobs apart; where none is set, the launcher's own process does.
+    job: &'static [&'static str],
+}
+
+/// In this order: Open MPI under Slurm sets both, and its own numbers are the ones that count.
+const LAUNCHERS: [Launcher; 3] = [
+    Launcher {
+        name: "openmpi",
+        rank: "OMPI_COMM_WORLD_RANK",
+        ranks: "OMPI_COMM_WORLD_SIZE",
+        here: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        nodes: None,
+        job: &["PMIX_NAMESPACE"],
+    },
+    Launcher {
+        name: "pmi",
+        rank: "PMI_RANK",
+        ranks: "PMI_SIZE",
+        here: Some("MPI_LOCALNRANKS"),
+        nodes: None,
+        job: &["PMI_JOBID", "PMIX_NAMESPACE"],
+    },
+    Launcher {
+        name: "slurm",
+        rank: "SLURM_PROCID",
+        ranks: "SLURM_NTASKS",
+        here: None,
+        nodes: Some("SLURM_STEP_NUM_NODES"),
+        job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    },
+];
+
+/// Reads the environment.
+pub(crate) fn find(environment: &impl Lookup) -> Result<Origin, ServiceError> {
+    let (rank, ranks) = (environment.number(RANK)?, environment.number(SIZE)?);
+    let (service, job) = (environment.text(SERVICE)?, environment.text(JOB)?);
+    let pair = match (rank, ranks) {
+        (Some(rank), Some(ranks)) => Some((rank, ranks)),
+        (Some(_), None) => return Err(ServiceError::Incomplete { present: RANK, missing: SIZE }),
+        (None, Some(_)) => return Err(ServiceError::Incomplete { present: SIZE, missing: RANK }),
+        (None, None) => None,
+    };
+    match (pair, service, job) {
+        (Some((rank, ranks)), Some(service), _) => Ok(Origin::Launched { service, rank, ranks }),
+        (Some((rank, ranks)), None, Some(job)) => {
+            Ok(Origin::Foreign { name: service_name("job", &job), rank, ranks, launcher: None })
+        }
+        (Some(_), None, None) => Err(ServiceError::Incomplete { present: RANK, missing: JOB }),
+        (None, Some(_), _) => Err(ServiceError::Incomplete { present: SERVICE, missing: RANK }),
+        (None, None, _) => foreign(environment),
+    }
+}
+
+fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
+    for launcher in &LAUNCHERS {
+        let Some(rank) = environment.number(launcher.rank)? else { continue };
+        let Some(ranks) = environment.number(launcher.ranks)? else { continue };
+        launcher.check_one_node(environment, ranks)?;
+        let process = launcher_process(launcher.rank);
+        let parts: Vec<String> =
+            launcher.job.iter().filter_map(|name| environment.text(name).transpose()).collect::<Result<_, _>>()?;
+        let job = if parts.is_empty() {
+            let pid = process.ok_or(ServiceError::Incomplete { present: launcher.rank, missing: JOB })?;
+            let started = shm::process::start_time(pid)?;
+            format!("{pid}-{}", started.0)
+        } else {
+            parts.join(".")
+        };
+        return Ok(Origin::Foreign { name: service_name(launcher.name, &job), rank, ranks, launcher: process });
+    }
+    Ok(Origin::Alone)
+}
+
+impl Launcher {
+    fn check_one_node(&self, environment: &impl Lookup, ranks: u32) -> Result<(), ServiceError> {
+        let number = |name: Option<&'static str>| name.map_or(Ok(None), |name| environment.number(name));
+        if let Some(here) = number(self.here)?.filter(|here| *here != ranks) {
+            return Err(ServiceError::SeveralNodes { here: here.to_string(), ranks });
+        }
+        match number(self.nodes)? {
+            Some(nodes) if nodes > 1 => Err(ServiceError::SeveralNodes { here: "only some".into(), ranks }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The name of a job's service: every rank finds it by itself, other jobs and other users find another.
+fn service_name(launcher: &str, job: &str) -> String {
+    let user = rustix::process::geteuid().as_raw();
+    let readable = job.len() <= 64 && job.bytes().all(|byte| byte.is_ascii_graphic());
+    let job = if readable { job.to_owned() } else { format!("{:032x}", digest(job.as_bytes())) };
+    format!("tradewind-{user}-{launcher}-{job}")
+}
+
+/// The Fowler–Noll–Vo hash (FNV-1a, 128 bits): the same in every build, unlike the standard library's.
+fn digest(bytes: &[u8]) -> u128 {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+}
+
+/// The process that gave this one its rank: the nearest ancestor that has none itself. Wrapper scripts between the two
+/// carry the rank in their environment.
+fn launcher_process(rank_variable: &str) -> Option<u32> {
+    let mut process = parent(std::process::id())?;
+    while process > 1 && has_variable(process, rank_variable) {
+        process = parent(process)?;
+    }
+    Some(process)
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = std::fs::File::open(format!("/proc/{pid}/status")).ok()?;
+    let mut lines = BufReader::new(status).split(b'\n').map_while(Result::ok);
+    let line = lines.find(|line| line.starts_with(b"PPid:"))?;
+    std::str::from_utf8(&line[b"PPid:".len()..]).ok()?.trim().parse().ok()
+}
+
+/// Whether a process was started with this variable; no if that cannot be seen.
+fn has_variable(pid: u32, name: &str) -> bool {
+    let mut environment = Vec::new();
+    let read =
+        std::fs::File::open(format!("/proc/{pid}/environ")).and_then(|mut file| file.read_to_end(&mut environment));
+    let sets = |entry: &[u8]| entry.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    read.is_ok() && environment.split(|byte| *byte == 0).any(sets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn find_in(table: &[(&str, &str)]) -> Result<Origin, ServiceError> {
+        find(&table.iter().copied().collect::<HashMap<_, _>>())
+    }
+
+    #[test]
+    fn without_a_launcher_a_process_is_alone() {
+        assert_eq!(find_in(&[]).expect("nothing to misunderstand"), Origin::Alone);
+    }
+
+    #[test]
+    fn our_own_launcher_comes_first() {
+        let table = [(RANK, "1"), (SIZE, "4"), (SERVICE, "door"), ("PMI_RANK", "7"), ("PMI_SIZE", "9")];
+        let expected = Origin::Launched { service: "door".into(), rank: 1, ranks: 4 };
+        assert_eq!(find_in(&table).expect("complete"), expected);
+    }
+
+    #[test]
+    fn half_a_pair_is_an_error_that_names_the_other_half() {
+        for (table, missing) in [
+            (&[(RANK, "0")][..], SIZE),
+            (&[(SIZE, "2")], RANK),
+            (&[(RANK, "0"), (SIZE, "2")], JOB),
+            (&[(SERVICE, "door")], RANK),
+        ] {
+            let error = find_in(table).expect_err("incomplete").to_string();
+            assert!(error.contains(&format!("{missing} is not")), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranks_of_one_job_agree_on_a_name_and_jobs_do_not() {
+        let name = |job: &str, rank: &str| match find_in(&[(RANK, rank), (SIZE, "2"), (JOB, job)]) {
+            Ok(Origin::Foreign { name, .. }) => name,
+            other => panic!("{other:?}"),
+        };
+        let long = "x".repeat(500);
+        assert_eq!(name("a", "0"), name("a", "1"));
+        assert_ne!(name("a", "0"), name("b", "0"));
+        assert_eq!(name(&long, "0"), name(&long, "1"));
+        assert_ne!(name(&long, "0"), name(&"x".repeat(501), "0"));
+        assert!(name(&long, "0").len() < 108, "the name of a socket");
+    }
+
+    #[test]
+    fn launchers_are_told_apart_by_what_they_say() {
+        let pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")];
+        let Ok(Origin::Foreign { name, rank: 1, ranks: 2, launcher: Some(_) }) = find_in(&pmi) else {
+            panic!("{:?}", find_in(&pmi));
+        };
+        assert!(name.contains("-pmi-"), "{name}");
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8"), ("SLURM_JOB_ID", "77"), ("SLURM_STEP_ID", "3")];
+        let Ok(Origin::Foreign { name, rank: 0, ranks: 8, .. }) = find_in(&slurm) else { panic!() };
+        assert!(name.ends_with("-slurm-77.3"), "{name}");
+    }
+
+    #[test]
+    fn ranks_on_other_nodes_are_refused() {
+        let openmpi =
+            [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "8"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")];
+        let error = find_in(&openmpi).expect_err("two nodes").to_string();
+        assert!(error.contains("4 of the job's 8 ranks"), "{error}");
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8"), ("SLURM_STEP_NUM_NODES", "2")];
+        assert!(find_in(&slurm).is_err());
+    }
+
+    #[test]
+    fn the_launcher_is_an_ancestor_without_the_rank() {
+        let launcher = launcher_process("TRADEWIND_NO_SUCH_VARIABLE").expect("this test has a parent");
+        assert_eq!(Some(launcher), parent(std::process::id()));
+    }
+}

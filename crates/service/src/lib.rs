@@ -1,0 +1,25 @@
+//! The node service: holds what outlives a rank.
+//!
+//! A job on one node needs somebody who makes its segment, lets the ranks in and tells the others when one is gone. That
+//! is `tradewind run` ([`launcher`]), which also starts the ranks; where another launcher does, the first rank starts a
+//! process of its own for it ([`start`]). A rank gets in by [`client::attach`].
+//!
+//! The way of one rank: it connects to the service's door, whose name it has from its environment, and says which rank it
+//! is; the service opens a handle of its process and answers with the segment's descriptor; the rank maps the segment and
+//! opens a handle of the service's process. From then on each notices when the other ends, and nothing else goes
+//! through the service.
+//!
+//! Nothing is left behind however the job ends: the segment has no name, the door's name ends with its process.
+#![forbid(unsafe_code)]
+
+pub mod client;
+mod error;
+mod events;
+mod identity;
+pub mod launcher;
+mod protocol;
+mod server;
+pub mod start;
+pub mod variables;
+
+pub use error::ServiceError;

@@ -1,0 +1,102 @@
+//! What a rank says at the node service's door, and what it is answered.
+
+use shm::broker::MAX_BYTES;
+use shm::process::StartTime;
+
+/// What a rank says. Its process number the kernel tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) rank: u32,
+    /// How many ranks it believes there are.
+    pub(crate) ranks: u32,
+    /// When its process started: a number that has gone to another process meanwhile is recognised by it.
+    pub(crate) started: StartTime,
+}
+
+/// What the service answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Come in; the segment's descriptor goes with it.
+    Welcome,
+    /// Not you, and why.
+    Refused(String),
+    /// This job is over; the name will be free at once.
+    Over,
+}
+
+impl Hello {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let parts = [&self.rank.to_le_bytes()[..], &self.ranks.to_le_bytes(), &self.started.0.to_le_bytes()];
+        parts.concat()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Hello> {
+        let (rank, rest) = bytes.split_first_chunk()?;
+        let (ranks, rest) = rest.split_first_chunk()?;
+        let started = rest.try_into().ok()?;
+        Some(Hello {
+            rank: u32::from_le_bytes(*rank),
+            ranks: u32::from_le_bytes(*ranks),
+            started: StartTime(u64::from_le_bytes(started)),
+        })
+    }
+}
+
+impl Answer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        match self {
+            Answer::Welcome => vec![0],
+            Answer::Refused(why) => {
+                let mut end = why.len().min(MAX_BYTES - 1);
+                while !why.is_char_boundary(end) {
+                    end -= 1;
+                }
+                [&[1], &why.as_bytes()[..end]].concat()
+            }
+            Answer::Over => vec![2],
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Answer> {
+        match bytes {
+            [0] => Some(Answer::Welcome),
+            [1, why @ ..] => Some(Answer::Refused(String::from_utf8_lossy(why).into_owned())),
+            [2] => Some(Answer::Over),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let hello = Hello { rank: 3, ranks: 1 << 20, started: StartTime(u64::MAX - 5) };
+        assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+        for answer in [Answer::Welcome, Answer::Refused("no".into()), Answer::Over] {
+            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+    }
+
+    #[test]
+    fn long_reasons_are_cut_between_letters() {
+        let bytes = Answer::Refused("é".repeat(MAX_BYTES)).encode();
+        assert!(bytes.len() <= MAX_BYTES);
+        assert!(
+            matches!(Answer::decode(&bytes), Some(Answer::Refused(why)) if why.chars().all(|letter| letter == 'é'))
+        );
+    }
+
+    #[test]
+    fn noise_is_not_understood() {
+        let hello = Hello { rank: 0, ranks: 1, started: StartTime(1) }.encode();
+        for length in 0..hello.len() {
+            assert_eq!(Hello::decode(&hello[..length]), None);
+        }
+        assert_eq!(Hello::decode(&[&hello[..], &[0]].concat()), None);
+        assert_eq!(Answer::decode(&[]), None);
+        assert_eq!(Answer::decode(&[9]), None);
+    }
+}

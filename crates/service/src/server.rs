@@ -1,0 +1,225 @@
+//! The node service itself: makes the job's segment, lets ranks in, and notices when one of their processes ends.
+
+use crate::error::ServiceError;
+use crate::events::{Event, Events};
+use crate::protocol::{Answer, Hello};
+use engine::Departure;
+use engine::node::{JobOptions, Node};
+use shm::broker::{Broker, BrokerError, Connection};
+use shm::process::{ProcessError, ProcessHandle};
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Who has come for a rank.
+#[derive(Debug, Default)]
+struct Seat {
+    process: Option<ProcessHandle>,
+    gone: bool,
+}
+
+/// The service of one job.
+#[derive(Debug)]
+pub(crate) struct Server {
+    node: Arc<Node>,
+    broker: Broker,
+    events: Events,
+    /// Who has come to the door and not said yet who it is.
+    guests: HashMap<u32, Connection>,
+    next_guest: u32,
+    seats: Vec<Seat>,
+    /// Somebody came for a rank of a job whose processes are all gone: this service only stands in the way.
+    superseded: bool,
+}
+
+impl Server {
+    /// Binds the name first, so that only one of several makes a segment.
+    pub(crate) fn new(name: &str, options: &JobOptions) -> Result<Self, ServiceError> {
+        let broker = Broker::bind(name)?;
+        let node = Node::create(options)?;
+        let events = Events::new()?;
+        events.add(&broker, Event::Door)?;
+        let seats = (0..options.ranks).map(|_| Seat::default()).collect();
+        Ok(Server { node, broker, events, guests: HashMap::new(), next_guest: 0, seats, superseded: false })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.broker.name()
+    }
+
+    /// What the service sleeps on; its owner may add descriptors of its own.
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// The job.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Does what an event asks for. `how` tells how a process ended, where that can be known.
+    pub(crate) fn handle(&mut self, event: Event, how: impl Fn(u32) -> Option<Departure>) -> Result<(), ServiceError> {
+        match event {
+            Event::Door => self.open_door()?,
+            Event::Guest(guest) => self.listen(guest),
+            Event::Attached(rank) => self.see_off(rank, how),
+            Event::Child(_) | Event::Signal => {}
+        }
+        Ok(())
+    }
+
+    /// Hears everybody who has come so far. A process that has ended may have joined just before.
+    pub(crate) fn hear_all(&mut self) -> Result<(), ServiceError> {
+        self.open_door()?;
+        let guests: Vec<u32> = self.guests.keys().copied().collect();
+        guests.into_iter().for_each(|guest| self.listen(guest));
+        Ok(())
+    }
+
+    fn open_door(&mut self) -> Result<(), ServiceError> {
+        loop {
+            match self.broker.accept() {
+                Ok(Some(connection)) => {
+                    let guest = self.next_guest;
+                    self.next_guest = self.next_guest.wrapping_add(1);
+                    self.events.add(&connection, Event::Guest(guest))?;
+                    self.guests.insert(guest, connection);
+                }
+                Ok(None) => return Ok(()),
+                // Turned away; the next may be one of ours.
+                Err(BrokerError::OtherUser { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn listen(&mut self, guest: u32) {
+        let Some(connection) = self.guests.remove(&guest) else { return };
+        let message = match connection.receive_message(Some(Duration::ZERO)) {
+            Ok(message) => message,
+            Err(BrokerError::TimedOut { .. }) => {
+                self.guests.insert(guest, connection);
+                return;
+            }
+            // Left without a word, or speaks another language and is told so by its own side.
+            Err(_) => return,
+        };
+        let answer = match Hello::decode(&message.bytes) {
+            Some(hello) => self.seat(hello, connection.peer().pid),
+            None => Answer::Refused("it did not say which rank it is".into()),
+        };
+        let segment = Arc::clone(self.node.segment());
+        let descriptors = if answer == Answer::Welcome { vec![segment.as_fd()] } else { Vec::new() };
+        // Who does not read its answer has ended, which its process handle tells.
+        let _ = connection.send_message(&answer.encode(), &descriptors);
+    }
+
+    /// Gives a rank's seat to the process that has come for it, and watches that process from now on.
+    fn seat(&mut self, hello: Hello, pid: Option<u32>) -> Answer {
+        let (rank, ranks) = (hello.rank, self.node.ranks());
+        if hello.ranks != ranks || rank >= ranks {
+            return Answer::Refused(format!("it is rank {rank} of {}, the job has {ranks} ranks", hello.ranks));
+        }
+        let Some(pid) = pid else {
+            return Answer::Refused(format!("the process of rank {rank} lives in another process namespace"));
+        };
+        if let Some(other) = &self.seats[rank as usize].process {
+            self.superseded = self.attached_are_gone();
+            let pid = other.pid();
+            let twice =
+                format!("rank {rank} has joined this job already, as process {pid}: is {rank} given to two ranks?");
+            return if self.superseded { Answer::Over } else { Answer::Refused(twice) };
+        }
+        match ProcessHandle::open(pid) {
+            Ok(handle) if handle.start_time() == hello.started => self.watch(rank, handle),
+            // It has ended; the number may have gone to another process.
+            Ok(_) | Err(ProcessError::NoSuchProcess { .. }) => {
+                self.node.mark(rank, Departure::Vanished);
+                Answer::Refused(String::new())
+            }
+            Err(error) => Answer::Refused(error.to_string()),
+        }
+    }
+
+    fn watch(&mut self, rank: u32, handle: ProcessHandle) -> Answer {
+        if let Err(error) = self.events.add(&handle, Event::Attached(rank)) {
+            return Answer::Refused(error.to_string());
+        }
+        self.seats[rank as usize].process = Some(handle);
+        Answer::Welcome
+    }
+
+    fn see_off(&mut self, rank: u32, how: impl Fn(u32) -> Option<Departure>) {
+        let Some(seat) = self.seats.get_mut(rank as usize) else { return };
+        let Some(process) = seat.process.as_ref().filter(|_| !seat.gone) else { return };
+        // Left in the set, the handle would be ready for ever.
+        self.events.remove(process);
+        seat.gone = true;
+        self.node.mark(rank, how(process.pid()).unwrap_or(Departure::Vanished));
+    }
+
+    /// The child that was started as this rank has ended. That matters unless another process, started by it, is the rank.
+    pub(crate) fn child_gone(&self, rank: u32, pid: u32, how: Departure) {
+        match &self.seats[rank as usize].process {
+            Some(process) if process.pid() != pid => {}
+            // It never came, and all went well for it: "exited with status 0" would puzzle whoever waits for it.
+            None if how == Departure::Exited(0) => self.node.mark(rank, Departure::NeverStarted),
+            _ => self.node.mark(rank, how),
+        }
+    }
+
+    /// Whether a process that joined still lives.
+    pub(crate) fn has_attached(&self) -> bool {
+        self.seats.iter().any(|seat| seat.process.is_some() && !seat.gone)
+    }
+
+    /// Ends every process that joined and still lives.
+    pub(crate) fn kill_attached(&self) {
+        for process in self.seats.iter().filter(|seat| !seat.gone).filter_map(|seat| seat.process.as_ref()) {
+            // It may end at this moment by itself.
+            let _ = process.kill();
+        }
+    }
+
+    fn attached_are_gone(&self) -> bool {
+        self.seats.iter().all(|seat| seat.process.as_ref().is_none_or(|process| seat.gone || process.has_exited()))
+    }
+
+    /// Whether every rank has come and gone.
+    fn is_over(&self) -> bool {
+        self.superseded || self.seats.iter().all(|seat| seat.gone)
+    }
+
+    fn has_any(&self) -> bool {
+        self.seats.iter().any(|seat| seat.process.is_some())
+    }
+}
+
+/// Serves a job whose ranks somebody else starts, until the last of their processes is gone. `ready` is called when ranks
+/// may come.
+///
+/// # Errors
+/// [`BrokerError::NameTaken`] if the job has a service already; when the segment cannot be had.
+pub(crate) fn serve(
+    name: &str,
+    options: &JobOptions,
+    start_timeout: Duration,
+    ready: impl FnOnce(),
+) -> Result<(), ServiceError> {
+    let mut server = Server::new(name, options)?;
+    ready();
+    // Ranks that start late want to know what has become of the others; so this stays even if those are gone.
+    let started = Instant::now();
+    let patience = started.checked_add(start_timeout);
+    loop {
+        let waits_for_first = !server.has_any() || !server.has_attached();
+        for event in server.events().wait(patience.filter(|_| waits_for_first))? {
+            server.handle(event, |_| None)?;
+        }
+        let idle = !server.has_attached() && started.elapsed() >= start_timeout;
+        if server.is_over() || idle {
+            return Ok(());
+        }
+    }
+}

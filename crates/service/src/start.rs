@@ -1,0 +1,106 @@
+//! Starting the node service as a process of its own, for ranks that `tradewind run` has not started.
+
+use crate::error::{ServiceError, system};
+use crate::variables::{COMMAND, Environment, Lookup};
+use engine::node::{EngineKind, JobOptions};
+use shm::broker::BrokerError;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+/// What the service says when ranks may come.
+const READY: &str = "ready";
+/// What it says when another one has the name.
+const TAKEN: &str = "taken";
+
+/// A job whose ranks another launcher has started.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) ranks: u32,
+    /// The launcher's process, if known.
+    pub(crate) launcher: Option<u32>,
+    pub(crate) engine: EngineKind,
+}
+
+/// Starts the service, unless another rank is faster, and returns when it can be connected to.
+pub(crate) fn start(job: &Job) -> Result<(), ServiceError> {
+    let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
+    let mut child = Command::new(&command)
+        .args(["serve", &job.name, "--ranks", &job.ranks.to_string(), "--engine", job.engine.name()])
+        .args(["--cores", &cores(job.launcher).to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|source| ServiceError::NoCommand { command: command.display().to_string(), source })?;
+    let mut said = String::new();
+    let read = child.stdout.take().map_or(Ok(0), |stdout| BufReader::new(stdout).read_line(&mut said));
+    // What was started has only started the service itself, so it ends by itself and leaves nothing to wait for.
+    child.wait().map_err(system("wait for the command that starts the node service"))?;
+    read.map_err(system("hear from the node service"))?;
+    match said.trim_end() {
+        READY | TAKEN => Ok(()),
+        "" => Err(ServiceError::NotReady(format!("{} said nothing and ended", command.display()))),
+        why => Err(ServiceError::NotReady(why.to_owned())),
+    }
+}
+
+/// Cores that the ranks share. A launcher may have bound this rank to one; it itself is not bound as a rule.
+fn cores(launcher: Option<u32>) -> usize {
+    let own = shm::process::allowed_cores().len();
+    let of_launcher = launcher
+        .and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()))
+        .and_then(|pid| rustix::thread::sched_getaffinity(Some(pid)).ok())
+        .map_or(0, |set| set.count() as usize);
+    own.max(of_launcher).max(1)
+}
+
+/// What `tradewind serve` was asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Name of the service's door.
+    pub name: String,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Who runs operations.
+    pub engine: EngineKind,
+    /// Cores that the ranks share.
+    pub cores: u32,
+}
+
+/// Starts the service as a process that is nobody's child but init's, so that it leaves no zombie with the rank that
+/// wanted it, and returns. `itself` is the command line that gets to [`serve`].
+///
+/// # Errors
+/// When this program cannot be executed once more.
+pub fn detach(itself: &mut Command) -> Result<(), ServiceError> {
+    itself.spawn().map(drop).map_err(system("start the node service"))
+}
+
+/// Is the node service until the last rank is gone. Says on standard output that ranks may come, or why they may not.
+///
+/// # Errors
+/// When the service cannot be had; that has been said on standard output too.
+pub fn serve(request: &Request) -> Result<(), ServiceError> {
+    // Out of the terminal's reach: Ctrl-C is for the ranks, and this outlives them. It fails for a session's leader.
+    let _ = rustix::process::setsid();
+    let outcome = JobOptions::new(request.ranks, request.engine).map_err(ServiceError::from).and_then(|options| {
+        let options = JobOptions { cores: request.cores, ..options };
+        crate::server::serve(&request.name, &options, Environment.start_timeout()?, || say(READY))
+    });
+    match &outcome {
+        Ok(()) => {}
+        Err(ServiceError::Broker(BrokerError::NameTaken { .. })) => {
+            say(TAKEN);
+            return Ok(());
+        }
+        Err(error) => say(&error.to_string()),
+    }
+    outcome
+}
+
+fn say(what: &str) {
+    // Nobody may listen any more.
+    let _ = writeln!(std::io::stdout(), "{}", what.replace('\n', " "));
+}

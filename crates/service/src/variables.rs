@@ -1,0 +1,105 @@
+//! Names of the environment variables by which a launcher and a rank understand each other, and how they are read.
+
+use crate::error::ServiceError;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Name of the node service's door.
+pub const SERVICE: &str = "TRADEWIND_SERVICE";
+/// Number of the rank, from 0.
+pub const RANK: &str = "TRADEWIND_RANK";
+/// Number of ranks.
+pub const SIZE: &str = "TRADEWIND_SIZE";
+/// Who runs operations: `peers` or `caller`.
+pub const ENGINE: &str = "TRADEWIND_ENGINE";
+/// The core that a rank is to bind itself to.
+pub const CORE: &str = "TRADEWIND_CORE";
+/// What tells a job apart from the other jobs of the same user, where no launcher says it.
+pub const JOB: &str = "TRADEWIND_JOB";
+/// Seconds that a rank waits for the others to start.
+pub const START_TIMEOUT: &str = "TRADEWIND_START_TIMEOUT";
+/// The `tradewind` command, where it is not in PATH.
+pub const COMMAND: &str = "TRADEWIND_COMMAND";
+/// The directory into which ranks write their part of a profile.
+pub const TRACE: &str = "TRADEWIND_TRACE";
+
+/// How long a rank waits for the others unless [`START_TIMEOUT`] says otherwise.
+const USUAL_START_TIMEOUT: f64 = 60.0;
+
+/// Where variables are looked up: the environment, or a table in a test.
+pub(crate) trait Lookup {
+    fn get(&self, name: &str) -> Option<OsString>;
+
+    /// The number in a variable, if it is set.
+    fn number(&self, name: &'static str) -> Result<Option<u32>, ServiceError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        match value.to_str().and_then(|text| text.trim().parse().ok()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(ServiceError::Variable { name, value, expected: "a number from 0 on" }),
+        }
+    }
+
+    /// The text in a variable, if it is set and not empty.
+    fn text(&self, name: &'static str) -> Result<Option<String>, ServiceError> {
+        match self.get(name).filter(|value| !value.is_empty()) {
+            None => Ok(None),
+            Some(value) => match value.into_string() {
+                Ok(text) => Ok(Some(text)),
+                Err(value) => Err(ServiceError::Variable { name, value, expected: "readable text" }),
+            },
+        }
+    }
+
+    /// How long to wait for the other ranks.
+    fn start_timeout(&self) -> Result<Duration, ServiceError> {
+        let Some(value) = self.get(START_TIMEOUT) else { return Ok(Duration::from_secs_f64(USUAL_START_TIMEOUT)) };
+        value
+            .to_str()
+            .and_then(|text| text.trim().parse::<f64>().ok())
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .ok_or(ServiceError::Variable { name: START_TIMEOUT, value, expected: "a number of seconds" })
+    }
+}
+
+/// The environment of this process.
+#[derive(Debug)]
+pub(crate) struct Environment;
+
+impl Lookup for Environment {
+    fn get(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+}
+
+#[cfg(test)]
+impl Lookup for std::collections::HashMap<&str, &str> {
+    fn get(&self, name: &str) -> Option<OsString> {
+        self.get(name).map(|value| OsString::from(*value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn what_is_not_a_number_is_named() {
+        let table = HashMap::from([(RANK, "one")]);
+        let error = table.number(RANK).expect_err("not a number");
+        assert_eq!(
+            error.to_string(),
+            "TRADEWIND_RANK is \"one\", it must be a number from 0 on: change it or unset it"
+        );
+        assert!(table.number(SIZE).expect("not set").is_none());
+    }
+
+    #[test]
+    fn the_start_timeout_is_in_seconds() {
+        let timeout = |text| HashMap::from([(START_TIMEOUT, text)]).start_timeout();
+        assert_eq!(timeout("0.25").expect("a quarter of a second"), Duration::from_millis(250));
+        for wrong in ["", "-1", "soon", "1e300"] {
+            assert!(timeout(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
