@@ -79,7 +79,8 @@ pub fn combine(mode: JoinMode, rank: u32, contributions: &[&[u8]]) -> Result<Joi
             for other in &contributions[1..] {
                 match apply_in_place_left(operation, data_type, &mut joined.bytes, other) {
                     Err(ArithmeticError::DivisionByZero { element }) => {
-                        joined.divided_by_zero = joined.divided_by_zero.or(Some(element as u64));
+                        let before = joined.divided_by_zero.unwrap_or(u64::MAX);
+                        joined.divided_by_zero = Some(before.min(element as u64));
                     }
                     outcome => outcome?,
                 }

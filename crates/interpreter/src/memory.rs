@@ -123,21 +123,21 @@ impl Memory {
         data_type: DataType,
         [left, right, destination]: [Place; 3],
     ) -> Option<u64> {
+        // In a valid schedule, an operand that overlaps the destination is the destination.
         let outcome = match (left.overlaps(destination), right.overlaps(destination)) {
             (false, false) => {
                 let (outside, target) = self.around(destination);
                 apply(operation, data_type, outside.find(left), outside.find(right), target)
             }
-            (true, false) if left.start == destination.start => {
+            (true, false) => {
                 let (outside, target) = self.around(destination);
                 apply_in_place_left(operation, data_type, target, outside.find(right))
             }
-            (false, true) if right.start == destination.start => {
+            (false, true) => {
                 let (outside, target) = self.around(destination);
                 apply_in_place_right(operation, data_type, outside.find(left), target)
             }
-            _ => {
-                // Both operands in the destination, or one in a part of it: compute on copies.
+            (true, true) => {
                 let (left, right) = (self.bytes(left).to_vec(), self.bytes(right).to_vec());
                 apply(operation, data_type, &left, &right, self.around(destination).1)
             }

@@ -182,6 +182,18 @@ fn the_first_division_by_zero_is_named() {
     };
     assert_eq!(effects(&mut interpreter).last(), Some(&Effect::Completed(Err(failure))));
     assert_eq!(interpreter.reset()[2], [9, 3, 0]);
+    // With a second one: by then the first has been noted.
+    let again = graph.buffer(Access::Output, 3);
+    let second = graph.local(Arithmetic::Divide, DataType::U8, left, right, again);
+    graph.requires(second, goal::graph::Vertex(1));
+    let mut interpreter = self::interpreter(&graph, Limits::default());
+    interpreter.start(vec![vec![9; 3], vec![1, 0, 0], vec![5; 3], vec![5; 3]], 0).expect("the buffers fit");
+    assert_eq!(interpreter.handle(Event::CalcFinished { operation: Handle(0) }, 0), Ok(()));
+    let Some(Effect::Completed(Err(Failure::DivisionByZero { vertex, element, .. }))) = effects(&mut interpreter).pop()
+    else {
+        panic!("the run completes with a failure")
+    };
+    assert_eq!((vertex, element), (1, 1));
 }
 
 #[test]
@@ -204,6 +216,12 @@ fn a_reset_forgets_the_run() {
     assert_eq!(interpreter.reset(), [[0; 8], [1; 8]]);
     assert_eq!(interpreter.poll(), None);
     assert_eq!(interpreter.reset(), Vec::<Vec<u8>>::new());
+    // What arrived for a run that was given up is not there for the next.
+    assert_eq!(interpreter.handle(eager(1, 4, 0, &[9; 8]), 0), Ok(()));
+    interpreter.reset();
+    interpreter.start(vec![vec![0; 8], vec![0; 8]], 0).expect("the buffers are as declared");
+    assert_eq!(interpreter.outstanding().count(), 2, "the send and the receive");
+    assert_eq!(interpreter.reset(), [[0; 8], [0; 8]]);
     // The same message of the next run arrives before it starts.
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[2; 8]), 0), Ok(()));
     interpreter.start(vec![vec![0; 8], vec![0; 8]], 0).expect("the buffers are as declared");
