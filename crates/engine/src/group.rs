@@ -247,7 +247,10 @@ impl Group {
         let watch = self.member.watch(&self.members);
         let patience = self.member.node().patience();
         let look_out = watch.look_out(&self.board, sequence, call);
-        self.board.exchange(turn, words, patience, || self.progress(), look_out)
+        let all = self.board.exchange(turn, words, patience, || self.progress(), look_out)?;
+        // Ranks may have met here in different calls.
+        self.board.find_mismatch(sequence, call)?;
+        Ok(all)
     }
 
     /// Every rank gives a few words and gets those of all, in rank order. Waits for all ranks.

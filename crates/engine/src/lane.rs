@@ -315,19 +315,4 @@ impl<P: Plan> Lane<P> {
         // It was retired, or is still queued: then it will start, and its result is dropped when it is retired.
         starter.retired.remove(&run.number);
     }
-
-    /// Whether every run that this rank started is complete, queued ones included.
-    pub(crate) fn is_idle(&self) -> bool {
-        let mut starter = self.lock();
-        let _ = self.flush(&mut starter);
-        self.publish(&mut starter);
-        let records = &starter.records;
-        let unfinished = |run: u64| {
-            records[(run % self.slots) as usize].as_ref().is_some_and(|(call, _)| {
-                let (word, threshold) = self.plan.completion(run, call);
-                !word.reached(threshold)
-            })
-        };
-        starter.queue.is_empty() && !(starter.turn.consumed..starter.turn.next).any(unfinished)
-    }
 }

@@ -228,9 +228,17 @@ impl Ring {
         Err(Error::Mismatch { sequence, calls: calls.collect() })
     }
 
-    /// Whether whoever computed the result has put it where it is wanted.
-    fn is_in_place(&self, meeting: &Meeting) -> bool {
-        self.work(meeting) == Work::Claimed && self.travel(meeting) == Travel::Arena
+    /// Whether whoever did the work has put results where they are wanted in the segment.
+    fn is_in_place(&self, run: u64, meeting: &Meeting) -> Result<bool, Error> {
+        if self.travel(meeting) != Travel::Arena {
+            return Ok(false);
+        }
+        // A broadcast that its root has staged is complete at once, before anyone could put it anywhere.
+        let staged = || -> Result<bool, Error> {
+            let cell = self.cell(self.slot(run), Travel::Arena, meeting.root, 0);
+            Ok(Places::read(&self.memory, cell)?.spare.0 == 0)
+        };
+        Ok(meeting.kind != JoinKind::Broadcast || !staged()?)
     }
 
     fn claimed_failure(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
@@ -379,7 +387,7 @@ impl Plan for Ring {
                 Err(Error::BufferLength { buffer: 1, expected, found: output.len() as u64 })
             }
             Binding::Private => self.fetch(run, meeting, output),
-            Binding::Segment(_) if self.is_in_place(meeting) => self.claimed_failure(run, meeting),
+            Binding::Segment(_) if self.is_in_place(run, meeting)? => self.claimed_failure(run, meeting),
             Binding::Segment(at) => self.memory.fill(at, expected, |bytes| self.fetch(run, meeting, bytes))?,
         }
     }

@@ -1,0 +1,236 @@
+//! Every collective by every algorithm against what it must give: any rank count, odd and zero sizes, private and shared
+//! buffers mixed, both engines.
+
+use tradewind::{
+    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Communicator, EngineKind, Op,
+    Result, local_with,
+};
+
+const RANKS: [u32; 6] = [1, 2, 3, 4, 5, 8];
+/// Elements: nothing, inside a line, inside a cell, beyond it, beyond a chunk.
+const COUNTS: [usize; 6] = [0, 1, 5, 200, 1000, 40_000];
+const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
+
+fn every_job(body: impl Fn(&Communicator) -> Result<()> + Sync) {
+    for engine in ENGINES {
+        for ranks in RANKS {
+            local_with(ranks, engine, |world| body(&world)).unwrap_or_else(|error| panic!("{engine}, {ranks} ranks: {error}"));
+        }
+    }
+}
+
+#[test]
+fn no_rank_leaves_a_barrier_before_all_have_come() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    for engine in ENGINES {
+        for ranks in RANKS {
+            let come = AtomicU32::new(0);
+            local_with(ranks, engine, |world| {
+                for algorithm in BarrierAlgorithm::ALL {
+                    let chosen = world.with_algorithms(Algorithms { barrier: Some(*algorithm), ..Default::default() });
+                    for _ in 0..3 {
+                        let before = come.load(Ordering::SeqCst) / ranks * ranks;
+                        come.fetch_add(1, Ordering::SeqCst);
+                        chosen.barrier()?;
+                        assert!(come.load(Ordering::SeqCst) >= before + ranks, "{algorithm} on {ranks} ranks");
+                        // Nobody counts for the next round before everyone has looked at this one.
+                        world.barrier()?;
+                    }
+                }
+                Ok(())
+            })
+            .expect("barriers succeed");
+        }
+    }
+}
+
+#[test]
+fn allreduce_gives_every_rank_the_same_right_bits() {
+    every_job(|world| {
+        for algorithm in AllreduceAlgorithm::ALL {
+            let chosen = world.with_algorithms(Algorithms { allreduce: Some(*algorithm), ..Default::default() });
+            for count in COUNTS {
+                allreduce(&chosen, count)?;
+            }
+        }
+        Ok(())
+    });
+}
+
+fn allreduce(world: &Communicator, count: usize) -> Result<()> {
+    let value = |rank: u32, index: usize| (u64::from(rank) + 1).wrapping_mul(index as u64 + 3);
+    let mine: Vec<u64> = (0..count).map(|index| value(world.rank(), index)).collect();
+    let expected: Vec<u64> =
+        (0..count).map(|index| (0..world.size()).map(|rank| value(rank, index)).fold(0, u64::wrapping_add)).collect();
+    let mut private = vec![u64::MAX; count];
+    world.allreduce(&mine, &mut private, Op::Sum)?;
+    assert_eq!(private, expected);
+
+    // Every second rank works in place, the others do not: all must agree all the same.
+    for in_place in [0, 1, 2] {
+        let shared = in_place == 2 || world.rank() % 2 == in_place;
+        let mut result = vec![0; count];
+        if shared {
+            let mut from = world.alloc::<u64>(count)?;
+            from.copy_from_slice(&mine);
+            let (from, to) = world.iallreduce(from, world.alloc::<u64>(count)?, Op::Sum)?.wait()?;
+            assert_eq!(&from[..], &mine[..], "an input is left as it was");
+            result.copy_from_slice(&to);
+        } else {
+            world.allreduce(&mine, &mut result, Op::Sum)?;
+        }
+        assert_eq!(result, expected, "in place: {shared}");
+    }
+
+    // Rounding makes the order visible: compare the bits of all ranks.
+    let floats: Vec<f64> = (0..count).map(|index| 1.0 / f64::from(world.rank() + 3) + index as f64).collect();
+    let mut sum = vec![0.0; count];
+    world.allreduce(&floats, &mut sum, Op::Sum)?;
+    let bits: Vec<u64> = sum.iter().map(|value| value.to_bits()).collect();
+    let (mut low, mut high) = (vec![0; count], vec![0; count]);
+    world.allreduce(&bits, &mut low, Op::Minimum)?;
+    world.allreduce(&bits, &mut high, Op::Maximum)?;
+    assert_eq!(low, high);
+    Ok(())
+}
+
+#[test]
+fn a_join_reduces_in_rank_order() {
+    every_job(|world| {
+        for count in [1usize, 300, 30_000] {
+            let mut difference = vec![0i64; count];
+            world.allreduce(&vec![1i64 << world.rank(); count], &mut difference, Op::Difference)?;
+            let expected = 1 - (1..world.size()).map(|rank| 1i64 << rank).sum::<i64>();
+            assert!(difference.iter().all(|value| *value == expected));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn alltoall_gives_part_j_of_rank_i_to_rank_j() {
+    every_job(|world| {
+        for algorithm in AlltoallAlgorithm::ALL {
+            let chosen = world.with_algorithms(Algorithms { alltoall: Some(*algorithm), ..Default::default() });
+            for count in [0, 1, 3, 70, 700, 9000] {
+                alltoall(&chosen, count)?;
+            }
+        }
+        Ok(())
+    });
+}
+
+fn alltoall(world: &Communicator, count: usize) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let value = |from: u32, to: u32, index: usize| (from * 1000 + to) as usize * 10_000 + index;
+    let mine: Vec<usize> = (0..size).flat_map(|to| (0..count).map(move |index| value(rank, to, index))).collect();
+    let expected: Vec<usize> =
+        (0..size).flat_map(|from| (0..count).map(move |index| value(from, rank, index))).collect();
+    for in_place in [0, 1, 2, 3] {
+        // 0, 1: every second rank in place; 2: all; 3: none.
+        let mut result = vec![0; mine.len()];
+        if in_place == 2 || (in_place < 2 && rank % 2 == in_place) {
+            let mut from = world.alloc::<usize>(mine.len())?;
+            from.copy_from_slice(&mine);
+            let (mut from, to) = world.ialltoall(from, world.alloc::<usize>(mine.len())?)?.wait()?;
+            // The buffer is this rank's again: whoever is slower must not see this.
+            from.fill(usize::MAX);
+            result.copy_from_slice(&to);
+        } else {
+            world.alltoall(&mine, &mut result)?;
+        }
+        assert!(result == expected, "count {count}, buffers {in_place}");
+    }
+    Ok(())
+}
+
+#[test]
+fn bcast_gives_everyone_the_roots_buffer() {
+    every_job(|world| {
+        for algorithm in BcastAlgorithm::ALL {
+            let chosen = world.with_algorithms(Algorithms { bcast: Some(*algorithm), ..Default::default() });
+            for count in COUNTS {
+                for root in [0, world.size() / 2, world.size() - 1] {
+                    bcast(&chosen, count, root)?;
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+fn bcast(world: &Communicator, count: usize, root: u32) -> Result<()> {
+    let expected: Vec<u32> = (0..count as u32).map(|index| index ^ root).collect();
+    let start = if world.rank() == root { expected.clone() } else { vec![u32::MAX; count] };
+    let mut private = start.clone();
+    world.bcast(&mut private, root)?;
+    assert_eq!(private, expected);
+    for in_place in [0, 1, 2] {
+        let mut result = start.clone();
+        if in_place == 2 || world.rank() % 2 == in_place {
+            let mut buffer = world.alloc::<u32>(count)?;
+            buffer.copy_from_slice(&start);
+            let mut buffer = world.ibcast(buffer, root)?.wait()?;
+            result.copy_from_slice(&buffer);
+            buffer.fill(7);
+        } else {
+            world.bcast(&mut result, root)?;
+        }
+        assert!(result == expected, "count {count}, root {root}, buffers {in_place}");
+    }
+    Ok(())
+}
+
+#[test]
+fn neighbours_get_each_others_blocks() {
+    every_job(|world| {
+        let (rank, size) = (world.rank(), world.size());
+        // Everyone sends to the next two ranks; on few ranks these are the same rank, or this one.
+        let next = [(rank + 1) % size, (rank + 2) % size];
+        let before = [(rank + size - 1) % size, (rank + 2 * size - 2) % size];
+        let ring = world.neighbors(&before, &next)?;
+        for count in [0usize, 1, 100, 5000] {
+            let mine: Vec<u32> = (0..2).flat_map(|edge| vec![rank * 2 + edge; count]).collect();
+            let mut got = vec![u32::MAX; 2 * count];
+            ring.neighbor_alltoall(&mine, &mut got)?;
+            let expected: Vec<u32> = (0..2).flat_map(|edge| vec![before[edge as usize] * 2 + edge; count]).collect();
+            assert_eq!(got, expected);
+
+            let mut shared = world.alloc::<u32>(2 * count)?;
+            shared.copy_from_slice(&mine);
+            let (_, got) = ring.ineighbor_alltoall(shared, world.alloc::<u32>(2 * count)?)?.wait()?;
+            assert_eq!(&got[..], &expected[..]);
+
+            let mut gathered = vec![u32::MAX; 2 * count];
+            ring.neighbor_allgather(&vec![rank; count], &mut gathered)?;
+            let expected: Vec<u32> = before.iter().flat_map(|from| vec![*from; count]).collect();
+            assert_eq!(gathered, expected);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_persistent_collective_can_be_started_again_and_again() {
+    every_job(|world| {
+        let barrier = world.barrier_init()?;
+        let sum = world.allreduce_init::<u32>(3, Op::Sum)?;
+        let exchange = world.alltoall_init::<u8>(2)?;
+        let root = world.size() - 1;
+        let bcast = world.bcast_init::<u16>(4, root)?;
+        for round in 0..200u32 {
+            barrier.start_bare()?.wait()?;
+            let mut total = [0; 3];
+            sum.start(&[round, 1, world.rank()], &mut total)?.wait()?;
+            assert_eq!(total[..2], [round * world.size(), world.size()]);
+            let mine = vec![world.rank() as u8 ^ round as u8; 2 * world.size() as usize];
+            let mut theirs = vec![0; mine.len()];
+            exchange.start(&mine, &mut theirs)?.wait()?;
+            assert!(theirs.chunks(2).zip(0u8..).all(|(part, rank)| part == [rank ^ round as u8; 2]));
+            let mut values = if world.rank() == root { [round as u16; 4] } else { [0; 4] };
+            bcast.start_bcast(&mut values)?.wait()?;
+            assert_eq!(values, [round as u16; 4]);
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,284 @@
+//! Requests in numbers, dropped, forgotten, late; communicators side by side; ranks that do not do as the others.
+
+use std::time::Duration;
+use tradewind::{
+    Algorithms, AlltoallAlgorithm, BarrierAlgorithm, Communicator, Departure, EngineKind, Error, Op, Request, Result,
+    local, local_with, wait_all, wait_any,
+};
+
+const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
+
+#[test]
+fn any_number_of_collectives_may_be_under_way() {
+    for engine in ENGINES {
+        local_with(4, engine, |world| {
+            const RUNS: usize = 1000;
+            let inputs: Vec<[u64; 2]> = (0..RUNS as u64).map(|run| [run, u64::from(world.rank())]).collect();
+            let mut outputs = vec![[0u64; 2]; RUNS];
+            let mut requests = Vec::new();
+            for (input, output) in inputs.iter().zip(&mut outputs) {
+                requests.push(world.iallreduce(input, output, Op::Sum)?);
+            }
+            // The last ones first: earlier results are moved out of the way meanwhile.
+            while let Some(request) = requests.pop() {
+                request.wait()?;
+            }
+            drop(requests);
+            assert!(outputs.iter().zip(0u64..).all(|(output, run)| *output == [4 * run, 6]));
+            Ok(())
+        })
+        .expect("all of them complete");
+    }
+}
+
+#[test]
+fn large_collectives_may_be_under_way_in_numbers_too() {
+    local(3, |world| {
+        const COUNT: usize = 5000;
+        let mine = vec![1.0f64; COUNT];
+        let mut outputs = vec![vec![0.0; COUNT]; 100];
+        let requests: Vec<Request<'_, _>> =
+            outputs.iter_mut().map(|output| world.iallreduce(&mine, output, Op::Sum)).collect::<Result<_>>()?;
+        wait_all(requests)?;
+        assert!(outputs.iter().flatten().all(|value| *value == 3.0));
+        Ok(())
+    })
+    .expect("all of them complete");
+}
+
+#[test]
+fn dropped_and_forgotten_requests_hold_nobody_up() {
+    for engine in ENGINES {
+        local_with(3, engine, |world| {
+            for round in 0..300u32 {
+                let input = [round; 4];
+                let mut output = [0u32; 4];
+                match round % 3 {
+                    0 => drop(world.iallreduce(&input, &mut output, Op::Sum)?),
+                    1 => std::mem::forget(world.iallreduce(&input, &mut output, Op::Sum)?),
+                    _ => drop(world.iallreduce(world.alloc::<u32>(4000)?, world.alloc::<u32>(4000)?, Op::Sum)?),
+                }
+                let mut sum = [0];
+                world.allreduce(&[1u32], &mut sum, Op::Sum)?;
+                assert_eq!(sum, [3]);
+            }
+            Ok(())
+        })
+        .expect("the others go on");
+    }
+}
+
+#[test]
+fn test_says_when_and_wait_any_says_which() {
+    local(2, |world| {
+        let mut outputs = [[0u32; 1]; 3];
+        let inputs = [[1u32], [2], [3]];
+        let mut requests: Vec<Request<'_, _>> = inputs
+            .iter()
+            .zip(&mut outputs)
+            .map(|(input, output)| world.iallreduce(input, output, Op::Sum))
+            .collect::<Result<_>>()?;
+        let mut seen = Vec::new();
+        while let Some(index) = wait_any(&mut requests)? {
+            requests.remove(index).wait()?;
+            seen.push(index);
+        }
+        drop(requests);
+        assert_eq!(seen.len(), 3);
+        assert_eq!(outputs, [[2], [4], [6]]);
+        let mut request = world.ibarrier()?;
+        while !request.test()? {
+            std::thread::yield_now();
+        }
+        assert!(request.test()?, "a complete request stays complete");
+        request.wait()
+    })
+    .expect("all complete");
+}
+
+#[test]
+fn communicators_never_take_each_others_messages() {
+    for engine in ENGINES {
+        local_with(6, engine, |world| {
+            let copy = world.dup()?;
+            let Some(half) = world.split(Some(world.rank() % 2), -i64::from(world.rank()))? else { return Ok(()) };
+            assert_eq!(half.rank(), 2 - world.rank() / 2, "a smaller key comes first");
+            for round in 0..50u32 {
+                let (mut all, mut again, mut ours) = ([0], [0], [0]);
+                let (a, b, c) = ([round], [round + 1], [world.rank()]);
+                let first = world.iallreduce(&a, &mut all, Op::Sum)?;
+                let second = copy.iallreduce(&b, &mut again, Op::Sum)?;
+                let third = half.iallreduce(&c, &mut ours, Op::Sum)?;
+                third.wait()?;
+                second.wait()?;
+                first.wait()?;
+                assert_eq!(all, [6 * round]);
+                assert_eq!(again, [6 * (round + 1)]);
+                assert_eq!(ours, [if world.rank() % 2 == 0 { 6 } else { 9 }]);
+            }
+            Ok(())
+        })
+        .expect("all complete");
+    }
+    local(3, |world| {
+        let color = (world.rank() > 0).then_some(7);
+        let part = world.split(color, 0)?;
+        assert_eq!(part.is_some(), world.rank() > 0);
+        part.map_or(Ok(()), |part| part.barrier())
+    })
+    .expect("a rank without a colour belongs to none");
+}
+
+#[test]
+fn threads_of_a_rank_may_share_it() {
+    for engine in ENGINES {
+        local_with(2, engine, |world| {
+            let mine: Vec<Communicator> = (0..4).map(|_| world.dup()).collect::<Result<_>>()?;
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = mine
+                    .iter()
+                    .map(|communicator| {
+                        scope.spawn(move || -> Result<()> {
+                            for round in 0..200u64 {
+                                let mut sum = [0];
+                                communicator.allreduce(&[round], &mut sum, Op::Sum)?;
+                                assert_eq!(sum, [2 * round]);
+                            }
+                            Ok(())
+                        })
+                    })
+                    .collect();
+                threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+            })
+        })
+        .expect("all complete");
+    }
+}
+
+/// Runs ranks of which rank 1 does something else, and gives every rank's error.
+fn with_an_odd_rank(
+    engine: EngineKind,
+    ranks: u32,
+    usual: impl Fn(&Communicator) -> Result<()> + Sync,
+    odd: impl Fn(&Communicator) -> Result<()> + Sync,
+) -> Vec<Option<Error>> {
+    let errors = std::sync::Mutex::new((0..ranks).map(|_| None).collect::<Vec<_>>());
+    let outcome = local_with(ranks, engine, |world| {
+        for _ in 0..17 {
+            world.barrier()?;
+        }
+        let outcome = if world.rank() == 1 { odd(&world) } else { usual(&world) };
+        errors.lock().expect("nobody panics here")[world.rank() as usize] = outcome.err();
+        Ok(())
+    });
+    drop(outcome);
+    errors.into_inner().expect("nobody panicked")
+}
+
+#[test]
+fn ranks_in_different_collectives_are_told_who_is_where() {
+    let errors = with_an_odd_rank(
+        EngineKind::Peers,
+        4,
+        |world| world.allreduce(&[1u32], &mut [0], Op::Sum),
+        |world| world.barrier(),
+    );
+    for error in errors {
+        let text = error.expect("every rank is told").to_string();
+        assert_eq!(text, "3 of 4 ranks are in allreduce #17, rank 1 is in barrier #17");
+    }
+}
+
+#[test]
+fn ranks_with_different_sizes_are_told_so() {
+    let errors = with_an_odd_rank(
+        EngineKind::Peers,
+        3,
+        |world| world.allreduce(&[1u32], &mut [0], Op::Sum),
+        |world| world.allreduce(&[1u64], &mut [0], Op::Sum),
+    );
+    for error in errors {
+        let text = error.expect("every rank is told").to_string();
+        assert_eq!(text, "2 of 3 ranks are in allreduce #17 of 4 bytes, rank 1 is in allreduce #17 of 8 bytes");
+    }
+}
+
+#[test]
+fn a_linked_collective_that_meets_another_is_found_too() {
+    for engine in ENGINES {
+        let bruck = Algorithms {
+            alltoall: Some(AlltoallAlgorithm::Bruck),
+            barrier: Some(BarrierAlgorithm::Dissemination),
+            ..Algorithms::default()
+        };
+        let errors = with_an_odd_rank(
+            engine,
+            4,
+            |world| world.with_algorithms(bruck).alltoall(&[0u8; 4], &mut [0; 4]),
+            |world| world.with_algorithms(bruck).barrier(),
+        );
+        for error in errors {
+            let text = error.expect("every rank is told").to_string();
+            assert!(text.contains("in alltoall #17") && text.contains("rank 1 is in barrier #17"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_or_panics_is_named() {
+    for engine in ENGINES {
+        let errors = with_an_odd_rank(engine, 4, |world| world.barrier(), |_| Ok(()));
+        for (rank, error) in errors.into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
+            match error {
+                Some(Error::Engine(engine::Error::RankFailed { rank: 1, how: Departure::Left })) => {}
+                other => panic!("rank {rank} got {other:?}"),
+            }
+        }
+    }
+    let outcome = local(3, |world| {
+        assert!(world.rank() != 2, "as planned");
+        match world.barrier() {
+            Err(error) if error.failed_rank() == Some(2) => Ok(()),
+            other => panic!("rank {} got {other:?}", world.rank()),
+        }
+    });
+    match outcome {
+        Err(Error::Panicked { rank: 2, message }) => assert!(message.contains("as planned"), "{message}"),
+        other => panic!("the panic is reported, not {other:?}"),
+    }
+}
+
+#[test]
+fn a_time_out_names_who_has_not_come_and_can_be_waited_out() {
+    let gate = std::sync::Barrier::new(2);
+    local(2, |world| {
+        if world.rank() == 1 {
+            gate.wait();
+            return world.barrier();
+        }
+        let mut request = world.ibarrier()?;
+        match request.wait_timeout(Duration::from_millis(20)) {
+            Err(Error::Engine(engine::Error::Timeout { waiting_for, .. })) => {
+                assert_eq!(waiting_for.iter().map(|laggard| laggard.rank).collect::<Vec<_>>(), [1]);
+            }
+            other => panic!("{other:?}"),
+        }
+        gate.wait();
+        request.wait()
+    })
+    .expect("the barrier completes after all");
+}
+
+#[test]
+fn wrong_arguments_are_refused_before_anything_starts() {
+    local(2, |world| {
+        let text = |outcome: Result<()>| outcome.expect_err("refused").to_string();
+        assert!(text(world.bcast(&mut [0u8], 2)).contains("the root is 2, it must be below 2"));
+        assert!(text(world.alltoall(&[0u8; 3], &mut [0; 3])).contains("multiple of the 2 ranks"));
+        assert!(text(world.allreduce(&[0u8; 3], &mut [0; 4], Op::Sum)).contains("as long as the input"));
+        assert!(text(world.allreduce(&[0f32], &mut [0.0], Op::Xor)).contains("xor on f32"));
+        assert!(text(world.cartesian(&[3], &[true]).map(|_| ())).contains("3"));
+        world.barrier()
+    })
+    .expect("the job goes on");
+}
