@@ -1,0 +1,17 @@
+//! The shortest whole program: `tradewind run -n 4 -- target/release/examples/hello`.
+
+use tradewind::{Communicator, Job, Op, Result};
+
+fn main() -> Result<()> {
+    println!("{}", greet(Job::init()?.world())?);
+    Ok(())
+}
+
+/// Adds up one number from every rank while this rank does something else.
+pub(crate) fn greet(world: &Communicator) -> Result<String> {
+    let (mine, mut sum) = ([world.rank() + 1], [0]);
+    let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
+    let greeting = format!("hello from rank {} of {}", world.rank(), world.size());
+    request.wait()?;
+    Ok(format!("{greeting}: together we are {}", sum[0]))
+}
