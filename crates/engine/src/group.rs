@@ -159,7 +159,15 @@ impl Group {
     /// # Errors
     /// When the schedules do not fit together (every rank gets the same list), a rank is in another collective, or gone.
     pub fn link(self: &Arc<Self>, schedule: &Schedule, call: Call) -> Result<Arc<Linkage>, Error> {
-        let sequence = self.begin(call);
+        let sequence = match call.kind {
+            CallKind::Schedule => self.begin(call),
+            // Linked on the way to its first run: both are one collective, under one number.
+            _ => {
+                let next = self.sequence.load(Ordering::Relaxed);
+                self.board.note(next, call);
+                next
+            }
+        };
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = schedule.as_bytes();
         let arena = self.member.arena();
