@@ -7,6 +7,7 @@ mod messages;
 mod operation;
 mod problem;
 mod race;
+mod report;
 pub(crate) mod spans;
 mod usage;
 mod waiting;
@@ -15,6 +16,7 @@ pub use problem::{List, Place, Problem};
 
 use crate::graph::{Graph, Until, Vertex};
 use digraph::{Arc, Digraph};
+use report::Report;
 
 /// What [`global`] has to know about whoever runs the graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ pub fn list(problems: &[Problem]) -> String {
 /// two operations which may run at the same time write bytes that the other uses.
 ///
 /// # Errors
-/// Every problem found. Bytes without a place are in nobody's way.
+/// Every problem found, up to 1000 and how many more there are. Bytes without a place are in nobody's way.
 ///
 /// ```
 /// use goal::check::{self, Problem};
@@ -56,26 +58,34 @@ pub fn list(problems: &[Problem]) -> String {
 /// assert_eq!(check::graph(&graph), Ok(()));
 /// ```
 pub fn graph(graph: &Graph) -> Result<(), Vec<Problem>> {
-    let mut problems = Vec::new();
-    if graph.rank() >= graph.ranks() {
-        problems.push(Problem::Rank { rank: graph.rank(), ranks: graph.ranks() });
-    }
-    for index in 0..graph.vertices().len() {
-        operation::check(graph, Vertex(index as u32), &mut problems);
-    }
-    let digraph = digraph(graph, &mut problems);
-    match digraph.order() {
-        Ok(order) => race::check(graph, &digraph, &order, &mut problems),
-        Err(cycle) => {
-            let place = |vertex: &usize| Place::new(graph, Vertex(*vertex as u32));
-            problems.push(Problem::Cycle { cycle: cycle.iter().map(place).collect() });
-        }
-    }
-    if problems.is_empty() { Ok(()) } else { Err(problems) }
+    let mut report = Report::default();
+    rank(graph, &mut report);
+    report.finish()
 }
 
-/// The edges between vertices that exist.
-fn digraph(graph: &Graph, problems: &mut Vec<Problem>) -> Digraph {
+/// Adds what is wrong with one graph; says whether its edges lead somewhere and not round.
+fn rank(graph: &Graph, report: &mut Report) -> bool {
+    if graph.rank() >= graph.ranks() {
+        report.add(|| Problem::Rank { rank: graph.rank(), ranks: graph.ranks() });
+    }
+    let (arcs, complete) = arcs(graph, report);
+    let digraph = Digraph::new(graph.vertices().len(), &arcs);
+    let order = digraph.order();
+    if let Err(cycle) = &order {
+        let place = |vertex: &usize| Place::new(graph, Vertex(*vertex as u32));
+        report.add(|| Problem::Cycle { cycle: cycle.iter().map(place).collect() });
+    }
+    for index in 0..graph.vertices().len() {
+        operation::check(graph, Vertex(index as u32), report);
+    }
+    if let Ok(order) = &order {
+        race::check(graph, &digraph, order, report);
+    }
+    complete && order.is_ok()
+}
+
+/// The edges between vertices that exist, and whether these are all.
+fn arcs(graph: &Graph, report: &mut Report) -> (Vec<(usize, Arc)>, bool) {
     let vertices = graph.vertices().len();
     let mut arcs = Vec::with_capacity(graph.edges().len());
     for (number, edge) in graph.edges().iter().enumerate() {
@@ -84,10 +94,11 @@ fn digraph(graph: &Graph, problems: &mut Vec<Problem>) -> Digraph {
             let until_complete = edge.until == Until::Complete;
             arcs.push((before.index(), Arc { to: after.index(), until_complete }));
         } else {
-            problems.push(Problem::MissingVertex { rank: graph.rank(), edge: number, after, before, vertices });
+            report.add(|| Problem::MissingVertex { rank: graph.rank(), edge: number, after, before, vertices });
         }
     }
-    Digraph::new(vertices, &arcs)
+    let complete = arcs.len() == graph.edges().len();
+    (arcs, complete)
 }
 
 /// Checks the graphs of all ranks, in order of rank: each by itself, and how they fit together. Every send has one
@@ -95,7 +106,7 @@ fn digraph(graph: &Graph, problems: &mut Vec<Problem>) -> Digraph {
 /// for each other for ever.
 ///
 /// # Errors
-/// Every problem found. Graphs that are not those of ranks 0, 1, … are reported as such and compared no further.
+/// Every problem found, up to 1000 and how many more there are. Graphs that are not those of ranks 0, 1, … are reported as such and compared no further.
 ///
 /// ```
 /// use goal::check::{self, GlobalOptions, Problem};
@@ -108,26 +119,27 @@ fn digraph(graph: &Graph, problems: &mut Vec<Problem>) -> Digraph {
 /// assert!(matches!(problems[..], [Problem::SizesDiffer { sent: 8, expected: 4, .. }]));
 /// ```
 pub fn global(graphs: &[Graph], options: &GlobalOptions) -> Result<(), Vec<Problem>> {
-    let mut problems = Vec::new();
+    let mut report = Report::default();
+    let mut in_order = true;
     for (position, graph) in graphs.iter().enumerate() {
         let (rank, ranks) = (graph.rank(), graph.ranks());
         if rank as usize != position || ranks as usize != graphs.len() {
-            problems.push(Problem::Position { position, graphs: graphs.len(), rank, ranks });
+            in_order = false;
+            report.add(|| Problem::Position { position, graphs: graphs.len(), rank, ranks });
         }
     }
-    if !problems.is_empty() {
-        return Err(problems);
+    if !in_order {
+        return report.finish();
     }
+    let mut sound = true;
     for graph in graphs {
-        problems.extend(self::graph(graph).err().unwrap_or_default());
+        sound &= rank(graph, &mut report);
     }
-    let round = |problem: &Problem| matches!(problem, Problem::MissingVertex { .. } | Problem::Cycle { .. });
-    let sound = !problems.iter().any(round);
-    let pairing = messages::check(graphs, &mut problems);
-    joins::check(graphs, &mut problems);
+    let pairing = messages::check(graphs, &mut report);
+    joins::check(graphs, &mut report);
     // Edges that lead nowhere, or round within a rank, have been reported; what they do to the others is no news.
     if sound {
-        waiting::check(graphs, &pairing, options.eager_limit, &mut problems);
+        waiting::check(graphs, &pairing, options.eager_limit, &mut report);
     }
-    if problems.is_empty() { Ok(()) } else { Err(problems) }
+    report.finish()
 }

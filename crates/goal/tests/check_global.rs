@@ -48,6 +48,16 @@ fn problems_of_one_rank_are_reported_too() {
 }
 
 #[test]
+fn a_flood_of_problems_is_cut() {
+    let mut graphs = empty(2);
+    for tag in 0..5000 {
+        graphs[0].send(bytes(8), 1, tag);
+    }
+    let found = problems(&graphs);
+    assert!(found.len() < 5000 && matches!(found.last(), Some(Problem::More { left_out: 4000 })));
+}
+
+#[test]
 fn every_send_has_a_receive_and_the_reverse() {
     let mut graphs = empty(3);
     graphs[0].send(bytes(8), 1, 7);

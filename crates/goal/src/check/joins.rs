@@ -1,6 +1,7 @@
 //! Joins over all ranks: everybody meets equally often, for the same purpose, with the same amounts.
 
 use super::problem::{Place, Problem};
+use super::report::Report;
 use crate::graph::{Blocks, Graph, JoinMode, Operation, Vertex};
 
 /// A join of one rank.
@@ -41,20 +42,21 @@ fn joins(graph: &Graph) -> impl Iterator<Item = Join<'_>> {
 }
 
 /// Adds every difference between a rank's joins and rank 0's.
-pub(super) fn check(graphs: &[Graph], problems: &mut Vec<Problem>) {
+pub(super) fn check(graphs: &[Graph], report: &mut Report) {
     let all: Vec<Vec<Join<'_>>> = graphs.iter().map(|graph| joins(graph).collect()).collect();
     let Some((first, others)) = all.split_first() else { return };
     for (graph, joins) in graphs.iter().zip(&all) {
         if joins.len() != first.len() {
             let (rank, count, expected) = (graph.rank(), joins.len(), first.len());
-            problems.push(Problem::JoinCounts { rank, count, expected });
+            report.add(|| Problem::JoinCounts { rank, count, expected });
         }
     }
     for (number, first) in first.iter().enumerate() {
         let meeting = others.iter().filter_map(|joins| joins.get(number));
-        let modes_before = problems.len();
+        let mut same_mode = true;
         for join in meeting.clone().filter(|join| join.mode != first.mode) {
-            problems.push(Problem::JoinModes {
+            same_mode = false;
+            report.add(|| Problem::JoinModes {
                 number,
                 at: join.place(),
                 found: join.mode,
@@ -62,24 +64,24 @@ pub(super) fn check(graphs: &[Graph], problems: &mut Vec<Problem>) {
                 expected: first.mode,
             });
         }
-        if problems.len() > modes_before {
+        if !same_mode {
             continue;
         }
         match first.mode {
             JoinMode::Broadcast { root } => {
                 let Some(root) = all.get(root as usize).and_then(|joins| joins.get(number)) else { continue };
                 for join in std::iter::once(first).chain(meeting).filter(|join| join.received() > 0) {
-                    compare(number, join, join.received(), root, problems);
+                    compare(number, join, join.received(), root, report);
                 }
             }
-            _ => meeting.for_each(|join| compare(number, join, join.contributed(), first, problems)),
+            _ => meeting.for_each(|join| compare(number, join, join.contributed(), first, report)),
         }
     }
 }
 
-fn compare(number: usize, join: &Join<'_>, found: u64, first: &Join<'_>, problems: &mut Vec<Problem>) {
+fn compare(number: usize, join: &Join<'_>, found: u64, first: &Join<'_>, report: &mut Report) {
     let expected = first.contributed();
     if found != expected {
-        problems.push(Problem::JoinSizes { number, at: join.place(), found, first: first.place(), expected });
+        report.add(|| Problem::JoinSizes { number, at: join.place(), found, first: first.place(), expected });
     }
 }

@@ -2,24 +2,25 @@
 
 use super::flow::Network;
 use super::problem::{Place, Problem};
+use super::report::Report;
 use crate::graph::{Graph, Operation, Vertex};
 use crate::matching::{Endpoint, Pairing, pair};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// Pairs all messages and adds what has no partner or another length than its partner.
-pub(super) fn check(graphs: &[Graph], problems: &mut Vec<Problem>) -> Pairing {
+pub(super) fn check(graphs: &[Graph], report: &mut Report) -> Pairing {
     let (sends, receives) = endpoints(graphs);
     let pairing = pair(&sends, &receives);
     for (send, receive) in &pairing.pairs {
         if send.bytes != receive.bytes {
-            problems.push(sizes_differ(graphs, send, receive));
+            report.add(|| sizes_differ(graphs, send, receive));
         }
     }
     for receive in &pairing.lonely_receives {
-        problems.push(Problem::ReceiveWithoutSend { receive: place(graphs, receive), source_rank: receive.peer });
+        report.add(|| Problem::ReceiveWithoutSend { receive: place(graphs, receive), source_rank: receive.peer });
     }
-    wildcards(graphs, &pairing, problems);
+    wildcards(graphs, &pairing, report);
     pairing
 }
 
@@ -78,7 +79,7 @@ impl<Key: std::hash::Hash + Eq> Classes<Key> {
 ///
 /// Which one takes which depends on the order of arrival, so this asks only whether there is an assignment at all: a
 /// largest flow from classes of sends to the classes of receives that admit them, lengths being equal.
-fn wildcards(graphs: &[Graph], pairing: &Pairing, problems: &mut Vec<Problem>) {
+fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
     let sends = Classes::of(&pairing.open_sends, |send| (send.peer, Some(send.rank), send.tag, send.bytes));
     let receives =
         Classes::of(&pairing.wildcards, |receive| (Some(receive.rank), receive.peer, receive.tag, receive.bytes));
@@ -110,14 +111,14 @@ fn wildcards(graphs: &[Graph], pairing: &Pairing, problems: &mut Vec<Problem>) {
             .copied()
             .collect()
     };
-    report(graphs, &rest(&sends.members, &inflow), &rest(&receives.members, &outflow), problems);
+    unmatched(graphs, &rest(&sends.members, &inflow), &rest(&receives.members, &outflow), report);
 }
 
 /// Receiving rank, source and tag.
 type Admission = (Option<u32>, Option<u32>, Option<u32>);
 
 /// Adds the sends and receives that no assignment matches; where only the lengths stand between two, it says so.
-fn report(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], problems: &mut Vec<Problem>) {
+fn unmatched(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], report: &mut Report) {
     let mut waiting: HashMap<Admission, Vec<&Endpoint>> = HashMap::new();
     for receive in receives.iter().rev() {
         waiting.entry((Some(receive.rank), receive.peer, receive.tag)).or_default().push(receive);
@@ -125,7 +126,7 @@ fn report(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], problems:
     for send in sends {
         let keys = [(Some(send.rank), None), (None, send.tag), (None, None)];
         let receive = keys.iter().find_map(|(peer, tag)| waiting.get_mut(&(send.peer, *peer, *tag))?.pop());
-        problems.push(match receive {
+        report.add(|| match receive {
             Some(receive) => sizes_differ(graphs, send, receive),
             None => Problem::SendWithoutReceive { send: place(graphs, send), peer: send.peer.unwrap_or(0) },
         });
@@ -133,6 +134,6 @@ fn report(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], problems:
     let mut left: Vec<&Endpoint> = waiting.into_values().flatten().collect();
     left.sort_unstable_by_key(|receive| (receive.rank, receive.operation));
     for receive in left {
-        problems.push(Problem::ReceiveWithoutSend { receive: place(graphs, receive), source_rank: receive.peer });
+        report.add(|| Problem::ReceiveWithoutSend { receive: place(graphs, receive), source_rank: receive.peer });
     }
 }

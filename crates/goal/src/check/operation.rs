@@ -1,6 +1,7 @@
 //! Rules that one operation breaks by itself.
 
 use super::problem::{List, Place, Problem};
+use super::report::Report;
 use super::spans::{Span, overlap_between, overlap_within};
 use crate::arithmetic::{Arithmetic, DataType};
 use crate::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Operation, Vertex};
@@ -43,10 +44,10 @@ impl<'a> Lists<'a> {
 }
 
 /// Adds what this vertex does wrong on its own.
-pub(super) fn check(graph: &Graph, vertex: Vertex, problems: &mut Vec<Problem>) {
+pub(super) fn check(graph: &Graph, vertex: Vertex, report: &mut Report) {
     let Some(entry) = graph.vertices().get(vertex.index()) else { return };
     let lists = Lists::of(&entry.operation);
-    let mut inspection = Inspection { graph, vertex, problems };
+    let mut inspection = Inspection { graph, vertex, report };
     let mut countable = true;
     for (list, blocks) in lists.all() {
         inspection.bounds(list, blocks);
@@ -65,12 +66,13 @@ pub(super) fn check(graph: &Graph, vertex: Vertex, problems: &mut Vec<Problem>) 
 struct Inspection<'a> {
     graph: &'a Graph,
     vertex: Vertex,
-    problems: &'a mut Vec<Problem>,
+    report: &'a mut Report,
 }
 
 impl Inspection<'_> {
     fn report(&mut self, problem: impl FnOnce(Place) -> Problem) {
-        self.problems.push(problem(Place::new(self.graph, self.vertex)));
+        let (graph, vertex) = (self.graph, self.vertex);
+        self.report.add(|| problem(Place::new(graph, vertex)));
     }
 
     /// Every block lies within its memory.

@@ -306,6 +306,12 @@ pub enum Problem {
         /// Whether both write them.
         both_write: bool,
     },
+    /// More problems than are worth listing.
+    #[error("{left_out} more problems were found and are not listed: correct these first")]
+    More {
+        /// How many.
+        left_out: usize,
+    },
     /// More of [`Unordered`](Self::Unordered) than are worth listing.
     #[error("rank {rank}: {left_out} or more further pairs of operations use the same bytes without an order")]
     MoreUnordered {

@@ -9,6 +9,7 @@
 use super::digraph::Digraph;
 use super::operation::Lists;
 use super::problem::{Place, Problem};
+use super::report::Report;
 use super::spans::Span;
 use super::usage::{Earlier, ReaderSets, Usage};
 use crate::graph::{Block, Graph, Memory, Vertex};
@@ -21,7 +22,7 @@ const REPORTED: usize = 32;
 const COUNTED: usize = 10_000;
 
 /// Adds every pair of operations that may run at the same time, use the same bytes and write them.
-pub(super) fn check(graph: &Graph, digraph: &Digraph, order: &[usize], problems: &mut Vec<Problem>) {
+pub(super) fn check(graph: &Graph, digraph: &Digraph, order: &[usize], report: &mut Report) {
     let mut position = vec![0usize; order.len()];
     for (index, vertex) in order.iter().enumerate() {
         position[*vertex] = index;
@@ -34,10 +35,10 @@ pub(super) fn check(graph: &Graph, digraph: &Digraph, order: &[usize], problems:
     }
     search.run(&mut pairs);
     for (first, second) in pairs.iter().take(REPORTED) {
-        problems.push(unordered(graph, *first, *second));
+        report.add(|| unordered(graph, *first, *second));
     }
     if let Some(left_out @ 1..) = pairs.len().checked_sub(REPORTED) {
-        problems.push(Problem::MoreUnordered { rank: graph.rank(), left_out });
+        report.add(|| Problem::MoreUnordered { rank: graph.rank(), left_out });
     }
 }
 
@@ -136,8 +137,8 @@ impl<'a> Search<'a> {
     fn run(&mut self, unordered: &mut BTreeSet<(usize, usize)>) {
         let low = self.sources.iter().map(|source| self.position[*source]).min();
         let high = self.questions.iter().map(|(_, target)| self.position[*target]).max();
-        let (Some(low), Some(high)) = (low, high) else { return };
-        for vertex in self.order[low..=high].iter().copied() {
+        let between = self.order.get(low.unwrap_or(0)..=high.unwrap_or(0)).unwrap_or_default();
+        for vertex in between.iter().copied() {
             let started = self.after[vertex];
             let completed = started | self.bit.get(&vertex).map_or(0, |bit| 1 << bit);
             if completed == 0 {
@@ -157,8 +158,8 @@ impl<'a> Search<'a> {
                 missing &= missing - 1;
             }
         }
-        // Arcs lead beyond `high`, too.
-        for vertex in self.order[low..=high].iter().copied() {
+        // Arcs lead beyond the last target, too.
+        for vertex in between.iter().copied() {
             self.after[vertex] = 0;
             for arc in self.digraph.arcs(vertex) {
                 self.after[arc.to] = 0;

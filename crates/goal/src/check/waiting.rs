@@ -9,12 +9,13 @@
 use super::digraph::{Arc, Digraph};
 use super::joins;
 use super::problem::{Place, Problem};
+use super::report::Report;
 use crate::graph::{Graph, JoinMode, Until, Vertex};
 use crate::matching::{Endpoint, Pairing};
 use std::collections::HashMap;
 
 /// Adds a cycle of events, if there is one.
-pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, problems: &mut Vec<Problem>) {
+pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, report: &mut Report) {
     let events = Events::of(graphs);
     let mut arcs = Vec::new();
     for (graph, first) in graphs.iter().zip(&events.first) {
@@ -40,7 +41,7 @@ pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, probl
     let nodes = events.meet(graphs, &mut arcs);
     let arcs: Vec<(usize, Arc)> = arcs.into_iter().map(|(from, to)| (from, Arc { to, until_complete: true })).collect();
     if let Err(cycle) = Digraph::new(nodes, &arcs).order() {
-        problems.push(Problem::Deadlock { eager_limit, cycle: events.places(graphs, &cycle) });
+        report.add(|| Problem::Deadlock { eager_limit, cycle: events.places(graphs, &cycle) });
     }
 }
 
