@@ -139,6 +139,10 @@ fn joins_are_the_same_everywhere() {
     barrier(&mut graphs[0]);
     barrier(&mut graphs[1]);
     assert_eq!(problem(&graphs), Problem::JoinCounts { rank: 2, count: 0, expected: 1 });
+    barrier(&mut graphs[2]);
+    barrier(&mut graphs[2]);
+    assert_eq!(problem(&graphs), Problem::JoinCounts { rank: 2, count: 2, expected: 1 });
+    graphs[2] = Graph::new(2, 3);
     graphs[2].join(JoinMode::Gather, bytes(8), Blocks::none());
     assert!(matches!(problem(&graphs), Problem::JoinModes { number: 0, found: JoinMode::Gather, .. }));
 

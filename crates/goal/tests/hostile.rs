@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::Sequence;
+use common::{Sequence, seal};
 use goal::compile::compile;
 use goal::graph::{Access, Blocks, Graph, JoinMode};
 use goal::schedule::{Schedule, ScheduleError, ScheduleView};
@@ -64,15 +64,6 @@ fn schedule() -> Schedule {
     graph.irequires(calc, receive);
     graph.irequires(time, calc);
     compile(&graph).unwrap()
-}
-
-/// The checksum as the layout's description has it.
-fn seal(bytes: &mut [u8]) {
-    let words = bytes.chunks_exact(8).enumerate().filter(|(index, _)| *index != 7);
-    let sum = words.fold(0xcbf2_9ce4_8422_2325u64, |sum, (_, word)| {
-        (sum ^ u64::from_le_bytes(word.try_into().unwrap())).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    bytes[56..64].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Walks through everything an engine would, and runs the schedule on counters.

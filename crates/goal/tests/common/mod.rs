@@ -66,6 +66,16 @@ pub(crate) fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     order
 }
 
+/// Puts a schedule's checksum right: FNV-1a over all words but its own, as the layout's description has it.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let words = bytes.chunks_exact(8).enumerate().filter(|(index, _)| *index != 7);
+    let sum = words.fold(0xcbf2_9ce4_8422_2325u64, |sum, (_, word)| {
+        let word = word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    bytes[56..64].copy_from_slice(&sum.to_le_bytes());
+}
+
 fn add_edges(graph: &mut Graph, edges: &[(u32, u32, bool)], seed: u64) {
     let order = shuffled(graph.vertices().len(), seed);
     for (left, right, complete) in edges {
