@@ -5,8 +5,8 @@ use crate::identity::{self, Origin};
 use crate::protocol::{Answer, Hello};
 use crate::start;
 use crate::variables::{CORE, ENGINE, Environment, Lookup};
+use engine::Error;
 use engine::node::{EngineKind, JobOptions, Member, Node};
-use engine::{Departure, Error};
 use shm::broker::{BrokerError, Connection, connect};
 use shm::process::ProcessHandle;
 use shm::segment::Segment;
@@ -137,12 +137,4 @@ fn wait_for_end(connection: &Connection, deadline: Instant, waited: Duration) ->
         ended.wait(Some(deadline))?;
     }
     Ok(())
-}
-
-/// Whether an error says that a rank of the job is gone, and which.
-pub fn failed_rank(error: &ServiceError) -> Option<(u32, Departure)> {
-    match error {
-        ServiceError::Engine(Error::RankFailed { rank, how }) => Some((*rank, *how)),
-        _ => None,
-    }
 }

@@ -28,8 +28,11 @@ pub enum ServiceError {
         /// What it should hold.
         expected: &'static str,
     },
-    /// One of two variables that belong together.
-    #[error("{present} is set and {missing} is not: start the program with `tradewind run`, or set both or neither")]
+    /// Some of the variables that belong together.
+    #[error(
+        "{present} is set and {missing} is not: start the program with `tradewind run`, or set TRADEWIND_RANK, \
+         TRADEWIND_SIZE and TRADEWIND_JOB for each rank"
+    )]
     Incomplete {
         /// The variable that is set.
         present: &'static str,

@@ -44,18 +44,22 @@ const LAUNCHERS: [Launcher; 3] = [
         rank: "PMI_RANK",
         ranks: "PMI_SIZE",
         here: Some("MPI_LOCALNRANKS"),
-        nodes: None,
+        nodes: Some("SLURM_STEP_NUM_NODES"),
         job: &["PMI_JOBID", "PMIX_NAMESPACE"],
     },
     Launcher {
         name: "slurm",
         rank: "SLURM_PROCID",
-        ranks: "SLURM_NTASKS",
+        // Not SLURM_NTASKS: a batch script has that too, though it is one process.
+        ranks: "SLURM_STEP_NUM_TASKS",
         here: None,
         nodes: Some("SLURM_STEP_NUM_NODES"),
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
 ];
+
+/// Set by every launcher that speaks PMIx.
+const PMIX_RANK: &str = "PMIX_RANK";
 
 /// Reads the environment.
 pub(crate) fn find(environment: &impl Lookup) -> Result<Origin, ServiceError> {
@@ -95,17 +99,19 @@ fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
         };
         return Ok(Origin::Foreign { name: service_name(launcher.name, &job), rank, ranks, launcher: process });
     }
-    Ok(Origin::Alone)
+    // PMIx tells the number of ranks only to its own library. One of many ranks must not take itself for the only one.
+    match environment.number(PMIX_RANK)? {
+        Some(_) => Err(ServiceError::Incomplete { present: PMIX_RANK, missing: SIZE }),
+        None => Ok(Origin::Alone),
+    }
 }
 
 impl Launcher {
     fn check_one_node(&self, environment: &impl Lookup, ranks: u32) -> Result<(), ServiceError> {
         let number = |name: Option<&'static str>| name.map_or(Ok(None), |name| environment.number(name));
-        if let Some(here) = number(self.here)?.filter(|here| *here != ranks) {
-            return Err(ServiceError::SeveralNodes { here: here.to_string(), ranks });
-        }
-        match number(self.nodes)? {
-            Some(nodes) if nodes > 1 => Err(ServiceError::SeveralNodes { here: "only some".into(), ranks }),
+        match (number(self.here)?, number(self.nodes)?) {
+            (Some(here), _) if here != ranks => Err(ServiceError::SeveralNodes { here: here.to_string(), ranks }),
+            (None, Some(2..)) => Err(ServiceError::SeveralNodes { here: "only some".into(), ranks }),
             _ => Ok(()),
         }
     }
@@ -180,6 +186,7 @@ mod tests {
             (&[(SIZE, "2")], RANK),
             (&[(RANK, "0"), (SIZE, "2")], JOB),
             (&[(SERVICE, "door")], RANK),
+            (&[(PMIX_RANK, "3")], SIZE),
         ] {
             let error = find_in(table).expect_err("incomplete").to_string();
             assert!(error.contains(&format!("{missing} is not")), "{error}");
@@ -207,7 +214,8 @@ mod tests {
             panic!("{:?}", find_in(&pmi));
         };
         assert!(name.contains("-pmi-"), "{name}");
-        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8"), ("SLURM_JOB_ID", "77"), ("SLURM_STEP_ID", "3")];
+        let slurm =
+            [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_JOB_ID", "77"), ("SLURM_STEP_ID", "3")];
         let Ok(Origin::Foreign { name, rank: 0, ranks: 8, .. }) = find_in(&slurm) else { panic!() };
         assert!(name.ends_with("-slurm-77.3"), "{name}");
     }
@@ -218,7 +226,7 @@ mod tests {
             [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "8"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")];
         let error = find_in(&openmpi).expect_err("two nodes").to_string();
         assert!(error.contains("4 of the job's 8 ranks"), "{error}");
-        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8"), ("SLURM_STEP_NUM_NODES", "2")];
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_STEP_NUM_NODES", "2")];
         assert!(find_in(&slurm).is_err());
     }
 

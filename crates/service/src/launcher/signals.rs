@@ -43,8 +43,7 @@ impl Signals {
         let signals = PASSED.iter().map(|(number, _)| *number).filter(|number| ignored >> (number - 1) & 1 == 0);
         let (read, write) = UnixStream::pair().map_err(system(failed))?;
         events.add(&read, Event::Signal)?;
-        let delivery =
-            SignalDelivery::with_pipe(read, write, SignalOnly::default(), signals.clone()).map_err(system(failed))?;
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, signals.clone()).map_err(system(failed))?;
         let mut catchers = CATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
         if catchers.nobody.is_none() {
             let nobody = Arc::new(AtomicBool::new(false));
