@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import sys
 import time
 from dataclasses import asdict
@@ -48,6 +49,7 @@ def results(chosen, record, found, described):
         ],
         "lines": record.lines,
         "failures": record.failures,
+        "stopped": record.stopped,
         "left_out": record.left_out,
     }
 
@@ -62,8 +64,14 @@ def write(chosen, record, found, described, report):
     return raw
 
 
+def interrupt(*_):
+    """A polite end is an interruption like any other: programs are ended, and what was measured is written."""
+    raise KeyboardInterrupt
+
+
 def main(arguments):
     """Runs everything; the exit status."""
+    signal.signal(signal.SIGTERM, interrupt)
     chosen = options.read(arguments)
     say = Progress()
     try:

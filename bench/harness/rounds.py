@@ -41,6 +41,7 @@ class Record:
     lines: list = field(default_factory=list)
     iterations: dict = field(default_factory=dict)
     left_out: list = field(default_factory=list)
+    stopped: str = None
     failures: list = field(default_factory=list)
 
 
@@ -156,6 +157,9 @@ class Run:
         """The floor, then every group, and in it every configuration, in an order of its own."""
         self.record.floors.append(self.floor())
         for group in self.random.sample(self.groups, len(self.groups)):
+            if time.monotonic() - self.start > self.options.limit * 60:
+                self.record.stopped = f"stopped in round {number + 1} of {self.options.rounds}: --limit {self.options.limit} minutes"
+                return
             for configuration in self.random.sample(group.configurations, len(group.configurations)):
                 if group.failures[configuration.name] >= 2:
                     continue
@@ -166,8 +170,15 @@ class Run:
                 self.record.lines += self.measure(group, configuration, number, self.options.budget, ROUND_LIMIT_S)
 
     def go(self):
-        """All of it."""
+        """All of it, or what there is when the time is over or somebody interrupts a round."""
         self.prepare()
-        for number in range(self.options.rounds):
-            self.round(number)
+        try:
+            for number in range(self.options.rounds):
+                self.round(number)
+                if self.record.stopped:
+                    break
+        except KeyboardInterrupt:
+            if not self.record.lines:
+                raise
+            self.record.stopped = f"interrupted in round {number + 1} of {self.options.rounds}"
         return self.record

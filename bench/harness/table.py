@@ -70,7 +70,7 @@ def aligned(lines):
 
 def warnings(outcomes, record):
     """What a careful reader has to know before believing the rows."""
-    found = []
+    found = [f"The run was {record.stopped}."] if record.stopped else []
     for outcome in outcomes:
         best, row = outcome.best, outcome.row
         if row.kind == "exposed" and best and best.computation:
