@@ -240,6 +240,16 @@ fn what_the_format_cannot_hold_names_the_vertex() {
 }
 
 #[test]
+fn invented_labels_stay_clear_of_those_that_exist() {
+    let mut graph = Graph::new(0, 1);
+    let [first, second] = [graph.calc(1), graph.calc(2)];
+    graph.vertex_mut(first).unwrap().label = Some("v1".into());
+    graph.requires(second, first);
+    let text = write(&[graph]).unwrap();
+    assert_eq!(text, "num_ranks 1\n\nrank 0 {\nv1: calc 1\nv_1: calc 2\nv_1 requires v1\n}\n");
+}
+
+#[test]
 fn placed_lists_keep_their_size() {
     let mut graph = Graph::new(0, 1);
     let buffer = graph.buffer(Access::Input, 100);

@@ -103,7 +103,8 @@ pub(crate) fn unplaced_graph(most: usize) -> impl Strategy<Value = Graph> {
             let entry = graph.vertex_mut(vertex).expect("was just added");
             entry.cpu = plan.cpu;
             entry.nic = if is_calc { 0 } else { plan.nic };
-            entry.label = plan.label.then(|| format!("{}{index}", ["v", "v_", "x"][plan.pieces as usize % 3]));
+            // Like the labels that the writer invents for other vertices.
+            entry.label = plan.label.then(|| format!("{}{}", ["v", "v_", "x"][plan.pieces as usize % 3], index + 1));
         }
         add_edges(&mut graph, &edges, seed);
         graph
