@@ -5,7 +5,7 @@
 mod common;
 
 use goal::check;
-use goal::compile::compile;
+use goal::compile::{compile, decompile};
 use goal::graph::{Block, Blocks, Edge, Graph, Memory, Operation, Until, Vertex};
 use goal::schedule::{BlockRecord, Kind, OperationRecord, SCRATCHPAD, Schedule, ScheduleView};
 use proptest::prelude::*;
@@ -124,5 +124,11 @@ proptest! {
     fn a_schedule_survives_being_copied(graph in common::placed_graph(20)) {
         let schedule = compile(&graph).unwrap();
         prop_assert_eq!(Schedule::from_bytes(schedule.as_bytes()).unwrap(), schedule);
+    }
+
+    #[test]
+    fn a_schedule_becomes_a_graph_and_the_same_schedule_again(graph in common::placed_graph(40)) {
+        let schedule = compile(&graph).unwrap();
+        prop_assert_eq!(compile(&decompile(&schedule)).unwrap(), schedule);
     }
 }
