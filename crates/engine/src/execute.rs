@@ -11,6 +11,7 @@ use crate::linking::{Delivery, Link};
 use crate::lists;
 use crate::program::Program;
 use crate::ready;
+use crate::trace::TraceStage;
 use crate::wildcard::Event;
 use goal::schedule::{JoinKind, Kind, OperationRecord};
 use std::time::{Duration, Instant};
@@ -141,6 +142,9 @@ impl<'a> Activation<'a> {
         let link = &self.program.linked(rank).links[operation as usize];
         if let Some(post) = link.post {
             if self.count(rank, post, link.local) {
+                if let Some(trace) = &self.program.trace {
+                    trace.record(self.run, (rank, operation), self.me, TraceStage::Posted, trace.now());
+                }
                 self.started(rank, operation);
                 self.arrive(rank, operation);
             }
@@ -238,7 +242,7 @@ impl<'a> Activation<'a> {
             Kind::Join => self.meet(rank, operation, record)?,
         }
         if let (Some(trace), Some(begun)) = (&program.trace, begun) {
-            trace.record(program.number, self.run, rank, operation, self.me, begun);
+            trace.record(self.run, (rank, operation), self.me, TraceStage::Executed, begun);
         }
         if record.bytes >= TELL_AFTER && record.kind() != Kind::Calc {
             self.tell();
@@ -266,9 +270,10 @@ impl<'a> Activation<'a> {
         match program.linked(peer).links[receive as usize].delivery {
             Delivery::Early => {
                 let destination = target.destination(&target.operations()[receive as usize]);
+                let begun = program.trace.as_ref().map(|trace| trace.now());
                 lists::copy(program, self.slot, (rank, source), (peer, destination))?;
-                if let Some(trace) = &program.trace {
-                    trace.record(program.number, self.run, peer, receive, self.me, trace.now());
+                if let (Some(trace), Some(begun)) = (&program.trace, begun) {
+                    trace.record(self.run, (peer, receive), self.me, TraceStage::Executed, begun);
                 }
                 self.complete(peer, receive);
                 self.complete(rank, operation);
@@ -327,6 +332,7 @@ impl<'a> Activation<'a> {
                     expected: format!("{} bytes, as vertex {} of rank {rank} says", record.bytes, record.vertex),
                 });
             }
+            let begun = program.trace.as_ref().map(|trace| trace.now());
             match send.mail {
                 Some(mail) => {
                     let mail = program.frame_place(self.slot, rank, mail);
@@ -336,6 +342,10 @@ impl<'a> Activation<'a> {
                     self.copy_message((send.rank, send.operation), (rank, receive))?;
                     self.complete_other(send.rank, send.operation);
                 }
+            }
+            if let (Some(trace), Some(begun)) = (&program.trace, begun) {
+                let stage = TraceStage::Took(send.rank, send.operation);
+                trace.record(self.run, (rank, receive), self.me, stage, begun);
             }
             self.complete_other(rank, receive);
         }

@@ -12,6 +12,7 @@ use crate::program::{self, Program, Setting};
 use crate::ring::{MeetingCall, Ring};
 use crate::run::{Bell, LinkedPlan, LongRooms};
 use crate::staging::Staging;
+use crate::trace::{ProgramTrace, Trace};
 use crate::wait;
 use goal::graph::Access;
 use goal::schedule::{JoinKind, Schedule};
@@ -41,6 +42,8 @@ pub struct Group {
     own_work: Mutex<Vec<Weak<Linkage>>>,
     has_own_work: AtomicU64,
     programs: AtomicU64,
+    /// The profile, and what this communicator is called in it.
+    trace: Option<(Arc<Trace>, u64)>,
 }
 
 /// A schedule, linked: what its runs go through.
@@ -60,10 +63,11 @@ impl Group {
     pub fn world(member: Arc<Member>) -> Result<Arc<Self>, Error> {
         let members = (0..member.node().ranks()).collect();
         let (rank, at) = (member.rank(), member.node().world_board());
-        Group::new(member, members, rank, at)
+        Group::new(member, members, rank, at, 0)
     }
 
-    fn new(member: Arc<Member>, members: Vec<u32>, rank: u32, board_at: Offset) -> Result<Arc<Self>, Error> {
+    /// `name` is what the communicator is called in a profile, the same on all its ranks.
+    fn new(member: Arc<Member>, members: Vec<u32>, rank: u32, board_at: Offset, name: u64) -> Result<Arc<Self>, Error> {
         let ranks = members.len() as u32;
         let node = Arc::clone(member.node());
         let board = Arc::new(Board::new(node.segment(), board_at, rank, ranks)?);
@@ -72,6 +76,7 @@ impl Group {
         let words = members.iter().map(|member| node.bell(*member)).collect::<Result<_, Error>>()?;
         Ok(Arc::new(Group {
             ring: Lane::new(ring, RING_SLOTS, staging),
+            trace: member.trace().map(|trace| (trace, name)),
             member,
             members,
             rank,
@@ -131,8 +136,26 @@ impl Group {
     pub fn meet(self: &Arc<Self>, meeting: Meeting, arguments: &[Argument<'_>]) -> Result<Pending, Error> {
         self.check_buffers(&meeting, arguments)?;
         let sequence = self.begin(meeting.call);
+        self.trace_call_begun(sequence);
         let run = self.ring.start(MeetingCall { meeting, sequence }, arguments)?;
         Ok(Pending::new(Arc::clone(self), Course::Meeting(run)))
+    }
+
+    #[inline]
+    fn trace_call_begun(&self, sequence: u64) {
+        if let Some((trace, name)) = &self.trace {
+            trace.call_begun(*name, sequence);
+        }
+    }
+
+    /// This rank has seen that its call is complete, or (no call) will not look any more.
+    #[inline]
+    pub(crate) fn trace_call_ended(&self, sequence: u64, call: Option<Call>) {
+        match (&self.trace, call) {
+            (Some((trace, name)), Some(call)) => trace.call_ended(*name, sequence, call),
+            (Some((trace, name)), None) => trace.call_abandoned(*name, sequence),
+            (None, _) => {}
+        }
     }
 
     /// The bytes that a meeting copies are those that its buffers have.
@@ -222,12 +245,12 @@ impl Group {
 
     fn linkage(self: &Arc<Self>, linked: linking::Linked, block: Offset, call: Call) -> Result<Arc<Linkage>, Error> {
         let slots = linked.slots;
-        let setting = Setting {
-            rank: self.rank,
-            number: self.programs.fetch_add(1, Ordering::Relaxed),
-            skip_calc: self.member.node().skip_calc(),
-            trace: self.member.trace(),
-        };
+        let number = self.programs.fetch_add(1, Ordering::Relaxed);
+        let trace = self.trace.as_ref().map(|(trace, name)| {
+            let own = &linked.ranks[self.rank as usize];
+            ProgramTrace::new(Arc::clone(trace), (*name, &self.members), (number, self.rank), call, own)
+        });
+        let setting = Setting { rank: self.rank, skip_calc: self.member.node().skip_calc(), trace };
         let program = Program::new(self.member.node().memory().clone(), block, linked, setting)?;
         let needs_owner = program.linked.needs_owner;
         let rooms = LongRooms::new(Arc::clone(self.member.arena()), &program);
@@ -287,9 +310,11 @@ impl Group {
         let leads = chosen.first() == Some(&self.rank);
         let bytes = BoardLayout::new(chosen.len().max(1) as u32).bytes();
         let board = if leads { self.member.allocate_shared(bytes).map_or(u64::MAX, |at| at.0) } else { 0 };
-        let answers = self.exchange(&mut exchanges, [board, 0, 0, 0, 0, 0, 0, 0], sequence, call)?;
+        let trace = self.member.trace().filter(|_| leads);
+        let name = trace.map_or(0, |trace| trace.name_communicator(self.member.rank()));
+        let answers = self.exchange(&mut exchanges, [board, name, 0, 0, 0, 0, 0, 0], sequence, call)?;
         let Some(leader) = chosen.first() else { return Ok(None) };
-        let board = answers[*leader as usize][0];
+        let [board, name, ..] = answers[*leader as usize];
         if board == u64::MAX {
             return Err(Error::Environment(format!(
                 "rank {leader} has no room for a communicator of {} ranks ({bytes} bytes): set TRADEWIND_ARENA_MIB to more",
@@ -298,7 +323,7 @@ impl Group {
         }
         let rank = chosen.iter().position(|rank| *rank == self.rank).unwrap_or(0) as u32;
         let members = chosen.iter().map(|rank| self.members[*rank as usize]).collect();
-        Group::new(Arc::clone(&self.member), members, rank, Offset(board)).map(Some)
+        Group::new(Arc::clone(&self.member), members, rank, Offset(board), name).map(Some)
     }
 
     /// Does what only this rank can do, in any run of any program; true when there was anything.
@@ -389,6 +414,7 @@ impl Linkage {
             argument.check(buffer, record.length, record.access != Access::Output as u32)?;
         }
         let sequence = self.group.begin(self.call);
+        self.group.trace_call_begun(sequence);
         let run = self.lane.start(sequence, arguments)?;
         Ok(Pending::new(Arc::clone(&self.group), Course::Program(Arc::clone(self), run)))
     }

@@ -1,5 +1,6 @@
 //! A collective that was started and not yet fetched.
 
+use crate::call::Call;
 use crate::error::Error;
 use crate::group::{Group, Linkage};
 use crate::lane::Run;
@@ -38,6 +39,14 @@ impl Pending {
         match &self.course {
             Course::Meeting(run) => run.call.sequence,
             Course::Program(_, run) => run.call,
+        }
+    }
+
+    /// What was called.
+    fn call(&self) -> Call {
+        match &self.course {
+            Course::Meeting(run) => run.call.meeting.call,
+            Course::Program(linkage, _) => linkage.call(),
         }
     }
 
@@ -99,6 +108,7 @@ impl Pending {
     /// What went wrong in the run: ranks that met in different collectives, a division by zero.
     #[inline]
     pub fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+        self.group.trace_call_ended(self.sequence(), Some(self.call()));
         match &mut self.course {
             Course::Meeting(run) => self.group.ring.collect(run, outputs),
             Course::Program(linkage, run) => linkage.lane.collect(run, outputs),
@@ -109,6 +119,7 @@ impl Pending {
 impl Drop for Pending {
     #[inline]
     fn drop(&mut self) {
+        self.group.trace_call_ended(self.sequence(), None);
         match &self.course {
             Course::Meeting(run) if !run.is_collected() => self.group.ring.abandon(run),
             Course::Program(linkage, run) if !run.is_collected() => linkage.lane.abandon(run),

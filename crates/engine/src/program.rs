@@ -12,7 +12,7 @@ use crate::board::ProgressLine;
 use crate::error::Error;
 use crate::linking::{Delivery, FrameLayout, Linked, LinkedRank};
 use crate::slots::RunStates;
-use crate::trace::Trace;
+use crate::trace::ProgramTrace;
 use crate::wildcard::Matcher;
 use goal::schedule::{BlockRecord, OperationRecord, SCRATCHPAD};
 use shm::completion::Completion;
@@ -75,14 +75,12 @@ pub(crate) struct Program {
     pub(crate) linked: Linked,
     /// This rank.
     pub(crate) rank: u32,
-    /// The number of the program on its communicator, for traces.
-    pub(crate) number: u64,
     frames: Vec<Frame>,
     joins: Vec<Mapped<JoinLine>>,
     pub(crate) progress: MappedSlice<ProgressLine>,
     pub(crate) states: RunStates,
     pub(crate) skip_calc: bool,
-    pub(crate) trace: Option<Arc<Trace>>,
+    pub(crate) trace: Option<ProgramTrace>,
 }
 
 /// Sizes of the program's block in the segment.
@@ -110,9 +108,8 @@ pub(crate) fn block_bytes(linked: &Linked) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Setting {
     pub(crate) rank: u32,
-    pub(crate) number: u64,
     pub(crate) skip_calc: bool,
-    pub(crate) trace: Option<Arc<Trace>>,
+    pub(crate) trace: Option<ProgramTrace>,
 }
 
 impl Program {
@@ -136,7 +133,6 @@ impl Program {
             states: RunStates::new(linked.slots),
             progress: MappedSlice::new(segment, Offset(at.0 + 64), linked.ranks.len())?,
             rank: setting.rank,
-            number: setting.number,
             skip_calc: setting.skip_calc,
             trace: setting.trace,
             linked,

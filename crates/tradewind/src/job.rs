@@ -35,10 +35,8 @@ impl Job {
     /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
     pub fn init() -> Result<Self> {
         let mut member = service::client::attach()?.member;
-        let profile = std::env::var_os("TRADEWIND_TRACE").map(|directory| {
-            let path = PathBuf::from(directory).join(format!("rank-{}.json", member.rank()));
-            (path, member.record_trace())
-        });
+        let profile = std::env::var_os("TRADEWIND_TRACE")
+            .map(|directory| (profile::part(directory.as_ref(), member.rank()), member.record_trace()));
         let world = Communicator::new(Group::world(Arc::new(member))?);
         Ok(Job { world, profile })
     }
@@ -58,7 +56,7 @@ impl Job {
 
     fn write_profile(&mut self) -> Result<()> {
         match self.profile.take() {
-            Some((path, trace)) => profile::write(&path, &trace, &self.world),
+            Some((path, trace)) => profile::write(&path, self.world.rank(), &trace),
             None => Ok(()),
         }
     }

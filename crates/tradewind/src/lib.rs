@@ -33,7 +33,7 @@ mod job;
 mod neighbors;
 mod operation;
 mod persistent;
-mod profile;
+pub mod profile;
 mod request;
 mod schedule;
 
