@@ -70,6 +70,9 @@ shm::shared_lines! {
         joined: AtomicU32,
         /// How many ranks are gone: 0 while all is well. Release by `mark`, Acquire by `failures`.
         failures: AtomicU32,
+        /// The first rank that is gone without having left in order, and 1; 0 while there is none. It is the cause, and
+        /// what others do about it is not. Release by `mark`, Acquire by `Watch::check`.
+        first_failed: AtomicU32,
         service: AtomicU32,
         /// Ends operations of kind `calc` at once instead of spinning.
         skip_calc: AtomicU32,
@@ -368,6 +371,11 @@ impl Node {
             // Release: pairs with the Acquire in `departure`.
             match line.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
+                    if how != Departure::Left {
+                        // Release: pairs with the Acquire in `first_failed`. Refused when another was the first.
+                        let first = &self.header.first_failed;
+                        let _ = first.compare_exchange(0, rank + 1, Ordering::Release, Ordering::Relaxed);
+                    }
                     // Release: pairs with the Acquire in `failures`.
                     self.header.failures.fetch_add(1, Ordering::AcqRel);
                     shm::futex::wake_all(&self.header.joined);
@@ -393,6 +401,12 @@ impl Node {
             state::VANISHED => Departure::Vanished,
             _ => return None,
         })
+    }
+
+    /// The rank that failed first, if one has.
+    fn first_failed(&self) -> Option<u32> {
+        // Acquire: pairs with the exchange in `mark`.
+        self.header.first_failed.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// How many ranks are gone.
@@ -519,6 +533,20 @@ impl Watch<'_> {
     /// done its part before.
     pub(crate) fn check(&self, came: impl Fn(u32) -> bool) -> Result<(), Error> {
         if self.node.failures() > 0 {
+            // Ranks that this failure has made leave are not to blame.
+            let cause = self.node.first_failed().and_then(|first| {
+                let rank = self.members.iter().position(|member| *member == first)?;
+                Some(Error::RankFailed { rank: rank as u32, how: self.node.departure(first)? })
+            });
+            if let Some(cause) = cause {
+                return Err(cause);
+            }
+        }
+        // Before the ranks that have left: without a service, those that noticed before us have.
+        if self.service.is_some_and(ProcessHandle::has_exited) {
+            return Err(Error::ServiceFailed);
+        }
+        if self.node.failures() > 0 {
             for (member, rank) in self.members.iter().zip(0..) {
                 match self.node.departure(*member) {
                     None => {}
@@ -526,9 +554,6 @@ impl Watch<'_> {
                     Some(how) => return Err(Error::RankFailed { rank, how }),
                 }
             }
-        }
-        if self.service.is_some_and(ProcessHandle::has_exited) {
-            return Err(Error::ServiceFailed);
         }
         Ok(())
     }
