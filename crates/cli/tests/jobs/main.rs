@@ -1,0 +1,10 @@
+//! Jobs of real processes: how they start, run, fail and end, with real signals.
+
+mod deaths;
+mod ends;
+mod foreign;
+mod harness;
+mod output;
+mod rank;
+mod segments;
+mod signals;

@@ -1,0 +1,67 @@
+//! The ranks' output, line by line.
+
+use crate::harness::TRADEWIND;
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+
+/// Output and error output of ranks with prefixes.
+fn prefixed(ranks: &str, script: &str) -> (String, String) {
+    let mut command = Command::new(TRADEWIND);
+    command.args(["run", "-n", ranks, "--prefix", "--", "sh", "-c", script]).stdin(Stdio::null());
+    let output = command.output().expect("cargo has built the command");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn every_line_has_its_rank_and_stays_whole() {
+    // Each line in two pieces, so that a careless copy would mix them.
+    let script =
+        "i=0; while [ $i -lt 300 ]; do printf \"rank $TRADEWIND_RANK \"; printf \"line $i\\n\"; i=$((i+1)); done";
+    let (output, error) = prefixed("4", script);
+    let mut next: HashMap<u32, u32> = HashMap::new();
+    for line in output.lines() {
+        let (prefix, rest) = line.split_once(' ').expect("a prefix");
+        let rank: u32 = prefix[1..prefix.len() - 1].parse().expect("a rank");
+        let number = next.entry(rank).or_default();
+        assert_eq!((prefix, rest), (&*format!("[{rank}]"), &*format!("rank {rank} line {number}")));
+        *number += 1;
+    }
+    assert_eq!(next, (0..4).map(|rank| (rank, 300)).collect());
+    assert_eq!(error, "");
+}
+
+#[test]
+fn the_two_outputs_stay_apart_and_rests_are_written() {
+    let (output, error) = prefixed("2", "printf out; printf wrong >&2");
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&output), ["[0] out", "[1] out"]);
+    assert_eq!(sorted(&error), ["[0] wrong", "[1] wrong"]);
+}
+
+#[test]
+fn the_first_rank_reads_what_the_command_is_given() {
+    let mut command = Command::new(TRADEWIND);
+    command.args(["run", "-n", "2", "--prefix", "--", "cat"]);
+    command.stdin(Stdio::from(
+        std::fs::File::open("/etc/hostname").or_else(|_| std::fs::File::open("/etc/passwd")).expect("one of them"),
+    ));
+    let output = command.output().expect("cargo has built the command");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("[0] "), "{text}");
+    assert!(!text.contains("[1] "), "{text}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_ranks_that_write() {
+    let mut command = Command::new(TRADEWIND);
+    command.args(["run", "-n", "2", "--prefix", "--", "yes"]).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("cargo has built the command");
+    drop(child.stdout.take());
+    // `yes` is ended by SIGPIPE, as in a shell's pipeline, or says that it cannot write.
+    assert!(!child.wait().expect("a child").success());
+}

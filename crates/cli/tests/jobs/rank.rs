@@ -1,0 +1,268 @@
+//! What the ranks of the tests do. The tests start this very program again with the name of one of these.
+
+use crate::harness::PROGRAM;
+use engine::Departure;
+use rustix::process::{Signal, getpid, kill_process};
+use std::time::Duration;
+use tradewind::{Communicator, Error, Job, Op};
+
+/// Is a rank if this process was started as one; as a test of its own it does nothing.
+#[test]
+fn program() {
+    let Ok(name) = std::env::var(PROGRAM) else { return };
+    let status = match name.as_str() {
+        "endless" => endless(),
+        "kills-itself" => kills_itself(),
+        "leaves" => leaves(),
+        "never-joins" => never_joins(),
+        "stops" => stops(),
+        "sums" => sums(),
+        "follows" => follows(),
+        "much" => much(),
+        "joins" => joins(),
+        other => panic!("there is no program {other}"),
+    };
+    std::process::exit(status);
+}
+
+/// Says something to the test; one line is one system call and is never torn.
+fn say(rank: u32, words: &str) {
+    println!("> {rank} {words}");
+}
+
+fn setting(name: &str) -> u32 {
+    let text = std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+    text.parse().unwrap_or_else(|_| panic!("{name} is {text}"))
+}
+
+fn raise(signal: Signal) {
+    kill_process(getpid(), signal).expect("a process may signal itself");
+}
+
+/// Nanoseconds of the clock that all processes share.
+pub(crate) fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+/// Says what went wrong, and when.
+fn tell(rank: u32, error: &Error) {
+    let at = now();
+    let words = match error {
+        Error::Engine(error) | Error::Service(service::ServiceError::Engine(error)) => match error {
+            engine::Error::RankFailed { rank, how } => format!("failed {rank} {}", describe(*how)),
+            engine::Error::ServiceFailed => "service".to_owned(),
+            error => format!("error {error}"),
+        },
+        error => format!("error {error}"),
+    };
+    say(rank, &words);
+    say(rank, &format!("at {at}"));
+}
+
+fn describe(how: Departure) -> String {
+    match how {
+        Departure::Exited(status) => format!("exited {status}"),
+        Departure::Killed(signal) => format!("killed {signal}"),
+        Departure::Left => "left".into(),
+        Departure::NeverStarted => "absent".into(),
+        Departure::Panicked => "panicked".into(),
+        Departure::Vanished => "vanished".into(),
+    }
+}
+
+/// One round of collectives that depend on every rank.
+fn round(world: &Communicator, round: u64) -> Result<(), Error> {
+    world.barrier()?;
+    let mut sum = [0u64; 16];
+    world.allreduce(&[round; 16], &mut sum, Op::Sum)?;
+    assert_eq!(sum, [round * u64::from(world.size()); 16]);
+    let mut all = vec![0u32; world.size() as usize];
+    world.alltoall(&vec![world.rank(); world.size() as usize], &mut all)?;
+    assert!(all.iter().copied().eq(0..world.size()));
+    Ok(())
+}
+
+/// Rounds until one fails; says when it has begun and how far it is.
+fn endless() -> i32 {
+    let job = match Job::init() {
+        Ok(job) => job,
+        Err(error) => {
+            tell(setting("TRADEWIND_RANK"), &error);
+            return 1;
+        }
+    };
+    let rank = job.world().rank();
+    say(rank, &format!("process {}", std::process::id()));
+    for number in 0.. {
+        if let Err(error) = round(job.world(), number) {
+            tell(rank, &error);
+            return 1;
+        }
+        if number % 16 == 0 {
+            say(rank, &format!("round {number}"));
+            // A nap, so that the others fall asleep too now and then: a death finds some computing, some waiting, some asleep,
+            // and only who is about to sleep looks whether anybody is gone.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    0
+}
+
+/// As [`endless`], but the rank VICTIM kills itself in round ROUND.
+fn kills_itself() -> i32 {
+    let job = Job::init().expect("a job");
+    let rank = job.world().rank();
+    say(rank, &format!("process {}", std::process::id()));
+    for number in 0.. {
+        if rank == setting("VICTIM") && number == u64::from(setting("ROUND")) {
+            say(rank, &format!("dies {}", now()));
+            raise(Signal::KILL);
+        }
+        if let Err(error) = round(job.world(), number) {
+            tell(rank, &error);
+            return 1;
+        }
+    }
+    0
+}
+
+/// Rank 1 goes before the others are done, in the manner HOW.
+fn leaves() -> i32 {
+    let job = Job::init().expect("a job");
+    let rank = job.world().rank();
+    job.world().barrier().expect("all are here");
+    if rank == 1 {
+        match std::env::var("HOW").as_deref() {
+            Ok("exit") => std::process::exit(setting("STATUS").cast_signed()),
+            Ok("leave") => drop(job),
+            Ok("panic") => panic!("as asked"),
+            other => panic!("{other:?}"),
+        }
+        return 0;
+    }
+    match job.world().barrier() {
+        Ok(()) => 0,
+        Err(error) => {
+            tell(rank, &error);
+            setting("OTHERS").cast_signed()
+        }
+    }
+}
+
+/// Rank 0 does not join. It lives until it is ended.
+fn never_joins() -> i32 {
+    if std::env::var("TRADEWIND_RANK").as_deref() == Ok("0") {
+        loop {
+            std::thread::park();
+        }
+    }
+    match Job::init() {
+        Ok(_) => 0,
+        Err(error) => {
+            tell(setting("TRADEWIND_RANK"), &error);
+            1
+        }
+    }
+}
+
+/// Rank 1 stops itself; the others wait until somebody lets it go on.
+fn stops() -> i32 {
+    let job = Job::init().expect("a job");
+    let rank = job.world().rank();
+    job.world().barrier().expect("all are here");
+    if rank == 1 {
+        say(rank, &format!("process {}", std::process::id()));
+        raise(Signal::STOP);
+        // The signal stops another thread first, perhaps, and this one a moment later.
+        let file = std::env::var_os("GO_ON").expect("GO_ON is set");
+        while !std::path::Path::new(&file).exists() {
+            std::thread::yield_now();
+        }
+    }
+    let mut barrier = job.world().ibarrier().expect("a request");
+    loop {
+        match barrier.wait_timeout(Duration::from_millis(20)) {
+            Ok(()) => break,
+            Err(Error::Engine(engine::Error::Timeout { waiting_for, .. })) => {
+                let stopped = waiting_for.iter().any(|laggard| laggard.rank == 1 && laggard.stopped);
+                if stopped {
+                    let all: Vec<_> = waiting_for.iter().map(|laggard| laggard.rank.to_string()).collect();
+                    say(rank, &format!("stopped {}", all.join(",")));
+                }
+            }
+            Err(error) => {
+                tell(rank, &error);
+                return 1;
+            }
+        }
+    }
+    round(job.world(), 5).expect("all go on");
+    say(rank, "through");
+    0
+}
+
+/// Adds up NUMBER over all ranks, several times, and says the sum.
+fn sums() -> i32 {
+    let job = Job::init().expect("a job");
+    let mut sum = [0];
+    for _ in 0..200 {
+        job.world().allreduce(&[setting("NUMBER")], &mut sum, Op::Sum).expect("all are here");
+    }
+    say(job.world().rank(), &format!("sum {}", sum[0]));
+    0
+}
+
+/// Rank 2 fails with status 7, rank 1 with 9 because of that; rank 0 takes it calmly.
+fn follows() -> i32 {
+    let job = Job::init().expect("a job");
+    match job.world().rank() {
+        2 => std::process::exit(7),
+        rank => match job.world().barrier() {
+            Err(_) => 9 * i32::from(rank == 1),
+            Ok(()) => 0,
+        },
+    }
+}
+
+/// Wants more memory than there is.
+fn much() -> i32 {
+    let job = Job::init().expect("a job");
+    let rank = job.world().rank();
+    let elements = 1 << 20;
+    let mut sum = vec![0u64; elements];
+    match job.world().allreduce(&vec![1; elements], &mut sum, Op::Sum) {
+        Ok(()) => 0,
+        Err(error) => {
+            tell(rank, &error);
+            1
+        }
+    }
+}
+
+/// Joins without the façade, says who the service is, and meets the others until that fails.
+fn joins() -> i32 {
+    let attachment = service::client::attach();
+    let rank = ["TRADEWIND_RANK", "PMI_RANK"].iter().find_map(|name| std::env::var(name).ok());
+    let rank = rank.and_then(|rank| rank.parse().ok()).unwrap_or(0);
+    let member = match attachment {
+        Ok(attachment) => attachment.member,
+        Err(error) => {
+            tell(rank, &error.into());
+            return 1;
+        }
+    };
+    assert_eq!(member.rank(), rank);
+    say(rank, &format!("process {}", std::process::id()));
+    say(rank, &format!("service {}", member.node().service_process()));
+    let group = engine::group::Group::world(std::sync::Arc::new(member)).expect("a communicator");
+    let call = engine::call::Call::new(engine::call::CallKind::Link, 0, 0);
+    for number in 0..setting("ROUNDS") {
+        if let Err(error) = group.exchange_words([u64::from(number); 8], call) {
+            tell(rank, &error.into());
+            return 1;
+        }
+    }
+    say(rank, "through");
+    0
+}
