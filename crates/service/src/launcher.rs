@@ -112,7 +112,8 @@ impl Outcome {
 pub fn launch(program: &OsStr, arguments: &[OsString], options: LaunchOptions) -> Result<Outcome, ServiceError> {
     let cores = cores(&options)?;
     let server = Server::new(&shm::broker::unguessable_name("tradewind")?, &options.job)?;
-    children::allow_open_files(options.job.ranks)?;
+    // Two handles, a connection and two pipes.
+    crate::server::allow_open_files(options.job.ranks, 5)?;
     let signals = if options.passes_signals { Some(Signals::catch(server.events())?) } else { None };
     let command = children::Program { path: program, arguments, environment: &options.environment, cores: &cores };
     let limit = options.limit.and_then(|limit| Instant::now().checked_add(limit));

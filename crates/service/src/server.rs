@@ -5,6 +5,7 @@ use crate::events::{Event, Events};
 use crate::protocol::{Answer, Hello};
 use engine::Departure;
 use engine::node::{JobOptions, Node};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shm::broker::{Broker, BrokerError, Connection};
 use shm::process::{ProcessError, ProcessHandle};
 use std::collections::HashMap;
@@ -196,6 +197,21 @@ impl Server {
     }
 }
 
+/// Raises this process's limit on open files as far as so many for each rank need.
+pub(crate) fn allow_open_files(ranks: u32, each: u32) -> Result<(), ServiceError> {
+    let needed = u64::from(ranks) * u64::from(each) + 64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let too_low = |limit| ServiceError::OpenFiles { ranks, needed, limit };
+    if let Some(maximum) = limit.maximum.filter(|maximum| *maximum < needed) {
+        return Err(too_low(maximum));
+    }
+    let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised).map_err(|_| too_low(limit.current.unwrap_or(needed)))
+}
+
 /// Serves a job whose ranks somebody else starts, until the last of their processes is gone. `ready` is called when ranks
 /// may come.
 ///
@@ -208,6 +224,8 @@ pub(crate) fn serve(
     ready: impl FnOnce(),
 ) -> Result<(), ServiceError> {
     let mut server = Server::new(name, options)?;
+    // Its process's handle, and its connection until it has an answer.
+    allow_open_files(options.ranks, 2)?;
     ready();
     // Ranks that start late want to know what has become of the others; so this stays even if those are gone.
     let started = Instant::now();
@@ -221,5 +239,97 @@ pub(crate) fn serve(
         if server.is_over() || idle {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::node::EngineKind;
+    use shm::broker::{connect, unguessable_name};
+    use shm::process::{StartTime, start_time};
+    use shm::segment::Segment;
+
+    fn server(ranks: u32) -> Server {
+        let options = JobOptions::new(ranks, EngineKind::Peers).expect("an untouched environment");
+        Server::new(&unguessable_name("tradewind-test").expect("random bytes"), &options).expect("a new name")
+    }
+
+    /// Says something at the door and gives the answer, and whether a segment came with it.
+    fn say(server: &mut Server, words: &[u8]) -> (Option<Answer>, bool) {
+        let client = connect(server.name(), Duration::from_secs(10)).expect("it listens");
+        client.send_message(words, &[]).expect("there is room");
+        server.hear_all().expect("nothing fails");
+        let message = client.receive_message(Some(Duration::from_secs(10))).expect("an answer");
+        let segment = message.descriptors.into_iter().next().map(Segment::from_fd);
+        (Answer::decode(&message.bytes), matches!(segment, Some(Ok(_))))
+    }
+
+    fn hello(rank: u32, ranks: u32) -> Vec<u8> {
+        Hello { rank, ranks, started: start_time(std::process::id()).expect("/proc is mounted") }.encode()
+    }
+
+    #[test]
+    fn only_ranks_of_the_job_are_let_in() {
+        let mut server = server(2);
+        for stranger in [&b""[..], b"hello", &hello(2, 2), &hello(0, 3), &hello(u32::MAX, u32::MAX)] {
+            let answer = say(&mut server, stranger);
+            assert!(matches!(answer, (Some(Answer::Refused(_)), false)), "{answer:?}");
+        }
+        assert_eq!(say(&mut server, &hello(1, 2)), (Some(Answer::Welcome), true));
+        assert!(server.has_attached());
+    }
+
+    #[test]
+    fn a_rank_comes_once() {
+        let mut server = server(2);
+        assert_eq!(say(&mut server, &hello(0, 2)), (Some(Answer::Welcome), true));
+        let (answer, _) = say(&mut server, &hello(0, 2));
+        let Some(Answer::Refused(why)) = answer else { panic!("{answer:?}") };
+        assert!(
+            why.contains(&format!("rank 0 has joined this job already, as process {}", std::process::id())),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_process_that_has_the_number_of_another_is_not_taken_for_it() {
+        let mut server = server(2);
+        let stale = Hello { rank: 0, ranks: 2, started: StartTime(1) };
+        assert!(matches!(say(&mut server, &stale.encode()), (Some(Answer::Refused(_)), false)));
+        assert_eq!(server.node().departure(0), Some(Departure::Vanished));
+    }
+
+    #[test]
+    fn who_says_nothing_keeps_nobody_waiting() {
+        let mut server = server(1);
+        let silent = connect(server.name(), Duration::from_secs(10)).expect("it listens");
+        let gone = connect(server.name(), Duration::from_secs(10)).expect("it listens");
+        drop(gone);
+        assert_eq!(say(&mut server, &hello(0, 1)), (Some(Answer::Welcome), true));
+        assert_eq!(server.guests.len(), 1, "the silent one");
+        drop(silent);
+    }
+
+    #[test]
+    fn the_end_of_a_child_matters_unless_another_process_is_the_rank() {
+        let mut server = server(3);
+        say(&mut server, &hello(0, 3));
+        server.child_gone(0, 1, Departure::Exited(1));
+        assert_eq!(server.node().departure(0), None, "it was a wrapper");
+        server.child_gone(0, std::process::id(), Departure::Killed(9));
+        assert_eq!(server.node().departure(0), Some(Departure::Killed(9)));
+        server.child_gone(1, 1, Departure::Exited(0));
+        assert_eq!(server.node().departure(1), Some(Departure::NeverStarted));
+        server.child_gone(2, 1, Departure::Exited(127));
+        assert_eq!(server.node().departure(2), Some(Departure::Exited(127)));
+    }
+
+    #[test]
+    fn a_name_has_one_service() {
+        let server = server(1);
+        let options = JobOptions::new(1, EngineKind::Peers).expect("an untouched environment");
+        let second = Server::new(server.name(), &options);
+        assert!(matches!(second, Err(ServiceError::Broker(BrokerError::NameTaken { .. }))));
     }
 }

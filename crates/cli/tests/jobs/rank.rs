@@ -4,6 +4,7 @@ use crate::harness::PROGRAM;
 use engine::Departure;
 use rustix::process::{Signal, getpid, kill_process};
 use std::time::Duration;
+use tradewind::{Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm};
 use tradewind::{Communicator, Error, Job, Op};
 
 /// Is a rank if this process was started as one; as a test of its own it does nothing.
@@ -71,12 +72,25 @@ fn describe(how: Departure) -> String {
     }
 }
 
-/// One round of collectives that depend on every rank.
+/// The communicator of all ranks; with LINKED, one that uses schedules in which operations enable each other across ranks.
+fn world(job: &Job) -> Communicator {
+    let linked = Algorithms {
+        barrier: Some(BarrierAlgorithm::Dissemination),
+        allreduce: Some(AllreduceAlgorithm::RecursiveDoubling),
+        alltoall: Some(AlltoallAlgorithm::Bruck),
+        bcast: None,
+    };
+    let usual = Algorithms::default();
+    job.world().with_algorithms(if std::env::var_os("LINKED").is_some() { linked } else { usual })
+}
+
+/// One round of collectives that depend on every rank; every eighth moves as much as is worked on in pieces.
 fn round(world: &Communicator, round: u64) -> Result<(), Error> {
     world.barrier()?;
-    let mut sum = [0u64; 16];
-    world.allreduce(&[round; 16], &mut sum, Op::Sum)?;
-    assert_eq!(sum, [round * u64::from(world.size()); 16]);
+    let elements = if round % 8 == 3 { 1 << 14 } else { 16 };
+    let mut sum = vec![0u64; elements];
+    world.allreduce(&vec![round; elements], &mut sum, Op::Sum)?;
+    assert!(sum.iter().all(|element| *element == round * u64::from(world.size())), "{sum:?}");
     let mut all = vec![0u32; world.size() as usize];
     world.alltoall(&vec![world.rank(); world.size() as usize], &mut all)?;
     assert!(all.iter().copied().eq(0..world.size()));
@@ -92,10 +106,11 @@ fn endless() -> i32 {
             return 1;
         }
     };
-    let rank = job.world().rank();
+    let world = world(&job);
+    let rank = world.rank();
     say(rank, &format!("process {}", std::process::id()));
     for number in 0.. {
-        if let Err(error) = round(job.world(), number) {
+        if let Err(error) = round(&world, number) {
             tell(rank, &error);
             return 1;
         }
@@ -112,14 +127,15 @@ fn endless() -> i32 {
 /// As [`endless`], but the rank VICTIM kills itself in round ROUND.
 fn kills_itself() -> i32 {
     let job = Job::init().expect("a job");
-    let rank = job.world().rank();
+    let world = world(&job);
+    let rank = world.rank();
     say(rank, &format!("process {}", std::process::id()));
     for number in 0.. {
         if rank == setting("VICTIM") && number == u64::from(setting("ROUND")) {
             say(rank, &format!("dies {}", now()));
             raise(Signal::KILL);
         }
-        if let Err(error) = round(job.world(), number) {
+        if let Err(error) = round(&world, number) {
             tell(rank, &error);
             return 1;
         }

@@ -7,9 +7,7 @@ use crate::server::Server;
 use crate::variables::{CORE, ENGINE, JOB, RANK, SERVICE, SIZE};
 use engine::Departure;
 use engine::node::EngineKind;
-use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use shm::process::ProcessHandle;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -208,19 +206,4 @@ fn departure(handle: &ProcessHandle) -> Result<Option<Departure>, ServiceError> 
         let exited = status.exit_status().map(Departure::Exited);
         exited.or_else(|| status.terminating_signal().map(Departure::Killed))
     }))
-}
-
-/// Raises the limit on open files as far as these ranks need: two handles, a connection and two pipes each.
-pub(super) fn allow_open_files(ranks: u32) -> Result<(), ServiceError> {
-    let needed = u64::from(ranks) * 5 + 64;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
-    }
-    let too_low = |limit| ServiceError::OpenFiles { ranks, needed, limit };
-    if let Some(maximum) = limit.maximum.filter(|maximum| *maximum < needed) {
-        return Err(too_low(maximum));
-    }
-    let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
-    setrlimit(Resource::Nofile, raised).map_err(|_| too_low(limit.current.unwrap_or(needed)))
 }
