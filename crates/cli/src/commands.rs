@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod exec;
 mod run;
 mod serve;
 
@@ -14,10 +15,15 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     /// Runs a program as the ranks of a job.
     Run(run::Arguments),
+    /// Runs a GOAL file for real.
+    Exec(exec::Arguments),
     /// Finds what is wrong with a GOAL file.
     Check(check::Arguments),
     /// Converts a GOAL file from text to binary or back.
     Convert(convert::Arguments),
+    /// Is one rank of a GOAL file.
+    #[command(hide = true)]
+    ExecRank(exec::rank::Arguments),
     /// Is the node service of a job that another launcher has started.
     #[command(hide = true)]
     Serve(serve::Arguments),
@@ -28,6 +34,8 @@ impl Command {
     pub(crate) fn execute(self, format: Format) -> Result<ExitCode, Failure> {
         match self {
             Command::Run(arguments) => run::execute(arguments),
+            Command::Exec(arguments) => exec::execute(&arguments, format),
+            Command::ExecRank(arguments) => exec::rank::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),
             Command::Convert(arguments) => convert::execute(&arguments, format),
             Command::Serve(arguments) => serve::execute(&arguments),

@@ -21,6 +21,12 @@ pub(crate) enum Failure {
     /// Graphs that the wanted format cannot hold.
     #[error("{}: {problem}", .path.display())]
     NotPortable { path: PathBuf, problem: String },
+    /// A file that does not fit on this machine.
+    #[error("{}: {problem}", .path.display())]
+    TooLarge { path: PathBuf, problem: String },
+    /// A rank of a job that this command has started for itself cannot go on.
+    #[error(transparent)]
+    Rank(#[from] tradewind::Error),
     /// A job cannot be run.
     #[error(transparent)]
     Job(#[from] ServiceError),

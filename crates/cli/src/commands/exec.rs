@@ -1,0 +1,192 @@
+//! `tradewind exec`: runs a GOAL file for real.
+
+mod launch;
+mod memory;
+mod messages;
+mod pattern;
+mod placement;
+pub(crate) mod rank;
+mod verification;
+
+use crate::failure::Failure;
+use crate::format::Format;
+use crate::goal_file::GoalFile;
+use crate::trace;
+use comfy_table::{Table, presets};
+use engine::node::EngineKind;
+use goal::check::{GlobalOptions, global};
+use goal::graph::{Graph, Operation};
+use serde::Serialize;
+use service::launcher::LaunchOptions;
+use service::variables::TRACE;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs a GOAL file, text or binary, for real: a process for each of its ranks, real messages between them.
+///
+/// Payloads are filled with a pattern that depends on source, destination, tag, and position, and every byte that is
+/// received is checked; a receive with a wildcard must hold one of the messages that it admits, and no message may be
+/// received twice. Each rank has one thread, which spins for the time that a calc says; what a cpu does never overlaps
+/// with such a calc. The nic of an operation is counted and not interpreted.
+///
+/// The file is checked first, as by `tradewind check`. The exit status is 1 when anything is wrong with it or with a
+/// single byte, else that of the first rank that fails.
+#[derive(Debug, clap::Args)]
+#[command(after_help = JSON)]
+pub(crate) struct Arguments {
+    /// The file; - is standard input.
+    file: PathBuf,
+
+    /// What a calc does: spin for its time, or end at once.
+    #[arg(long, value_enum, default_value_t)]
+    calc: Calc,
+
+    /// Who runs operations: peers (whoever completes what they waited for) or caller (their owner, in its own calls).
+    #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
+    engine: EngineKind,
+
+    /// Send messages of up to this many bytes without waiting for their receive [default: 4096].
+    #[arg(long, value_name = "BYTES")]
+    eager_bytes: Option<u64>,
+
+    /// End the run after this many seconds, with exit status 124. Receives with a wildcard can take what others need.
+    #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
+    timeout: Option<Duration>,
+
+    /// Write a profile of every operation to this file, which ui.perfetto.dev opens.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+const JSON: &str = "\
+With --format json: {file, engine, calc, ranks, operations, messages, bytes, seconds, verified, nics}. Seconds
+are from the moment the first rank starts to the end of the last operation; nics is [{nic, operations}] of sends and receives.";
+
+/// What a calc does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Calc {
+    /// Keeps its core busy for its time.
+    #[default]
+    Spin,
+    /// Ends at once.
+    Skip,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    file: String,
+    engine: &'static str,
+    calc: Calc,
+    ranks: usize,
+    operations: usize,
+    messages: u64,
+    bytes: u64,
+    seconds: f64,
+    verified: bool,
+    nics: Vec<Nic>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Nic {
+    nic: u8,
+    operations: u64,
+}
+
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    let read = GoalFile::read(&arguments.file)?;
+    let mut options = LaunchOptions::new(read.graphs.len() as u32, arguments.engine)?;
+    options.job.skip_calc = arguments.calc == Calc::Skip;
+    options.job.eager_limit = arguments.eager_bytes.unwrap_or(options.job.eager_limit);
+    if let Err(problems) = global(&read.graphs, &GlobalOptions { eager_limit: options.job.eager_limit }) {
+        for problem in problems {
+            eprintln!("{}: {problem}", arguments.file.display());
+        }
+        return Ok(ExitCode::FAILURE);
+    }
+    options.limit = arguments.timeout;
+    let fits = memory::reserve(&read.graphs, &mut options.job);
+    fits.map_err(|problem| Failure::TooLarge { path: arguments.file.clone(), problem })?;
+    let scratch = tempfile::tempdir().map_err(|source| Failure::Write { path: std::env::temp_dir(), source })?;
+    if arguments.trace.is_some() {
+        options.environment.push((TRACE.into(), scratch.path().into()));
+    }
+    let file = for_ranks(&arguments.file, &read.graphs, scratch.path())?;
+    let (outcome, heard) = launch::run(&file, options)?;
+    match outcome.failed {
+        _ if outcome.out_of_time => {
+            eprintln!("tradewind: the run was not over after {:?}", arguments.timeout.unwrap_or_default());
+        }
+        Some((rank, how)) => eprintln!("tradewind: rank {rank} failed: {how}"),
+        None => {}
+    }
+    if let Some(file) = &arguments.trace {
+        trace::merge(scratch.path(), read.graphs.len() as u32, file)?;
+    }
+    let Some(heard) = heard else {
+        return Ok(ExitCode::from(outcome.exit_status().max(1)));
+    };
+    let report = report(arguments, &read.graphs, heard);
+    format.print(|| table(&report), &report)?;
+    Ok(if report.verified { ExitCode::from(outcome.exit_status()) } else { ExitCode::FAILURE })
+}
+
+/// The file that the ranks read: what came through standard input is there only once.
+fn for_ranks(path: &Path, graphs: &[Graph], scratch: &Path) -> Result<PathBuf, Failure> {
+    if path != Path::new("-") {
+        return Ok(path.to_owned());
+    }
+    let copy = scratch.join("input.bin");
+    let bytes = goal::binary::write(graphs)
+        .map_err(|error| Failure::NotPortable { path: path.to_owned(), problem: error.to_string() })?;
+    std::fs::write(&copy, bytes).map_err(|source| Failure::Write { path: copy.clone(), source })?;
+    Ok(copy)
+}
+
+fn report(arguments: &Arguments, graphs: &[Graph], heard: rank::Report) -> Report {
+    let (mut messages, mut bytes, mut nics) = (0, 0, BTreeMap::<u8, u64>::new());
+    for entry in graphs.iter().flat_map(Graph::vertices) {
+        if let Operation::Send { data, .. } = &entry.operation {
+            messages += 1;
+            bytes += data.bytes().unwrap_or(0);
+        }
+        if !matches!(entry.operation, Operation::Calc { .. }) {
+            *nics.entry(entry.nic).or_default() += 1;
+        }
+    }
+    Report {
+        file: arguments.file.display().to_string(),
+        engine: arguments.engine.name(),
+        calc: arguments.calc,
+        ranks: graphs.len(),
+        operations: graphs.iter().map(|graph| graph.vertices().len()).sum(),
+        messages,
+        bytes,
+        seconds: heard.nanoseconds as f64 / 1e9,
+        verified: heard.wrong == 0,
+        nics: nics.into_iter().map(|(nic, operations)| Nic { nic, operations }).collect(),
+    }
+}
+
+fn table(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let nics: Vec<String> = report.nics.iter().map(|Nic { nic, operations }| format!("{nic}: {operations}")).collect();
+    let rows = [
+        ("file", report.file.clone()),
+        ("engine", report.engine.to_owned()),
+        ("ranks", report.ranks.to_string()),
+        ("operations", report.operations.to_string()),
+        ("messages", report.messages.to_string()),
+        ("bytes", report.bytes.to_string()),
+        ("seconds", format!("{:.6}", report.seconds)),
+        ("verified", if report.verified { "every byte".to_owned() } else { "no: see above".to_owned() }),
+        ("operations by nic", nics.join(", ")),
+    ];
+    for (name, value) in rows {
+        table.add_row([name, value.as_str()]);
+    }
+    table.to_string()
+}

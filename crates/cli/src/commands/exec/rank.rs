@@ -1,0 +1,88 @@
+//! One rank of a GOAL file: this program, started by itself.
+
+use super::messages::Messages;
+use super::pattern;
+use super::placement::Placement;
+use super::verification::verify;
+use crate::failure::Failure;
+use crate::goal_file::GoalFile;
+use goal::graph::Graph;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tradewind::{Buffers, Communicator, Error, Job, Op};
+
+/// How many wrong receives a rank describes.
+const DESCRIBED: usize = 5;
+
+/// Is one rank of a GOAL file; `tradewind exec` starts it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    file: PathBuf,
+}
+
+/// What rank 0 writes to its standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// From the moment the first rank starts to the end of the last operation of all ranks.
+    pub(crate) nanoseconds: u64,
+    /// Receives of all ranks that do not hold what they should.
+    pub(crate) wrong: u64,
+}
+
+/// The command line that gets to [`execute`].
+pub(super) fn command_line(file: &Path) -> [OsString; 3] {
+    // Whatever the file is called, it is no option.
+    ["exec-rank".into(), "--".into(), file.into()]
+}
+
+pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let job = Job::init()?;
+    let world = job.world();
+    let graphs = GoalFile::read(&arguments.file)?.graphs;
+    if graphs.len() != world.size() as usize {
+        let problem = format!("it has changed: {} ranks were started and it has {}", world.size(), graphs.len());
+        return Err(Failure::Malformed { path: arguments.file.clone(), problem });
+    }
+    let report = run(world, graphs)?;
+    if world.rank() == 0 {
+        let mut line = serde_json::to_vec(&report).map_err(std::io::Error::from)?;
+        line.push(b'\n');
+        std::io::stdout().write_all(&line)?;
+    }
+    job.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs this rank's graph with all others and checks what has arrived.
+fn run(world: &Communicator, graphs: Vec<Graph>) -> Result<Report, Error> {
+    let messages = Messages::of(&graphs, world.rank());
+    let placement = Placement::new(&graphs[world.rank() as usize], &messages);
+    drop(graphs);
+    let schedule = world.compile(&placement.graph)?;
+    let mut sent = world.alloc::<u8>(placement.pattern_bytes as usize)?;
+    pattern::fill(&mut sent);
+    let received = world.alloc::<u8>(placement.received_bytes as usize)?;
+    world.barrier()?;
+    let begun = now();
+    let buffers = schedule.run(Buffers::new().shared(sent).shared(received))?.wait()?;
+    let ended = now();
+    let received = buffers.get(1).map_or(&[][..], |received| received);
+    let wrong = verify(&placement, &messages, received);
+    for line in wrong.iter().take(DESCRIBED) {
+        eprintln!("tradewind: {line}");
+    }
+    let (mut first, mut last, mut total) = ([0], [0], [0]);
+    world.allreduce(&[begun], &mut first, Op::Minimum)?;
+    world.allreduce(&[ended], &mut last, Op::Maximum)?;
+    world.allreduce(&[wrong.len() as u64], &mut total, Op::Sum)?;
+    Ok(Report { nanoseconds: last[0] - first[0], wrong: total[0] })
+}
+
+/// The monotonic clock, the same for all processes of the node, in nanoseconds.
+fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}

@@ -1,0 +1,91 @@
+//! Files that do not run, and why.
+
+use crate::files::ring;
+use crate::harness::{Folder, exec, text, tradewind};
+
+#[test]
+fn what_is_wrong_is_named_before_anything_starts() {
+    let folder = Folder::new();
+    let path = folder.file("bad.goal", "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0 tag 3\n}\n");
+    let output = exec(&path, &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    let name = path.to_str().expect("readable");
+    assert!(said.lines().all(|line| line.starts_with(name)), "{said}");
+    assert!(said.contains("line 3") && said.contains("line 6"), "{said}");
+    assert_eq!(output.stdout, b"", "nothing ran");
+}
+
+#[test]
+fn what_is_no_goal_file_is_said() {
+    let folder = Folder::new();
+    let output = exec(&folder.file("poem.goal", "roses are red\n"), &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("line 1, column 1"), "{output:?}");
+    let output = exec(&folder.path("nothing.goal"), &[]);
+    assert!(text(&output.stderr).starts_with("tradewind: cannot read "), "{output:?}");
+}
+
+/// Each sends before it receives: that needs messages that do not wait for their receive.
+#[test]
+fn a_deadlock_for_want_of_eager_messages_is_found() {
+    let folder = Folder::new();
+    let rank =
+        |rank: u32| format!("rank {rank} {{\na: send 8b to {0}\nb: recv 8b from {0}\nb requires a\n}}\n", 1 - rank);
+    let path = folder.file("blocking.goal", format!("num_ranks 2\n{}{}", rank(0), rank(1)));
+    assert_eq!(exec(&path, &[]).status.code(), Some(0));
+    let output = exec(&path, &["--eager-bytes", "7"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("wait for each other for ever"), "{output:?}");
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_with_what_it_needs() {
+    let folder = Folder::new();
+    let huge = folder.file("huge.goal", ring(3, 1, 1 << 50));
+    let output = exec(&huge, &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("it needs about 6291456.0 GiB of memory") && said.contains("are available"), "{said}");
+
+    // All bytes there are.
+    let output = exec(&folder.file("huge.goal", ring(3, 1, u64::MAX)), &[]);
+    assert!(text(&output.stderr).contains("it needs about"), "{output:?}");
+
+    let small = folder.file("small.goal", ring(3, 1, 4 << 20));
+    let mut command = tradewind();
+    let output = command.env("TRADEWIND_ARENA_MIB", "2").arg("exec").arg(&small).output();
+    let output = output.expect("cargo has built the command");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    let way_out = said.split_once("and TRADEWIND_ARENA_MIB allows 2.0 MiB: set it to ");
+    let (_, way_out) = way_out.unwrap_or_else(|| panic!("{said}"));
+    let enough = way_out.strip_suffix(" or unset it\n").unwrap_or_else(|| panic!("{said}"));
+    let output = tradewind().env("TRADEWIND_ARENA_MIB", enough).arg("exec").arg(&small).output();
+    assert_eq!(output.expect("cargo has built the command").status.code(), Some(0));
+}
+
+/// Rank 0 may take the message with tag 2 first, and then nothing is left for its other receive. There is a way to share
+/// the messages out, so it is not wrong; rank 2 sends only when the damage is done.
+#[test]
+fn a_run_that_has_come_to_a_dead_end_ends_with_its_time() {
+    let folder = Folder::new();
+    let path = folder.file(
+        "race.goal",
+        "num_ranks 3\nrank 0 {\na: recv 8b from -1 tag -1\nb: recv 8b from -1 tag 2\nb requires a\ns: send 8b to 2\n\
+         s requires a\n}\nrank 1 {\nsend 8b to 0 tag 2\n}\nrank 2 {\na: recv 8b from 0\nb: send 8b to 0 tag 1\n\
+         b requires a\n}\n",
+    );
+    let output = exec(&path, &["--timeout", "0.5"]);
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    assert!(text(&output.stderr).contains("tradewind: the run was not over after 500ms"), "{output:?}");
+}
+
+#[test]
+fn a_profile_that_cannot_be_written_is_a_failure() {
+    let folder = Folder::new();
+    let path = folder.file("ring.goal", ring(2, 1, 8));
+    let output = exec(&path, &["--trace", folder.path("nowhere/profile.json").to_str().expect("readable")]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("cannot write"), "{output:?}");
+}
