@@ -63,7 +63,7 @@ fn a_rank_killed_at_any_moment_is_named_to_all_others() {
         let mut job = if run % 2 == 1 { line.variable("LINKED", "") } else { line }.start();
         let processes = processes(&mut job, RANKS);
         // The ranks run on while we count, so wherever the victim is when the signal comes, nobody has chosen it.
-        for _ in 0..random.random_range(0..40) {
+        for _ in 0..random.random_range(0..20) {
             job.listen();
         }
         let victim = random.random_range(0..RANKS);
@@ -84,7 +84,7 @@ fn a_rank_that_kills_itself_between_collectives_is_named_to_all_others() {
     let mut delays = Vec::new();
     for _ in 0..RUNS_KILLED_BY_ITSELF {
         let victim = random.random_range(0..RANKS);
-        let round = random.random_range(0..200);
+        let round = random.random_range(0..60);
         let mut job = Line::run(RANKS, &[])
             .program("kills-itself")
             .variable("VICTIM", &victim.to_string())
