@@ -43,11 +43,18 @@ pub struct Persistent {
 
 impl Persistent {
     pub(crate) fn new(communicator: &Communicator, plan: Plan) -> Self {
-        Persistent { communicator: communicator.clone(), plan, root: None }
+        Persistent::of(communicator, plan, None)
     }
 
     pub(crate) fn bcast(communicator: &Communicator, plan: Plan, root: u32) -> Self {
-        Persistent { communicator: communicator.clone(), plan, root: Some(root) }
+        Persistent::of(communicator, plan, Some(root))
+    }
+
+    fn of(communicator: &Communicator, plan: Plan, root: Option<u32>) -> Self {
+        if let Plan::Linked(linkage) = &plan {
+            linkage.stand_alone();
+        }
+        Persistent { communicator: communicator.clone(), plan, root }
     }
 
     /// Starts a collective that has no buffers: a barrier.
