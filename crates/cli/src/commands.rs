@@ -15,7 +15,6 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     /// Runs a program as the ranks of a job.
     Run(run::Arguments),
-    /// Runs a GOAL file for real.
     Exec(exec::Arguments),
     /// Finds what is wrong with a GOAL file.
     Check(check::Arguments),

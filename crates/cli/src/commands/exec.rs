@@ -28,8 +28,12 @@ use std::time::Duration;
 ///
 /// Payloads are filled with a pattern that depends on source, destination, tag, and position, and every byte that is
 /// received is checked; a receive with a wildcard must hold one of the messages that it admits, and no message may be
-/// received twice. Each rank has one thread, which spins for the time that a calc says; what a cpu does never overlaps
-/// with such a calc. The nic of an operation is counted and not interpreted.
+/// received twice. The nic of an operation is counted and not interpreted.
+///
+/// A calc spins on the one thread of its rank, and whatever else its cpu has to do waits for that thread. (A message
+/// that comes for a posted receive with a wildcard does not: it is moved at once.) Where a cpu has no calc, or calcs are
+/// skipped, its messages take no time but that of moving them, and with the peers engine several processes may do that
+/// at once; with the caller engine it is always the rank itself, one operation at a time.
 ///
 /// The file is checked first, as by `tradewind check`. The exit status is 1 when anything is wrong with it or with a
 /// single byte, else that of the first rank that fails.
@@ -47,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
     engine: EngineKind,
 
-    /// Send messages of up to this many bytes without waiting for their receive [default: 4096].
+    /// Send messages of up to this many bytes without waiting for their receive [default: TRADEWIND_EAGER_BYTES or 4096].
     #[arg(long, value_name = "BYTES")]
     eager_bytes: Option<u64>,
 
@@ -61,8 +65,8 @@ pub(crate) struct Arguments {
 }
 
 const JSON: &str = "\
-With --format json: {file, engine, calc, ranks, operations, messages, bytes, seconds, verified, nics}. Seconds
-are from the moment the first rank starts to the end of the last operation; nics is [{nic, operations}] of sends and receives.";
+With --format json: {file, engine, calc, ranks, operations, messages, bytes, seconds, verified, nics}. Seconds are from the
+moment the first rank starts to the end of the last operation; nics is [{nic, operations}] of sends and receives.";
 
 /// What a calc does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
