@@ -5,13 +5,17 @@
 //! | released count | 1 | 64 |
 //! | meeting count | 1 | 64 |
 //! | exchange cells, two a rank, used in turn | 2 × ranks | 64 |
-//! | progress lines (runs consumed) | ranks | 64 |
+//! | progress lines (collectives begun) | ranks | 64 |
+//! | run states of the meeting slots | ranks | 8 × [`RING_SLOTS`] |
 //! | journals: the last [`JOURNAL`] calls of a rank | ranks | 16 × [`JOURNAL`] |
 //! | [meeting slots](crate::ring) | [`RING_SLOTS`] | see [`SlotLayout`] |
+//! | contribution cells, [`CELL_SETS`] for each rank | | [`CELL_BYTES`] |
 
 use crate::call::Call;
 use crate::error::Error;
+use crate::lane::SharedStates;
 use crate::node::Watch;
+use crate::slots::RunStates;
 use crate::wait::{self, Patience};
 use shm::completion::Completion;
 use shm::handle::{Mapped, MappedSlice};
@@ -23,12 +27,15 @@ use std::sync::Arc;
 pub(crate) const JOURNAL: u64 = 64;
 /// Collectives of one communicator that can be under way on a rank at once; more wait their turn.
 pub(crate) const RING_SLOTS: u64 = 64;
+/// Collectives with more bytes than fit into a slot's first lines that can be under way at once. Few, so that their cells
+/// stay in the cache.
+pub(crate) const CELL_SETS: u64 = 8;
 /// Bytes a rank can contribute inside a slot; longer contributions lie in its own arena.
 pub(crate) const CELL_BYTES: u64 = 2048;
 /// Behind the count of ranks that have let go of the board, which every shared block begins with.
 const MEETING_AT: u64 = 64;
 /// Words of an exchange.
-pub(crate) const EXCHANGE_WORDS: usize = 8;
+pub(crate) const EXCHANGE_WORDS: usize = 6;
 
 shm::shared_lines! {
     /// Counts arrivals at exchanges.
@@ -39,15 +46,16 @@ shm::shared_lines! {
     /// What a rank says at an exchange.
     pub(crate) struct ExchangeCell {
         words: [AtomicU64; EXCHANGE_WORDS],
+        /// What it called.
+        call: [AtomicU64; 2],
     }
 
     /// How far a rank is.
     pub(crate) struct ProgressLine {
-        /// All runs below this number are consumed by this rank: it will not look at their slots again. Release by the
-        /// rank, Acquire by whoever wants to use a slot again.
-        pub(crate) consumed: AtomicU64,
         /// Collectives of the communicator that this rank has come to. Release by the rank, Acquire by a waiter in doubt.
         started: AtomicU64,
+        /// Exchanges that this rank has come to. Release by the rank, Acquire by a waiter in doubt.
+        exchanged: AtomicU64,
     }
 }
 
@@ -60,8 +68,6 @@ pub(crate) struct SlotLayout {
     pub(crate) inline_bytes: u64,
     /// The line of the completion word.
     pub(crate) work: u64,
-    /// First contribution cell.
-    pub(crate) cells: u64,
     /// Bytes of a slot.
     pub(crate) bytes: u64,
 }
@@ -72,9 +78,7 @@ impl SlotLayout {
         // that a small allreduce moves a single line.
         let inline = (4 + 4 * u64::from(ranks)).next_multiple_of(8);
         let work = (inline + 8 * u64::from(ranks)).next_multiple_of(64);
-        let cells = work + 64;
-        let bytes = cells + CELL_BYTES * u64::from(ranks);
-        SlotLayout { inline, inline_bytes: work - inline, work, cells, bytes }
+        SlotLayout { inline, inline_bytes: work - inline, work, bytes: work + 64 }
     }
 }
 
@@ -84,6 +88,7 @@ pub(crate) struct BoardLayout {
     ranks: u32,
     exchange: u64,
     progress: u64,
+    states: u64,
     journal: u64,
     slots: u64,
     pub(crate) slot: SlotLayout,
@@ -94,13 +99,20 @@ impl BoardLayout {
         let count = u64::from(ranks);
         let exchange = MEETING_AT + 64;
         let progress = exchange + 2 * 64 * count;
-        let journal = progress + 64 * count;
+        let states = progress + 64 * count;
+        let journal = states + 8 * RING_SLOTS * count;
         let slots = journal + 16 * JOURNAL * count;
-        BoardLayout { ranks, exchange, progress, journal, slots, slot: SlotLayout::new(ranks) }
+        BoardLayout { ranks, exchange, progress, states, journal, slots, slot: SlotLayout::new(ranks) }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.slots + RING_SLOTS * self.slot.bytes
+        self.cell_at(CELL_SETS, 0)
+    }
+
+    /// Where the cell of `rank` in cell set `set` starts, relative to the board.
+    pub(crate) fn cell_at(&self, set: u64, rank: u32) -> u64 {
+        let cells = self.slots + RING_SLOTS * self.slot.bytes;
+        cells + (set * u64::from(self.ranks) + u64::from(rank)) * CELL_BYTES
     }
 
     /// Where slot `index` starts, relative to the board.
@@ -145,9 +157,10 @@ impl Board {
         &self.layout
     }
 
-    /// How far each rank is.
-    pub(crate) fn progress(&self) -> &MappedSlice<ProgressLine> {
-        &self.progress
+    /// The states of a rank's runs in the meeting slots.
+    pub(crate) fn states(&self, segment: &Arc<Segment>, rank: u32) -> Result<SharedStates, Error> {
+        let at = self.place(self.layout.states + 8 * RING_SLOTS * u64::from(rank));
+        Ok(RunStates::new(MappedSlice::new(segment, at, RING_SLOTS as usize)?))
     }
 
     /// Notes that this rank is in its `sequence`-th collective, for others to see when they wait too long.
@@ -183,7 +196,24 @@ impl Board {
 
     /// Whether a rank is in another collective than this one at the same number.
     pub(crate) fn find_mismatch(&self, sequence: u64, call: Call) -> Result<(), Error> {
-        let noted: Vec<Option<Call>> = (0..self.layout.ranks).map(|rank| self.noted(rank, sequence)).collect();
+        self.find_mismatch_of(sequence, call, |_| true)
+    }
+
+    /// As [`find_mismatch`](Self::find_mismatch), for ranks that have not come to the exchange of this turn. Those that have
+    /// may be past it, and have noted what they did next.
+    pub(crate) fn find_mismatch_before(&self, turn: u64, sequence: u64, call: Call) -> Result<(), Error> {
+        self.find_mismatch_of(sequence, call, |rank| !self.has_exchanged(rank, turn))
+    }
+
+    /// Whether `rank` has come to the exchange of this turn.
+    pub(crate) fn has_exchanged(&self, rank: u32, turn: u64) -> bool {
+        // Acquire: pairs with the Release in `exchange`.
+        self.progress[rank as usize].exchanged.load(Ordering::Acquire) > turn
+    }
+
+    fn find_mismatch_of(&self, sequence: u64, call: Call, counts: impl Fn(u32) -> bool) -> Result<(), Error> {
+        let seen = |rank: u32| if counts(rank) { self.noted(rank, sequence) } else { Some(call) };
+        let noted: Vec<Option<Call>> = (0..self.layout.ranks).map(seen).collect();
         if noted.iter().flatten().all(|other| *other == call) {
             return Ok(());
         }
@@ -204,28 +234,30 @@ impl Board {
         &self,
         turn: u64,
         words: [u64; EXCHANGE_WORDS],
+        (sequence, call): (u64, Call),
         patience: Patience,
         progress: impl FnMut() -> Result<bool, Error>,
         look_out: impl FnMut() -> Result<(), Error>,
     ) -> Result<Vec<[u64; EXCHANGE_WORDS]>, Error> {
         let ranks = self.layout.ranks;
-        let cell = |rank: u32| &self.cells[(2 * rank + (turn % 2) as u32) as usize].words;
-        for (place, word) in cell(self.rank).iter().zip(words) {
+        let cell = |rank: u32| &self.cells[(2 * rank + (turn % 2) as u32) as usize];
+        let mine = cell(self.rank);
+        for (place, word) in mine.words.iter().zip(words).chain(mine.call.iter().zip(call.encode(sequence))) {
             place.store(word, Ordering::Relaxed);
         }
+        // Release: pairs with the Acquire in `find_mismatch_before`.
+        self.progress[self.rank as usize].exchanged.store(turn + 1, Ordering::Release);
         let threshold = ((turn + 1).wrapping_mul(u64::from(ranks))) as u32;
         // Release and Acquire of the words above lie in the completion word.
         self.meeting.met.add_threshold(1, threshold);
         wait::until(&self.meeting.met, threshold, patience, None, progress, look_out)?;
-        Ok((0..ranks)
-            .map(|rank| {
-                let mut words = [0; EXCHANGE_WORDS];
-                for (word, place) in words.iter_mut().zip(cell(rank)) {
-                    *word = place.load(Ordering::Relaxed);
-                }
-                words
-            })
-            .collect())
+        let read = |places: &[AtomicU64], at: usize| places[at].load(Ordering::Relaxed);
+        let calls: Vec<Call> =
+            (0..ranks).map(|rank| Call::decode([0, 1].map(|at| read(&cell(rank).call, at))).1).collect();
+        if calls.iter().any(|other| *other != call) {
+            return Err(Error::Mismatch { sequence, calls });
+        }
+        Ok((0..ranks).map(|rank| std::array::from_fn(|at| read(&cell(rank).words, at))).collect())
     }
 }
 

@@ -14,6 +14,7 @@ use crate::ready;
 use crate::trace::TraceStage;
 use crate::wildcard::Event;
 use goal::schedule::{JoinKind, Kind, OperationRecord};
+use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
 /// After an operation on this many bytes, ranks that are complete are told at once.
@@ -38,9 +39,9 @@ pub(crate) struct Activation<'a> {
     me: u32,
     /// This is the call that starts the run: it must not be held up by what occupies the owner.
     starting: bool,
-    work: Vec<(u32, u32)>,
+    work: SmallVec<[(u32, u32); 16]>,
     /// Completed sinks by rank, not yet told.
-    sinks: Vec<u32>,
+    sinks: SmallVec<[u32; 8]>,
     /// Told when a rank has work of its own or is complete.
     ring: &'a dyn Fn(u32),
 }
@@ -54,8 +55,8 @@ impl<'a> Activation<'a> {
             uses: program.uses(run),
             me: program.rank,
             starting,
-            work: Vec::with_capacity(16),
-            sinks: vec![0; program.ranks() as usize],
+            work: SmallVec::new(),
+            sinks: SmallVec::from_elem(0, program.ranks() as usize),
             ring,
         }
     }

@@ -22,7 +22,7 @@ use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A communicator on one node.
 #[derive(Debug)]
@@ -125,8 +125,10 @@ impl Group {
     /// Takes the next number of a collective and notes what it is.
     #[inline]
     fn begin(&self, call: Call) -> u64 {
-        // Relaxed: collectives of one communicator are started in order by the program; the number only names them.
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        // Not a read-modify-write: a program starts the collectives of one communicator one after the other. If it does not,
+        // two of them get one number, which then names the wrong call in an error.
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence + 1, Ordering::Relaxed);
         self.board.note(sequence, call);
         sequence
     }
@@ -141,7 +143,7 @@ impl Group {
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
         let run = self.ring.start(MeetingCall { meeting, sequence }, arguments)?;
-        Ok(Pending::new(Arc::clone(self), Course::Meeting(run)))
+        Ok(Pending::new(Course::Meeting(Arc::clone(self), run)))
     }
 
     #[inline]
@@ -159,6 +161,26 @@ impl Group {
             (Some((trace, name)), None) => trace.call_abandoned(*name, sequence),
             (None, _) => {}
         }
+    }
+
+    /// Holds a meeting of all ranks: starts it, waits, and fetches the results, as [`Pending`] does in steps.
+    ///
+    /// # Errors
+    /// As [`meet`](Self::meet), [`Pending::wait`] and [`Pending::collect`].
+    #[inline]
+    pub fn meet_and_wait(
+        &self,
+        meeting: Meeting,
+        arguments: &[Argument<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        self.check_buffers(&meeting, arguments)?;
+        let sequence = self.begin(meeting.call);
+        self.trace_call_begun(sequence);
+        let mut run = self.ring.start(MeetingCall { meeting, sequence }, arguments)?;
+        self.wait_meeting(&run, None)?;
+        self.trace_call_ended(sequence, Some(meeting.call));
+        self.ring.collect(&mut run, outputs)
     }
 
     /// The bytes that a meeting copies are those that its buffers have.
@@ -180,20 +202,13 @@ impl Group {
         }
     }
 
-    /// Links a schedule with those of the other ranks: a collective call that waits for all of them.
+    /// Links a schedule with those of the other ranks: a collective call that waits for all of them, and is numbered like
+    /// any other.
     ///
     /// # Errors
     /// When the schedules do not fit together (every rank gets the same list), a rank is in another collective, or gone.
     pub fn link(self: &Arc<Self>, schedule: &Schedule, call: Call) -> Result<Arc<Linkage>, Error> {
-        let sequence = match call.kind {
-            CallKind::Schedule => self.begin(call),
-            // Linked on the way to its first run: both are one collective, under one number.
-            _ => {
-                let next = self.sequence.load(Ordering::Relaxed);
-                self.board.note(next, call);
-                next
-            }
-        };
+        let sequence = self.begin(call);
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = schedule.as_bytes();
         let arena = self.member.arena();
@@ -201,8 +216,8 @@ impl Group {
         let at = arena.allocate(bytes.len() as u64, 64).map_err(Error::from);
         let placed = at.and_then(|at| memory.write(at, bytes).map(|()| at).map_err(Error::from));
         let mine = match &placed {
-            Ok(at) => [at.0, bytes.len() as u64, 0, 0, 0, 0, 0, 0],
-            Err(_) => [0, 0, 1, 0, 0, 0, 0, 0],
+            Ok(at) => [at.0, bytes.len() as u64, 0, 0, 0, 0],
+            Err(_) => [0, 0, 1, 0, 0, 0],
         };
         let all = self.exchange(&mut exchanges, mine, sequence, call)?;
         let linked = self.read_and_link(&all, placed.as_ref().err());
@@ -211,7 +226,7 @@ impl Group {
             Ok(_) if self.rank == 0 => self.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0),
             _ => 0,
         };
-        let answers = self.exchange(&mut exchanges, [block, 0, 0, 0, 0, 0, 0, 0], sequence, call)?;
+        let answers = self.exchange(&mut exchanges, [block, 0, 0, 0, 0, 0], sequence, call)?;
         if let Ok(at) = placed {
             arena.free(at)?;
         }
@@ -281,18 +296,18 @@ impl Group {
         *exchanges += 1;
         let watch = self.member.watch(&self.members);
         let patience = self.member.node().patience();
-        let look_out = watch.look_out(&self.board, sequence, call);
-        let all = self.board.exchange(turn, words, patience, || self.progress(), look_out)?;
-        // Ranks may have met here in different calls.
-        self.board.find_mismatch(sequence, call)?;
-        Ok(all)
+        let look_out = || {
+            self.board.find_mismatch_before(turn, sequence, call)?;
+            watch.check(|rank| self.board.has_exchanged(rank, turn))
+        };
+        self.board.exchange(turn, words, (sequence, call), patience, || self.progress(), look_out)
     }
 
     /// Every rank gives a few words and gets those of all, in rank order. Waits for all ranks.
     ///
     /// # Errors
     /// When a rank is in another collective, or gone.
-    pub fn exchange_words(&self, words: [u64; 8], call: Call) -> Result<Vec<[u64; 8]>, Error> {
+    pub fn exchange_words(&self, words: [u64; 6], call: Call) -> Result<Vec<[u64; 6]>, Error> {
         let sequence = self.begin(call);
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
         self.exchange(&mut exchanges, words, sequence, call)
@@ -306,7 +321,7 @@ impl Group {
         let call = Call::new(CallKind::Split, 0, 0);
         let sequence = self.begin(call);
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key.cast_unsigned(), 0, 0, 0, 0, 0];
+        let mine = [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key.cast_unsigned(), 0, 0, 0];
         let all = self.exchange(&mut exchanges, mine, sequence, call)?;
         let mut chosen: Vec<u32> =
             (0..self.size()).filter(|rank| color.is_some() && all[*rank as usize][..2] == mine[..2]).collect();
@@ -316,7 +331,7 @@ impl Group {
         let board = if leads { self.member.allocate_shared(bytes).map_or(u64::MAX, |at| at.0) } else { 0 };
         let trace = self.member.trace().filter(|_| leads);
         let name = trace.map_or(0, |trace| trace.name_communicator(self.member.rank()));
-        let answers = self.exchange(&mut exchanges, [board, name, 0, 0, 0, 0, 0, 0], sequence, call)?;
+        let answers = self.exchange(&mut exchanges, [board, name, 0, 0, 0, 0], sequence, call)?;
         let Some(leader) = chosen.first() else { return Ok(None) };
         let [board, name, ..] = answers[*leader as usize];
         if board == u64::MAX {
@@ -355,17 +370,24 @@ impl Group {
         let (word, threshold) = self.ring.completion(run);
         let meeting = &run.call.meeting;
         let claimed = self.ring.plan.work(meeting) == Work::Claimed;
-        let queued = run.is_queued();
-        let progress = || {
-            if queued {
+        let watch = self.member.watch(&self.members);
+        let patience = self.member.node().patience();
+        let mut look_out = watch.look_out(&self.board, run.call.sequence, meeting.call);
+        if run.was_queued() {
+            let has_begun = || {
                 self.ring.advance()?;
+                self.progress()?;
+                Ok(self.ring.has_begun(run))
+            };
+            if !wait::for_slot(patience, deadline, has_begun, &mut look_out)? {
+                return Ok(false);
             }
+        }
+        let progress = || {
             let helped = claimed && self.ring.plan.help(run.number, meeting)?;
             Ok(self.progress()? || helped)
         };
-        let watch = self.member.watch(&self.members);
-        let look_out = watch.look_out(&self.board, run.call.sequence, meeting.call);
-        wait::until(word, threshold, self.member.node().patience(), deadline, progress, look_out)
+        wait::until(word, threshold, patience, deadline, progress, look_out)
     }
 
     /// Ranks that have not come to a collective.
@@ -431,7 +453,7 @@ impl Linkage {
         let sequence = self.group.begin(self.call);
         self.group.trace_call_begun(sequence);
         let run = self.lane.start(sequence, arguments)?;
-        Ok(Pending::new(Arc::clone(&self.group), Course::Program(Arc::clone(self), run)))
+        Ok(Pending::new(Course::Program(Arc::clone(self), run)))
     }
 
     /// Waits for a run of this program.
@@ -440,13 +462,17 @@ impl Linkage {
         let watch = group.member.watch(&group.members);
         let mut look_out = watch.look_out(&group.board, run.call, self.call);
         let patience = group.member.node().patience();
-        let queued = run.is_queued();
-        let progress = || {
-            if queued {
+        if run.was_queued() {
+            let has_begun = || {
                 self.lane.advance()?;
+                group.progress()?;
+                Ok(self.lane.has_begun(run))
+            };
+            if !wait::for_slot(patience, deadline, has_begun, &mut look_out)? {
+                return Ok(false);
             }
-            group.progress()
-        };
+        }
+        let progress = || group.progress();
         if !self.lane.plan.program.linked.needs_owner {
             let (word, threshold) = self.lane.completion(run);
             return wait::until(word, threshold, patience, deadline, progress, look_out);
@@ -464,8 +490,8 @@ impl Linkage {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(false);
             }
-            let nap = Some(Instant::now() + Duration::from_millis(50));
-            let slice = deadline.min(nap).or(nap);
+            let look = Some(Instant::now() + wait::LOOK_OUT);
+            let slice = deadline.min(look).or(look);
             let rung = wait::until(bell, heard.wrapping_add(1), patience, slice, || Ok(false), || Ok(()))?;
             if !rung && let Err(error) = look_out() {
                 if progress()? || self.lane.is_complete(run) {

@@ -4,13 +4,12 @@
 //! this process and start in a later call of this rank; a finished run whose result nobody has fetched yet is moved out
 //! of its slot, so that starting never waits for a caller to fetch.
 
-use crate::board::ProgressLine;
 use crate::error::Error;
 use crate::slots::{RunState, RunStates, Turn};
 use shm::completion::Completion;
 use shm::handle::MappedSlice;
 use shm::segment::Offset;
-use shm::sync::Ordering;
+use shm::sync::AtomicU64;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -67,6 +66,9 @@ impl Argument<'_> {
 /// Bindings of a run's buffers.
 pub(crate) type Bindings = SmallVec<[Binding; 2]>;
 
+/// A rank's run states in the segment.
+pub(crate) type SharedStates = RunStates<MappedSlice<AtomicU64>>;
+
 /// What a lane runs.
 pub(crate) trait Plan {
     /// What differs from run to run besides the buffers.
@@ -74,9 +76,11 @@ pub(crate) trait Plan {
     /// What only the starting side needs.
     type Scratch;
 
-    fn states(&self) -> &RunStates;
-    fn progress(&self) -> &MappedSlice<ProgressLine>;
+    /// The run states of every rank.
+    fn states(&self) -> &[SharedStates];
     fn rank(&self) -> u32;
+    /// How many runs may be under way at once, this one included.
+    fn window(&self, call: &Self::Call) -> u64;
     fn completion(&self, run: u64, call: &Self::Call) -> (&Completion, u32);
     /// Starts a run whose slot is free. All runs below `everyone` are consumed by every rank.
     fn launch(
@@ -115,8 +119,8 @@ impl<C> Run<C> {
         self.collected
     }
 
-    /// Whether it may still be waiting for a slot.
-    pub(crate) fn is_queued(&self) -> bool {
+    /// Whether it had to wait for a slot.
+    pub(crate) fn was_queued(&self) -> bool {
         self.queued
     }
 }
@@ -154,7 +158,7 @@ impl<P: Plan> std::fmt::Debug for Lane<P> {
 impl<P: Plan> Lane<P> {
     pub(crate) fn new(plan: P, slots: u64, scratch: P::Scratch) -> Self {
         let starter = Starter {
-            turn: Turn::new(slots),
+            turn: Turn::new(),
             queue: VecDeque::new(),
             retired: HashMap::new(),
             records: (0..slots).map(|_| None).collect(),
@@ -176,7 +180,7 @@ impl<P: Plan> Lane<P> {
         let starter = &mut *starter;
         let number = starter.turn.next + starter.queue.len() as u64;
         let clear = starter.queue.is_empty() || self.flush(starter)?;
-        if clear && self.make_room(starter)? {
+        if clear && self.make_room(starter, &call) {
             self.launch(starter, call.clone(), bindings.clone(), arguments)?;
             return Ok(Run { number, call, bindings, queued: false, collected: false });
         }
@@ -193,53 +197,45 @@ impl<P: Plan> Lane<P> {
         arguments: &[Argument<'_>],
     ) -> Result<(), Error> {
         let run = starter.turn.next;
-        self.plan.states().begin(run);
+        self.own().begin(run);
         starter.turn.next += 1;
         self.plan.launch(&mut starter.scratch, run, starter.turn.everyone, &call, arguments)?;
         starter.records[(run % self.slots) as usize] = Some((call, bindings));
         Ok(())
     }
 
-    /// Publishes what this rank has consumed and tells whether the next run has a free slot, retiring finished runs of
-    /// this rank where they are in the way.
+    /// The states of this rank's own runs.
     #[inline]
-    fn make_room(&self, starter: &mut Starter<P>) -> Result<bool, Error> {
-        self.publish(starter);
-        let slowest = || {
-            // Acquire: pairs with the Release in `publish`: the slots of consumed runs are no longer looked at.
-            self.plan.progress().iter().map(|line| line.consumed.load(Ordering::Acquire)).min().unwrap_or(0)
-        };
-        if starter.turn.may_start(slowest) {
-            return Ok(true);
-        }
-        self.retire(starter);
-        self.publish(starter);
-        Ok(starter.turn.may_start(slowest))
+    fn own(&self) -> &SharedStates {
+        &self.plan.states()[self.plan.rank() as usize]
     }
 
+    /// Tells whether the next run may start, retiring finished runs of this rank where they are in the way.
     #[inline]
-    fn publish(&self, starter: &mut Starter<P>) {
-        let records = &starter.records;
-        let finished = |run: u64| {
-            records[(run % self.slots) as usize].as_ref().is_none_or(|(call, _)| {
-                let (word, threshold) = self.plan.completion(run, call);
-                word.reached(threshold)
-            })
-        };
-        if starter.turn.advance(self.plan.states(), finished) {
-            let line = &self.plan.progress()[self.plan.rank() as usize];
-            // Release: pairs with the Acquire in `make_room`: this rank has read what it wanted of these runs.
-            line.consumed.store(starter.turn.consumed, Ordering::Release);
+    fn make_room(&self, starter: &mut Starter<P>, call: &P::Call) -> bool {
+        let window = self.plan.window(call);
+        // Where few may be under way their memory is large, and is best used again as soon as possible.
+        if window < self.slots || !starter.turn.fits(window) {
+            starter.turn.look(self.plan.states());
         }
+        if starter.turn.fits(window) {
+            return true;
+        }
+        self.retire(starter);
+        starter.turn.look(self.plan.states());
+        starter.turn.fits(window)
     }
 
     /// Moves the results of this rank's finished, unfetched runs out of their slots.
     #[cold]
     fn retire(&self, starter: &mut Starter<P>) {
-        for run in starter.turn.consumed..starter.turn.next {
+        for run in starter.turn.everyone..starter.turn.next {
             let Some((call, bindings)) = &starter.records[(run % self.slots) as usize] else { continue };
             let (word, threshold) = self.plan.completion(run, call);
-            if !word.reached(threshold) || !self.plan.states().change(run, RunState::Active, RunState::Taken) {
+            if !word.reached(threshold) || self.own().change(run, RunState::Abandoned, RunState::Consumed) {
+                continue;
+            }
+            if !self.own().change(run, RunState::Active, RunState::Taken) {
                 continue;
             }
             let mut results: Vec<Vec<u8>> =
@@ -247,14 +243,14 @@ impl<P: Plan> Lane<P> {
             let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
             let outcome = self.plan.collect(run, call, bindings, &mut outputs);
             starter.retired.insert(run, outcome.map(|()| results));
-            self.plan.states().consume(run);
+            self.own().consume(run);
         }
     }
 
     /// Starts queued runs as far as there are slots; true when none is left.
     fn flush(&self, starter: &mut Starter<P>) -> Result<bool, Error> {
-        while !starter.queue.is_empty() {
-            if !self.make_room(starter)? {
+        while let Some(call) = starter.queue.front().map(|queued| queued.call.clone()) {
+            if !self.make_room(starter, &call) {
                 return Ok(false);
             }
             if let Some(Queued { call, arguments }) = starter.queue.pop_front() {
@@ -274,11 +270,17 @@ impl<P: Plan> Lane<P> {
         self.flush(&mut self.lock()).map(|_| ())
     }
 
-    /// Whether the run is complete. One load, unless it may still be queued.
+    /// Whether the run is complete. One load, unless it had to wait for a slot.
     #[inline]
     pub(crate) fn is_complete(&self, run: &Run<P::Call>) -> bool {
         let (word, threshold) = self.plan.completion(run.number, &run.call);
-        word.reached(threshold)
+        self.has_begun(run) && word.reached(threshold)
+    }
+
+    /// Whether the run has got its slot. Until then it is not complete, even if all that others do for it is done.
+    #[inline]
+    pub(crate) fn has_begun(&self, run: &Run<P::Call>) -> bool {
+        !run.queued || self.own().has_begun(run.number)
     }
 
     /// The word and count to wait for.
@@ -292,9 +294,9 @@ impl<P: Plan> Lane<P> {
         if std::mem::replace(&mut run.collected, true) {
             return Ok(());
         }
-        if self.plan.states().change(run.number, RunState::Active, RunState::Taken) {
+        if self.own().change(run.number, RunState::Active, RunState::Taken) {
             let outcome = self.plan.collect(run.number, &run.call, &run.bindings, outputs);
-            self.plan.states().consume(run.number);
+            self.own().consume(run.number);
             return outcome;
         }
         let kept = self.lock().retired.remove(&run.number);
@@ -308,7 +310,7 @@ impl<P: Plan> Lane<P> {
 
     /// Nobody will fetch the results; the slot is free again when the run is complete.
     pub(crate) fn abandon(&self, run: &Run<P::Call>) {
-        if run.collected || self.plan.states().change(run.number, RunState::Active, RunState::Abandoned) {
+        if run.collected || self.own().change(run.number, RunState::Active, RunState::Abandoned) {
             return;
         }
         let mut starter = self.lock();

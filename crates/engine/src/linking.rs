@@ -86,6 +86,8 @@ pub(crate) struct FrameLayout {
 #[derive(Debug)]
 pub(crate) struct LinkedRank {
     pub(crate) schedule: Schedule,
+    /// Operations that nobody waits for: the rank's run is complete when all of them are.
+    pub(crate) sinks: u32,
     pub(crate) links: Vec<Link>,
     pub(crate) frame: FrameLayout,
     /// Where each user buffer is staged in the frame; `None` for long ones, which are bound when a run starts.
@@ -162,6 +164,7 @@ fn begin(schedule: Schedule, options: LinkOptions) -> LinkedRank {
         .collect();
     LinkedRank {
         links,
+        sinks: schedule.view().header().sink_count,
         schedule,
         frame: FrameLayout::default(),
         staging: Vec::new(),

@@ -9,7 +9,7 @@ use goal::schedule::{JoinKind, ScheduleView};
 
 /// Up to this many bytes of all contributions together every rank reduces by itself: that costs less than waiting for
 /// one rank's result to travel back.
-const OWNER_REDUCES: u64 = 1024;
+const OWNER_REDUCES: u64 = 8192;
 
 /// A collective that is one join of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

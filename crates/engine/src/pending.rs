@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// What a pending collective goes through.
 #[derive(Debug)]
 pub(crate) enum Course {
-    Meeting(Run<MeetingCall>),
+    Meeting(Arc<Group>, Run<MeetingCall>),
     Program(Arc<Linkage>, Run<u64>),
 }
 
@@ -19,25 +19,27 @@ pub(crate) enum Course {
 #[derive(Debug)]
 #[must_use = "the result is there only after test or wait"]
 pub struct Pending {
-    group: Arc<Group>,
     course: Course,
 }
 
 impl Pending {
     #[inline]
-    pub(crate) fn new(group: Arc<Group>, course: Course) -> Self {
-        Pending { group, course }
+    pub(crate) fn new(course: Course) -> Self {
+        Pending { course }
     }
 
     /// The communicator.
     pub fn group(&self) -> &Arc<Group> {
-        &self.group
+        match &self.course {
+            Course::Meeting(group, _) => group,
+            Course::Program(linkage, _) => linkage.group(),
+        }
     }
 
     /// The number of the collective on its communicator.
     pub fn sequence(&self) -> u64 {
         match &self.course {
-            Course::Meeting(run) => run.call.sequence,
+            Course::Meeting(_, run) => run.call.sequence,
             Course::Program(_, run) => run.call,
         }
     }
@@ -45,7 +47,7 @@ impl Pending {
     /// What was called.
     fn call(&self) -> Call {
         match &self.course {
-            Course::Meeting(run) => run.call.meeting.call,
+            Course::Meeting(_, run) => run.call.meeting.call,
             Course::Program(linkage, _) => linkage.call(),
         }
     }
@@ -54,7 +56,7 @@ impl Pending {
     #[inline]
     pub fn is_complete(&self) -> bool {
         match &self.course {
-            Course::Meeting(run) => run.is_collected() || self.group.ring.is_complete(run),
+            Course::Meeting(group, run) => run.is_collected() || group.ring.is_complete(run),
             Course::Program(linkage, run) => run.is_collected() || linkage.lane.is_complete(run),
         }
     }
@@ -76,11 +78,11 @@ impl Pending {
     #[inline]
     fn advance(&self) -> Result<(), Error> {
         match &self.course {
-            Course::Meeting(run) if run.is_queued() => self.group.ring.advance()?,
-            Course::Program(linkage, run) if run.is_queued() => linkage.lane.advance()?,
+            Course::Meeting(group, run) if run.was_queued() => group.ring.advance()?,
+            Course::Program(linkage, run) if run.was_queued() => linkage.lane.advance()?,
             _ => {}
         }
-        self.group.progress().map(|_| ())
+        self.group().progress().map(|_| ())
     }
 
     /// Waits until it is complete.
@@ -91,13 +93,13 @@ impl Pending {
     pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let complete = match &self.course {
-            Course::Meeting(run) => run.is_collected() || self.group.wait_meeting(run, deadline)?,
+            Course::Meeting(group, run) => run.is_collected() || group.wait_meeting(run, deadline)?,
             Course::Program(linkage, run) => run.is_collected() || linkage.wait(run, deadline)?,
         };
         if complete {
             return Ok(());
         }
-        let waiting_for = self.group.laggards(self.sequence());
+        let waiting_for = self.group().laggards(self.sequence());
         Err(Error::Timeout { after: limit.unwrap_or_default(), waiting_for })
     }
 
@@ -108,9 +110,9 @@ impl Pending {
     /// What went wrong in the run: ranks that met in different collectives, a division by zero.
     #[inline]
     pub fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-        self.group.trace_call_ended(self.sequence(), Some(self.call()));
+        self.group().trace_call_ended(self.sequence(), Some(self.call()));
         match &mut self.course {
-            Course::Meeting(run) => self.group.ring.collect(run, outputs),
+            Course::Meeting(group, run) => group.ring.collect(run, outputs),
             Course::Program(linkage, run) => linkage.lane.collect(run, outputs),
         }
     }
@@ -119,9 +121,9 @@ impl Pending {
 impl Drop for Pending {
     #[inline]
     fn drop(&mut self) {
-        self.group.trace_call_ended(self.sequence(), None);
+        self.group().trace_call_ended(self.sequence(), None);
         match &self.course {
-            Course::Meeting(run) if !run.is_collected() => self.group.ring.abandon(run),
+            Course::Meeting(group, run) if !run.is_collected() => group.ring.abandon(run),
             Course::Program(linkage, run) if !run.is_collected() => linkage.lane.abandon(run),
             _ => {}
         }

@@ -3,13 +3,13 @@
 //! | part of the block | records | bytes each |
 //! |---|---|---|
 //! | released count | 1 | 64 |
-//! | progress lines | ranks | 64 |
+//! | run states | ranks | 8 × slots, in whole lines |
 //! | slots | | |
 //! | · meeting counts | joins, a slot | 64 |
 //! | · frames | ranks, a slot | see [`FrameLayout`] |
 
-use crate::board::ProgressLine;
 use crate::error::Error;
+use crate::lane::SharedStates;
 use crate::linking::{Delivery, FrameLayout, Linked, LinkedRank};
 use crate::slots::RunStates;
 use crate::trace::ProgramTrace;
@@ -77,8 +77,7 @@ pub(crate) struct Program {
     pub(crate) rank: u32,
     frames: Vec<Frame>,
     joins: Vec<Mapped<JoinLine>>,
-    pub(crate) progress: MappedSlice<ProgressLine>,
-    pub(crate) states: RunStates,
+    pub(crate) states: Vec<SharedStates>,
     pub(crate) skip_calc: bool,
     pub(crate) trace: Option<ProgramTrace>,
 }
@@ -94,8 +93,13 @@ impl BlockLayout {
     fn new(linked: &Linked) -> Self {
         let joins = 64 * linked.joins.len() as u64;
         let frames: u64 = linked.ranks.iter().map(|rank| rank.frame.bytes).sum();
-        BlockLayout { slot: joins + frames, first_slot: 64 + 64 * linked.ranks.len() as u64, joins }
+        BlockLayout { slot: joins + frames, first_slot: 64 + states_bytes(linked) * linked.ranks.len() as u64, joins }
     }
+}
+
+/// Bytes of a rank's run states: lines of its own.
+fn states_bytes(linked: &Linked) -> u64 {
+    (8 * linked.slots).next_multiple_of(64)
 }
 
 /// Bytes of the block that the program's runs need.
@@ -117,6 +121,12 @@ impl Program {
     pub(crate) fn new(memory: Memory, at: Offset, linked: Linked, setting: Setting) -> Result<Self, Error> {
         let layout = BlockLayout::new(&linked);
         let segment = memory.segment();
+        let states = (0..linked.ranks.len() as u64)
+            .map(|rank| {
+                let at = Offset(at.0 + 64 + rank * states_bytes(&linked));
+                Ok(RunStates::new(MappedSlice::new(segment, at, linked.slots as usize)?))
+            })
+            .collect::<Result<_, Error>>()?;
         let (mut frames, mut joins) = (Vec::new(), Vec::new());
         for slot in 0..linked.slots {
             let start = at.0 + layout.first_slot + slot * layout.slot;
@@ -130,8 +140,7 @@ impl Program {
             }
         }
         Ok(Program {
-            states: RunStates::new(linked.slots),
-            progress: MappedSlice::new(segment, Offset(at.0 + 64), linked.ranks.len())?,
+            states,
             rank: setting.rank,
             skip_calc: setting.skip_calc,
             trace: setting.trace,
@@ -170,7 +179,7 @@ impl Program {
     /// The completion word of a rank's run and the count at which it is complete.
     #[inline]
     pub(crate) fn completion(&self, run: u64, rank: u32) -> (&Completion, u32) {
-        let sinks = self.linked(rank).schedule.view().header().sink_count;
+        let sinks = self.linked(rank).sinks;
         (&self.frame(self.slot(run), rank).done.done, sinks.wrapping_mul(self.uses(run)))
     }
 

@@ -5,13 +5,11 @@
 //! moves one cache line. The count is never reset: in lap l of the ring a run is complete at (l + 1) × ranks arrivals.
 //! Stamps tell ranks that met by mistake, in different collectives.
 
-use crate::board::ProgressLine;
-use crate::board::{Board, CELL_BYTES, RING_SLOTS};
+use crate::board::{Board, CELL_BYTES, CELL_SETS, RING_SLOTS};
 use crate::call::{Call, CallKind};
 use crate::error::Error;
-use crate::lane::{Argument, Binding, Plan};
+use crate::lane::{Argument, Binding, Plan, SharedStates};
 use crate::meeting::{Meeting, Travel, Work};
-use crate::slots::RunStates;
 use crate::staging::Staging;
 use crate::work::{self, Places, WorkLine};
 use goal::arithmetic::{self, ArithmeticError};
@@ -42,7 +40,7 @@ pub(crate) struct Ring {
     inline_bytes: u64,
     cells: u64,
     slots: Vec<Slot>,
-    states: RunStates,
+    states: Vec<SharedStates>,
     board: Arc<Board>,
 }
 
@@ -68,15 +66,16 @@ impl Ring {
                 })
             })
             .collect::<Result<_, Error>>()?;
+        let states = (0..ranks).map(|rank| board.states(segment, rank)).collect::<Result<_, Error>>()?;
         Ok(Ring {
             memory,
             rank,
             ranks,
             inline: layout.slot.inline,
             inline_bytes: layout.slot.inline_bytes,
-            cells: layout.slot.cells,
+            cells: board.place(layout.cell_at(0, 0)).0,
             slots,
-            states: RunStates::new(RING_SLOTS),
+            states,
             board,
         })
     }
@@ -93,10 +92,13 @@ impl Ring {
 
     /// Where the small contribution of `rank` lies, or the pointers to its large one.
     #[inline]
-    fn cell(&self, slot: &Slot, travel: Travel, rank: u32, bytes: u64) -> Offset {
+    fn cell(&self, run: u64, travel: Travel, rank: u32, bytes: u64) -> Offset {
         match travel {
-            Travel::Inline => Offset(slot.at.0 + self.inline + u64::from(rank) * bytes),
-            Travel::Cell | Travel::Arena => Offset(slot.at.0 + self.cells + u64::from(rank) * CELL_BYTES),
+            Travel::Inline => Offset(self.slot(run).at.0 + self.inline + u64::from(rank) * bytes),
+            Travel::Cell | Travel::Arena => {
+                let number = run % CELL_SETS * u64::from(self.ranks) + u64::from(rank);
+                Offset(self.cells + number * CELL_BYTES)
+            }
         }
     }
 
@@ -126,11 +128,11 @@ impl Ring {
         &self,
         staging: &mut Staging,
         run: u64,
+        everyone: u64,
         meeting: &Meeting,
         arguments: &[Argument<'_>],
     ) -> Result<(), Error> {
-        let slowest = self.progress().iter().map(|line| line.consumed.load(Ordering::Acquire)).min().unwrap_or(0);
-        let mut stage = |bytes: u64| staging.take(bytes, run, slowest);
+        let mut stage = |bytes: u64| staging.take(bytes, run, everyone);
         let [input, output] = arguments else { return Ok(()) };
         let contributes = meeting.contributes(self.rank);
         let reduces = meeting.kind == JoinKind::Reduce;
@@ -150,7 +152,7 @@ impl Ring {
             (Binding::Private, Binding::Segment(_)) if reduces => (stage(meeting.bytes)?, true),
             (Binding::Private, _) => (contribution, true),
         };
-        let cell = self.cell(self.slot(run), Travel::Arena, self.rank, meeting.bytes);
+        let cell = self.cell(run, Travel::Arena, self.rank, meeting.bytes);
         Places { contribution, result, spare, fetches }.write(&self.memory, cell)
     }
 
@@ -168,7 +170,7 @@ impl Ring {
         // Ordered for readers by the arrival below (Release) and their look at the completion word (Acquire).
         stamp.store(meeting.call.stamp(Self::lap(run)), Ordering::Relaxed);
         if travel == Travel::Arena && meeting.kind == JoinKind::Broadcast && self.rank == meeting.root {
-            let cell = self.cell(slot, travel, self.rank, 0);
+            let cell = self.cell(run, travel, self.rank, 0);
             if Places::read(&self.memory, cell)?.spare.0 == 0 {
                 // Staged: there is nothing to wait for.
                 slot.work.done.set(lap);
@@ -190,8 +192,8 @@ impl Ring {
         }
         let travel = self.travel(meeting);
         let places = match travel {
-            Travel::Arena => self.all_places(slot)?,
-            _ => (0..self.ranks).map(|rank| Places::staged(self.cell(slot, travel, rank, meeting.bytes))).collect(),
+            Travel::Arena => self.all_places(run)?,
+            _ => (0..self.ranks).map(|rank| Places::staged(self.cell(run, travel, rank, meeting.bytes))).collect(),
         };
         match work::Work::of(meeting, places) {
             Some(work) => work.claim(&self.memory, &slot.work, Self::lap(run)),
@@ -202,8 +204,8 @@ impl Ring {
         }
     }
 
-    fn all_places(&self, slot: &Slot) -> Result<Vec<Places>, Error> {
-        (0..self.ranks).map(|rank| Places::read(&self.memory, self.cell(slot, Travel::Arena, rank, 0))).collect()
+    fn all_places(&self, run: u64) -> Result<Vec<Places>, Error> {
+        (0..self.ranks).map(|rank| Places::read(&self.memory, self.cell(run, Travel::Arena, rank, 0))).collect()
     }
 
     /// Compares what the ranks called. Only for a run that is complete.
@@ -235,7 +237,7 @@ impl Ring {
         }
         // A broadcast that its root has staged is complete at once, before anyone could put it anywhere.
         let staged = || -> Result<bool, Error> {
-            let cell = self.cell(self.slot(run), Travel::Arena, meeting.root, 0);
+            let cell = self.cell(run, Travel::Arena, meeting.root, 0);
             Ok(Places::read(&self.memory, cell)?.spare.0 == 0)
         };
         Ok(meeting.kind != JoinKind::Broadcast || !staged()?)
@@ -249,11 +251,10 @@ impl Ring {
     }
 
     fn fetch(&self, run: u64, meeting: &Meeting, result: &mut [u8]) -> Result<(), Error> {
-        let slot = self.slot(run);
         let travel = self.travel(meeting);
         // Where a rank's contribution lies.
         let contribution = |rank: u32| -> Result<Offset, Error> {
-            let cell = self.cell(slot, travel, rank, meeting.bytes);
+            let cell = self.cell(run, travel, rank, meeting.bytes);
             match travel {
                 Travel::Arena => Ok(Places::read(&self.memory, cell)?.kept()),
                 _ => Ok(cell),
@@ -281,8 +282,8 @@ impl Ring {
             JoinKind::Reduce if self.work(meeting) == Work::Claimed => {
                 self.claimed_failure(run, meeting)?;
                 let place = match travel {
-                    Travel::Arena => Places::first_result(&self.all_places(slot)?),
-                    _ => self.cell(slot, travel, 0, meeting.bytes),
+                    Travel::Arena => Places::first_result(&self.all_places(run)?),
+                    _ => self.cell(run, travel, 0, meeting.bytes),
                 };
                 Ok(self.memory.read(place, result)?)
             }
@@ -323,13 +324,13 @@ impl Plan for Ring {
     type Scratch = Staging;
 
     #[inline]
-    fn states(&self) -> &RunStates {
+    fn states(&self) -> &[SharedStates] {
         &self.states
     }
 
     #[inline]
-    fn progress(&self) -> &MappedSlice<ProgressLine> {
-        self.board.progress()
+    fn window(&self, call: &MeetingCall) -> u64 {
+        if self.travel(&call.meeting) == Travel::Inline { RING_SLOTS } else { CELL_SETS }
     }
 
     #[inline]
@@ -352,16 +353,16 @@ impl Plan for Ring {
         &self,
         staging: &mut Staging,
         run: u64,
-        _everyone: u64,
+        everyone: u64,
         call: &MeetingCall,
         arguments: &[Argument<'_>],
     ) -> Result<(), Error> {
         let meeting = &call.meeting;
         let travel = self.travel(meeting);
         if travel == Travel::Arena {
-            self.put_places(staging, run, meeting, arguments)?;
+            self.put_places(staging, run, everyone, meeting, arguments)?;
         } else if let Some(input) = arguments.first().filter(|_| meeting.contributes(self.rank)) {
-            self.put(self.cell(self.slot(run), travel, self.rank, meeting.bytes), input)?;
+            self.put(self.cell(run, travel, self.rank, meeting.bytes), input)?;
         }
         self.arrive(run, meeting)
     }

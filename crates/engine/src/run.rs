@@ -1,15 +1,12 @@
 //! Runs of a linked program: taking buffers in, starting, giving results out.
 
-use crate::board::ProgressLine;
 use crate::error::Error;
 use crate::execute::Activation;
-use crate::lane::{Argument, Binding, Plan};
+use crate::lane::{Argument, Binding, Plan, SharedStates};
 use crate::program::Program;
-use crate::slots::RunStates;
 use goal::graph::Access;
 use shm::arena::Arena;
 use shm::completion::Completion;
-use shm::handle::MappedSlice;
 use shm::segment::Offset;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -122,12 +119,12 @@ impl Plan for LinkedPlan {
     type Call = u64;
     type Scratch = LongRooms;
 
-    fn states(&self) -> &RunStates {
+    fn states(&self) -> &[SharedStates] {
         &self.program.states
     }
 
-    fn progress(&self) -> &MappedSlice<ProgressLine> {
-        &self.program.progress
+    fn window(&self, _call: &u64) -> u64 {
+        self.program.linked.slots
     }
 
     fn rank(&self) -> u32 {

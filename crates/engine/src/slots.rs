@@ -1,11 +1,12 @@
 //! Numbered runs and the slots they use: run r uses slot r mod K, and a slot is used again only when every rank has
 //! consumed the run before.
 //!
-//! A rank's own side is a ring of words, one a slot, that say whose turn it is and in which state; what others need to
-//! know is one number, how many runs this rank has consumed without a gap. Consuming is one exchange on the rank's own
-//! word; the number is published by the next start, so that a blocking call writes no line that others read.
+//! Every rank has a ring of words in the segment, one a slot, that say whose turn it is and in which state. Consuming a run
+//! is one store to the rank's own word. Whoever wants to use a slot again looks at the words of all ranks, which cost it
+//! one line a rank for every eight runs; nothing is published that nobody asks for.
 
 use crate::sync::{AtomicU64, Ordering};
+use std::ops::Deref;
 
 /// In what state a run is, on the rank whose ring this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,29 +26,31 @@ impl RunState {
         match self {
             RunState::Active => 0,
             RunState::Taken => 1,
-            RunState::Consumed => 2,
-            RunState::Abandoned => 3,
+            RunState::Abandoned => 2,
+            // The highest: whatever word comes later in the slot is greater.
+            RunState::Consumed => 3,
         }
     }
 }
 
-/// The word of run `run` in `state`. Whole run numbers, so that a late request cannot mistake a later run for its own.
+/// The word of run `run` in `state`. Whole run numbers, so that a late request cannot mistake a later run for its own; one
+/// more than the number, so that zeroed memory is the word of no run.
 fn word(run: u64, state: RunState) -> u64 {
-    run << 2 | state.code()
+    (run + 1) << 2 | state.code()
 }
 
-/// The states of a rank's last K runs.
+/// The states of a rank's last K runs, in whatever memory they lie.
 #[derive(Debug)]
-pub(crate) struct RunStates {
-    words: Box<[AtomicU64]>,
+pub(crate) struct RunStates<W> {
+    words: W,
 }
 
-impl RunStates {
-    pub(crate) fn new(slots: u64) -> Self {
-        // Before run r there was run r − K, which nobody started: it counts as consumed.
-        RunStates { words: (0..slots).map(|_| AtomicU64::new(u64::MAX)).collect() }
+impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
+    pub(crate) fn new(words: W) -> Self {
+        RunStates { words }
     }
 
+    #[inline]
     fn at(&self, run: u64) -> &AtomicU64 {
         &self.words[(run % self.words.len() as u64) as usize]
     }
@@ -69,57 +72,52 @@ impl RunStates {
     /// Marks a run consumed whose result this caller has taken.
     #[inline]
     pub(crate) fn consume(&self, run: u64) {
-        // Release: pairs with the Acquire in `is`: the reading of the result lies before.
+        // Release: pairs with the Acquire in `is_past`: the reading of the result lies before.
         self.at(run).store(word(run, RunState::Consumed), Ordering::Release);
     }
 
-    /// Whether run `run` is in this state.
+    /// Whether this rank has begun run `run`.
     #[inline]
-    pub(crate) fn is(&self, run: u64, state: RunState) -> bool {
-        // Acquire: pairs with the Release in `consume` and `change`.
-        self.at(run).load(Ordering::Acquire) == word(run, state)
+    pub(crate) fn has_begun(&self, run: u64) -> bool {
+        // Acquire: pairs with the Release in `begin`.
+        self.at(run).load(Ordering::Acquire) >= word(run, RunState::Active)
+    }
+
+    /// Whether this rank is done with run `run`: it has consumed it, or begun a later run in its slot, which it does only
+    /// when every rank has consumed it.
+    #[inline]
+    pub(crate) fn is_past(&self, run: u64) -> bool {
+        // Acquire: pairs with the Release in `consume`, `begin` and `change`.
+        self.at(run).load(Ordering::Acquire) >= word(run, RunState::Consumed)
     }
 }
 
-/// What the starting side keeps under its lock: the next run, how far consumption goes, the slowest rank.
+/// What the starting side keeps under its lock: the next run, and how far all ranks are.
 #[derive(Debug)]
 pub(crate) struct Turn {
     /// Number of the next run to start.
     pub(crate) next: u64,
-    /// All own runs below are consumed.
-    pub(crate) consumed: u64,
     /// All runs below are consumed by every rank, as far as was seen.
     pub(crate) everyone: u64,
-    slots: u64,
 }
 
 impl Turn {
-    pub(crate) fn new(slots: u64) -> Self {
-        Turn { next: 0, consumed: 0, everyone: 0, slots }
+    pub(crate) fn new() -> Self {
+        Turn { next: 0, everyone: 0 }
     }
 
-    /// Moves `consumed` over every run in a row that is done with. `finished` tells whether an abandoned run has
-    /// completed, so that its slot is really idle. True when it moved.
-    pub(crate) fn advance(&mut self, states: &RunStates, mut finished: impl FnMut(u64) -> bool) -> bool {
-        let before = self.consumed;
-        while self.consumed < self.next {
-            let run = self.consumed;
-            let done = states.is(run, RunState::Consumed) || (states.is(run, RunState::Abandoned) && finished(run));
-            if !done {
-                break;
-            }
-            self.consumed += 1;
-        }
-        self.consumed != before
-    }
-
-    /// Whether run `next` may use its slot. `slowest` is asked only when what was seen before does not settle it.
+    /// Looks how far all ranks are by now.
     #[inline]
-    pub(crate) fn may_start(&mut self, slowest: impl FnOnce() -> u64) -> bool {
-        if self.next < self.everyone + self.slots {
-            return true;
+    pub(crate) fn look<W: Deref<Target = [AtomicU64]>>(&mut self, ranks: &[RunStates<W>]) {
+        while self.everyone < self.next && ranks.iter().all(|rank| rank.is_past(self.everyone)) {
+            self.everyone += 1;
         }
-        self.everyone = self.everyone.max(slowest());
-        self.next < self.everyone + self.slots
+    }
+
+    /// Whether the next run may start when `window` runs may be under way at once: what it uses was used last by a run that
+    /// every rank has consumed.
+    #[inline]
+    pub(crate) fn fits(&self, window: u64) -> bool {
+        self.next < self.everyone + window
     }
 }

@@ -5,7 +5,7 @@ use shm::completion::Completion;
 use std::time::{Duration, Instant};
 
 /// The longest sleep before a waiter looks whether someone it waits for is gone. Bounds how late a death is noticed.
-const LOOK_OUT: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_OUT: Duration = Duration::from_millis(50);
 
 /// How long a waiter looks and yields before it sleeps.
 #[derive(Clone, Copy, Debug)]
@@ -73,4 +73,32 @@ pub(crate) fn until(
         }
         word.sleep(marked, Some(sleep));
     }
+}
+
+/// Waits until a run has got its slot. Those who free slots wake nobody, so this looks again and again, ever more rarely;
+/// false when the time is over.
+pub(crate) fn for_slot(
+    patience: Patience,
+    deadline: Option<Instant>,
+    mut has_begun: impl FnMut() -> Result<bool, Error>,
+    mut look_out: impl FnMut() -> Result<(), Error>,
+) -> Result<bool, Error> {
+    const FIRST_NAP: Duration = Duration::from_micros(20);
+    const LAST_NAP: Duration = Duration::from_millis(5);
+    for _ in 0..patience.yields {
+        if has_begun()? {
+            return Ok(true);
+        }
+        std::thread::yield_now();
+    }
+    let mut nap = FIRST_NAP;
+    while !has_begun()? {
+        look_out()?;
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(false);
+        }
+        std::thread::sleep(nap);
+        nap = (2 * nap).min(LAST_NAP);
+    }
+    Ok(true)
 }

@@ -130,7 +130,7 @@ fn an_owner_gets_every_entry_that_was_left_for_it_once() {
             .collect();
         let head = AtomicU32::new(0);
         let mut got = Vec::new();
-        let mut look = |got: &mut Vec<u32>| {
+        let look = |got: &mut Vec<u32>| {
             while let Some(code) = ready::take(&head, &list.1) {
                 assert_eq!(list.2[code as usize].get(), code + 7);
                 got.push(code);
@@ -168,6 +168,11 @@ fn events_are_handled_by_one_at_a_time_and_none_is_lost() {
     });
 }
 
+/// Zeroed run states.
+fn run_states(slots: u64) -> RunStates<Box<[AtomicU64]>> {
+    RunStates::new((0..slots).map(|_| AtomicU64::new(0)).collect())
+}
+
 /// Two ranks, two slots, three runs: what a rank reads from a slot is what belongs to its run, although the slot is used
 /// again. Each rank starts a run only when its slot is free, arrives, waits for the other and reads the other's word.
 #[test]
@@ -180,25 +185,17 @@ fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
     }
     struct Shared {
         slots: [Slot; SLOTS as usize],
-        consumed: [AtomicU64; 2],
+        states: [RunStates<Box<[AtomicU64]>>; 2],
     }
     fn rank(me: usize, shared: &Shared) {
-        let states = RunStates::new(SLOTS);
-        let mut turn = Turn::new(SLOTS);
+        let mut turn = Turn::new();
         for run in 0..RUNS {
-            loop {
-                if turn.advance(&states, |_| true) {
-                    // Release: pairs with the Acquire below.
-                    shared.consumed[me].store(turn.consumed, Ordering::Release);
-                }
-                let slowest =
-                    || shared.consumed.iter().map(|word| word.load(Ordering::Acquire)).min().expect("two ranks");
-                if turn.may_start(slowest) {
-                    break;
-                }
+            while !turn.fits(SLOTS) {
+                turn.look(&shared.states);
                 thread::yield_now();
             }
-            states.begin(run);
+            let own = &shared.states[me];
+            own.begin(run);
             turn.next += 1;
             let slot = &shared.slots[(run % SLOTS) as usize];
             let uses = (run / SLOTS) as u32 + 1;
@@ -207,18 +204,17 @@ fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
             while slot.arrivals.load(Ordering::Acquire) < 2 * uses {
                 thread::yield_now();
             }
-            assert!(states.change(run, RunState::Active, RunState::Taken));
+            assert!(own.change(run, RunState::Active, RunState::Taken));
             assert_eq!(slot.words[1 - me].get(), 10 * run as u32 + 1 - me as u32);
-            states.consume(run);
+            own.consume(run);
         }
-        turn.advance(&states, |_| true);
-        shared.consumed[me].store(turn.consumed, Ordering::Release);
     }
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
+    builder.max_branches = 20_000;
     builder.check(|| {
         let slot = || Slot { arrivals: AtomicU32::new(0), words: [Payload::new(), Payload::new()] };
-        let shared = Arc::new(Shared { slots: [slot(), slot()], consumed: [AtomicU64::new(0), AtomicU64::new(0)] });
+        let shared = Arc::new(Shared { slots: [slot(), slot()], states: [run_states(SLOTS), run_states(SLOTS)] });
         let other = Arc::clone(&shared);
         let thread = thread::spawn(move || rank(1, &other));
         rank(0, &shared);
@@ -230,9 +226,9 @@ fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
 #[test]
 fn a_result_is_taken_by_the_fetcher_or_by_the_retirer_never_by_both() {
     model(|| {
-        let states = Arc::new((RunStates::new(1), Payload::new()));
+        let states = Arc::new((run_states(1), Payload::new()));
         states.0.begin(0);
-        let take = |states: &(RunStates, Payload)| {
+        let take = |states: &(RunStates<Box<[AtomicU64]>>, Payload)| {
             let mine = states.0.change(0, RunState::Active, RunState::Taken);
             if mine {
                 states.1.set(states.1.get() + 1);
@@ -245,7 +241,7 @@ fn a_result_is_taken_by_the_fetcher_or_by_the_retirer_never_by_both() {
         let mine = take(&states);
         let theirs = thread.join().expect("the other thread ends");
         assert!(mine != theirs);
-        assert!(states.0.is(0, RunState::Consumed));
+        assert!(states.0.is_past(0));
         assert_eq!(states.1.get(), 1);
     });
 }

@@ -320,11 +320,13 @@ impl Schedule {
     }
 
     /// The bytes.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.words)
     }
 
     /// The records.
+    #[inline]
     pub fn view(&self) -> ScheduleView<'_> {
         ScheduleView::divide(self.as_bytes())
     }
@@ -374,7 +376,7 @@ impl<'a> ScheduleView<'a> {
         if header.version != VERSION {
             return Err(ScheduleError::Version { found: header.version });
         }
-        if header.total_bytes != found || sections(header).total != u128::from(found) {
+        if header.total_bytes != found || sections(header).total != found {
             return Err(ScheduleError::Length { expected: header.total_bytes, found });
         }
         let sum = checksum(bytes);
@@ -387,16 +389,17 @@ impl<'a> ScheduleView<'a> {
     }
 
     /// Cuts validated bytes into their sections.
+    #[inline]
     fn divide(bytes: &'a [u8]) -> Self {
         let header: &Header = bytemuck::from_bytes(&bytes[..size_of::<Header>()]);
         let at = sections(header);
-        let cut = |from: u128, to: u128| &bytes[from as usize..to as usize];
+        let cut = |from: u64, to: u64| &bytes[from as usize..to as usize];
         ScheduleView {
             header,
             operations: bytemuck::cast_slice(cut(at.operations, at.buffers)),
             buffers: bytemuck::cast_slice(cut(at.buffers, at.blocks)),
             blocks: bytemuck::cast_slice(cut(at.blocks, at.edges)),
-            edges: bytemuck::cast_slice(cut(at.edges, at.edges + 4 * u128::from(header.edge_count))),
+            edges: bytemuck::cast_slice(cut(at.edges, at.edges + 4 * u64::from(header.edge_count))),
             bytes,
         }
     }
@@ -485,21 +488,22 @@ pub fn index_of(offset: u32) -> u32 {
     offset.wrapping_sub(size_of::<Header>() as u32) / size_of::<OperationRecord>() as u32
 }
 
-/// Where the sections start. In 128 bits, because the header may hold anything.
+/// Where the sections start. Counts have 32 bits, so that whatever a header holds, nothing overflows here.
 struct Sections {
-    operations: u128,
-    buffers: u128,
-    blocks: u128,
-    edges: u128,
-    total: u128,
+    operations: u64,
+    buffers: u64,
+    blocks: u64,
+    edges: u64,
+    total: u64,
 }
 
+#[inline]
 fn sections(header: &Header) -> Sections {
-    let operations = size_of::<Header>() as u128;
-    let buffers = operations + 64 * u128::from(header.operation_count);
-    let blocks = buffers + 16 * u128::from(header.buffer_count);
-    let edges = blocks + 24 * u128::from(header.block_count);
-    let total = (edges + 4 * u128::from(header.edge_count)).next_multiple_of(8);
+    let operations = size_of::<Header>() as u64;
+    let buffers = operations + 64 * u64::from(header.operation_count);
+    let blocks = buffers + 16 * u64::from(header.buffer_count);
+    let edges = blocks + 24 * u64::from(header.block_count);
+    let total = (edges + 4 * u64::from(header.edge_count)).next_multiple_of(8);
     Sections { operations, buffers, blocks, edges, total }
 }
 

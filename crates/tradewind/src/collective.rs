@@ -21,7 +21,7 @@ impl Communicator {
     /// When a rank is gone or in another collective.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        self.ibarrier()?.wait()
+        self.plan_barrier()?.run(self, &[], &mut [])
     }
 
     /// Begins a barrier: complete when every rank has begun its own.
@@ -72,7 +72,10 @@ impl Communicator {
     /// When the lengths differ, an integer is divided by zero, a rank is gone or in another collective.
     #[inline]
     pub fn allreduce<T: Element>(&self, input: &[T], output: &mut [T], op: Op) -> Result<()> {
-        self.iallreduce(input, output, op)?.wait().map(|_| ())
+        let (from, ()) = input.into_parts();
+        let (to, private, ()) = output.into_parts();
+        same_length("the output of an allreduce", to.length, from.length)?;
+        self.plan_allreduce::<T>(from.length, op)?.run(self, &[from, to], &mut [&mut [], private])
     }
 
     /// Begins an [`allreduce`](Self::allreduce). Buffers of the segment move in and come back from
@@ -131,7 +134,10 @@ impl Communicator {
     /// When the lengths differ or are no multiple of the number of ranks, a rank is gone or in another collective.
     #[inline]
     pub fn alltoall<T: Pod>(&self, input: &[T], output: &mut [T]) -> Result<()> {
-        self.ialltoall(input, output)?.wait().map(|_| ())
+        let (from, ()) = input.into_parts();
+        let (to, private, ()) = output.into_parts();
+        same_length("the output of an alltoall", to.length, from.length)?;
+        self.plan_alltoall(from.length)?.run(self, &[from, to], &mut [&mut [], private])
     }
 
     /// Begins an [`alltoall`](Self::alltoall).
@@ -184,7 +190,18 @@ impl Communicator {
     /// When there is no such root, a rank is gone or in another collective.
     #[inline]
     pub fn bcast<T: Pod>(&self, buffer: &mut [T], root: u32) -> Result<()> {
-        self.ibcast(buffer, root)?.wait().map(|_| ())
+        let (argument, private, ()) = buffer.into_parts();
+        match self.plan_bcast(argument.length, root)? {
+            Plan::Meeting(meeting) if self.rank() == root => {
+                let arguments = [Argument::input(private), Argument::output(0)];
+                Ok(self.group().meet_and_wait(meeting, &arguments, &mut [])?)
+            }
+            Plan::Meeting(meeting) => {
+                let arguments = [Argument::input(&[]), argument];
+                Ok(self.group().meet_and_wait(meeting, &arguments, &mut [&mut [], private])?)
+            }
+            plan => plan.start_bcast(self, self.rank() == root, argument, private, ())?.wait(),
+        }
     }
 
     /// Begins a [`bcast`](Self::bcast).
@@ -224,6 +241,19 @@ impl Communicator {
 }
 
 impl Plan {
+    /// Starts with the given buffers, waits and fetches the results.
+    #[inline]
+    fn run(&self, communicator: &Communicator, arguments: &[Argument<'_>], outputs: &mut [&mut [u8]]) -> Result<()> {
+        match self {
+            Plan::Meeting(meeting) => Ok(communicator.group().meet_and_wait(*meeting, arguments, outputs)?),
+            Plan::Linked(linkage) => {
+                let mut pending = linkage.start(arguments)?;
+                pending.wait(None)?;
+                Ok(pending.collect(outputs)?)
+            }
+        }
+    }
+
     /// Starts with the given buffers.
     #[inline]
     pub(crate) fn start<'a, B: Send + 'static>(

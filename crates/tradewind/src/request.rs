@@ -50,7 +50,8 @@ pub(crate) fn only_second(private: &mut [u8]) -> Outputs<'_> {
 pub struct Request<'a, B: Send + 'static = ()> {
     /// `None` once the buffers are handed back or kept for later.
     inner: Option<Inner<'a, B>>,
-    communicator: Communicator,
+    /// Keeps buffers of the segment when the request is dropped early; only requests that hold some have it.
+    communicator: Option<Communicator>,
 }
 
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     #[inline]
     pub(crate) fn new(communicator: &Communicator, pending: Pending, outputs: Outputs<'a>, back: B) -> Self {
         let inner = Some(Inner { pending, outputs, back, fetched: false });
-        Request { inner, communicator: communicator.clone() }
+        Request { inner, communicator: (size_of::<B>() > 0).then(|| communicator.clone()) }
     }
 
     /// Whether the collective is complete; if so, private results are in their buffers. Never waits.
@@ -131,11 +132,11 @@ impl<'a, B: Send + 'static> Request<'a, B> {
 impl<B: Send + 'static> Drop for Request<'_, B> {
     fn drop(&mut self) {
         // Buffers of the segment may still be read and written by others: they are kept until the collective is complete.
-        if size_of::<B>() > 0
+        if let Some(communicator) = &self.communicator
             && let Some(inner) = self.inner.take()
             && !inner.pending.is_complete()
         {
-            self.communicator.keep(inner.pending, Box::new(inner.back));
+            communicator.keep(inner.pending, Box::new(inner.back));
         }
     }
 }

@@ -14,7 +14,8 @@ const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
 fn every_job(body: impl Fn(&Communicator) -> Result<()> + Sync) {
     for engine in ENGINES {
         for ranks in RANKS {
-            local_with(ranks, engine, |world| body(&world)).unwrap_or_else(|error| panic!("{engine}, {ranks} ranks: {error}"));
+            local_with(ranks, engine, |world| body(&world))
+                .unwrap_or_else(|error| panic!("{engine}, {ranks} ranks: {error}"));
         }
     }
 }
@@ -164,7 +165,7 @@ fn bcast(world: &Communicator, count: usize, root: u32) -> Result<()> {
     let start = if world.rank() == root { expected.clone() } else { vec![u32::MAX; count] };
     let mut private = start.clone();
     world.bcast(&mut private, root)?;
-    assert_eq!(private, expected);
+    assert_eq!(private, expected, "{:?}, count {count}, root {root}", world.algorithms().bcast);
     for in_place in [0, 1, 2] {
         let mut result = start.clone();
         if in_place == 2 || world.rank() % 2 == in_place {

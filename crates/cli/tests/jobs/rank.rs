@@ -274,7 +274,7 @@ fn joins() -> i32 {
     let group = engine::group::Group::world(std::sync::Arc::new(member)).expect("a communicator");
     let call = engine::call::Call::new(engine::call::CallKind::Link, 0, 0);
     for number in 0..setting("ROUNDS") {
-        if let Err(error) = group.exchange_words([u64::from(number); 8], call) {
+        if let Err(error) = group.exchange_words([u64::from(number); 6], call) {
             tell(rank, &error.into());
             return 1;
         }
