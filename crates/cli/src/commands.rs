@@ -3,8 +3,10 @@
 mod check;
 mod convert;
 mod exec;
+mod overlap;
 mod run;
 mod serve;
+mod tour;
 
 use crate::failure::Failure;
 use crate::format::Format;
@@ -15,11 +17,18 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     /// Runs a program as the ranks of a job.
     Run(run::Arguments),
+    /// Shows collectives that finish underneath a computation, on this machine, in less than a minute.
+    Tour(tour::Arguments),
+    /// Measures how much of a collective remains when the program computes meanwhile.
+    Overlap(overlap::Arguments),
     Exec(exec::Arguments),
     /// Finds what is wrong with a GOAL file.
     Check(check::Arguments),
     /// Converts a GOAL file from text to binary or back.
     Convert(convert::Arguments),
+    /// Is one rank of a measurement.
+    #[command(hide = true)]
+    OverlapRank(overlap::rank::Arguments),
     /// Is one rank of a GOAL file.
     #[command(hide = true)]
     ExecRank(exec::rank::Arguments),
@@ -33,6 +42,9 @@ impl Command {
     pub(crate) fn execute(self, format: Format) -> Result<ExitCode, Failure> {
         match self {
             Command::Run(arguments) => run::execute(arguments),
+            Command::Tour(arguments) => tour::execute(&arguments, format),
+            Command::Overlap(arguments) => overlap::execute(&arguments, format),
+            Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
             Command::Exec(arguments) => exec::execute(&arguments, format),
             Command::ExecRank(arguments) => exec::rank::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),

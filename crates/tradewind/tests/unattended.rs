@@ -154,7 +154,7 @@ impl Side {
                     let block = blocks / sources.len() as u64;
                     let source = sources[(index / block) as usize].unwrap_or(u32::MAX);
                     // What comes from the negative side was sent in the positive direction.
-                    word_of(source, (index / block ^ 1) * block + index % block)
+                    word_of(source, ((index / block) ^ 1) * block + index % block)
                 }
             }
         };

@@ -1,0 +1,97 @@
+//! `tradewind overlap`: how much of a collective remains when the program computes meanwhile.
+
+pub(crate) mod figures;
+pub(crate) mod job;
+pub(crate) mod rank;
+mod table;
+
+use crate::failure::Failure;
+use crate::format::Format;
+use clap::error::ErrorKind;
+use engine::node::EngineKind;
+use job::Measurements;
+use measure::overlap::{Case, Collective};
+use std::process::ExitCode;
+
+/// Measures how much of a collective remains when the program computes meanwhile.
+///
+/// Starts N rank processes for each row. In every repetition each rank starts the collective after a random skew, computes
+/// for a fixed number of steps, and waits; nothing is called in between. Computations without a collective take turns
+/// with those, and what is more is put down to the collective: `exposed`, for each repetition that of the slowest
+/// rank, is the figure to trust. `overlap` is 1 - exposed/alone in percent: it flatters a slow collective and hides a fast
+/// one. `unattended` is the share that was found complete after the computation, before the rank made any call; looks
+/// that came before all ranks had started do not count. `stolen` is the processor time of all ranks, the node service and
+/// (for the whole machine, as far as it can be told) softirqs, less that of the computation alone.
+///
+/// When there are more ranks than cores, a repetition is timed from the first rank's begin to the last rank's end.
+#[derive(Debug, clap::Args)]
+#[command(after_help = JSON)]
+pub(crate) struct Arguments {
+    /// Number of ranks.
+    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    ranks: u32,
+
+    /// Collectives: barrier, allreduce (a sum of doubles), alltoall, bcast, neighbor (on a torus of two dimensions).
+    #[arg(long = "op", value_name = "OP,...", value_delimiter = ',')]
+    #[arg(default_value = "barrier,allreduce,alltoall,bcast,neighbor")]
+    collectives: Vec<Collective>,
+
+    /// Sizes in bytes: of the whole message in allreduce (a multiple of 8) and bcast, of what one rank has for one other
+    /// in alltoall and neighbor. A barrier has none and is measured once.
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_value = "8,1024,65536,1048576")]
+    bytes: Vec<u64>,
+
+    /// Who runs operations: caller (their owner, in its own calls) or peers (whoever completes what they waited for).
+    #[arg(long = "engine", value_name = "ENGINE,...", value_delimiter = ',', default_value = "caller,peers")]
+    engines: Vec<EngineKind>,
+
+    /// How long each rank computes, in microseconds [default: all ranks of a core together ten times as long as the
+    /// collective takes alone with the first engine, each at least 20].
+    #[arg(long, value_name = "US")]
+    compute_us: Option<f64>,
+
+    /// Repetitions of each row [default: as many as take a second, from 5 to 1000].
+    #[arg(long, value_name = "R")]
+    repetitions: Option<u32>,
+}
+
+const JSON: &str = "\
+With --format json: one array of {op, algorithm, ranks, bytes, engine, alone_us, compute_us, total_us, exposed_us, overlap,
+unattended, stolen_us, repetitions, p10_us, p90_us}. Times are medians in microseconds, p10 and p90 are those of the exposed
+time, overlap is in percent (0 to 100), unattended is a share (0 to 1).";
+
+impl Arguments {
+    /// The rows, engines aside.
+    fn cases(&self) -> Vec<Case> {
+        let (computation_us, repetitions) = (self.compute_us, self.repetitions);
+        let case = |collective, bytes| Case { collective, bytes, computation_us, repetitions };
+        let mut cases = Vec::new();
+        for collective in &self.collectives {
+            let sizes = if collective.has_data() { self.bytes.as_slice() } else { &[0] };
+            cases.extend(sizes.iter().map(|bytes| case(*collective, *bytes)));
+        }
+        cases
+    }
+}
+
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    let cases = arguments.cases();
+    for case in &cases {
+        // Before any rank is started.
+        if let Err(error) = case.check() {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
+        }
+    }
+    let measurements = Measurements::new(arguments.ranks, cases.len() * arguments.engines.len());
+    let mut rows = Vec::new();
+    for case in &cases {
+        match measurements.compare(case, &arguments.engines) {
+            Ok(measured) => rows.extend(measured),
+            Err(interruption) => return measurements.give_up(interruption),
+        }
+    }
+    measurements.finish();
+    format.print(|| table::of(arguments.ranks, &rows), &rows)?;
+    Ok(ExitCode::SUCCESS)
+}

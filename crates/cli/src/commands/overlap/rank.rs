@@ -1,0 +1,103 @@
+//! One rank of a measurement: this program, started by itself.
+
+use crate::failure::Failure;
+use engine::node::EngineKind;
+use measure::overlap::{Case, Collective, Experiment, Row, Setting};
+use measure::processor::RankKind;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+use tradewind::Job;
+
+/// What the skews of every measurement are drawn from: two runs hold the same ranks up in the same way.
+const SEED: u64 = 2011;
+
+/// A line that rank 0 writes to its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Report {
+    /// It is settled what will be done.
+    Plan { computation_us: f64, repetitions: u32 },
+    /// The result.
+    Row(Row),
+}
+
+/// Is one rank of a measurement; `tradewind overlap` and `tradewind tour` start it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    collective: Collective,
+    bytes: u64,
+    #[arg(long)]
+    engine: EngineKind,
+    /// Cores that all ranks share.
+    #[arg(long)]
+    cores: u32,
+    /// Process of the node service.
+    #[arg(long)]
+    service: u32,
+    #[arg(long)]
+    compute_us: Option<f64>,
+    #[arg(long)]
+    repetitions: Option<u32>,
+}
+
+/// The command line that gets to [`execute`].
+pub(super) fn command_line(case: &Case, engine: EngineKind, cores: u32) -> Vec<OsString> {
+    let mut words = vec!["overlap-rank".to_owned(), case.collective.to_string(), case.bytes.to_string()];
+    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    option("--engine", engine.to_string());
+    option("--cores", cores.to_string());
+    option("--service", std::process::id().to_string());
+    if let Some(time) = case.computation_us {
+        option("--compute-us", time.to_string());
+    }
+    if let Some(repetitions) = case.repetitions {
+        option("--repetitions", repetitions.to_string());
+    }
+    words.into_iter().map(OsString::from).collect()
+}
+
+pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    match measure(arguments) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            eprintln!("{error}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
+    let job = Job::init()?;
+    let world = job.world();
+    let setting = Setting {
+        engine: arguments.engine,
+        rank_kind: RankKind::Process,
+        cores: arguments.cores,
+        service: Some(arguments.service),
+        seed: SEED,
+    };
+    let case = Case {
+        collective: arguments.collective,
+        bytes: arguments.bytes,
+        computation_us: arguments.compute_us,
+        repetitions: arguments.repetitions,
+    };
+    let is_first = world.rank() == 0;
+    let row = Experiment::new(world, setting)?.measure(&case, |plan| {
+        if is_first {
+            say(&Report::Plan { computation_us: plan.computation_us, repetitions: plan.repetitions });
+        }
+    })?;
+    if is_first {
+        say(&Report::Row(row));
+    }
+    Ok(job.finish()?)
+}
+
+fn say(report: &Report) {
+    let line = serde_json::to_string(report).unwrap_or_default();
+    // Who does not listen any more finds that there is no result.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

@@ -1,0 +1,47 @@
+//! The rows of `tradewind overlap` for people.
+
+use super::figures::{figure, microseconds, percent_of, ranks_on_cores, size, spread, table_with, trusted};
+use comfy_table::Cell;
+use measure::overlap::Row;
+
+/// The table and how to read it.
+pub(super) fn of(ranks: u32, rows: &[Row]) -> String {
+    let mut table = table_with(&[
+        "op",
+        "size",
+        "engine",
+        "algorithm",
+        "alone\nµs",
+        "compute\nµs",
+        "total\nµs",
+        "exposed\nµs",
+        "10 % .. 90 %\nµs",
+        "overlap\n%",
+        "unattended\n%",
+        "CPU stolen\nµs",
+        "repetitions",
+    ]);
+    for row in rows {
+        table.add_row([
+            Cell::new(row.op.name()),
+            figure(size(row.bytes)),
+            Cell::new(row.engine.name()),
+            Cell::new(&row.algorithm),
+            figure(microseconds(row.alone_us)),
+            figure(microseconds(row.compute_us)),
+            figure(microseconds(row.total_us)),
+            trusted(microseconds(row.exposed_us)),
+            figure(spread(row)),
+            figure(row.overlap),
+            trusted(percent_of(row.unattended)),
+            figure(microseconds(row.stolen_us)),
+            figure(row.repetitions),
+        ]);
+    }
+    format!("{}\n{table}\n{LEGEND}", ranks_on_cores(ranks))
+}
+
+const LEGEND: &str = "\
+Trust exposed (what the collective adds to the computation; median over the repetitions of the slowest rank) and unattended
+(found complete after the computation, before its rank made any call). Overlap in percent flatters slow collectives.
+CPU stolen is that of all processes together. Below zero: lost in the noise.";

@@ -1,0 +1,157 @@
+//! `tradewind overlap` and `tradewind tour` on real processes: what comes out, never how long anything takes.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// Runs the command with these arguments.
+fn tradewind(arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(arguments.split_whitespace());
+    command.output().expect("the command can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The rows that the command prints as JSON.
+fn rows(arguments: &str) -> Vec<Value> {
+    let output = tradewind(&format!("{arguments} --format json"));
+    assert!(output.status.success(), "{arguments}: {}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "no progress without a terminal: {}", text(&output.stderr));
+    match serde_json::from_slice(&output.stdout) {
+        Ok(Value::Array(rows)) => rows,
+        other => panic!("{arguments}: one array and nothing else, not {other:?}"),
+    }
+}
+
+const NAMES: [&str; 15] = [
+    "algorithm",
+    "alone_us",
+    "bytes",
+    "compute_us",
+    "engine",
+    "exposed_us",
+    "op",
+    "overlap",
+    "p10_us",
+    "p90_us",
+    "ranks",
+    "repetitions",
+    "stolen_us",
+    "total_us",
+    "unattended",
+];
+
+fn assert_is_a_row(row: &Value) {
+    let fields = row.as_object().expect("a row is an object");
+    let mut names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, NAMES);
+    let number = |name: &str| row[name].as_f64().expect("a number");
+    assert!(number("alone_us") > 0.0 && number("compute_us") > 0.0 && number("total_us") > 0.0, "{row}");
+    assert!((0.0..=100.0).contains(&number("overlap")) && (0.0..=1.0).contains(&number("unattended")), "{row}");
+    assert!(number("p10_us") <= number("exposed_us") && number("exposed_us") <= number("p90_us"), "{row}");
+}
+
+/// What tells rows apart.
+fn key(row: &Value) -> (String, u64, String) {
+    let name = |field: &str| row[field].as_str().expect("a name").to_owned();
+    (name("op"), row["bytes"].as_u64().expect("a size"), name("engine"))
+}
+
+#[test]
+fn every_collective_has_a_row_for_each_size_and_engine() {
+    for ranks in [2, 4] {
+        let rows = rows(&format!("overlap -n {ranks} --bytes 8,4096 --repetitions 3 --compute-us 50"));
+        let mut expected = Vec::new();
+        for op in ["barrier", "allreduce", "alltoall", "bcast", "neighbor"] {
+            for bytes in if op == "barrier" { vec![0] } else { vec![8, 4096] } {
+                expected.extend(["caller", "peers"].map(|engine| (op.to_owned(), bytes, engine.to_owned())));
+            }
+        }
+        assert_eq!(rows.iter().map(key).collect::<Vec<_>>(), expected);
+        for row in &rows {
+            assert_is_a_row(row);
+            assert_eq!((row["ranks"].as_u64(), row["repetitions"].as_u64()), (Some(ranks), Some(3)));
+        }
+    }
+}
+
+#[test]
+fn peers_finish_short_messages_without_their_owners() {
+    // Only looks after all ranks have started count, and by then whoever started last has finished it for all.
+    let rows = rows("overlap -n 4 --op barrier,allreduce,alltoall,neighbor --bytes 64 --engine peers --repetitions 10");
+    for row in rows {
+        assert_eq!(row["unattended"].as_f64(), Some(1.0), "{row}");
+    }
+}
+
+#[test]
+fn the_table_is_for_people() {
+    let output = tradewind("overlap -n 2 --op bcast --bytes 1024 --repetitions 2");
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for part in ["2 ranks", "exposed", "unattended", "µs", "bcast", "1 KiB", "caller", "peers", "Trust exposed"] {
+        assert!(table.contains(part), "{part:?} is missing from\n{table}");
+    }
+}
+
+#[test]
+fn the_tour_ends_in_one_table_and_one_sentence() {
+    // More ranks than this machine may have cores, too.
+    for ranks in [2, 3] {
+        let output = tradewind(&format!("tour -n {ranks}"));
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.stderr.is_empty(), "no progress without a terminal: {}", text(&output.stderr));
+        for part in ["barrier", "allreduce", "alltoall", "neighbor", "caller", "peers", "exposed", "CPU stolen"] {
+            assert!(shown.contains(part), "{part:?} is missing from\n{shown}");
+        }
+        let sentence = shown.trim_end().rsplit("\n\n").next().expect("a last paragraph");
+        assert!(sentence.contains("eers") && sentence.contains("caller") && sentence.ends_with('.'), "{shown}");
+    }
+    assert_eq!(rows("tour").len(), 8);
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
+    for (arguments, hint) in [
+        ("overlap --op reduce", "choose among barrier"),
+        ("overlap --engine kernel", "choose peers or caller"),
+        ("overlap --repetitions 0", "the number of repetitions is 0"),
+        ("overlap --op allreduce --bytes 12", "a multiple of 8"),
+        ("overlap --op bcast --bytes 0", "from 1"),
+        ("overlap --op bcast --bytes 8,99999999999", "1 GiB"),
+        ("overlap --compute-us 0", "the computation is 0 µs"),
+        ("overlap --compute-us nan", "the computation is NaN µs"),
+        ("overlap -n 0", "1..=4096"),
+        ("tour -n 5000", "4096"),
+    ] {
+        let output = tradewind(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
+        assert!(said.contains(hint), "{arguments}: {hint:?} is missing from {said}");
+        assert!(output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+#[test]
+fn a_job_that_cannot_be_run_is_no_row() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(["overlap", "--op", "barrier", "--format", "json"]).env("TRADEWIND_SEGMENT_DIR", "/nonexistent");
+    let output = command.output().expect("the command can be started");
+    assert!(!output.status.success() && output.stdout.is_empty(), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("/nonexistent"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_rank_that_fails_stops_the_measurement() {
+    // A rank's part of the segment is too small for the message.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(["overlap", "--op", "bcast", "--bytes", "8388608", "--format", "json"]);
+    let output = command.env("TRADEWIND_ARENA_MIB", "1").output().expect("the command can be started");
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{said}");
+    assert!(said.contains("the measurement stopped, rank"), "{said}");
+}

@@ -1,0 +1,55 @@
+//! What can go wrong in an experiment.
+
+use crate::overlap::Collective;
+
+/// Why an experiment could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The collectives themselves: a rank failed, the segment is full.
+    #[error(transparent)]
+    Tradewind(#[from] tradewind::Error),
+    /// A size that the collective cannot have.
+    #[error("{collective} cannot be measured with {bytes} bytes: give {expected}")]
+    Bytes {
+        /// The collective.
+        collective: Collective,
+        /// What was asked for.
+        bytes: u64,
+        /// What it can have.
+        expected: &'static str,
+    },
+    /// A number that has to be positive is not.
+    #[error("{what} is {found}: give {expected}")]
+    Argument {
+        /// Which.
+        what: &'static str,
+        /// What was asked for.
+        found: String,
+        /// What it can be.
+        expected: &'static str,
+    },
+    /// A collective gave something else than it should.
+    #[error(
+        "rank {rank} got wrong data from {collective} of {bytes} bytes, first at byte {at}: please report this, none of \
+         its figures can be trusted"
+    )]
+    WrongData {
+        /// The rank.
+        rank: u32,
+        /// The collective.
+        collective: Collective,
+        /// Its size.
+        bytes: u64,
+        /// The first wrong byte of the output.
+        at: usize,
+    },
+    /// The machine does not tell what is asked for.
+    #[error("cannot read the processor time of process {process}: {source}")]
+    Processor {
+        /// The process.
+        process: u32,
+        /// The system's reason.
+        source: shm::process::ProcessError,
+    },
+}
