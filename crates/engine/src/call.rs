@@ -65,20 +65,19 @@ pub struct Call {
     pub kind: CallKind,
     /// Bytes, as the collective counts them.
     pub bytes: u64,
-    /// Digest of the other arguments: root, operation, type, algorithm.
+    /// Digest of the size and the other arguments: root, operation, type, algorithm.
     pub digest: u16,
 }
 
 impl Call {
     /// A call; `arguments` is any number that differs when the other arguments do.
     pub fn new(kind: CallKind, bytes: u64, arguments: u64) -> Self {
-        Call { kind, bytes, digest: fold(arguments) as u16 }
+        Call { kind, bytes, digest: fold(arguments ^ bytes.rotate_left(32)) as u16 }
     }
 
     /// The 32-bit mark that ranks leave when they meet: kind, lap of the slot ring, digest of everything else. Never 0.
     pub(crate) fn stamp(&self, lap: u32) -> u32 {
-        let all = fold(self.bytes ^ (u64::from(self.digest) << 48));
-        u32::from(self.kind as u8) << 24 | (lap & 0xff) << 16 | u32::from(all as u16)
+        u32::from(self.kind as u8) << 24 | (lap & 0xff) << 16 | u32::from(self.digest)
     }
 
     /// The kind that left this mark.

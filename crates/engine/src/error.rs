@@ -1,10 +1,11 @@
 //! What can go wrong with a job, a communicator or a run.
 
-use crate::call::Call;
+use crate::call::{Call, CallKind};
 use goal::check::Problem;
 use goal::schedule::ScheduleError;
 use shm::arena::ArenaError;
 use shm::segment::SegmentError;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// How a rank left the job.
@@ -159,8 +160,16 @@ fn mismatch(sequence: u64, calls: &[Call]) -> String {
         }
     }
     groups.sort_by_key(|(_, ranks)| std::cmp::Reverse(ranks.len()));
-    let same_kind = groups.iter().all(|(call, _)| call.kind == groups[0].0.kind);
+    let came = groups.iter().map(|(call, _)| call.kind).filter(|kind| *kind != CallKind::None);
+    let same_kind = came.collect::<HashSet<_>>().len() == 1;
     let parts = groups.iter().enumerate().map(|(index, (call, ranks))| {
+        if call.kind == CallKind::None {
+            let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+            return match ranks.as_slice() {
+                [rank] => format!("rank {rank} has not come yet"),
+                ranks => format!("ranks {} have not come yet", ranks.join(", ")),
+            };
+        }
         let who = match ranks.as_slice() {
             [rank] => format!("rank {rank} is"),
             _ if index == 0 => format!("{} of {} ranks are", ranks.len(), calls.len()),
@@ -185,7 +194,6 @@ fn laggards(list: &[Laggard]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::CallKind;
 
     #[test]
     fn a_mismatch_names_the_smaller_party() {
@@ -193,6 +201,14 @@ mod tests {
         let odd = Call::new(CallKind::Barrier, 0, 0);
         let error = Error::Mismatch { sequence: 17, calls: vec![all, odd, all, all] };
         assert_eq!(error.to_string(), "3 of 4 ranks are in allreduce #17, rank 1 is in barrier #17");
+    }
+
+    #[test]
+    fn a_rank_that_has_not_come_is_in_no_collective() {
+        let none = Call::new(CallKind::None, 0, 0);
+        let calls = vec![Call::new(CallKind::Bcast, 8, 0), Call::new(CallKind::Barrier, 0, 0), none];
+        let text = Error::Mismatch { sequence: 3, calls }.to_string();
+        assert_eq!(text, "rank 0 is in bcast #3, rank 1 is in barrier #3, rank 2 has not come yet");
     }
 
     #[test]

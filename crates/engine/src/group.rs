@@ -20,7 +20,6 @@ use shm::handle::Mapped;
 use shm::owned::OwnedBytes;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
@@ -54,8 +53,6 @@ pub struct Linkage {
     pub(crate) lane: Lane<LinkedPlan>,
     block: Offset,
     call: Call,
-    /// Whether the number under which it was linked is used up.
-    numbered: AtomicBool,
 }
 
 impl Group {
@@ -273,8 +270,7 @@ impl Group {
         let needs_owner = program.linked.needs_owner;
         let rooms = LongRooms::new(Arc::clone(self.member.arena()), &program);
         let lane = Lane::new(LinkedPlan::new(program, self.bell.clone()), slots, rooms);
-        let numbered = AtomicBool::new(call.kind == CallKind::Schedule);
-        let linkage = Arc::new(Linkage { group: Arc::clone(self), lane, block, call, numbered });
+        let linkage = Arc::new(Linkage { group: Arc::clone(self), lane, block, call });
         if needs_owner {
             let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
             own_work.retain(|other| other.strong_count() > 0);
@@ -421,14 +417,6 @@ impl Linkage {
         &self.group
     }
 
-    /// Linking was a collective by itself: its first run does not follow at once and gets a number of its own. Otherwise the
-    /// ranks that are past linking would be in another collective under the number of those that are not.
-    pub fn stand_alone(&self) {
-        if !self.numbered.swap(true, Ordering::Relaxed) {
-            self.group.begin(self.call);
-        }
-    }
-
     /// What a run is called when ranks are in different collectives.
     pub fn call(&self) -> Call {
         self.call
@@ -446,9 +434,6 @@ impl Linkage {
         }
         for (buffer, (record, argument)) in buffers.iter().zip(arguments).enumerate() {
             argument.check(buffer, record.length, record.access != Access::Output as u32)?;
-        }
-        if !self.numbered.load(Ordering::Relaxed) {
-            self.numbered.store(true, Ordering::Relaxed);
         }
         let sequence = self.group.begin(self.call);
         self.group.trace_call_begun(sequence);

@@ -145,6 +145,7 @@ struct Starter<P: Plan> {
 /// Runs of one plan on one rank.
 pub(crate) struct Lane<P: Plan> {
     pub(crate) plan: P,
+    /// A power of two.
     slots: u64,
     starter: Mutex<Starter<P>>,
 }
@@ -200,7 +201,7 @@ impl<P: Plan> Lane<P> {
         self.own().begin(run);
         starter.turn.next += 1;
         self.plan.launch(&mut starter.scratch, run, starter.turn.everyone, &call, arguments)?;
-        starter.records[(run % self.slots) as usize] = Some((call, bindings));
+        starter.records[(run & (self.slots - 1)) as usize] = Some((call, bindings));
         Ok(())
     }
 
@@ -230,7 +231,7 @@ impl<P: Plan> Lane<P> {
     #[cold]
     fn retire(&self, starter: &mut Starter<P>) {
         for run in starter.turn.everyone..starter.turn.next {
-            let Some((call, bindings)) = &starter.records[(run % self.slots) as usize] else { continue };
+            let Some((call, bindings)) = &starter.records[(run & (self.slots - 1)) as usize] else { continue };
             let (word, threshold) = self.plan.completion(run, call);
             if !word.reached(threshold) || self.own().change(run, RunState::Abandoned, RunState::Consumed) {
                 continue;

@@ -121,7 +121,7 @@ pub(crate) struct Linked {
     pub(crate) joins: Vec<Vec<u32>>,
     /// Some operation waits for its owner's calls.
     pub(crate) needs_owner: bool,
-    /// Runs that can be under way at once.
+    /// Runs that can be under way at once: a power of two.
     pub(crate) slots: u64,
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn link(schedules: Vec<Schedule>, options: LinkOptions) -> Result<Lin
         lay_out(rank, needs_owner);
     }
     let total: u64 = ranks.iter().map(|rank| rank.frame.bytes).sum();
-    let slots = (SLOT_BYTES / total.max(1)).clamp(2, SLOT_LIMIT);
+    let slots = 1 << (SLOT_BYTES / total.max(1)).clamp(2, SLOT_LIMIT).ilog2();
     Ok(Linked { ranks, joins, needs_owner, slots })
 }
 

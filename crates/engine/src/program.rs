@@ -157,13 +157,13 @@ impl Program {
 
     #[inline]
     pub(crate) fn slot(&self, run: u64) -> u32 {
-        (run % self.linked.slots) as u32
+        (run & (self.linked.slots - 1)) as u32
     }
 
     /// How often the run's slot was used, this run included: counts that are never reset are multiples of it.
     #[inline]
     pub(crate) fn uses(&self, run: u64) -> u32 {
-        (run / self.linked.slots) as u32 + 1
+        (run >> self.linked.slots.ilog2()) as u32 + 1
     }
 
     #[inline]

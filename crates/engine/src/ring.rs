@@ -19,7 +19,11 @@ use shm::handle::{Mapped, MappedSlice};
 use shm::memory::Memory;
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, Ordering};
+use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// A rank that reduces by itself goes over all contributions in pieces that stay in its first cache.
+const FOLD_BYTES: usize = 8 << 10;
 
 /// One slot's shared words.
 #[derive(Debug)]
@@ -195,7 +199,7 @@ impl Ring {
             Travel::Arena => self.all_places(run)?,
             _ => (0..self.ranks).map(|rank| Places::staged(self.cell(run, travel, rank, meeting.bytes))).collect(),
         };
-        match work::Work::of(meeting, places) {
+        match work::Work::of(meeting, travel == Travel::Arena, places) {
             Some(work) => work.claim(&self.memory, &slot.work, Self::lap(run)),
             None => {
                 slot.work.done.set(lap);
@@ -282,7 +286,13 @@ impl Ring {
             JoinKind::Reduce if self.work(meeting) == Work::Claimed => {
                 self.claimed_failure(run, meeting)?;
                 let place = match travel {
-                    Travel::Arena => Places::first_result(&self.all_places(run)?),
+                    Travel::Arena => {
+                        let all = self.all_places(run)?;
+                        if Places::owners_reduce(&all) {
+                            return self.reduce_here(meeting, contribution, result);
+                        }
+                        Places::first_result(&all)
+                    }
                     _ => self.cell(run, travel, 0, meeting.bytes),
                 };
                 Ok(self.memory.read(place, result)?)
@@ -299,13 +309,33 @@ impl Ring {
         result: &mut [u8],
     ) -> Result<(), Error> {
         let Some((operation, data_type)) = meeting.arithmetic else { return Ok(()) };
-        self.memory.read(contribution(0)?, result)?;
+        let places = (0..self.ranks).map(contribution).collect::<Result<SmallVec<[Offset; 8]>, Error>>()?;
         let mut outcome = Ok(());
-        for rank in 1..self.ranks {
-            let applied = self.memory.inspect(contribution(rank)?, meeting.bytes, |bytes| {
-                arithmetic::apply_in_place_left(operation, data_type, result, bytes)
-            })?;
-            outcome = outcome.and(applied);
+        for (index, piece) in result.chunks_mut(FOLD_BYTES).enumerate() {
+            let (from, length) = ((index * FOLD_BYTES) as u64, piece.len() as u64);
+            let at = |place: &Offset| Offset(place.0 + from);
+            let rest = match places.as_slice() {
+                [first, second, rest @ ..] => {
+                    let applied = self.memory.inspect(at(first), length, |left| {
+                        self.memory.inspect(at(second), length, |right| {
+                            arithmetic::apply(operation, data_type, left, right, piece)
+                        })
+                    })??;
+                    outcome = outcome.and(applied);
+                    rest
+                }
+                [only] => {
+                    self.memory.read(at(only), piece)?;
+                    &[]
+                }
+                [] => &[],
+            };
+            for place in rest {
+                let applied = self.memory.inspect(at(place), length, |right| {
+                    arithmetic::apply_in_place_left(operation, data_type, piece, right)
+                })?;
+                outcome = outcome.and(applied);
+            }
         }
         match outcome {
             Ok(()) => Ok(()),

@@ -46,13 +46,15 @@ pub(crate) struct RunStates<W> {
 }
 
 impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
+    /// The number of words is a power of two.
     pub(crate) fn new(words: W) -> Self {
+        debug_assert!(words.len().is_power_of_two(), "slots are found by masking");
         RunStates { words }
     }
 
     #[inline]
     fn at(&self, run: u64) -> &AtomicU64 {
-        &self.words[(run % self.words.len() as u64) as usize]
+        &self.words[run as usize & (self.words.len() - 1)]
     }
 
     /// Begins run `run`; the caller has seen that the slot's previous run is consumed.

@@ -72,6 +72,18 @@ impl Places {
         })
     }
 
+    /// Whether the contribution is a staged copy, which stays as it is until every rank has consumed the run unless a
+    /// reduction puts its result there.
+    fn is_staged(&self) -> bool {
+        self.fetches && self.result == self.contribution
+    }
+
+    /// Whether every rank reduces for itself when it fetches. With two ranks that moves every line between the cores once;
+    /// one rank's result would have to travel back.
+    pub(crate) fn owners_reduce(all: &[Places]) -> bool {
+        all.len() <= 2 && all.iter().all(Places::is_staged)
+    }
+
     /// Where the contribution is to be fetched from when the run is complete.
     pub(crate) fn kept(&self) -> Offset {
         if self.spare.0 == 0 { self.contribution } else { self.spare }
@@ -97,8 +109,11 @@ const COPY_CHUNK: u64 = 64 << 10;
 
 impl Work {
     /// What a large meeting leaves to do when all have come; `None` when those who fetch need nothing done for them.
-    pub(crate) fn of(meeting: &Meeting, places: Vec<Places>) -> Option<Work> {
+    pub(crate) fn of(meeting: &Meeting, in_arena: bool, places: Vec<Places>) -> Option<Work> {
         if let (JoinKind::Reduce, Some(arithmetic)) = (meeting.kind, meeting.arithmetic) {
+            if in_arena && Places::owners_reduce(&places) {
+                return None;
+            }
             return Some(Work::Reduce { arithmetic, places, bytes: meeting.bytes });
         }
         let mut copies = Vec::new();

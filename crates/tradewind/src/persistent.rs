@@ -51,9 +51,6 @@ impl Persistent {
     }
 
     fn of(communicator: &Communicator, plan: Plan, root: Option<u32>) -> Self {
-        if let Plan::Linked(linkage) = &plan {
-            linkage.stand_alone();
-        }
         Persistent { communicator: communicator.clone(), plan, root }
     }
 

@@ -221,7 +221,9 @@ fn a_linked_collective_that_meets_another_is_found_too() {
             let text = error.expect("every rank is told").to_string();
             // Under the caller engine the barriers before were linked, which is a collective of its own.
             let number = if engine == EngineKind::Peers { 17 } else { 18 };
-            assert_eq!(text, format!("3 of 4 ranks are in alltoall #{number}, rank 1 is in barrier #{number}"));
+            // It is found as soon as two ranks differ, perhaps before all have come.
+            assert!(text.contains(&format!("in alltoall #{number}")), "{text}");
+            assert!(text.contains(&format!("rank 1 is in barrier #{number}")), "{text}");
         }
     }
 }
