@@ -1,6 +1,6 @@
 //! Numbered runs of one thing: starting, queueing, completing and retiring them on one rank.
 //!
-//! A [`Lane`] has K slots in the segment. Any number of runs may be started: those that find no slot wait in a queue of
+//! A lane has K slots in the segment. Any number of runs may be started: those that find no slot wait in a queue of
 //! this process and start in a later call of this rank; a finished run whose result nobody has fetched yet is moved out
 //! of its slot, so that starting never waits for a caller to fetch.
 

@@ -155,13 +155,7 @@ impl Neighbors {
     fn block(&self, input: u64, blocks: usize, output: u64) -> Result<u64> {
         let sources = self.neighborhood.sources().len() as u64;
         let blocks = blocks as u64;
-        let bytes = if blocks > 0 {
-            input / blocks
-        } else if sources > 0 {
-            output / sources
-        } else {
-            0
-        };
+        let bytes = input.checked_div(blocks).or(output.checked_div(sources)).unwrap_or(0);
         if input == bytes * blocks && output == bytes * sources {
             return Ok(bytes);
         }
