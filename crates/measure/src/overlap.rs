@@ -125,6 +125,7 @@ impl<'w> Experiment<'w> {
         for root in 0..trial.roots() {
             trial.verify(root, u64::from(root))?;
         }
+        alone::warm_up(self.world, &mut trial)?;
         let alone_us = alone::estimate(self.world, &mut trial)?;
         let plan = self.plan(&mut trial, case, alone_us)?;
         announce(&plan);

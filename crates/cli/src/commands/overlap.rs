@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "US")]
     compute_us: Option<f64>,
 
-    /// Repetitions of each row [default: as many as take a second, from 5 to 1000].
+    /// Repetitions of each row [default: as many as take a second, from 5 to 4000].
     #[arg(long, value_name = "R")]
     repetitions: Option<u32>,
 }

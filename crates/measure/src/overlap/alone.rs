@@ -18,6 +18,9 @@ const BUDGET_US: f64 = 200_000.0;
 /// A first look is made of batches of this length.
 const LOOK_US: f64 = 1000.0;
 const LEAST_BATCHES: f64 = 3.0;
+/// Before, it is called so often, unless that takes longer than the time below: a rank's first runs touch new memory.
+const WARM_UP_CALLS: u32 = 64;
+const WARM_UP_US: f64 = 2e6;
 
 /// Runs `calls` in a row; microseconds a call on this rank.
 fn batch(world: &Communicator, trial: &mut Trial, calls: u32) -> Result<f64, Error> {
@@ -29,8 +32,19 @@ fn batch(world: &Communicator, trial: &mut Trial, calls: u32) -> Result<f64, Err
     Ok(microseconds(begin, now_ns()) / f64::from(calls))
 }
 
+/// Calls it until it runs as it will run.
+pub(super) fn warm_up(world: &Communicator, trial: &mut Trial) -> Result<(), Error> {
+    let (mut calls, mut spent) = (0, 0.0);
+    while calls < WARM_UP_CALLS && spent < WARM_UP_US {
+        let each = agree::largest(world, &[batch(world, trial, trial.roots())?])?[0];
+        calls += trial.roots();
+        spent += each * f64::from(trial.roots());
+    }
+    Ok(())
+}
+
 /// About how long a call takes, in microseconds, the same on all ranks: the least of three batches, because a processor
-/// that is taken away only makes them longer. Batches grow until they are long enough, which also warms up.
+/// that is taken away only makes them longer. Batches grow until they are long enough.
 pub(super) fn estimate(world: &Communicator, trial: &mut Trial) -> Result<f64, Error> {
     let (mut least, mut calls, mut enough) = (f64::INFINITY, trial.roots(), 0);
     while enough < 3 {
