@@ -14,7 +14,6 @@
 use crate::call::Call;
 use crate::error::Error;
 use crate::lane::SharedStates;
-use crate::node::Watch;
 use crate::slots::RunStates;
 use crate::wait::{self, Patience};
 use shm::completion::Completion;
@@ -258,20 +257,5 @@ impl Board {
             return Err(Error::Mismatch { sequence, calls });
         }
         Ok((0..ranks).map(|rank| std::array::from_fn(|at| read(&cell(rank).words, at))).collect())
-    }
-}
-
-impl Watch<'_> {
-    /// A look-out that also notices when another rank is in another collective.
-    pub(crate) fn look_out<'a>(
-        &'a self,
-        board: &'a Board,
-        sequence: u64,
-        call: Call,
-    ) -> impl FnMut() -> Result<(), Error> + 'a {
-        move || {
-            board.find_mismatch(sequence, call)?;
-            self.check(|rank| board.has_come(rank, sequence))
-        }
     }
 }

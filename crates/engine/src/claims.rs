@@ -2,7 +2,8 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Takes the next number of this lap, from 0; `None` when `limit` were taken. A word of an earlier lap counts as 0.
+/// Takes the next number of this lap, from 0; `None` when `limit` were taken, or a later lap has begun. A word of an earlier
+/// lap counts as 0.
 ///
 /// One word hands out chunks, a second one counts those that are finished: whoever takes `limit − 1` from it finished last
 /// and has acquired what all others wrote.
@@ -11,7 +12,12 @@ pub(crate) fn next_in_lap(word: &AtomicU64, lap: u32, limit: u32) -> Option<u32>
     let mine = u64::from(lap.wrapping_add(1)) << 32;
     let mut seen = word.load(Ordering::Relaxed);
     loop {
-        let taken = if seen & !0xffff_ffff == mine { seen as u32 } else { 0 };
+        let ahead = ((seen >> 32) as u32).wrapping_sub((mine >> 32) as u32).cast_signed();
+        let taken = match ahead {
+            0 => seen as u32,
+            1.. => return None,
+            _ => 0,
+        };
         if taken >= limit {
             return None;
         }

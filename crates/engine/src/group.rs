@@ -3,10 +3,10 @@
 use crate::board::{Board, BoardLayout, EXCHANGE_WORDS, RING_SLOTS};
 use crate::call::{Call, CallKind};
 use crate::error::{Error, Laggard};
-use crate::lane::{Argument, Lane};
+use crate::lane::{Argument, Lane, Run};
 use crate::linking::{self, LinkOptions};
 use crate::meeting::{Meeting, Work};
-use crate::node::{EngineKind, Grave, Member};
+use crate::node::{EngineKind, Grave, Member, OwnWork};
 use crate::pending::{Course, Pending};
 use crate::program::{self, Program, Setting};
 use crate::ring::{MeetingCall, Ring};
@@ -38,9 +38,6 @@ pub struct Group {
     /// Exchanges done; held while one is under way.
     exchanges: Mutex<u64>,
     bell: Bell,
-    /// Programs of which this rank may have to run operations itself.
-    own_work: Mutex<Vec<Weak<Linkage>>>,
-    has_own_work: AtomicU64,
     programs: AtomicU64,
     /// The profile, and what this communicator is called in it.
     trace: Option<(Arc<Trace>, u64)>,
@@ -85,8 +82,6 @@ impl Group {
             sequence: AtomicU64::new(0),
             exchanges: Mutex::new(0),
             bell: Bell { words: Arc::new(words) },
-            own_work: Mutex::default(),
-            has_own_work: AtomicU64::new(0),
             programs: AtomicU64::new(0),
         }))
     }
@@ -140,7 +135,16 @@ impl Group {
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
         let run = self.ring.start(MeetingCall { meeting, sequence }, arguments)?;
+        self.look_after(&run);
         Ok(Pending::new(Course::Meeting(Arc::clone(self), run)))
+    }
+
+    /// Has later calls of this rank start a run that found no slot.
+    #[inline]
+    fn look_after(self: &Arc<Self>, run: &Run<MeetingCall>) {
+        if run.was_queued() {
+            self.member.register(Arc::downgrade(self) as Weak<dyn OwnWork>);
+        }
     }
 
     #[inline]
@@ -166,7 +170,7 @@ impl Group {
     /// As [`meet`](Self::meet), [`Pending::wait`] and [`Pending::collect`].
     #[inline]
     pub fn meet_and_wait(
-        &self,
+        self: &Arc<Self>,
         meeting: Meeting,
         arguments: &[Argument<'_>],
         outputs: &mut [&mut [u8]],
@@ -175,6 +179,7 @@ impl Group {
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
         let mut run = self.ring.start(MeetingCall { meeting, sequence }, arguments)?;
+        self.look_after(&run);
         self.wait_meeting(&run, None)?;
         self.trace_call_ended(sequence, Some(meeting.call));
         self.ring.collect(&mut run, outputs)
@@ -272,10 +277,7 @@ impl Group {
         let lane = Lane::new(LinkedPlan::new(program, self.bell.clone()), slots, rooms);
         let linkage = Arc::new(Linkage { group: Arc::clone(self), lane, block, call });
         if needs_owner {
-            let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
-            own_work.retain(|other| other.strong_count() > 0);
-            own_work.push(Arc::downgrade(&linkage));
-            self.has_own_work.store(1, Ordering::Release);
+            self.member.register(Arc::downgrade(&linkage) as Weak<dyn OwnWork>);
         }
         Ok(linkage)
     }
@@ -341,34 +343,22 @@ impl Group {
         Group::new(Arc::clone(&self.member), members, rank, Offset(board), name).map(Some)
     }
 
-    /// Does what only this rank can do, in any run of any program; true when there was anything.
+    /// Does what only this rank can do, in any communicator; true when there was anything.
     pub(crate) fn progress(&self) -> Result<bool, Error> {
-        if self.has_own_work.load(Ordering::Acquire) == 0 {
-            return Ok(false);
-        }
-        let linkages: Vec<Arc<Linkage>> = {
-            let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
-            own_work.iter().filter_map(Weak::upgrade).collect()
-        };
-        let mut did_any = false;
-        for linkage in linkages {
-            did_any |= linkage.lane.plan.progress_own()?;
-        }
-        Ok(did_any)
+        self.member.progress()
     }
 
     /// Waits for a meeting.
-    pub(crate) fn wait_meeting(
-        &self,
-        run: &crate::lane::Run<MeetingCall>,
-        deadline: Option<Instant>,
-    ) -> Result<bool, Error> {
+    pub(crate) fn wait_meeting(&self, run: &Run<MeetingCall>, deadline: Option<Instant>) -> Result<bool, Error> {
         let (word, threshold) = self.ring.completion(run);
         let meeting = &run.call.meeting;
         let claimed = self.ring.plan.work(meeting) == Work::Claimed;
         let watch = self.member.watch(&self.members);
         let patience = self.member.node().patience();
-        let mut look_out = watch.look_out(&self.board, run.call.sequence, meeting.call);
+        let mut look_out = || {
+            self.board.find_mismatch(run.call.sequence, meeting.call)?;
+            watch.check(|rank| self.ring.came(rank, run.number))
+        };
         if run.was_queued() {
             let has_begun = || {
                 self.ring.advance()?;
@@ -438,14 +428,27 @@ impl Linkage {
         let sequence = self.group.begin(self.call);
         self.group.trace_call_begun(sequence);
         let run = self.lane.start(sequence, arguments)?;
+        if run.was_queued() {
+            self.group.member.register(Arc::downgrade(self) as Weak<dyn OwnWork>);
+        }
         Ok(Pending::new(Course::Program(Arc::clone(self), run)))
     }
 
     /// Waits for a run of this program.
-    pub(crate) fn wait(&self, run: &crate::lane::Run<u64>, deadline: Option<Instant>) -> Result<bool, Error> {
+    pub(crate) fn wait(&self, run: &Run<u64>, deadline: Option<Instant>) -> Result<bool, Error> {
         let group = &self.group;
         let watch = group.member.watch(&group.members);
-        let mut look_out = watch.look_out(&group.board, run.call, self.call);
+        let mut look_out = || {
+            group.board.find_mismatch(run.call, self.call)?;
+            // Who never came is to blame before those who left because of it.
+            watch.check(|rank| self.lane.came(rank, run.number))?;
+            let program = &self.lane.plan.program;
+            // Where ranks have operations of their own to run, one that left has done its part when its run is complete.
+            watch.check(|rank| {
+                let (word, threshold) = program.completion(run.number, rank);
+                !program.linked.needs_owner || word.reached(threshold)
+            })
+        };
         let patience = group.member.node().patience();
         if run.was_queued() {
             let has_begun = || {
@@ -488,9 +491,25 @@ impl Linkage {
     }
 }
 
+impl OwnWork for Group {
+    fn progress_own(&self) -> Result<bool, Error> {
+        self.ring.advance().map(|()| false)
+    }
+}
+
+impl OwnWork for Linkage {
+    fn progress_own(&self) -> Result<bool, Error> {
+        self.lane.advance()?;
+        self.lane.plan.progress_own()
+    }
+}
+
 impl Drop for Linkage {
     fn drop(&mut self) {
         let group = &self.group;
+        if self.lane.is_busy() {
+            self.lane.with_scratch(LongRooms::forget);
+        }
         let_go(&group.member, self.block, group.size(), group.rank == 0);
     }
 }

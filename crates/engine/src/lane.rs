@@ -9,9 +9,9 @@ use crate::slots::{RunState, RunStates, Turn};
 use shm::completion::Completion;
 use shm::handle::MappedSlice;
 use shm::segment::Offset;
-use shm::sync::AtomicU64;
+use shm::sync::{AtomicBool, AtomicU64, Ordering};
 use smallvec::SmallVec;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where a user buffer of a run lies.
@@ -137,6 +137,8 @@ struct Starter<P: Plan> {
     queue: VecDeque<Queued<P::Call>>,
     /// Results moved out of their slots.
     retired: HashMap<u64, Result<Vec<Vec<u8>>, Error>>,
+    /// Queued runs that nobody will fetch.
+    abandoned: HashSet<u64>,
     /// What was started in each slot last.
     records: Vec<Option<(P::Call, Bindings)>>,
     scratch: P::Scratch,
@@ -148,6 +150,8 @@ pub(crate) struct Lane<P: Plan> {
     /// A power of two.
     slots: u64,
     starter: Mutex<Starter<P>>,
+    /// Whether runs wait for a slot; a hint that spares looking.
+    has_queue: AtomicBool,
 }
 
 impl<P: Plan> std::fmt::Debug for Lane<P> {
@@ -162,10 +166,11 @@ impl<P: Plan> Lane<P> {
             turn: Turn::new(),
             queue: VecDeque::new(),
             retired: HashMap::new(),
+            abandoned: HashSet::new(),
             records: (0..slots).map(|_| None).collect(),
             scratch,
         };
-        Lane { plan, slots, starter: Mutex::new(starter) }
+        Lane { plan, slots, starter: Mutex::new(starter), has_queue: AtomicBool::new(false) }
     }
 
     /// A panic elsewhere while starting leaves at worst a run that never starts, which the others notice; the lane's own
@@ -186,6 +191,7 @@ impl<P: Plan> Lane<P> {
             return Ok(Run { number, call, bindings, queued: false, collected: false });
         }
         let owned = arguments.iter().map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
+        self.has_queue.store(true, Ordering::Relaxed);
         starter.queue.push_back(Queued { call: call.clone(), arguments: owned.collect() });
         Ok(Run { number, call, bindings, queued: true, collected: false })
     }
@@ -201,6 +207,9 @@ impl<P: Plan> Lane<P> {
         self.own().begin(run);
         starter.turn.next += 1;
         self.plan.launch(&mut starter.scratch, run, starter.turn.everyone, &call, arguments)?;
+        if starter.abandoned.remove(&run) {
+            self.own().change(run, RunState::Active, RunState::Abandoned);
+        }
         starter.records[(run & (self.slots - 1)) as usize] = Some((call, bindings));
         Ok(())
     }
@@ -268,7 +277,34 @@ impl<P: Plan> Lane<P> {
 
     /// Starts queued runs as far as there are slots.
     pub(crate) fn advance(&self) -> Result<(), Error> {
-        self.flush(&mut self.lock()).map(|_| ())
+        if self.has_queue.load(Ordering::Relaxed) {
+            let mut starter = self.lock();
+            let is_empty = self.flush(&mut starter)?;
+            self.has_queue.store(!is_empty, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether `rank` has begun run `run`.
+    pub(crate) fn came(&self, rank: u32, run: u64) -> bool {
+        self.plan.states()[rank as usize].has_begun(run)
+    }
+
+    /// Whether a run of this rank is under way or waits for a slot.
+    pub(crate) fn is_busy(&self) -> bool {
+        let starter = self.lock();
+        let unfinished = |run: u64| {
+            starter.records[(run & (self.slots - 1)) as usize].as_ref().is_some_and(|(call, _)| {
+                let (word, threshold) = self.plan.completion(run, call);
+                !word.reached(threshold)
+            })
+        };
+        !starter.queue.is_empty() || (starter.turn.everyone..starter.turn.next).any(unfinished)
+    }
+
+    /// Changes what only the starting side needs.
+    pub(crate) fn with_scratch(&self, change: impl FnOnce(&mut P::Scratch)) {
+        change(&mut self.lock().scratch);
     }
 
     /// Whether the run is complete. One load, unless it had to wait for a slot.
@@ -315,7 +351,10 @@ impl<P: Plan> Lane<P> {
             return;
         }
         let mut starter = self.lock();
-        // It was retired, or is still queued: then it will start, and its result is dropped when it is retired.
-        starter.retired.remove(&run.number);
+        if run.number >= starter.turn.next {
+            starter.abandoned.insert(run.number);
+        } else {
+            starter.retired.remove(&run.number);
+        }
     }
 }

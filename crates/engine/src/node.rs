@@ -12,7 +12,7 @@ use shm::memory::Memory;
 use shm::process::{ProcessHandle, ProcessState};
 use shm::segment::{Backing, Offset, Segment};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// Who runs the operations of a schedule.
@@ -328,6 +328,8 @@ impl Node {
             arena: Arc::new(arena),
             service: None,
             graveyard: Mutex::default(),
+            own_work: Mutex::default(),
+            has_own_work: AtomicU32::new(0),
             trace: None,
         })
     }
@@ -441,7 +443,16 @@ pub struct Member {
     arena: Arc<Arena>,
     service: Option<ProcessHandle>,
     graveyard: Mutex<Vec<Grave>>,
+    /// Where this rank may have something to do itself.
+    own_work: Mutex<Vec<Weak<dyn OwnWork>>>,
+    has_own_work: AtomicU32,
     trace: Option<Arc<Trace>>,
+}
+
+/// Something with work that only its own rank can do, in whatever call it makes next.
+pub(crate) trait OwnWork: Send + Sync + std::fmt::Debug {
+    /// Does what there is; true when there was anything.
+    fn progress_own(&self) -> Result<bool, Error>;
 }
 
 /// Shared memory of this rank's arena that is free when all its users have let go.
@@ -461,6 +472,33 @@ impl Member {
     /// The profile, if one is recorded.
     pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
         self.trace.clone()
+    }
+
+    /// Has every later call of this rank look after this work.
+    pub(crate) fn register(&self, work: Weak<dyn OwnWork>) {
+        let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+        own_work.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&work));
+        own_work.push(work);
+        // Release: pairs with the Acquire in `progress`.
+        self.has_own_work.store(1, Ordering::Release);
+    }
+
+    /// Does what only this rank can do, in all its communicators; true when there was anything.
+    #[inline]
+    pub(crate) fn progress(&self) -> Result<bool, Error> {
+        // Acquire: pairs with the Release in `register`.
+        if self.has_own_work.load(Ordering::Acquire) == 0 {
+            return Ok(false);
+        }
+        let works: Vec<Arc<dyn OwnWork>> = {
+            let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+            own_work.iter().filter_map(Weak::upgrade).collect()
+        };
+        let mut did_any = false;
+        for work in works {
+            did_any |= work.progress_own()?;
+        }
+        Ok(did_any)
     }
 
     /// Takes memory that others use too, giving back what others have let go of.

@@ -194,6 +194,11 @@ impl Ring {
         if !slot.arrivals.reached(lap.wrapping_mul(self.ranks)) || slot.work.done.reached(lap) {
             return Ok(false);
         }
+        if self.stamps_differ(run, meeting) {
+            // Ranks met by mistake: what they put on the table does not fit together. Each finds out when it fetches.
+            slot.work.done.set(lap);
+            return Ok(true);
+        }
         let travel = self.travel(meeting);
         let places = match travel {
             Travel::Arena => self.all_places(run)?,
@@ -212,18 +217,23 @@ impl Ring {
         (0..self.ranks).map(|rank| Places::read(&self.memory, self.cell(run, Travel::Arena, rank, 0))).collect()
     }
 
-    /// Compares what the ranks called. Only for a run that is complete.
-    fn check_stamps(&self, run: u64, sequence: u64, meeting: &Meeting) -> Result<(), Error> {
+    /// Whether ranks that have come are in another collective than this one.
+    fn stamps_differ(&self, run: u64, meeting: &Meeting) -> bool {
         let mine = meeting.call.stamp(Self::lap(run));
         let slot = self.slot(run);
         let differs = |rank: u32| slot.stamps[rank as usize].load(Ordering::Relaxed) != mine;
-        let differ = match meeting.kind {
+        match meeting.kind {
             JoinKind::Broadcast => differs(meeting.root),
             _ => (0..self.ranks).any(differs),
-        };
-        if !differ {
+        }
+    }
+
+    /// Compares what the ranks called. Only for a run that is complete.
+    fn check_stamps(&self, run: u64, sequence: u64, meeting: &Meeting) -> Result<(), Error> {
+        if !self.stamps_differ(run, meeting) {
             return Ok(());
         }
+        let slot = self.slot(run);
         self.board.find_mismatch(sequence, meeting.call)?;
         // The journals have gone on meanwhile; the stamps still tell the kinds.
         let kind = |rank: u32| Call::kind_of(slot.stamps[rank as usize].load(Ordering::Relaxed));

@@ -23,6 +23,11 @@ impl LongRooms {
         LongRooms { arena, rooms: vec![None; buffers * program.linked.slots as usize] }
     }
 
+    /// Gives the memory up for good: others may still copy into it.
+    pub(crate) fn forget(&mut self) {
+        self.rooms.clear();
+    }
+
     fn room(&mut self, slot: usize, buffers: usize, buffer: usize, bytes: u64) -> Result<Offset, Error> {
         let room = &mut self.rooms[slot * buffers + buffer];
         match room {
@@ -146,7 +151,10 @@ impl Plan for LinkedPlan {
     ) -> Result<(), Error> {
         self.take_in(rooms, self.program.slot(run), arguments)?;
         if self.program.linked.needs_owner {
-            self.active.lock().unwrap_or_else(PoisonError::into_inner).push(run);
+            let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+            // An earlier run of the slot is complete; its entry must not take the work of this one for its own.
+            active.retain(|other| self.program.slot(*other) != self.program.slot(run));
+            active.push(run);
         }
         Activation::new(&self.program, run, true, &|rank| self.bell.ring(rank)).start()
     }

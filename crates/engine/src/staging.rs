@@ -19,15 +19,18 @@ struct Room {
 pub(crate) struct Staging {
     arena: Arc<Arena>,
     rooms: Vec<Room>,
+    /// All runs below are consumed by every rank, as far as was seen.
+    consumed: u64,
 }
 
 impl Staging {
     pub(crate) fn new(arena: Arc<Arena>) -> Self {
-        Staging { arena, rooms: Vec::new() }
+        Staging { arena, rooms: Vec::new(), consumed: 0 }
     }
 
     /// Takes `bytes` bytes for `run`. All runs below `consumed` are consumed by every rank.
     pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
+        self.consumed = consumed;
         let fits = self
             .rooms
             .iter_mut()
@@ -48,7 +51,8 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        for room in &self.rooms {
+        // A room that others may still fetch from is given up for good: nobody is left who could free it later.
+        for room in self.rooms.iter().filter(|room| room.run < self.consumed) {
             // A room that is not the arena's cannot occur; if it did, the arena's owner could do nothing about it here.
             let _ = self.arena.free(room.at);
         }

@@ -52,7 +52,7 @@ pub(crate) fn until(
     }
     loop {
         let Some(marked) = word.prepare_sleep(threshold) else { return Ok(true) };
-        // After the mark, so that who enables work for this rank from now on sees the mark and wakes it.
+        // Work that others leave for this rank rings its doorbell, not this word: it is looked for before every sleep.
         if progress()? {
             continue;
         }

@@ -30,7 +30,8 @@ shm::shared_lines! {
 
 /// Bytes of a matcher with this many events a run.
 pub(crate) fn matcher_bytes(events: u64) -> u64 {
-    64 + 8 * events + 4 * events + 4 * events
+    let places = events.next_power_of_two();
+    64 + 8 * places + 4 * events + 4 * events
 }
 
 /// What can happen at a matcher.
@@ -64,10 +65,12 @@ pub(crate) type Match = (u32, u32);
 impl Matcher {
     pub(crate) fn new(segment: &Arc<Segment>, at: Offset, rank: &LinkedRank) -> Result<Self, Error> {
         let events = rank.wildcards.len() + rank.matched_sends.len();
-        let posted_at = at.0 + 64 + 8 * events as u64;
+        // A power of two, so that places go on without a jump when their count wraps.
+        let places = events.next_power_of_two();
+        let posted_at = at.0 + 64 + 8 * places as u64;
         Ok(Matcher {
             line: Mapped::new(segment, at)?,
-            events: MappedSlice::new(segment, Offset(at.0 + 64), events)?,
+            events: MappedSlice::new(segment, Offset(at.0 + 64), places)?,
             posted: MappedSlice::new(segment, Offset(posted_at), events)?,
             messages: MappedSlice::new(segment, Offset(posted_at + 4 * events as u64), events)?,
         })

@@ -43,6 +43,18 @@ struct Shared {
     kept: Mutex<Vec<(Pending, Kept)>>,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (pending, buffers) in kept.drain(..) {
+            if !pending.is_complete() {
+                // Others may still work on them, and nobody is left to free them later.
+                std::mem::forget(buffers);
+            }
+        }
+    }
+}
+
 /// Buffers that wait for their collective to end.
 struct Kept(#[expect(dead_code, reason = "held only to be dropped")] Box<dyn Any + Send>);
 

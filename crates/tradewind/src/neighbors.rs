@@ -155,7 +155,13 @@ impl Neighbors {
     fn block(&self, input: u64, blocks: usize, output: u64) -> Result<u64> {
         let sources = self.neighborhood.sources().len() as u64;
         let blocks = blocks as u64;
-        let bytes = input.checked_div(blocks).or(output.checked_div(sources)).unwrap_or(0);
+        let Some(bytes) = input.checked_div(blocks).or(output.checked_div(sources)) else {
+            return Err(argument(
+                "the number of neighbours",
+                "none, so that the buffers do not tell the length of a block".into(),
+                "at least one, or the collective prepared with its _init call, which is told the length",
+            ));
+        };
         if input == bytes * blocks && output == bytes * sources {
             return Ok(bytes);
         }

@@ -286,3 +286,66 @@ fn wrong_arguments_are_refused_before_anything_starts() {
     })
     .expect("the job goes on");
 }
+
+#[test]
+fn sizes_that_take_different_ways_are_told_apart_before_any_work() {
+    // The small contribution lies beside the count, the large one in an arena: whoever worked on them as they are would
+    // read places that nobody wrote.
+    let errors = with_an_odd_rank(
+        EngineKind::Peers,
+        2,
+        |world| world.allreduce(&[1u64], &mut [0], Op::Sum),
+        |world| world.allreduce(&vec![1u64; 1 << 17], &mut vec![0; 1 << 17], Op::Sum),
+    );
+    for error in errors {
+        let text = error.expect("every rank is told").to_string();
+        assert!(text.contains("of 8 bytes") && text.contains("of 1048576 bytes"), "{text}");
+    }
+}
+
+#[test]
+fn a_communicator_may_go_while_others_still_fetch_from_it() {
+    let gate = std::sync::Barrier::new(2);
+    local(2, |world| {
+        let copy = world.dup()?;
+        let mine = vec![world.rank() + 1; 20_000];
+        let mut theirs = vec![0; 20_000];
+        let request = copy.ialltoall(&mine, &mut theirs)?;
+        gate.wait();
+        if world.rank() == 0 {
+            request.wait()?;
+            drop(copy);
+            // Whatever memory is free again is used now.
+            let mut other = world.alloc::<u32>(1 << 16)?;
+            other.fill(77);
+            gate.wait();
+        } else {
+            gate.wait();
+            request.wait()?;
+        }
+        assert!(theirs[..10_000].iter().all(|value| *value == 1) && theirs[10_000..].iter().all(|value| *value == 2));
+        Ok(())
+    })
+    .expect("both have their results");
+}
+
+#[test]
+fn waiting_on_one_communicator_goes_on_with_another() {
+    for engine in ENGINES {
+        local_with(2, engine, |world| {
+            let copy = world.dup()?;
+            let (input, mut output) = ([1u32], [0u32]);
+            let request = world.iallreduce(&input, &mut output, Op::Sum)?;
+            if world.rank() == 0 {
+                copy.barrier()?;
+                request.wait()?;
+            } else {
+                request.wait()?;
+                copy.barrier()?;
+            }
+            assert_eq!(output, [2]);
+            Ok(())
+        })
+        .expect("neither waits for ever");
+    }
+}
