@@ -211,9 +211,9 @@ impl Board {
     }
 
     fn find_mismatch_of(&self, sequence: u64, call: Call, counts: impl Fn(u32) -> bool) -> Result<(), Error> {
-        let seen = |rank: u32| if counts(rank) { self.noted(rank, sequence) } else { Some(call) };
-        let noted: Vec<Option<Call>> = (0..self.layout.ranks).map(seen).collect();
-        if noted.iter().flatten().all(|other| *other == call) {
+        let noted: Vec<Option<Call>> = (0..self.layout.ranks).map(|rank| self.noted(rank, sequence)).collect();
+        let differs = |(rank, other): (u32, &Option<Call>)| other.is_some_and(|other| other != call) && counts(rank);
+        if !(0..).zip(&noted).any(differs) {
             return Ok(());
         }
         let none = Call::new(crate::call::CallKind::None, 0, 0);
