@@ -13,6 +13,10 @@ fn signals_are_passed_on() {
         (Signal::USR1, "USR1"),
         (Signal::USR2, "USR2"),
     ] {
+        if is_ignored(signal) {
+            println!("not tested: {name} is ignored here, as under nohup, and a shell cannot trap what it inherits so");
+            continue;
+        }
         let script = format!(
             "sleep 1000 & trap 'echo \"> $TRADEWIND_RANK got\"; kill $!; exit 0' {name}; echo \"> $TRADEWIND_RANK ready\"; wait"
         );
@@ -23,6 +27,14 @@ fn signals_are_passed_on() {
         assert_eq!(job.who_said("got"), [0, 1, 2], "{name}: {job:?}");
         assert_eq!(job.status, 0, "{name}: {job:?}");
     }
+}
+
+/// Whether this process, and with it every rank, was started with the signal ignored.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask of ignored signals");
+    let mask = u64::from_str_radix(mask.trim(), 16).expect("a hexadecimal mask");
+    mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
 #[test]
