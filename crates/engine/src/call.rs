@@ -14,13 +14,11 @@ pub enum CallKind {
     NeighborAllgather = 6,
     Schedule = 7,
     Split = 8,
-    Dup = 9,
-    Link = 10,
-    Neighbors = 11,
+    Link = 9,
 }
 
 impl CallKind {
-    const ALL: [CallKind; 12] = [
+    const ALL: [CallKind; 10] = [
         CallKind::None,
         CallKind::Barrier,
         CallKind::Allreduce,
@@ -30,9 +28,7 @@ impl CallKind {
         CallKind::NeighborAllgather,
         CallKind::Schedule,
         CallKind::Split,
-        CallKind::Dup,
         CallKind::Link,
-        CallKind::Neighbors,
     ];
 
     fn from_u8(number: u8) -> CallKind {
@@ -51,9 +47,7 @@ impl CallKind {
             CallKind::NeighborAllgather => "neighbor_allgather",
             CallKind::Schedule => "schedule",
             CallKind::Split => "split",
-            CallKind::Dup => "dup",
             CallKind::Link => "link",
-            CallKind::Neighbors => "neighbors",
         }
     }
 }

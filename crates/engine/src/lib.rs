@@ -18,6 +18,7 @@ pub mod lane;
 mod linking;
 mod lists;
 pub mod meeting;
+pub mod member;
 pub mod node;
 pub mod pending;
 mod program;

@@ -2,17 +2,16 @@
 
 use crate::board::BoardLayout;
 use crate::error::{Departure, Error, Laggard};
-use crate::program::ReleaseLine;
-use crate::trace::Trace;
+use crate::member::{Member, Watch};
 use crate::wait::Patience;
 use shm::arena::Arena;
 use shm::completion::Completion;
 use shm::handle::{Mapped, MappedSlice};
 use shm::memory::Memory;
-use shm::process::{ProcessHandle, ProcessState};
+use shm::process::ProcessState;
 use shm::segment::{Backing, Offset, Segment};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Who runs the operations of a schedule.
@@ -322,16 +321,7 @@ impl Node {
         }
         self.header.joined.fetch_add(1, Ordering::AcqRel);
         shm::futex::wake_all(&self.header.joined);
-        Ok(Member {
-            node: Arc::clone(self),
-            rank,
-            arena: Arc::new(arena),
-            service: None,
-            graveyard: Mutex::default(),
-            own_work: Mutex::default(),
-            has_own_work: AtomicU32::new(0),
-            trace: None,
-        })
+        Ok(Member::new(Arc::clone(self), rank, Arc::new(arena)))
     }
 
     /// Waits until every rank has joined.
@@ -406,7 +396,7 @@ impl Node {
     }
 
     /// The rank that failed first, if one has.
-    fn first_failed(&self) -> Option<u32> {
+    pub(crate) fn first_failed(&self) -> Option<u32> {
         // Acquire: pairs with the exchange in `mark`.
         self.header.first_failed.load(Ordering::Acquire).checked_sub(1)
     }
@@ -433,166 +423,4 @@ fn bell_at(ranks: u32, rank: u32) -> Offset {
 
 fn world_board(ranks: u32) -> Offset {
     Offset((LINES_AT + 2 * 64 * u64::from(ranks)).next_multiple_of(4096))
-}
-
-/// One rank's membership in a job.
-#[derive(Debug)]
-pub struct Member {
-    node: Arc<Node>,
-    rank: u32,
-    arena: Arc<Arena>,
-    service: Option<ProcessHandle>,
-    graveyard: Mutex<Vec<Grave>>,
-    /// Where this rank may have something to do itself.
-    own_work: Mutex<Vec<Weak<dyn OwnWork>>>,
-    has_own_work: AtomicU32,
-    trace: Option<Arc<Trace>>,
-}
-
-/// Something with work that only its own rank can do, in whatever call it makes next.
-pub(crate) trait OwnWork: Send + Sync + std::fmt::Debug {
-    /// Does what there is; true when there was anything.
-    fn progress_own(&self) -> Result<bool, Error>;
-}
-
-/// Shared memory of this rank's arena that is free when all its users have let go.
-#[derive(Debug)]
-pub(crate) struct Grave {
-    pub(crate) at: Offset,
-    pub(crate) users: u32,
-    pub(crate) release: Mapped<ReleaseLine>,
-}
-
-impl Member {
-    /// Records a profile from now on.
-    pub fn record_trace(&mut self) -> Arc<Trace> {
-        Arc::clone(self.trace.get_or_insert_default())
-    }
-
-    /// The profile, if one is recorded.
-    pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
-        self.trace.clone()
-    }
-
-    /// Has every later call of this rank look after this work.
-    pub(crate) fn register(&self, work: Weak<dyn OwnWork>) {
-        let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
-        own_work.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&work));
-        own_work.push(work);
-        // Release: pairs with the Acquire in `progress`.
-        self.has_own_work.store(1, Ordering::Release);
-    }
-
-    /// Does what only this rank can do, in all its communicators; true when there was anything.
-    #[inline]
-    pub(crate) fn progress(&self) -> Result<bool, Error> {
-        // Acquire: pairs with the Release in `register`.
-        if self.has_own_work.load(Ordering::Acquire) == 0 {
-            return Ok(false);
-        }
-        let works: Vec<Arc<dyn OwnWork>> = {
-            let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
-            own_work.iter().filter_map(Weak::upgrade).collect()
-        };
-        let mut did_any = false;
-        for work in works {
-            did_any |= work.progress_own()?;
-        }
-        Ok(did_any)
-    }
-
-    /// Takes memory that others use too, giving back what others have let go of.
-    pub(crate) fn allocate_shared(&self, bytes: u64) -> Result<Offset, Error> {
-        let mut graveyard = self.graveyard.lock().unwrap_or_else(PoisonError::into_inner);
-        // Acquire: pairs with the Release of `let_go`: nobody looks at the memory any more.
-        graveyard.retain(|grave| {
-            grave.release.released.load(Ordering::Acquire) < grave.users || self.arena.free(grave.at).is_err()
-        });
-        Ok(self.arena.allocate_zeroed(bytes, 64)?)
-    }
-
-    /// Hands memory over to be freed when its users have let go.
-    pub(crate) fn bury(&self, grave: Grave) {
-        self.graveyard.lock().unwrap_or_else(PoisonError::into_inner).push(grave);
-    }
-
-    /// Watches the node service: its death is then reported like a rank's.
-    pub fn watch_service(&mut self, service: ProcessHandle) {
-        self.service = Some(service);
-    }
-
-    /// The job.
-    pub fn node(&self) -> &Arc<Node> {
-        &self.node
-    }
-
-    /// This rank.
-    pub fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    /// This rank's part of the segment.
-    pub(crate) fn arena(&self) -> &Arc<Arena> {
-        &self.arena
-    }
-
-    /// A look-out for the death of any of these ranks (numbers of the job) or of the service.
-    pub(crate) fn watch<'a>(&'a self, members: &'a [u32]) -> Watch<'a> {
-        Watch { node: &self.node, members, service: self.service.as_ref() }
-    }
-
-    /// Waits until every rank of the job has joined, at most `limit`.
-    ///
-    /// # Errors
-    /// When one failed before it joined, or the time is over.
-    pub fn wait_for_all(&self, limit: Duration) -> Result<(), Error> {
-        let all: Vec<u32> = (0..self.node.ranks()).collect();
-        self.node.wait_for_all(&self.watch(&all), limit)
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        let how = if std::thread::panicking() { Departure::Panicked } else { Departure::Left };
-        self.node.mark(self.rank, how);
-    }
-}
-
-/// What ends a wait for others besides their arrival.
-#[derive(Debug)]
-pub struct Watch<'a> {
-    node: &'a Node,
-    members: &'a [u32],
-    service: Option<&'a ProcessHandle>,
-}
-
-impl Watch<'_> {
-    /// Whether a rank of the communicator, or the service, is gone. `came` tells whether a rank that left in order had
-    /// done its part before.
-    pub(crate) fn check(&self, came: impl Fn(u32) -> bool) -> Result<(), Error> {
-        if self.node.failures() > 0 {
-            // Ranks that this failure has made leave are not to blame.
-            let cause = self.node.first_failed().and_then(|first| {
-                let rank = self.members.iter().position(|member| *member == first)?;
-                Some(Error::RankFailed { rank: rank as u32, how: self.node.departure(first)? })
-            });
-            if let Some(cause) = cause {
-                return Err(cause);
-            }
-        }
-        // Before the ranks that have left: without a service, those that noticed before us have.
-        if self.service.is_some_and(ProcessHandle::has_exited) {
-            return Err(Error::ServiceFailed);
-        }
-        if self.node.failures() > 0 {
-            for (member, rank) in self.members.iter().zip(0..) {
-                match self.node.departure(*member) {
-                    None => {}
-                    Some(Departure::Left) if came(rank) => {}
-                    Some(how) => return Err(Error::RankFailed { rank, how }),
-                }
-            }
-        }
-        Ok(())
-    }
 }
