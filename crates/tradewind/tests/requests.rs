@@ -177,11 +177,22 @@ fn with_an_odd_rank(
 
 #[test]
 fn ranks_in_different_collectives_are_told_who_is_where() {
+    // Nobody looks around before everyone has come.
+    let gate = std::sync::Barrier::new(4);
     let errors = with_an_odd_rank(
         EngineKind::Peers,
         4,
-        |world| world.allreduce(&[1u32], &mut [0], Op::Sum),
-        |world| world.barrier(),
+        |world| {
+            let (mine, mut sum) = ([1u32], [0]);
+            let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
+            gate.wait();
+            request.wait().map(|_| ())
+        },
+        |world| {
+            let request = world.ibarrier()?;
+            gate.wait();
+            request.wait()
+        },
     );
     for error in errors {
         let text = error.expect("every rank is told").to_string();
@@ -191,11 +202,22 @@ fn ranks_in_different_collectives_are_told_who_is_where() {
 
 #[test]
 fn ranks_with_different_sizes_are_told_so() {
+    let gate = std::sync::Barrier::new(3);
     let errors = with_an_odd_rank(
         EngineKind::Peers,
         3,
-        |world| world.allreduce(&[1u32], &mut [0], Op::Sum),
-        |world| world.allreduce(&[1u64], &mut [0], Op::Sum),
+        |world| {
+            let (mine, mut sum) = ([1u32], [0]);
+            let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
+            gate.wait();
+            request.wait().map(|_| ())
+        },
+        |world| {
+            let (mine, mut sum) = ([1u64], [0]);
+            let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
+            gate.wait();
+            request.wait().map(|_| ())
+        },
     );
     for error in errors {
         let text = error.expect("every rank is told").to_string();
