@@ -4,4 +4,12 @@
 //! Multi-threading, and Multi-tasking Environments*, 1996) in software; channels and remote memory commands follow Rosing
 //! and Saltz (*Low Latency Messages on Distributed Memory Multiprocessors*, 1995).
 
+mod barrier;
+pub mod channel;
+mod patience;
+mod peer;
+mod wakeup;
+
 pub use shm::sync;
+
+use shm::futex;

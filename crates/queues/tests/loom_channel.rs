@@ -1,0 +1,224 @@
+//! The protocol of a channel under loom: every interleaving of a sender and a receiver, on the very source files that run.
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+}
+
+/// What the kernel's barrier does, as loom can explore it: a full barrier on both sides.
+mod barrier {
+    use loom::sync::atomic::{Ordering, fence};
+
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct Barrier;
+
+    impl Barrier {
+        pub(crate) fn light(self) {
+            fence(Ordering::SeqCst);
+        }
+
+        pub(crate) fn heavy(self) -> bool {
+            fence(Ordering::SeqCst);
+            true
+        }
+    }
+}
+
+/// What the kernel does for a futex: comparing and falling asleep are one step against a wake.
+mod futex {
+    use core::time::Duration;
+
+    use loom::sync::atomic::{AtomicU32, Ordering};
+    use loom::sync::{Condvar, Mutex};
+
+    struct Bucket {
+        lock: Mutex<()>,
+        queue: Condvar,
+    }
+
+    loom::lazy_static! {
+        static ref BUCKET: Bucket = Bucket { lock: Mutex::new(()), queue: Condvar::new() };
+    }
+
+    pub(crate) fn wait(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
+        assert!(limit.is_none(), "loom has no clock");
+        let locked = BUCKET.lock.lock().expect("no panic holds it");
+        // Relaxed: the lock orders it against a wake, and nothing else may be relied on.
+        if word.load(Ordering::Relaxed) == expected {
+            drop(BUCKET.queue.wait(locked).expect("no panic holds it"));
+        }
+    }
+
+    pub(crate) fn wake_all(_word: &AtomicU32) -> usize {
+        let _locked = BUCKET.lock.lock().expect("no panic holds it");
+        BUCKET.queue.notify_all();
+        0
+    }
+}
+
+#[path = "../src/channel"]
+mod channel {
+    pub(crate) mod key;
+    #[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]
+    pub(crate) mod ring;
+}
+#[path = "../src/wakeup.rs"]
+#[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]
+mod wakeup;
+
+use barrier::Barrier;
+use channel::key;
+use channel::ring::{Consumer, Nothing, Producer, Refused, Words};
+use loom::thread;
+use std::sync::Arc;
+use sync::{AtomicU32, AtomicU64};
+use wakeup::Wakeup;
+
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+fn model(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(body);
+}
+
+const SLOTS: u64 = 2;
+
+/// The shared memory of a channel. Not in loom's `Arc`, which aborts when a model fails that is meant to fail.
+struct Memory {
+    slots: Vec<AtomicU64>,
+    notice: AtomicU64,
+    consumed: AtomicU64,
+    bells: [AtomicU32; 2],
+}
+
+impl Memory {
+    fn new(words: u64) -> Arc<Self> {
+        Arc::new(Memory {
+            slots: (0..SLOTS * words).map(|_| AtomicU64::new(0)).collect(),
+            notice: AtomicU64::new(0),
+            consumed: AtomicU64::new(0),
+            bells: [AtomicU32::new(0), AtomicU32::new(0)],
+        })
+    }
+
+    fn words(&self) -> Words<'_> {
+        Words { slots: &self.slots, notice: &self.notice, consumed: &self.consumed }
+    }
+
+    fn receiver_bell(&self) -> Wakeup<'_> {
+        Wakeup::new(&self.bells[0], Barrier)
+    }
+
+    fn sender_bell(&self) -> Wakeup<'_> {
+        Wakeup::new(&self.bells[1], Barrier)
+    }
+}
+
+/// Looks, and sleeps when there is nothing: what `patience.rs` does, without its clock.
+fn wait<R>(bell: Wakeup<'_>, mut look: impl FnMut() -> Option<R>) -> R {
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        let marked = bell.mark();
+        if let Some(found) = look() {
+            return found;
+        }
+        bell.sleep(marked, None);
+    }
+}
+
+/// Sends all values, one word each, and ends.
+fn send<const LEAD: usize>(memory: &Memory, values: &[([u64; LEAD], u64)]) {
+    let mut producer = Producer::new(SLOTS);
+    for &(lead, tell) in values {
+        wait(memory.sender_bell(), || match producer.offer(memory.words(), lead, tell) {
+            Ok(()) => Some(()),
+            Err(Refused::Full) => None,
+            Err(Refused::Broken) => panic!("nobody writes nonsense"),
+        });
+        memory.receiver_bell().wake();
+    }
+    producer.finish(memory.words());
+    memory.receiver_bell().wake();
+}
+
+/// Receives until no more come.
+fn receive<const LEAD: usize>(memory: &Memory) -> Vec<([u64; LEAD], u64)> {
+    let mut consumer = Consumer::new(SLOTS);
+    let mut received = Vec::new();
+    loop {
+        let next = wait(memory.receiver_bell(), || match consumer.take::<LEAD>(memory.words()) {
+            Ok(value) => Some(Some(value)),
+            Err(Nothing::Yet) => None,
+            Err(Nothing::More) => Some(None),
+        });
+        let Some(value) = next else { return received };
+        received.push(value);
+        if consumer.is_due() {
+            consumer.publish(memory.words());
+            memory.sender_bell().wake();
+        }
+    }
+}
+
+/// All values arrive, each once, in order, whatever the interleaving; nobody sleeps for ever (loom reports a deadlock).
+fn all_arrive<const LEAD: usize>(values: Vec<([u64; LEAD], u64)>) {
+    model(move || {
+        let memory = Memory::new(LEAD as u64 + 1);
+        let theirs = Arc::clone(&memory);
+        let sent = values.clone();
+        let sender = thread::spawn(move || send(&theirs, &sent));
+        let received = receive::<LEAD>(&memory);
+        sender.join().expect("the sender ends");
+        assert_eq!(received, values);
+    });
+}
+
+/// The value that leaves the same word in the slot at `position` as the previous lap did, of which every slot held `wire`.
+fn unchanged(position: u64, wire: u64) -> u64 {
+    key::of_lap(position / SLOTS) ^ wire
+}
+
+#[test]
+fn three_laps_of_ordinary_values_arrive_in_order() {
+    all_arrive::<0>((0..5).map(|value| ([], value)).collect());
+}
+
+#[test]
+fn values_that_leave_every_word_as_it_was_arrive_too() {
+    // A fresh slot holds 0, so that even the first lap changes nothing.
+    all_arrive::<0>((0..4).map(|position| ([], unchanged(position, 0))).collect());
+}
+
+#[test]
+fn changed_and_unchanged_words_in_turn_keep_their_order() {
+    let wire = |position: u64| if position.is_multiple_of(2) { 0 } else { position };
+    all_arrive::<0>((0..5).map(|position| ([], unchanged(position, wire(position)))).collect());
+}
+
+#[test]
+fn the_words_before_the_telling_one_come_with_it() {
+    all_arrive::<1>((0..4).map(|value| ([10 + value], value)).collect());
+}
+
+#[test]
+fn the_words_before_an_unchanged_telling_word_come_with_the_notice() {
+    all_arrive::<1>((0..4).map(|position| ([10 + position], unchanged(position, 0))).collect());
+}
+
+/// The mistake that the second look after marking is there to prevent, made on purpose: the model has to find it.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_second_look_a_wakeup_is_lost() {
+    model(|| {
+        let memory = Memory::new(1);
+        let theirs = Arc::clone(&memory);
+        let sender = thread::spawn(move || send::<0>(&theirs, &[([], 7)]));
+        let mut consumer = Consumer::new(SLOTS);
+        while consumer.take::<0>(memory.words()).is_err() {
+            let marked = memory.receiver_bell().mark();
+            memory.receiver_bell().sleep(marked, None);
+        }
+        sender.join().expect("the sender ends");
+    });
+}
