@@ -5,7 +5,9 @@
 //! and Saltz (*Low Latency Messages on Distributed Memory Multiprocessors*, 1995).
 
 mod barrier;
+pub mod basic;
 pub mod channel;
+pub mod name;
 mod patience;
 mod peer;
 mod wakeup;

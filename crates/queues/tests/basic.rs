@@ -1,0 +1,302 @@
+//! What the unshared Basic ring claims, beside a plain queue, between threads and between processes.
+
+mod part;
+
+use part::{PATIENCE, Part, argument, until};
+use proptest::prelude::*;
+use queues::basic::{BasicError, Header, Receiver, Sender, bytes_for};
+use queues::name::SourceName;
+use shm::process::{ProcessHandle, ProcessState};
+use shm::segment::{Backing, Offset, Segment};
+use shm::sync::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Not at the segment's start, so that a wrong offset is seen.
+const AT: Offset = Offset(4096);
+
+fn memory(lines: u64) -> Arc<Segment> {
+    let bytes = AT.0 + bytes_for(lines).expect("a power of two");
+    let segment = Segment::create(bytes, Backing::Memory).expect("some pages");
+    segment.commit(Offset(0), bytes).expect("some pages");
+    Arc::new(segment)
+}
+
+fn sender(segment: &Arc<Segment>, lines: u64) -> Sender {
+    Sender::open(segment, AT, lines).expect("inside")
+}
+
+fn receiver(segment: &Arc<Segment>, lines: u64) -> Receiver {
+    Receiver::open(segment, AT, lines).expect("inside")
+}
+
+fn header(number: usize) -> Header {
+    let source = SourceName::new(number as u16 % 16_384).expect("below 16,384");
+    Header { source, handler: number as u8 }
+}
+
+/// Bytes that tell which message they are of, and where in it.
+fn content(number: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|place| (number.wrapping_mul(31) ^ place.wrapping_mul(7)) as u8).collect()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Compose(usize),
+    Abandon(usize),
+    Publish,
+    Receive,
+    Batch(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => prop_oneof![Just(0), 1..60usize, 50..250usize].prop_map(Step::Compose),
+        1 => (0..250usize).prop_map(Step::Abandon),
+        3 => Just(Step::Publish),
+        4 => Just(Step::Receive),
+        1 => (0..5usize).prop_map(Step::Batch),
+    ];
+    prop::collection::vec(step, 0..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_ring_is_a_queue(steps in steps(), lines in prop::sample::select(vec![4u64, 8, 16])) {
+        let segment = memory(lines);
+        let (mut sender, mut receiver) = (sender(&segment, lines), receiver(&segment, lines));
+        let mut composed: Vec<(usize, usize)> = Vec::new();
+        let mut published: VecDeque<(usize, usize)> = VecDeque::new();
+        let longest = lines as usize / 4 * 64 - 8;
+        prop_assert_eq!(sender.longest_message(), longest);
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Compose(bytes) => match sender.try_compose(header(number), bytes) {
+                    Ok(Some(mut buffer)) => {
+                        buffer.as_mut_slice().copy_from_slice(&content(number, bytes));
+                        buffer.finish();
+                        composed.push((number, bytes));
+                    }
+                    Ok(None) => prop_assert!(!composed.is_empty() || !published.is_empty(), "an empty ring has room"),
+                    Err(BasicError::Oversized { bytes, most }) => prop_assert!(bytes > most && most == longest),
+                    Err(error) => prop_assert!(false, "{}", error),
+                },
+                Step::Abandon(bytes) => {
+                    if let Ok(Some(mut buffer)) = sender.try_compose(header(number), bytes) {
+                        buffer.as_mut_slice().fill(0xff);
+                    }
+                }
+                Step::Publish => {
+                    sender.publish();
+                    published.extend(composed.drain(..));
+                }
+                Step::Receive => {
+                    let message = receiver.try_receive().expect("well formed");
+                    let found = message.map(|message| (message.header(), message.as_slice().to_vec()));
+                    let expected = published.pop_front().map(|(number, bytes)| (header(number), content(number, bytes)));
+                    prop_assert_eq!(found, expected);
+                }
+                Step::Batch(most) => {
+                    let mut batch = receiver.batch();
+                    for _ in 0..most {
+                        let found = batch.next_message().expect("well formed").map(|part| (part.header, part.bytes.to_vec()));
+                        let expected = published.pop_front().map(|(number, bytes)| (header(number), content(number, bytes)));
+                        prop_assert_eq!(found, expected);
+                    }
+                }
+            }
+        }
+        drop(sender);
+        published.extend(composed);
+        for (number, bytes) in published {
+            let message = receiver.receive().expect("sent before the end");
+            prop_assert_eq!((message.header(), message.as_slice()), (header(number), &content(number, bytes)[..]));
+        }
+        prop_assert!(matches!(receiver.receive(), Err(BasicError::Closed)));
+    }
+}
+
+#[test]
+fn two_threads_exchange_messages_of_all_lengths() {
+    const MESSAGES: usize = 200_000;
+    let segment = memory(32);
+    let (mut sender, mut receiver) = (sender(&segment, 32), receiver(&segment, 32));
+    let length = |number: usize| number.wrapping_mul(0x9e37_79b9) % 505;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..MESSAGES {
+                let bytes = length(number);
+                let mut buffer = sender.compose(header(number), bytes).expect("the other thread reads");
+                buffer.as_mut_slice().copy_from_slice(&content(number, bytes));
+                buffer.finish();
+                // Batches of all sizes.
+                if number % 7 != 3 {
+                    sender.publish();
+                }
+            }
+        });
+        for number in 0..MESSAGES {
+            let message = receiver.receive().expect("the other thread writes");
+            assert_eq!(message.header(), header(number));
+            assert_eq!(message.as_slice(), content(number, length(number)), "message {number}");
+        }
+        assert!(matches!(receiver.receive(), Err(BasicError::Closed)));
+    });
+}
+
+#[test]
+fn nothing_is_seen_before_it_is_published() {
+    let segment = memory(16);
+    let (mut sender, mut receiver) = (sender(&segment, 16), receiver(&segment, 16));
+    for number in 0..5 {
+        sender.compose(header(number), 3).expect("room").finish();
+    }
+    assert!(!receiver.is_ready());
+    sender.publish();
+    let mut batch = receiver.batch();
+    for number in 0..5 {
+        assert_eq!(batch.next_message().expect("well formed").expect("published").header, header(number));
+    }
+    assert!(batch.next_message().expect("well formed").is_none());
+}
+
+#[test]
+fn a_batch_keeps_its_lines_until_it_is_dropped() {
+    let segment = memory(4);
+    let (mut sender, mut receiver) = (sender(&segment, 4), receiver(&segment, 4));
+    (0..3).for_each(|number| sender.send(header(number), b"x").expect("room"));
+    let mut batch = receiver.batch();
+    (0..3).for_each(|_| assert!(batch.next_message().expect("well formed").is_some()));
+    assert!(!sender.try_send(header(3), b"x").expect("open"));
+    drop(batch);
+    assert!(sender.try_send(header(3), b"x").expect("open"));
+}
+
+#[test]
+fn waiting_has_an_end() {
+    let segment = memory(4);
+    let (mut sender, mut receiver) = (sender(&segment, 4), receiver(&segment, 4));
+    assert!(matches!(receiver.receive_by(Instant::now()), Err(BasicError::TimedOut)));
+    while sender.try_send(header(0), b"x").expect("open") {}
+    assert!(matches!(sender.send_by(header(0), b"x", Instant::now()), Err(BasicError::TimedOut)));
+    assert!(matches!(sender.compose_by(header(0), 1, Instant::now()), Err(BasicError::TimedOut)));
+    assert!(receiver.receive_by(Instant::now()).is_ok(), "what is there needs no time");
+    assert!(sender.send_by(header(0), b"x", Instant::now() + PATIENCE).is_ok());
+}
+
+#[test]
+fn both_ends_learn_that_the_other_has_closed() {
+    let segment = memory(4);
+    let (mut sender, receiver) = (sender(&segment, 4), receiver(&segment, 4));
+    drop(receiver);
+    let error = (0..10).find_map(|_| sender.send(header(0), b"x").err());
+    assert!(matches!(error, Some(BasicError::Closed)), "{error:?}");
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused() {
+    for lines in [0, 1, 2, 3, 5, 63, 1 << 17, u64::MAX] {
+        assert!(matches!(bytes_for(lines), Err(BasicError::Lines { .. })), "{lines}");
+    }
+    let segment = memory(4);
+    assert!(matches!(Sender::open(&segment, AT, 64), Err(BasicError::Segment(_))));
+    assert!(matches!(Receiver::open(&segment, Offset(u64::MAX - 7), 4), Err(BasicError::Segment(_))));
+    assert!(matches!(Receiver::open(&segment, Offset(4), 4), Err(BasicError::Segment(_))));
+    let mut sender = sender(&segment, 4);
+    assert!(matches!(sender.compose(header(0), 57), Err(BasicError::Oversized { bytes: 57, most: 56 })));
+    assert!(matches!(sender.try_send(header(0), &[0; 57]), Err(BasicError::Oversized { .. })));
+}
+
+#[test]
+fn what_no_sender_writes_is_an_error_and_no_message() {
+    let garbage =
+        [1, !(1 << 63), 1 << 63, 1 << 42 | 57, 1 << 42 | 0xf_ffff, 2 << 42 | 4, 2 << 42 | 1, 7 << 44 | 1 << 42];
+    for word in garbage {
+        let segment = memory(4);
+        let mut receiver = receiver(&segment, 4);
+        let first = segment.at::<AtomicU64>(Offset(AT.0 + 256)).expect("inside");
+        first.store(word, Ordering::Relaxed);
+        let error = receiver.try_receive().expect_err("garbage").to_string();
+        assert!(error.contains("position 0"), "{error}");
+    }
+    let segment = memory(4);
+    let mut sender = sender(&segment, 4);
+    segment.at::<AtomicU64>(Offset(AT.0 + 128)).expect("inside").store(5, Ordering::Relaxed);
+    let error = (0..10).find_map(|_| sender.send(header(0), b"x").err());
+    assert!(matches!(error, Some(BasicError::Corrupt(_))), "released before it was sent: {error:?}");
+}
+
+fn path_of(segment: &Segment) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), segment.as_fd().as_raw_fd())
+}
+
+fn open(path: &str) -> Arc<Segment> {
+    let file = std::fs::File::options().read(true).write(true).open(path).expect("the parent's descriptor");
+    Arc::new(Segment::from_fd(file.into()).expect("a segment"))
+}
+
+#[test]
+fn two_processes_answer_each_other_asleep() {
+    const ROUNDS: usize = 2_000;
+    let (there, back) = (memory(8), memory(8));
+    let argument = format!("{} {}", path_of(&there), path_of(&back));
+    let mut child = Part::start("part_echoes", &argument);
+    let (mut sender, mut receiver) = (sender(&there, 8), receiver(&back, 8));
+    for number in 0..ROUNDS {
+        sender.send(header(number), &content(number, number % 120)).expect("it reads");
+        let message = receiver.receive().expect("it answers");
+        assert_eq!((message.header(), message.as_slice()), (header(number), &content(number, number % 120)[..]));
+    }
+    drop(sender);
+    assert!(matches!(receiver.receive(), Err(BasicError::Closed)));
+    assert!(child.succeeds());
+}
+
+#[test]
+#[ignore = "a part of two_processes_answer_each_other_asleep"]
+fn part_echoes() {
+    let Some(argument) = argument() else { return };
+    let (there, back) = argument.split_once(' ').expect("two paths");
+    let (mut receiver, mut sender) = (receiver(&open(there), 8), sender(&open(back), 8));
+    loop {
+        match receiver.receive() {
+            Ok(message) => sender.send(message.header(), message.as_slice()).expect("the parent reads"),
+            Err(BasicError::Closed) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_sleeper_learns_of_its_peers_death_after_its_last_message() {
+    let segment = memory(8);
+    let mut child = Part::start("part_sends_and_sleeps", &path_of(&segment));
+    let peer = ProcessHandle::open(child.pid()).expect("it lives");
+    let mut receiver = receiver(&segment, 8).watching(peer);
+    assert_eq!(receiver.receive().expect("it sends one").as_slice(), b"first");
+    let pid = child.pid();
+    let last = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            assert_eq!(receiver.receive().expect("it sends another").as_slice(), b"second");
+            receiver.receive().map(drop)
+        });
+        until("it waits for its input", || shm::process::state(pid).is_ok_and(|state| state == ProcessState::Sleeping));
+        child.kill();
+        waiting.join().expect("no panic")
+    });
+    assert!(matches!(last, Err(BasicError::PeerGone { pid: gone }) if gone == pid), "{last:?}");
+}
+
+#[test]
+#[ignore = "a part of a_sleeper_learns_of_its_peers_death_after_its_last_message"]
+fn part_sends_and_sleeps() {
+    let Some(path) = argument() else { return };
+    let mut sender = sender(&open(&path), 8);
+    sender.send(header(1), b"first").expect("room");
+    sender.send(header(2), b"second").expect("room");
+    part::until_dismissed();
+}

@@ -1,0 +1,217 @@
+//! Every interleaving of the two ends of a Basic ring (up to a bound on preemptions), over several laps of a tiny ring.
+//!
+//! The files under test are included as they are; they use `crate::sync`, which here is loom's.
+
+mod sync {
+    pub(crate) use loom::hint::spin_loop;
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+}
+
+#[path = "../src/name.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the ring uses a part of it")]
+mod name;
+#[path = "../src/basic/ring.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+mod ring;
+#[path = "../src/basic/stamp.rs"]
+#[allow(unreachable_pub, reason = "the file is a library module")]
+mod stamp;
+
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use ring::{ARRIVALS, Bell, Geometry, Interrupted, ROOM, Receiver, RingError, Seen, Sender};
+use stamp::{Header, Stamp};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Instant;
+use sync::{AtomicU64, Ordering, fence};
+
+/// The memory of a ring, and the kernel's bucket of sleepers.
+struct Scene {
+    words: Vec<AtomicU64>,
+    lock: Mutex<()>,
+    sleepers: Condvar,
+}
+
+#[derive(Clone)]
+struct Words(Arc<Scene>);
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        &self.0.words
+    }
+}
+
+/// A futex: comparing and falling asleep are one step against a wake.
+struct FutexBell {
+    scene: Arc<Scene>,
+    own: usize,
+}
+
+impl Bell for FutexBell {
+    fn light(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy(&self) -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted> {
+        assert!(deadline.is_none(), "loom has no clock");
+        let locked = self.scene.lock.lock().expect("no panic holds it");
+        // Relaxed: the lock orders it against a wake, and nothing else may be relied on.
+        if self.scene.words[self.own].load(Ordering::Relaxed) == seen.word {
+            drop(self.scene.sleepers.wait(locked).expect("no panic holds it"));
+        }
+        Ok(())
+    }
+
+    fn ring(&self) {
+        let _locked = self.scene.lock.lock().expect("no panic holds it");
+        self.scene.sleepers.notify_all();
+    }
+}
+
+type Ends = (Sender<Words, FutexBell>, Receiver<Words, FutexBell>);
+
+fn ends(lines: u64) -> Ends {
+    let geometry = Geometry::new(lines).expect("a power of two");
+    let words = (0..geometry.words()).map(|_| AtomicU64::new(0)).collect();
+    let scene = Arc::new(Scene { words, lock: Mutex::new(()), sleepers: Condvar::new() });
+    let bell = |own| FutexBell { scene: Arc::clone(&scene), own };
+    let words = || Words(Arc::clone(&scene));
+    (
+        Sender::new(words(), geometry, bell(ROOM), 0).expect("enough memory"),
+        Receiver::new(words(), geometry, bell(ARRIVALS), 0, 0).expect("enough memory"),
+    )
+}
+
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(body);
+}
+
+/// Composes a message of `words` words that all hold `value`.
+fn compose(sender: &mut Sender<Words, FutexBell>, words: usize, value: u64) {
+    let room = sender.wait_for_room(words * 8, None).expect("the receiver reads");
+    let message = sender.compose(Header { handler: value as u8, ..Header::default() }, room);
+    message.words().iter().for_each(|word| word.store(value, Ordering::Relaxed));
+    message.finish();
+}
+
+/// Takes the next message, whose words must all be alike and which must be for the handler of that number.
+fn receive(receiver: &mut Receiver<Words, FutexBell>) -> Result<u64, RingError> {
+    let found = receiver.take_by(None)?;
+    let values: Vec<u64> = receiver.words(&found).iter().map(|word| word.load(Ordering::Relaxed)).collect();
+    assert!(values.iter().all(|value| *value == values[0]), "torn: {values:x?}");
+    assert_eq!(found.header.handler, values[0] as u8);
+    receiver.release();
+    Ok(values[0])
+}
+
+/// A ring of four lines holds three messages, so both ends wait for each other on the way through two laps.
+fn messages_arrive_once_and_in_order(messages: u64, preemptions: usize) {
+    model(preemptions, move || {
+        let (mut sender, mut receiver) = ends(4);
+        let thread = thread::spawn(move || {
+            for value in 1..=messages {
+                compose(&mut sender, 1, value);
+                sender.publish();
+            }
+        });
+        for expected in 1..=messages {
+            assert_eq!(receive(&mut receiver), Ok(expected));
+        }
+        assert_eq!(receive(&mut receiver), Err(RingError::Closed));
+        thread.join().expect("the sender ends");
+    });
+}
+
+#[test]
+fn messages_arrive_once_and_in_order_over_two_laps() {
+    messages_arrive_once_and_in_order(9, 1);
+}
+
+#[test]
+fn messages_arrive_once_and_in_order_over_a_lap_with_more_preemptions() {
+    messages_arrive_once_and_in_order(5, 3);
+}
+
+/// The second message of each pair has a stamp that is written by a plain store, before the first one's release.
+#[test]
+fn what_one_store_publishes_is_there_as_a_whole() {
+    model(2, || {
+        let (mut sender, mut receiver) = ends(8);
+        let thread = thread::spawn(move || {
+            for pair in 0..5 {
+                // Room for both, so that the first need not be published to make room for the second.
+                sender.wait_for_room(2 * 56, None).expect("the receiver reads");
+                compose(&mut sender, 1, 2 * pair + 1);
+                compose(&mut sender, 1, 2 * pair + 2);
+                sender.publish();
+            }
+            sender
+        });
+        for pair in 0..5 {
+            assert_eq!(receive(&mut receiver), Ok(2 * pair + 1));
+            let second = receiver.take().expect("well formed").expect("published with the first");
+            assert_eq!(receiver.words(&second)[0].load(Ordering::Relaxed), 2 * pair + 2);
+            receiver.release();
+        }
+        drop(thread.join().expect("the sender ends"));
+    });
+}
+
+/// Messages of two lines of a ring of eight, whose data look like the stamps that the receiver waits for at the places
+/// where it will look for them; and a skip at the end of each lap.
+#[test]
+fn data_is_never_taken_for_a_stamp() {
+    model(2, || {
+        let (mut sender, mut receiver) = ends(8);
+        let plausible = |lap| Stamp::Message { header: Header::default(), bytes: 8 }.encode(lap);
+        let values = [plausible(1), plausible(1), 3, plausible(1), plausible(2), 6];
+        let words = [8, 8, 1, 8, 8, 1];
+        let thread = thread::spawn(move || {
+            for (value, words) in values.into_iter().zip(words) {
+                compose(&mut sender, words, value);
+                sender.publish();
+            }
+        });
+        for value in values {
+            assert_eq!(receive(&mut receiver), Ok(value));
+        }
+        assert_eq!(receive(&mut receiver), Err(RingError::Closed));
+        thread.join().expect("the sender ends");
+    });
+}
+
+#[test]
+fn a_sender_that_sleeps_is_told_that_nobody_reads_any_more() {
+    model(3, || {
+        let (mut sender, mut receiver) = ends(4);
+        let thread = thread::spawn(move || {
+            assert_eq!(receive(&mut receiver), Ok(1));
+        });
+        for value in 1.. {
+            match sender.wait_for_room(8, None) {
+                Ok(room) => {
+                    let message = sender.compose(Header { handler: value as u8, ..Header::default() }, room);
+                    message.words()[0].store(value, Ordering::Relaxed);
+                    message.finish();
+                    sender.publish();
+                }
+                Err(error) => {
+                    assert_eq!(error, RingError::Closed);
+                    break;
+                }
+            }
+        }
+        thread.join().expect("the receiver ends");
+    });
+}
