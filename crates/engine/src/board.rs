@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | released count | 1 | 64 |
 //! | meeting count | 1 | 64 |
+//! | sleepers | 1 | 64 |
 //! | exchange cells, two a rank, used in turn | 2 × ranks | 64 |
 //! | progress lines (collectives begun) | ranks | 64 |
 //! | run states of the meeting slots | ranks | 8 × [`RING_SLOTS`] |
@@ -15,11 +16,12 @@ use crate::call::Call;
 use crate::error::Error;
 use crate::lane::SharedStates;
 use crate::slots::RunStates;
-use crate::wait::{self, Patience};
+use crate::wait::{self, Counted, Patience};
 use shm::completion::Completion;
 use shm::handle::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
-use shm::sync::{AtomicU64, Ordering};
+use shm::shared::SharedBytes;
+use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// Calls a rank's journal remembers.
@@ -33,6 +35,9 @@ pub(crate) const CELL_SETS: u64 = 8;
 pub(crate) const CELL_BYTES: u64 = 2048;
 /// Behind the count of ranks that have let go of the board, which every shared block begins with.
 const MEETING_AT: u64 = 64;
+const SLEEPERS_AT: u64 = MEETING_AT + 64;
+/// Bytes a rank can contribute in its line of a slot.
+pub(crate) const SEAT_BYTES: u64 = 56;
 /// Words of an exchange.
 pub(crate) const EXCHANGE_WORDS: usize = 6;
 
@@ -40,6 +45,19 @@ shm::shared_lines! {
     /// Counts arrivals at exchanges.
     pub(crate) struct MeetingLine {
         met: Completion,
+    }
+
+    /// Marked by ranks that sleep until a small meeting is complete.
+    pub(crate) struct SleepersLine {
+        pub(crate) word: AtomicU32,
+    }
+
+    /// A rank's place at a meeting.
+    pub(crate) struct SeatLine {
+        /// The last run it came to, see [`crate::attendance`].
+        pub(crate) came: AtomicU64,
+        /// Its small contribution.
+        contribution: SharedBytes<{ SEAT_BYTES as usize }>,
     }
 
     /// What a rank says at an exchange.
@@ -61,11 +79,7 @@ shm::shared_lines! {
 /// Where the parts of one meeting slot lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotLayout {
-    /// Small contributions, one after the other, right behind the arrival count and the stamps.
-    pub(crate) inline: u64,
-    /// Bytes there.
-    pub(crate) inline_bytes: u64,
-    /// The line of the completion word.
+    /// The line of the completion word, behind one line a rank.
     pub(crate) work: u64,
     /// Bytes of a slot.
     pub(crate) bytes: u64,
@@ -73,11 +87,8 @@ pub(crate) struct SlotLayout {
 
 impl SlotLayout {
     fn new(ranks: u32) -> Self {
-        // Arrivals, one stamp a rank, then at least eight bytes a rank: for up to five ranks all in one cache line, so
-        // that a small allreduce moves a single line.
-        let inline = (4 + 4 * u64::from(ranks)).next_multiple_of(8);
-        let work = (inline + 8 * u64::from(ranks)).next_multiple_of(64);
-        SlotLayout { inline, inline_bytes: work - inline, work, bytes: work + 64 }
+        let work = 64 * u64::from(ranks);
+        SlotLayout { work, bytes: work + 64 }
     }
 }
 
@@ -96,7 +107,7 @@ pub(crate) struct BoardLayout {
 impl BoardLayout {
     pub(crate) fn new(ranks: u32) -> Self {
         let count = u64::from(ranks);
-        let exchange = MEETING_AT + 64;
+        let exchange = SLEEPERS_AT + 64;
         let progress = exchange + 2 * 64 * count;
         let states = progress + 64 * count;
         let journal = states + 8 * RING_SLOTS * count;
@@ -154,6 +165,11 @@ impl Board {
 
     pub(crate) fn layout(&self) -> &BoardLayout {
         &self.layout
+    }
+
+    /// Where the line of the sleepers is.
+    pub(crate) fn sleepers_at(&self) -> Offset {
+        self.place(SLEEPERS_AT)
     }
 
     /// The states of a rank's runs in the meeting slots.
@@ -249,7 +265,7 @@ impl Board {
         let threshold = ((turn + 1).wrapping_mul(u64::from(ranks))) as u32;
         // Release and Acquire of the words above lie in the completion word.
         self.meeting.met.add_threshold(1, threshold);
-        wait::until(&self.meeting.met, threshold, patience, None, progress, look_out)?;
+        wait::until(&Counted(&self.meeting.met, threshold), patience, None, progress, look_out)?;
         let read = |places: &[AtomicU64], at: usize| places[at].load(Ordering::Relaxed);
         let calls: Vec<Call> =
             (0..ranks).map(|rank| Call::decode([0, 1].map(|at| read(&cell(rank).call, at))).1).collect();

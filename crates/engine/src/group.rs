@@ -3,18 +3,18 @@
 use crate::board::{Board, BoardLayout, EXCHANGE_WORDS, RING_SLOTS};
 use crate::call::{Call, CallKind};
 use crate::error::{Error, Laggard};
-use crate::lane::{Argument, Lane, Run};
+use crate::lane::{Argument, Lane, Numbered, Plan, Run};
 use crate::linking::{self, LinkOptions};
 use crate::meeting::{Meeting, Work};
 use crate::member::{Grave, Member, OwnWork};
 use crate::node::EngineKind;
 use crate::pending::{Course, Pending};
 use crate::program::{self, Program, Setting};
-use crate::ring::{MeetingCall, Ring};
+use crate::ring::{Attendance, Ring};
 use crate::run::{Bell, LinkedPlan, LongRooms};
 use crate::staging::Staging;
 use crate::trace::{ProgramTrace, Trace};
-use crate::wait;
+use crate::wait::{self, Counted};
 use goal::graph::Access;
 use goal::schedule::{JoinKind, Schedule};
 use shm::handle::Mapped;
@@ -126,23 +126,30 @@ impl Group {
         sequence
     }
 
+    /// A call that could not be started has not taken place: the next one gets its number, as on all other ranks.
+    #[cold]
+    fn take_back(&self, sequence: u64) {
+        self.sequence.store(sequence, Ordering::Relaxed);
+    }
+
     /// Starts a meeting of all ranks: buffer 0 is the contribution, buffer 1 the result (none in a barrier).
     ///
     /// # Errors
     /// When the arena is full. Never waits.
     #[inline]
-    pub fn meet(self: &Arc<Self>, meeting: Meeting, arguments: &[Argument<'_>]) -> Result<Pending, Error> {
-        self.check_buffers(&meeting, arguments)?;
+    pub fn meet(self: &Arc<Self>, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Pending, Error> {
+        self.check_buffers(meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
-        let run = self.ring.start(MeetingCall { meeting, sequence }, arguments)?;
+        let started = self.ring.start(sequence, meeting, arguments);
+        let run = started.inspect_err(|_| self.take_back(sequence))?;
         self.look_after(&run);
         Ok(Pending::new(Course::Meeting(Arc::clone(self), run)))
     }
 
     /// Has later calls of this rank start a run that found no slot.
     #[inline]
-    fn look_after(self: &Arc<Self>, run: &Run<MeetingCall>) {
+    fn look_after(self: &Arc<Self>, run: &Run<Ring>) {
         if run.was_queued() {
             self.member.register(Arc::downgrade(self) as Weak<dyn OwnWork>);
         }
@@ -172,14 +179,34 @@ impl Group {
     #[inline]
     pub fn meet_and_wait(
         self: &Arc<Self>,
-        meeting: Meeting,
+        meeting: &Meeting,
         arguments: &[Argument<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
-        self.check_buffers(&meeting, arguments)?;
+        self.check_buffers(meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
-        let mut run = self.ring.start(MeetingCall { meeting, sequence }, arguments)?;
+        let Some(run) = self.ring.hold(meeting, arguments).inspect_err(|_| self.take_back(sequence))? else {
+            return self.queue_and_wait(sequence, meeting, arguments, outputs);
+        };
+        let number = Numbered { run, sequence };
+        if !self.ring.plan.is_complete(run, meeting) {
+            self.wait_begun(number, meeting, None)?;
+        }
+        self.trace_call_ended(sequence, Some(meeting.call));
+        self.ring.fetch_held(number, meeting, &Ring::bindings(arguments), outputs)
+    }
+
+    #[cold]
+    fn queue_and_wait(
+        self: &Arc<Self>,
+        sequence: u64,
+        meeting: &Meeting,
+        arguments: &[Argument<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let started = self.ring.start(sequence, meeting, arguments);
+        let mut run = started.inspect_err(|_| self.take_back(sequence))?;
         self.look_after(&run);
         self.wait_meeting(&run, None)?;
         self.trace_call_ended(sequence, Some(meeting.call));
@@ -350,31 +377,48 @@ impl Group {
     }
 
     /// Waits for a meeting.
-    pub(crate) fn wait_meeting(&self, run: &Run<MeetingCall>, deadline: Option<Instant>) -> Result<bool, Error> {
-        let (word, threshold) = self.ring.completion(run);
-        let meeting = &run.call.meeting;
-        let claimed = self.ring.plan.work(meeting) == Work::Claimed;
-        let watch = self.member.watch(&self.members);
-        let patience = self.member.node().patience();
-        let mut look_out = || {
-            self.board.find_mismatch(run.call.sequence, meeting.call)?;
-            watch.check(|rank| self.ring.came(rank, run.number))
-        };
+    pub(crate) fn wait_meeting(&self, run: &Run<Ring>, deadline: Option<Instant>) -> Result<bool, Error> {
+        if self.ring.is_complete(run) {
+            return Ok(true);
+        }
         if run.was_queued() {
             let has_begun = || {
                 self.ring.advance()?;
                 self.progress()?;
                 Ok(self.ring.has_begun(run))
             };
-            if !wait::for_slot(patience, deadline, has_begun, &mut look_out)? {
+            let look_out = || self.look_out_for(run.number, &run.call);
+            if !wait::for_slot(self.member.node().patience(), deadline, has_begun, look_out)? {
                 return Ok(false);
             }
         }
-        let progress = || {
-            let helped = claimed && self.ring.plan.help(run.number, meeting)?;
-            Ok(self.progress()? || helped)
-        };
-        wait::until(word, threshold, patience, deadline, progress, look_out)
+        self.wait_begun(run.number, &run.call, deadline)
+    }
+
+    /// Whether anything keeps a meeting from ever taking place.
+    fn look_out_for(&self, number: Numbered, meeting: &Meeting) -> Result<(), Error> {
+        self.board.find_mismatch(number.sequence, meeting.call)?;
+        self.member.watch(&self.members).check(|rank| self.ring.came(rank, number.run))
+    }
+
+    /// Waits for a meeting that has its slot.
+    fn wait_begun(&self, number: Numbered, meeting: &Meeting, deadline: Option<Instant>) -> Result<bool, Error> {
+        let (ring, run) = (&self.ring.plan, number.run);
+        let patience = self.member.node().patience();
+        let look_out = || self.look_out_for(number, meeting);
+        match ring.work(meeting) {
+            Work::Owner => {
+                let awaited = Attendance { ring, run, meeting };
+                wait::until(&awaited, patience, deadline, || self.progress(), look_out)
+            }
+            Work::Claimed => {
+                let progress = || {
+                    let helped = ring.help(run, meeting)?;
+                    Ok(self.progress()? || helped)
+                };
+                wait::until(&ring.work_of(run), patience, deadline, progress, look_out)
+            }
+        }
     }
 
     /// Ranks that have not come to a collective.
@@ -428,7 +472,8 @@ impl Linkage {
         }
         let sequence = self.group.begin(self.call);
         self.group.trace_call_begun(sequence);
-        let run = self.lane.start(sequence, arguments)?;
+        let started = self.lane.start(sequence, &(), arguments);
+        let run = started.inspect_err(|_| self.group.take_back(sequence))?;
         if run.was_queued() {
             self.group.member.register(Arc::downgrade(self) as Weak<dyn OwnWork>);
         }
@@ -436,17 +481,17 @@ impl Linkage {
     }
 
     /// Waits for a run of this program.
-    pub(crate) fn wait(&self, run: &Run<u64>, deadline: Option<Instant>) -> Result<bool, Error> {
+    pub(crate) fn wait(&self, run: &Run<LinkedPlan>, deadline: Option<Instant>) -> Result<bool, Error> {
         let group = &self.group;
         let watch = group.member.watch(&group.members);
         let mut look_out = || {
-            group.board.find_mismatch(run.call, self.call)?;
+            group.board.find_mismatch(run.number.sequence, self.call)?;
             // Who never came is to blame before those who left because of it.
-            watch.check(|rank| self.lane.came(rank, run.number))?;
+            watch.check(|rank| self.lane.came(rank, run.number.run))?;
             let program = &self.lane.plan.program;
             // Where ranks have operations of their own to run, one that left has done its part when its run is complete.
             watch.check(|rank| {
-                let (word, threshold) = program.completion(run.number, rank);
+                let (word, threshold) = program.completion(run.number.run, rank);
                 !program.linked.needs_owner || word.reached(threshold)
             })
         };
@@ -463,8 +508,9 @@ impl Linkage {
         }
         let progress = || group.progress();
         if !self.lane.plan.program.linked.needs_owner {
-            let (word, threshold) = self.lane.completion(run);
-            return wait::until(word, threshold, patience, deadline, progress, look_out);
+            let program = &self.lane.plan.program;
+            let (word, threshold) = program.completion(run.number.run, program.rank);
+            return wait::until(&Counted(word, threshold), patience, deadline, progress, look_out);
         }
         // Work is left for this rank as well as completed for it: sleep at the doorbell, which rings for both.
         let bell = &group.bell.words[group.rank as usize].rings;
@@ -481,7 +527,7 @@ impl Linkage {
             }
             let look = Some(Instant::now() + wait::LOOK_OUT);
             let slice = deadline.min(look).or(look);
-            let rung = wait::until(bell, heard.wrapping_add(1), patience, slice, || Ok(false), || Ok(()))?;
+            let rung = wait::until(&Counted(bell, heard.wrapping_add(1)), patience, slice, || Ok(false), || Ok(()))?;
             if !rung && let Err(error) = look_out() {
                 if progress()? || self.lane.is_complete(run) {
                     continue;

@@ -6,7 +6,6 @@
 
 use crate::error::Error;
 use crate::slots::{RunState, RunStates, Turn};
-use shm::completion::Completion;
 use shm::handle::MappedSlice;
 use shm::segment::Offset;
 use shm::sync::{AtomicBool, AtomicU64, Ordering};
@@ -63,9 +62,6 @@ impl Argument<'_> {
     }
 }
 
-/// Bindings of a run's buffers.
-pub(crate) type Bindings = SmallVec<[Binding; 2]>;
-
 /// A rank's run states in the segment.
 pub(crate) type SharedStates = RunStates<MappedSlice<AtomicU64>>;
 
@@ -73,17 +69,25 @@ pub(crate) type SharedStates = RunStates<MappedSlice<AtomicU64>>;
 pub(crate) trait Plan {
     /// What differs from run to run besides the buffers.
     type Call: Clone;
+    /// Where the buffers of a run lie, by buffer.
+    type Bindings: AsRef<[Binding]> + Clone;
     /// What only the starting side needs.
     type Scratch;
+
+    /// Notes where the buffers lie.
+    fn bindings(arguments: &[Argument<'_>]) -> Self::Bindings;
 
     /// The run states of every rank.
     fn states(&self) -> &[SharedStates];
     fn rank(&self) -> u32;
+    /// Whether a run takes memory that is worth looking for.
+    fn is_large(&self, call: &Self::Call) -> bool;
     /// How many runs may be under way at once, this one included.
     fn window(&self, call: &Self::Call) -> u64;
-    fn completion(&self, run: u64, call: &Self::Call) -> (&Completion, u32);
-    /// Starts a run whose slot is free. All runs below `everyone` are consumed by every rank.
-    fn launch(
+    fn is_complete(&self, run: u64, call: &Self::Call) -> bool;
+    /// Puts the buffers of a run whose slot is free where they are wanted; whatever can be missing is taken here, and
+    /// after a failure the run has not begun. All runs below `everyone` are consumed by every rank.
+    fn prepare(
         &self,
         scratch: &mut Self::Scratch,
         run: u64,
@@ -91,10 +95,12 @@ pub(crate) trait Plan {
         call: &Self::Call,
         arguments: &[Argument<'_>],
     ) -> Result<(), Error>;
+    /// Starts a run that is prepared.
+    fn launch(&self, run: u64, call: &Self::Call) -> Result<(), Error>;
     /// Takes the results of a complete run to private outputs (by buffer; empty where none is wanted).
     fn collect(
         &self,
-        run: u64,
+        run: Numbered,
         call: &Self::Call,
         bindings: &[Binding],
         outputs: &mut [&mut [u8]],
@@ -103,17 +109,33 @@ pub(crate) trait Plan {
     fn output_lengths(&self, call: &Self::Call, bindings: &[Binding]) -> Vec<usize>;
 }
 
+/// The numbers of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbered {
+    /// In its lane.
+    pub(crate) run: u64,
+    /// Of the collective, on its communicator.
+    pub(crate) sequence: u64,
+}
+
 /// A run that was started; the caller's side.
 #[derive(Debug)]
-pub(crate) struct Run<C> {
-    pub(crate) number: u64,
-    pub(crate) call: C,
-    bindings: Bindings,
+pub(crate) struct Run<P: Plan> {
+    pub(crate) number: Numbered,
+    pub(crate) call: P::Call,
+    bindings: P::Bindings,
     queued: bool,
     collected: bool,
 }
 
-impl<C> Run<C> {
+/// What was started in a slot last, by a request.
+struct Record<P: Plan> {
+    sequence: u64,
+    call: P::Call,
+    bindings: P::Bindings,
+}
+
+impl<P: Plan> Run<P> {
     /// Whether the result was fetched.
     pub(crate) fn is_collected(&self) -> bool {
         self.collected
@@ -127,6 +149,7 @@ impl<C> Run<C> {
 
 /// A run that waits for a slot.
 struct Queued<C> {
+    sequence: u64,
     call: C,
     arguments: Vec<(Binding, Vec<u8>, u64)>,
 }
@@ -139,8 +162,8 @@ struct Starter<P: Plan> {
     retired: HashMap<u64, Result<Vec<Vec<u8>>, Error>>,
     /// Queued runs that nobody will fetch.
     abandoned: HashSet<u64>,
-    /// What was started in each slot last.
-    records: Vec<Option<(P::Call, Bindings)>>,
+    /// What was started in each slot last; none where its starter fetches the result itself.
+    records: Vec<Option<Record<P>>>,
     scratch: P::Scratch,
 }
 
@@ -180,38 +203,91 @@ impl<P: Plan> Lane<P> {
     }
 
     /// Starts a run, now or when a slot is free. Never waits.
-    pub(crate) fn start(&self, call: P::Call, arguments: &[Argument<'_>]) -> Result<Run<P::Call>, Error> {
+    #[inline]
+    pub(crate) fn start(&self, sequence: u64, call: &P::Call, arguments: &[Argument<'_>]) -> Result<Run<P>, Error> {
         let mut starter = self.lock();
-        let bindings: Bindings = arguments.iter().map(|argument| argument.binding).collect();
         let starter = &mut *starter;
-        let number = starter.turn.next + starter.queue.len() as u64;
+        let run = starter.turn.next + starter.queue.len() as u64;
         let clear = starter.queue.is_empty() || self.flush(starter)?;
-        if clear && self.make_room(starter, &call) {
-            self.launch(starter, call.clone(), bindings.clone(), arguments)?;
-            return Ok(Run { number, call, bindings, queued: false, collected: false });
+        let queued = !(clear && self.make_room(starter, call));
+        if queued {
+            self.enqueue(starter, sequence, call, arguments);
+        } else {
+            self.launch(starter, sequence, call, arguments)?;
         }
-        let owned = arguments.iter().map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
-        self.has_queue.store(true, Ordering::Relaxed);
-        starter.queue.push_back(Queued { call: call.clone(), arguments: owned.collect() });
-        Ok(Run { number, call, bindings, queued: true, collected: false })
+        let (number, bindings) = (Numbered { run, sequence }, P::bindings(arguments));
+        Ok(Run { number, call: call.clone(), bindings, queued, collected: false })
     }
 
+    /// Starts a run whose result this thread fetches itself, with [`fetch_held`](Self::fetch_held), before it does anything
+    /// else: gives its number, or none when there is no slot for it now.
+    #[inline]
+    pub(crate) fn hold(&self, call: &P::Call, arguments: &[Argument<'_>]) -> Result<Option<u64>, Error> {
+        let mut starter = self.lock();
+        let starter = &mut *starter;
+        if !starter.queue.is_empty() || !self.make_room(starter, call) {
+            return Ok(None);
+        }
+        let run = starter.turn.next;
+        self.begin(starter, call, arguments, RunState::Taken)?;
+        starter.records[(run & (self.slots - 1)) as usize] = None;
+        self.plan.launch(run, call)?;
+        Ok(Some(run))
+    }
+
+    /// Fetches the result of a complete run that [`hold`](Self::hold) has started.
+    #[inline]
+    pub(crate) fn fetch_held(
+        &self,
+        number: Numbered,
+        call: &P::Call,
+        bindings: &[Binding],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let outcome = self.plan.collect(number, call, bindings, outputs);
+        self.own().consume(number.run);
+        outcome
+    }
+
+    #[cold]
+    fn enqueue(&self, starter: &mut Starter<P>, sequence: u64, call: &P::Call, arguments: &[Argument<'_>]) {
+        let owned = arguments.iter().map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
+        self.has_queue.store(true, Ordering::Relaxed);
+        starter.queue.push_back(Queued { sequence, call: call.clone(), arguments: owned.collect() });
+    }
+
+    /// Begins the next run. When that fails, it has not been begun: the next one gets its number.
+    #[inline]
+    fn begin(
+        &self,
+        starter: &mut Starter<P>,
+        call: &P::Call,
+        arguments: &[Argument<'_>],
+        state: RunState,
+    ) -> Result<(), Error> {
+        let run = starter.turn.next;
+        self.plan.prepare(&mut starter.scratch, run, starter.turn.everyone, call, arguments)?;
+        self.own().begin(run, state);
+        starter.turn.next += 1;
+        Ok(())
+    }
+
+    #[inline]
     fn launch(
         &self,
         starter: &mut Starter<P>,
-        call: P::Call,
-        bindings: Bindings,
+        sequence: u64,
+        call: &P::Call,
         arguments: &[Argument<'_>],
     ) -> Result<(), Error> {
         let run = starter.turn.next;
-        self.own().begin(run);
-        starter.turn.next += 1;
-        self.plan.launch(&mut starter.scratch, run, starter.turn.everyone, &call, arguments)?;
-        if starter.abandoned.remove(&run) {
+        self.begin(starter, call, arguments, RunState::Active)?;
+        let record = Record { sequence, call: call.clone(), bindings: P::bindings(arguments) };
+        starter.records[(run & (self.slots - 1)) as usize] = Some(record);
+        if !starter.abandoned.is_empty() && starter.abandoned.remove(&run) {
             self.own().change(run, RunState::Active, RunState::Abandoned);
         }
-        starter.records[(run & (self.slots - 1)) as usize] = Some((call, bindings));
-        Ok(())
+        self.plan.launch(run, call)
     }
 
     /// The states of this rank's own runs.
@@ -224,10 +300,11 @@ impl<P: Plan> Lane<P> {
     #[inline]
     fn make_room(&self, starter: &mut Starter<P>, call: &P::Call) -> bool {
         let window = self.plan.window(call);
-        // Where few may be under way their memory is large, and is best used again as soon as possible.
-        if window < self.slots || !starter.turn.fits(window) {
-            starter.turn.look(self.plan.states());
+        if starter.turn.fits(window) && !self.plan.is_large(call) {
+            return true;
         }
+        // Large memory is best used again as soon as possible.
+        starter.turn.look(self.plan.states());
         if starter.turn.fits(window) {
             return true;
         }
@@ -240,18 +317,19 @@ impl<P: Plan> Lane<P> {
     #[cold]
     fn retire(&self, starter: &mut Starter<P>) {
         for run in starter.turn.everyone..starter.turn.next {
-            let Some((call, bindings)) = &starter.records[(run & (self.slots - 1)) as usize] else { continue };
-            let (word, threshold) = self.plan.completion(run, call);
-            if !word.reached(threshold) || self.own().change(run, RunState::Abandoned, RunState::Consumed) {
+            let Some(record) = &starter.records[(run & (self.slots - 1)) as usize] else { continue };
+            let Record { sequence, call, bindings } = record;
+            if !self.plan.is_complete(run, call) || self.own().change(run, RunState::Abandoned, RunState::Consumed) {
                 continue;
             }
             if !self.own().change(run, RunState::Active, RunState::Taken) {
                 continue;
             }
             let mut results: Vec<Vec<u8>> =
-                self.plan.output_lengths(call, bindings).into_iter().map(|length| vec![0; length]).collect();
+                self.plan.output_lengths(call, bindings.as_ref()).into_iter().map(|length| vec![0; length]).collect();
             let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-            let outcome = self.plan.collect(run, call, bindings, &mut outputs);
+            let number = Numbered { run, sequence: *sequence };
+            let outcome = self.plan.collect(number, call, bindings.as_ref(), &mut outputs);
             starter.retired.insert(run, outcome.map(|()| results));
             self.own().consume(run);
         }
@@ -263,16 +341,24 @@ impl<P: Plan> Lane<P> {
             if !self.make_room(starter, &call) {
                 return Ok(false);
             }
-            if let Some(Queued { call, arguments }) = starter.queue.pop_front() {
-                let bindings = arguments.iter().map(|(binding, _, _)| *binding).collect();
-                let borrowed: SmallVec<[Argument<'_>; 4]> = arguments
-                    .iter()
-                    .map(|(binding, data, length)| Argument { binding: *binding, data, length: *length })
-                    .collect();
-                self.launch(starter, call, bindings, &borrowed)?;
+            if let Some(queued) = starter.queue.pop_front()
+                && let Err(error) = self.launch_queued(starter, &queued)
+            {
+                // It stays first in the queue: a later call may find more room.
+                starter.queue.push_front(queued);
+                return Err(error);
             }
         }
         Ok(true)
+    }
+
+    fn launch_queued(&self, starter: &mut Starter<P>, queued: &Queued<P::Call>) -> Result<(), Error> {
+        let borrowed: SmallVec<[Argument<'_>; 4]> = queued
+            .arguments
+            .iter()
+            .map(|(binding, data, length)| Argument { binding: *binding, data, length: *length })
+            .collect();
+        self.launch(starter, queued.sequence, &queued.call, &borrowed)
     }
 
     /// Starts queued runs as far as there are slots.
@@ -294,10 +380,8 @@ impl<P: Plan> Lane<P> {
     pub(crate) fn is_busy(&self) -> bool {
         let starter = self.lock();
         let unfinished = |run: u64| {
-            starter.records[(run & (self.slots - 1)) as usize].as_ref().is_some_and(|(call, _)| {
-                let (word, threshold) = self.plan.completion(run, call);
-                !word.reached(threshold)
-            })
+            let record = starter.records[(run & (self.slots - 1)) as usize].as_ref();
+            record.is_some_and(|record| !self.plan.is_complete(run, &record.call))
         };
         !starter.queue.is_empty() || (starter.turn.everyone..starter.turn.next).any(unfinished)
     }
@@ -309,34 +393,28 @@ impl<P: Plan> Lane<P> {
 
     /// Whether the run is complete. One load, unless it had to wait for a slot.
     #[inline]
-    pub(crate) fn is_complete(&self, run: &Run<P::Call>) -> bool {
-        let (word, threshold) = self.plan.completion(run.number, &run.call);
-        self.has_begun(run) && word.reached(threshold)
+    pub(crate) fn is_complete(&self, run: &Run<P>) -> bool {
+        self.has_begun(run) && self.plan.is_complete(run.number.run, &run.call)
     }
 
     /// Whether the run has got its slot. Until then it is not complete, even if all that others do for it is done.
     #[inline]
-    pub(crate) fn has_begun(&self, run: &Run<P::Call>) -> bool {
-        !run.queued || self.own().has_begun(run.number)
-    }
-
-    /// The word and count to wait for.
-    pub(crate) fn completion(&self, run: &Run<P::Call>) -> (&Completion, u32) {
-        self.plan.completion(run.number, &run.call)
+    pub(crate) fn has_begun(&self, run: &Run<P>) -> bool {
+        !run.queued || self.own().has_begun(run.number.run)
     }
 
     /// Fetches the results of a complete run.
     #[inline]
-    pub(crate) fn collect(&self, run: &mut Run<P::Call>, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    pub(crate) fn collect(&self, run: &mut Run<P>, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         if std::mem::replace(&mut run.collected, true) {
             return Ok(());
         }
-        if self.own().change(run.number, RunState::Active, RunState::Taken) {
-            let outcome = self.plan.collect(run.number, &run.call, &run.bindings, outputs);
-            self.own().consume(run.number);
+        if self.own().change(run.number.run, RunState::Active, RunState::Taken) {
+            let outcome = self.plan.collect(run.number, &run.call, run.bindings.as_ref(), outputs);
+            self.own().consume(run.number.run);
             return outcome;
         }
-        let kept = self.lock().retired.remove(&run.number);
+        let kept = self.lock().retired.remove(&run.number.run);
         for (output, result) in outputs.iter_mut().zip(kept.unwrap_or_else(|| Ok(Vec::new()))?) {
             if output.len() == result.len() {
                 output.copy_from_slice(&result);
@@ -346,15 +424,15 @@ impl<P: Plan> Lane<P> {
     }
 
     /// Nobody will fetch the results; the slot is free again when the run is complete.
-    pub(crate) fn abandon(&self, run: &Run<P::Call>) {
-        if run.collected || self.own().change(run.number, RunState::Active, RunState::Abandoned) {
+    pub(crate) fn abandon(&self, run: &Run<P>) {
+        if run.collected || self.own().change(run.number.run, RunState::Active, RunState::Abandoned) {
             return;
         }
         let mut starter = self.lock();
-        if run.number >= starter.turn.next {
-            starter.abandoned.insert(run.number);
+        if run.number.run >= starter.turn.next {
+            starter.abandoned.insert(run.number.run);
         } else {
-            starter.retired.remove(&run.number);
+            starter.retired.remove(&run.number.run);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! `wait` → [`pending`] (test, wait, fetch).
 
 mod arrivals;
+mod attendance;
 mod board;
 pub mod call;
 mod claims;

@@ -63,8 +63,9 @@ impl Meeting {
         }
     }
 
-    pub(crate) fn travel(&self, ranks: u32, inline_bytes: u64, cell_bytes: u64) -> Travel {
-        if self.bytes <= inline_bytes / u64::from(ranks) {
+    #[inline]
+    pub(crate) fn travel(&self, inline_bytes: u64, cell_bytes: u64) -> Travel {
+        if self.bytes <= inline_bytes {
             Travel::Inline
         } else if self.bytes <= cell_bytes {
             Travel::Cell
@@ -73,6 +74,7 @@ impl Meeting {
         }
     }
 
+    #[inline]
     pub(crate) fn work(&self, ranks: u32, travel: Travel) -> Work {
         let heavy = self.kind == JoinKind::Reduce && self.bytes.saturating_mul(u64::from(ranks)) > OWNER_REDUCES;
         if heavy || travel == Travel::Arena { Work::Claimed } else { Work::Owner }
@@ -87,14 +89,9 @@ impl Meeting {
         }
     }
 
-    /// By how much `rank`'s arrival brings the count on: all arrivals of a run sum to the number of ranks. Nobody waits
-    /// for the ranks that only listen to a small broadcast, so the root arrives for all.
-    pub(crate) fn arrivals(&self, rank: u32, ranks: u32, travel: Travel) -> u32 {
-        match self.kind {
-            JoinKind::Broadcast if travel == Travel::Arena => 1,
-            JoinKind::Broadcast if rank == self.root => ranks,
-            JoinKind::Broadcast => 0,
-            _ => 1,
-        }
+    /// Whether anybody waits for `rank`: nobody does for those that only listen to a small broadcast.
+    #[inline]
+    pub(crate) fn is_awaited(&self, rank: u32, travel: Travel) -> bool {
+        self.kind != JoinKind::Broadcast || travel == Travel::Arena || rank == self.root
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Grave {
 
 impl Member {
     pub(crate) fn new(node: Arc<Node>, rank: u32, arena: Arc<Arena>) -> Self {
+        // Sleepers of other processes fence this one when they must; where that is forbidden this one fences itself.
+        shm::fence::register();
         Member {
             node,
             rank,

@@ -4,15 +4,16 @@ use crate::call::Call;
 use crate::error::Error;
 use crate::group::{Group, Linkage};
 use crate::lane::Run;
-use crate::ring::MeetingCall;
+use crate::ring::Ring;
+use crate::run::LinkedPlan;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a pending collective goes through.
 #[derive(Debug)]
 pub(crate) enum Course {
-    Meeting(Arc<Group>, Run<MeetingCall>),
-    Program(Arc<Linkage>, Run<u64>),
+    Meeting(Arc<Group>, Run<Ring>),
+    Program(Arc<Linkage>, Run<LinkedPlan>),
 }
 
 /// A started collective. Dropping it is sound: the collective goes on, its result is not fetched.
@@ -39,15 +40,15 @@ impl Pending {
     /// The number of the collective on its communicator.
     pub fn sequence(&self) -> u64 {
         match &self.course {
-            Course::Meeting(_, run) => run.call.sequence,
-            Course::Program(_, run) => run.call,
+            Course::Meeting(_, run) => run.number.sequence,
+            Course::Program(_, run) => run.number.sequence,
         }
     }
 
     /// What was called.
     fn call(&self) -> Call {
         match &self.course {
-            Course::Meeting(_, run) => run.call.meeting.call,
+            Course::Meeting(_, run) => run.call.call,
             Course::Program(linkage, _) => linkage.call(),
         }
     }

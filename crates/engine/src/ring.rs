@@ -1,26 +1,28 @@
 //! The meeting ring: a communicator's n-th meeting takes place at slot n mod K, without any linking.
 //!
-//! A slot's first line holds the arrival count, one stamp a rank and small contributions. To arrive is to write the
-//! contribution and add one to the count; the count is also the completion word, so that a barrier or a small allreduce
-//! moves one cache line. The count is never reset: in lap l of the ring a run is complete at (l + 1) × ranks arrivals.
-//! Stamps tell ranks that met by mistake, in different collectives.
+//! A slot has one line a rank: the word that says that the rank has come (see [`attendance`]) and its small contribution.
+//! To arrive is to write one's own line; a barrier or a small allreduce moves each rank's line to the others and nothing
+//! back. Stamps in the words tell ranks that met by mistake, in different collectives.
 
-use crate::board::{Board, CELL_BYTES, CELL_SETS, RING_SLOTS};
+use crate::attendance;
+use crate::board::{Board, CELL_BYTES, CELL_SETS, RING_SLOTS, SEAT_BYTES, SeatLine, SleepersLine};
 use crate::call::{Call, CallKind};
 use crate::error::Error;
-use crate::lane::{Argument, Binding, Plan, SharedStates};
+use crate::lane::{Argument, Binding, Numbered, Plan, SharedStates};
 use crate::meeting::{Meeting, Travel, Work};
 use crate::staging::Staging;
+use crate::wait::{Awaited, Counted};
 use crate::work::{self, Places, WorkLine};
 use goal::arithmetic::{self, ArithmeticError};
 use goal::schedule::JoinKind;
-use shm::completion::Completion;
+use shm::futex;
 use shm::handle::{Mapped, MappedSlice};
 use shm::memory::Memory;
 use shm::segment::Offset;
-use shm::sync::{AtomicU32, Ordering};
+use shm::sync::{Ordering, fence};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A rank that reduces by itself goes over all contributions in pieces that stay in its first cache.
 const FOLD_BYTES: usize = 8 << 10;
@@ -29,8 +31,7 @@ const FOLD_BYTES: usize = 8 << 10;
 #[derive(Debug)]
 struct Slot {
     at: Offset,
-    arrivals: Mapped<Completion>,
-    stamps: MappedSlice<AtomicU32>,
+    seats: MappedSlice<SeatLine>,
     work: Mapped<WorkLine>,
 }
 
@@ -40,19 +41,11 @@ pub(crate) struct Ring {
     memory: Memory,
     rank: u32,
     ranks: u32,
-    inline: u64,
-    inline_bytes: u64,
     cells: u64,
+    sleepers: Mapped<SleepersLine>,
     slots: Vec<Slot>,
     states: Vec<SharedStates>,
     board: Arc<Board>,
-}
-
-/// A meeting and the number of the collective on its communicator.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MeetingCall {
-    pub(crate) meeting: Meeting,
-    pub(crate) sequence: u64,
 }
 
 impl Ring {
@@ -64,24 +57,14 @@ impl Ring {
                 let at = board.place(layout.slot_at(index));
                 Ok(Slot {
                     at,
-                    arrivals: Mapped::new(segment, at)?,
-                    stamps: MappedSlice::new(segment, Offset(at.0 + 4), ranks as usize)?,
+                    seats: MappedSlice::new(segment, at, ranks as usize)?,
                     work: Mapped::new(segment, Offset(at.0 + layout.slot.work))?,
                 })
             })
             .collect::<Result<_, Error>>()?;
         let states = (0..ranks).map(|rank| board.states(segment, rank)).collect::<Result<_, Error>>()?;
-        Ok(Ring {
-            memory,
-            rank,
-            ranks,
-            inline: layout.slot.inline,
-            inline_bytes: layout.slot.inline_bytes,
-            cells: board.place(layout.cell_at(0, 0)).0,
-            slots,
-            states,
-            board,
-        })
+        let sleepers = Mapped::new(segment, board.sleepers_at())?;
+        Ok(Ring { memory, rank, ranks, cells: board.place(layout.cell_at(0, 0)).0, sleepers, slots, states, board })
     }
 
     #[inline]
@@ -96,9 +79,9 @@ impl Ring {
 
     /// Where the small contribution of `rank` lies, or the pointers to its large one.
     #[inline]
-    fn cell(&self, run: u64, travel: Travel, rank: u32, bytes: u64) -> Offset {
+    fn cell(&self, run: u64, travel: Travel, rank: u32) -> Offset {
         match travel {
-            Travel::Inline => Offset(self.slot(run).at.0 + self.inline + u64::from(rank) * bytes),
+            Travel::Inline => Offset(self.slot(run).at.0 + u64::from(rank) * 64 + (64 - SEAT_BYTES)),
             Travel::Cell | Travel::Arena => {
                 let number = run % CELL_SETS * u64::from(self.ranks) + u64::from(rank);
                 Offset(self.cells + number * CELL_BYTES)
@@ -108,7 +91,7 @@ impl Ring {
 
     #[inline]
     pub(crate) fn travel(&self, meeting: &Meeting) -> Travel {
-        meeting.travel(self.ranks, self.inline_bytes, CELL_BYTES)
+        meeting.travel(SEAT_BYTES, CELL_BYTES)
     }
 
     /// Who computes results.
@@ -156,7 +139,7 @@ impl Ring {
             (Binding::Private, Binding::Segment(_)) if reduces => (stage(meeting.bytes)?, true),
             (Binding::Private, _) => (contribution, true),
         };
-        let cell = self.cell(run, Travel::Arena, self.rank, meeting.bytes);
+        let cell = self.cell(run, Travel::Arena, self.rank);
         Places { contribution, result, spare, fetches }.write(&self.memory, cell)
     }
 
@@ -165,33 +148,45 @@ impl Ring {
     fn arrive(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
         let slot = self.slot(run);
         let travel = self.travel(meeting);
-        let arrivals = meeting.arrivals(self.rank, self.ranks, travel);
-        if arrivals == 0 {
+        if !meeting.is_awaited(self.rank, travel) {
             return Ok(());
         }
-        let lap = Self::lap(run).wrapping_add(1);
-        let stamp = &slot.stamps[self.rank as usize];
-        // Ordered for readers by the arrival below (Release) and their look at the completion word (Acquire).
-        stamp.store(meeting.call.stamp(Self::lap(run)), Ordering::Relaxed);
         if travel == Travel::Arena && meeting.kind == JoinKind::Broadcast && self.rank == meeting.root {
-            let cell = self.cell(run, travel, self.rank, 0);
+            let cell = self.cell(run, travel, self.rank);
             if Places::read(&self.memory, cell)?.spare.0 == 0 {
                 // Staged: there is nothing to wait for.
-                slot.work.done.set(lap);
+                slot.work.done.set(Self::lap(run).wrapping_add(1));
             }
         }
-        let last = slot.arrivals.add_threshold(arrivals, lap.wrapping_mul(self.ranks)).crossed;
-        if last && self.work(meeting) == Work::Claimed {
+        attendance::arrive(&slot.seats[self.rank as usize].came, attendance::word(run, meeting.call.stamp()));
+        if self.work(meeting) == Work::Claimed {
+            // Of two ranks that arrive last at once, at least one sees the other and begins the work.
+            fence(Ordering::SeqCst);
             self.help(run, meeting)?;
         }
+        if attendance::must_wake(&self.sleepers.word, || self.all_are_here(run, meeting)) {
+            futex::wake_all(&self.sleepers.word);
+        }
         Ok(())
+    }
+
+    /// Whether all whom this meeting waits for have come.
+    #[inline]
+    fn all_are_here(&self, run: u64, meeting: &Meeting) -> bool {
+        let seats = &*self.slot(run).seats;
+        match meeting.kind {
+            JoinKind::Broadcast if self.travel(meeting) != Travel::Arena => {
+                attendance::has_come(&seats[meeting.root as usize].came, run)
+            }
+            _ => seats.iter().all(|seat| attendance::has_come(&seat.came, run)),
+        }
     }
 
     /// Does what chunks nobody has claimed; true when it did any.
     pub(crate) fn help(&self, run: u64, meeting: &Meeting) -> Result<bool, Error> {
         let slot = self.slot(run);
         let lap = Self::lap(run).wrapping_add(1);
-        if !slot.arrivals.reached(lap.wrapping_mul(self.ranks)) || slot.work.done.reached(lap) {
+        if slot.work.done.reached(lap) || !self.all_are_here(run, meeting) {
             return Ok(false);
         }
         if self.stamps_differ(run, meeting) {
@@ -202,7 +197,7 @@ impl Ring {
         let travel = self.travel(meeting);
         let places = match travel {
             Travel::Arena => self.all_places(run)?,
-            _ => (0..self.ranks).map(|rank| Places::staged(self.cell(run, travel, rank, meeting.bytes))).collect(),
+            _ => (0..self.ranks).map(|rank| Places::staged(self.cell(run, travel, rank))).collect(),
         };
         match work::Work::of(meeting, travel == Travel::Arena, places) {
             Some(work) => work.claim(&self.memory, &slot.work, Self::lap(run)),
@@ -213,15 +208,21 @@ impl Ring {
         }
     }
 
+    /// What a large meeting waits for.
+    pub(crate) fn work_of(&self, run: u64) -> Counted<'_> {
+        Counted(&self.slot(run).work.done, Self::lap(run).wrapping_add(1))
+    }
+
     fn all_places(&self, run: u64) -> Result<Vec<Places>, Error> {
-        (0..self.ranks).map(|rank| Places::read(&self.memory, self.cell(run, Travel::Arena, rank, 0))).collect()
+        (0..self.ranks).map(|rank| Places::read(&self.memory, self.cell(run, Travel::Arena, rank))).collect()
     }
 
     /// Whether ranks that have come are in another collective than this one.
     fn stamps_differ(&self, run: u64, meeting: &Meeting) -> bool {
-        let mine = meeting.call.stamp(Self::lap(run));
+        let mine = attendance::word(run, meeting.call.stamp());
         let slot = self.slot(run);
-        let differs = |rank: u32| slot.stamps[rank as usize].load(Ordering::Relaxed) != mine;
+        // Ordered by the look that found all of them here (Acquire).
+        let differs = |rank: u32| slot.seats[rank as usize].came.load(Ordering::Relaxed) != mine;
         match meeting.kind {
             JoinKind::Broadcast => differs(meeting.root),
             _ => (0..self.ranks).any(differs),
@@ -236,7 +237,7 @@ impl Ring {
         let slot = self.slot(run);
         self.board.find_mismatch(sequence, meeting.call)?;
         // The journals have gone on meanwhile; the stamps still tell the kinds.
-        let kind = |rank: u32| Call::kind_of(slot.stamps[rank as usize].load(Ordering::Relaxed));
+        let kind = |rank: u32| Call::kind_of(attendance::stamp(slot.seats[rank as usize].came.load(Ordering::Relaxed)));
         let calls = (0..self.ranks).map(|rank| match kind(rank) {
             CallKind::None => Call::new(CallKind::None, 0, 0),
             kind => Call::new(kind, 0, u64::from(rank == self.rank)),
@@ -251,7 +252,7 @@ impl Ring {
         }
         // A broadcast that its root has staged is complete at once, before anyone could put it anywhere.
         let staged = || -> Result<bool, Error> {
-            let cell = self.cell(run, Travel::Arena, meeting.root, 0);
+            let cell = self.cell(run, Travel::Arena, meeting.root);
             Ok(Places::read(&self.memory, cell)?.spare.0 == 0)
         };
         Ok(meeting.kind != JoinKind::Broadcast || !staged()?)
@@ -268,7 +269,7 @@ impl Ring {
         let travel = self.travel(meeting);
         // Where a rank's contribution lies.
         let contribution = |rank: u32| -> Result<Offset, Error> {
-            let cell = self.cell(run, travel, rank, meeting.bytes);
+            let cell = self.cell(run, travel, rank);
             match travel {
                 Travel::Arena => Ok(Places::read(&self.memory, cell)?.kept()),
                 _ => Ok(cell),
@@ -303,7 +304,7 @@ impl Ring {
                         }
                         Places::first_result(&all)
                     }
-                    _ => self.cell(run, travel, 0, meeting.bytes),
+                    _ => self.cell(run, travel, 0),
                 };
                 Ok(self.memory.read(place, result)?)
             }
@@ -319,7 +320,10 @@ impl Ring {
         result: &mut [u8],
     ) -> Result<(), Error> {
         let Some((operation, data_type)) = meeting.arithmetic else { return Ok(()) };
-        let places = (0..self.ranks).map(contribution).collect::<Result<SmallVec<[Offset; 8]>, Error>>()?;
+        let mut places = SmallVec::<[Offset; 8]>::with_capacity(self.ranks as usize);
+        for rank in 0..self.ranks {
+            places.push(contribution(rank)?);
+        }
         let mut outcome = Ok(());
         for (index, piece) in result.chunks_mut(FOLD_BYTES).enumerate() {
             let (from, length) = ((index * FOLD_BYTES) as u64, piece.len() as u64);
@@ -360,8 +364,20 @@ impl Ring {
 }
 
 impl Plan for Ring {
-    type Call = MeetingCall;
+    type Call = Meeting;
+    type Bindings = [Binding; 2];
     type Scratch = Staging;
+
+    #[inline]
+    fn bindings(arguments: &[Argument<'_>]) -> [Binding; 2] {
+        let binding = |buffer: usize| arguments.get(buffer).map_or(Binding::Private, |argument| argument.binding);
+        [binding(0), binding(1)]
+    }
+
+    #[inline]
+    fn is_large(&self, meeting: &Meeting) -> bool {
+        self.travel(meeting) == Travel::Arena
+    }
 
     #[inline]
     fn states(&self) -> &[SharedStates] {
@@ -369,8 +385,8 @@ impl Plan for Ring {
     }
 
     #[inline]
-    fn window(&self, call: &MeetingCall) -> u64 {
-        if self.travel(&call.meeting) == Travel::Inline { RING_SLOTS } else { CELL_SETS }
+    fn window(&self, meeting: &Meeting) -> u64 {
+        if self.travel(meeting) == Travel::Inline { RING_SLOTS } else { CELL_SETS }
     }
 
     #[inline]
@@ -379,45 +395,46 @@ impl Plan for Ring {
     }
 
     #[inline]
-    fn completion(&self, run: u64, call: &MeetingCall) -> (&Completion, u32) {
-        let slot = self.slot(run);
-        let lap = Self::lap(run).wrapping_add(1);
-        match self.work(&call.meeting) {
-            Work::Owner => (&slot.arrivals, lap.wrapping_mul(self.ranks)),
-            Work::Claimed => (&slot.work.done, lap),
+    fn is_complete(&self, run: u64, meeting: &Meeting) -> bool {
+        match self.work(meeting) {
+            Work::Owner => self.all_are_here(run, meeting),
+            Work::Claimed => self.slot(run).work.done.reached(Self::lap(run).wrapping_add(1)),
         }
     }
 
     #[inline]
-    fn launch(
+    fn prepare(
         &self,
         staging: &mut Staging,
         run: u64,
         everyone: u64,
-        call: &MeetingCall,
+        meeting: &Meeting,
         arguments: &[Argument<'_>],
     ) -> Result<(), Error> {
-        let meeting = &call.meeting;
         let travel = self.travel(meeting);
         if travel == Travel::Arena {
             self.put_places(staging, run, everyone, meeting, arguments)?;
         } else if let Some(input) = arguments.first().filter(|_| meeting.contributes(self.rank)) {
-            self.put(self.cell(run, travel, self.rank, meeting.bytes), input)?;
+            self.put(self.cell(run, travel, self.rank), input)?;
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn launch(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
         self.arrive(run, meeting)
     }
 
     #[inline]
     fn collect(
         &self,
-        run: u64,
-        call: &MeetingCall,
+        Numbered { run, sequence }: Numbered,
+        meeting: &Meeting,
         bindings: &[Binding],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
-        let meeting = &call.meeting;
-        self.check_stamps(run, call.sequence, meeting)?;
-        let (Some(binding), Some(output)) = (bindings.get(1), outputs.get_mut(1)) else { return Ok(()) };
+        self.check_stamps(run, sequence, meeting)?;
+        let ([_, binding], [_, output]) = (bindings, outputs) else { return Ok(()) };
         if meeting.kind == JoinKind::Broadcast && self.rank == meeting.root {
             return Ok(());
         }
@@ -433,14 +450,39 @@ impl Plan for Ring {
         }
     }
 
-    fn output_lengths(&self, call: &MeetingCall, bindings: &[Binding]) -> Vec<usize> {
+    fn output_lengths(&self, meeting: &Meeting, bindings: &[Binding]) -> Vec<usize> {
         let wanted = |binding: &Binding| match binding {
-            Binding::Private => call.meeting.result_bytes(self.ranks) as usize,
+            Binding::Private => meeting.result_bytes(self.ranks) as usize,
             Binding::Segment(_) => 0,
         };
         match bindings {
-            [_, output] => vec![0, wanted(output)],
+            [_, output] if meeting.kind != JoinKind::Barrier => vec![0, wanted(output)],
             _ => Vec::new(),
         }
+    }
+}
+
+/// The ranks that a small meeting waits for.
+#[derive(Debug)]
+pub(crate) struct Attendance<'a> {
+    pub(crate) ring: &'a Ring,
+    pub(crate) run: u64,
+    pub(crate) meeting: &'a Meeting,
+}
+
+impl Awaited for Attendance<'_> {
+    type Mark = u32;
+
+    #[inline]
+    fn is_there(&self) -> bool {
+        self.ring.all_are_here(self.run, self.meeting)
+    }
+
+    fn prepare_sleep(&self) -> Option<u32> {
+        attendance::mark(&self.ring.sleepers.word, || self.is_there())
+    }
+
+    fn sleep(&self, mark: u32, limit: Duration) {
+        futex::wait(&self.ring.sleepers.word, mark, Some(limit));
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::error::Error;
 use crate::execute::Activation;
-use crate::lane::{Argument, Binding, Plan, SharedStates};
+use crate::lane::{Argument, Binding, Numbered, Plan, SharedStates};
 use crate::program::Program;
 use goal::graph::Access;
 use shm::arena::Arena;
-use shm::completion::Completion;
 use shm::segment::Offset;
+use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Memory for long private buffers, by slot and buffer, taken when first needed.
@@ -120,15 +120,24 @@ impl LinkedPlan {
 }
 
 impl Plan for LinkedPlan {
-    /// The number of the collective on its communicator.
-    type Call = u64;
+    type Call = ();
+    type Bindings = SmallVec<[Binding; 2]>;
     type Scratch = LongRooms;
+
+    fn bindings(arguments: &[Argument<'_>]) -> SmallVec<[Binding; 2]> {
+        arguments.iter().map(|argument| argument.binding).collect()
+    }
+
+    fn is_large(&self, _call: &()) -> bool {
+        // Slots with large frames are few; see `linking`.
+        false
+    }
 
     fn states(&self) -> &[SharedStates] {
         &self.program.states
     }
 
-    fn window(&self, _call: &u64) -> u64 {
+    fn window(&self, _call: &()) -> u64 {
         self.program.linked.slots
     }
 
@@ -137,19 +146,23 @@ impl Plan for LinkedPlan {
     }
 
     #[inline]
-    fn completion(&self, run: u64, _call: &u64) -> (&Completion, u32) {
-        self.program.completion(run, self.program.rank)
+    fn is_complete(&self, run: u64, _call: &()) -> bool {
+        let (word, threshold) = self.program.completion(run, self.program.rank);
+        word.reached(threshold)
     }
 
-    fn launch(
+    fn prepare(
         &self,
         rooms: &mut LongRooms,
         run: u64,
         _everyone: u64,
-        _call: &u64,
+        _call: &(),
         arguments: &[Argument<'_>],
     ) -> Result<(), Error> {
-        self.take_in(rooms, self.program.slot(run), arguments)?;
+        self.take_in(rooms, self.program.slot(run), arguments)
+    }
+
+    fn launch(&self, run: u64, _call: &()) -> Result<(), Error> {
         if self.program.linked.needs_owner {
             let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
             // An earlier run of the slot is complete; its entry must not take the work of this one for its own.
@@ -159,8 +172,14 @@ impl Plan for LinkedPlan {
         Activation::new(&self.program, run, true, &|rank| self.bell.ring(rank)).start()
     }
 
-    fn collect(&self, run: u64, _call: &u64, bindings: &[Binding], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-        let program = &self.program;
+    fn collect(
+        &self,
+        number: Numbered,
+        _call: &(),
+        bindings: &[Binding],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let (program, run) = (&self.program, number.run);
         let (slot, own) = (program.slot(run), program.linked(program.rank));
         for (index, binding) in bindings.iter().enumerate() {
             let staged = program.staged(slot, index);
@@ -184,7 +203,7 @@ impl Plan for LinkedPlan {
         program.failure(run)
     }
 
-    fn output_lengths(&self, _call: &u64, bindings: &[Binding]) -> Vec<usize> {
+    fn output_lengths(&self, _call: &(), bindings: &[Binding]) -> Vec<usize> {
         let buffers = self.program.linked(self.program.rank).schedule.view().buffers();
         let wanted = |binding: &Binding, length: u64| if *binding == Binding::Private { length as usize } else { 0 };
         buffers.iter().zip(bindings).map(|(buffer, binding)| wanted(binding, buffer.length)).collect()

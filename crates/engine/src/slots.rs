@@ -57,11 +57,11 @@ impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
         &self.words[run as usize & (self.words.len() - 1)]
     }
 
-    /// Begins run `run`; the caller has seen that the slot's previous run is consumed.
+    /// Begins run `run`, as active or as taken by its starter; the caller has seen that the slot's previous run is consumed.
     #[inline]
-    pub(crate) fn begin(&self, run: u64) {
+    pub(crate) fn begin(&self, run: u64, state: RunState) {
         // Release: pairs with the Acquire in `change`, for a request handed to another thread.
-        self.at(run).store(word(run, RunState::Active), Ordering::Release);
+        self.at(run).store(word(run, state), Ordering::Release);
     }
 
     /// Changes the state of a run; false when it was not in state `from`.

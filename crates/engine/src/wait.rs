@@ -1,7 +1,7 @@
 //! How a rank waits: looking for a short while, letting others run, then asleep.
 
 use crate::error::Error;
-use shm::completion::Completion;
+use shm::completion::{Completion, Marked};
 use std::time::{Duration, Instant};
 
 /// The longest sleep before a waiter looks whether someone it waits for is gone. Bounds how late a death is noticed.
@@ -25,40 +25,72 @@ impl Patience {
     }
 }
 
-/// Waits until `word` reaches `threshold`.
+/// What can be waited for.
+pub(crate) trait Awaited {
+    /// What a sleeper has seen.
+    type Mark;
+
+    /// Whether it has come.
+    fn is_there(&self) -> bool;
+    /// Says that somebody is about to sleep, and looks again; `None` when there is nothing to sleep for.
+    fn prepare_sleep(&self) -> Option<Self::Mark>;
+    /// Sleeps until something has happened, at most so long.
+    fn sleep(&self, mark: Self::Mark, limit: Duration);
+}
+
+/// A count to be reached.
+pub(crate) struct Counted<'a>(pub(crate) &'a Completion, pub(crate) u32);
+
+impl Awaited for Counted<'_> {
+    type Mark = Marked;
+
+    #[inline]
+    fn is_there(&self) -> bool {
+        self.0.reached(self.1)
+    }
+
+    fn prepare_sleep(&self) -> Option<Marked> {
+        self.0.prepare_sleep(self.1)
+    }
+
+    fn sleep(&self, mark: Marked, limit: Duration) {
+        self.0.sleep(mark, Some(limit));
+    }
+}
+
+/// Waits until something is there.
 ///
 /// `progress` does what only this rank can do and tells whether it did anything; `look_out` is asked before every sleep.
-pub(crate) fn until(
-    word: &Completion,
-    threshold: u32,
+pub(crate) fn until<A: Awaited>(
+    awaited: &A,
     patience: Patience,
     deadline: Option<Instant>,
     mut progress: impl FnMut() -> Result<bool, Error>,
     mut look_out: impl FnMut() -> Result<(), Error>,
 ) -> Result<bool, Error> {
     for _ in 0..patience.looks {
-        if word.reached(threshold) {
+        if awaited.is_there() {
             return Ok(true);
         }
         progress()?;
         std::hint::spin_loop();
     }
     for _ in 0..patience.yields {
-        if word.reached(threshold) {
+        if awaited.is_there() {
             return Ok(true);
         }
         progress()?;
         std::thread::yield_now();
     }
     loop {
-        let Some(marked) = word.prepare_sleep(threshold) else { return Ok(true) };
+        let Some(marked) = awaited.prepare_sleep() else { return Ok(true) };
         // Work that others leave for this rank rings its doorbell, not this word: it is looked for before every sleep.
         if progress()? {
             continue;
         }
         if let Err(error) = look_out() {
             // What is gone may have done its part before it went; that is visible now.
-            if progress()? || word.reached(threshold) {
+            if progress()? || awaited.is_there() {
                 continue;
             }
             return Err(error);
@@ -67,11 +99,11 @@ pub(crate) fn until(
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(word.reached(threshold));
+                return Ok(awaited.is_there());
             }
             sleep = sleep.min(left);
         }
-        word.sleep(marked, Some(sleep));
+        awaited.sleep(marked, sleep);
     }
 }
 

@@ -3,11 +3,23 @@
 //! The files under test are included as they are; they use `crate::sync`, which here is loom's.
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    /// Stands for its share of the fence that the other side's heavy fence has the processor execute.
+    pub(crate) fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn heavy_fence() {
+        fence(Ordering::SeqCst);
+    }
 }
 
 #[path = "../src/arrivals.rs"]
 mod arrivals;
+#[path = "../src/attendance.rs"]
+#[expect(dead_code, reason = "not every question is part of a model")]
+mod attendance;
 #[path = "../src/claims.rs"]
 mod claims;
 #[path = "../src/combiner.rs"]
@@ -195,7 +207,7 @@ fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
                 thread::yield_now();
             }
             let own = &shared.states[me];
-            own.begin(run);
+            own.begin(run, RunState::Active);
             turn.next += 1;
             let slot = &shared.slots[(run % SLOTS) as usize];
             let uses = (run / SLOTS) as u32 + 1;
@@ -227,7 +239,7 @@ fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
 fn a_result_is_taken_by_the_fetcher_or_by_the_retirer_never_by_both() {
     model(|| {
         let states = Arc::new((run_states(1), Payload::new()));
-        states.0.begin(0);
+        states.0.begin(0, RunState::Active);
         let take = |states: &(RunStates<Box<[AtomicU64]>>, Payload)| {
             let mine = states.0.change(0, RunState::Active, RunState::Taken);
             if mine {
@@ -243,5 +255,43 @@ fn a_result_is_taken_by_the_fetcher_or_by_the_retirer_never_by_both() {
         assert!(mine != theirs);
         assert!(states.0.is_past(0));
         assert_eq!(states.1.get(), 1);
+    });
+}
+
+/// Two ranks come to a meeting and a third only waits; each wakes sleepers only if it sees all here. Nobody sleeps through
+/// the end, and whoever finds all here sees what they brought.
+#[test]
+fn a_sleeper_is_woken_by_the_last_that_comes() {
+    model(|| {
+        struct Meeting {
+            seats: [AtomicU64; 2],
+            brought: [Payload; 2],
+            sleepers: AtomicU32,
+        }
+        let all_are_here = |meeting: &Meeting| meeting.seats.iter().all(|seat| attendance::has_come(seat, 0));
+        let meeting = Arc::new(Meeting {
+            seats: [AtomicU64::new(0), AtomicU64::new(0)],
+            brought: [Payload::new(), Payload::new()],
+            sleepers: AtomicU32::new(0),
+        });
+        let arrivals: Vec<_> = (0..2usize)
+            .map(|rank| {
+                let meeting = Arc::clone(&meeting);
+                thread::spawn(move || {
+                    meeting.brought[rank].set(rank as u32 + 7);
+                    attendance::arrive(&meeting.seats[rank], attendance::word(0, 1));
+                    // The wake itself is the change of the word, which the kernel compares before it lets anyone sleep.
+                    attendance::must_wake(&meeting.sleepers, || all_are_here(&meeting))
+                })
+            })
+            .collect();
+        let slept_on = attendance::mark(&meeting.sleepers, || all_are_here(&meeting));
+        let woken = arrivals.into_iter().map(|thread| thread.join().expect("a rank ends")).filter(|woke| *woke).count();
+        if let Some(seen) = slept_on {
+            assert_ne!(meeting.sleepers.load(Ordering::Relaxed), seen, "it sleeps for ever");
+            assert_eq!(woken, 1);
+        }
+        assert!(all_are_here(&meeting));
+        assert_eq!([meeting.brought[0].get(), meeting.brought[1].get()], [7, 8]);
     });
 }

@@ -9,6 +9,7 @@
 //! | keep checked references into it | [`handle`] |
 //! | copy and combine the bytes of its data areas | [`memory`] |
 //! | count completions and sleep until they come | [`completion`], on top of [`futex`] |
+//! | fence a frequent side against a rare one for nothing | [`fence`] |
 //! | watch other processes, bind threads to cores | [`process`] |
 //! | pass descriptors between processes | [`broker`] |
 //! | write a protocol that loom can check | [`sync`] |
@@ -36,6 +37,7 @@
 pub mod arena;
 pub mod broker;
 pub mod completion;
+pub mod fence;
 mod free_list;
 pub mod futex;
 pub mod handle;

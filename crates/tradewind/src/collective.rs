@@ -194,11 +194,11 @@ impl Communicator {
         match self.plan_bcast(argument.length, root)? {
             Plan::Meeting(meeting) if self.rank() == root => {
                 let arguments = [Argument::input(private), Argument::output(0)];
-                Ok(self.group().meet_and_wait(meeting, &arguments, &mut [])?)
+                Ok(self.group().meet_and_wait(&meeting, &arguments, &mut [])?)
             }
             Plan::Meeting(meeting) => {
                 let arguments = [Argument::input(&[]), argument];
-                Ok(self.group().meet_and_wait(meeting, &arguments, &mut [&mut [], private])?)
+                Ok(self.group().meet_and_wait(&meeting, &arguments, &mut [&mut [], private])?)
             }
             plan => plan.start_bcast(self, self.rank() == root, argument, private, ())?.wait(),
         }
@@ -245,7 +245,7 @@ impl Plan {
     #[inline]
     fn run(&self, communicator: &Communicator, arguments: &[Argument<'_>], outputs: &mut [&mut [u8]]) -> Result<()> {
         match self {
-            Plan::Meeting(meeting) => Ok(communicator.group().meet_and_wait(*meeting, arguments, outputs)?),
+            Plan::Meeting(meeting) => Ok(communicator.group().meet_and_wait(meeting, arguments, outputs)?),
             Plan::Linked(linkage) => {
                 let mut pending = linkage.start(arguments)?;
                 pending.wait(None)?;
@@ -264,7 +264,7 @@ impl Plan {
         back: B,
     ) -> Result<Request<'a, B>> {
         let pending = match self {
-            Plan::Meeting(meeting) => communicator.meet(*meeting, arguments)?,
+            Plan::Meeting(meeting) => communicator.meet(meeting, arguments)?,
             Plan::Linked(linkage) => linkage.start(arguments)?,
         };
         Ok(Request::new(communicator, pending, outputs, back))
@@ -292,7 +292,7 @@ impl Plan {
                 let nothing = Argument::input(&[]);
                 let given = if in_segment { argument } else { Argument::input(private) };
                 let arguments = if is_root { [given, argument] } else { [nothing, argument] };
-                communicator.meet(*meeting, &arguments)?
+                communicator.meet(meeting, &arguments)?
             }
             Plan::Linked(linkage) => {
                 let given = if is_root && !in_segment { Argument::input(private) } else { argument };

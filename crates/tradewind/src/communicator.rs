@@ -169,7 +169,7 @@ impl Communicator {
 
     /// Starts a meeting of all ranks.
     #[inline]
-    pub(crate) fn meet(&self, meeting: Meeting, arguments: &[Argument<'_>]) -> Result<Pending> {
+    pub(crate) fn meet(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Pending> {
         Ok(self.group().meet(meeting, arguments)?)
     }
 
