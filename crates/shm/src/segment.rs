@@ -16,8 +16,10 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::shared::Shared;
 
 mod backing;
+mod read_only;
 
 pub use backing::Backing;
+pub use read_only::{ReadOnlySegment, ReadOnlyWord};
 
 /// A place in a segment, in bytes from its start: the pointer that means the same in every process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -107,6 +109,18 @@ pub enum SegmentError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// The kernel does not seal the file against writers (Linux before 5.1).
+    #[error("cannot make a segment that others only read: {source}; it takes Linux 5.1 or later")]
+    Seal {
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A descriptor that is to be read only, but of a file that its readers could write to or shorten.
+    #[error("refused: {place} is not sealed against writing and shortening; pass what `create_for_readers` made")]
+    NotSealed {
+        /// Which file, in words.
+        place: String,
+    },
     /// A place outside the segment.
     #[error("{length} bytes at {offset} do not lie in a segment of {bytes} bytes")]
     OutOfBounds {
@@ -192,13 +206,45 @@ impl Segment {
     /// [`SegmentError::Size`], [`SegmentError::FileSizeLimit`], [`SegmentError::Create`], [`SegmentError::NoSpace`] or
     /// [`SegmentError::Reserve`] for the first page, [`SegmentError::Map`].
     pub fn create(bytes: u64, backing: Backing) -> Result<Segment, SegmentError> {
-        let page = page_bytes();
-        let rounded = bytes.checked_next_multiple_of(page).filter(|&rounded| rounded != 0);
-        let bytes = rounded.filter(|&rounded| isize::try_from(rounded).is_ok()).ok_or(SegmentError::Size { bytes })?;
+        let bytes = whole_pages(bytes)?;
         let (file, place) = backing.create(bytes)?;
         let segment = Segment::map(file, bytes, place)?;
         // A file system that cannot reserve is found out here and not in the middle of a job.
-        segment.commit(Offset(0), page)?;
+        segment.commit(Offset(0), page_bytes())?;
+        Ok(segment)
+    }
+
+    /// Makes a segment of anonymous memory, all of it committed, that only the value returned can write to: the file is
+    /// sealed against every later way of writing (F_SEAL_FUTURE_WRITE), also by this process. Whoever gets the descriptor
+    /// maps it with [`ReadOnlySegment::from_fd`].
+    ///
+    /// ```
+    /// use shm::segment::{Offset, ReadOnlySegment, Segment};
+    /// use shm::sync::{AtomicU64, Ordering};
+    /// use std::os::fd::AsFd;
+    ///
+    /// # fn main() -> Result<(), shm::segment::SegmentError> {
+    /// let segment = Segment::create_for_readers(4096)?;
+    /// let descriptor = || segment.as_fd().try_clone_to_owned().expect("a free descriptor");
+    /// let reader = ReadOnlySegment::from_fd(descriptor())?;
+    /// segment.at::<AtomicU64>(Offset(8))?.store(7, Ordering::Release);
+    /// assert_eq!(reader.words()[1].load(), 7);
+    /// assert!(Segment::from_fd(descriptor()).is_err(), "nobody maps it for writing any more");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::create`], and [`SegmentError::Seal`].
+    pub fn create_for_readers(bytes: u64) -> Result<Segment, SegmentError> {
+        let bytes = whole_pages(bytes)?;
+        let (file, place) = backing::unsealed_memory(bytes)?;
+        let segment = Segment::map(file, bytes, place)?;
+        segment.commit(Offset(0), bytes)?;
+        // The mapping that exists may go on writing; that is what the seal is for.
+        rustix::fs::fcntl_add_seals(&segment.file, read_only::SEALS | SealFlags::SEAL)
+            .map_err(|error| SegmentError::Seal { source: error.into() })?;
         Ok(segment)
     }
 
@@ -212,30 +258,12 @@ impl Segment {
     /// [`SegmentError::Size`] for an empty file, [`SegmentError::Map`] if the descriptor cannot be mapped for writing.
     pub fn from_fd(file: OwnedFd) -> Result<Segment, SegmentError> {
         let place = backing::describe(&file);
-        let unusable = |source: Errno| SegmentError::Map { bytes: 0, place: place.clone(), source: source.into() };
-        let bytes = rustix::fs::fstat(&file).map_err(unusable)?.st_size.cast_unsigned();
-        if bytes == 0 || isize::try_from(bytes).is_err() {
-            return Err(SegmentError::Size { bytes });
-        }
+        let bytes = file_bytes(&file, &place)?;
         Segment::map(file, bytes, place)
     }
 
     fn map(file: OwnedFd, bytes: u64, place: String) -> Result<Segment, SegmentError> {
-        let failed = |source: Errno| SegmentError::Map { bytes, place: place.clone(), source: source.into() };
-        let length = usize::try_from(bytes).map_err(|_| SegmentError::Size { bytes })?;
-        // SAFETY: a new mapping at an address of the kernel's choice overlays nothing that exists.
-        let address = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                length,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE,
-                &file,
-                0,
-            )
-        }
-        .map_err(failed)?;
-        let base = NonNull::new(address.cast()).ok_or_else(|| failed(Errno::FAULT))?;
+        let base = map_file(&file, bytes, &place, ProtFlags::READ | ProtFlags::WRITE)?;
         Ok(Segment { base, bytes, file, place })
     }
 
@@ -378,6 +406,32 @@ impl Drop for Segment {
         // would leave the mapping in place, which harms nobody.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
     }
+}
+
+/// The size of a file that came as a descriptor, if it can be mapped.
+fn file_bytes(file: &OwnedFd, place: &str) -> Result<u64, SegmentError> {
+    let unusable = |source: Errno| SegmentError::Map { bytes: 0, place: place.to_owned(), source: source.into() };
+    let bytes = rustix::fs::fstat(file).map_err(unusable)?.st_size.cast_unsigned();
+    if bytes == 0 || isize::try_from(bytes).is_err() {
+        return Err(SegmentError::Size { bytes });
+    }
+    Ok(bytes)
+}
+
+/// Maps a whole file somewhere, shared.
+fn map_file(file: &OwnedFd, bytes: u64, place: &str, protection: ProtFlags) -> Result<NonNull<u8>, SegmentError> {
+    let failed = |source: Errno| SegmentError::Map { bytes, place: place.to_owned(), source: source.into() };
+    let length = usize::try_from(bytes).map_err(|_| SegmentError::Size { bytes })?;
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice overlays nothing that exists.
+    let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, 0) };
+    NonNull::new(address.map_err(failed)?.cast()).ok_or_else(|| failed(Errno::FAULT))
+}
+
+/// A size in bytes, rounded up to whole pages.
+fn whole_pages(bytes: u64) -> Result<u64, SegmentError> {
+    let rounded = bytes.checked_next_multiple_of(page_bytes()).filter(|&rounded| rounded != 0);
+    rounded.filter(|&rounded| isize::try_from(rounded).is_ok()).ok_or(SegmentError::Size { bytes })
 }
 
 /// The size of a page of this machine, in bytes.

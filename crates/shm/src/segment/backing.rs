@@ -10,6 +10,9 @@ use rustix::process::{Resource, getrlimit};
 
 use super::SegmentError;
 
+/// Words for the place of anonymous memory.
+const MEMORY: &str = "the memory of this machine";
+
 /// What a segment's file is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backing {
@@ -23,21 +26,39 @@ impl Backing {
     /// Makes the file, `bytes` long and empty of pages, and the words that name its place in messages.
     pub(super) fn create(&self, bytes: u64) -> Result<(OwnedFd, String), SegmentError> {
         let place = match self {
-            Backing::Memory => "the memory of this machine".to_owned(),
+            Backing::Memory => MEMORY.to_owned(),
             Backing::Directory(directory) => describe_directory(directory),
         };
-        // Making a file longer than this limit raises SIGXFSZ, which kills. So ask first.
-        if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|&limit| limit < bytes) {
-            return Err(SegmentError::FileSizeLimit { needed: bytes, limit });
-        }
+        check_limit(bytes)?;
         let made = match self {
-            Backing::Memory => memory_file(bytes),
+            Backing::Memory => memory_file(bytes).and_then(|file| {
+                // Whoever got the descriptor could otherwise shorten the file under the feet of all others: SIGBUS.
+                rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+                Ok(file)
+            }),
             Backing::Directory(directory) => directory_file(directory, bytes),
         };
         match made {
             Ok(file) => Ok((file, place)),
             Err(source) => Err(SegmentError::Create { place, source: source.into() }),
         }
+    }
+}
+
+/// Anonymous memory whose creator seals it when it has mapped it.
+pub(super) fn unsealed_memory(bytes: u64) -> Result<(OwnedFd, String), SegmentError> {
+    check_limit(bytes)?;
+    match memory_file(bytes) {
+        Ok(file) => Ok((file, MEMORY.to_owned())),
+        Err(source) => Err(SegmentError::Create { place: MEMORY.to_owned(), source: source.into() }),
+    }
+}
+
+fn check_limit(bytes: u64) -> Result<(), SegmentError> {
+    // Making a file longer than this limit raises SIGXFSZ, which kills. So ask first.
+    match getrlimit(Resource::Fsize).current.filter(|&limit| limit < bytes) {
+        Some(limit) => Err(SegmentError::FileSizeLimit { needed: bytes, limit }),
+        None => Ok(()),
     }
 }
 
@@ -49,8 +70,6 @@ fn memory_file(bytes: u64) -> Result<OwnedFd, Errno> {
         other => other?,
     };
     rustix::fs::ftruncate(&file, bytes)?;
-    // Whoever got the descriptor could otherwise shorten the file under the feet of all others: SIGBUS.
-    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
 }
 
@@ -92,7 +111,7 @@ fn describe_directory(directory: &Path) -> String {
 /// Words for a file that came as a descriptor.
 pub(super) fn describe(file: &OwnedFd) -> String {
     match std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) {
-        Ok(path) if path.starts_with("/memfd:tradewind-segment") => "the memory of this machine".to_owned(),
+        Ok(path) if path.starts_with("/memfd:tradewind-segment") => MEMORY.to_owned(),
         Ok(path) => format!("the segment {}", path.display()),
         Err(_) => "the segment that was passed to this process".to_owned(),
     }
