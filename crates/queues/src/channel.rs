@@ -35,10 +35,10 @@
 //! ```
 
 mod error;
-pub(crate) mod key;
+mod key;
 mod place;
-pub(crate) mod ring;
-pub(crate) mod value;
+mod ring;
+mod value;
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -154,7 +154,7 @@ impl<T: Value> Sender<T> {
     /// [`SendError::Full`], [`SendError::Closed`], [`SendError::Broken`].
     #[inline]
     pub fn try_send(&mut self, value: T) -> Result<(), SendError> {
-        match value.offer(&mut self.producer, self.place.words()) {
+        match value::offer(value, &mut self.producer, self.place.words()) {
             // One load of a line that only a sleeping or leaving receiver writes.
             Ok(()) if self.place.wakeup(End::Receiver).wake() => Err(self.closed()),
             Ok(()) => Ok(()),
@@ -190,7 +190,7 @@ impl<T: Value> Sender<T> {
     fn send_later(&mut self, value: T, deadline: Option<Instant>) -> Result<(), SendError> {
         let (place, producer) = (&self.place, &mut self.producer);
         let receiver = place.wakeup(End::Receiver);
-        let look = || match value.offer(producer, place.words()) {
+        let look = || match value::offer(value, producer, place.words()) {
             Err(Refused::Full) => receiver.is_closed().then_some(Ok(true)),
             Err(Refused::Broken) => Some(Err(SendError::Broken { channel: place.offset() })),
             Ok(()) => Some(Ok(receiver.wake())),
@@ -277,6 +277,7 @@ impl<T: Value> Receiver<T> {
     /// [`ReceiveError::Closed`], [`ReceiveError::PeerGone`].
     #[inline]
     pub fn receive(&mut self) -> Result<T, ReceiveError> {
+        self.look_briefly();
         match take(&mut self.consumer, &self.place) {
             Ok(value) => Ok(value),
             Err(_) => self.receive_later(None),
@@ -289,19 +290,37 @@ impl<T: Value> Receiver<T> {
     /// [`ReceiveError::DeadlinePassed`] and those of [`Receiver::receive`].
     #[inline]
     pub fn receive_until(&mut self, deadline: Instant) -> Result<T, ReceiveError> {
+        self.look_briefly();
         match take(&mut self.consumer, &self.place) {
             Ok(value) => Ok(value),
             Err(_) => self.receive_later(Some(deadline)),
         }
     }
 
+    /// Looks for a value that is on its way, with nothing between its arrival and its use but leaving the loop.
+    #[inline(always)]
+    fn look_briefly(&self) {
+        let next = value::next::<T>(&self.consumer, self.place.words());
+        for _ in 0..patience::EAGER_LOOKS {
+            if next.is_there() {
+                break;
+            }
+        }
+    }
+
     fn receive_later(&mut self, deadline: Option<Instant>) -> Result<T, ReceiveError> {
         let (place, consumer) = (&self.place, &mut self.consumer);
         let channel = place.offset();
-        let look = || match take(consumer, place) {
-            Ok(value) => Some(Ok(value)),
-            Err(Nothing::Yet) => None,
-            Err(Nothing::More) => Some(Err(ReceiveError::Closed { channel })),
+        let next = value::next::<T>(consumer, place.words());
+        let look = || {
+            if !next.is_there() {
+                return None;
+            }
+            match take(consumer, place) {
+                Ok(value) => Some(Ok(value)),
+                Err(Nothing::Yet) => None,
+                Err(Nothing::More) => Some(Err(ReceiveError::Closed { channel })),
+            }
         };
         let holder = || place.holder(End::Sender);
         match patience::wait(place.wakeup(End::Receiver), &mut self.watch, holder, deadline, look) {
@@ -320,7 +339,7 @@ impl<T: Value> Receiver<T> {
 /// Takes a value out and now and then gives the sender room.
 #[inline(always)]
 fn take<T: Value>(consumer: &mut Consumer, place: &Place) -> Result<T, Nothing> {
-    let value = T::take(consumer, place.words())?;
+    let value = value::take(consumer, place.words())?;
     if consumer.is_due() {
         consumer.publish(place.words());
         place.wakeup(End::Sender).wake();

@@ -6,12 +6,12 @@ use crate::peer::{Name, Watch};
 use crate::sync::spin_loop;
 use crate::wakeup::Wakeup;
 
-/// How often a waiter looks before it sleeps: some ten microseconds, about what falling asleep and waking up cost. A peer
-/// that answers at once is met awake; a waiter that shares its processor with the peer does not keep it for long.
-const LOOKS: u32 = 600;
+/// How often a waiter looks without a pause: about a microsecond, so that a peer that answers at once is met at full speed.
+pub(crate) const EAGER_LOOKS: u32 = 1000;
 
-/// After this many looks a waiter lets some time pass between two of them, for the sake of its processor's other half.
-const EAGER_LOOKS: u32 = 100;
+/// How often it looks then, with some time between two looks, before it sleeps: some ten microseconds, about what falling
+/// asleep and waking up cost. A waiter that shares its processor with the peer does not keep it for longer.
+const PATIENT_LOOKS: u32 = 400;
 
 /// How long a waiter sleeps at most before it looks whether the peer still lives.
 const SLICE: Duration = Duration::from_millis(50);
@@ -37,11 +37,11 @@ pub(crate) fn wait<R>(
     deadline: Option<Instant>,
     mut look: impl FnMut() -> Option<R>,
 ) -> Result<R, Ended> {
-    for looks in 0..LOOKS {
+    for looks in 0..EAGER_LOOKS + PATIENT_LOOKS {
         if let Some(found) = look() {
             return Ok(found);
         }
-        if looks > EAGER_LOOKS {
+        if looks >= EAGER_LOOKS {
             spin_loop();
         }
     }

@@ -138,6 +138,25 @@ impl Producer {
     }
 }
 
+/// What changes when the next value arrives or the sender ends: all that one who waits has to look at, in registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Next<'a> {
+    tell: &'a AtomicU64,
+    notice: &'a AtomicU64,
+    seen: u64,
+    received: u64,
+}
+
+impl Next<'_> {
+    /// Whether it is worth taking.
+    #[inline(always)]
+    pub(crate) fn is_there(self) -> bool {
+        // Relaxed, both: `take` looks again before it uses anything.
+        let notice = || self.notice.load(Ordering::Relaxed);
+        self.tell.load(Ordering::Relaxed) != self.seen || notice() & NO_MORE != 0 || notice() >> 1 > self.received
+    }
+}
+
 /// The private side of the one who receives.
 #[derive(Debug)]
 pub(crate) struct Consumer {
@@ -177,6 +196,13 @@ impl Consumer {
             self.key = key::of_lap(self.received / (self.mask + 1));
         }
         Ok((lead, tell))
+    }
+
+    /// What the next value changes.
+    pub(crate) fn next<'a, const LEAD: usize>(&self, words: Words<'a>) -> Next<'a> {
+        let slot = (self.received & self.mask) as usize;
+        let tell = &words.slots[slot * (LEAD + 1) + LEAD];
+        Next { tell, notice: words.notice, seen: self.seen[slot], received: self.received }
     }
 
     /// The slot has not changed; perhaps the notice speaks for it.

@@ -1,49 +1,45 @@
 //! What a channel carries: numbers of 32 or 64 bits, whole or real, and whole cache lines.
 
+use super::ring::{Consumer, Next, Nothing, Producer, Refused, Words};
+
 /// A type that a channel can carry, over the full range of its values: `u32`, `u64`, `f32`, `f64` (bit for bit, every NaN
 /// too), and whole cache lines as `[u64; 8]`, `[f64; 8]` or `[u8; 64]`.
 pub trait Value: sealed::Wire + Copy + Send + 'static {}
 
-pub(crate) mod sealed {
-    use crate::channel::ring::{Consumer, Nothing, Producer, Refused, Words};
-
+mod sealed {
     /// How a value stands in a slot.
     pub trait Wire: Sized {
-        /// Words a slot.
+        /// Words a slot: 1 or 8.
         const WORDS: u64;
         /// Says in shared memory what the channel carries. Never 0.
-        const KIND: u32;
+        const KIND: u8;
         /// The type's name.
         const NAME: &'static str;
 
-        #[doc(hidden)]
-        fn offer(self, producer: &mut Producer, words: Words<'_>) -> Result<(), Refused>;
+        /// The value's words; a value of one word is the last of them.
+        fn into_words(self) -> [u64; 8];
 
-        #[doc(hidden)]
-        fn take(consumer: &mut Consumer, words: Words<'_>) -> Result<Self, Nothing>;
+        /// The value of these words.
+        fn from_words(words: [u64; 8]) -> Self;
     }
 }
 
-use super::ring::{Consumer, Nothing, Producer, Refused, Words};
-
 macro_rules! values {
-    ($($type:ty, $kind:literal, $lead:literal: $value:ident => $split:expr, $parts:ident => $join:expr;)+) => {$(
+    ($($type:ty, $kind:literal, $words:literal: $value:ident => $into:expr, $all:ident => $from:expr;)+) => {$(
         impl sealed::Wire for $type {
-            const WORDS: u64 = $lead + 1;
-            const KIND: u32 = $kind;
+            const WORDS: u64 = $words;
+            const KIND: u8 = $kind;
             const NAME: &'static str = stringify!($type);
 
             #[inline(always)]
-            fn offer(self, producer: &mut Producer, words: Words<'_>) -> Result<(), Refused> {
+            fn into_words(self) -> [u64; 8] {
                 let $value = self;
-                let (lead, tell): ([u64; $lead], u64) = $split;
-                producer.offer(words, lead, tell)
+                $into
             }
 
             #[inline(always)]
-            fn take(consumer: &mut Consumer, words: Words<'_>) -> Result<Self, Nothing> {
-                let $parts: ([u64; $lead], u64) = consumer.take(words)?;
-                Ok($join)
+            fn from_words($all: [u64; 8]) -> Self {
+                $from
             }
         }
 
@@ -52,23 +48,43 @@ macro_rules! values {
 }
 
 values! {
-    u32, 1, 0: value => ([], u64::from(value)), parts => parts.1 as u32;
-    u64, 2, 0: value => ([], value), parts => parts.1;
-    f32, 3, 0: value => ([], u64::from(value.to_bits())), parts => f32::from_bits(parts.1 as u32);
-    f64, 4, 0: value => ([], value.to_bits()), parts => f64::from_bits(parts.1);
-    [u64; 8], 5, 7: value => split(value), parts => join(parts);
-    [f64; 8], 6, 7: value => split(value.map(f64::to_bits)), parts => join(parts).map(f64::from_bits);
-    [u8; 64], 7, 7: value => split(words_of(value)), parts => bytes_of(join(parts));
+    u32, 1, 1: value => alone(u64::from(value)), all => all[7] as u32;
+    u64, 2, 1: value => alone(value), all => all[7];
+    f32, 3, 1: value => alone(u64::from(value.to_bits())), all => f32::from_bits(all[7] as u32);
+    f64, 4, 1: value => alone(value.to_bits()), all => f64::from_bits(all[7]);
+    [u64; 8], 5, 8: value => value, all => all;
+    [f64; 8], 6, 8: value => value.map(f64::to_bits), all => all.map(f64::from_bits);
+    [u8; 64], 7, 8: value => words_of(value), all => bytes_of(all);
+}
+
+/// Puts a value into the ring.
+#[inline(always)]
+pub(super) fn offer<T: Value>(value: T, producer: &mut Producer, words: Words<'_>) -> Result<(), Refused> {
+    let [a, b, c, d, e, f, g, tell] = value.into_words();
+    if T::WORDS == 1 { producer.offer(words, [], tell) } else { producer.offer(words, [a, b, c, d, e, f, g], tell) }
+}
+
+/// Takes a value out of the ring.
+#[inline(always)]
+pub(super) fn take<T: Value>(consumer: &mut Consumer, words: Words<'_>) -> Result<T, Nothing> {
+    if T::WORDS == 1 {
+        let ([], tell) = consumer.take(words)?;
+        Ok(T::from_words(alone(tell)))
+    } else {
+        let ([a, b, c, d, e, f, g], tell) = consumer.take(words)?;
+        Ok(T::from_words([a, b, c, d, e, f, g, tell]))
+    }
+}
+
+/// What the next value of this type changes.
+#[inline(always)]
+pub(super) fn next<'a, T: Value>(consumer: &Consumer, words: Words<'a>) -> Next<'a> {
+    if T::WORDS == 1 { consumer.next::<0>(words) } else { consumer.next::<7>(words) }
 }
 
 #[inline(always)]
-fn split([a, b, c, d, e, f, g, tell]: [u64; 8]) -> ([u64; 7], u64) {
-    ([a, b, c, d, e, f, g], tell)
-}
-
-#[inline(always)]
-fn join(([a, b, c, d, e, f, g], tell): ([u64; 7], u64)) -> [u64; 8] {
-    [a, b, c, d, e, f, g, tell]
+fn alone(word: u64) -> [u64; 8] {
+    [0, 0, 0, 0, 0, 0, 0, word]
 }
 
 #[inline(always)]
