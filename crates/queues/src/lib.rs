@@ -10,6 +10,7 @@ pub mod channel;
 pub mod name;
 mod patience;
 mod peer;
+pub mod table;
 mod wakeup;
 
 pub use shm::sync;

@@ -1,0 +1,390 @@
+//! Destination tables: from the name that a program sends to, to the queue where the message goes. And the inverse: from
+//! which sources a receive queue accepts messages.
+//!
+//! Each transmit queue has a table of its own (Ang et al. 1996, section 4.1 and figure 2), because an entry also holds the
+//! name that the *receiver* has for this sender. The paper's hardware consults the table for every message, and only
+//! system software can change it. Here a lookup is one load from memory that the post office writes; everybody else has
+//! it mapped for reading only, and the kernel's seals keep it so.
+//!
+//! An entry is one word, so a reader sees the old destination or the new one and never half of each:
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0 to 13 | source name |
+//! | 14 to 33 | receive queue's number on its node |
+//! | 34 to 45 | node |
+//! | 46 to 61 | generation: grows with every change of the entry, modulo 65,536 |
+//! | 62, 63 | 0 unknown, 1 open, 2 revoked, 3 its process has gone |
+//!
+//! The inverse table, which the paper describes and its hardware leaves out (footnote 3), is a bit a source, written by
+//! the post office too and checked by the receiver for every message.
+
+use crate::name::{NAMES, NodeName, QueueIndex, QueueName, SourceName};
+use shm::segment::{Offset, ReadOnlySegment, Segment, SegmentError};
+use shm::sync::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+const QUEUE_SHIFT: u32 = 14;
+const NODE_SHIFT: u32 = 34;
+const GENERATION_SHIFT: u32 = 46;
+const STATE_SHIFT: u32 = 62;
+
+/// Why a name leads nowhere.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// Nothing has ever been entered under this name: ask the post office for the name of a queue, or wait until its
+    /// owner has opened it.
+    #[error("this transmit queue knows no destination {name}: ask the post office for the name of an open queue")]
+    UnknownName {
+        /// The name.
+        name: QueueName,
+    },
+    /// The right to send there has been taken away.
+    #[error("the right to send to destination {name} has been revoked")]
+    RevokedName {
+        /// The name.
+        name: QueueName,
+    },
+    /// The process that had opened the queue has ended or left.
+    #[error("the process that received at destination {name} has gone")]
+    ProcessGone {
+        /// The name.
+        name: QueueName,
+    },
+    /// No name is left.
+    #[error("all {names} names of the table are taken: revoked names are not given again")]
+    TableFull {
+        /// How many there are.
+        names: u32,
+    },
+    /// The table's memory cannot be had.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+/// Where a name leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Destination {
+    /// The machine.
+    pub node: NodeName,
+    /// The receive queue on it.
+    pub queue: QueueIndex,
+    /// What the receiver calls this sender, and where it answers to.
+    pub source: SourceName,
+    /// Which one of the entries under this name it is; another one means that the name was re-pointed.
+    pub generation: u16,
+}
+
+/// What a table says of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Unknown,
+    Open { node: NodeName, queue: QueueIndex, source: SourceName },
+    Revoked,
+    Gone,
+}
+
+impl Standing {
+    fn encode(self, generation: u16) -> u64 {
+        let (state, place) = match self {
+            Standing::Unknown => (0, 0),
+            Standing::Open { node, queue, source } => {
+                let place = u64::from(source.number())
+                    | u64::from(queue.number()) << QUEUE_SHIFT
+                    | u64::from(node.number()) << NODE_SHIFT;
+                (1, place)
+            }
+            Standing::Revoked => (2, 0),
+            Standing::Gone => (3, 0),
+        };
+        state << STATE_SHIFT | u64::from(generation) << GENERATION_SHIFT | place
+    }
+}
+
+#[inline]
+fn decode(word: u64, name: QueueName) -> Result<Destination, TableError> {
+    match word >> STATE_SHIFT {
+        1 => Ok(Destination {
+            node: NodeName::from_bits(word >> NODE_SHIFT),
+            queue: QueueIndex::from_bits(word >> QUEUE_SHIFT),
+            source: SourceName::from_bits(word),
+            generation: (word >> GENERATION_SHIFT) as u16,
+        }),
+        2 => Err(TableError::RevokedName { name }),
+        3 => Err(TableError::ProcessGone { name }),
+        _ => Err(TableError::UnknownName { name }),
+    }
+}
+
+/// A transmit queue's table, as its process sees it.
+#[derive(Debug)]
+pub struct DestinationTable {
+    segment: ReadOnlySegment,
+}
+
+impl DestinationTable {
+    /// Maps a table that the post office passed on.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Segment`] for a descriptor that is none.
+    pub fn from_fd(file: OwnedFd) -> Result<DestinationTable, TableError> {
+        Ok(DestinationTable { segment: ReadOnlySegment::from_fd(file)? })
+    }
+
+    /// Where the name leads now: one load.
+    ///
+    /// ```
+    /// use queues::name::{NodeName, QueueIndex, QueueName, SourceName};
+    /// use queues::table::{DestinationTable, TableError, TableWriter};
+    /// use std::os::fd::AsFd;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let writer = TableWriter::create(512)?;
+    /// let table = DestinationTable::from_fd(writer.as_fd().try_clone_to_owned()?)?;
+    /// let name = QueueName::new(3).expect("below 16,384");
+    /// assert!(matches!(table.lookup(name), Err(TableError::UnknownName { .. })));
+    ///
+    /// writer.enter(name, NodeName::default(), QueueIndex::new(77).expect("small"), SourceName::default())?;
+    /// assert_eq!(table.lookup(name)?.queue.number(), 77);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::UnknownName`], [`TableError::RevokedName`], [`TableError::ProcessGone`].
+    #[inline]
+    pub fn lookup(&self, name: QueueName) -> Result<Destination, TableError> {
+        // A name beyond the table is one that was never entered.
+        decode(self.segment.words().get(usize::from(name.number())).map_or(0, |word| word.load()), name)
+    }
+}
+
+/// A transmit queue's table, as the post office has it.
+#[derive(Debug)]
+pub struct TableWriter {
+    segment: Segment,
+    names: u16,
+}
+
+impl TableWriter {
+    /// Makes a table for names below `names` (at most [`NAMES`]): 8 bytes each, in whole pages.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Segment`], [`TableError::TableFull`] for more names than there are.
+    pub fn create(names: u16) -> Result<TableWriter, TableError> {
+        if names > NAMES {
+            return Err(TableError::TableFull { names: NAMES.into() });
+        }
+        let segment = Segment::create_for_readers(u64::from(names.max(1)) * 8)?;
+        Ok(TableWriter { segment, names })
+    }
+
+    /// Enters a destination under a name, in place of what was there; gives its generation.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::TableFull`] for a name beyond the table.
+    pub fn enter(
+        &self,
+        name: QueueName,
+        node: NodeName,
+        queue: QueueIndex,
+        source: SourceName,
+    ) -> Result<u16, TableError> {
+        self.set(name, Standing::Open { node, queue, source })
+    }
+
+    /// Takes a name away.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::TableFull`] for a name beyond the table.
+    pub fn revoke(&self, name: QueueName) -> Result<u16, TableError> {
+        self.set(name, Standing::Revoked)
+    }
+
+    /// Writes an entry if it says something new; gives its generation.
+    pub(crate) fn set(&self, name: QueueName, standing: Standing) -> Result<u16, TableError> {
+        if name.number() >= self.names {
+            return Err(TableError::TableFull { names: self.names.into() });
+        }
+        let entry = self.segment.at::<AtomicU64>(Offset(u64::from(name.number()) * 8))?;
+        let before = entry.load(Ordering::Relaxed);
+        let generation = (before >> GENERATION_SHIFT) as u16;
+        if before == standing.encode(generation) {
+            return Ok(generation);
+        }
+        let next = generation.wrapping_add(1);
+        // Release: pairs with the Acquire load of `ReadOnlyWord::load`; who sees the entry sees what was made for it.
+        entry.store(standing.encode(next), Ordering::Release);
+        Ok(next)
+    }
+}
+
+impl AsFd for TableWriter {
+    /// What the process of the transmit queue gets.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.segment.as_fd()
+    }
+}
+
+/// Words of an inverse table: a bit a source.
+const SOURCE_WORDS: u64 = NAMES as u64 / 64;
+
+/// From which sources a receive queue accepts messages, as its process sees it.
+#[derive(Debug)]
+pub struct SourceTable {
+    segment: ReadOnlySegment,
+}
+
+impl SourceTable {
+    /// Maps an inverse table that the post office passed on.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Segment`] for a descriptor that is none.
+    pub fn from_fd(file: OwnedFd) -> Result<SourceTable, TableError> {
+        Ok(SourceTable { segment: ReadOnlySegment::from_fd(file)? })
+    }
+
+    /// Whether a message of this source may be delivered: one load.
+    #[inline]
+    pub fn accepts(&self, source: SourceName) -> bool {
+        let word = self.segment.words().get(usize::from(source.number() / 64)).map_or(0, |word| word.load());
+        // A set bit refuses, so that fresh memory accepts everybody.
+        word >> (source.number() % 64) & 1 == 0
+    }
+}
+
+/// An inverse table, as the post office has it. It begins by accepting everybody.
+#[derive(Debug)]
+pub struct SourceTableWriter {
+    segment: Segment,
+}
+
+impl SourceTableWriter {
+    /// Makes an inverse table: a page.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Segment`].
+    pub fn create() -> Result<SourceTableWriter, TableError> {
+        Ok(SourceTableWriter { segment: Segment::create_for_readers(SOURCE_WORDS * 8)? })
+    }
+
+    /// Accepts or refuses a source from now on.
+    ///
+    /// ```
+    /// use queues::name::SourceName;
+    /// use queues::table::{SourceTable, SourceTableWriter};
+    /// use std::os::fd::AsFd;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let writer = SourceTableWriter::create()?;
+    /// let sources = SourceTable::from_fd(writer.as_fd().try_clone_to_owned()?)?;
+    /// let source = SourceName::new(100).expect("below 16,384");
+    /// assert!(sources.accepts(source));
+    /// writer.set(source, false)?;
+    /// assert!(!sources.accepts(source));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: the table holds every source name.
+    pub fn set(&self, source: SourceName, accepts: bool) -> Result<(), TableError> {
+        let word = self.segment.at::<AtomicU64>(Offset(u64::from(source.number() / 64) * 8))?;
+        let (bits, bit) = (word.load(Ordering::Relaxed), 1 << (source.number() % 64));
+        // There is one writer. Release: pairs with the Acquire load of `ReadOnlyWord::load`.
+        word.store(if accepts { bits & !bit } else { bits | bit }, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl AsFd for SourceTableWriter {
+    /// What the process of the receive queue gets.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.segment.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::{NODES, QUEUES};
+    use proptest::prelude::*;
+
+    fn table(names: u16) -> (TableWriter, DestinationTable) {
+        let writer = TableWriter::create(names).expect("some pages");
+        let reader = DestinationTable::from_fd(writer.as_fd().try_clone_to_owned().expect("a descriptor"));
+        (writer, reader.expect("sealed"))
+    }
+
+    fn name(number: u16) -> QueueName {
+        QueueName::new(number).expect("below 16,384")
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_holds_what_was_entered(
+            place in (0..NAMES, 0..NODES, 0..QUEUES, 0..NAMES),
+        ) {
+            let (writer, reader) = table(NAMES);
+            let node = NodeName::new(place.1).expect("in range");
+            let queue = QueueIndex::new(place.2).expect("in range");
+            let source = SourceName::new(place.3).expect("in range");
+            let generation = writer.enter(name(place.0), node, queue, source).expect("in range");
+            let found = reader.lookup(name(place.0)).expect("entered");
+            prop_assert_eq!(found, Destination { node, queue, source, generation });
+        }
+
+        #[test]
+        fn no_word_is_more_than_a_destination_or_an_error(word: u64) {
+            let _ = decode(word, name(0));
+        }
+    }
+
+    #[test]
+    fn a_name_grows_older_with_every_change_and_only_then() {
+        let (writer, reader) = table(8);
+        let (node, source) = (NodeName::default(), SourceName::default());
+        let queue = |number| QueueIndex::new(number).expect("small");
+        assert_eq!(writer.enter(name(5), node, queue(1), source).expect("inside"), 1);
+        assert_eq!(writer.enter(name(5), node, queue(1), source).expect("inside"), 1, "nothing new");
+        assert_eq!(writer.enter(name(5), node, queue(2), source).expect("inside"), 2);
+        assert_eq!(writer.revoke(name(5)).expect("inside"), 3);
+        assert!(matches!(reader.lookup(name(5)), Err(TableError::RevokedName { name }) if name.number() == 5));
+        writer.set(name(5), Standing::Gone).expect("inside");
+        assert!(matches!(reader.lookup(name(5)), Err(TableError::ProcessGone { .. })));
+        assert_eq!(writer.enter(name(5), node, queue(2), source).expect("inside"), 5);
+        assert_eq!(reader.lookup(name(5)).expect("open").queue, queue(2));
+        assert!(matches!(reader.lookup(name(6)), Err(TableError::UnknownName { .. })));
+    }
+
+    #[test]
+    fn names_beyond_the_table_are_errors() {
+        let (writer, reader) = table(8);
+        assert!(matches!(writer.revoke(name(8)), Err(TableError::TableFull { names: 8 })));
+        assert!(matches!(reader.lookup(name(8)), Err(TableError::UnknownName { .. })));
+        assert!(matches!(reader.lookup(name(NAMES - 1)), Err(TableError::UnknownName { .. })));
+        assert!(matches!(TableWriter::create(NAMES + 1), Err(TableError::TableFull { .. })));
+    }
+
+    #[test]
+    fn sources_are_told_apart() {
+        let writer = SourceTableWriter::create().expect("a page");
+        let reader = SourceTable::from_fd(writer.as_fd().try_clone_to_owned().expect("a descriptor")).expect("sealed");
+        let source = |number| SourceName::new(number).expect("below 16,384");
+        writer.set(source(64), false).expect("inside");
+        writer.set(source(NAMES - 1), false).expect("inside");
+        let refused: Vec<u16> = (0..NAMES).filter(|&number| !reader.accepts(source(number))).collect();
+        assert_eq!(refused, [64, NAMES - 1]);
+        writer.set(source(64), true).expect("inside");
+        assert!(reader.accepts(source(64)));
+    }
+}
