@@ -70,7 +70,7 @@ pub(crate) trait Plan {
     /// What differs from run to run besides the buffers.
     type Call: Clone;
     /// Where the buffers of a run lie, by buffer.
-    type Bindings: AsRef<[Binding]> + Clone;
+    type Bindings: Clone + std::fmt::Debug;
     /// What only the starting side needs.
     type Scratch;
 
@@ -102,11 +102,11 @@ pub(crate) trait Plan {
         &self,
         run: Numbered,
         call: &Self::Call,
-        bindings: &[Binding],
+        bindings: &Self::Bindings,
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error>;
     /// Lengths of the outputs to keep for a run that nobody has fetched.
-    fn output_lengths(&self, call: &Self::Call, bindings: &[Binding]) -> Vec<usize>;
+    fn output_lengths(&self, call: &Self::Call, bindings: &Self::Bindings) -> Vec<usize>;
 }
 
 /// The numbers of a run.
@@ -139,6 +139,13 @@ impl<P: Plan> Run<P> {
     /// Whether the result was fetched.
     pub(crate) fn is_collected(&self) -> bool {
         self.collected
+    }
+
+    /// The same run for another to fetch; this value counts as fetched.
+    pub(crate) fn hand_over(&mut self) -> Self {
+        let collected = std::mem::replace(&mut self.collected, true);
+        let (number, call, bindings) = (self.number, self.call.clone(), self.bindings.clone());
+        Run { number, call, bindings, queued: self.queued, collected }
     }
 
     /// Whether it had to wait for a slot.
@@ -241,7 +248,7 @@ impl<P: Plan> Lane<P> {
         &self,
         number: Numbered,
         call: &P::Call,
-        bindings: &[Binding],
+        bindings: &P::Bindings,
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
         let outcome = self.plan.collect(number, call, bindings, outputs);
@@ -326,10 +333,10 @@ impl<P: Plan> Lane<P> {
                 continue;
             }
             let mut results: Vec<Vec<u8>> =
-                self.plan.output_lengths(call, bindings.as_ref()).into_iter().map(|length| vec![0; length]).collect();
+                self.plan.output_lengths(call, bindings).into_iter().map(|length| vec![0; length]).collect();
             let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
             let number = Numbered { run, sequence: *sequence };
-            let outcome = self.plan.collect(number, call, bindings.as_ref(), &mut outputs);
+            let outcome = self.plan.collect(number, call, bindings, &mut outputs);
             starter.retired.insert(run, outcome.map(|()| results));
             self.own().consume(run);
         }
@@ -410,7 +417,7 @@ impl<P: Plan> Lane<P> {
             return Ok(());
         }
         if self.own().change(run.number.run, RunState::Active, RunState::Taken) {
-            let outcome = self.plan.collect(run.number, &run.call, run.bindings.as_ref(), outputs);
+            let outcome = self.plan.collect(run.number, &run.call, &run.bindings, outputs);
             self.own().consume(run.number.run);
             return outcome;
         }

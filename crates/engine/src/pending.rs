@@ -104,6 +104,16 @@ impl Pending {
         Err(Error::Timeout { after: limit.unwrap_or_default(), waiting_for })
     }
 
+    /// Another handle of the same collective, which is now the one to fetch or abandon it.
+    #[must_use]
+    pub fn hand_over(&mut self) -> Pending {
+        let course = match &mut self.course {
+            Course::Meeting(group, run) => Course::Meeting(Arc::clone(group), run.hand_over()),
+            Course::Program(linkage, run) => Course::Program(Arc::clone(linkage), run.hand_over()),
+        };
+        Pending { course }
+    }
+
     /// Fetches the results of a complete collective into private outputs, by buffer; empty slices where none is wanted or
     /// the buffer lies in the segment. A second call does nothing.
     ///

@@ -365,13 +365,12 @@ impl Ring {
 
 impl Plan for Ring {
     type Call = Meeting;
-    type Bindings = [Binding; 2];
+    type Bindings = ResultBinding;
     type Scratch = Staging;
 
     #[inline]
-    fn bindings(arguments: &[Argument<'_>]) -> [Binding; 2] {
-        let binding = |buffer: usize| arguments.get(buffer).map_or(Binding::Private, |argument| argument.binding);
-        [binding(0), binding(1)]
+    fn bindings(arguments: &[Argument<'_>]) -> ResultBinding {
+        ResultBinding::of(arguments)
     }
 
     #[inline]
@@ -430,16 +429,16 @@ impl Plan for Ring {
         &self,
         Numbered { run, sequence }: Numbered,
         meeting: &Meeting,
-        bindings: &[Binding],
+        bindings: &ResultBinding,
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
         self.check_stamps(run, sequence, meeting)?;
-        let ([_, binding], [_, output]) = (bindings, outputs) else { return Ok(()) };
+        let [_, output] = outputs else { return Ok(()) };
         if meeting.kind == JoinKind::Broadcast && self.rank == meeting.root {
             return Ok(());
         }
         let expected = meeting.result_bytes(self.ranks);
-        match *binding {
+        match bindings.output() {
             Binding::Private if output.is_empty() => self.claimed_failure(run, meeting),
             Binding::Private if output.len() as u64 != expected => {
                 Err(Error::BufferLength { buffer: 1, expected, found: output.len() as u64 })
@@ -450,15 +449,33 @@ impl Plan for Ring {
         }
     }
 
-    fn output_lengths(&self, meeting: &Meeting, bindings: &[Binding]) -> Vec<usize> {
-        let wanted = |binding: &Binding| match binding {
-            Binding::Private => meeting.result_bytes(self.ranks) as usize,
-            Binding::Segment(_) => 0,
-        };
-        match bindings {
-            [_, output] if meeting.kind != JoinKind::Barrier => vec![0, wanted(output)],
-            _ => Vec::new(),
+    fn output_lengths(&self, meeting: &Meeting, bindings: &ResultBinding) -> Vec<usize> {
+        match bindings.output() {
+            _ if meeting.kind == JoinKind::Barrier => Vec::new(),
+            Binding::Private => vec![0, meeting.result_bytes(self.ranks) as usize],
+            Binding::Segment(_) => vec![0, 0],
         }
+    }
+}
+
+/// Where a meeting's result goes, in one word: requests are moved about, and this keeps them small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResultBinding(u64);
+
+impl ResultBinding {
+    const PRIVATE: u64 = u64::MAX;
+
+    #[inline]
+    fn of(arguments: &[Argument<'_>]) -> Self {
+        match arguments {
+            [_, Argument { binding: Binding::Segment(at), .. }] => ResultBinding(at.0),
+            _ => ResultBinding(ResultBinding::PRIVATE),
+        }
+    }
+
+    #[inline]
+    fn output(self) -> Binding {
+        if self.0 == ResultBinding::PRIVATE { Binding::Private } else { Binding::Segment(Offset(self.0)) }
     }
 }
 

@@ -176,7 +176,7 @@ impl Plan for LinkedPlan {
         &self,
         number: Numbered,
         _call: &(),
-        bindings: &[Binding],
+        bindings: &SmallVec<[Binding; 2]>,
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
         let (program, run) = (&self.program, number.run);
@@ -203,7 +203,7 @@ impl Plan for LinkedPlan {
         program.failure(run)
     }
 
-    fn output_lengths(&self, _call: &(), bindings: &[Binding]) -> Vec<usize> {
+    fn output_lengths(&self, _call: &(), bindings: &SmallVec<[Binding; 2]>) -> Vec<usize> {
         let buffers = self.program.linked(self.program.rank).schedule.view().buffers();
         let wanted = |binding: &Binding, length: u64| if *binding == Binding::Private { length as usize } else { 0 };
         buffers.iter().zip(bindings).map(|(buffer, binding)| wanted(binding, buffer.length)).collect()

@@ -5,7 +5,7 @@ use crate::communicator::{Communicator, LinkKey};
 use crate::error::{Error, Result};
 use crate::operation::Op;
 use crate::persistent::{Persistent, Plan};
-use crate::request::{Outputs, Request, only_first, only_second};
+use crate::request::{Outputs, Request};
 use crate::{AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm};
 use bytemuck::Pod;
 use engine::call::CallKind;
@@ -93,7 +93,7 @@ impl Communicator {
         let (from, kept) = input.into_parts();
         let (to, private, back) = output.into_parts();
         same_length("the output of an allreduce", to.length, from.length)?;
-        self.plan_allreduce::<T>(from.length, op)?.start(self, &[from, to], only_second(private), (kept, back))
+        self.plan_allreduce::<T>(from.length, op)?.start(self, &[from, to], Outputs::Second(private), (kept, back))
     }
 
     /// Prepares an allreduce of `count` elements to be started many times.
@@ -153,7 +153,7 @@ impl Communicator {
         let (from, kept) = input.into_parts();
         let (to, private, back) = output.into_parts();
         same_length("the output of an alltoall", to.length, from.length)?;
-        self.plan_alltoall(from.length)?.start(self, &[from, to], only_second(private), (kept, back))
+        self.plan_alltoall(from.length)?.start(self, &[from, to], Outputs::Second(private), (kept, back))
     }
 
     /// Prepares an alltoall of `count` elements for each rank to be started many times.
@@ -273,7 +273,7 @@ impl Plan {
     /// Starts what has no buffers.
     #[inline]
     pub(crate) fn start_bare(&self, communicator: &Communicator) -> Result<Request<'static>> {
-        self.start(communicator, &[], Outputs::new(), ())
+        self.start(communicator, &[], Outputs::None, ())
     }
 
     /// A broadcast has one buffer, read by the root and written by the others.
@@ -300,9 +300,9 @@ impl Plan {
             }
         };
         let outputs: Outputs<'a> = match self {
-            _ if is_root => Outputs::new(),
-            Plan::Meeting(_) => only_second(private),
-            Plan::Linked(_) => only_first(private),
+            _ if is_root => Outputs::None,
+            Plan::Meeting(_) => Outputs::Second(private),
+            Plan::Linked(_) => Outputs::First(private),
         };
         Ok(Request::new(communicator, pending, outputs, back))
     }

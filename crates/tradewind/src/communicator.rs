@@ -55,6 +55,23 @@ impl Drop for Shared {
     }
 }
 
+impl Shared {
+    fn lock_kept(&self) -> MutexGuard<'_, Vec<(Pending, Kept)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the buffers of requests that are dropped early.
+#[derive(Debug)]
+pub(crate) struct Keeper(Arc<Shared>);
+
+impl Keeper {
+    /// Keeps buffers until their collective is complete.
+    pub(crate) fn keep(&self, pending: Pending, buffers: Box<dyn Any + Send>) {
+        self.0.lock_kept().push((pending, Kept(buffers)));
+    }
+}
+
 /// Buffers that wait for their collective to end.
 struct Kept(#[expect(dead_code, reason = "held only to be dropped")] Box<dyn Any + Send>);
 
@@ -153,18 +170,14 @@ impl Communicator {
         SharedBuffer::new(self.group(), count)
     }
 
-    /// Keeps buffers until their collective is complete.
-    pub(crate) fn keep(&self, pending: Pending, buffers: Box<dyn Any + Send>) {
-        self.lock_kept().push((pending, Kept(buffers)));
-    }
-
-    fn lock_kept(&self) -> MutexGuard<'_, Vec<(Pending, Kept)>> {
-        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Who keeps the buffers of requests that are dropped early.
+    pub(crate) fn keeper(&self) -> Keeper {
+        Keeper(Arc::clone(&self.shared))
     }
 
     /// Frees buffers of dropped requests whose collectives are complete by now.
     fn sweep(&self) {
-        self.lock_kept().retain(|(pending, _)| !matches!(pending.test(), Ok(true)));
+        self.shared.lock_kept().retain(|(pending, _)| !matches!(pending.test(), Ok(true)));
     }
 
     /// Starts a meeting of all ranks.

@@ -5,7 +5,7 @@ use crate::collective::argument;
 use crate::communicator::{Communicator, LinkKey};
 use crate::error::Result;
 use crate::persistent::{Persistent, Plan};
-use crate::request::{Request, only_second};
+use crate::request::{Outputs, Request};
 use bytemuck::Pod;
 use collectives::neighbor::{self, Neighborhood};
 use engine::call::CallKind;
@@ -104,7 +104,7 @@ impl Neighbors {
         let (to, private, back) = output.into_parts();
         let bytes = self.block(from.length, self.neighborhood.destinations().len(), to.length)?;
         let plan = self.plan(CallKind::NeighborAlltoall, bytes)?;
-        plan.start(&self.communicator, &[from, to], only_second(private), (kept, back))
+        plan.start(&self.communicator, &[from, to], Outputs::Second(private), (kept, back))
     }
 
     /// Prepares a neighbor_alltoall of `count` elements a neighbour to be started many times.
@@ -139,7 +139,7 @@ impl Neighbors {
         let (to, private, back) = output.into_parts();
         let bytes = self.block(from.length, 1, to.length)?;
         let plan = self.plan(CallKind::NeighborAllgather, bytes)?;
-        plan.start(&self.communicator, &[from, to], only_second(private), (kept, back))
+        plan.start(&self.communicator, &[from, to], Outputs::Second(private), (kept, back))
     }
 
     /// Prepares a neighbor_allgather of `count` elements to be started many times.

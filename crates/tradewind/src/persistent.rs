@@ -4,7 +4,7 @@ use crate::buffers::{Input, Output};
 use crate::collective::argument;
 use crate::communicator::Communicator;
 use crate::error::Result;
-use crate::request::{Request, only_second};
+use crate::request::{Outputs, Request};
 use bytemuck::Pod;
 use engine::group::Linkage;
 use engine::meeting::Meeting;
@@ -79,7 +79,7 @@ impl Persistent {
             self.check(meeting.bytes, from.length)?;
             self.check(meeting.bytes, to.length)?;
         }
-        self.plan.start(&self.communicator, &[from, to], only_second(private), (kept, back))
+        self.plan.start(&self.communicator, &[from, to], Outputs::Second(private), (kept, back))
     }
 
     /// Starts a broadcast: one buffer, read on the root and written on the others.

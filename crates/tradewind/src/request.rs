@@ -1,29 +1,35 @@
 //! A collective under way.
 
-use crate::communicator::Communicator;
+use crate::communicator::{Communicator, Keeper};
 use crate::error::Result;
 use engine::pending::Pending;
-use smallvec::SmallVec;
 use std::time::Duration;
 
-/// Private memory that results are fetched into, by buffer.
-pub(crate) type Outputs<'a> = SmallVec<[&'a mut [u8]; 2]>;
-
-/// The output of a collective with one buffer.
-#[inline]
-pub(crate) fn only_first(private: &mut [u8]) -> Outputs<'_> {
-    let mut outputs = Outputs::new();
-    outputs.push(private);
-    outputs
+/// Private memory that results are fetched into.
+#[derive(Debug)]
+pub(crate) enum Outputs<'a> {
+    /// No buffer of the caller's.
+    None,
+    /// The output of a collective with one buffer.
+    First(&'a mut [u8]),
+    /// The output of a collective with an input and an output.
+    Second(&'a mut [u8]),
+    /// Any, by buffer.
+    Many(Vec<&'a mut [u8]>),
 }
 
-/// The output of a collective with an input and an output.
-#[inline]
-pub(crate) fn only_second(private: &mut [u8]) -> Outputs<'_> {
-    let mut outputs = Outputs::new();
-    outputs.push(&mut []);
-    outputs.push(private);
-    outputs
+impl Outputs<'_> {
+    /// Fetches the results of a complete collective into them.
+    #[inline]
+    fn fetch(&mut self, pending: &mut Pending) -> Result<()> {
+        match self {
+            Outputs::None => pending.collect(&mut [])?,
+            Outputs::First(private) => pending.collect(&mut [private])?,
+            Outputs::Second(private) => pending.collect(&mut [&mut [], private])?,
+            Outputs::Many(all) => pending.collect(all)?,
+        }
+        Ok(())
+    }
 }
 
 /// A collective under way in the background; made by the calls that begin with `i` and by
@@ -48,25 +54,20 @@ pub(crate) fn only_second(private: &mut [u8]) -> Outputs<'_> {
 #[derive(Debug)]
 #[must_use = "the result is there only after test or wait"]
 pub struct Request<'a, B: Send + 'static = ()> {
-    /// `None` once the buffers are handed back or kept for later.
-    inner: Option<Inner<'a, B>>,
-    /// Keeps buffers of the segment when the request is dropped early; only requests that hold some have it.
-    communicator: Option<Communicator>,
-}
-
-#[derive(Debug)]
-struct Inner<'a, B> {
     pending: Pending,
     outputs: Outputs<'a>,
-    back: B,
     fetched: bool,
+    /// Buffers that moved in; `None` once they are handed back or kept for later.
+    back: Option<B>,
+    /// Keeps buffers of the segment when the request is dropped early; only requests that hold some have it.
+    keeper: Option<Keeper>,
 }
 
 impl<'a, B: Send + 'static> Request<'a, B> {
     #[inline]
     pub(crate) fn new(communicator: &Communicator, pending: Pending, outputs: Outputs<'a>, back: B) -> Self {
-        let inner = Some(Inner { pending, outputs, back, fetched: false });
-        Request { inner, communicator: (size_of::<B>() > 0).then(|| communicator.clone()) }
+        let keeper = (size_of::<B>() > 0).then(|| communicator.keeper());
+        Request { pending, outputs, fetched: false, back: Some(back), keeper }
     }
 
     /// Whether the collective is complete; if so, private results are in their buffers. Never waits.
@@ -75,15 +76,14 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     /// What went wrong in the collective.
     #[inline]
     pub fn test(&mut self) -> Result<bool> {
-        let Some(inner) = &mut self.inner else { return Ok(true) };
-        if inner.fetched {
+        if self.fetched {
             return Ok(true);
         }
-        if !inner.pending.test()? {
+        if !self.pending.test()? {
             return Ok(false);
         }
-        inner.fetched = true;
-        inner.pending.collect(&mut inner.outputs)?;
+        self.fetched = true;
+        self.outputs.fetch(&mut self.pending)?;
         Ok(true)
     }
 
@@ -92,7 +92,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     /// It tells how far the collective got while this rank made no call.
     #[inline]
     pub fn is_complete(&self) -> bool {
-        self.inner.as_ref().is_none_or(|inner| inner.fetched || inner.pending.is_complete())
+        self.fetched || self.pending.is_complete()
     }
 
     /// Waits for the collective and gives back the buffers that moved in.
@@ -102,8 +102,8 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     #[inline]
     pub fn wait(mut self) -> Result<B> {
         self.finish(None)?;
-        match self.inner.take() {
-            Some(inner) => Ok(inner.back),
+        match self.back.take() {
+            Some(back) => Ok(back),
             None => unreachable!("only this method, which takes the request, and dropping it empty it"),
         }
     }
@@ -119,24 +119,24 @@ impl<'a, B: Send + 'static> Request<'a, B> {
 
     #[inline]
     fn finish(&mut self, limit: Option<Duration>) -> Result<()> {
-        let Some(inner) = &mut self.inner else { return Ok(()) };
-        if inner.fetched {
+        if self.fetched {
             return Ok(());
         }
-        inner.pending.wait(limit)?;
-        inner.fetched = true;
-        Ok(inner.pending.collect(&mut inner.outputs)?)
+        self.pending.wait(limit)?;
+        self.fetched = true;
+        self.outputs.fetch(&mut self.pending)
     }
 }
 
 impl<B: Send + 'static> Drop for Request<'_, B> {
+    #[inline]
     fn drop(&mut self) {
         // Buffers of the segment may still be read and written by others: they are kept until the collective is complete.
-        if let Some(communicator) = &self.communicator
-            && let Some(inner) = self.inner.take()
-            && !inner.pending.is_complete()
+        if let Some(keeper) = &self.keeper
+            && let Some(back) = self.back.take()
+            && !self.pending.is_complete()
         {
-            communicator.keep(inner.pending, Box::new(inner.back));
+            keeper.keep(self.pending.hand_over(), Box::new(back));
         }
     }
 }

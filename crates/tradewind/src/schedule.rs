@@ -71,7 +71,7 @@ impl Schedule {
         let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(Entry::argument).collect();
         let pending = self.linkage.start(&arguments)?;
         drop(arguments);
-        let (mut outputs, mut kept) = (Outputs::new(), Vec::new());
+        let (mut outputs, mut kept) = (Vec::new(), Vec::new());
         for entry in buffers.entries {
             match entry {
                 Entry::Output(private) | Entry::InOut(private) => outputs.push(private),
@@ -82,7 +82,7 @@ impl Schedule {
                 }
             }
         }
-        Ok(Request::new(&self.communicator, pending, outputs, kept))
+        Ok(Request::new(&self.communicator, pending, Outputs::Many(outputs), kept))
     }
 }
 
