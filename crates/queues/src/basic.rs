@@ -42,7 +42,9 @@
 //! ```
 
 use crate::barrier::Barrier;
-use ring::{ARRIVALS, Bell, Geometry, Interrupted, ROOM, RingError, Room, Seen};
+use receiver::Found;
+use ring::{ARRIVALS, Bell, Geometry, Interrupted, ROOM, RingError, Seen};
+use sender::{Composing, Room};
 use shm::futex;
 use shm::handle::{Mapped, MappedSlice};
 use shm::process::ProcessHandle;
@@ -51,8 +53,11 @@ use shm::sync::{AtomicU32, AtomicU64};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) mod receiver;
 pub(crate) mod ring;
+pub(crate) mod sender;
 mod stamp;
+pub(crate) mod words;
 
 pub use ring::Corruption;
 pub use stamp::Header;
@@ -201,7 +206,7 @@ impl Bell for FutexBell {
 /// The sending end. There must be one, and nobody else writes to the ring.
 #[derive(Debug)]
 pub struct Sender {
-    ring: ring::Sender<Memory, FutexBell>,
+    ring: sender::Sender<Memory, FutexBell>,
 }
 
 impl Sender {
@@ -213,7 +218,7 @@ impl Sender {
     pub fn open(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Sender, BasicError> {
         let geometry = geometry(lines)?;
         let bell = FutexBell::new(segment, at, ROOM, ARRIVALS)?;
-        let ring = ring::Sender::new(map(segment, at, geometry)?, geometry, bell, LOOKS);
+        let ring = sender::Sender::new(map(segment, at, geometry)?, geometry, bell, LOOKS);
         ring.map(|ring| Sender { ring }).ok_or(BasicError::Lines { lines })
     }
 
@@ -321,7 +326,7 @@ impl Sender {
 #[derive(Debug)]
 #[must_use = "a message that is not finished is not sent"]
 pub struct Buffer<'a> {
-    composing: ring::Composing<'a, Memory, FutexBell>,
+    composing: Composing<'a, Memory, FutexBell>,
 }
 
 impl Buffer<'_> {
@@ -341,7 +346,7 @@ impl Buffer<'_> {
     }
 
     fn finish_with(self, bytes: &[u8]) {
-        ring::store_bytes(self.composing.words(), 0, bytes);
+        words::store_bytes(self.composing.words(), bytes);
         self.finish();
     }
 }
@@ -349,7 +354,7 @@ impl Buffer<'_> {
 /// The receiving end. There must be one.
 #[derive(Debug)]
 pub struct Receiver {
-    ring: ring::Receiver<Memory, FutexBell>,
+    ring: receiver::Receiver<Memory, FutexBell>,
 }
 
 impl Receiver {
@@ -361,7 +366,7 @@ impl Receiver {
     pub fn open(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Receiver, BasicError> {
         let geometry = geometry(lines)?;
         let bell = FutexBell::new(segment, at, ARRIVALS, ROOM)?;
-        let ring = ring::Receiver::new(map(segment, at, geometry)?, geometry, bell, LOOKS, 0);
+        let ring = receiver::Receiver::new(map(segment, at, geometry)?, geometry, bell, LOOKS, 0);
         ring.map(|ring| Receiver { ring }).ok_or(BasicError::Lines { lines })
     }
 
@@ -425,7 +430,7 @@ impl Receiver {
 #[derive(Debug)]
 pub struct Message<'a> {
     receiver: &'a mut Receiver,
-    found: ring::Found,
+    found: Found,
 }
 
 impl Message<'_> {
@@ -483,7 +488,7 @@ impl Drop for Batch<'_> {
 }
 
 /// The bytes of a message that has been taken and is released only when the reference has ended.
-fn in_place<'a>(ring: &'a ring::Receiver<Memory, FutexBell>, found: &ring::Found) -> &'a [u8] {
+fn in_place<'a>(ring: &'a receiver::Receiver<Memory, FutexBell>, found: &Found) -> &'a [u8] {
     let words = ring.words(found);
     // SAFETY: `words` covers the message's bytes, inside the mapping, which lives as long as the ring that is borrowed. The
     // sender is of this job and keeps to the protocol: it writes to lines only after their release, which takes `&mut` of

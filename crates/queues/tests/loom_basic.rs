@@ -10,16 +10,27 @@ mod sync {
 #[path = "../src/name.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the file is a library module; the ring uses a part of it")]
 mod name;
+#[path = "../src/basic/receiver.rs"]
+#[allow(dead_code, reason = "the models below use parts of it")]
+mod receiver;
 #[path = "../src/basic/ring.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
 mod ring;
+#[path = "../src/basic/sender.rs"]
+#[allow(dead_code, reason = "the models below use parts of it")]
+mod sender;
 #[path = "../src/basic/stamp.rs"]
 #[allow(unreachable_pub, reason = "the file is a library module")]
 mod stamp;
+#[path = "../src/basic/words.rs"]
+#[allow(dead_code, reason = "the models below use parts of it")]
+mod words;
 
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use ring::{ARRIVALS, Bell, Geometry, Interrupted, ROOM, Receiver, RingError, Seen, Sender};
+use receiver::Receiver;
+use ring::{ARRIVALS, Bell, Geometry, Interrupted, ROOM, RingError, Seen};
+use sender::Sender;
 use stamp::{Header, Stamp};
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,0 +1,205 @@
+//! The receiving end of a Basic ring; the protocol is told in `ring.rs`.
+
+use super::ring::{
+    ARRIVALS, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry, RECEIVER, ROOM, RingError, SENDER, SLEEPS, Seen,
+    is_over,
+};
+use super::stamp::{Header, Stamp};
+use super::words::load_bytes;
+use crate::sync::{AtomicU64, Ordering, spin_loop};
+use std::ops::Deref;
+use std::time::Instant;
+
+/// Where a message lies, checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) header: Header,
+    pub(crate) bytes: usize,
+    position: u64,
+}
+
+/// The receiving end. It must be the only one.
+#[derive(Debug)]
+pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, B: Bell> {
+    memory: M,
+    bell: B,
+    geometry: Geometry,
+    looks: u32,
+    /// The next position to look at.
+    head: u64,
+    /// The credit that the sender has been told.
+    published: u64,
+    /// Whether the other end is to learn that this one has gone.
+    open: bool,
+}
+
+impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
+    /// `None` if the memory is too small for the ring. `position` is 0, or what [`Self::into_position`] has given.
+    pub(crate) fn new(memory: M, geometry: Geometry, bell: B, looks: u32, position: u64) -> Option<Self> {
+        let fits = memory.len() >= geometry.words();
+        fits.then(|| Receiver { memory, bell, geometry, looks, head: position, published: position, open: true })
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    pub(crate) fn bell_mut(&mut self) -> &mut B {
+        &mut self.bell
+    }
+
+    pub(crate) fn bell(&self) -> &B {
+        &self.bell
+    }
+
+    /// Gives the end up without closing it: another receiver goes on at this position.
+    pub(crate) fn into_position(mut self) -> u64 {
+        self.publish_credit();
+        self.open = false;
+        self.head
+    }
+
+    /// The words of a message that has been taken and not released.
+    pub(crate) fn words(&self, found: &Found) -> &[AtomicU64] {
+        let first = self.geometry.stamp(found.position) + 1;
+        &self.memory[first..first + found.bytes.div_ceil(8)]
+    }
+
+    /// Takes the next message, if there is one.
+    pub(crate) fn take(&mut self) -> Result<Option<Found>, RingError> {
+        let Some(found) = self.look()? else { return Ok(None) };
+        self.head = found.position + self.geometry.lines_of(found.bytes);
+        Ok(Some(found))
+    }
+
+    /// As [`Self::take`], sleeping until there is one.
+    pub(crate) fn take_by(&mut self, deadline: Option<Instant>) -> Result<Found, RingError> {
+        loop {
+            if let Some(found) = self.take()? {
+                return Ok(found);
+            }
+            self.wait_for_message(deadline)?;
+        }
+    }
+
+    /// Whether [`Self::take`] would give a message or an error.
+    pub(crate) fn is_ready(&mut self) -> bool {
+        !matches!(self.look(), Ok(None))
+    }
+
+    /// Takes the next message out, as one whose sender may write to it at any time, and releases it.
+    pub(crate) fn copy_next(&mut self, into: &mut Vec<u8>) -> Result<Option<Header>, RingError> {
+        let Some(found) = self.take()? else { return Ok(None) };
+        into.clear();
+        into.resize(found.bytes, 0);
+        load_bytes(self.words(&found), into);
+        self.release();
+        Ok(Some(found.header))
+    }
+
+    /// Gives everything taken back to the sender; tells it when a quarter of the ring has come together.
+    pub(crate) fn release(&mut self) {
+        if self.head - self.published >= self.geometry.quarter() {
+            self.publish_credit();
+        }
+    }
+
+    fn publish_credit(&mut self) {
+        self.published = self.head;
+        // Release: pairs with the Acquire load in `Sender::look_at_credit`; this end's loads of the lines come before.
+        self.memory[CREDIT].store(self.head, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // Pairs with the heavy barrier in `Sender::sleep_for_room`.
+        self.bell.light();
+        if self.memory[SENDER].load(Ordering::Relaxed) != AWAKE {
+            // This end alone writes the word. Release: pairs with the Acquire load in `Sender::sleep_for_room`.
+            let rung = self.memory[ROOM].load(Ordering::Relaxed).wrapping_add(1);
+            self.memory[ROOM].store(rung, Ordering::Release);
+            self.bell.ring();
+        }
+    }
+
+    /// The message at the head, every word of it checked. Each word is loaded once: it may be another one right after.
+    #[inline]
+    fn look(&mut self) -> Result<Option<Found>, RingError> {
+        loop {
+            let position = self.head;
+            // Acquire: pairs with the Release store in `Sender::release`.
+            let word = self.memory[self.geometry.stamp(position)].load(Ordering::Acquire);
+            match Stamp::decode(word, self.geometry.lap(position)) {
+                Ok(None) => return Ok(None),
+                Ok(Some(Stamp::Message { header, bytes })) => {
+                    let lines = self.geometry.lines_of(bytes);
+                    if bytes > self.geometry.longest() || lines > self.geometry.before_end(position) {
+                        return Err(Corruption::Length { position, bytes }.into());
+                    }
+                    return Ok(Some(Found { header, bytes, position }));
+                }
+                Ok(Some(Stamp::Skip { lines })) => {
+                    // A second skip in a row would be one from the ring's start, which is too long.
+                    if lines != self.geometry.before_end(position) || lines >= self.geometry.quarter().max(1) {
+                        return Err(Corruption::Skip { position, lines }.into());
+                    }
+                    self.head += lines;
+                }
+                Ok(Some(Stamp::End)) => return Err(RingError::Closed),
+                Err(_) => return Err(Corruption::Stamp { position, word }.into()),
+            }
+        }
+    }
+
+    #[cold]
+    fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
+        for _ in 0..self.looks {
+            if self.is_ready() {
+                return Ok(());
+            }
+            spin_loop();
+        }
+        let outcome = self.sleep_for_message(deadline);
+        self.stir();
+        outcome
+    }
+
+    fn sleep_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
+        while let Some(seen) = self.prepare_sleep() {
+            if is_over(deadline) {
+                return Err(RingError::TimedOut);
+            }
+            if let Err(interrupted) = self.bell.sleep(seen, deadline) {
+                // It may have sent something before it went.
+                return if self.is_ready() { Ok(()) } else { Err(interrupted.into()) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that this end sleeps and looks once more; `None` if there is something after all. Whoever sleeps on several
+    /// rings prepares all of them. [`Self::stir`] takes it back.
+    pub(crate) fn prepare_sleep(&mut self) -> Option<Seen> {
+        // Acquire: pairs with the Release store in `Sender::release`: whoever has seen the ring sees the message.
+        let word = self.memory[ARRIVALS].load(Ordering::Acquire);
+        self.memory[RECEIVER].store(SLEEPS, Ordering::Relaxed);
+        // Pairs with the light barrier in `Sender::release`: either it sees that this end sleeps, or this end its stamp.
+        let certain = self.bell.heavy();
+        (!self.is_ready()).then_some(Seen { word, certain })
+    }
+
+    /// Says that this end is awake.
+    pub(crate) fn stir(&self) {
+        self.memory[RECEIVER].store(AWAKE, Ordering::Relaxed);
+    }
+}
+
+impl<M: Deref<Target = [AtomicU64]>, B: Bell> Drop for Receiver<M, B> {
+    fn drop(&mut self) {
+        if self.open {
+            // Relaxed: nothing is published. The sender finds it when it next publishes or finds the ring full.
+            self.memory[RECEIVER].store(CLOSED, Ordering::Relaxed);
+            self.wake();
+        }
+    }
+}

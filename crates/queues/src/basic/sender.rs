@@ -1,0 +1,249 @@
+//! The sending end of a Basic ring; the protocol is told in `ring.rs`.
+
+use super::ring::{
+    ARRIVALS, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry, RECEIVER, ROOM, RingError, SENDER, SLEEPS, Seen,
+    is_over,
+};
+use super::stamp::{Header, Stamp};
+use crate::sync::{AtomicU64, Ordering, spin_loop};
+use std::ops::Deref;
+use std::time::Instant;
+
+/// Where a message can be composed: at the sender's tail.
+#[derive(Debug)]
+pub(crate) struct Room {
+    bytes: usize,
+    /// Lines up to the ring's end that are left out.
+    skipped: u64,
+}
+
+/// The sending end. It must be the only one.
+#[derive(Debug)]
+pub(crate) struct Sender<M: Deref<Target = [AtomicU64]>, B: Bell> {
+    memory: M,
+    bell: B,
+    geometry: Geometry,
+    /// How often a full ring is looked at before sleeping.
+    looks: u32,
+    /// The next position to write to.
+    tail: u64,
+    /// Position and stamp of the first message that is composed and not published.
+    batch: Option<(u64, u64)>,
+    /// Up to where the receiver is known to have released.
+    credit: u64,
+    /// One bit a line: its first word is data, or a stamp older than the lap before.
+    unstamped: Box<[u64]>,
+    closed: bool,
+}
+
+impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
+    /// `None` if the memory is too small for the ring. The memory is zero, and no other sender is at it.
+    pub(crate) fn new(memory: M, geometry: Geometry, bell: B, looks: u32) -> Option<Self> {
+        let unstamped = vec![0; geometry.lines().div_ceil(64) as usize].into();
+        let closed = false;
+        (memory.len() >= geometry.words()).then(|| Sender {
+            memory,
+            bell,
+            geometry,
+            looks,
+            tail: 0,
+            batch: None,
+            credit: 0,
+            unstamped,
+            closed,
+        })
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    pub(crate) fn bell_mut(&mut self) -> &mut B {
+        &mut self.bell
+    }
+
+    pub(crate) fn bell(&self) -> &B {
+        &self.bell
+    }
+
+    /// Starts a message where [`Self::room_for`] or [`Self::wait_for_room`] has found room.
+    pub(crate) fn compose(&mut self, header: Header, room: Room) -> Composing<'_, M, B> {
+        // Here and not when it is finished: one that is given up has left its data there all the same.
+        for line in 1..self.geometry.lines_of(room.bytes) {
+            self.set_unstamped(self.tail + room.skipped + line, true);
+        }
+        Composing { sender: self, header, room }
+    }
+
+    /// Where a message of this length can be composed; `None` if there is no room.
+    pub(crate) fn room_for(&mut self, bytes: usize) -> Result<Option<Room>, RingError> {
+        let most = self.geometry.longest();
+        if bytes > most {
+            return Err(RingError::Oversized { bytes, most });
+        }
+        if self.closed {
+            return Err(RingError::Closed);
+        }
+        let (lines, left) = (self.geometry.lines_of(bytes), self.geometry.before_end(self.tail));
+        let skipped = if lines > left { left } else { 0 };
+        // One line stays free: the next stamp's place is cleared, and the end stamp needs one.
+        let end = self.tail + skipped + lines + 1;
+        if end - self.credit > self.geometry.lines() {
+            self.look_at_credit()?;
+        }
+        Ok((end - self.credit <= self.geometry.lines()).then_some(Room { bytes, skipped }))
+    }
+
+    fn look_at_credit(&mut self) -> Result<(), RingError> {
+        if self.memory[RECEIVER].load(Ordering::Relaxed) == CLOSED {
+            self.closed = true;
+            return Err(RingError::Closed);
+        }
+        // Acquire: pairs with the Release store of `Receiver::publish_credit`; the receiver has read the lines before it.
+        let credit = self.memory[CREDIT].load(Ordering::Acquire);
+        if credit.wrapping_sub(self.credit) > self.tail - self.credit {
+            return Err(Corruption::Credit { credit, known: self.credit, tail: self.tail }.into());
+        }
+        self.credit = credit;
+        Ok(())
+    }
+
+    /// As [`Self::room_for`], sleeping until there is room. What is composed and not published is published before.
+    pub(crate) fn wait_for_room(&mut self, bytes: usize, deadline: Option<Instant>) -> Result<Room, RingError> {
+        if let Some(room) = self.room_for(bytes)? {
+            return Ok(room);
+        }
+        // What is not published will never be released.
+        self.publish();
+        for _ in 0..self.looks {
+            if let Some(room) = self.room_for(bytes)? {
+                return Ok(room);
+            }
+            spin_loop();
+        }
+        let outcome = self.sleep_for_room(bytes, deadline);
+        self.memory[SENDER].store(AWAKE, Ordering::Relaxed);
+        outcome
+    }
+
+    #[cold]
+    fn sleep_for_room(&mut self, bytes: usize, deadline: Option<Instant>) -> Result<Room, RingError> {
+        loop {
+            // Acquire: pairs with the Release store of `Receiver::wake`: whoever has seen the ring sees the credit.
+            let word = self.memory[ROOM].load(Ordering::Acquire);
+            self.memory[SENDER].store(SLEEPS, Ordering::Relaxed);
+            // Pairs with the light barrier in `Receiver::wake`: either it sees that this end sleeps, or this end sees its
+            // credit.
+            let seen = Seen { word, certain: self.bell.heavy() };
+            if let Some(room) = self.room_for(bytes)? {
+                return Ok(room);
+            }
+            if is_over(deadline) {
+                return Err(RingError::TimedOut);
+            }
+            if self.bell.sleep(seen, deadline).is_err() {
+                return self.room_for(bytes)?.ok_or(RingError::Interrupted);
+            }
+        }
+    }
+
+    /// Makes everything that has been composed visible, by one store.
+    pub(crate) fn publish(&mut self) {
+        let Some((position, stamp)) = self.batch.take() else { return };
+        self.clear_next();
+        self.release(position, stamp);
+    }
+
+    /// The receiver will look for a stamp at the tail. If data stands there, it must not find it.
+    fn clear_next(&mut self) {
+        if self.set_unstamped(self.tail, false) {
+            // Relaxed: ordered before the release store that publishes; the receiver looks here only after it saw that.
+            self.memory[self.geometry.stamp(self.tail)].store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn release(&mut self, position: u64, stamp: u64) {
+        // Release: pairs with the Acquire load in `Receiver::look`.
+        self.memory[self.geometry.stamp(position)].store(stamp, Ordering::Release);
+        // Pairs with the heavy barrier in `Receiver::prepare_sleep`: either it sees the stamp, or this end sees that it
+        // sleeps.
+        self.bell.light();
+        match self.memory[RECEIVER].load(Ordering::Relaxed) {
+            AWAKE => {}
+            CLOSED => self.closed = true,
+            _ => {
+                // This end alone writes the word. Release: pairs with the Acquire load in `Receiver::prepare_sleep`.
+                let rung = self.memory[ARRIVALS].load(Ordering::Relaxed).wrapping_add(1);
+                self.memory[ARRIVALS].store(rung, Ordering::Release);
+                self.bell.ring();
+            }
+        }
+    }
+
+    /// Writes the stamp of the line at the tail, or keeps it back if it is to publish a batch.
+    fn stamp(&mut self, stamp: Stamp) {
+        let (position, word) = (self.tail, stamp.encode(self.geometry.lap(self.tail)));
+        self.set_unstamped(position, false);
+        match self.batch {
+            // Relaxed: published by the store of the batch's first stamp.
+            Some(_) => self.memory[self.geometry.stamp(position)].store(word, Ordering::Relaxed),
+            None => self.batch = Some((position, word)),
+        }
+    }
+
+    /// Notes whether a line's first word is none of this lap's stamps; gives what was noted before.
+    fn set_unstamped(&mut self, position: u64, unstamped: bool) -> bool {
+        let index = self.geometry.index(position);
+        let (word, bit) = (&mut self.unstamped[(index / 64) as usize], 1 << (index % 64));
+        let before = *word & bit != 0;
+        *word = if unstamped { *word | bit } else { *word & !bit };
+        before
+    }
+}
+
+impl<M: Deref<Target = [AtomicU64]>, B: Bell> Drop for Sender<M, B> {
+    /// What is composed is published, and then the end.
+    fn drop(&mut self) {
+        // The line at the tail is always free, see `room_for`.
+        self.stamp(Stamp::End);
+        if let Some((position, stamp)) = self.batch.take() {
+            self.release(position, stamp);
+        }
+    }
+}
+
+/// A message that is being composed, in place. Dropped before it is finished, it has never been.
+#[derive(Debug)]
+pub(crate) struct Composing<'a, M: Deref<Target = [AtomicU64]>, B: Bell> {
+    sender: &'a mut Sender<M, B>,
+    header: Header,
+    room: Room,
+}
+
+impl<M: Deref<Target = [AtomicU64]>, B: Bell> Composing<'_, M, B> {
+    pub(crate) fn bytes(&self) -> usize {
+        self.room.bytes
+    }
+
+    /// The words of the message. Until it is published they are the sender's.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        let geometry = self.sender.geometry;
+        let first = geometry.stamp(self.sender.tail + self.room.skipped) + 1;
+        &self.sender.memory[first..first + self.room.bytes.div_ceil(8)]
+    }
+
+    /// Adds the message to the batch.
+    pub(crate) fn finish(self) {
+        let (sender, Room { bytes, skipped }) = (self.sender, self.room);
+        if skipped > 0 {
+            sender.stamp(Stamp::Skip { lines: skipped });
+            // The others keep a stamp of an earlier lap.
+            for line in 1..skipped {
+                sender.set_unstamped(sender.tail + line, true);
+            }
+            sender.tail += skipped;
+        }
+        sender.stamp(Stamp::Message { header: self.header, bytes });
+        sender.tail += sender.geometry.lines_of(bytes);
+    }
+}
