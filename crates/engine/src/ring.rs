@@ -151,14 +151,11 @@ impl Ring {
         if !meeting.is_awaited(self.rank, travel) {
             return Ok(());
         }
-        if travel == Travel::Arena && meeting.kind == JoinKind::Broadcast && self.rank == meeting.root {
-            let cell = self.cell(run, travel, self.rank);
-            if Places::read(&self.memory, cell)?.spare.0 == 0 {
-                // Staged: there is nothing to wait for.
-                slot.work.done.set(Self::lap(run).wrapping_add(1));
-            }
-        }
         attendance::arrive(&slot.seats[self.rank as usize].came, attendance::word(run, meeting.call.stamp()));
+        if travel == Travel::Arena && self.rank == meeting.root && self.is_staged_broadcast(run, meeting)? {
+            // There is nothing to wait for. Those who find it complete find the stamp, too.
+            slot.work.done.set(Self::lap(run).wrapping_add(1));
+        }
         if self.work(meeting) == Work::Claimed {
             // Of two ranks that arrive last at once, at least one sees the other and begins the work.
             fence(Ordering::SeqCst);
@@ -199,9 +196,10 @@ impl Ring {
             Travel::Arena => self.all_places(run)?,
             _ => (0..self.ranks).map(|rank| Places::staged(self.cell(run, travel, rank))).collect(),
         };
+        let staged = travel == Travel::Arena && self.is_staged_broadcast(run, meeting)?;
         match work::Work::of(meeting, travel == Travel::Arena, places) {
-            Some(work) => work.claim(&self.memory, &slot.work, Self::lap(run)),
-            None => {
+            Some(work) if !staged => work.claim(&self.memory, &slot.work, Self::lap(run)),
+            _ => {
                 slot.work.done.set(lap);
                 Ok(true)
             }
@@ -250,12 +248,17 @@ impl Ring {
         if self.travel(meeting) != Travel::Arena {
             return Ok(false);
         }
-        // A broadcast that its root has staged is complete at once, before anyone could put it anywhere.
-        let staged = || -> Result<bool, Error> {
-            let cell = self.cell(run, Travel::Arena, meeting.root);
-            Ok(Places::read(&self.memory, cell)?.spare.0 == 0)
-        };
-        Ok(meeting.kind != JoinKind::Broadcast || !staged()?)
+        Ok(!self.is_staged_broadcast(run, meeting)?)
+    }
+
+    /// Whether this is a broadcast that its root has staged: it is complete at once, and nobody puts it anywhere but the one
+    /// who fetches it. Only for large meetings to which the root has come.
+    fn is_staged_broadcast(&self, run: u64, meeting: &Meeting) -> Result<bool, Error> {
+        if meeting.kind != JoinKind::Broadcast {
+            return Ok(false);
+        }
+        let cell = self.cell(run, Travel::Arena, meeting.root);
+        Ok(Places::read(&self.memory, cell)?.spare.0 == 0)
     }
 
     fn claimed_failure(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
