@@ -81,14 +81,23 @@ static inline void close_collective(struct collective *c) {
         MPI_Comm_free(&c->communicator);
 }
 
-static inline void mark(double *block, int elements, double value) { block[0] = block[elements - 1] = value; }
+static inline void fill(double *block, int elements, double value) {
+    for (int i = 0; i < elements; i++)
+        block[i] = value;
+}
 
-/* Writes this repetition's values into the first and the last element of each block that will be sent. */
+/* Computes this repetition's values: every element that will be sent is written anew, as a program does that has something to
+   say. Were it not, the data would lie in both cores' caches from the first repetition on, and whoever copies it only once
+   would never move it between them. */
 static inline void prepare(struct collective *c, int root, int repetition) {
     for (int b = 0; b < c->blocks && c->operation != BARRIER; b++) {
         double value = c->operation == ALLTOALL ? c->rank * 1000.0 + b + repetition : c->rank * 1000.0 + repetition;
-        mark(c->send + (size_t)b * c->elements, c->elements, value);
-        mark(c->receive + (size_t)b * c->elements, c->elements, c->operation == BCAST && c->rank == root ? value : -1);
+        double *receive = c->receive + (size_t)b * c->elements;
+        fill(c->send + (size_t)b * c->elements, c->elements, value);
+        if (c->operation == BCAST && c->rank == root)
+            fill(receive, c->elements, value);
+        else
+            receive[0] = receive[c->elements - 1] = -1;
     }
 }
 
@@ -104,8 +113,9 @@ static inline void check(const struct collective *c, int root, int repetition) {
         case BARRIER: break;
         }
         const volatile double *block = c->receive + (size_t)b * c->elements;
-        if (block[0] != expected || block[c->elements - 1] != expected)
-            stop(c, "the result is wrong");
+        for (int i = 0; i < c->elements; i++)
+            if (block[i] != expected)
+                stop(c, "the result is wrong");
     }
 }
 

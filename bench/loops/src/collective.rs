@@ -32,18 +32,25 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         Ok(Self { row, world, rank, ranks, elements, operation, memory, neighbors: grid::neighbors(rank, ranks) })
     }
 
-    /// Writes this repetition's values into the first and the last element of each block that will be sent.
+    /// Computes this repetition's values: every element that will be sent is written anew, as a program does that has
+    /// something to say. Were it not, the data would lie in both cores' caches from the first repetition on, and whoever
+    /// copies it only once would never move it between them.
     pub fn prepare(&mut self, root: usize, repetition: usize) {
         if self.row.kind == Kind::Barrier {
             return;
         }
         let own = (self.rank * 1000 + repetition) as f64;
         for (block, values) in self.memory.send().chunks_exact_mut(self.elements).enumerate() {
-            mark(values, if self.row.kind == Kind::Alltoall { own + block as f64 } else { own });
+            values.fill(if self.row.kind == Kind::Alltoall { own + block as f64 } else { own });
         }
         let sends_it = self.row.kind == Kind::Bcast && self.rank == root;
         for values in self.memory.receive().chunks_exact_mut(self.elements) {
-            mark(values, if sends_it { own } else { -1.0 });
+            if sends_it {
+                values.fill(own);
+            } else {
+                values[0] = -1.0;
+                values[self.elements - 1] = -1.0;
+            }
         }
     }
 
@@ -60,7 +67,7 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
                 Kind::Neighbor => repetition + self.neighbors[block] * 1000,
                 Kind::Barrier => 0,
             } as f64;
-            if values[0] != expected || values[self.elements - 1] != expected {
+            if values.iter().any(|value| *value != expected) {
                 let (rank, name, bytes) = (self.rank, self.row.name, self.row.bytes);
                 return Err(format!("rank {rank}: {name} {bytes} bytes: the result is wrong").into());
             }
@@ -87,8 +94,3 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
     }
 }
 
-fn mark(block: &mut [f64], value: f64) {
-    let last = block.len() - 1;
-    block[0] = value;
-    block[last] = value;
-}
