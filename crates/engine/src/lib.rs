@@ -3,7 +3,7 @@
 //! The way of one collective through this crate:
 //!
 //! [`node`] (the job's segment, who is alive) → [`group`] (a communicator) → [`lane`] (numbered runs and their slots) →
-//! either `ring` (a single join of all ranks: no linking) or `linking` → `program` → `execute` (everything else) →
+//! either `ring` (a single join of all ranks: no linking) or [`linkage`] (`linking` → `program` → `execute`; everything else) →
 //! `wait` → [`pending`] (test, wait, fetch).
 
 mod arrivals;
@@ -16,6 +16,7 @@ mod error;
 mod execute;
 pub mod group;
 pub mod lane;
+pub mod linkage;
 mod linking;
 mod lists;
 pub mod meeting;

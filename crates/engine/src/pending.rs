@@ -2,8 +2,9 @@
 
 use crate::call::Call;
 use crate::error::Error;
-use crate::group::{Group, Linkage};
+use crate::group::Group;
 use crate::lane::Run;
+use crate::linkage::Linkage;
 use crate::ring::Ring;
 use crate::run::LinkedPlan;
 use std::sync::Arc;
@@ -105,7 +106,6 @@ impl Pending {
     }
 
     /// Another handle of the same collective, which is now the one to fetch or abandon it.
-    #[must_use]
     pub fn hand_over(&mut self) -> Pending {
         let course = match &mut self.course {
             Course::Meeting(group, run) => Course::Meeting(Arc::clone(group), run.hand_over()),

@@ -148,6 +148,9 @@ impl Ring {
     fn arrive(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
         let slot = self.slot(run);
         let travel = self.travel(meeting);
+        if self.rank == 0 && self.work(meeting) == Work::Owner {
+            slot.work.pass(Self::lap(run));
+        }
         if !meeting.is_awaited(self.rank, travel) {
             return Ok(());
         }

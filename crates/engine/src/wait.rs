@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// The longest sleep before a waiter looks whether someone it waits for is gone. Bounds how late a death is noticed.
 pub(crate) const LOOK_OUT: Duration = Duration::from_millis(50);
 
+/// Looks without a pause between them: for what is about to come.
+const EAGER_LOOKS: u32 = 32;
+
 /// How long a waiter looks and yields before it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
@@ -68,12 +71,15 @@ pub(crate) fn until<A: Awaited>(
     mut progress: impl FnMut() -> Result<bool, Error>,
     mut look_out: impl FnMut() -> Result<(), Error>,
 ) -> Result<bool, Error> {
-    for _ in 0..patience.looks {
+    for look in 0..patience.looks {
         if awaited.is_there() {
             return Ok(true);
         }
-        progress()?;
-        std::hint::spin_loop();
+        // A pause takes as long as a line to come from the next core: the first looks do without.
+        if look >= EAGER_LOOKS {
+            progress()?;
+            std::hint::spin_loop();
+        }
     }
     for _ in 0..patience.yields {
         if awaited.is_there() {

@@ -27,7 +27,28 @@ shm::shared_lines! {
     }
 }
 
+/// Laps after which a slot's words are brought up to date even if nobody had work in it: counts are told apart by the sign
+/// of their difference, in 30 bits.
+const REFRESH_LAPS: u32 = 1 << 28;
+
 impl WorkLine {
+    /// Notes that this lap leaves no work. One rank does so in every run without work; most times nothing is to be done.
+    #[inline]
+    pub(crate) fn pass(&self, lap: u32) {
+        if lap.is_multiple_of(REFRESH_LAPS) && lap != 0 {
+            self.refresh(lap);
+        }
+    }
+
+    #[cold]
+    fn refresh(&self, lap: u32) {
+        let next = u64::from(lap.wrapping_add(1)) << 32;
+        // Relaxed: nobody uses the line in a run without work, and the runs of a slot are ordered by its run states.
+        self.claimed.store(next, Ordering::Relaxed);
+        self.finished.store(next, Ordering::Relaxed);
+        self.done.set(lap.wrapping_add(1));
+    }
+
     /// Whether this lap's reduction divided an integer by zero.
     pub(crate) fn failed(&self, lap: u32) -> bool {
         // Ordered by the completion word, which the failing process advanced later and the caller has looked at.
@@ -266,4 +287,28 @@ pub(crate) fn combine(
 /// A validated schedule allows no other failure than a division by zero.
 fn is_division(outcome: Result<(), ArithmeticError>) -> bool {
     matches!(outcome, Err(ArithmeticError::DivisionByZero { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_found_after_any_number_of_laps_without() {
+        let line = WorkLine {
+            done: Completion::new(),
+            claimed: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            failure: AtomicU64::new(0),
+        };
+        for refresh in 0..40u64 {
+            line.pass((refresh * u64::from(REFRESH_LAPS)) as u32);
+            let lap = (refresh * u64::from(REFRESH_LAPS) + 77) as u32;
+            assert!(!line.done.reached(lap.wrapping_add(1)), "lap {lap}");
+            assert_eq!(next_in_lap(&line.claimed, lap, 1), Some(0), "lap {lap}");
+            assert_eq!(next_in_lap(&line.finished, lap, 1), Some(0), "lap {lap}");
+            line.done.set(lap.wrapping_add(1));
+            assert!(line.done.reached(lap.wrapping_add(1)));
+        }
+    }
 }

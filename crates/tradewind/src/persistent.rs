@@ -6,7 +6,7 @@ use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::request::{Outputs, Request};
 use bytemuck::Pod;
-use engine::group::Linkage;
+use engine::linkage::Linkage;
 use engine::meeting::Meeting;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::request::{Outputs, Request};
 use bytemuck::Pod;
 use engine::call::CallKind;
-use engine::group::Linkage;
+use engine::linkage::Linkage;
 use engine::lane::Argument;
 use goal::graph::Graph;
 use smallvec::SmallVec;
