@@ -46,7 +46,7 @@ static inline double measure_batches(struct collective *c, call *call_once, doub
         prepare(c, 0, b);
         MPI_Barrier(MPI_COMM_WORLD);
         times[b] = batch(c, call_once, calls) / calls;
-        check(c, 0, b);
+        check(c, 0, b, 0);
     }
     combine(times, batches, MPI_MAX);
     add_summary(c, name, times, batches);

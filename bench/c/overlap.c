@@ -36,7 +36,7 @@ static void compute_over(struct collective *c, struct options *options, struct t
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     t.wall[repetition] = wall_us() - wall;
     t.processor[repetition] = processor_us() - processor;
-    check(c, root, repetition);
+    check(c, root, repetition, 1);
 }
 
 static double median_of(const double *values, int count) {

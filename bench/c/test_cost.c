@@ -30,7 +30,7 @@ static void measure(struct collective *c) {
             compute(c->iterations);
             start_and_wait(c, 0);
         }
-        check(c, 0, r);
+        check(c, 0, r, 0);
     }
     if (c->rank == 0 && kept < REPETITIONS / 2)
         stop(c, "it finished while it was being tested: give more iterations");

@@ -66,7 +66,7 @@ pub fn measure_batches<'w, M: Memory, O: Operation<M>>(
         collective.prepare(0, b);
         collective.world.barrier()?;
         *time = batch(collective, call, calls)? / calls as f64;
-        collective.check(0, b)?;
+        collective.check(0, b, false)?;
     }
     combine(collective.world, &mut times, Op::Maximum)?;
     line.add_summary(name, &mut times)?;

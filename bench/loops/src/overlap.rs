@@ -60,7 +60,7 @@ fn compute_over<M: Memory, O: Operation<M>>(
     request.wait()?;
     times.wall[repetition] = wall_us() - wall;
     times.processor[repetition] = processor_us() - processor;
-    collective.check(root, repetition)
+    collective.check(root, repetition, true)
 }
 
 fn median_of(values: &[f64]) -> f64 {
