@@ -7,9 +7,11 @@
 mod barrier;
 pub mod basic;
 pub mod channel;
+pub mod lane;
 pub mod name;
 mod patience;
 mod peer;
+pub mod post;
 pub mod table;
 mod wakeup;
 

@@ -34,7 +34,7 @@ pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, B: Bell> {
 }
 
 impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
-    /// `None` if the memory is too small for the ring. `position` is 0, or what [`Self::into_position`] has given.
+    /// `None` if the memory is too small for the ring. `position` is 0, or what [`Self::leave`] has given.
     pub(crate) fn new(memory: M, geometry: Geometry, bell: B, looks: u32, position: u64) -> Option<Self> {
         let fits = memory.len() >= geometry.words();
         fits.then(|| Receiver { memory, bell, geometry, looks, head: position, published: position, open: true })
@@ -52,8 +52,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         &self.bell
     }
 
-    /// Gives the end up without closing it: another receiver goes on at this position.
-    pub(crate) fn into_position(mut self) -> u64 {
+    /// Gives the end up without closing it: another receiver goes on at the position given.
+    pub(crate) fn leave(&mut self) -> u64 {
         self.publish_credit();
         self.open = false;
         self.head
@@ -151,8 +151,9 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         }
     }
 
+    /// Waits until [`Self::take`] gives a message or an error.
     #[cold]
-    fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
+    pub(crate) fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
         for _ in 0..self.looks {
             if self.is_ready() {
                 return Ok(());
@@ -177,15 +178,19 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         Ok(())
     }
 
-    /// Says that this end sleeps and looks once more; `None` if there is something after all. Whoever sleeps on several
-    /// rings prepares all of them. [`Self::stir`] takes it back.
-    pub(crate) fn prepare_sleep(&mut self) -> Option<Seen> {
+    /// Says that this end sleeps and looks once more; `None` if there is something after all.
+    fn prepare_sleep(&mut self) -> Option<Seen> {
         // Acquire: pairs with the Release store in `Sender::release`: whoever has seen the ring sees the message.
         let word = self.memory[ARRIVALS].load(Ordering::Acquire);
-        self.memory[RECEIVER].store(SLEEPS, Ordering::Relaxed);
+        self.announce_sleep();
         // Pairs with the light barrier in `Sender::release`: either it sees that this end sleeps, or this end its stamp.
         let certain = self.bell.heavy();
         (!self.is_ready()).then_some(Seen { word, certain })
+    }
+
+    /// Says that this end sleeps. Before it does, a heavy barrier and a last look are due.
+    pub(crate) fn announce_sleep(&self) {
+        self.memory[RECEIVER].store(SLEEPS, Ordering::Relaxed);
     }
 
     /// Says that this end is awake.

@@ -1,7 +1,8 @@
 //! Other processes for tests: this very test program again, running one of its ignored tests as its whole job.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,19 +10,33 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The variable that tells a part what to work on. Without it (a plain `--ignored` run) parts do nothing.
 const ARGUMENT: &str = "QUEUES_TEST_ARGUMENT";
 
+/// What a part says begins with this.
+const MARK: &str = "part says: ";
+
 /// Long enough never to matter, short enough to end a broken test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A child that does not outlive the test, however the test ends.
-pub(crate) struct Part(Child);
+pub(crate) struct Part(Child, Lines<BufReader<ChildStdout>>);
 
 impl Part {
     /// Starts this program, to run the ignored test `part` in a process of its own. Its input is a pipe.
     pub(crate) fn start(part: &str, argument: &str) -> Part {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["--exact", part, "--ignored", "--nocapture", "--test-threads=1"]);
-        command.env(ARGUMENT, argument).stdin(Stdio::piped()).stdout(Stdio::null());
-        Part(command.spawn().expect("this program"))
+        command.env(ARGUMENT, argument).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("this program");
+        let output = child.stdout.take().expect("a pipe");
+        Part(child, BufReader::new(output).lines())
+    }
+
+    /// The next thing that it [says](say). What the test harness prints is passed over.
+    pub(crate) fn hear(&mut self) -> String {
+        let said = |line: std::io::Result<String>| {
+            // The harness may have begun a line.
+            line.expect("text").split_once(MARK).map(|(_, said)| said.to_owned())
+        };
+        self.1.by_ref().find_map(said).expect("it says something before it ends")
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -59,6 +74,11 @@ impl Drop for Part {
 /// In a part: what it is to work on.
 pub(crate) fn argument() -> Option<String> {
     std::env::var(ARGUMENT).ok()
+}
+
+/// In a part: tells the test something.
+pub(crate) fn say(what: &str) {
+    println!("{MARK}{what}");
 }
 
 /// In a part: waits until the test lets it go.

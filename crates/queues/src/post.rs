@@ -1,0 +1,407 @@
+//! The post office: who may send to whom. It makes the memory in which jobs meet and writes every destination table.
+//!
+//! One job is one domain of trust: its processes share a segment. Different jobs share nothing but [lanes](crate::lane),
+//! which the post office makes one by one, when a process asks for one and the rules allow it. A process gets the
+//! descriptors of its own job's segment, its own ports' tables (which it can only read) and its own lanes, and no others;
+//! so a server may talk to clients that cannot reach each other (Ang et al. 1996, section 4.1).
+//!
+//! | who | what |
+//! |---|---|
+//! | a launcher or node service | [`Post::bind`], [`Post::add_job`], [`Post::allow`]; a thread in [`Post::serve`] |
+//! | a process of a job | [`Registration::register`], [`Registration::open_port`], [`Port::split`] |
+//!
+//! **Names.** A port is a transmit queue with its destination table, and a receive queue. Port `q` of process `p` is called
+//! `p × ports + q` in its own job. Ports of other jobs get the names after these, when somebody first asks for them
+//! ([`Registration::look_up`]); a name means the same in every process of a job, for ever. A message carries the name that
+//! the receiver's job has for the port it came from: an answer goes there, if the rules allow answers.
+//!
+//! **Trust.** The kernel says which process connects (SO_PEERCRED): it must be of the same user, know its job's key, and
+//! nobody else may be this process of the job. A hostile process can write what it likes to what it has mapped and say
+//! what it likes to the post office; it can spoil its own job and its own lanes. This protects nobody from a process of
+//! the same user that attaches to others as a debugger does; against that, the system must forbid it (ptrace_scope).
+//!
+//! **Ends.** When a process ends, in whatever way, its names say so, its lanes are closed and whoever waits at their other
+//! ends gets an error that names it. Another process may then take its place.
+//!
+//! **Memory.** A table takes 8 bytes a name that the job can have ([`JobPlan::names`]), an inverse table a page, both once
+//! a port; a lane is a ring of [`LANE_LINES`] cache lines. A process has at most [`MAX_LANES`] lanes. The post office keeps
+//! two descriptors a process and two a port, and none a lane.
+//!
+//! ```
+//! use queues::post::{Address, Delivery, Identity, JobPlan, Post, Registration};
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let post = Post::bind(&shm::broker::unguessable_name("example")?)?;
+//! let server = post.add_job(JobPlan::new("server"))?;
+//! let client = post.add_job(JobPlan::new("client"))?;
+//! post.allow("client", "server")?;
+//! post.allow("server", "client")?;
+//!
+//! std::thread::scope(|scope| -> Result<(), Box<dyn std::error::Error>> {
+//!     scope.spawn(|| post.serve());
+//!     let patience = Duration::from_secs(10);
+//!     // Each in a process of its own:
+//!     let server = Registration::register(post.name(), &Identity::new("server", 0, server), patience)?;
+//!     let (mut answers, mut requests) = server.open_port(0)?.split();
+//!     let client = Registration::register(post.name(), &Identity::new("client", 0, client), patience)?;
+//!     let (mut outbox, mut inbox) = client.open_port(0)?.split();
+//!
+//!     let name = client.look_up(&Address::new("server", 0, 0))?;
+//!     outbox.send(name, 1, b"ping")?;
+//!     let Delivery::Message(message) = requests.receive()? else { panic!("nobody has gone") };
+//!     assert_eq!((message.handler, message.bytes), (1, &b"ping"[..]));
+//!     answers.send(message.source.into(), 2, b"pong")?;
+//!     assert!(matches!(inbox.receive()?, Delivery::Message(message) if message.bytes == b"pong"));
+//!     post.stop();
+//!     Ok(())
+//! })
+//! # }
+//! ```
+
+use crate::basic::BasicError;
+use crate::lane::LaneError;
+use crate::name::QueueName;
+use crate::table::TableError;
+use shm::broker::BrokerError;
+use shm::process::ProcessError;
+use shm::segment::SegmentError;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub(crate) mod control;
+mod directory;
+mod inbox;
+mod office;
+mod outbox;
+mod protocol;
+mod registration;
+mod traffic;
+
+pub use inbox::{Delivery, Inbox, Received};
+pub use office::Post;
+pub use outbox::Outbox;
+pub(crate) use protocol::{Closing, LaneOffer};
+pub use registration::{Identity, Port, Registration};
+
+/// Cache lines of a lane's ring.
+pub const LANE_LINES: u32 = 256;
+/// The most lanes of a process, both directions together.
+pub const MAX_LANES: usize = 4096;
+
+/// A port of a process of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    /// The job's name.
+    pub job: String,
+    /// Which of its processes, from 0.
+    pub process: u32,
+    /// Which of the process's ports, from 0.
+    pub port: u16,
+}
+
+impl Address {
+    /// The address of a port.
+    pub fn new(job: &str, process: u32, port: u16) -> Address {
+        Address { job: job.to_owned(), process, port }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "port {} of process {} of job {}", self.port, self.process, self.job)
+    }
+}
+
+/// What lets a process into its job. Whoever starts the processes passes it on, as text.
+///
+/// ```
+/// use queues::post::JobKey;
+/// let key: JobKey = "00000000000000000000000000000abc".parse()?;
+/// assert_eq!(key.to_string(), "00000000000000000000000000000abc");
+/// # Ok::<(), queues::post::PostError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct JobKey(u128);
+
+impl JobKey {
+    fn new() -> Result<JobKey, PostError> {
+        let mut random = [0; 16];
+        std::fs::File::open("/dev/urandom")
+            .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut random))
+            .map_err(|source| PostError::System { action: "read random bytes from /dev/urandom", source })?;
+        Ok(JobKey(u128::from_ne_bytes(random)))
+    }
+
+    fn halves(self) -> [u64; 2] {
+        [self.0 as u64, (self.0 >> 64) as u64]
+    }
+
+    fn from_halves([low, high]: [u64; 2]) -> JobKey {
+        JobKey(u128::from(high) << 64 | u128::from(low))
+    }
+}
+
+impl fmt::Display for JobKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for JobKey {
+    /// Keys do not belong into logs.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("JobKey(..)")
+    }
+}
+
+impl FromStr for JobKey {
+    type Err = PostError;
+
+    fn from_str(text: &str) -> Result<JobKey, PostError> {
+        u128::from_str_radix(text, 16).map(JobKey).map_err(|_| PostError::Key)
+    }
+}
+
+/// A job as the post office is to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobPlan {
+    /// Its name: 1 to 64 bytes.
+    pub name: String,
+    /// How many processes it has.
+    pub processes: u32,
+    /// How many ports each of them may open.
+    pub ports: u16,
+    /// How many names it can have, those of its own ports and of others' together: 16,384 at most.
+    pub names: u16,
+    /// The size of its segment in bytes; 0 for none.
+    pub segment_bytes: u64,
+}
+
+impl JobPlan {
+    /// A job of one process with one port, 512 names and no segment.
+    pub fn new(name: &str) -> JobPlan {
+        JobPlan { name: name.to_owned(), processes: 1, ports: 1, names: 512, segment_bytes: 0 }
+    }
+}
+
+/// Why the post office says no.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A request that it cannot read, or one before registration.
+    #[error("it does not understand the request: use one version of tradewind on the node")]
+    NotUnderstood,
+    /// No job of this name has been added.
+    #[error("it knows no such job")]
+    UnknownJob,
+    /// The job has another key.
+    #[error("the key is not the job's")]
+    WrongKey,
+    /// A process number that the job does not have.
+    #[error("the job has {processes} processes")]
+    NoSuchProcess {
+        /// How many it has.
+        processes: u32,
+    },
+    /// Another process is this one already.
+    #[error("process {pid} has registered as this process of the job")]
+    SeatTaken {
+        /// Its number.
+        pid: u32,
+    },
+    /// The kernel's view of the process and its own differ.
+    #[error("the process cannot be watched: it has ended or lives in another process namespace")]
+    Unwatchable,
+    /// A port number that the job does not have.
+    #[error("each process of the job has {ports} ports")]
+    NoSuchPort {
+        /// How many each process has.
+        ports: u16,
+    },
+    /// The port has been opened before.
+    #[error("the port is open already")]
+    PortOpen,
+    /// The port has not been opened.
+    #[error("the port is not open: open it first")]
+    PortNotOpen,
+    /// No rule lets the asker's job send there.
+    #[error("no rule allows the asker's job to send there")]
+    NoRight,
+    /// The name leads nowhere.
+    #[error("the name leads nowhere yet")]
+    UnknownName,
+    /// The right to send there has been taken away.
+    #[error("the right to send there has been revoked")]
+    RevokedName,
+    /// The receiving process has gone.
+    #[error("the receiving process has gone")]
+    ProcessGone,
+    /// A job knows as many names as it can.
+    #[error("all names of a job are taken: give it more when it is added")]
+    TableFull,
+    /// The receive queue does not accept this source.
+    #[error("the receive queue does not accept messages from the asker")]
+    SourceRefused,
+    /// There is one: a port has one lane to a name.
+    #[error("the port has a lane to this destination already: use that one, or drop it")]
+    LaneOpen,
+    /// One of the two processes has as many lanes as it may.
+    #[error("a process has {} lanes, and no more are allowed", MAX_LANES)]
+    TooManyLanes,
+    /// The node has as many queues as there are numbers.
+    #[error("no queue is left on the node")]
+    NoQueue,
+    /// The system refuses memory or descriptors.
+    #[error("the system refuses: {why}")]
+    System {
+        /// Its words.
+        why: String,
+    },
+}
+
+impl Refusal {
+    /// For the wire: which one, its number and its text.
+    fn parts(&self) -> (u8, u32, &str) {
+        match self {
+            Refusal::NotUnderstood => (0, 0, ""),
+            Refusal::UnknownJob => (1, 0, ""),
+            Refusal::WrongKey => (2, 0, ""),
+            Refusal::NoSuchProcess { processes } => (3, *processes, ""),
+            Refusal::SeatTaken { pid } => (4, *pid, ""),
+            Refusal::Unwatchable => (5, 0, ""),
+            Refusal::NoSuchPort { ports } => (6, u32::from(*ports), ""),
+            Refusal::PortOpen => (7, 0, ""),
+            Refusal::PortNotOpen => (8, 0, ""),
+            Refusal::NoRight => (9, 0, ""),
+            Refusal::UnknownName => (10, 0, ""),
+            Refusal::RevokedName => (11, 0, ""),
+            Refusal::ProcessGone => (12, 0, ""),
+            Refusal::TableFull => (13, 0, ""),
+            Refusal::SourceRefused => (14, 0, ""),
+            Refusal::TooManyLanes => (15, 0, ""),
+            Refusal::NoQueue => (16, 0, ""),
+            Refusal::LaneOpen => (17, 0, ""),
+            Refusal::System { why } => (18, 0, why),
+        }
+    }
+
+    fn from_parts(code: u8, number: u32, why: String) -> Option<Refusal> {
+        Some(match code {
+            0 => Refusal::NotUnderstood,
+            1 => Refusal::UnknownJob,
+            2 => Refusal::WrongKey,
+            3 => Refusal::NoSuchProcess { processes: number },
+            4 => Refusal::SeatTaken { pid: number },
+            5 => Refusal::Unwatchable,
+            6 => Refusal::NoSuchPort { ports: number as u16 },
+            7 => Refusal::PortOpen,
+            8 => Refusal::PortNotOpen,
+            9 => Refusal::NoRight,
+            10 => Refusal::UnknownName,
+            11 => Refusal::RevokedName,
+            12 => Refusal::ProcessGone,
+            13 => Refusal::TableFull,
+            14 => Refusal::SourceRefused,
+            15 => Refusal::TooManyLanes,
+            16 => Refusal::NoQueue,
+            17 => Refusal::LaneOpen,
+            18 => Refusal::System { why },
+            _ => return None,
+        })
+    }
+
+    fn system(source: impl fmt::Display) -> Refusal {
+        Refusal::System { why: source.to_string() }
+    }
+}
+
+/// What can go wrong between a process and the post office.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// The post office says no.
+    #[error("the post office refuses to {action}: {refusal}")]
+    Refused {
+        /// What was asked for.
+        action: String,
+        /// Why not.
+        refusal: Refusal,
+    },
+    /// It does not answer in time.
+    #[error("the post office has not answered within {waited:?}: is its thread or process stopped?")]
+    NoAnswer {
+        /// How long this process waited.
+        waited: Duration,
+    },
+    /// It has ended, or has closed the connection.
+    #[error("the post office has gone: no names can be had and no lanes opened; open lanes go on")]
+    PostGone,
+    /// It said something that this version does not understand.
+    #[error("the post office sent something unexpected: use one version of tradewind on the node")]
+    Answer,
+    /// A key that is no 32 hexadecimal digits.
+    #[error("a job's key is 32 hexadecimal digits")]
+    Key,
+    /// A job that cannot be.
+    #[error("job {name:?} cannot be added: {why}")]
+    Plan {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// No job of this name has been added.
+    #[error("there is no job {name:?}: add it first")]
+    UnknownJob {
+        /// The name.
+        name: String,
+    },
+    /// A name that the job has not given.
+    #[error("job {job} has no name {name}")]
+    UnknownName {
+        /// The job.
+        job: String,
+        /// The name.
+        name: QueueName,
+    },
+    /// A port that cannot be the end of what was asked for.
+    #[error("{address} {why}")]
+    Address {
+        /// The port.
+        address: Address,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The door.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    /// Memory.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// A table.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A lane.
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+    /// A ring's size.
+    #[error(transparent)]
+    Ring(#[from] BasicError),
+    /// Watching a process.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// Any other refusal of the system.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+fn system<E: Into<std::io::Error>>(action: &'static str) -> impl Fn(E) -> PostError {
+    move |error| PostError::System { action, source: error.into() }
+}

@@ -1,0 +1,253 @@
+//! A process's registration with the post office, and its ports.
+
+use super::control::{Control, parts};
+use super::protocol::{Answer, Request, Whom};
+use super::{Address, Inbox, JobKey, Outbox, PostError};
+use crate::lane::{LaneReceiver, LaneSender};
+use crate::name::{NAMES, QueueIndex, QueueName, SourceName};
+use crate::table::{Destination, DestinationTable, SourceTable, TableError};
+use shm::broker::connect;
+use shm::segment::Segment;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to wait for answers that the post office gives at once.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which process of which job a process is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The job's name.
+    pub job: String,
+    /// Which of its processes, from 0.
+    pub process: u32,
+    /// What [`Post::add_job`](super::Post::add_job) has given for the job.
+    pub key: JobKey,
+}
+
+impl Identity {
+    /// An identity.
+    pub fn new(job: &str, process: u32, key: JobKey) -> Identity {
+        Identity { job: job.to_owned(), process, key }
+    }
+}
+
+/// A process that the post office knows. Once it, its ports and its lanes are dropped, the process has left.
+#[derive(Debug)]
+pub struct Registration {
+    control: Arc<Control>,
+    identity: Identity,
+    /// Ports of each process of the job.
+    ports: u16,
+    segment: Option<Arc<Segment>>,
+}
+
+impl Registration {
+    /// Registers with the post office of this name, which may be just starting: tries until `timeout` has passed.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::Broker`] if nobody answers at the name, [`PostError::Refused`], [`PostError::NoAnswer`],
+    /// [`PostError::PostGone`].
+    pub fn register(post: &str, identity: &Identity, timeout: Duration) -> Result<Registration, PostError> {
+        let deadline = Instant::now() + timeout;
+        let control = Arc::new(Control::new(connect(post, timeout)?));
+        let request = Request::Register {
+            job: identity.job.clone(),
+            process: identity.process,
+            key: identity.key,
+            started: shm::process::start_time(std::process::id())?,
+        };
+        let action = || format!("let this process in as process {} of job {}", identity.process, identity.job);
+        let (answer, descriptors) = control.ask(action, &request, deadline)?;
+        let Answer::Welcome { ports } = answer else { return Err(PostError::Answer) };
+        let segment = descriptors.into_iter().next().map(Segment::from_fd).transpose()?.map(Arc::new);
+        Ok(Registration { control, identity: identity.clone(), ports, segment })
+    }
+
+    /// The memory that the processes of the job share, if the job has been given some.
+    pub fn segment(&self) -> Option<&Arc<Segment>> {
+        self.segment.as_ref()
+    }
+
+    /// The name of a port of this job: known without asking. `None` if the job has no such port.
+    pub fn own_name(&self, process: u32, port: u16) -> Option<QueueName> {
+        let number = u64::from(process) * u64::from(self.ports) + u64::from(port);
+        let number = u16::try_from(number).ok().filter(|&number| port < self.ports && number < NAMES);
+        number.and_then(QueueName::new)
+    }
+
+    /// Opens one of this process's ports. From then on others can send to it.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::Refused`], [`PostError::NoAnswer`], [`PostError::PostGone`], [`PostError::Table`].
+    pub fn open_port(&self, port: u16) -> Result<Port, PostError> {
+        let action = || format!("open port {port}");
+        let (answer, descriptors) = self.control.ask(action, &Request::OpenPort { port }, Instant::now() + PATIENCE)?;
+        let Answer::PortOpened { name, queue } = answer else { return Err(PostError::Answer) };
+        let [table, sources] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| PostError::Answer)?;
+        Ok(Port {
+            control: Arc::clone(&self.control),
+            port,
+            name,
+            queue,
+            table: Arc::new(DestinationTable::from_fd(table)?),
+            sources: Arc::new(SourceTable::from_fd(sources)?),
+        })
+    }
+
+    /// The name that this job has for a port, which need not be open yet.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::Refused`]: there is no such job or port, no right, or no name left.
+    pub fn look_up(&self, address: &Address) -> Result<QueueName, PostError> {
+        self.look_up_at(address, false, Instant::now() + PATIENCE)
+    }
+
+    /// As [`Self::look_up`], and waits until the port is open, until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::look_up`], and [`PostError::NoAnswer`].
+    pub fn look_up_open(&self, address: &Address, deadline: Instant) -> Result<QueueName, PostError> {
+        self.look_up_at(address, true, deadline)
+    }
+
+    fn look_up_at(&self, address: &Address, wait: bool, deadline: Instant) -> Result<QueueName, PostError> {
+        let request = Request::LookUp { address: address.clone(), wait };
+        let action = || format!("give job {} a name for {address}", self.identity.job);
+        match self.control.ask(action, &request, deadline)?.0 {
+            Answer::Named { name } => Ok(name),
+            _ => Err(PostError::Answer),
+        }
+    }
+}
+
+/// A transmit queue with its destination table, and a receive queue.
+#[derive(Debug)]
+pub struct Port {
+    control: Arc<Control>,
+    port: u16,
+    name: QueueName,
+    queue: QueueIndex,
+    table: Arc<DestinationTable>,
+    sources: Arc<SourceTable>,
+}
+
+impl Port {
+    /// What this job calls the port.
+    pub fn name(&self) -> QueueName {
+        self.name
+    }
+
+    /// The number of its receive queue on the node.
+    pub fn queue(&self) -> QueueIndex {
+        self.queue
+    }
+
+    /// The table of the transmit queue.
+    pub fn table(&self) -> &Arc<DestinationTable> {
+        &self.table
+    }
+
+    /// The sources that the receive queue accepts.
+    pub fn sources(&self) -> &Arc<SourceTable> {
+        &self.sources
+    }
+
+    /// Where a name leads: one load.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::UnknownName`], [`TableError::RevokedName`], [`TableError::ProcessGone`].
+    pub fn lookup(&self, name: QueueName) -> Result<Destination, TableError> {
+        self.table.lookup(name)
+    }
+
+    /// Opens a lane to where a name leads. There is one for each port and name; an [`Outbox`] opens them by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`], [`PostError::Lane`].
+    pub fn open_lane(&self, name: QueueName) -> Result<LaneSender, PostError> {
+        // Before the question, so that the usual mistakes are told from the unusual ones.
+        self.table.lookup(name)?;
+        let action = || format!("open a lane from port {} to destination {name}", self.port);
+        let request = Request::OpenLane { port: self.port, name };
+        let (answer, descriptors) = self.control.ask(action, &request, Instant::now() + PATIENCE)?;
+        let Answer::Lane(offer) = answer else { return Err(PostError::Answer) };
+        let parts = parts(offer, descriptors).ok_or(PostError::Answer)?;
+        Ok(LaneSender::new(&self.control, Arc::clone(&self.table), name, parts)?)
+    }
+
+    /// The next lane that another process has opened to this port; an [`Inbox`] takes them by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::Lane`] for one that cannot be used.
+    pub fn accept_lane(&self) -> Result<Option<LaneReceiver>, PostError> {
+        self.control.hear();
+        let Some(arrival) = self.control.take_arrival(self.port) else { return Ok(None) };
+        let sources = Arc::clone(&self.sources);
+        Ok(Some(LaneReceiver::new(&self.control, sources, arrival.position, arrival.parts)?))
+    }
+
+    /// Restricts the receive queue to these sources, which others cannot get around: their lanes are closed.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::NoAnswer`], [`PostError::PostGone`].
+    pub fn accept_only(&self, sources: &[SourceName]) -> Result<(), PostError> {
+        self.accept(Whom::Nobody)?;
+        sources.iter().try_for_each(|&source| self.accept(Whom::This(source)))
+    }
+
+    /// Accepts one source more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::accept_only`].
+    pub fn accept_source(&self, source: SourceName) -> Result<(), PostError> {
+        self.accept(Whom::This(source))
+    }
+
+    /// Accepts one source less.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::accept_only`].
+    pub fn refuse_source(&self, source: SourceName) -> Result<(), PostError> {
+        self.accept(Whom::NotThis(source))
+    }
+
+    /// Accepts everybody whom the rules allow to send here, as a new port does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::accept_only`].
+    pub fn accept_everyone(&self) -> Result<(), PostError> {
+        self.accept(Whom::Everyone)
+    }
+
+    fn accept(&self, whom: Whom) -> Result<(), PostError> {
+        let action = || format!("change whom port {} accepts", self.port);
+        let request = Request::Accept { port: self.port, whom };
+        match self.control.ask(action, &request, Instant::now() + PATIENCE)?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(PostError::Answer),
+        }
+    }
+
+    /// The two sides of the port: one to send from, one to receive with. Each may go to a thread of its own.
+    pub fn split(self) -> (Outbox, Inbox) {
+        let port = Arc::new(self);
+        (Outbox::new(Arc::clone(&port)), Inbox::new(port))
+    }
+
+    pub(super) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+}

@@ -1,0 +1,582 @@
+//! Names, rights and lanes, as the post office gives them: who reaches whom, and what everybody learns of the others' ends.
+
+mod part;
+
+use part::PATIENCE;
+use queues::lane::{LaneError, LaneReceiver};
+use queues::name::{NAMES, QueueName, SourceName};
+use queues::post::{
+    Address, Delivery, Identity, Inbox, JobKey, JobPlan, Outbox, Port, Post, PostError, Refusal, Registration,
+};
+use queues::table::TableError;
+use shm::broker::{Broker, BrokerError, unguessable_name};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A post office on a thread of its own.
+struct Office {
+    post: Arc<Post>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Office {
+    fn open() -> Office {
+        let name = unguessable_name("tradewind-test").expect("random bytes");
+        let post = Arc::new(Post::bind(&name).expect("a new name"));
+        let serving = Arc::clone(&post);
+        let thread = std::thread::spawn(move || serving.serve().expect("it can sleep"));
+        Office { post, thread: Some(thread) }
+    }
+
+    fn job(&self, name: &str) -> JobKey {
+        self.post.add_job(JobPlan::new(name)).expect("a new job")
+    }
+
+    fn allow_both(&self, one: &str, other: &str) {
+        self.post.allow(one, other).expect("two jobs");
+        self.post.allow(other, one).expect("two jobs");
+    }
+
+    fn enter(&self, job: &str, process: u32, key: JobKey) -> Registration {
+        Registration::register(self.post.name(), &Identity::new(job, process, key), PATIENCE).expect("let in")
+    }
+
+    /// A job of one process with one port, opened.
+    fn single(&self, name: &str) -> (Registration, Port) {
+        let registration = self.enter(name, 0, self.job(name));
+        let port = registration.open_port(0).expect("a new port");
+        (registration, port)
+    }
+
+    fn close(&mut self) {
+        self.post.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("it served without a panic");
+        }
+    }
+}
+
+impl Drop for Office {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+fn refusal<T: std::fmt::Debug>(outcome: Result<T, PostError>) -> Refusal {
+    match outcome {
+        Err(PostError::Refused { refusal, .. }) => refusal,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// The next message of an inbox, which must not be the news of somebody's end.
+fn message(inbox: &mut Inbox) -> (SourceName, u8, Vec<u8>) {
+    match inbox.receive_by(soon()).expect("it can sleep") {
+        Some(Delivery::Message(message)) => (message.source, message.handler, message.bytes.to_vec()),
+        other => panic!("no message: {other:?}"),
+    }
+}
+
+fn lost(inbox: &mut Inbox) -> LaneError {
+    match inbox.receive_by(soon()).expect("it can sleep") {
+        Some(Delivery::Lost(error)) => error,
+        other => panic!("nobody has gone: {other:?}"),
+    }
+}
+
+fn accept(port: &Port) -> LaneReceiver {
+    let mut found = None;
+    part::until("a lane comes", || {
+        found = port.accept_lane().expect("a usable lane");
+        found.is_some()
+    });
+    found.expect("just seen")
+}
+
+#[test]
+fn a_source_is_where_an_answer_goes() {
+    let office = Office::open();
+    let (_server, port) = office.single("server");
+    let (mut answers, mut requests) = port.split();
+    let clients: Vec<(Registration, Outbox, Inbox)> = (0..3)
+        .map(|number| {
+            let name = format!("client-{number}");
+            let (registration, port) = office.single(&name);
+            office.allow_both(&name, "server");
+            let (mut outbox, inbox) = port.split();
+            let server = registration.look_up(&Address::new("server", 0, 0)).expect("allowed");
+            outbox.send(server, number, &[number; 100]).expect("the server is there");
+            (registration, outbox, inbox)
+        })
+        .collect();
+    let mut sources = Vec::new();
+    for _ in &clients {
+        let (source, handler, bytes) = message(&mut requests);
+        assert_eq!(bytes, [handler; 100]);
+        answers.send(source.into(), handler + 100, &bytes).expect("the client is there");
+        sources.push(source);
+    }
+    sources.sort_unstable();
+    sources.dedup();
+    assert_eq!(sources.len(), 3, "each has its own");
+    for ((_registration, _outbox, mut inbox), number) in clients.into_iter().zip(0..) {
+        assert_eq!(message(&mut inbox), (SourceName::new(1).expect("small"), number + 100, vec![number; 100]));
+    }
+}
+
+#[test]
+fn names_mean_the_same_in_every_process_of_a_job() {
+    let office = Office::open();
+    let (_server, port) = office.single("server");
+    let plan = JobPlan { processes: 3, ports: 2, segment_bytes: 1 << 16, ..JobPlan::new("client") };
+    let key = office.post.add_job(plan).expect("a new job");
+    office.allow_both("client", "server");
+    let ranks: Vec<Registration> = (0..3).map(|rank| office.enter("client", rank, key)).collect();
+    let ports: Vec<Vec<Port>> =
+        ranks.iter().map(|rank| (0..2).map(|port| rank.open_port(port).expect("a new port")).collect()).collect();
+    let server = ranks[1].look_up(&Address::new("server", 0, 0)).expect("allowed");
+    assert_eq!(ranks[2].look_up(&Address::new("server", 0, 0)).expect("allowed"), server);
+    for (rank, own) in ports.iter().enumerate() {
+        for (number, port) in own.iter().enumerate() {
+            let name = ranks[0].own_name(rank as u32, number as u16).expect("a port of the job");
+            assert_eq!(name, port.name());
+            // From every port of the job, its own included, each name leads to one queue, and says who sends.
+            for from in ports.iter().flatten() {
+                let destination = from.lookup(name).expect("open");
+                assert_eq!((destination.queue, destination.source), (port.queue(), from.name().into()));
+            }
+            // What the server calls the port differs from port to port.
+            assert_eq!(port.lookup(server).expect("open").queue, port.lookup(server).expect("open").queue);
+        }
+    }
+    let mut sources: Vec<SourceName> =
+        ports.iter().flatten().map(|port| port.lookup(server).expect("open").source).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    assert_eq!(sources.len(), 6);
+    for source in sources {
+        assert!(port.lookup(source.into()).is_ok(), "the server can answer");
+    }
+    assert_eq!(ranks[0].own_name(0, 2), None);
+    let (one, other) = (ranks[0].segment().expect("asked for"), ranks[2].segment().expect("asked for"));
+    let word = |segment: &Arc<shm::segment::Segment>| {
+        segment
+            .at::<shm::sync::AtomicU64>(shm::segment::Offset(8))
+            .map(|word| word.fetch_add(1, shm::sync::Ordering::AcqRel))
+    };
+    assert_eq!((word(one).expect("inside"), word(other).expect("inside")), (0, 1), "the same memory");
+}
+
+#[test]
+fn who_has_no_right_has_no_name() {
+    let office = Office::open();
+    let (server, server_port) = office.single("server");
+    let (one, one_port) = office.single("one");
+    let (_other, _other_port) = office.single("other");
+    office.post.allow("one", "server").expect("two jobs");
+    assert_eq!(refusal(one.look_up(&Address::new("other", 0, 0))), Refusal::NoRight);
+    assert_eq!(refusal(server.look_up(&Address::new("one", 0, 0))), Refusal::NoRight, "one way only");
+    assert_eq!(refusal(one.look_up(&Address::new("nobody", 0, 0))), Refusal::UnknownJob);
+    assert_eq!(refusal(one.look_up(&Address::new("server", 1, 0))), Refusal::NoSuchProcess { processes: 1 });
+    assert_eq!(refusal(one.look_up(&Address::new("server", 0, 1))), Refusal::NoSuchPort { ports: 1 });
+    let name = one.look_up(&Address::new("server", 0, 0)).expect("allowed");
+    let known: Vec<u16> = (0..NAMES).filter(|&number| one_port.lookup(queue(number)).is_ok()).collect();
+    assert_eq!(known, [one_port.name().number(), name.number()]);
+    for number in [2, 511, NAMES - 1] {
+        assert!(matches!(one_port.lookup(queue(number)), Err(TableError::UnknownName { .. })));
+        let opened = one_port.open_lane(queue(number));
+        assert!(matches!(opened, Err(PostError::Table(TableError::UnknownName { .. }))), "{opened:?}");
+    }
+    // The server knows what the client is called, but may not send to it.
+    let source = one_port.lookup(name).expect("open").source;
+    assert!(matches!(server_port.lookup(source.into()), Err(TableError::UnknownName { .. })));
+}
+
+fn queue(number: u16) -> QueueName {
+    QueueName::new(number).expect("below 16,384")
+}
+
+#[test]
+fn only_who_belongs_there_is_let_in() {
+    let office = Office::open();
+    let key = office.job("job");
+    let enter = |job: &str, process, key| {
+        Registration::register(office.post.name(), &Identity::new(job, process, key), PATIENCE)
+    };
+    let wrong: JobKey = "1".repeat(32).parse().expect("32 digits");
+    assert_eq!(refusal(enter("job", 0, wrong)), Refusal::WrongKey);
+    assert_eq!(refusal(enter("bob", 0, key)), Refusal::UnknownJob);
+    assert_eq!(refusal(enter("job", 1, key)), Refusal::NoSuchProcess { processes: 1 });
+    let first = enter("job", 0, key).expect("let in");
+    assert_eq!(refusal(enter("job", 0, key)), Refusal::SeatTaken { pid: std::process::id() });
+    let port = first.open_port(0).expect("a new port");
+    assert_eq!(refusal(first.open_port(0)), Refusal::PortOpen);
+    assert_eq!(refusal(first.open_port(1)), Refusal::NoSuchPort { ports: 1 });
+    // Whoever has left can be followed by another.
+    drop((first, port));
+    part::until("the seat is free", || enter("job", 0, key).is_ok());
+}
+
+#[test]
+fn strangers_at_the_door_disturb_nobody() {
+    let office = Office::open();
+    let knock = || shm::broker::connect(office.post.name(), PATIENCE).expect("it listens");
+    let noisy = knock();
+    for length in 0..200 {
+        // It need not be heard, if it does not read what it is answered.
+        let _ = noisy.send_message(&vec![0xa5; length], &[]);
+    }
+    let (_registration, port) = office.single("job");
+    assert!(port.lookup(port.name()).is_ok());
+    let silent: Vec<_> = (0..100).map(|_| knock()).collect();
+    let turned_away = |connection: &shm::broker::Connection| {
+        matches!(connection.receive_message(Some(Duration::ZERO)), Err(BrokerError::Closed))
+    };
+    part::until("most are turned away", || silent.iter().filter(|one| turned_away(one)).count() >= 84);
+    assert!(matches!(Post::bind(office.post.name()), Err(PostError::Broker(BrokerError::NameTaken { .. }))));
+    drop(silent);
+    let key = office.job("another");
+    let identity = Identity::new("another", 0, key);
+    part::until("there is room at the door", || {
+        Registration::register(office.post.name(), &identity, PATIENCE).is_ok()
+    });
+}
+
+#[test]
+fn jobs_that_cannot_be_are_refused() {
+    let office = Office::open();
+    office.job("job");
+    let plan = JobPlan::new("new");
+    for plan in [
+        JobPlan::new("job"),
+        JobPlan::new(""),
+        JobPlan::new(&"x".repeat(65)),
+        JobPlan { processes: 0, ..plan.clone() },
+        JobPlan { ports: 0, ..plan.clone() },
+        JobPlan { processes: 513, ..plan.clone() },
+        JobPlan { processes: u32::MAX, ports: u16::MAX, ..plan.clone() },
+        JobPlan { names: NAMES + 1, ..plan.clone() },
+    ] {
+        assert!(matches!(office.post.add_job(plan.clone()), Err(PostError::Plan { .. })), "{plan:?}");
+    }
+    assert!(matches!(office.post.allow("job", "nobody"), Err(PostError::UnknownJob { .. })));
+    assert!(matches!(office.post.revoke("job", queue(9)), Err(PostError::UnknownName { .. })));
+    assert!(matches!("xyz".parse::<JobKey>(), Err(PostError::Key)));
+}
+
+#[test]
+fn a_full_table_is_an_error_on_either_side() {
+    let office = Office::open();
+    let plan = JobPlan { ports: 4, names: 4, ..JobPlan::new("small") };
+    let key = office.post.add_job(plan).expect("a new job");
+    let (large, large_port) = office.single("large");
+    office.allow_both("small", "large");
+    let small = office.enter("small", 0, key);
+    let small_port = small.open_port(0).expect("a new port");
+    assert_eq!(refusal(small.look_up(&Address::new("large", 0, 0))), Refusal::TableFull);
+    // The other way it has a name, but no source name can be given to what comes from there.
+    let name = large.look_up(&Address::new("small", 0, 0)).expect("its own table has room");
+    assert!(matches!(large_port.lookup(name), Err(TableError::UnknownName { .. })));
+    assert!(small_port.lookup(small_port.name()).is_ok());
+}
+
+#[test]
+fn a_port_can_be_waited_for() {
+    let office = Office::open();
+    let key = office.job("late");
+    let (early, _port) = office.single("early");
+    office.allow_both("early", "late");
+    let address = Address::new("late", 0, 0);
+    assert!(matches!(early.look_up_open(&address, Instant::now()), Err(PostError::NoAnswer { .. })));
+    let name = early.look_up(&address).expect("allowed, though not open");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| early.look_up_open(&address, soon()));
+        let late = office.enter("late", 0, key);
+        let port = late.open_port(0).expect("a new port");
+        assert_eq!(waiting.join().expect("no panic").expect("open now"), name);
+        drop(port);
+    });
+}
+
+#[test]
+fn messages_of_all_lengths_go_through_a_lane_in_order() {
+    const MESSAGES: usize = 50_000;
+    let office = Office::open();
+    let (_receiver, to) = office.single("receiver");
+    let (sender, from) = office.single("sender");
+    office.post.allow("sender", "receiver").expect("two jobs");
+    let name = sender.look_up(&Address::new("receiver", 0, 0)).expect("allowed");
+    let mut lane = from.open_lane(name).expect("open");
+    assert_eq!(refusal(from.open_lane(name)), Refusal::LaneOpen);
+    assert_eq!(lane.partner().to_string(), format!("process 0 of job receiver (pid {})", std::process::id()));
+    let longest = lane.longest_message();
+    assert_eq!(longest, 4088);
+    let oversized = lane.send(0, &vec![0; longest + 1]);
+    assert!(matches!(oversized, Err(LaneError::Oversized { bytes: 4089, most: 4088 })), "{oversized:?}");
+    let length = move |number: usize| number.wrapping_mul(0x9e37_79b9) % (longest + 1);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..MESSAGES {
+                lane.send(number as u8, &vec![number as u8; length(number)]).expect("it receives");
+            }
+        });
+        let (mut receiver, mut bytes) = (accept(&to), Vec::new());
+        for number in 0..MESSAGES {
+            assert_eq!(receiver.receive(&mut bytes).expect("it sends"), number as u8);
+            assert!(bytes.len() == length(number) && bytes.iter().all(|byte| *byte == number as u8), "{number}");
+        }
+        let end = receiver.receive(&mut bytes);
+        assert!(matches!(end, Err(LaneError::Closed { .. })), "{end:?}");
+    });
+}
+
+#[test]
+fn waiting_has_an_end() {
+    let office = Office::open();
+    let (_receiver, to) = office.single("receiver");
+    let (sender, from) = office.single("sender");
+    office.post.allow("sender", "receiver").expect("two jobs");
+    let name = sender.look_up(&Address::new("receiver", 0, 0)).expect("allowed");
+    let mut lane = from.open_lane(name).expect("open");
+    while lane.try_send(0, &[0; 1000]).expect("open") {}
+    let late = lane.send_by(0, &[0; 4088], Instant::now());
+    assert!(matches!(late, Err(LaneError::TimedOut { .. })), "{late:?}");
+    let mut receiver = accept(&to);
+    let mut bytes = Vec::new();
+    while receiver.try_receive(&mut bytes).expect("open").is_some() {}
+    let late = receiver.receive_by(&mut bytes, Instant::now());
+    assert!(matches!(late, Err(LaneError::TimedOut { .. })), "{late:?}");
+    lane.send_by(0, b"still open", soon()).expect("room again");
+    receiver.receive_by(&mut bytes, soon()).expect("a message");
+    assert_eq!(bytes, b"still open");
+    let (_outbox, mut inbox) = to.split();
+    assert!(inbox.receive_by(Instant::now()).expect("it can sleep").is_none());
+    drop(receiver);
+    let closed = (0..1000).find_map(|_| lane.send(0, b"x").err());
+    assert!(matches!(closed, Some(LaneError::Closed { .. })), "{closed:?}");
+}
+
+#[test]
+fn a_revoked_name_ends_a_lane_on_both_sides() {
+    let office = Office::open();
+    let (_server, port) = office.single("server");
+    let (_, mut inbox) = port.split();
+    let clients: Vec<_> = ["one", "two"]
+        .into_iter()
+        .map(|name| {
+            let (registration, port) = office.single(name);
+            office.allow_both(name, "server");
+            let server = registration.look_up(&Address::new("server", 0, 0)).expect("allowed");
+            (registration, port.split().0, server)
+        })
+        .collect();
+    let [(one, mut one_out, server), (two, mut two_out, _)] = <[_; 2]>::try_from(clients).expect("two");
+    one_out.send(server, 1, b"").expect("allowed");
+    assert_eq!(message(&mut inbox).1, 1);
+    two_out.send(server, 2, b"").expect("allowed");
+    assert_eq!(message(&mut inbox).1, 2);
+
+    office.post.revoke("one", server).expect("a name of the job");
+    let refused = one_out.send(server, 1, b"");
+    assert!(matches!(refused, Err(PostError::Lane(LaneError::Revoked { .. }))), "{refused:?}");
+    let refused = one_out.send(server, 1, b"");
+    assert!(matches!(refused, Err(PostError::Table(TableError::RevokedName { .. }))), "{refused:?}");
+    // The sender has dropped its end, and the post office closes the lane: one of the two is noticed first.
+    let is_of = |error: &LaneError, job: &str| match error {
+        LaneError::Revoked { partner } | LaneError::Closed { partner } => partner.job == job,
+        _ => false,
+    };
+    let error = lost(&mut inbox);
+    assert!(is_of(&error, "one"), "{error}");
+    two_out.send(server, 2, b"").expect("the others go on");
+    assert_eq!(message(&mut inbox).1, 2);
+
+    office.post.forbid("two", "server").expect("two jobs");
+    assert!(matches!(two_out.send(server, 2, b""), Err(PostError::Lane(LaneError::Revoked { .. }))));
+    let error = lost(&mut inbox);
+    assert!(is_of(&error, "two"), "{error}");
+    assert_eq!(refusal(two.look_up(&Address::new("server", 0, 0))), Refusal::NoRight);
+    office.post.allow("two", "server").expect("two jobs");
+    two_out.send(server, 3, b"").expect("allowed again");
+    assert_eq!(message(&mut inbox).1, 3);
+    drop(one);
+}
+
+#[test]
+fn a_receive_queue_may_restrict_its_sources() {
+    let office = Office::open();
+    let (_server, port) = office.single("server");
+    let clients: Vec<_> = ["one", "two"]
+        .into_iter()
+        .map(|name| {
+            let (registration, port) = office.single(name);
+            office.allow_both(name, "server");
+            let server = registration.look_up(&Address::new("server", 0, 0)).expect("allowed");
+            let source = port.lookup(server).expect("open").source;
+            (registration, port, server, source)
+        })
+        .collect();
+    let [(_, one, server, one_source), (_, two, _, two_source)] = &clients[..] else { panic!("two") };
+    let mut lane = one.open_lane(*server).expect("everybody may");
+    let mut receiver = accept(&port);
+    lane.send(0, b"before").expect("accepted");
+    port.accept_only(&[*two_source]).expect("it answers");
+    assert!(!port.sources().accepts(*one_source) && port.sources().accepts(*two_source));
+    let mut bytes = Vec::new();
+    let refused = receiver.receive(&mut bytes);
+    assert!(matches!(&refused, Err(LaneError::Refused { partner }) if partner.job == "one"), "{refused:?}");
+    drop(receiver);
+    let refused = (0..1000).find_map(|_| lane.send(0, b"after").err());
+    assert!(matches!(refused, Some(LaneError::Refused { .. } | LaneError::Closed { .. })), "{refused:?}");
+    drop(lane);
+    assert_eq!(refusal(one.open_lane(*server)), Refusal::SourceRefused);
+    two.open_lane(*server).expect("accepted").send(7, b"").expect("accepted");
+    port.refuse_source(*two_source).expect("it answers");
+    assert!(!port.sources().accepts(*two_source));
+    port.accept_source(*one_source).expect("it answers");
+    assert!(port.sources().accepts(*one_source));
+    one.open_lane(*server).expect("accepted again");
+    port.accept_everyone().expect("it answers");
+    port.refuse_source(*one_source).expect("it answers");
+    let accepted = (0..NAMES).filter(|&number| port.sources().accepts(queue(number).into())).count();
+    assert_eq!(accepted, usize::from(NAMES) - 1);
+}
+
+/// A rank moves to another process while two senders of two jobs go on: every message arrives once and in its sender's
+/// order, first at the old place and then at the new one.
+#[test]
+fn a_moved_port_loses_doubles_and_reorders_nothing() {
+    const MESSAGES: u32 = 30_000;
+    let office = Office::open();
+    let plan = JobPlan { processes: 3, ..JobPlan::new("server") };
+    let key = office.post.add_job(plan).expect("a new job");
+    let servers: Vec<Registration> = (0..3).map(|rank| office.enter("server", rank, key)).collect();
+    let mut inboxes: Vec<Inbox> =
+        servers.iter().map(|server| server.open_port(0).expect("a new port").split().1).collect();
+    let mut sent = [0; 2];
+    std::thread::scope(|scope| {
+        for (job, number) in ["one", "two"].into_iter().zip(0u8..) {
+            let (registration, port) = office.single(job);
+            office.post.allow(job, "server").expect("two jobs");
+            scope.spawn(move || {
+                let server = registration.look_up(&Address::new("server", 0, 0)).expect("allowed");
+                let generation = port.lookup(server).expect("open").generation;
+                let mut lane = port.open_lane(server).expect("open");
+                for count in 0..MESSAGES {
+                    lane.send(number, &count.to_le_bytes()).expect("somebody receives");
+                }
+                part::until("the name has been re-pointed twice", || {
+                    port.lookup(server).expect("open").generation == generation + 2
+                });
+            });
+        }
+        let mut check = |handler: u8, bytes: &[u8]| {
+            let expected = &mut sent[usize::from(handler)];
+            assert_eq!(bytes, u32::to_le_bytes(*expected), "of sender {handler}");
+            *expected += 1;
+        };
+        for (place, inbox) in inboxes.iter_mut().enumerate() {
+            let mut received = 0;
+            loop {
+                match inbox.receive_by(soon()).expect("it can sleep") {
+                    Some(Delivery::Message(message)) => check(message.handler, message.bytes),
+                    Some(Delivery::Lost(error)) if place == 2 => {
+                        assert!(matches!(error, LaneError::Closed { .. } | LaneError::Gone { .. }), "{error}");
+                    }
+                    other => panic!("at {place}: {other:?}"),
+                }
+                received += 1;
+                if place < 2 && received == 10_000 {
+                    let [from, to] = [place, place + 1].map(|rank| Address::new("server", rank as u32, 0));
+                    office.post.move_port(&from, &to).expect("open");
+                }
+                // Both lanes have gone: it has given them back.
+                if place < 2 && received > 10_000 && inbox.lanes() == 0 || place == 2 && received > 40_000 {
+                    break;
+                }
+                if place == 2 && inbox.lanes() == 0 && received > 2 {
+                    break;
+                }
+                if place < 2 && received >= 10_000 {
+                    // What is still received here belongs here; then the lanes leave.
+                    while let Some(delivery) = inbox.try_receive().expect("it can look") {
+                        let Delivery::Message(message) = delivery else { panic!("{delivery:?}") };
+                        check(message.handler, message.bytes);
+                    }
+                    part::until("the lanes are handed over", || {
+                        let delivery = inbox.try_receive().expect("it can look");
+                        if let Some(Delivery::Message(message)) = delivery {
+                            check(message.handler, message.bytes);
+                        }
+                        inbox.lanes() == 0
+                    });
+                    break;
+                }
+            }
+        }
+    });
+    assert_eq!(sent, [MESSAGES; 2]);
+}
+
+#[test]
+fn a_name_leads_where_it_is_pointed() {
+    let office = Office::open();
+    let plan = JobPlan { ports: 2, ..JobPlan::new("server") };
+    let key = office.post.add_job(plan).expect("a new job");
+    let server = office.enter("server", 0, key);
+    let ports: Vec<Port> = (0..2).map(|port| server.open_port(port).expect("a new port")).collect();
+    let (client, from) = office.single("client");
+    office.post.allow("client", "server").expect("two jobs");
+    let names: Vec<QueueName> =
+        (0..2).map(|port| client.look_up(&Address::new("server", 0, port)).expect("allowed")).collect();
+    let before = from.lookup(names[0]).expect("open");
+    office.post.repoint("client", names[0], &Address::new("server", 0, 1)).expect("open");
+    let after = from.lookup(names[0]).expect("open");
+    assert_eq!((before.queue, after.queue), (ports[0].queue(), ports[1].queue()));
+    assert_eq!(after.generation, before.generation + 1);
+    assert_eq!(from.lookup(names[1]).expect("open").queue, after.queue, "two names for one queue");
+    let other = office.post.repoint("client", names[0], &Address::new("client", 7, 0));
+    assert!(matches!(other, Err(PostError::Address { .. })), "{other:?}");
+    let away = office.post.move_port(&Address::new("server", 0, 0), &Address::new("client", 0, 0));
+    assert!(matches!(away, Err(PostError::Address { .. })), "{away:?}");
+}
+
+#[test]
+fn lanes_outlive_the_post_office() {
+    let mut office = Office::open();
+    let (_receiver, to) = office.single("receiver");
+    let (sender, from) = office.single("sender");
+    office.post.allow("sender", "receiver").expect("two jobs");
+    let name = sender.look_up(&Address::new("receiver", 0, 0)).expect("allowed");
+    let mut lane = from.open_lane(name).expect("open");
+    let mut receiver = accept(&to);
+    office.close();
+    let post_name = office.post.name().to_owned();
+    drop(office);
+    let gone = sender.look_up(&Address::new("receiver", 0, 0));
+    assert!(matches!(gone, Err(PostError::PostGone)), "{gone:?}");
+    let mut bytes = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..1000u32 {
+                lane.send(0, &number.to_le_bytes()).expect("it receives");
+            }
+        });
+        for number in 0..1000u32 {
+            receiver.receive_by(&mut bytes, soon()).expect("it sends");
+            assert_eq!(bytes, number.to_le_bytes());
+        }
+    });
+    drop((lane, from, sender));
+    let end = receiver.receive(&mut bytes);
+    assert!(matches!(end, Err(LaneError::Closed { .. })), "{end:?}");
+    drop(receiver);
+    let (_outbox, mut inbox) = to.split();
+    assert!(matches!(inbox.receive_by(Instant::now() + Duration::from_secs(60)), Err(PostError::PostGone)));
+    Broker::bind(&post_name).expect("the name is free again");
+}
