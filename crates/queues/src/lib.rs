@@ -6,14 +6,28 @@
 
 mod barrier;
 pub mod basic;
+mod bell;
 pub mod channel;
+pub mod event;
+pub mod express;
+mod form;
+pub mod handlers;
 pub mod lane;
+pub mod lines;
 pub mod name;
+pub mod one_poll;
+mod order;
 mod patience;
 mod peer;
+mod poll_set;
 pub mod post;
+pub mod queue;
+mod refusal;
+pub mod ring;
 pub mod table;
+mod waiting;
 mod wakeup;
+pub mod word;
 
 pub use shm::sync;
 

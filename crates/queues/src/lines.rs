@@ -1,0 +1,261 @@
+//! Wide Express: messages of up to 48 bytes, each in one cache line; also the shared form of Basic.
+//!
+//! Any number of threads and processes send through one queue, and any number of threads receive from it, without a lock.
+//! A sender may compose in place ([`WideSender::claim`](Sender::claim)), a receiver gets the message as a value of its own, so
+//! it never holds up the queue. A sender that is stopped or dies while it composes does not hold it up either: receivers
+//! pass its line by, and if it goes on, its message is sent again through another line. A full queue refuses
+//! ([`SendError::Full`]) and loses nothing.
+//!
+//! Each sender's messages are received in the order in which they were published. Memory: 256 bytes and 64 more a message of
+//! the capacity ([`WideQueue::bytes_for`](Queue::bytes_for)), and less than 256 bytes in a process for each sender or receiver.
+//!
+//! After Ang et al. 1996, section 5, whose Express messages are narrower.
+//!
+//! ```
+//! use queues::{lines::{LineHeader, WideMessage, WideQueue}, name::SourceName};
+//! use shm::{arena::Arena, segment::{Backing, Segment}};
+//! use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
+//! let arena = Arena::new(Arc::clone(&segment), 0..1 << 20)?;
+//! let queue = WideQueue::create(&arena, 64, None)?;
+//! let mut receiver = queue.receiver()?;
+//! let sender = queue.sender();
+//!
+//! let header = LineHeader { source: SourceName::new(7).expect("below 16,384"), handler: 3, tag: 0 };
+//! sender.try_send(&WideMessage::new(header, b"a whole message").expect("at most 48 bytes"))?;
+//! let mut claim = sender.claim(header)?;
+//! claim.write(0, b"composed ").write(9, b"in place");
+//! claim.publish(17)?;
+//!
+//! assert_eq!(receiver.try_receive()?.expect("the first").data(), b"a whole message");
+//! assert_eq!(receiver.try_receive()?.expect("the second").data(), b"composed in place");
+//! # Ok(())
+//! # }
+//! ```
+
+use shm::shared::Shared as SharedMemory;
+
+use crate::name::SourceName;
+use crate::queue::sealed::Protocol;
+use crate::queue::{Kind, Queue, Receiver, Sender};
+use crate::ring::{Control, Ring, Slots};
+use crate::word::Message;
+
+pub use crate::queue::{Closing, Form, ReceiveError, SendError, Shared, Sole};
+pub use message::{LINE_DATA, WideMessage};
+pub use stamp::LineHeader;
+
+mod message;
+mod receive;
+mod ring;
+mod stamp;
+
+use receive::Looks;
+use ring::{Claimed, Line, Lines};
+
+/// Messages of one line.
+#[derive(Debug, Clone, Copy)]
+pub struct Wide;
+
+/// A queue of wide messages in a segment.
+pub type WideQueue = Queue<Wide>;
+
+/// Sends wide messages.
+pub type WideSender = Sender<Wide>;
+
+/// Receives wide messages.
+pub type WideReceiver<F = Shared> = Receiver<Wide, F>;
+
+// SAFETY: `repr(C)` of atomics alone, which take every bit pattern and change atomically only; no address, no `Drop`.
+unsafe impl SharedMemory for Line {}
+
+impl Slots for Line {
+    const KIND: u8 = 2;
+    const NAME: &'static str = "wide";
+
+    fn clear(&self) {
+        self.reset();
+    }
+}
+
+#[inline(always)]
+fn lines(ring: &Ring<Line>) -> Lines<'_> {
+    let Control { settings, tail, head, .. } = &*ring.control;
+    Lines { lines: &ring.slots, tail: &tail.position, seen: &tail.hint, head: &head.position, gate: &settings.gate }
+}
+
+impl Kind for Wide {}
+
+impl Protocol for Wide {
+    type Slot = Line;
+    type Message = WideMessage;
+    type Looks = Looks;
+
+    #[inline(always)]
+    fn try_send(ring: &Ring<Line>, message: &WideMessage, generation: u32) -> Result<u64, SendError> {
+        lines(ring).try_send(message, generation)
+    }
+
+    #[inline(always)]
+    fn try_receive<F: Form>(ring: &Ring<Line>, looks: &mut Looks) -> Result<Option<WideMessage>, ReceiveError> {
+        lines(ring).try_receive::<F>(looks)
+    }
+
+    fn try_receive_many<F: Form>(
+        ring: &Ring<Line>,
+        looks: &mut Looks,
+        into: &mut [WideMessage],
+    ) -> Result<usize, ReceiveError> {
+        lines(ring).try_receive_many::<F>(looks, into)
+    }
+
+    #[inline]
+    fn is_ready(ring: &Ring<Line>) -> bool {
+        lines(ring).is_ready()
+    }
+
+    fn holds(ring: &Ring<Line>, count: u64) -> bool {
+        lines(ring).holds(count)
+    }
+
+    fn close(ring: &Ring<Line>) -> Closing {
+        Closing::At(lines(ring).close())
+    }
+
+    fn reopen(ring: &Ring<Line>) -> Option<u32> {
+        lines(ring).reopen()
+    }
+
+    fn generation(ring: &Ring<Line>) -> u32 {
+        lines(ring).generation()
+    }
+
+    fn of_empty(message: Message) -> WideMessage {
+        let header = LineHeader { source: message.source(), handler: message.handler(), tag: 0 };
+        WideMessage::new(header, &message.data()).unwrap_or_default()
+    }
+}
+
+impl Queue<Wide> {
+    /// Gets back the lines that senders of this name, all of them dead, had claimed and not published; gives how many. Before
+    /// anybody else sends under the name. A sender that died within a few instructions of its claim has not left its name;
+    /// its line is lost until the queue is made anew.
+    pub fn reclaim(&self, dead: SourceName) -> usize {
+        let count = lines(&self.ring).reclaim(dead);
+        self.ring.announce_room();
+        count
+    }
+}
+
+impl Sender<Wide> {
+    /// Claims the next line to compose a message in it. A claim that is dropped is given up.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    #[inline]
+    pub fn claim(&self, header: LineHeader) -> Result<Claim<'_>, SendError> {
+        let claimed = lines(&self.ring).claim(header.source, self.generation)?;
+        Ok(Claim { sender: self, header, claimed: Some(claimed) })
+    }
+}
+
+/// Why a claimed line was not published: its sender was so slow that receivers passed the line by, and then there was no other
+/// line. The message is the caller's again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the message was composed for so long that its line was passed by, and it could not be sent again: {reason}")]
+pub struct PublishError {
+    /// What there was instead of a line.
+    #[source]
+    pub reason: SendError,
+    /// What was composed.
+    pub message: WideMessage,
+}
+
+/// A line in which a message is composed. Nobody waits for it: others send and receive meanwhile.
+#[derive(Debug)]
+#[must_use = "a claim that is dropped sends nothing"]
+pub struct Claim<'a> {
+    sender: &'a WideSender,
+    header: LineHeader,
+    /// Until it is published.
+    claimed: Option<Claimed>,
+}
+
+impl Claim<'_> {
+    /// Writes the part of `bytes` that lies within the line's [`LINE_DATA`] bytes at `start`. What a line holds before it is
+    /// written is not specified.
+    pub fn write(&mut self, start: usize, bytes: &[u8]) -> &mut Self {
+        let Some(claimed) = self.claimed else { return self };
+        let lines = lines(&self.sender.ring);
+        for (index, &byte) in (start..LINE_DATA).zip(bytes) {
+            let mut word = lines.get(claimed, index / 8).to_le_bytes();
+            word[index % 8] = byte;
+            lines.put(claimed, index / 8, u64::from_le_bytes(word));
+        }
+        self
+    }
+
+    /// Writes the eight bytes of the line's word `index` (0 to 5), in the order of a little-endian number.
+    ///
+    /// ```
+    /// # use queues::lines::{LineHeader, WideQueue};
+    /// # use shm::{arena::Arena, segment::{Backing, Segment}};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let segment = std::sync::Arc::new(Segment::create(1 << 20, Backing::Memory)?);
+    /// # let queue = WideQueue::create(&Arena::new(segment, 0..1 << 20)?, 64, None)?;
+    /// # let sender = queue.sender();
+    /// let mut claim = sender.claim(LineHeader::default())?;
+    /// claim.write_word(0, u64::from_le_bytes(*b"8 bytes."));
+    /// claim.publish(8)?;
+    /// assert_eq!(queue.receiver()?.try_receive()?.expect("it").data(), b"8 bytes.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn write_word(&mut self, index: usize, word: u64) -> &mut Self {
+        if let Some(claimed) = self.claimed
+            && index < LINE_DATA / 8
+        {
+            lines(&self.sender.ring).put(claimed, index, word);
+        }
+        self
+    }
+
+    /// Sends the line with its first `length` bytes (at most [`LINE_DATA`]).
+    ///
+    /// # Errors
+    /// [`PublishError`], which holds the message.
+    #[inline]
+    pub fn publish(mut self, length: usize) -> Result<(), PublishError> {
+        let Some(claimed) = self.claimed.take() else { return Ok(()) };
+        let lines = lines(&self.sender.ring);
+        let length = length.min(LINE_DATA);
+        lines.finish(claimed, self.header, length);
+        if lines.publish(claimed).is_ok() {
+            self.sender.announce();
+            return Ok(());
+        }
+        self.send_again(claimed, length)
+    }
+
+    #[cold]
+    fn send_again(&self, claimed: Claimed, length: usize) -> Result<(), PublishError> {
+        let lines = lines(&self.sender.ring);
+        let message = lines.composed(claimed, self.header, length);
+        lines.give_back(claimed);
+        self.sender.ring.announce_room();
+        self.sender.try_send(&message).map_err(|reason| PublishError { reason, message })
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if let Some(claimed) = self.claimed {
+            lines(&self.sender.ring).abandon(claimed);
+            // Receivers that wait for what lies behind the line have to look again.
+            self.sender.announce();
+        }
+    }
+}

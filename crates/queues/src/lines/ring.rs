@@ -1,0 +1,362 @@
+//! The ring of cache lines: wide Express messages and the shared form of Basic. One line travels for a message.
+//!
+//! | who | does | with |
+//! |---|---|---|
+//! | sender | finds room before the head, reads the stamp of line `t mod n` | |
+//! | | claims: moves the tail from `t` to `t + 1` | compare-exchange |
+//! | | composes in the line | stores |
+//! | | **publishes**: the stamp from what it was to full in this lap | compare-exchange |
+//! | receiver | finds line `h mod n` full and copies it out | |
+//! | | **takes**: moves the head from `h` to `h + 1` | compare-exchange |
+//!
+//! A receiver never writes to a line: the head alone says which lines are free. It copies before it takes and throws the copy
+//! away if another was faster, so it never holds a line either, and one that stops or dies anywhere blocks nobody.
+//!
+//! A sender that is stopped between claim and publication would block everybody behind it. So a receiver that looks at an
+//! unpublished line for a while, and finds later lines full, voids it: it exchanges the stamp for `Void`, naming the lap, and
+//! goes on with the next. From then on the line is *away*, in the hands of its slow sender: senders that come round to it move
+//! the void on to their lap and go past, receivers skip it. The publication of the slow sender fails; it sends its message
+//! again through another line, and only then gives the first one back: empty in the lap after the last void. Its line was
+//! nobody else's meanwhile, so composing in it harmed nobody. A sender that dies while it composes costs one line,
+//! which [`Lines::reclaim`] gets back when somebody knows that the sender is dead.
+//!
+//! Every change of a stamp makes it larger: full in one lap, empty, void, full in the next. No value returns, so no
+//! exchange can mistake an old state for a new one, however late it comes.
+
+use super::message::{LINE_DATA, WORDS, WideMessage};
+use super::stamp::{self, LineHeader, State, stamp};
+use crate::name::SourceName;
+use crate::refusal::SendError;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// How often an operation tries again because others were faster. A memory that others spoil ends it here.
+pub(super) const ROUNDS: usize = 1 << 16;
+
+/// Bit of the tail: nothing may be claimed any more.
+pub(super) const CLOSED: u64 = 1 << 63;
+
+/// One line of a ring. Zeroed memory is an empty line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Line {
+    pub(super) stamp: AtomicU64,
+    pub(super) header: AtomicU64,
+    pub(super) data: [AtomicU64; WORDS],
+}
+
+impl Line {
+    /// Makes it as it is in a new ring. Relaxed: whoever makes the ring publishes it.
+    pub(crate) fn reset(&self) {
+        self.stamp.store(0, Ordering::Relaxed);
+        self.header.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A line that a sender has claimed and not yet published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    /// Its position.
+    pub(crate) position: u64,
+    /// Its stamp when it was claimed, which only a void or the publication changes.
+    stamp: u64,
+}
+
+/// The line was voided while it was composed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Voided;
+
+/// The words of a ring, wherever they lie. Zeroed words are an empty ring of generation 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lines<'a> {
+    /// A power of two of them, at least two.
+    pub(crate) lines: &'a [Line],
+    /// The position to be claimed next, and [`CLOSED`].
+    pub(crate) tail: &'a AtomicU64,
+    /// Where the head was when a sender looked last. Beside the tail.
+    pub(crate) seen: &'a AtomicU64,
+    /// The position to be received next.
+    pub(crate) head: &'a AtomicU64,
+    /// The ring's generation in the upper 31 bits; bit 0: closed.
+    pub(crate) gate: &'a AtomicU32,
+}
+
+/// What a sender finds before it claims.
+enum Obstacle {
+    /// Look again.
+    Stale,
+    Refused(SendError),
+}
+
+impl<'a> Lines<'a> {
+    #[inline(always)]
+    pub(super) fn line(&self, position: u64) -> &'a Line {
+        &self.lines[position as usize & (self.lines.len() - 1)]
+    }
+
+    #[inline(always)]
+    pub(super) fn lap(&self, position: u64) -> u64 {
+        position >> self.lines.len().trailing_zeros()
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    /// Claims the next line for `source` in the ring of this generation.
+    #[inline]
+    pub(crate) fn claim(&self, source: SourceName, generation: u32) -> Result<Claimed, SendError> {
+        let mut passed = 0;
+        for _ in 0..ROUNDS {
+            // Acquire: pairs with the Release of whoever moved it.
+            let tail = self.tail.load(Ordering::Acquire);
+            // After the tail: a ring that changes hands from here on has another tail, and the exchange below fails.
+            if tail & CLOSED != 0 || self.gate.load(Ordering::Relaxed) >> 1 != generation {
+                return Err(SendError::Closed);
+            }
+            // Acquire: pairs with the Release in `find_room`: what receivers read from the line, they have read.
+            if tail.wrapping_sub(self.seen.load(Ordering::Acquire)) >= self.count() {
+                match self.find_room(tail) {
+                    Ok(()) => {}
+                    Err(Obstacle::Stale) => continue,
+                    Err(Obstacle::Refused(why)) => return Err(why),
+                }
+            }
+            let (line, lap) = (self.line(tail), self.lap(tail));
+            // Acquire: pairs with the Release of `give_back` and of the void that others moved on.
+            let found = line.stamp.load(Ordering::Acquire);
+            if !self.is_free(found, lap) {
+                passed += u64::from(self.pass_by(tail, found));
+                if passed > 2 * self.count() {
+                    // All lines are away.
+                    return Err(SendError::Full);
+                }
+            } else if self.move_tail(tail) {
+                // Relaxed: read by whoever voids the line, who makes nothing of an older header.
+                line.header.store(LineHeader { source, ..LineHeader::default() }.pack(0, lap), Ordering::Relaxed);
+                return Ok(Claimed { position: tail, stamp: found });
+            }
+        }
+        Err(SendError::Broken)
+    }
+
+    /// Looks at the head, because the line at `tail` was not free when somebody looked last.
+    #[cold]
+    fn find_room(&self, tail: u64) -> Result<(), Obstacle> {
+        // Acquire: pairs with the Release half of `advance`, before which the receiver has read its lines.
+        let head = self.head.load(Ordering::Acquire);
+        let used = tail.wrapping_sub(head);
+        // Negative when a receiver skipped a void line at the very tail, which then has to be passed by.
+        if used < self.count() || used.cast_signed() < 0 {
+            // Release: passes on what the Acquire above has seen, to every sender that relies on this word.
+            self.seen.store(head, Ordering::Release);
+            return Ok(());
+        }
+        if self.tail.load(Ordering::Relaxed) != tail {
+            return Err(Obstacle::Stale);
+        }
+        Err(Obstacle::Refused(if used == self.count() { SendError::Full } else { SendError::Broken }))
+    }
+
+    /// Whether a line with this stamp, which the head says is behind it, can be written in `lap`.
+    #[inline(always)]
+    fn is_free(&self, found: u64, lap: u64) -> bool {
+        match stamp::state(found) {
+            State::Empty => stamp::is_in(found, lap) || stamp::is_before(found, lap),
+            State::Full => stamp::is_before(found, lap),
+            State::Void(_) => false,
+        }
+    }
+
+    /// Moves the tail past a line that is away; gives whether it did. If it did not, the tail that was read is an old one.
+    #[cold]
+    fn pass_by(&self, tail: u64, found: u64) -> bool {
+        let (line, lap) = (self.line(tail), self.lap(tail));
+        if let (true, state @ State::Void(_)) = (stamp::is_before(found, lap), stamp::state(found)) {
+            let void = stamp(lap, state);
+            // AcqRel: keeps the chain from the void to `give_back` whole. If it fails, its sender has just given it back
+            // or another sender has moved the void on.
+            if line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                return false;
+            }
+        }
+        self.move_tail(tail)
+    }
+
+    #[inline(always)]
+    fn move_tail(&self, tail: u64) -> bool {
+        // Release: pairs with the Acquire of the tail; a void that was moved on is seen by who sees the tail past it.
+        self.tail.compare_exchange(tail, tail.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Writes a whole message into a claimed line.
+    #[inline]
+    pub(crate) fn write(&self, claimed: Claimed, message: &WideMessage) {
+        let length = message.data().len();
+        for index in 0..length.div_ceil(8) {
+            self.put(claimed, index, message.word(index));
+        }
+        self.finish(claimed, message.header(), length);
+    }
+
+    /// Writes one word of a claimed line.
+    #[inline]
+    pub(crate) fn put(&self, claimed: Claimed, index: usize, word: u64) {
+        // Relaxed: the publication orders it.
+        self.line(claimed.position).data[index].store(word, Ordering::Relaxed);
+    }
+
+    /// Reads one word of a claimed line.
+    #[inline]
+    pub(crate) fn get(&self, claimed: Claimed, index: usize) -> u64 {
+        self.line(claimed.position).data[index].load(Ordering::Relaxed)
+    }
+
+    /// What was composed in a claimed line.
+    #[cold]
+    pub(crate) fn composed(&self, claimed: Claimed, header: LineHeader, length: usize) -> WideMessage {
+        let mut data = [0; LINE_DATA];
+        for (index, bytes) in data.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&self.get(claimed, index).to_le_bytes());
+        }
+        WideMessage::copied(header, length, data)
+    }
+
+    /// Writes the header of a claimed line.
+    #[inline]
+    pub(crate) fn finish(&self, claimed: Claimed, header: LineHeader, length: usize) {
+        let word = header.pack(length, self.lap(claimed.position));
+        self.line(claimed.position).header.store(word, Ordering::Relaxed);
+    }
+
+    /// Makes a claimed line visible to receivers, unless one of them has voided it.
+    #[inline]
+    pub(crate) fn publish(&self, claimed: Claimed) -> Result<(), Voided> {
+        let full = stamp(self.lap(claimed.position), State::Full);
+        let line = self.line(claimed.position);
+        // SeqCst: Release pairs with the Acquire in `try_receive`, and it comes before the look whether a receiver sleeps.
+        let published = line.stamp.compare_exchange(claimed.stamp, full, Ordering::SeqCst, Ordering::Relaxed);
+        published.map(|_| ()).map_err(|_| Voided)
+    }
+
+    /// Gives back a voided line. Its sender does not touch it any more.
+    #[cold]
+    pub(crate) fn give_back(&self, claimed: Claimed) {
+        let line = self.line(claimed.position);
+        // A lap that starts over must not take it for its own.
+        line.header.store(0, Ordering::Relaxed);
+        self.end_void(line);
+    }
+
+    fn end_void(&self, line: &Line) {
+        for _ in 0..ROUNDS {
+            let found = line.stamp.load(Ordering::Relaxed);
+            let State::Void(_) = stamp::state(found) else { return };
+            let empty = stamp(stamp::lap_of(found).wrapping_add(1), State::Empty);
+            // Release: pairs with the Acquire in `claim`: this sender's last stores come before those of the next.
+            // It fails when a sender that comes round moves the void on to its lap.
+            if line.stamp.compare_exchange(found, empty, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Takes the line at a claimed position from its sender.
+    pub(super) fn void(&self, position: u64, found: u64) {
+        let (line, lap) = (self.line(position), self.lap(position));
+        let claimant = LineHeader::claimant(line.header.load(Ordering::Relaxed), lap);
+        // AcqRel: as in `pass_by`. If it fails, the message was published after all, or another voided it.
+        let void = stamp(lap, State::Void(claimant));
+        let _ = line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Gives up a claimed line without a message in it.
+    #[cold]
+    pub(crate) fn abandon(&self, claimed: Claimed) {
+        let void = stamp(self.lap(claimed.position), State::Void(None));
+        // AcqRel: as in `pass_by`. If it fails, a receiver has voided the line.
+        let line = self.line(claimed.position);
+        let _ = line.stamp.compare_exchange(claimed.stamp, void, Ordering::AcqRel, Ordering::Relaxed);
+        self.give_back(claimed);
+    }
+
+    /// Sends a message and gives its position. A line that is voided meanwhile is given back and another one taken.
+    #[inline]
+    pub(crate) fn try_send(&self, message: &WideMessage, generation: u32) -> Result<u64, SendError> {
+        for _ in 0..ROUNDS {
+            let claimed = self.claim(message.header().source, generation)?;
+            self.write(claimed, message);
+            if self.publish(claimed).is_ok() {
+                return Ok(claimed.position);
+            }
+            self.give_back(claimed);
+        }
+        Err(SendError::Broken)
+    }
+
+    /// Lets nobody send any more; gives the position from which on nothing will be written. What was claimed before can
+    /// still be published, what was published still be received.
+    pub(crate) fn close(&self) -> u64 {
+        // AcqRel: as in `move_tail`.
+        let end = self.tail.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED;
+        // Release: pairs with the Acquire of nobody in particular; receivers only learn from it that the tail is worth a look.
+        self.gate.fetch_or(1, Ordering::SeqCst);
+        end
+    }
+
+    /// Opens a closed ring from which everything was received, for another queue: senders of the former one find it closed.
+    /// Gives the new generation, or `None` if the ring is not closed and empty.
+    ///
+    /// No receiver may use the ring meanwhile.
+    pub(crate) fn reopen(&self) -> Option<u32> {
+        let head = self.head.load(Ordering::Acquire);
+        if !is_drained(self.tail.load(Ordering::Acquire), head) {
+            return None;
+        }
+        let generation = (self.gate.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
+        // First the generation: a sender that reads the new tail finds it too.
+        self.gate.store(generation << 1, Ordering::SeqCst);
+        // A lap on. Lines that are away stay so; senders that come round move the void on.
+        let start = self.lap(head).wrapping_add(1) << self.lines.len().trailing_zeros();
+        self.head.store(start, Ordering::Release);
+        self.seen.store(start, Ordering::Release);
+        // Release: pairs with the Acquire of the tail in `claim`.
+        self.tail.store(start, Ordering::Release);
+        Some(generation)
+    }
+
+    /// The generation that a sender of today has to name.
+    pub(crate) fn generation(&self) -> u32 {
+        self.gate.load(Ordering::Acquire) >> 1
+    }
+
+    /// Gets back the lines that a dead sender had claimed; gives how many. Nobody may send under that name meanwhile, not
+    /// even late. A sender that died just after its claim has not left its name; its line stays away until the ring is new.
+    pub(crate) fn reclaim(&self, dead: SourceName) -> usize {
+        fence(Ordering::SeqCst);
+        let head = self.head.load(Ordering::Acquire);
+        let tail = self.tail.load(Ordering::Acquire) & !CLOSED;
+        // What it claimed and nobody has waited for yet.
+        for ahead in 0..tail.wrapping_sub(head).min(self.count()) {
+            let position = head.wrapping_add(ahead);
+            let (line, lap) = (self.line(position), self.lap(position));
+            let found = line.stamp.load(Ordering::Acquire);
+            if self.is_free(found, lap) && LineHeader::claimant(line.header.load(Ordering::Relaxed), lap) == Some(dead)
+            {
+                self.void(position, found);
+            }
+        }
+        let is_its_own = |line: &&Line| stamp::state(line.stamp.load(Ordering::Acquire)) == State::Void(Some(dead));
+        let away = self.lines.iter().filter(is_its_own);
+        away.map(|line| {
+            line.header.store(0, Ordering::Relaxed);
+            self.end_void(line);
+        })
+        .count()
+    }
+}
+
+/// Whether nothing will be claimed any more and everything that was has been received or skipped.
+pub(super) fn is_drained(tail: u64, head: u64) -> bool {
+    // The head passes the tail when it skips a void line that nobody has passed by yet.
+    tail & CLOSED != 0 && head.wrapping_sub(tail & !CLOSED).cast_signed() >= 0
+}

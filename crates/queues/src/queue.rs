@@ -1,0 +1,433 @@
+//! What Express queues and wide ones have in common: making and finding them, sending, receiving, waiting and closing.
+//!
+//! | to | look at once | wait | wait until a deadline |
+//! |---|---|---|---|
+//! | send | [`Sender::try_send`] | [`Sender::send`] | [`Sender::send_until`] |
+//! | receive | [`Receiver::try_receive`], [`Receiver::receive`] | [`Receiver::receive_blocking`] | [`Receiver::receive_until`] |
+//!
+//! To wait is to look some hundred times and then to sleep. See [`crate::express`] and [`crate::lines`] for what a message is.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Instant;
+
+use shm::arena::Arena;
+use shm::segment::{Offset, Segment};
+
+use crate::bell::Notify;
+use crate::event::Event;
+use crate::one_poll::{Members, PollSet};
+use crate::ring::{self, Ring, RingError, Slots};
+use crate::sync::Ordering;
+use crate::waiting::{Ringers, Wait, wait};
+use crate::word::Message;
+
+pub use crate::form::{Form, Shared, Sole};
+pub use crate::refusal::{ReceiveError, SendError};
+
+/// What closing came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// Nothing will ever be sent at this position or after it; positions count the queue's messages from its beginning.
+    At(u64),
+    /// The queue is full. It closes when something is received, after at most as many messages as it holds.
+    WhenReceived,
+}
+
+/// How messages of one kind lie in a ring.
+pub trait Kind: sealed::Protocol {}
+
+pub(crate) mod sealed {
+    use super::{Closing, Form, Message, ReceiveError, Ring, SendError, Slots};
+
+    /// The operations on a ring; those of `Kind` that are nobody else's business.
+    pub trait Protocol: Sized + 'static {
+        /// What lies in a slot.
+        type Slot: Slots;
+        /// What is sent.
+        type Message: Copy;
+        /// What a receiver remembers.
+        type Looks: Default + Send + std::fmt::Debug;
+
+        fn try_send(ring: &Ring<Self::Slot>, message: &Self::Message, generation: u32) -> Result<u64, SendError>;
+        fn try_receive<F: Form>(
+            ring: &Ring<Self::Slot>,
+            looks: &mut Self::Looks,
+        ) -> Result<Option<Self::Message>, ReceiveError>;
+        fn try_receive_many<F: Form>(
+            ring: &Ring<Self::Slot>,
+            looks: &mut Self::Looks,
+            into: &mut [Self::Message],
+        ) -> Result<usize, ReceiveError>;
+        fn is_ready(ring: &Ring<Self::Slot>) -> bool;
+        fn holds(ring: &Ring<Self::Slot>, count: u64) -> bool;
+        fn close(ring: &Ring<Self::Slot>) -> Closing;
+        fn reopen(ring: &Ring<Self::Slot>) -> Option<u32>;
+        fn generation(ring: &Ring<Self::Slot>) -> u32;
+        fn of_empty(message: Message) -> Self::Message;
+    }
+}
+
+/// A queue in a segment: what its senders and receivers are made from.
+pub struct Queue<K: Kind> {
+    pub(crate) ring: Ring<K::Slot>,
+}
+
+impl<K: Kind> Queue<K> {
+    /// How many bytes of a segment a queue takes that holds so many messages.
+    ///
+    /// # Errors
+    /// [`RingError::Capacity`] unless it is a power of two from [`ring::LEAST_CAPACITY`] to [`ring::MOST_CAPACITY`].
+    pub fn bytes_for(capacity: usize) -> Result<u64, RingError> {
+        ring::bytes_for::<K::Slot>(capacity)
+    }
+
+    /// Makes a queue that holds so many messages of a new piece of the arena, in a poll set if one is given, there with this
+    /// index. To take the memory back, free the [offset](Self::offset) in the arena when nobody uses the queue any more.
+    ///
+    /// # Errors
+    /// Those of [`Queue::bytes_for`], [`Arena::allocate`], and [`RingError::NoMember`].
+    pub fn create(arena: &Arena, capacity: usize, poll: Option<(&PollSet, usize)>) -> Result<Self, RingError> {
+        Ok(Queue { ring: Ring::create(arena, capacity, poll)? })
+    }
+
+    /// As [`Queue::create`], at a place that is committed, a multiple of 64 (better 128), and nobody else's.
+    ///
+    /// # Errors
+    /// Those of [`Queue::create`], and [`RingError::Segment`] if there is no such place.
+    pub fn create_at(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        capacity: usize,
+        poll: Option<(&PollSet, usize)>,
+    ) -> Result<Self, RingError> {
+        Ok(Queue { ring: Ring::create_at(segment, offset, capacity, poll)? })
+    }
+
+    /// Finds the queue that another process or thread made at `offset`.
+    ///
+    /// # Errors
+    /// [`RingError::NoQueue`] if something else lies there, [`RingError::Segment`] if there is no such place.
+    pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Self, RingError> {
+        Ok(Queue { ring: Ring::attach(segment, offset)? })
+    }
+
+    /// Where the queue lies: what others attach to.
+    #[must_use]
+    pub fn offset(&self) -> Offset {
+        self.ring.offset()
+    }
+
+    /// How many messages it holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.ring.slots.len()
+    }
+
+    /// A sender to the queue as it is now.
+    #[must_use]
+    pub fn sender(&self) -> Sender<K> {
+        self.sender_of(self.generation())
+    }
+
+    /// A sender to the queue of this generation; it finds the queue closed if there is another one in its memory.
+    #[must_use]
+    pub fn sender_of(&self, generation: u32) -> Sender<K> {
+        Sender { ring: self.ring.clone(), generation, event: None }
+    }
+
+    /// How often the queue's memory was [opened again](Self::reopen).
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        K::generation(&self.ring)
+    }
+
+    /// One of several receivers.
+    ///
+    /// # Errors
+    /// [`RingError::Held`] while there is a sole receiver.
+    pub fn receiver(&self) -> Result<Receiver<K, Shared>, RingError> {
+        self.ring.enter_receiver(false)?;
+        Ok(Receiver::of(self.ring.clone()))
+    }
+
+    /// The only receiver, which needs no read-modify-write.
+    ///
+    /// # Errors
+    /// [`RingError::Held`] while there is any receiver.
+    pub fn sole_receiver(&self) -> Result<Receiver<K, Sole>, RingError> {
+        self.ring.enter_receiver(true)?;
+        Ok(Receiver::of(self.ring.clone()))
+    }
+
+    /// Forgets the receivers of a process that has died, which could not take their leave. No receiver may be alive.
+    pub fn forget_receivers(&self) {
+        self.ring.forget_receivers();
+    }
+
+    /// Lets nobody send any more; what was sent can still be received. Receivers that have received it all get
+    /// [`ReceiveError::Closed`]. An Express queue that is full closes as soon as something is received; if it was not closed
+    /// by then, because a receiver was just at work, close it again.
+    pub fn close(&self) -> Closing {
+        let closing = K::close(&self.ring);
+        self.ring.announce_end();
+        closing
+    }
+
+    /// Opens a closed queue from which everything was received as another queue: senders that were made before find it closed
+    /// for ever. Gives the new generation; `None` if the queue is not closed and empty.
+    ///
+    /// No receiver may use it meanwhile.
+    pub fn reopen(&self) -> Option<u32> {
+        K::reopen(&self.ring)
+    }
+}
+
+/// Sends to one queue. Any number of threads may use one, or clones of one.
+pub struct Sender<K: Kind> {
+    pub(crate) ring: Ring<K::Slot>,
+    pub(crate) generation: u32,
+    event: Option<Event>,
+}
+
+impl<K: Kind> Sender<K> {
+    /// A sender that notifies the receiver's event when the receiver asks for that. The event is also notified for the poll
+    /// set of the queue.
+    #[must_use]
+    pub fn with_event(self, event: Event) -> Self {
+        Sender { event: Some(event), ..self }
+    }
+
+    /// Sends a message if there is room.
+    ///
+    /// # Errors
+    /// [`SendError`]; the message was then not sent.
+    #[inline]
+    pub fn try_send(&self, message: &K::Message) -> Result<(), SendError> {
+        K::try_send(&self.ring, message, self.generation)?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Sends a message, and waits for room if there is none.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`], [`SendError::Broken`].
+    #[inline]
+    pub fn send(&self, message: &K::Message) -> Result<(), SendError> {
+        match self.try_send(message) {
+            Err(SendError::Full) => self.send_later(message, None),
+            other => other,
+        }
+    }
+
+    /// Sends a message, and waits for room until `deadline` if there is none.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`].
+    #[inline]
+    pub fn send_until(&self, message: &K::Message, deadline: Instant) -> Result<(), SendError> {
+        match self.try_send(message) {
+            Err(SendError::Full) => self.send_later(message, Some(deadline)),
+            other => other,
+        }
+    }
+
+    #[cold]
+    fn send_later(&self, message: &K::Message, deadline: Option<Instant>) -> Result<(), SendError> {
+        let mut waiter = Later { sender: self, message };
+        // Without a deadline the wait has no other end than a result.
+        wait(self.ring.room(), self.ring.room_ringers(), deadline, &mut waiter).unwrap_or(Err(SendError::Full))
+    }
+
+    /// Announces what was just published.
+    #[inline(always)]
+    pub(crate) fn announce(&self) {
+        self.ring.announce(self.event.as_ref(), || K::holds(&self.ring, self.ring.slots.len() as u64 / 2));
+    }
+}
+
+/// A message that waits for room.
+struct Later<'a, K: Kind> {
+    sender: &'a Sender<K>,
+    message: &'a K::Message,
+}
+
+impl<K: Kind> Wait for Later<'_, K> {
+    type Found = Result<(), SendError>;
+
+    fn look(&mut self) -> Option<Self::Found> {
+        Some(self.sender.try_send(self.message)).filter(|result| *result != Err(SendError::Full))
+    }
+}
+
+/// Receives from one queue. Those of the form [`Shared`] can be cloned, one for each thread.
+pub struct Receiver<K: Kind, F: Form = Shared> {
+    ring: Ring<K::Slot>,
+    looks: K::Looks,
+    form: PhantomData<F>,
+}
+
+impl<K: Kind, F: Form> Receiver<K, F> {
+    fn of(ring: Ring<K::Slot>) -> Self {
+        Receiver { ring, looks: K::Looks::default(), form: PhantomData }
+    }
+
+    /// Takes the next message if there is one.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<K::Message>, ReceiveError> {
+        let received = K::try_receive::<F>(&self.ring, &mut self.looks);
+        if let Ok(Some(_)) = received {
+            self.ring.announce_room();
+        }
+        received
+    }
+
+    /// Takes the next message; the Empty message if there is none, or the queue is closed. So it can always be dispatched.
+    #[inline]
+    pub fn receive(&mut self) -> K::Message {
+        match self.try_receive() {
+            Ok(Some(message)) => message,
+            _ => self.empty_message(),
+        }
+    }
+
+    /// Takes up to `into.len()` messages, as many as there are, with one handshake; gives how many.
+    ///
+    /// # Errors
+    /// [`ReceiveError`], when there is no message before it.
+    pub fn receive_many(&mut self, into: &mut [K::Message]) -> Result<usize, ReceiveError> {
+        let count = K::try_receive_many::<F>(&self.ring, &mut self.looks, into)?;
+        if count != 0 {
+            self.ring.announce_room();
+        }
+        Ok(count)
+    }
+
+    /// Takes the next message, and sleeps until there is one.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    pub fn receive_blocking(&mut self) -> Result<K::Message, ReceiveError> {
+        loop {
+            if let Some(message) = self.wait(None)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Takes the next message, and sleeps until there is one or the deadline has come; then `None`.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    pub fn receive_until(&mut self, deadline: Instant) -> Result<Option<K::Message>, ReceiveError> {
+        self.wait(Some(deadline))
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<Option<K::Message>, ReceiveError> {
+        let ring = self.ring.clone();
+        wait(ring.bell(), Ringers::Exchange, deadline, self).transpose()
+    }
+
+    /// Whether a message waits, or a line that holds others up and that some more looks will pass by.
+    #[inline]
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        K::is_ready(&self.ring)
+    }
+
+    /// The message that an empty queue gives. In a new queue: from source 0 for handler 0, five bytes of 0.
+    #[must_use]
+    pub fn empty_message(&self) -> K::Message {
+        // Relaxed: the message is all in the word.
+        K::of_empty(Message::from_bits(self.ring.control.settings.empty.load(Ordering::Relaxed)))
+    }
+
+    /// Says what an empty queue gives, to all of its receivers.
+    pub fn set_empty_message(&mut self, message: Message) {
+        self.ring.control.settings.empty.store(message.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Asks that the [`Event`] that senders were given be notified once. True if it is already so; then receive first.
+    pub fn ask_for_event(&mut self, when: Notify) -> bool {
+        self.ring.ask(Some(when));
+        match when {
+            Notify::Arrival => self.is_ready(),
+            Notify::HalfFull => K::holds(&self.ring, self.ring.slots.len() as u64 / 2),
+        }
+    }
+
+    /// Takes back what [`Receiver::ask_for_event`] asked for.
+    pub fn ask_for_no_event(&mut self) {
+        self.ring.ask(None);
+    }
+}
+
+impl<K: Kind, F: Form> Wait for Receiver<K, F> {
+    type Found = Result<K::Message, ReceiveError>;
+
+    fn look(&mut self) -> Option<Self::Found> {
+        self.try_receive().transpose()
+    }
+
+    fn is_ready(&mut self) -> bool {
+        Receiver::is_ready(self)
+    }
+}
+
+impl<K: Kind> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Queue { ring: self.ring.clone() }
+    }
+}
+
+impl<K: Kind> Clone for Sender<K> {
+    fn clone(&self) -> Self {
+        Sender { ring: self.ring.clone(), generation: self.generation, event: self.event.clone() }
+    }
+}
+
+impl<K: Kind> Clone for Receiver<K, Shared> {
+    fn clone(&self) -> Self {
+        // It can only fail when other programs write over the count, or at 2^32 receivers; then one goes uncounted.
+        let _ = self.ring.enter_receiver(false);
+        Receiver::of(self.ring.clone())
+    }
+}
+
+impl<K: Kind, F: Form> Drop for Receiver<K, F> {
+    fn drop(&mut self) {
+        self.ring.leave_receiver(F::SOLE);
+    }
+}
+
+macro_rules! debug_by_offset {
+    ($name:literal, $($type:tt)+) => {
+        impl<$($type)+ {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.debug_struct($name).field("offset", &self.ring.offset()).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+debug_by_offset!("Queue", K: Kind> std::fmt::Debug for Queue<K>);
+debug_by_offset!("Sender", K: Kind> std::fmt::Debug for Sender<K>);
+debug_by_offset!("Receiver", K: Kind, F: Form> std::fmt::Debug for Receiver<K, F>);
+
+impl<K: Kind, F: Form> Members for [Option<Receiver<K, F>>] {
+    type Item = K::Message;
+
+    #[inline]
+    fn take(&mut self, index: usize) -> Option<K::Message> {
+        self.get_mut(index)?.as_mut()?.try_receive().ok()?
+    }
+
+    #[inline]
+    fn is_ready(&mut self, index: usize) -> bool {
+        self.get(index).is_some_and(|receiver| receiver.as_ref().is_some_and(Receiver::is_ready))
+    }
+}

@@ -1,0 +1,28 @@
+//! Why a queue does not take or give a message.
+
+/// Why a message was not sent. The message is still the caller's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// Every slot holds a message that has not been received.
+    #[error("the receive queue is full: its receiver is behind; wait for it or make the queue larger")]
+    Full,
+    /// The queue takes nothing any more: it was closed, or its ring now belongs to another queue.
+    #[error("the receive queue is closed: look its name up again")]
+    Closed,
+    /// A word that no sender or receiver writes.
+    #[error("the receive queue holds a word that no sender or receiver writes: another program wrote over its memory")]
+    Broken,
+}
+
+/// Why there will be no message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The queue was closed and everything sent to it has been received.
+    #[error("the receive queue is closed and everything sent to it has been received")]
+    Closed,
+    /// A word that no sender or receiver writes.
+    #[error("the receive queue holds a word that no sender or receiver writes: another program wrote over its memory")]
+    Broken,
+}

@@ -1,0 +1,339 @@
+//! The ring of a queue in a segment: a line of settings, a line each for tail, head and waiting senders, and the slots.
+//!
+//! | bytes | written by | read by |
+//! |---|---|---|
+//! | 0 to 63: layout, poll set, gate, bell, request, Empty message | the maker, and receivers that go to sleep | all |
+//! | 64 to 127: tail | senders | senders |
+//! | 128 to 191: head | receivers | receivers, and senders that look for room |
+//! | 192 to 255: bell of senders that wait for room | senders that wait | receivers |
+//! | from 256: slots | senders (and receivers that give back a word) | all |
+//!
+//! In the steady state a message costs a sender, beyond slot and tail, loads of lines that nobody writes: the settings, and
+//! its queue's bit and the bell of the poll set if the queue is in one.
+
+use std::sync::Arc;
+
+use shm::arena::{Arena, ArenaError};
+use shm::handle::{Mapped, MappedSlice};
+use shm::segment::{Offset, Segment, SegmentError};
+use shm::shared::Shared;
+
+use crate::barrier::Barrier;
+use crate::bell::{Bell, Notify, Request};
+use crate::event::Event;
+use crate::one_poll::{Member, PollSet};
+use crate::order;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::waiting::Ringers;
+
+/// The smallest capacity of a ring, in messages.
+pub const LEAST_CAPACITY: usize = 2;
+
+/// The largest capacity of a ring, in messages.
+pub const MOST_CAPACITY: usize = 1 << 24;
+
+/// Says in the upper half of the layout word that a ring lies here.
+const MAGIC: u64 = 0x7477_7269;
+
+shm::shared_lines! {
+    /// What the maker says about the ring, and what receivers ask senders for.
+    pub(crate) struct Settings {
+        /// [`MAGIC`], the kind of slots, and the capacity's logarithm.
+        layout: AtomicU64,
+        /// Where the poll set lies that the queue is in, plus 1; 0: in none.
+        poll_set: AtomicU64,
+        /// Its index there.
+        poll_index: AtomicU64,
+        /// Generation and closing (see the rings).
+        pub(crate) gate: AtomicU32,
+        /// Receivers sleep here.
+        bell: AtomicU32,
+        /// Receivers ask for their eventfd here.
+        request: AtomicU32,
+        unused: AtomicU32,
+        /// The programmable Empty message.
+        pub(crate) empty: AtomicU64,
+    }
+
+    /// Where senders are.
+    pub(crate) struct Tail {
+        /// The position to be written next.
+        pub(crate) position: AtomicU64,
+        /// What senders know of the head.
+        pub(crate) hint: AtomicU64,
+    }
+
+    /// Where receivers are.
+    pub(crate) struct Head {
+        /// The position to be received next.
+        pub(crate) position: AtomicU64,
+        /// How many receivers there are; [`SOLE`] for one alone.
+        receivers: AtomicU32,
+    }
+
+    /// Where senders wait.
+    pub(crate) struct Room {
+        bell: AtomicU32,
+    }
+
+    /// Everything but the slots.
+    pub(crate) struct Control {
+        pub(crate) settings: Settings,
+        pub(crate) tail: Tail,
+        pub(crate) head: Head,
+        room: Room,
+    }
+}
+
+const SOLE: u32 = u32::MAX;
+
+/// What can go wrong when a queue is made or found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// A capacity that no ring has.
+    #[error("a queue cannot hold {capacity} messages: take a power of two from {LEAST_CAPACITY} to {MOST_CAPACITY}")]
+    Capacity {
+        /// What was asked for, in messages.
+        capacity: usize,
+    },
+    /// Something else lies there.
+    #[error("no {kind} queue lies at {offset}: attach to the offset that its maker gave")]
+    NoQueue {
+        /// Where it was looked for.
+        offset: Offset,
+        /// Which kind.
+        kind: &'static str,
+    },
+    /// The queue already has receivers that another receiver would disturb.
+    #[error("the queue at {offset} has a receiver that the new one cannot share it with: drop that one first")]
+    Held {
+        /// The queue.
+        offset: Offset,
+    },
+    /// The poll set has fewer queues.
+    #[error("the poll set at {offset} has {capacity} queues, so none of index {index}")]
+    NoMember {
+        /// The set.
+        offset: Offset,
+        /// How many queues it has.
+        capacity: usize,
+        /// What was asked for.
+        index: usize,
+    },
+    /// The segment has no such place.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// No memory is left.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+}
+
+/// What lies in the slots of a ring.
+pub trait Slots: Shared {
+    /// A number for the layout word.
+    const KIND: u8;
+    /// For messages.
+    const NAME: &'static str;
+    /// Makes the slot as it is in a new ring.
+    fn clear(&self);
+}
+
+/// A ring in a segment, kept mapped.
+pub struct Ring<S: Slots> {
+    pub(crate) control: Mapped<Control>,
+    pub(crate) slots: MappedSlice<S>,
+    member: Option<Member>,
+    barrier: Barrier,
+    offset: Offset,
+}
+
+impl<S: Slots> Clone for Ring<S> {
+    fn clone(&self) -> Self {
+        Ring {
+            control: self.control.clone(),
+            slots: self.slots.clone(),
+            member: self.member.clone(),
+            barrier: self.barrier,
+            offset: self.offset,
+        }
+    }
+}
+
+/// How many bytes a ring takes.
+pub(crate) fn bytes_for<S: Slots>(capacity: usize) -> Result<u64, RingError> {
+    check(capacity)?;
+    Ok((size_of::<Control>() + capacity * size_of::<S>()) as u64)
+}
+
+fn check(capacity: usize) -> Result<(), RingError> {
+    if capacity.is_power_of_two() && (LEAST_CAPACITY..=MOST_CAPACITY).contains(&capacity) {
+        return Ok(());
+    }
+    Err(RingError::Capacity { capacity })
+}
+
+fn layout<S: Slots>(capacity: usize) -> u64 {
+    MAGIC << 32 | u64::from(S::KIND) << 8 | u64::from(capacity.trailing_zeros())
+}
+
+impl<S: Slots> Ring<S> {
+    /// Makes a ring of a new piece of the arena.
+    pub(crate) fn create(arena: &Arena, capacity: usize, member: Option<(&PollSet, usize)>) -> Result<Self, RingError> {
+        // Two lines at a time are what processors like to fetch.
+        let offset = arena.allocate(bytes_for::<S>(capacity)?, 128)?;
+        Self::create_at(arena.segment(), offset, capacity, member).inspect_err(|_| {
+            // The place came from this arena just now, so that this cannot fail.
+            let _ = arena.free(offset);
+        })
+    }
+
+    /// Makes a ring at a place that is committed and that nobody else uses.
+    pub(crate) fn create_at(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        capacity: usize,
+        member: Option<(&PollSet, usize)>,
+    ) -> Result<Self, RingError> {
+        let ring = Self::map(segment, offset, capacity, None)?;
+        let member = member.map(|(set, index)| set.member(index)).transpose()?;
+        let Control { settings, tail, head, room } = &*ring.control;
+        // Relaxed: the layout word publishes them.
+        let place = member.as_ref().map_or((0, 0), |member| (member.set().0 + 1, member.index() as u64));
+        settings.poll_set.store(place.0, Ordering::Relaxed);
+        settings.poll_index.store(place.1, Ordering::Relaxed);
+        for word in [&settings.empty, &tail.position, &tail.hint, &head.position] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in [&settings.gate, &settings.bell, &settings.request, &settings.unused, &head.receivers, &room.bell] {
+            word.store(0, Ordering::Relaxed);
+        }
+        ring.slots.iter().for_each(S::clear);
+        // Release: pairs with the Acquire in `attach`.
+        settings.layout.store(layout::<S>(capacity), Ordering::Release);
+        Ok(Ring { member, ..ring })
+    }
+
+    /// Finds the ring that another made at `offset`.
+    pub(crate) fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Self, RingError> {
+        let settings = Mapped::<Settings>::new(segment, offset)?;
+        // Acquire: pairs with the Release in `create_at`.
+        let found = settings.layout.load(Ordering::Acquire);
+        let capacity = 1usize.checked_shl((found & 0xff) as u32).unwrap_or(0);
+        if check(capacity).is_err() || found != layout::<S>(capacity) {
+            return Err(RingError::NoQueue { offset, kind: S::NAME });
+        }
+        let member = match settings.poll_set.load(Ordering::Relaxed).checked_sub(1) {
+            None => None,
+            Some(place) => {
+                let index = usize::try_from(settings.poll_index.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+                Some(PollSet::attach(segment, Offset(place))?.member(index)?)
+            }
+        };
+        Self::map(segment, offset, capacity, member)
+    }
+
+    fn map(segment: &Arc<Segment>, offset: Offset, capacity: usize, member: Option<Member>) -> Result<Self, RingError> {
+        let bytes = bytes_for::<S>(capacity)?;
+        let control = Mapped::new(segment, offset)?;
+        let after = Offset(offset.0.saturating_add(size_of::<Control>() as u64));
+        let slots = MappedSlice::new(segment, after, capacity)?;
+        debug_assert_eq!(bytes, (size_of_val(&*control) + size_of_val(&*slots)) as u64);
+        Ok(Ring { control, slots, member, barrier: Barrier::of_this_process(), offset })
+    }
+
+    /// Where the ring lies.
+    pub(crate) fn offset(&self) -> Offset {
+        self.offset
+    }
+
+    /// Where receivers sleep: on the bell of the queue.
+    pub(crate) fn bell(&self) -> Bell<'_> {
+        Bell(&self.control.settings.bell)
+    }
+
+    /// Where senders wait for room.
+    pub(crate) fn room(&self) -> Bell<'_> {
+        Bell(&self.control.room.bell)
+    }
+
+    /// How receivers make room, for those who sleep until there is some.
+    pub(crate) fn room_ringers(&self) -> Ringers {
+        Ringers::Store(self.barrier)
+    }
+
+    /// Announces a message that was sent by an exchange just now.
+    #[inline(always)]
+    pub(crate) fn announce(&self, event: Option<&Event>, is_half_full: impl FnOnce() -> bool) {
+        order::settle();
+        if let Some(member) = &self.member {
+            member.announce(event);
+        }
+        self.bell().ring();
+        if let Some(event) = event {
+            Request(&self.control.settings.request).answer(is_half_full, || event.notify());
+        }
+    }
+
+    /// Tells waiting senders that a receiver has just made room.
+    #[inline(always)]
+    pub(crate) fn announce_room(&self) {
+        self.barrier.light();
+        self.room().ring();
+    }
+
+    /// Wakes everybody: the queue was closed.
+    pub(crate) fn announce_end(&self) {
+        fence(Ordering::SeqCst);
+        if let Some(member) = &self.member {
+            member.announce(None);
+        }
+        self.bell().ring();
+        self.room().ring();
+    }
+
+    /// Asks senders to write to the eventfd once.
+    pub(crate) fn ask(&self, when: Option<Notify>) {
+        let request = Request(&self.control.settings.request);
+        match when {
+            Some(when) => request.ask(when),
+            None => request.cancel(),
+        }
+        // Between the request and the caller's look.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Counts one more receiver.
+    pub(crate) fn enter_receiver(&self, sole: bool) -> Result<(), RingError> {
+        let receivers = &self.control.head.receivers;
+        let mut seen = receivers.load(Ordering::Relaxed);
+        loop {
+            let after = match (sole, seen) {
+                (true, 0) => SOLE,
+                (false, count) if count < SOLE - 1 => count + 1,
+                _ => return Err(RingError::Held { offset: self.offset }),
+            };
+            // Acquire: pairs with the Release of `leave_receiver`: where the former receiver left the head is seen.
+            match receivers.compare_exchange_weak(seen, after, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Counts one receiver less.
+    pub(crate) fn leave_receiver(&self, sole: bool) {
+        let receivers = &self.control.head.receivers;
+        if sole {
+            let _ = receivers.compare_exchange(SOLE, 0, Ordering::AcqRel, Ordering::Relaxed);
+        } else {
+            let less = |count: u32| if count == SOLE { None } else { count.checked_sub(1) };
+            let _ = receivers.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
+        }
+    }
+
+    /// Forgets receivers that have died without leaving.
+    pub(crate) fn forget_receivers(&self) {
+        self.control.head.receivers.store(0, Ordering::Release);
+    }
+}
