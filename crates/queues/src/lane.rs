@@ -299,6 +299,8 @@ pub struct LaneSender {
     table: Arc<DestinationTable>,
     name: QueueName,
     source: SourceName,
+    /// The table entry for which the lane was opened, and the one that was seen last.
+    opened_for: u16,
     generation: u16,
 }
 
@@ -315,7 +317,7 @@ impl LaneSender {
         let generation = table.lookup(name).map_or(0, |destination| destination.generation);
         let ring = sender::Sender::new(memory, geometry, SocketBell::new(control, offer.lane, socket), LOOKS);
         let ring = ring.ok_or_else(|| too_small(&offer))?;
-        Ok(LaneSender { ring, end, table, name, source: offer.source, generation })
+        Ok(LaneSender { ring, end, table, name, source: offer.source, opened_for: generation, generation })
     }
 
     /// Who receives.
@@ -326,6 +328,11 @@ impl LaneSender {
     /// The longest message in bytes.
     pub fn longest_message(&self) -> usize {
         self.ring.geometry().longest()
+    }
+
+    /// Whether the name has come to lead somewhere else since the lane was opened.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.table.lookup(self.name).is_ok_and(|destination| destination.generation != self.opened_for)
     }
 
     /// Sends a message to one of the receiver's handlers; waits for room.

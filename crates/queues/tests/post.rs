@@ -1,7 +1,9 @@
 //! Names, rights and lanes, as the post office gives them: who reaches whom, and what everybody learns of the others' ends.
 
+mod office;
 mod part;
 
+use office::{Office, soon};
 use part::PATIENCE;
 use queues::lane::{LaneError, LaneReceiver};
 use queues::name::{NAMES, QueueName, SourceName};
@@ -9,63 +11,9 @@ use queues::post::{
     Address, Delivery, Identity, Inbox, JobKey, JobPlan, Outbox, Port, Post, PostError, Refusal, Registration,
 };
 use queues::table::TableError;
-use shm::broker::{Broker, BrokerError, unguessable_name};
+use shm::broker::{Broker, BrokerError};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// A post office on a thread of its own.
-struct Office {
-    post: Arc<Post>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Office {
-    fn open() -> Office {
-        let name = unguessable_name("tradewind-test").expect("random bytes");
-        let post = Arc::new(Post::bind(&name).expect("a new name"));
-        let serving = Arc::clone(&post);
-        let thread = std::thread::spawn(move || serving.serve().expect("it can sleep"));
-        Office { post, thread: Some(thread) }
-    }
-
-    fn job(&self, name: &str) -> JobKey {
-        self.post.add_job(JobPlan::new(name)).expect("a new job")
-    }
-
-    fn allow_both(&self, one: &str, other: &str) {
-        self.post.allow(one, other).expect("two jobs");
-        self.post.allow(other, one).expect("two jobs");
-    }
-
-    fn enter(&self, job: &str, process: u32, key: JobKey) -> Registration {
-        Registration::register(self.post.name(), &Identity::new(job, process, key), PATIENCE).expect("let in")
-    }
-
-    /// A job of one process with one port, opened.
-    fn single(&self, name: &str) -> (Registration, Port) {
-        let registration = self.enter(name, 0, self.job(name));
-        let port = registration.open_port(0).expect("a new port");
-        (registration, port)
-    }
-
-    fn close(&mut self) {
-        self.post.stop();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("it served without a panic");
-        }
-    }
-}
-
-impl Drop for Office {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-fn soon() -> Instant {
-    Instant::now() + PATIENCE
-}
 
 fn refusal<T: std::fmt::Debug>(outcome: Result<T, PostError>) -> Refusal {
     match outcome {

@@ -40,10 +40,6 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         fits.then(|| Receiver { memory, bell, geometry, looks, head: position, published: position, open: true })
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
     pub(crate) fn bell_mut(&mut self) -> &mut B {
         &mut self.bell
     }

@@ -40,10 +40,10 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// As [`Port::open_lane`] and [`LaneSender::send`]. A lane that has failed is opened anew by the next message.
+    /// As [`Port::open_lane`] and [`LaneSender::send`]. A lane that has failed is opened anew by the next message; by the
+    /// same one, if the name leads to another process by now.
     pub fn send(&mut self, name: QueueName, handler: u8, bytes: &[u8]) -> Result<(), PostError> {
-        let sent = self.lane(name)?.send(handler, bytes);
-        self.conclude(name, sent)
+        self.over_lane(name, |lane| lane.send(handler, bytes))
     }
 
     /// As [`Self::send`], but waits until `deadline` at most.
@@ -52,8 +52,7 @@ impl Outbox {
     ///
     /// As [`Self::send`], and [`LaneError::TimedOut`].
     pub fn send_by(&mut self, name: QueueName, handler: u8, bytes: &[u8], deadline: Instant) -> Result<(), PostError> {
-        let sent = self.lane(name)?.send_by(handler, bytes, deadline);
-        self.conclude(name, sent)
+        self.over_lane(name, |lane| lane.send_by(handler, bytes, deadline))
     }
 
     /// As [`Self::send`]; `false` if there is no room now.
@@ -62,8 +61,7 @@ impl Outbox {
     ///
     /// As [`Self::send`].
     pub fn try_send(&mut self, name: QueueName, handler: u8, bytes: &[u8]) -> Result<bool, PostError> {
-        let sent = self.lane(name)?.try_send(handler, bytes);
-        self.conclude(name, sent)
+        self.over_lane(name, |lane| lane.try_send(handler, bytes))
     }
 
     /// Closes the lane to a name, if there is one.
@@ -71,10 +69,27 @@ impl Outbox {
         self.lanes.remove(&name);
     }
 
-    fn conclude<T>(&mut self, name: QueueName, sent: Result<T, LaneError>) -> Result<T, PostError> {
-        if matches!(sent, Err(ref error) if error.is_final()) {
+    fn over_lane<T>(
+        &mut self,
+        name: QueueName,
+        mut send: impl FnMut(&mut LaneSender) -> Result<T, LaneError>,
+    ) -> Result<T, PostError> {
+        loop {
+            let lane = self.lane(name)?;
+            let error = match send(lane) {
+                Ok(sent) => return Ok(sent),
+                Err(error) => error,
+            };
+            if !error.is_final() {
+                return Err(error.into());
+            }
+            // A lane that fails has not taken the message. If it is one to a process whose place another has taken, that
+            // one is meant.
+            let again = lane.is_outdated();
             self.lanes.remove(&name);
+            if !again {
+                return Err(error.into());
+            }
         }
-        Ok(sent?)
     }
 }

@@ -52,6 +52,13 @@ impl Part {
         self.0.wait().expect("a child");
     }
 
+    /// Kills it unless it has ended by itself.
+    pub(crate) fn kill_if_alive(&mut self) {
+        // A child that has ended can be waited for, and no more.
+        let _ = self.0.kill();
+        self.0.wait().expect("a child");
+    }
+
     /// Ends its input.
     pub(crate) fn dismiss(&mut self) {
         drop(self.0.stdin.take());

@@ -1,0 +1,80 @@
+//! A post office for tests, and what tests ask of it.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use crate::part::PATIENCE;
+use queues::post::{Identity, JobKey, JobPlan, Port, Post, Registration};
+use shm::broker::unguessable_name;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// A post office on a thread of its own.
+pub(crate) struct Office {
+    pub(crate) post: Arc<Post>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Office {
+    pub(crate) fn open() -> Office {
+        let name = unguessable_name("tradewind-test").expect("random bytes");
+        let post = Arc::new(Post::bind(&name).expect("a new name"));
+        let serving = Arc::clone(&post);
+        let thread = std::thread::spawn(move || serving.serve().expect("it can sleep"));
+        Office { post, thread: Some(thread) }
+    }
+
+    pub(crate) fn job(&self, name: &str) -> JobKey {
+        self.post.add_job(JobPlan::new(name)).expect("a new job")
+    }
+
+    pub(crate) fn allow_both(&self, one: &str, other: &str) {
+        self.post.allow(one, other).expect("two jobs");
+        self.post.allow(other, one).expect("two jobs");
+    }
+
+    pub(crate) fn enter(&self, job: &str, process: u32, key: JobKey) -> Registration {
+        Registration::register(self.post.name(), &Identity::new(job, process, key), PATIENCE).expect("let in")
+    }
+
+    /// A job of one process with one port, opened.
+    pub(crate) fn single(&self, name: &str) -> (Registration, Port) {
+        let registration = self.enter(name, 0, self.job(name));
+        let port = registration.open_port(0).expect("a new port");
+        (registration, port)
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.post.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("it served without a panic");
+        }
+    }
+}
+
+impl Drop for Office {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A deadline that never matters.
+pub(crate) fn soon() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+impl Office {
+    /// What a part is told, to become this process of this job.
+    pub(crate) fn identity(&self, job: &str, process: u32, key: JobKey) -> String {
+        format!("{} {job} {process} {key}", self.post.name())
+    }
+}
+
+/// In a part: registers as told; what follows in the argument is given back.
+pub(crate) fn become_told(argument: &str) -> (Registration, String) {
+    let mut words = argument.splitn(5, ' ');
+    let mut word = || words.next().unwrap_or_default().to_owned();
+    let (post, job, process, key) = (word(), word(), word(), word());
+    let key = key.parse().expect("32 digits");
+    let identity = Identity::new(&job, process.parse().expect("a number"), key);
+    (Registration::register(&post, &identity, PATIENCE).expect("let in"), word())
+}

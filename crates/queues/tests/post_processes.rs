@@ -1,0 +1,345 @@
+//! Jobs that meet at a post office, in processes of their own that are killed and stopped.
+
+mod office;
+mod part;
+
+use office::{Office, become_told, soon};
+use part::{Part, argument, say, until, until_dismissed};
+use queues::name::{NAMES, QueueName};
+use queues::post::{Address, Delivery, Inbox, JobKey, JobPlan, Outbox, PostError, Refusal, Registration};
+use queues::table::TableError;
+use rustix::process::Signal;
+use shm::process::{ProcessState, state};
+use std::time::Instant;
+
+/// A server and clients that may talk to it and not to each other.
+struct Town {
+    office: Office,
+    keys: Vec<(String, JobKey)>,
+}
+
+impl Town {
+    fn new(clients: usize) -> Town {
+        let office = Office::open();
+        let mut keys = vec![("server".to_owned(), office.job("server"))];
+        for number in 0..clients {
+            let name = format!("client-{number}");
+            keys.push((name.clone(), office.job(&name)));
+            office.allow_both("server", &name);
+        }
+        Town { office, keys }
+    }
+
+    /// Starts the part as job `number`, the server being job 0.
+    fn start(&self, part: &str, number: usize, how: &str) -> Part {
+        let (name, key) = &self.keys[number];
+        Part::start(part, &format!("{} {how}", self.office.identity(name, 0, *key)))
+    }
+}
+
+/// Sends numbers to the server and waits for each to come back.
+struct Asker {
+    outbox: Outbox,
+    inbox: Inbox,
+    server: QueueName,
+    asked: u64,
+}
+
+impl Asker {
+    fn new(registration: &Registration) -> Asker {
+        let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
+        let server = registration.look_up_open(&Address::new("server", 0, 0), soon()).expect("allowed");
+        Asker { outbox, inbox, server, asked: 0 }
+    }
+
+    fn ask(&mut self) -> Result<(), PostError> {
+        self.asked += 1;
+        self.outbox.send(self.server, 1, &self.asked.to_le_bytes())?;
+        match self.inbox.receive()? {
+            Delivery::Message(message) => assert_eq!(message.bytes, self.asked.to_le_bytes(), "the answer to this"),
+            Delivery::Lost(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+#[test]
+#[ignore = "the server of the tests below"]
+fn part_answers() {
+    let Some(argument) = argument() else { return };
+    std::thread::spawn(|| {
+        until_dismissed();
+        std::process::exit(0);
+    });
+    let (registration, _) = become_told(&argument);
+    let (mut outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
+    say("open");
+    loop {
+        match inbox.receive().expect("it can sleep") {
+            Delivery::Message(message) => {
+                // Whoever has gone meanwhile needs no answer; the inbox will tell.
+                let _ = outbox.send(message.source.into(), message.handler, message.bytes);
+            }
+            Delivery::Lost(error) => say(&error.to_string()),
+        }
+    }
+}
+
+/// Asks so many times, or until something happens.
+#[test]
+#[ignore = "a client of the tests below"]
+fn part_asks() {
+    let Some(argument) = argument() else { return };
+    let (registration, how) = become_told(&argument);
+    let mut asker = Asker::new(&registration);
+    let most = how.trim().parse().unwrap_or(u64::MAX);
+    while asker.asked < most {
+        if let Err(error) = asker.ask() {
+            return say(&error.to_string());
+        }
+        if asker.asked % 100 == 1 && most == u64::MAX {
+            say("going on");
+        }
+    }
+    say("done");
+    until_dismissed();
+}
+
+#[test]
+fn clients_reach_the_server_and_not_each_other() {
+    let town = Town::new(3);
+    let mut server = town.start("part_answers", 0, "");
+    let mut clients: Vec<Part> = (1..=3).map(|number| town.start("part_looks_around", number, "")).collect();
+    for client in &mut clients {
+        assert_eq!(client.hear(), "done");
+    }
+    for client in &mut clients {
+        client.dismiss();
+        assert!(client.succeeds());
+    }
+    server.dismiss();
+    assert!(server.succeeds());
+}
+
+#[test]
+#[ignore = "a part of clients_reach_the_server_and_not_each_other"]
+fn part_looks_around() {
+    let Some(argument) = argument() else { return };
+    let (registration, _) = become_told(&argument);
+    let mut asker = Asker::new(&registration);
+    let own = asker.outbox.port().name();
+    for _ in 0..1000 {
+        asker.ask().expect("the server answers");
+    }
+    for other in 0..3 {
+        let address = Address::new(&format!("client-{other}"), 0, 0);
+        if argument.contains(&address.job) {
+            continue;
+        }
+        let refused = registration.look_up(&address);
+        assert!(matches!(refused, Err(PostError::Refused { refusal: Refusal::NoRight, .. })), "{refused:?}");
+    }
+    for name in (0..NAMES).filter_map(QueueName::new).filter(|&name| name != own && name != asker.server) {
+        let sent = asker.outbox.try_send(name, 0, b"is anybody there?");
+        assert!(matches!(sent, Err(PostError::Table(TableError::UnknownName { .. }))), "{sent:?}");
+    }
+    // Its own two tables, and a lane each way.
+    assert_eq!(shared_memory_of(std::process::id()), 4);
+    say("done");
+    until_dismissed();
+}
+
+/// How many pieces of memory the process has descriptors of.
+fn shared_memory_of(pid: u32) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("/proc");
+    let links = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("/memfd:tradewind-segment")).count()
+}
+
+#[test]
+fn the_end_of_a_client_is_named_and_the_others_go_on() {
+    let town = Town::new(3);
+    let mut server = town.start("part_answers", 0, "");
+    assert_eq!(server.hear(), "open");
+    let mut clients: Vec<Part> = (1..=3).map(|number| town.start("part_asks", number, "")).collect();
+    for client in &mut clients {
+        assert_eq!(client.hear(), "going on");
+    }
+    let pid = clients[1].pid();
+    clients[1].kill();
+    assert_eq!(server.hear(), format!("process 0 of job client-1 (pid {pid}) has gone"));
+    for client in [0, 2] {
+        // Twice, so that at least one was said after the death.
+        assert_eq!([clients[client].hear(), clients[client].hear()], ["going on"; 2]);
+    }
+    // Another process takes its place.
+    let mut heir = town.start("part_asks", 2, "500");
+    assert_eq!(heir.hear(), "done");
+    heir.dismiss();
+    assert!(heir.succeeds());
+    let said = server.hear();
+    let of_heir = format!("process 0 of job client-1 (pid {})", heir.pid());
+    assert!(said.starts_with(&of_heir), "{said}");
+}
+
+#[test]
+fn the_end_of_the_server_is_named_by_all() {
+    let town = Town::new(3);
+    let mut server = town.start("part_answers", 0, "");
+    let pid = server.pid();
+    assert_eq!(server.hear(), "open");
+    let mut clients: Vec<Part> = (1..=2).map(|number| town.start("part_asks", number, "")).collect();
+    for client in &mut clients {
+        assert_eq!(client.hear(), "going on");
+    }
+    // One more sleeps because nobody takes what it sends, and does not wait for answers.
+    let mut flooding = town.start("part_floods", 3, "");
+    assert_eq!(flooding.hear(), "open");
+    server.signal(Signal::STOP);
+    assert_eq!(flooding.hear(), "full");
+    server.kill();
+    clients.push(flooding);
+    for client in &mut clients {
+        let mut said = client.hear();
+        while said == "going on" {
+            said = client.hear();
+        }
+        assert_eq!(said, format!("process 0 of job server (pid {pid}) has gone"));
+        assert!(client.succeeds());
+    }
+}
+
+#[test]
+#[ignore = "a part of the_end_of_the_server_is_named_by_all"]
+fn part_floods() {
+    let Some(argument) = argument() else { return };
+    let (registration, _) = become_told(&argument);
+    let mut asker = Asker::new(&registration);
+    asker.ask().expect("the server answers");
+    say("open");
+    while asker.outbox.try_send(asker.server, 0, &[0; 4000]).expect("the server is there") {
+        // Until the server is stopped it answers, and its answers want to be taken.
+        while asker.inbox.try_receive().expect("it can look").is_some() {}
+    }
+    let (outbox, server) = (&mut asker.outbox, asker.server);
+    say("full");
+    let error = loop {
+        if let Err(error) = outbox.send(server, 0, &[0; 4000]) {
+            break error;
+        }
+    };
+    say(&error.to_string());
+}
+
+/// A job of two processes is stopped, one process at a time, and continued; another job goes on meanwhile. Nothing of what
+/// was sent to the stopped one is lost.
+#[test]
+fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
+    const MESSAGES: u32 = 3000;
+    let office = Office::open();
+    let plan = JobPlan { processes: 2, ..JobPlan::new("stopped") };
+    let key = office.post.add_job(plan).expect("a new job");
+    let other_key = office.job("other");
+    let (server, port) = office.single("server");
+    office.allow_both("server", "stopped");
+    office.allow_both("server", "other");
+    let mut parts: Vec<Part> =
+        (0..2).map(|rank| Part::start("part_counts", &office.identity("stopped", rank, key))).collect();
+    let (mut outbox, mut inbox) = port.split();
+    let names = [0, 1].map(|rank| server.look_up_open(&Address::new("stopped", rank, 0), soon()).expect("allowed"));
+    let mut sent = [0u32; 2];
+    // Whether there was room for the next number, and one to send.
+    let send = |outbox: &mut Outbox, sent: &mut u32, to: usize| {
+        let more = *sent < MESSAGES && outbox.try_send(names[to], 0, &sent.to_le_bytes()).expect("it is there");
+        *sent += u32::from(more);
+        more
+    };
+    for part in [0, 1] {
+        (0..100).for_each(|_| assert!(send(&mut outbox, &mut sent[part], part)));
+    }
+    for part in &parts {
+        part.signal(Signal::STOP);
+        until("it is stopped", || state(part.pid()).expect("/proc") == ProcessState::Stopped);
+    }
+    // As much as there is room for, and then it says so instead of waiting.
+    for part in [0, 1] {
+        while send(&mut outbox, &mut sent[part], part) {}
+    }
+    let mut other = Part::start("part_asks", &format!("{} 2000", office.identity("other", 0, other_key)));
+    let mut answered = 0;
+    while answered < 2000 {
+        let Delivery::Message(message) = inbox.receive().expect("it can sleep") else { panic!("nobody has gone") };
+        outbox.send(message.source.into(), 0, message.bytes).expect("it is there");
+        answered += 1;
+    }
+    assert_eq!(other.hear(), "done");
+    for part in &parts {
+        assert_eq!(state(part.pid()).expect("/proc"), ProcessState::Stopped);
+        part.signal(Signal::CONT);
+    }
+    until("all is sent", || {
+        for part in [0, 1] {
+            send(&mut outbox, &mut sent[part], part);
+        }
+        sent == [MESSAGES; 2]
+    });
+    for part in &mut parts {
+        assert_eq!(part.hear(), "done");
+        assert!(part.succeeds());
+    }
+}
+
+#[test]
+#[ignore = "a part of a_stopped_job_loses_nothing_and_holds_nobody_up"]
+fn part_counts() {
+    let Some(argument) = argument() else { return };
+    let (registration, _) = become_told(&argument);
+    let (_outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
+    for expected in 0..3000u32 {
+        let Delivery::Message(message) = inbox.receive().expect("it can sleep") else { panic!("nobody has gone") };
+        assert_eq!(message.bytes, expected.to_le_bytes());
+    }
+    say("done");
+}
+
+/// Servers and clients are killed wherever they happen to be, again and again. The post office forgets them entirely, and
+/// those who are left never hang.
+#[test]
+fn processes_killed_anywhere_leave_nothing_behind() {
+    // In a process of its own, whose descriptors nobody else opens and closes.
+    assert!(Part::start("part_counts_descriptors", "").succeeds());
+}
+
+#[test]
+#[ignore = "a part of processes_killed_anywhere_leave_nothing_behind"]
+fn part_counts_descriptors() {
+    if argument().is_none() {
+        return;
+    }
+    let town = Town::new(2);
+    let descriptors = || std::fs::read_dir("/proc/self/fd").expect("/proc").count();
+    let before = descriptors();
+    let mut random = 0x2545_f491_4f6c_dd1du64;
+    let mut next = |below: u64| {
+        // Marsaglia's xorshift: any spread of moments will do.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    for _ in 0..12 {
+        let mut parts = vec![town.start("part_answers", 0, "")];
+        parts.extend((1..=2).map(|number| town.start("part_asks", number, "")));
+        let wait = Instant::now() + std::time::Duration::from_micros(next(60_000));
+        // Any moment, from before they have registered to well into their conversation.
+        until("some time has passed", || Instant::now() >= wait);
+        let victim = next(3) as usize;
+        parts[victim].kill();
+        if victim == 0 {
+            // Without a server the clients end by themselves, or wait for one that may still come.
+            parts.iter_mut().skip(1).for_each(Part::kill_if_alive);
+        }
+        drop(parts);
+        until("the post office has forgotten them", || descriptors() == before);
+    }
+}
