@@ -143,7 +143,7 @@ impl<T: Value> Sender<T> {
     /// [`OpenError::Process`].
     pub fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
         let place = Place::open::<T>(segment, offset)?;
-        place.claim(End::Sender)?;
+        place.take(End::Sender)?;
         let producer = Producer::new(place.count());
         Ok(Sender { producer, place, watch: Watch::default(), carries: PhantomData, owner: None })
     }
@@ -195,7 +195,7 @@ impl<T: Value> Sender<T> {
             Err(Refused::Broken) => Some(Err(SendError::Broken { channel: place.offset() })),
             Ok(()) => Some(Ok(receiver.wake())),
         };
-        let holder = || place.holder(End::Receiver);
+        let holder = || place.mark(End::Receiver).holder();
         match patience::wait(place.wakeup(End::Sender), &mut self.watch, holder, deadline, look) {
             Ok(Ok(true)) => Err(self.closed()),
             Ok(other) => other.map(|_| ()),
@@ -230,7 +230,7 @@ impl<T: Value> Drop for Sender<T> {
     fn drop(&mut self) {
         self.producer.finish(self.place.words());
         self.place.wakeup(End::Receiver).wake();
-        self.place.leave(End::Sender);
+        self.place.mark(End::Sender).leave();
     }
 }
 
@@ -253,7 +253,7 @@ impl<T: Value> Receiver<T> {
     /// [`OpenError::Process`].
     pub fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
         let place = Place::open::<T>(segment, offset)?;
-        place.claim(End::Receiver)?;
+        place.take(End::Receiver)?;
         let consumer = Consumer::new(place.count());
         Ok(Receiver { consumer, place, watch: Watch::default(), carries: PhantomData, owner: None })
     }
@@ -322,7 +322,7 @@ impl<T: Value> Receiver<T> {
                 Err(Nothing::More) => Some(Err(ReceiveError::Closed { channel })),
             }
         };
-        let holder = || place.holder(End::Sender);
+        let holder = || place.mark(End::Sender).holder();
         match patience::wait(place.wakeup(End::Receiver), &mut self.watch, holder, deadline, look) {
             Ok(received) => received,
             Err(Ended::Deadline) => Err(ReceiveError::DeadlinePassed { channel }),
@@ -352,6 +352,6 @@ impl<T: Value> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.place.wakeup(End::Receiver).close();
         self.place.wakeup(End::Sender).wake();
-        self.place.leave(End::Receiver);
+        self.place.mark(End::Receiver).leave();
     }
 }

@@ -4,10 +4,13 @@
 //! Multi-threading, and Multi-tasking Environments*, 1996) in software; channels and remote memory commands follow Rosing
 //! and Saltz (*Low Latency Messages on Distributed Memory Multiprocessors*, 1995).
 
+pub mod append;
 mod barrier;
 pub mod basic;
 mod bell;
 pub mod channel;
+pub mod dma;
+mod ends;
 pub mod event;
 pub mod express;
 mod form;
@@ -23,10 +26,13 @@ mod poll_set;
 pub mod post;
 pub mod queue;
 mod refusal;
+pub mod remote;
 pub mod ring;
 pub mod table;
+mod users;
 mod waiting;
 mod wakeup;
+pub mod window;
 pub mod word;
 
 pub use shm::sync;

@@ -10,7 +10,7 @@ use super::error::{End, OpenError};
 use super::ring::{self, Words};
 use super::value::Value;
 use crate::barrier::Barrier;
-use crate::peer::{Name, Watch};
+use crate::ends::{Mark, NotTaken};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wakeup::Wakeup;
 
@@ -20,7 +20,7 @@ shm::shared_lines! {
         /// [`MAGIC`] combined with the type it carries; stored last.
         magic: AtomicU64,
         slots: AtomicU64,
-        /// Who holds the ends: a process's name, 0, [`LEFT`] or [`WITHDRAWN`].
+        /// Who holds the ends (see `ends.rs`).
         sender: AtomicU64,
         receiver: AtomicU64,
     }
@@ -57,12 +57,6 @@ shm::shared_lines! {
 
 /// "channel" in ASCII, one byte left for the type.
 const MAGIC: u64 = 0x6368_616e_6e65_6c00;
-
-/// The end's mark when it was closed by its holder, who touches the channel no more.
-const LEFT: u64 = u64::MAX;
-
-/// The end's mark when the channel's owner went before anybody opened it.
-const WITHDRAWN: u64 = u64::MAX - 1;
 
 /// The most values that a channel can be asked to hold.
 pub(crate) const MOST_VALUES: u64 = 1 << 24;
@@ -142,50 +136,20 @@ impl Place {
         Wakeup::new(word, self.barrier)
     }
 
-    fn mark(&self, end: End) -> &AtomicU64 {
+    /// Who holds `end`.
+    pub(crate) fn mark(&self, end: End) -> Mark<'_> {
         match end {
-            End::Sender => &self.head.label.sender,
-            End::Receiver => &self.head.label.receiver,
+            End::Sender => Mark(&self.head.label.sender),
+            End::Receiver => Mark(&self.head.label.receiver),
         }
     }
 
     /// Takes `end` for this process, for good.
-    pub(crate) fn claim(&self, end: End) -> Result<(), OpenError> {
-        let own = Name::own()?;
-        // Relaxed: the mark publishes nothing.
-        match self.mark(end).compare_exchange(0, own.0, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => Ok(()),
-            Err(held) => {
-                let process = (held < WITHDRAWN).then_some(Name(held).pid());
-                Err(OpenError::AlreadyOpened { offset: self.offset, end, process })
-            }
-        }
-    }
-
-    /// The last that the holder of `end` does.
-    pub(crate) fn leave(&self, end: End) {
-        // Release: pairs with the Acquire in `is_free`; everything that this end did here is over.
-        self.mark(end).store(LEFT, Ordering::Release);
-    }
-
-    /// Who holds `end`; nobody if it is not opened yet, or closed.
-    pub(crate) fn holder(&self, end: End) -> Name {
-        // Relaxed: the name publishes nothing.
-        let held = self.mark(end).load(Ordering::Relaxed);
-        if held < WITHDRAWN { Name(held) } else { Name::NOBODY }
-    }
-
-    /// Takes `end` away from whoever might still open it; gives whether nobody had.
-    fn withdraw(&self, end: End) -> bool {
-        // Relaxed: as in `claim`.
-        self.mark(end).compare_exchange(0, WITHDRAWN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// Whether nobody will touch the channel through `end` any more.
-    fn is_free(&self, end: End) -> bool {
-        // Acquire: pairs with the Release in `leave`.
-        let held = self.mark(end).load(Ordering::Acquire);
-        held >= WITHDRAWN || Watch::default().has_ended(Name(held))
+    pub(crate) fn take(&self, end: End) -> Result<(), OpenError> {
+        self.mark(end).take().map_err(|reason| match reason {
+            NotTaken::Held(process) => OpenError::AlreadyOpened { offset: self.offset, end, process },
+            NotTaken::Nameless(error) => error.into(),
+        })
     }
 }
 
@@ -200,12 +164,12 @@ impl Owner {
     /// Ends that nobody has opened can be opened no more; whoever holds the other end finds the channel closed.
     fn withdraw(&self) {
         let place = &self.place;
-        if place.withdraw(End::Sender) {
+        if place.mark(End::Sender).withdraw() {
             // As `Producer::finish` of a producer that sent nothing.
             place.head.sender.notice.store(1, Ordering::Release);
             place.wakeup(End::Receiver).wake();
         }
-        if place.withdraw(End::Receiver) {
+        if place.mark(End::Receiver).withdraw() {
             place.wakeup(End::Receiver).close();
             place.wakeup(End::Sender).wake();
         }
@@ -215,7 +179,7 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.withdraw();
-        if self.place.is_free(End::Sender) && self.place.is_free(End::Receiver) {
+        if [End::Sender, End::Receiver].into_iter().all(|end| self.place.mark(end).is_free()) {
             // Nobody finds a channel here any more. Relaxed: the arena's next user orders its own stores.
             self.place.head.label.magic.store(0, Ordering::Relaxed);
             // The place came from this arena and is freed once, so that this cannot fail.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,14 +38,35 @@ pub(crate) fn start(part: &str, segment: &Segment, places: &[Offset]) -> Other {
     Other { child }
 }
 
+/// As [`start`], but the segment is the part's standard input, which also works for a part that another user runs.
+pub(crate) fn start_as(user: Option<u32>, part: &str, segment: &Segment, places: &[Offset]) -> Other {
+    let places: Vec<String> = places.iter().map(|place| place.0.to_string()).collect();
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--exact", part, "--ignored", "--nocapture", "--test-threads=1"])
+        .env(ARGUMENT, format!("/proc/self/fd/0 {}", places.join(" ")))
+        .stdin(segment.as_fd().try_clone_to_owned().expect("a free descriptor"))
+        .stdout(Stdio::null());
+    if let Some(user) = user {
+        command.uid(user);
+    }
+    Other { child: command.spawn().expect("this program") }
+}
+
 /// In a part: the segment and the places that it is to work on.
 pub(crate) fn given() -> Option<(Arc<Segment>, Vec<Offset>)> {
     let argument = std::env::var(ARGUMENT).ok()?;
     let mut words = argument.split(' ');
-    let path = words.next().expect("a path");
-    let file = std::fs::File::options().read(true).write(true).open(path).expect("the parent's descriptor");
-    let segment = Arc::new(Segment::from_fd(file.into()).expect("a segment"));
-    Some((segment, words.map(|word| Offset(word.parse().expect("a number"))).collect()))
+    let file = match words.next().expect("a path") {
+        // Opened anew it would be another user's.
+        "/proc/self/fd/0" => std::io::stdin().as_fd().try_clone_to_owned().expect("a free descriptor"),
+        path => {
+            let opened = std::fs::File::options().read(true).write(true).open(path);
+            opened.expect("the parent's descriptor").into()
+        }
+    };
+    let segment = Arc::new(Segment::from_fd(file).expect("a segment"));
+    Some((segment, words.filter(|word| !word.is_empty()).map(|word| Offset(word.parse().expect("a number"))).collect()))
 }
 
 /// Another process of the test.

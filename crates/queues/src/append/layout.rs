@@ -1,0 +1,187 @@
+//! How an append buffer lies in a segment: what others find at its offset.
+
+use std::sync::Arc;
+
+use shm::handle::{Mapped, MappedSlice};
+use shm::segment::{Offset, Segment};
+
+use super::error::OpenError;
+use super::ring::{self, Words};
+use crate::barrier::Barrier;
+use crate::peer::Name;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::users::{Entry, MOST_USERS, NotEntered, Users};
+use crate::wakeup::Wakeup;
+
+/// The most records that a buffer can be asked to hold.
+const MOST_RECORDS: u64 = 1 << 24;
+
+/// The most bytes a record.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Words of a cell beside the record: stamp and length.
+const EXTRA_WORDS: u64 = 2;
+
+shm::shared_lines! {
+    /// What the buffer is; written when it is made.
+    pub(super) struct Label {
+        /// [`MAGIC`]; stored last.
+        magic: AtomicU64,
+        records: AtomicU64,
+        record_bytes: AtomicU64,
+        owner: AtomicU64,
+    }
+
+    /// Where appenders look for an empty cell.
+    pub(super) struct Tail {
+        position: AtomicU64,
+    }
+
+    /// What the owner sleeps on; every appender loads it, so nothing else is written here.
+    pub(super) struct OwnerBell {
+        word: AtomicU32,
+    }
+
+    /// What appenders sleep on that wait for room.
+    pub(super) struct AppendersBell {
+        word: AtomicU32,
+    }
+
+    /// All of it; the cells follow.
+    pub(super) struct Head {
+        label: Label,
+        tail: Tail,
+        owner_bell: OwnerBell,
+        appenders_bell: AppendersBell,
+        users: Users,
+    }
+}
+
+/// "append" in ASCII and a version.
+const MAGIC: u64 = 0x6170_7065_6e64_0001;
+
+/// A buffer as anybody sees it.
+#[derive(Debug)]
+pub(super) struct Layout {
+    head: Mapped<Head>,
+    cells: MappedSlice<AtomicU64>,
+    barrier: Barrier,
+    offset: Offset,
+    owner: Name,
+    stride: usize,
+    record_bytes: u64,
+}
+
+/// Words a cell: whole cache lines, so that two appenders never write in the same one.
+fn stride(record_bytes: u64) -> u64 {
+    (record_bytes.div_ceil(8) + EXTRA_WORDS).next_multiple_of(8)
+}
+
+/// Bytes of the segment that a buffer takes.
+pub(super) fn footprint(records: u64, record_bytes: u64) -> Result<u64, OpenError> {
+    if records == 0 || records > MOST_RECORDS || record_bytes > MOST_BYTES {
+        return Err(OpenError::Size { records, record_bytes, most: MOST_RECORDS });
+    }
+    Ok(size_of::<Head>() as u64 + records * stride(record_bytes) * 8)
+}
+
+impl Layout {
+    /// Writes the label of a buffer at `offset`, in zeroed memory, for this process.
+    pub(super) fn create(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        records: u64,
+        record_bytes: u64,
+    ) -> Result<Self, OpenError> {
+        let head = Mapped::<Head>::new(segment, offset)?;
+        // Relaxed: the magic number publishes them.
+        head.label.records.store(records, Ordering::Relaxed);
+        head.label.record_bytes.store(record_bytes, Ordering::Relaxed);
+        head.label.owner.store(Name::own()?.0, Ordering::Relaxed);
+        let cells = Layout::cells(segment, offset, records, record_bytes)?;
+        for (position, cell) in cells.chunks_exact(stride(record_bytes) as usize).enumerate() {
+            // Relaxed: as above.
+            cell[0].store(ring::empty(position as u64), Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire in `open`.
+        head.label.magic.store(MAGIC, Ordering::Release);
+        Layout::open(segment, offset)
+    }
+
+    /// Finds the buffer at `offset`.
+    pub(super) fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
+        let head = Mapped::<Head>::new(segment, offset)?;
+        // Acquire: pairs with the Release in `create`.
+        if head.label.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(OpenError::NoBuffer { offset });
+        }
+        // Relaxed: the magic number published them. Anything may stand there by now; the numbers are checked.
+        let records = head.label.records.load(Ordering::Relaxed);
+        let record_bytes = head.label.record_bytes.load(Ordering::Relaxed);
+        let owner = Name(head.label.owner.load(Ordering::Relaxed));
+        let cells = Layout::cells(segment, offset, records, record_bytes)?;
+        let stride = stride(record_bytes) as usize;
+        Ok(Layout { head, cells, barrier: Barrier::of_this_process(), offset, owner, stride, record_bytes })
+    }
+
+    fn cells(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        records: u64,
+        record_bytes: u64,
+    ) -> Result<MappedSlice<AtomicU64>, OpenError> {
+        footprint(records, record_bytes).map_err(|_| OpenError::NoBuffer { offset })?;
+        let first = offset.plus(size_of::<Head>() as u64).ok_or(OpenError::NoBuffer { offset })?;
+        Ok(MappedSlice::new(segment, first, (records * stride(record_bytes)) as usize)?)
+    }
+
+    pub(super) fn offset(&self) -> Offset {
+        self.offset
+    }
+
+    pub(super) fn owner(&self) -> Name {
+        self.owner
+    }
+
+    pub(super) fn record_bytes(&self) -> u64 {
+        self.record_bytes
+    }
+
+    pub(super) fn ring(&self) -> Words<'_> {
+        Words { cells: &self.cells, stride: self.stride, tail: &self.head.tail.position }
+    }
+
+    pub(super) fn owner_bell(&self) -> Wakeup<'_> {
+        Wakeup::new(&self.head.owner_bell.word, self.barrier)
+    }
+
+    pub(super) fn appenders_bell(&self) -> Wakeup<'_> {
+        Wakeup::new(&self.head.appenders_bell.word, self.barrier)
+    }
+
+    pub(super) fn users(&self) -> &Users {
+        &self.head.users
+    }
+
+    /// Enters this process as a user of the buffer.
+    pub(super) fn enter(&self) -> Result<Entry, OpenError> {
+        let offset = self.offset;
+        self.users().enter().map_err(|reason| match reason {
+            NotEntered::Withdrawn => OpenError::Withdrawn { offset, owner: self.owner.pid() },
+            NotEntered::TooMany => OpenError::TooManyHandles { offset, most: MOST_USERS },
+            NotEntered::Nameless(error) => error.into(),
+        })
+    }
+
+    /// Nobody can append any more; whoever waits for room learns it.
+    pub(super) fn withdraw(&self) {
+        self.users().turn_away();
+        self.appenders_bell().wake();
+    }
+
+    /// Makes sure that nobody finds a buffer here any more.
+    pub(super) fn erase(&self) {
+        // Relaxed: the arena's next user orders its own stores.
+        self.head.label.magic.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,153 @@
+//! The conditional fetch: a request that completes when a word at the target has reached a value.
+
+use std::time::Instant;
+
+use super::RemoteWindow;
+use crate::patience::{self, Ended};
+use crate::peer::Watch;
+use crate::window::{RemoteError, words};
+
+/// What a conditional fetch waits for: the unsigned 64-bit word at byte `at` of the window, a counter or a flag, is
+/// `at_least` or more. `at` is a multiple of 8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Condition {
+    /// Where the word lies, in bytes of the window.
+    pub at: u64,
+    /// What it has to reach.
+    pub at_least: u64,
+}
+
+/// A conditional fetch that has been started and may not have completed. Dropping it withdraws the request.
+///
+/// Whoever changes the word by a command of [`RemoteWindow`], its owner included, wakes those who wait for it.
+#[derive(Debug)]
+#[must_use = "nothing is fetched until the request is tested or waited for"]
+pub struct FetchRequest<'window, B> {
+    window: &'window RemoteWindow,
+    condition: Condition,
+    from: u64,
+    into: B,
+}
+
+/// What a test of a request found.
+#[derive(Debug)]
+pub enum Fetch<'window, B> {
+    /// The condition was true; here are the bytes.
+    Complete(B),
+    /// The condition is not true yet; the request goes on.
+    Pending(FetchRequest<'window, B>),
+}
+
+impl RemoteWindow {
+    /// Starts to fetch as many bytes as `into` has, from byte `from` of the window on, as soon as the condition is true. Returns
+    /// at once; the request gives `into` back when it has completed. An empty `into` only waits.
+    ///
+    /// # Errors
+    /// [`RemoteError::OutOfRange`] or [`RemoteError::Misaligned`] for the range or the word, [`RemoteError::Withdrawn`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use queues::window::Window;
+    /// # use shm::{arena::Arena, segment::{Backing, Segment}};
+    /// # use std::sync::Arc;
+    /// use queues::remote::{Condition, Fetch};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
+    /// # let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
+    /// let window = Window::expose(&arena, 64)?;
+    /// let remote = window.local();
+    /// let request = remote.fetch_when(Condition { at: 0, at_least: 1 }, 8, [0; 8])?;
+    /// let Fetch::Pending(request) = request.test()? else { panic!("the flag is still 0") };
+    /// remote.write_value(8, 2.5_f64)?;
+    /// remote.write_value(0, 1_u64)?;
+    /// assert_eq!(request.wait()?, 2.5_f64.to_le_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fetch_when<B: AsMut<[u8]>>(
+        &self,
+        condition: Condition,
+        from: u64,
+        mut into: B,
+    ) -> Result<FetchRequest<'_, B>, RemoteError> {
+        self.check_elements(condition.at, goal::arithmetic::DataType::U64, 8)?;
+        self.check(from, into.as_mut().len() as u64)?;
+        Ok(FetchRequest { window: self, condition, from, into })
+    }
+}
+
+impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
+    /// Gives the bytes if the condition is true.
+    ///
+    /// # Errors
+    /// [`RemoteError::Withdrawn`] if the condition is not true and the window was withdrawn.
+    #[inline]
+    pub fn test(self) -> Result<Fetch<'window, B>, RemoteError> {
+        if self.is_true() {
+            Ok(Fetch::Complete(self.fetch()))
+        } else if self.window.layout().users().are_turned_away() {
+            Err(self.window.withdrawn())
+        } else {
+            Ok(Fetch::Pending(self))
+        }
+    }
+
+    /// Waits until the condition is true: a short look, then sleep.
+    ///
+    /// # Errors
+    /// [`RemoteError::Withdrawn`], and [`RemoteError::OwnerGone`] if the window's owner has ended.
+    #[inline]
+    pub fn wait(self) -> Result<B, RemoteError> {
+        // Without a deadline it cannot pass.
+        while !self.until_true(None)? {}
+        Ok(self.fetch())
+    }
+
+    /// Waits until the condition is true, or until the deadline.
+    ///
+    /// # Errors
+    /// Those of [`FetchRequest::wait`].
+    #[inline]
+    pub fn wait_until(self, deadline: Instant) -> Result<Fetch<'window, B>, RemoteError> {
+        let is_true = self.until_true(Some(deadline))?;
+        Ok(if is_true { Fetch::Complete(self.fetch()) } else { Fetch::Pending(self) })
+    }
+
+    /// Waits; gives false if the deadline has passed.
+    #[inline]
+    fn until_true(&self, deadline: Option<Instant>) -> Result<bool, RemoteError> {
+        for _ in 0..patience::EAGER_LOOKS {
+            if self.is_true() {
+                return Ok(true);
+            }
+        }
+        self.sleep_until_true(deadline)
+    }
+
+    #[cold]
+    fn sleep_until_true(&self, deadline: Option<Instant>) -> Result<bool, RemoteError> {
+        let (window, Condition { at, at_least }) = (self.window, self.condition);
+        let layout = window.layout();
+        let look = || {
+            let gone = || layout.users().are_turned_away().then(|| Err(window.withdrawn()));
+            if self.is_true() { Some(Ok(true)) } else { gone() }
+        };
+        match patience::wait(layout.bell_of(at / 8), &mut Watch::default(), || layout.owner(), deadline, look) {
+            Ok(outcome) => outcome,
+            Err(Ended::Deadline) => Ok(false),
+            Err(Ended::PeerGone(owner)) => Err(RemoteError::OwnerGone { window: window.offset(), owner, at, at_least }),
+        }
+    }
+
+    #[inline(always)]
+    fn is_true(&self) -> bool {
+        words::load(&self.window.layout().words()[(self.condition.at / 8) as usize]) >= self.condition.at_least
+    }
+
+    #[inline]
+    fn fetch(self) -> B {
+        let mut into = self.into;
+        words::read(self.window.layout().words(), self.from, into.as_mut());
+        into
+    }
+}

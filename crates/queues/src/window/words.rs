@@ -1,0 +1,194 @@
+//! The bytes of a window as 64-bit words that any process may change at any time.
+//!
+//! Every access is an atomic access to a whole word, whatever the range: a part of a word is exchanged for new bytes in one
+//! step, so that neighbours in the same word are never disturbed and an aligned element of up to eight bytes is never seen
+//! half changed. (Accesses of different sizes to the same atomic memory would have no meaning in Rust's memory model.)
+
+use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+const WORD: u64 = 8;
+
+/// The part of a byte range that lies in one word.
+struct Part {
+    /// Which word.
+    word: usize,
+    /// From which byte of it.
+    from: usize,
+    /// The first byte of the range.
+    at: usize,
+    bytes: usize,
+}
+
+/// Cuts `length` bytes from byte `at` on into the parts that lie in one word each.
+fn parts(at: u64, length: usize) -> impl Iterator<Item = Part> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let place = at + done as u64;
+        let from = (place % WORD) as usize;
+        let bytes = (WORD as usize - from).min(length - done);
+        let part = Part { word: (place / WORD) as usize, from, at: done, bytes };
+        done += bytes;
+        (bytes > 0).then_some(part)
+    })
+}
+
+/// Writes `bytes` from byte `at` on. The range has been checked.
+#[inline]
+pub(crate) fn write(words: &[AtomicU64], at: u64, bytes: &[u8]) {
+    // Release: pairs with the Acquire fence in `read` and the Acquire load of a condition. Whoever sees a word of this command
+    // sees everything that this process did before it.
+    fence(Ordering::Release);
+    let head = ((WORD - at % WORD) % WORD).min(bytes.len() as u64) as usize;
+    let (head, rest) = bytes.split_at(head);
+    let (whole, tail) = rest.as_chunks::<8>();
+    if !head.is_empty() {
+        write_parts(words, at, head);
+    }
+    let first = (at as usize + head.len()) / 8;
+    for (word, bytes) in words[first..].iter().zip(whole) {
+        // Relaxed: the fence above is the Release half.
+        word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+    }
+    if !tail.is_empty() {
+        write_parts(words, ((first + whole.len()) * 8) as u64, tail);
+    }
+}
+
+#[inline]
+fn write_parts(words: &[AtomicU64], at: u64, bytes: &[u8]) {
+    for part in parts(at, bytes.len()) {
+        change(&words[part.word], |word| {
+            word[part.from..part.from + part.bytes].copy_from_slice(&bytes[part.at..part.at + part.bytes]);
+        });
+    }
+}
+
+/// Reads the bytes from byte `at` on. The range has been checked.
+#[inline]
+pub(crate) fn read(words: &[AtomicU64], at: u64, bytes: &mut [u8]) {
+    let head = ((WORD - at % WORD) % WORD).min(bytes.len() as u64) as usize;
+    let (head, rest) = bytes.split_at_mut(head);
+    let (whole, tail) = rest.as_chunks_mut::<8>();
+    if !head.is_empty() {
+        read_parts(words, at, head);
+    }
+    let first = (at as usize + head.len()) / 8;
+    let count = whole.len();
+    for (word, bytes) in words[first..].iter().zip(whole) {
+        // Relaxed: the fence below is the Acquire half.
+        *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+    if !tail.is_empty() {
+        read_parts(words, ((first + count) * 8) as u64, tail);
+    }
+    // Acquire: pairs with the Release fence in `write` and the Release half of `change`.
+    fence(Ordering::Acquire);
+}
+
+fn read_parts(words: &[AtomicU64], at: u64, bytes: &mut [u8]) {
+    for part in parts(at, bytes.len()) {
+        // Relaxed: `read` ends with the Acquire fence.
+        let word = words[part.word].load(Ordering::Relaxed).to_le_bytes();
+        bytes[part.at..part.at + part.bytes].copy_from_slice(&word[part.from..part.from + part.bytes]);
+    }
+}
+
+/// Combines the elements from byte `at` on with those of `operands`, each in one step. Range and alignment have been checked.
+#[inline]
+pub(crate) fn accumulate(
+    words: &[AtomicU64],
+    operation: Arithmetic,
+    data_type: DataType,
+    at: u64,
+    operands: &[u8],
+) -> Result<(), ArithmeticError> {
+    if !operation.applies_to(data_type) {
+        return Err(ArithmeticError::NotApplicable { operation, data_type });
+    }
+    if matches!(data_type, DataType::U64 | DataType::I64)
+        && let Some(in_one_step) = whole_word_operation(operation)
+    {
+        let (operands, _) = operands.as_chunks::<8>();
+        for (word, operand) in words[(at / WORD) as usize..].iter().zip(operands) {
+            in_one_step(word, u64::from_le_bytes(*operand));
+        }
+        return Ok(());
+    }
+    let mut outcome = Ok(());
+    for part in parts(at, operands.len()) {
+        let operand = &operands[part.at..part.at + part.bytes];
+        let mut of_part = Ok(());
+        change(&words[part.word], |word| {
+            of_part = apply_in_place_left(operation, data_type, &mut word[part.from..][..part.bytes], operand);
+        });
+        // The first one is reported, counted in elements of the whole command.
+        outcome = outcome.and(of_part.map_err(|error| match error {
+            ArithmeticError::DivisionByZero { element } => {
+                ArithmeticError::DivisionByZero { element: element + part.at / data_type.bytes() }
+            }
+            other => other,
+        }));
+    }
+    outcome
+}
+
+/// The operations on 64-bit integers that a processor does to memory in one instruction; signs do not matter to them.
+fn whole_word_operation(operation: Arithmetic) -> Option<fn(&AtomicU64, u64)> {
+    // AcqRel: pairs with `read`, `write` and the Acquire load of a condition, and keeps several accumulations in one chain.
+    Some(match operation {
+        Arithmetic::Add => |word, operand| _ = word.fetch_add(operand, Ordering::AcqRel),
+        Arithmetic::Subtract => |word, operand| _ = word.fetch_sub(operand, Ordering::AcqRel),
+        Arithmetic::And => |word, operand| _ = word.fetch_and(operand, Ordering::AcqRel),
+        Arithmetic::Or => |word, operand| _ = word.fetch_or(operand, Ordering::AcqRel),
+        Arithmetic::Xor => |word, operand| _ = word.fetch_xor(operand, Ordering::AcqRel),
+        _ => return None,
+    })
+}
+
+/// Exchanges a word for what `with` makes of it. `with` may be called several times; the last call counts.
+#[inline]
+fn change(word: &AtomicU64, mut with: impl FnMut(&mut [u8; 8])) {
+    // The first exchange is tried on a guess, because a load would fetch the line once to read it and the exchange again to
+    // own it. A wrong guess costs a failed exchange, which brings the line and what stands there in one transfer.
+    let mut seen = 0;
+    loop {
+        let mut bytes = u64::to_le_bytes(seen);
+        with(&mut bytes);
+        // AcqRel: as in `whole_word_operation`. Acquire on failure is not needed: the value is only an operand.
+        match word.compare_exchange(seen, u64::from_le_bytes(bytes), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => seen = now,
+        }
+    }
+}
+
+/// What a word of a condition holds now.
+#[inline(always)]
+pub(crate) fn load(word: &AtomicU64) -> u64 {
+    // Acquire: pairs with the Release of whatever command changed it; what its origin did before is visible.
+    word.load(Ordering::Acquire)
+}
+
+/// Writes one element that fills no more than a word. Place and alignment have been checked.
+#[inline]
+pub(crate) fn write_element(words: &[AtomicU64], at: u64, element: &[u8]) {
+    let word = &words[(at / WORD) as usize];
+    if let Ok(whole) = <[u8; 8]>::try_from(element) {
+        // Release: pairs with the Acquire in `read_element`, and with the Acquire load of a condition.
+        word.store(u64::from_le_bytes(whole), Ordering::Release);
+    } else {
+        let from = (at % WORD) as usize;
+        change(word, |bytes| bytes[from..from + element.len()].copy_from_slice(element));
+    }
+}
+
+/// Reads one element that fills no more than a word. Place and alignment have been checked.
+#[inline]
+pub(crate) fn read_element(words: &[AtomicU64], at: u64, element: &mut [u8]) {
+    // Acquire: pairs with the Release of `write_element`, `write` and `change`.
+    let word = words[(at / WORD) as usize].load(Ordering::Acquire).to_le_bytes();
+    let from = (at % WORD) as usize;
+    element.copy_from_slice(&word[from..from + element.len()]);
+}

@@ -1,0 +1,480 @@
+//! What bulk transfers claim: every byte, by every path, between two processes; and what happens when a path is forbidden, a
+//! side is late, dies, or writes nonsense.
+
+mod other_process;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use other_process::{Other, given, memory, start, start_as, until};
+use queues::channel::End;
+use queues::dma::{DmaError, Link, NoDirectPath, OpenError, Path, Policy, Receiver, STAGING, Sender, pair};
+use queues::remote::RemoteWindow;
+use queues::window::Window;
+use shm::arena::Arena;
+use shm::owned::OwnedBytes;
+use shm::segment::{Offset, Segment};
+use shm::sync::{AtomicU64, Ordering};
+
+/// The bytes of message `number`: different in every place and for every number.
+fn message(number: u64, bytes: usize) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut all: Vec<u8> = std::iter::repeat_with(|| next().to_le_bytes()).take(bytes.div_ceil(8)).flatten().collect();
+    all.truncate(bytes);
+    all
+}
+
+/// Lengths around every limit: empty, one line, one piece, the staging area, several parts and odd ends.
+const LENGTHS: [usize; 16] = [
+    0,
+    1,
+    63,
+    64,
+    65,
+    1000,
+    1024,
+    4096,
+    8191,
+    32_767,
+    32_768,
+    100_000,
+    (256 << 10) - 64,
+    256 << 10,
+    (1 << 20) + 1,
+    (3 << 20) + 4097,
+];
+
+/// A link and a window through which the other side of a test says that it is ready.
+fn link_and_window(arena: &Arc<Arena>, staging: u64) -> (Link, Window) {
+    (Link::create(arena, staging).expect("room"), Window::expose(arena, 64).expect("room"))
+}
+
+/// Receives messages of all lengths and compares every byte; gives the paths they came.
+fn receive_all(receiver: &mut Receiver) -> Vec<Path> {
+    let mut buffer = vec![0; 4 << 20];
+    let mut paths = Vec::new();
+    for (number, length) in LENGTHS.into_iter().enumerate() {
+        buffer[..length + 1].fill(0xee);
+        let received = receiver.receive(&mut buffer[..length + 1]).expect("sent");
+        assert_eq!(received.bytes, length);
+        assert!(buffer[..length] == message(number as u64, length), "every byte of the message of {length} bytes");
+        assert_eq!(buffer[length], 0xee, "and not one more");
+        paths.push(received.path);
+    }
+    paths
+}
+
+/// Sends messages of all lengths from private memory.
+fn send_all(sender: &mut Sender) -> Vec<Path> {
+    let send = |(number, length): (usize, usize)| sender.send(&message(number as u64, length)).expect("received");
+    LENGTHS.into_iter().enumerate().map(send).collect()
+}
+
+/// A sender here and a part that receives all lengths, for a link with this staging area.
+fn with_a_receiver(staging: u64, part: &str, test: impl FnOnce(&mut Sender, &Window)) {
+    let (segment, arena) = memory(8 << 20);
+    let (link, ready) = link_and_window(&arena, staging);
+    let other = start(part, &segment, &[link.offset(), ready.offset()]);
+    ready.wait_for_notifications(1, None);
+    let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
+    test(&mut sender, &ready);
+    drop(sender);
+    other.succeed();
+}
+
+#[test]
+fn every_byte_arrives_through_the_staging_area() {
+    for staging in [4096, 10_000, STAGING] {
+        with_a_receiver(staging, "part_receives_all", |sender, _| {
+            sender.set_policy(Policy::Staged);
+            assert_eq!(send_all(sender), [Path::Staged; LENGTHS.len()]);
+        });
+    }
+}
+
+#[test]
+fn every_byte_arrives_directly_where_that_is_allowed() {
+    with_a_receiver(STAGING, "part_receives_all", |sender, _| {
+        sender.set_policy(Policy::Direct);
+        if sender.direct_path().exists() {
+            assert_eq!(send_all(sender), [Path::Direct; LENGTHS.len()]);
+        } else {
+            // A sandbox forbids it: then it says so, and everything is staged.
+            assert!(matches!(sender.send(&[1]), Err(DmaError::NoDirectPath { .. })));
+            sender.set_policy(Policy::Automatic);
+            send_all(sender);
+        }
+    });
+}
+
+#[test]
+fn every_byte_arrives_by_the_path_that_is_chosen() {
+    with_a_receiver(STAGING, "part_receives_all", |sender, _| {
+        let exists = sender.direct_path().exists();
+        for (path, length) in send_all(sender).into_iter().zip(LENGTHS) {
+            assert_eq!(path == Path::Direct, exists && length >= 32 << 10, "{length}");
+        }
+    });
+}
+
+#[test]
+#[ignore = "a part of the tests above"]
+fn part_receives_all() {
+    let Some((segment, places)) = given() else { return };
+    let mut receiver = Receiver::open(&segment, places[0]).expect("unopened");
+    RemoteWindow::open(&segment, places[1]).expect("exposed").notify();
+    receive_all(&mut receiver);
+    assert!(matches!(receiver.receive(&mut []), Err(DmaError::Closed { .. })));
+}
+
+#[test]
+fn bytes_in_the_segment_are_read_where_they_are() {
+    let (segment, arena) = memory(16 << 20);
+    let (link, ready) = link_and_window(&arena, STAGING);
+    let other = start("part_reads_in_place", &segment, &[link.offset(), ready.offset()]);
+    let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
+    for number in 0..3 {
+        let mut bytes = OwnedBytes::new(&arena, 1 << 20).expect("room");
+        bytes.as_mut_slice().copy_from_slice(&message(number, 1 << 20));
+        assert_eq!(sender.send_in_place(&bytes).expect("received"), Path::InPlace);
+    }
+    assert_eq!(sender.send(&message(3, 100)).expect("received"), Path::Staged);
+    let (_, elsewhere) = memory(1 << 20);
+    let foreign = OwnedBytes::new(&elsewhere, 10).expect("room");
+    assert!(matches!(sender.send_in_place(&foreign), Err(DmaError::OtherSegment { .. })));
+    other.succeed();
+}
+
+#[test]
+#[ignore = "a part of bytes_in_the_segment_are_read_where_they_are"]
+fn part_reads_in_place() {
+    let Some((segment, places)) = given() else { return };
+    let mut receiver = Receiver::open(&segment, places[0]).expect("unopened");
+    let mut seen = receiver.receive_with(|bytes| bytes == message(0, 1 << 20)).expect("sent");
+    seen &= receiver.receive_with(|bytes| bytes == message(1, 1 << 20)).expect("sent");
+    assert!(seen);
+    let mut copy = vec![0; 1 << 20];
+    assert_eq!(receiver.receive(&mut copy).expect("sent").path, Path::InPlace);
+    assert!(copy == message(2, 1 << 20));
+    assert!(receiver.receive_with(|bytes| bytes == message(3, 100)).expect("sent"));
+}
+
+/// Two processes that may not touch each other's memory: not dumpable, and not root.
+fn two_strangers(parts: [&str; 2]) -> (Link, Window, [Other; 2]) {
+    let (segment, arena) = memory(8 << 20);
+    let (link, ready) = link_and_window(&arena, STAGING);
+    let user = rustix::process::geteuid().is_root().then_some(65534);
+    let places = [link.offset(), ready.offset()];
+    (link, ready, parts.map(|part| start_as(user, part, &segment, &places)))
+}
+
+fn become_a_stranger() {
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).expect("always allowed");
+}
+
+#[test]
+fn where_the_direct_path_is_forbidden_everything_is_staged_and_the_reason_is_kept() {
+    let (_link, _ready, others) = two_strangers(["part_stranger_sends", "part_stranger_receives"]);
+    for other in others {
+        other.succeed();
+    }
+}
+
+#[test]
+#[ignore = "a part of where_the_direct_path_is_forbidden_everything_is_staged_and_the_reason_is_kept"]
+fn part_stranger_sends() {
+    let Some((segment, places)) = given() else { return };
+    become_a_stranger();
+    let mut sender = Sender::open(&segment, places[0]).expect("unopened");
+    let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
+    let condition = queues::remote::Condition { at: 0, at_least: 1 };
+    ready.fetch_when(condition, 0, []).and_then(|request| request.wait()).expect("the other one comes");
+    let forbidden = |outcome: &Result<(), NoDirectPath>| match outcome {
+        Err(NoDirectPath::Forbidden { reason, .. }) => assert!(reason.contains("not permitted"), "{reason}"),
+        other => panic!("{other:?}"),
+    };
+    forbidden(&sender.direct_path().here);
+    assert!(!sender.direct_path().exists());
+    assert_eq!(send_all(&mut sender), [Path::Staged; LENGTHS.len()]);
+    forbidden(&sender.direct_path().here);
+    sender.set_policy(Policy::Direct);
+    assert!(matches!(sender.send(&[1]), Err(DmaError::NoDirectPath { .. })));
+}
+
+#[test]
+#[ignore = "a part of where_the_direct_path_is_forbidden_everything_is_staged_and_the_reason_is_kept"]
+fn part_stranger_receives() {
+    let Some((segment, places)) = given() else { return };
+    become_a_stranger();
+    let mut receiver = Receiver::open(&segment, places[0]).expect("unopened");
+    RemoteWindow::open(&segment, places[1]).expect("exposed").write_value(0, 1_u64).expect("inside");
+    until("the other one comes", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
+    assert!(matches!(receiver.direct_path().here, Err(NoDirectPath::Forbidden { .. })));
+    assert_eq!(receive_all(&mut receiver), [Path::Staged; LENGTHS.len()]);
+}
+
+/// Only root can be the one of two who may.
+#[test]
+fn one_side_that_may_copies_for_both() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (segment, arena) = memory(8 << 20);
+    for part in ["part_powerless_receives", "part_powerless_sends"] {
+        let (link, ready) = link_and_window(&arena, STAGING);
+        let other = start_as(Some(65534), part, &segment, &[link.offset(), ready.offset()]);
+        if part == "part_powerless_receives" {
+            ready.wait_for_notifications(1, None);
+            let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
+            sender.set_policy(Policy::Direct);
+            if sender.direct_path().exists() {
+                assert_eq!(send_all(&mut sender), [Path::Direct; LENGTHS.len()]);
+            } else {
+                sender.set_policy(Policy::Staged);
+                send_all(&mut sender);
+            }
+        } else {
+            let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
+            let condition = queues::remote::Condition { at: 0, at_least: 1 };
+            ready.local().fetch_when(condition, 0, []).and_then(|request| request.wait()).expect("it comes");
+            receiver.direct_path();
+            ready.local().write_value(8, 1_u64).expect("inside");
+            receive_all(&mut receiver);
+        }
+        other.succeed();
+    }
+}
+
+#[test]
+#[ignore = "a part of one_side_that_may_copies_for_both"]
+fn part_powerless_receives() {
+    let Some((segment, places)) = given() else { return };
+    let mut receiver = Receiver::open(&segment, places[0]).expect("unopened");
+    RemoteWindow::open(&segment, places[1]).expect("exposed").notify();
+    until("the other one comes", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
+    assert!(receiver.direct_path().here.is_err(), "so that the sender copies it all");
+    receive_all(&mut receiver);
+}
+
+#[test]
+#[ignore = "a part of one_side_that_may_copies_for_both"]
+fn part_powerless_sends() {
+    let Some((segment, places)) = given() else { return };
+    let mut sender = Sender::open(&segment, places[0]).expect("unopened");
+    let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
+    ready.write_value(0, 1_u64).expect("inside");
+    let condition = queues::remote::Condition { at: 8, at_least: 1 };
+    ready.fetch_when(condition, 0, []).and_then(|request| request.wait()).expect("the other one has tried");
+    let direct = sender.direct_path();
+    assert!(direct.here.is_err());
+    for (path, length) in send_all(&mut sender).into_iter().zip(LENGTHS) {
+        assert_eq!(path == Path::Direct, direct.there && length >= 32 << 10, "{length}");
+    }
+}
+
+#[test]
+fn a_buffer_too_small_leaves_the_message_for_a_larger_one() {
+    let (_, arena) = memory(8 << 20);
+    let (mut sender, mut receiver) = pair(&arena, STAGING).expect("room");
+    for length in [100, 1 << 20] {
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| sender.send(&message(5, length)));
+            let mut buffer = vec![0; length];
+            let room = length as u64 - 1;
+            match receiver.receive(&mut buffer[..length - 1]) {
+                Err(DmaError::TooLong { bytes, room: there, .. }) => assert_eq!((bytes, there), (length as u64, room)),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(receiver.receive(&mut buffer).expect("still there").bytes, length);
+            assert!(buffer == message(5, length));
+            sending.join().expect("it ends").expect("received");
+        });
+    }
+}
+
+#[test]
+fn a_message_given_up_at_its_deadline_was_never_sent() {
+    let (_, arena) = memory(8 << 20);
+    let soon = || Instant::now() + Duration::from_millis(2);
+    let late = |outcome: Result<Path, DmaError>| assert!(matches!(outcome, Err(DmaError::DeadlinePassed { .. })));
+    let (mut sender, mut receiver) = pair(&arena, 4096).expect("room");
+    let mut buffer = vec![0; 100_000];
+    assert!(matches!(receiver.receive_until(&mut buffer, soon()), Err(DmaError::DeadlinePassed { .. })));
+    for policy in [Policy::Staged, Policy::Direct] {
+        if policy == Policy::Direct && !sender.direct_path().exists() {
+            continue;
+        }
+        sender.set_policy(policy);
+        // Nobody receives: it stops in the middle of the staging area, or before anything was copied.
+        late(sender.send_until(&message(1, 100_000), soon()));
+        late(sender.send_until(&message(2, 100_000), soon()));
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                sender.send(&message(3, 50_000)).and_then(|_| sender.send(&message(4, 70_000))).expect("received")
+            });
+            for (number, length) in [(3, 50_000), (4, 70_000)] {
+                assert_eq!(receiver.receive(&mut buffer).expect("sent").bytes, length);
+                assert!(buffer[..length] == message(number, length), "the first that was not given up");
+            }
+            sending.join().expect("it ends");
+        });
+    }
+}
+
+/// The other side is killed at a moment that nobody has chosen, in the middle of a stream of messages.
+#[test]
+fn the_death_of_either_side_is_told_by_its_number() {
+    for (policy, part) in [
+        (Policy::Staged, "part_receives_for_ever"),
+        (Policy::Automatic, "part_receives_for_ever"),
+        (Policy::Staged, "part_sends_for_ever"),
+        (Policy::Automatic, "part_sends_for_ever"),
+    ] {
+        let (segment, arena) = memory(8 << 20);
+        let (link, ready) = link_and_window(&arena, 16 << 10);
+        ready.local().write_value(0, u64::from(policy == Policy::Staged)).expect("inside");
+        let mut other = start(part, &segment, &[link.offset(), ready.offset()]);
+        let process = other.id();
+        let outcome = std::thread::scope(|scope| {
+            let streaming = scope.spawn(|| match part {
+                "part_sends_for_ever" => {
+                    let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
+                    receive_for_ever(&mut receiver, ready.local())
+                }
+                _ => send_for_ever(&mut Sender::open(&segment, link.offset()).expect("unopened"), policy),
+            });
+            ready.wait_for_notifications(20, None);
+            other.kill();
+            streaming.join().expect("it ends")
+        });
+        match outcome {
+            DmaError::PeerGone { process: gone, .. } => assert_eq!(gone, process),
+            other => panic!("{other:?}"),
+        }
+        drop((link, ready));
+        assert_eq!(arena.used(), 0, "the dead keep nothing");
+    }
+}
+
+fn send_for_ever(sender: &mut Sender, policy: Policy) -> DmaError {
+    sender.set_policy(policy);
+    (0..).find_map(|number| sender.send(&message(number, 100_000)).err()).expect("for ever")
+}
+
+/// Compares every byte and counts the messages for whoever waits for notifications.
+fn receive_for_ever(receiver: &mut Receiver, count: &RemoteWindow) -> DmaError {
+    let mut buffer = vec![0; 100_000];
+    let mut receive = |number: u64| {
+        let outcome = receiver.receive(&mut buffer);
+        count.notify();
+        outcome.map(|_| assert!(buffer == message(number, 100_000))).err()
+    };
+    (0..).find_map(&mut receive).expect("for ever")
+}
+
+#[test]
+#[ignore = "a part of the_death_of_either_side_is_told_by_its_number"]
+fn part_receives_for_ever() {
+    let Some((segment, places)) = given() else { return };
+    let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
+    receive_for_ever(&mut Receiver::open(&segment, places[0]).expect("unopened"), &ready);
+}
+
+#[test]
+#[ignore = "a part of the_death_of_either_side_is_told_by_its_number"]
+fn part_sends_for_ever() {
+    let Some((segment, places)) = given() else { return };
+    let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
+    let staged = ready.read_value::<u64>(0) == Ok(1);
+    let policy = if staged { Policy::Staged } else { Policy::Automatic };
+    send_for_ever(&mut Sender::open(&segment, places[0]).expect("unopened"), policy);
+}
+
+#[test]
+fn ends_open_once_where_a_link_is_and_tell_when_they_are_closed() {
+    let (segment, arena) = memory(8 << 20);
+    let link = Link::create(&arena, 4096).expect("room");
+    assert!(matches!(Sender::open(&segment, Offset(64)), Err(OpenError::NoLink { .. })));
+    let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
+    assert_eq!(sender.direct_path().here, Err(NoDirectPath::Unknown), "nobody is there");
+    let own = Some(std::process::id());
+    let second = Sender::open(&segment, link.offset()).map(|_| ());
+    assert!(
+        matches!(second, Err(OpenError::AlreadyOpened { end: End::Sender, process, .. }) if process == own),
+        "{second:?}"
+    );
+    let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
+    sender.send(&[1, 2, 3]).expect("room");
+    drop(sender);
+    let mut buffer = [0; 10];
+    assert_eq!(receiver.receive(&mut buffer).expect("sent before it closed").bytes, 3);
+    assert!(matches!(receiver.receive(&mut buffer), Err(DmaError::Closed { .. })));
+    drop((receiver, link));
+    assert_eq!(arena.used(), 0);
+    let (mut sender, receiver) = pair(&arena, 4096).expect("room");
+    drop(receiver);
+    assert!(matches!(sender.send(&[1]), Err(DmaError::Closed { .. })));
+    assert!(matches!(sender.send(&[1; 1 << 20]), Err(DmaError::Closed { .. })));
+    for staging in [0, 4095, u64::MAX] {
+        assert!(matches!(Link::create(&arena, staging), Err(OpenError::Staging { .. })));
+    }
+    // An owner that goes closes the end that nobody has opened.
+    let link = Link::create(&arena, 4096).expect("room");
+    let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
+    drop(link);
+    assert!(matches!(receiver.receive(&mut buffer), Err(DmaError::Closed { .. })));
+}
+
+#[test]
+fn a_sender_that_waits_for_a_receiver_learns_that_it_was_closed() {
+    let (_, arena) = memory(8 << 20);
+    for policy in [Policy::Staged, Policy::Automatic] {
+        let (mut sender, receiver) = pair(&arena, 4096).expect("room");
+        sender.set_policy(policy);
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(move || sender.send(&message(1, 1 << 20)));
+            drop(receiver);
+            assert!(matches!(sending.join().expect("it ends"), Err(DmaError::Closed { .. })));
+        });
+    }
+}
+
+#[test]
+fn whatever_somebody_writes_over_a_link_nobody_panics() {
+    let (segment, arena) = memory(4 << 20);
+    for seed in 1..200_u64 {
+        overwritten(&segment, &arena, seed);
+    }
+}
+
+/// Opens a link, overwrites its positions and its staging area, and uses it; any outcome will do that is one.
+fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
+    let link = Link::create(arena, 4096).expect("room");
+    let mut sender = Sender::open(segment, link.offset()).expect("unopened");
+    let mut receiver = Receiver::open(segment, link.offset()).expect("unopened");
+    let noise = message(seed, link.bytes() as usize);
+    let (noise, _) = noise.as_chunks::<8>();
+    let words = segment.slice_at::<AtomicU64>(link.offset(), noise.len()).expect("inside");
+    // Small numbers get further than large ones. The first line says who holds the ends; without it every wait would end at once.
+    for (index, (word, noise)) in words.iter().zip(noise).enumerate().skip(8) {
+        let noise = u64::from_le_bytes(*noise);
+        let value = if seed.is_multiple_of(2) { noise } else { noise >> (noise % 64) };
+        word.store(if index < 24 && seed.is_multiple_of(3) { value % 4096 } else { value }, Ordering::Relaxed);
+    }
+    let (mut buffer, now) = (vec![0; 1 << 16], Instant::now());
+    sender.set_policy(Policy::Staged);
+    for _ in 0..5 {
+        let _ = sender.send_until(&[1; 100], now);
+        let _ = receiver.receive_until(&mut buffer, now);
+    }
+    drop((sender, receiver));
+    for word in words {
+        word.store(0, Ordering::Relaxed);
+    }
+}
