@@ -15,10 +15,13 @@ pub enum CallKind {
     Schedule = 7,
     Split = 8,
     Link = 9,
+    Windows = 10,
+    Channel = 11,
+    Queues = 12,
 }
 
 impl CallKind {
-    const ALL: [CallKind; 10] = [
+    const ALL: [CallKind; 13] = [
         CallKind::None,
         CallKind::Barrier,
         CallKind::Allreduce,
@@ -29,6 +32,9 @@ impl CallKind {
         CallKind::Schedule,
         CallKind::Split,
         CallKind::Link,
+        CallKind::Windows,
+        CallKind::Channel,
+        CallKind::Queues,
     ];
 
     fn from_u8(number: u8) -> CallKind {
@@ -48,6 +54,9 @@ impl CallKind {
             CallKind::Schedule => "schedule",
             CallKind::Split => "split",
             CallKind::Link => "link",
+            CallKind::Windows => "windows",
+            CallKind::Channel => "channel",
+            CallKind::Queues => "queues",
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::staging::Staging;
 use crate::trace::Trace;
 use crate::wait;
 use goal::schedule::JoinKind;
+use shm::arena::Arena;
 use shm::handle::Mapped;
 use shm::owned::OwnedBytes;
 use shm::segment::Offset;
@@ -89,6 +90,11 @@ impl Group {
     /// This rank's membership in the job.
     pub fn member(&self) -> &Arc<Member> {
         &self.member
+    }
+
+    /// This rank's part of the segment.
+    pub fn arena(&self) -> &Arc<Arena> {
+        self.member.arena()
     }
 
     /// Takes zeroed memory of this rank's part of the segment.

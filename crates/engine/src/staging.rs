@@ -14,6 +14,17 @@ struct Room {
     run: u64,
 }
 
+impl Room {
+    fn reuse(&mut self, run: u64) -> Offset {
+        self.run = run;
+        self.at
+    }
+}
+
+/// Rooms are used in turn until they have this many bytes together, twice what a core's second cache commonly holds. To write
+/// lines that lie in a reader's cache costs four times as much as to write lines that have left it: each must be called back first.
+const ROTATION_BYTES: u64 = 2 << 20;
+
 /// A rank's rooms.
 #[derive(Debug)]
 pub(crate) struct Staging {
@@ -31,21 +42,24 @@ impl Staging {
     /// Takes `bytes` bytes for `run`. All runs below `consumed` are consumed by every rank.
     pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
         self.consumed = consumed;
-        let fits = self
-            .rooms
-            .iter_mut()
-            .filter(|room| room.run < consumed && room.bytes >= bytes)
-            .min_by_key(|room| room.bytes);
-        if let Some(room) = fits {
-            room.run = run;
-            return Ok(room.at);
-        }
-        // Rooms that are free but too small would otherwise pile up under growing messages.
+        let is_free = |room: &Room| room.run < consumed;
+        // Rooms of other sizes that are free would otherwise pile up under changing messages.
         let arena = &self.arena;
-        self.rooms.retain(|room| room.run >= consumed || room.bytes >= bytes || arena.free(room.at).is_err());
-        let at = self.arena.allocate(bytes, 64)?;
-        self.rooms.push(Room { at, bytes, run });
-        Ok(at)
+        self.rooms.retain(|room| !is_free(room) || room.bytes == bytes || arena.free(room.at).is_err());
+        let oldest = self.rooms.iter().enumerate().filter(|(_, room)| is_free(room)).min_by_key(|(_, room)| room.run);
+        let oldest = oldest.map(|(index, _)| index);
+        let rotates = self.rooms.len() as u64 * bytes >= ROTATION_BYTES;
+        if let Some(index) = oldest.filter(|_| rotates) {
+            return Ok(self.rooms[index].reuse(run));
+        }
+        match (self.arena.allocate(bytes, 64), oldest) {
+            (Ok(at), _) => {
+                self.rooms.push(Room { at, bytes, run });
+                Ok(at)
+            }
+            (Err(_), Some(index)) => Ok(self.rooms[index].reuse(run)),
+            (Err(error), None) => Err(error.into()),
+        }
     }
 }
 
