@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use crate::part::PATIENCE;
-use queues::post::{Identity, JobKey, JobPlan, Port, Post, Registration};
+use queues::post::{Identity, JobKey, JobPlan, Port, Post, PostError, Registration};
 use shm::broker::unguessable_name;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -71,10 +71,14 @@ impl Office {
 
 /// In a part: registers as told; what follows in the argument is given back.
 pub(crate) fn become_told(argument: &str) -> (Registration, String) {
-    let mut words = argument.splitn(5, ' ');
-    let mut word = || words.next().unwrap_or_default().to_owned();
-    let (post, job, process, key) = (word(), word(), word(), word());
-    let key = key.parse().expect("32 digits");
-    let identity = Identity::new(&job, process.parse().expect("a number"), key);
-    (Registration::register(&post, &identity, PATIENCE).expect("let in"), word())
+    let how = argument.splitn(5, ' ').nth(4).unwrap_or_default();
+    (try_to_become_told(argument).expect("let in"), how.to_owned())
+}
+
+/// In a part: registers as told, if it may.
+pub(crate) fn try_to_become_told(argument: &str) -> Result<Registration, PostError> {
+    let words: Vec<&str> = argument.split(' ').collect();
+    let [post, job, process, key, ..] = words[..] else { panic!("{argument}") };
+    let process = process.parse().expect("a number");
+    Registration::register(post, &Identity::new(job, process, key.parse()?), PATIENCE)
 }

@@ -1,0 +1,280 @@
+//! A process of another job writes random bytes over everything that it has, while others exchange checked messages.
+
+mod office;
+mod part;
+
+use office::{Office, become_told, soon};
+use part::{Part, argument, say, until_dismissed};
+use queues::name::QueueName;
+use queues::post::{Address, Delivery, Inbox, JobKey, Outbox, PostError, Registration};
+use rustix::net::{SendFlags, send};
+use shm::segment::{Offset, ReadOnlySegment, Segment, SegmentError};
+use shm::sync::{AtomicU64, Ordering};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Marsaglia's xorshift: nothing here depends on how random it is.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// A server, three clients that check what they are answered, and a fourth that does what it can. `how` tells the hostile
+/// one how long.
+fn honest_jobs_beside_a_hostile_one(how: &str) {
+    let office = Office::open();
+    let server_key = office.job("server");
+    let job = |name: &str| -> JobKey {
+        let key = office.job(name);
+        office.allow_both(name, "server");
+        key
+    };
+    let mut server = Part::start("part_serves", &office.identity("server", 0, server_key));
+    assert_eq!(server.hear(), "open");
+    let start = |name: &str, part: &str, how: &str| {
+        Part::start(part, &format!("{} {how}", office.identity(name, 0, job(name))))
+    };
+    let mut honest = ["one", "two", "three"].map(|name| start(name, "part_checks", ""));
+    for part in &mut honest {
+        assert_eq!(part.hear(), "going on");
+    }
+    let mut hostile = start("hostile", "part_spoils", how);
+    assert_eq!(hostile.hear(), "done", "the hostile process");
+    let pid = hostile.pid();
+    drop(hostile);
+    for part in &mut honest {
+        part.dismiss();
+        let said = part.hear();
+        let asked = said.strip_prefix("all answered: ").and_then(|count| count.parse::<u64>().ok());
+        assert!(asked.is_some_and(|asked| asked > 0), "{said}");
+        assert!(part.succeeds());
+    }
+    // Whoever comes later is served as well.
+    let key = office.job("late");
+    office.allow_both("late", "server");
+    let mut late = Part::start("part_checks", &office.identity("late", 0, key));
+    assert_eq!(late.hear(), "going on");
+    late.dismiss();
+    assert!(late.hear().starts_with("all answered: ") && late.succeeds());
+
+    server.dismiss();
+    let of_hostile = format!("process 0 of job hostile (pid {pid})");
+    let mut spoilt = 0;
+    loop {
+        let said = server.hear();
+        if said == "closed" {
+            break;
+        }
+        // The honest ones only closed their ends, or left, when all was answered.
+        let is_its = said.contains(&of_hostile);
+        assert!(is_its || said.ends_with("has closed its end of the lane") || said.ends_with("has gone"), "{said}");
+        spoilt += u32::from(is_its && said.contains("has spoilt the lane"));
+    }
+    assert!(spoilt > 0, "the server's lanes to the hostile process report what it did");
+    assert!(server.succeeds());
+}
+
+#[test]
+fn a_neighbour_that_writes_at_random_harms_itself_only() {
+    honest_jobs_beside_a_hostile_one("1000 rounds");
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn a_neighbour_that_writes_at_random_for_a_minute_harms_itself_only() {
+    honest_jobs_beside_a_hostile_one("60 seconds");
+}
+
+/// Gives every message back to its sender, waiting for nobody, and says who is lost.
+#[test]
+#[ignore = "the server of the tests above"]
+fn part_serves() {
+    let Some(argument) = argument() else { return };
+    let (registration, _) = become_told(&argument);
+    let (mut outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
+    say("open");
+    let dismissed = std::thread::spawn(until_dismissed);
+    // Said at the end, because nobody reads before.
+    let mut losses = Vec::new();
+    let mut note = |loss: String| {
+        if losses.len() < 1000 || !losses.contains(&loss) {
+            losses.push(loss);
+        }
+    };
+    while !dismissed.is_finished() {
+        match inbox.receive_by(Instant::now() + Duration::from_millis(20)).expect("it can sleep") {
+            Some(Delivery::Message(message)) => {
+                let answered = outbox.try_send(message.source.into(), message.handler, message.bytes);
+                // An honest client waits for each answer, so there is room for it.
+                if let Err(PostError::Lane(error)) = answered {
+                    note(error.to_string());
+                }
+            }
+            Some(Delivery::Lost(error)) => note(error.to_string()),
+            None => {}
+        }
+    }
+    losses.iter().for_each(|loss| say(loss));
+    say("closed");
+}
+
+struct Client {
+    registration: Registration,
+    outbox: Outbox,
+    inbox: Inbox,
+    server: QueueName,
+}
+
+impl Client {
+    fn new(registration: Registration) -> Client {
+        let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
+        let server = registration.look_up_open(&Address::new("server", 0, 0), soon()).expect("allowed");
+        Client { registration, outbox, inbox, server }
+    }
+}
+
+/// Sends messages of all lengths and checks that each comes back as it was, and nothing else.
+#[test]
+#[ignore = "an honest client of the tests above"]
+fn part_checks() {
+    let Some(argument) = argument() else { return };
+    let mut client = Client::new(become_told(&argument).0);
+    let mut random = Random(u64::from(std::process::id()) | 1);
+    let dismissed = std::thread::spawn(until_dismissed);
+    let mut asked = 0u64;
+    while !dismissed.is_finished() || asked < 100 {
+        asked += 1;
+        let mut bytes = asked.to_le_bytes().to_vec();
+        let length = random.next() % 500;
+        bytes.extend((0..length).map(|place| (asked ^ place) as u8));
+        let handler = asked as u8;
+        client.outbox.send(client.server, handler, &bytes).expect("the server is there");
+        match client.inbox.receive_by(soon()).expect("it can sleep") {
+            Some(Delivery::Message(message)) => {
+                assert_eq!((message.handler, message.bytes), (handler, &bytes[..]), "the answer to message {asked}");
+            }
+            other => panic!("no answer to message {asked}: {other:?}"),
+        }
+        if asked == 1 {
+            say("going on");
+        }
+    }
+    assert!(client.inbox.try_receive().expect("it can look").is_none(), "nothing that was not asked for");
+    say(&format!("all answered: {asked}"));
+}
+
+/// Everything that this process has got: memory, and sockets.
+fn possessions() -> (Vec<Segment>, Vec<OwnedFd>) {
+    let (mut memory, mut sockets) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir("/proc/self/fd").expect("/proc").flatten() {
+        let Ok(link) = std::fs::read_link(entry.path()) else { continue };
+        let link = link.to_string_lossy().into_owned();
+        let number = entry.file_name().to_string_lossy().parse().expect("a number");
+        // SAFETY: the list names descriptors that are open; this thread is the only one that opens and closes any. A
+        // number that is closed already is an error of the copy.
+        let copy = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned();
+        let Ok(copy) = copy else { continue };
+        if link.starts_with("/memfd:tradewind-segment") {
+            let table = ReadOnlySegment::from_fd(copy.try_clone().expect("a descriptor")).is_ok();
+            match Segment::from_fd(copy) {
+                Ok(segment) => {
+                    assert!(!table, "nobody can write to a table");
+                    memory.push(segment);
+                }
+                Err(error) => assert!(table && matches!(error, SegmentError::Map { .. }), "{error}"),
+            }
+        } else if link.starts_with("socket:") {
+            sockets.push(copy);
+        }
+    }
+    (memory, sockets)
+}
+
+/// Writes random words over memory, here and there or everywhere.
+fn spoil(memory: &Segment, random: &mut Random) {
+    let words = memory.slice_at::<AtomicU64>(Offset(0), (memory.bytes() / 8) as usize).expect("whole pages");
+    match random.next() % 4 {
+        0 => words.iter().for_each(|word| word.store(random.next(), Ordering::Relaxed)),
+        // The words of the two ends, where positions and states are.
+        1 => words[..32].iter().for_each(|word| word.store(random.next() % 8, Ordering::Relaxed)),
+        // Bits here and there: what was a stamp is almost one.
+        2 => {
+            for _ in 0..64 {
+                let word = &words[random.next() as usize % words.len()];
+                word.store(word.load(Ordering::Relaxed) ^ 1 << (random.next() % 64), Ordering::Relaxed);
+            }
+        }
+        // Stamps at any place: lengths of any size, and skips.
+        _ => {
+            for _ in 0..64 {
+                let line = &words[32 + random.next() as usize % (words.len() / 8 - 4) * 8];
+                let kind = 1 + random.next() % 3;
+                line.store(random.next() & 0xfff | kind << 42 | (random.next() % 3) << 44, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "the hostile client of the tests above"]
+fn part_spoils() {
+    let Some(argument) = argument() else { return };
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut registration, how) = become_told(&argument);
+    let (number, unit) = how.split_once(' ').expect("how long");
+    let number: u64 = number.parse().expect("a number");
+    let until = (unit == "seconds").then(|| Instant::now() + Duration::from_secs(number));
+    let mut rounds = 0;
+    loop {
+        let mut client = Client::new(registration);
+        // What it says to the post office ends their conversation sooner or later.
+        while client.registration.look_up(&Address::new("server", 0, 0)).is_ok() {
+            rounds += 1;
+            if until.map_or(rounds > number, |until| Instant::now() >= until) {
+                return say("done");
+            }
+            act(&mut client, &mut random);
+        }
+        drop(client);
+        registration = come_again(&argument);
+    }
+}
+
+/// One round: a few messages, so that its lanes are looked at, and then whatever can be done to them.
+fn act(client: &mut Client, random: &mut Random) {
+    for _ in 0..random.next() % 50 {
+        let length = random.next() as usize % 300;
+        // Failing is what its own lanes do now.
+        let _ = client.outbox.try_send(client.server, 0, &vec![0x5a; length]);
+        let _ = client.inbox.try_receive();
+    }
+    let (memory, sockets) = possessions();
+    for _ in 0..random.next() % 8 {
+        memory.iter().for_each(|memory| spoil(memory, random));
+        let _ = client.inbox.try_receive();
+    }
+    for socket in &sockets {
+        for _ in 0..random.next() % 8 {
+            if random.next() % 64 == 0 {
+                let noise: Vec<u8> = (0..random.next() % 64).map(|_| random.next() as u8).collect();
+                let _ = send(socket, &noise, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            }
+        }
+    }
+}
+
+/// Registers anew; the post office may not have noticed yet that it had gone.
+fn come_again(argument: &str) -> Registration {
+    let mut found = None;
+    part::until("its place is free", || {
+        found = office::try_to_become_told(argument).ok();
+        found.is_some()
+    });
+    found.expect("just seen")
+}
