@@ -18,6 +18,9 @@ pub enum Error {
     /// The job could not be joined.
     #[error(transparent)]
     Service(#[from] service::ServiceError),
+    /// A message, a channel or a remote memory command failed.
+    #[error(transparent)]
+    Message(#[from] MessageError),
     /// A rank of [`local`](crate::local) panicked.
     #[error("rank {rank} panicked: {message}")]
     Panicked {
@@ -35,6 +38,52 @@ pub enum Error {
         source: std::io::Error,
     },
 }
+
+/// What can go wrong with messages that no collective describes; see [`queues`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each is the error it names")]
+pub enum MessageError {
+    #[error(transparent)]
+    Queue(#[from] queues::ring::RingError),
+    #[error(transparent)]
+    Send(#[from] queues::queue::SendError),
+    #[error(transparent)]
+    Receive(#[from] queues::queue::ReceiveError),
+    #[error(transparent)]
+    ChannelOpen(#[from] queues::channel::OpenError),
+    #[error(transparent)]
+    ChannelSend(#[from] queues::channel::SendError),
+    #[error(transparent)]
+    ChannelReceive(#[from] queues::channel::ReceiveError),
+    #[error(transparent)]
+    Window(#[from] queues::window::WindowError),
+    #[error(transparent)]
+    Remote(#[from] queues::window::RemoteError),
+}
+
+macro_rules! from_messages {
+    ($($error:ty),+ $(,)?) => {
+        $(
+            impl From<$error> for Error {
+                fn from(error: $error) -> Self {
+                    Error::Message(error.into())
+                }
+            }
+        )+
+    };
+}
+
+from_messages!(
+    queues::ring::RingError,
+    queues::queue::SendError,
+    queues::queue::ReceiveError,
+    queues::channel::OpenError,
+    queues::channel::SendError,
+    queues::channel::ReceiveError,
+    queues::window::WindowError,
+    queues::window::RemoteError,
+);
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -21,6 +21,9 @@
 //! blocking, nonblocking ([`Request`]) and persistent ([`Persistent`]); [`Communicator::compile`] makes collectives of
 //! one's own from [dependency graphs](graph). [`SharedBuffer`]s lie in the job's segment and are worked on in place.
 //!
+//! Under and beside the collectives lie messages of every grain ([`queues`]): [`Communicator::express`],
+//! [`Communicator::wide`], [`Communicator::channel`] and [`Communicator::windows`] open them between ranks.
+//!
 //! Errors name the rank that failed, the operation, and the way out. Reductions are reproducible: the order of the
 //! operands follows from the algorithm's graph, never from who came first.
 
@@ -30,6 +33,7 @@ mod collective;
 mod communicator;
 mod error;
 mod job;
+mod messages;
 mod neighbors;
 mod operation;
 mod persistent;
@@ -43,12 +47,14 @@ pub use collectives;
 pub use communicator::Communicator;
 pub use engine::node::EngineKind;
 pub use engine::{Departure, Laggard};
-pub use error::{Error, Result};
+pub use error::{Error, MessageError, Result};
 pub use goal::arithmetic::Element;
 pub use goal::graph;
 pub use job::{Job, local, local_with};
+pub use messages::{ChannelEnd, ChannelReceiver, ExpressPort, WidePort, Windows};
 pub use neighbors::Neighbors;
 pub use operation::Op;
 pub use persistent::Persistent;
+pub use queues;
 pub use request::{Request, wait_all, wait_any};
 pub use schedule::{Buffers, Schedule};

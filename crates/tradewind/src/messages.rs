@@ -1,0 +1,219 @@
+//! Messages between the ranks of a communicator that no collective describes: queues, channels, remote memory.
+//!
+//! Every method here is a collective call that makes the shared parts and tells all ranks where they lie; afterwards a
+//! message costs no call into the communicator. The mechanisms themselves are [`queues`]'s.
+
+use crate::collective::argument;
+use crate::communicator::Communicator;
+use crate::error::Result;
+use engine::call::{Call, CallKind};
+use queues::channel::{self, Channel, Value};
+use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
+use queues::lines::{WideQueue, WideReceiver, WideSender};
+use queues::remote::RemoteWindow;
+use queues::window::Window;
+use shm::arena::Arena;
+use shm::segment::{Offset, Segment};
+use std::sync::Arc;
+
+/// The end of a channel that a rank got.
+#[derive(Debug)]
+pub enum ChannelEnd<T: Value> {
+    /// This rank sends.
+    Sender(channel::Sender<T>),
+    /// This rank receives.
+    Receiver(ChannelReceiver<T>),
+}
+
+/// The receiving end of a channel, which also keeps the channel's memory.
+#[derive(Debug)]
+pub struct ChannelReceiver<T: Value> {
+    // Declared first: the end is closed before its memory goes.
+    receiver: channel::Receiver<T>,
+    _channel: Channel<T>,
+}
+
+impl<T: Value> std::ops::Deref for ChannelReceiver<T> {
+    type Target = channel::Receiver<T>;
+
+    fn deref(&self) -> &channel::Receiver<T> {
+        &self.receiver
+    }
+}
+
+impl<T: Value> std::ops::DerefMut for ChannelReceiver<T> {
+    fn deref_mut(&mut self) -> &mut channel::Receiver<T> {
+        &mut self.receiver
+    }
+}
+
+/// A rank's memory that the others work on, and theirs.
+#[derive(Debug)]
+pub struct Windows {
+    /// This rank's own.
+    pub own: Window,
+    /// Everybody's, by rank, this one's included.
+    pub all: Vec<RemoteWindow>,
+}
+
+/// A receive queue of this rank and senders to those of all ranks.
+#[derive(Debug)]
+pub struct ExpressPort {
+    /// Receives what any rank sends to this one; clones receive from the same queue, in any thread.
+    pub receiver: ExpressReceiver,
+    /// Sends to each rank, by rank, this one included; clones may send in any thread.
+    pub senders: Vec<ExpressSender>,
+}
+
+/// As [`ExpressPort`], with messages of up to a cache line.
+#[derive(Debug)]
+pub struct WidePort {
+    /// Receives what any rank sends to this one; clones receive from the same queue, in any thread.
+    pub receiver: WideReceiver,
+    /// Sends to each rank, by rank, this one included; clones may send in any thread.
+    pub senders: Vec<WideSender>,
+}
+
+impl Communicator {
+    fn arena(&self) -> &Arc<Arena> {
+        self.group().arena()
+    }
+
+    fn segment(&self) -> &Arc<Segment> {
+        self.arena().segment()
+    }
+
+    /// Every rank makes something in the segment, or fails to; all learn where all of them lie, or that one failed.
+    fn share<M>(
+        &self,
+        what: &'static str,
+        call: Call,
+        made: std::result::Result<M, impl Into<crate::Error>>,
+        at: impl Fn(&M) -> Offset,
+    ) -> Result<(M, Vec<Offset>)> {
+        let mine = match &made {
+            Ok(made) => [at(made).0, 0, 0, 0, 0, 0],
+            Err(_) => [0, 1, 0, 0, 0, 0],
+        };
+        let all = self.group().exchange_words(mine, call)?;
+        let made = made.map_err(Into::into)?;
+        if let Some(rank) = all.iter().position(|words| words[1] != 0) {
+            let why = format!("rank {rank} cannot make {what}: see its own message");
+            return Err(crate::Error::Engine(engine::Error::Environment(why)));
+        }
+        Ok((made, all.iter().map(|words| Offset(words[0])).collect()))
+    }
+
+    /// Exposes `bytes` zeroed bytes of every rank to all others: remote memory commands are then executed without the
+    /// target's taking part. A collective call; `bytes` may differ from rank to rank.
+    ///
+    /// ```
+    /// use tradewind::Op;
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(3, |world| {
+    ///     let windows = world.windows(64)?;
+    ///     for window in &windows.all {
+    ///         window.accumulate_value(Op::Sum.into(), 0, u64::from(world.rank()))?;
+    ///     }
+    ///     world.barrier()?;
+    ///     assert_eq!(windows.own.local().read_value::<u64>(0)?, 3);
+    ///     // Nobody takes its window away before all have looked.
+    ///     world.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When a rank has no room, is gone, or in another collective.
+    pub fn windows(&self, bytes: u64) -> Result<Windows> {
+        let made = Window::expose(self.arena(), bytes);
+        let (own, places) = self.share("a window", Call::new(CallKind::Windows, 0, 0), made, Window::offset)?;
+        let open = |place| Ok(RemoteWindow::open(self.segment(), place)?);
+        Ok(Windows { all: places.into_iter().map(open).collect::<Result<_>>()?, own })
+    }
+
+    /// Opens a channel from rank `from` to rank `to`, of at least `capacity` values; the other ranks get none. A collective call.
+    ///
+    /// ```
+    /// use tradewind::ChannelEnd;
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(3, |world| {
+    ///     match world.channel::<f64>(0, 2, 16)? {
+    ///         Some(ChannelEnd::Sender(mut sender)) => sender.send(0.5)?,
+    ///         Some(ChannelEnd::Receiver(mut receiver)) => assert_eq!(receiver.receive()?, 0.5),
+    ///         None => assert_eq!(world.rank(), 1),
+    ///     }
+    ///     world.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the ranks are the same or do not exist, `to` has no room, a rank is gone, or in another collective.
+    pub fn channel<T: Value>(&self, from: u32, to: u32, capacity: u64) -> Result<Option<ChannelEnd<T>>> {
+        let size = self.size();
+        if from >= size || to >= size || from == to {
+            return Err(argument(
+                "the ends of a channel",
+                format!("{from} and {to}"),
+                &format!("two ranks below {size}"),
+            ));
+        }
+        let call = Call::new(CallKind::Channel, capacity, u64::from(from) << 32 | u64::from(to));
+        let receives = self.rank() == to;
+        let made = receives.then(|| Channel::<T>::create(self.arena(), capacity)).transpose();
+        let at = |made: &Option<Channel<T>>| made.as_ref().map_or(Offset(0), Channel::offset);
+        let (made, places) = self.share("a channel", call, made, at)?;
+        let end = match made {
+            Some(channel) => {
+                let receiver = channel::Receiver::open(self.segment(), channel.offset())?;
+                Some(ChannelEnd::Receiver(ChannelReceiver { receiver, _channel: channel }))
+            }
+            None if self.rank() == from => {
+                let sender = channel::Sender::open(self.segment(), places[to as usize])?;
+                Some(ChannelEnd::Sender(sender))
+            }
+            None => None,
+        };
+        Ok(end)
+    }
+
+    /// A receive queue of `capacity` (a power of two) messages of one word on every rank, and senders to all of them. A collective call.
+    ///
+    /// ```
+    /// use tradewind::queues::{name::SourceName, word::Message};
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(2, |world| {
+    ///     let mut port = world.express(64)?;
+    ///     let me = SourceName::new(world.rank() as u16).expect("a small number");
+    ///     port.senders[1 - world.rank() as usize].send(&Message::new(me, 0, *b"hello"))?;
+    ///     assert_eq!(port.receiver.receive_blocking()?.data(), *b"hello");
+    ///     world.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the capacity is no power of two, a rank has no room, is gone, or in another collective.
+    pub fn express(&self, capacity: usize) -> Result<ExpressPort> {
+        let made = ExpressQueue::create(self.arena(), capacity, None);
+        let call = Call::new(CallKind::Queues, capacity as u64, 0);
+        let (queue, places) = self.share("a queue", call, made, ExpressQueue::offset)?;
+        let open = |place| Ok(ExpressQueue::attach(self.segment(), place)?.sender());
+        let senders = places.into_iter().map(open).collect::<Result<_>>()?;
+        Ok(ExpressPort { receiver: queue.receiver()?, senders })
+    }
+
+    /// As [`express`](Self::express), with messages of up to a cache line.
+    ///
+    /// # Errors
+    /// As [`express`](Self::express).
+    pub fn wide(&self, capacity: usize) -> Result<WidePort> {
+        let made = WideQueue::create(self.arena(), capacity, None);
+        let call = Call::new(CallKind::Queues, capacity as u64, 1);
+        let (queue, places) = self.share("a queue", call, made, WideQueue::offset)?;
+        let open = |place| Ok(WideQueue::attach(self.segment(), place)?.sender());
+        let senders = places.into_iter().map(open).collect::<Result<_>>()?;
+        Ok(WidePort { receiver: queue.receiver()?, senders })
+    }
+}

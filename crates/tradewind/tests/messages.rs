@@ -1,0 +1,122 @@
+//! Queues, channels and windows between the ranks of a job, on several rank counts.
+
+use tradewind::queues::name::SourceName;
+use tradewind::queues::word::Message;
+use tradewind::{ChannelEnd, Error, Op, Result, local};
+
+fn name(rank: u32) -> SourceName {
+    SourceName::new(rank as u16).expect("few ranks")
+}
+
+#[test]
+fn a_pipeline_of_channels_carries_every_value_in_order() -> Result<()> {
+    const VALUES: u64 = 5000;
+    for ranks in [2, 3, 5] {
+        local(ranks, |world| {
+            let (mut from, mut to) = (None, None);
+            for rank in 1..world.size() {
+                match world.channel::<u64>(rank - 1, rank, 16)? {
+                    Some(ChannelEnd::Sender(sender)) => to = Some(sender),
+                    Some(ChannelEnd::Receiver(receiver)) => from = Some(receiver),
+                    None => {}
+                }
+            }
+            for value in 0..VALUES {
+                let square = value * value;
+                let hops = u64::from(world.rank());
+                if let Some(receiver) = &mut from {
+                    assert_eq!(receiver.receive()?, square + hops - 1);
+                }
+                if let Some(sender) = &mut to {
+                    sender.send(square + hops)?;
+                }
+            }
+            world.barrier()
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn everybody_writes_to_everybody() -> Result<()> {
+    const EACH: u64 = 300;
+    for ranks in [1, 2, 4] {
+        local(ranks, |world| {
+            let mut port = world.express(32)?;
+            let ranks = world.size() as usize;
+            let (mut next, mut sent) = (vec![0; ranks], vec![0; ranks]);
+            while sent.iter().chain(&next).any(|count| *count < EACH) {
+                let before: u64 = sent.iter().chain(&next).sum();
+                for (count, sender) in sent.iter_mut().zip(&port.senders) {
+                    let message = Message::of_number(name(world.rank()), 1, *count).expect("five bytes");
+                    // One that is full keeps nobody from receiving: all could wait for each other.
+                    *count += u64::from(*count < EACH && sender.try_send(&message).is_ok());
+                }
+                while let Some(message) = port.receiver.try_receive()? {
+                    let source = usize::from(message.source().number());
+                    assert_eq!(message.number(), next[source], "from {source}");
+                    next[source] += 1;
+                }
+                if sent.iter().chain(&next).sum::<u64>() == before {
+                    std::thread::yield_now();
+                }
+            }
+            assert!(next.iter().all(|count| *count == EACH));
+            world.barrier()
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn wide_messages_carry_their_bytes() -> Result<()> {
+    local(3, |world| {
+        use tradewind::queues::lines::{LineHeader, WideMessage};
+        let mut port = world.wide(8)?;
+        let text = format!("rank {} says: a line holds this", world.rank());
+        let right = &port.senders[((world.rank() + 1) % world.size()) as usize];
+        right.send(
+            &WideMessage::new(LineHeader { source: name(world.rank()), handler: 9, tag: 0 }, text.as_bytes())
+                .expect("short enough"),
+        )?;
+        let message = port.receiver.receive_blocking()?;
+        let left = (world.rank() + world.size() - 1) % world.size();
+        assert_eq!(message.data(), format!("rank {left} says: a line holds this").as_bytes());
+        world.barrier()
+    })
+}
+
+#[test]
+fn windows_are_worked_on_from_afar() -> Result<()> {
+    for ranks in [1, 2, 4] {
+        local(ranks, |world| {
+            let windows = world.windows(8 * u64::from(world.size()) + 8)?;
+            for (index, window) in windows.all.iter().enumerate() {
+                window.write_value(8 * u64::from(world.rank()), u64::from(world.rank()) << 8 | index as u64)?;
+                window.accumulate_value(Op::Sum.into(), 8 * u64::from(world.size()), 1u64)?;
+            }
+            world.barrier()?;
+            let own = windows.own.local();
+            for rank in 0..u64::from(world.size()) {
+                assert_eq!(own.read_value::<u64>(8 * rank)?, rank << 8 | u64::from(world.rank()));
+            }
+            assert_eq!(own.read_value::<u64>(8 * u64::from(world.size()))?, u64::from(world.size()));
+            world.barrier()
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_on_every_rank() {
+    let outcome = local(2, |world| {
+        assert!(matches!(world.channel::<f64>(1, 1, 16), Err(Error::Engine(_))), "to itself");
+        assert!(matches!(world.channel::<f64>(0, 2, 16), Err(Error::Engine(_))), "to nobody");
+        assert!(matches!(world.express(3), Err(Error::Message(_))), "no power of two");
+        // On rank 0 alone it is too large; the other rank learns of it.
+        let windows = world.windows(if world.rank() == 0 { u64::MAX } else { 8 });
+        assert!(windows.is_err());
+        world.barrier()
+    });
+    outcome.expect("the communicator goes on");
+}
