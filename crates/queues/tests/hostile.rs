@@ -261,7 +261,7 @@ fn act(client: &mut Client, random: &mut Random) {
     }
     for socket in &sockets {
         for _ in 0..random.next() % 8 {
-            if random.next() % 64 == 0 {
+            if random.next().is_multiple_of(64) {
                 let noise: Vec<u8> = (0..random.next() % 64).map(|_| random.next() as u8).collect();
                 let _ = send(socket, &noise, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             }

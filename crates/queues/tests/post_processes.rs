@@ -1,5 +1,8 @@
 //! Jobs that meet at a post office, in processes of their own that are killed and stopped.
 
+#[allow(dead_code, reason = "the example's main and its launcher are not called")]
+#[path = "../examples/key_value.rs"]
+mod key_value;
 mod office;
 mod part;
 
@@ -300,6 +303,21 @@ fn part_counts() {
         assert_eq!(message.bytes, expected.to_le_bytes());
     }
     say("done");
+}
+
+/// The example, on threads: the answers are those of a `HashMap`.
+#[test]
+fn the_key_value_server_answers_rightly() {
+    let town = Town::new(3);
+    let post = town.office.post.name();
+    let key = |job: usize| town.keys[job].1.to_string();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| key_value::serve(post, &key(0), "3").map_err(|error| error.to_string()));
+        for (number, (job, _)) in town.keys.iter().enumerate().skip(1) {
+            scope.spawn(move || key_value::ask(post, job, &key(number), "2000").expect("every answer is right"));
+        }
+        server.join().expect("no panic").expect("all clients came and went");
+    });
 }
 
 /// Servers and clients are killed wherever they happen to be, again and again. The post office forgets them entirely, and
