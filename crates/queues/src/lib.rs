@@ -29,6 +29,7 @@ mod refusal;
 pub mod remote;
 pub mod ring;
 pub mod table;
+pub mod tag_on;
 mod users;
 mod waiting;
 mod wakeup;

@@ -1,0 +1,83 @@
+//! The counts of a tagged-on buffer under loom: nobody writes while somebody reads, and the last to let go frees it.
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+}
+
+#[path = "../src/tag_on/holds.rs"]
+mod holds;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use sync::AtomicU64;
+
+struct Buffer {
+    word: AtomicU64,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: loom's cell fails the model when a writer meets anybody else.
+unsafe impl Sync for Buffer {}
+// SAFETY: as above.
+unsafe impl Send for Buffer {}
+
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+fn model(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(body);
+}
+
+#[test]
+fn a_buffer_is_written_only_when_all_readers_have_let_go() {
+    model(|| {
+        let buffer = Arc::new(Buffer { word: AtomicU64::new(0), data: UnsafeCell::new(0) });
+        let generation = holds::take(&buffer.word).expect("free");
+        // SAFETY: loom checks that nobody else is here.
+        buffer.data.with_mut(|data| unsafe { *data = 7 });
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                holds::send(&buffer.word, generation).expect("held");
+                let buffer = Arc::clone(&buffer);
+                thread::spawn(move || {
+                    holds::open(&buffer.word, generation).expect("under way");
+                    // SAFETY: loom checks that nobody writes meanwhile.
+                    assert_eq!(buffer.data.with(|data| unsafe { *data }), 7);
+                    holds::release(&buffer.word, generation).expect("held");
+                })
+            })
+            .collect();
+        holds::release(&buffer.word, generation).expect("held");
+        let again = holds::take(&buffer.word);
+        if let Some(next) = again {
+            assert_ne!(next, generation);
+            // SAFETY: as above.
+            buffer.data.with_mut(|data| unsafe { *data = 8 });
+            assert!(holds::open(&buffer.word, generation).is_err());
+        }
+        readers.into_iter().for_each(|reader| reader.join().expect("a reader ends"));
+        assert_eq!(holds::is_free(&buffer.word), again.is_none());
+    });
+}
+
+#[test]
+fn a_message_that_is_opened_twice_takes_anothers_place_and_no_more() {
+    model(|| {
+        let word = Arc::new(AtomicU64::new(0));
+        let generation = holds::take(&word).expect("free");
+        holds::send(&word, generation).expect("held");
+        let opener = {
+            let word = Arc::clone(&word);
+            thread::spawn(move || holds::open(&word, generation).is_ok())
+        };
+        let here = holds::open(&word, generation).is_ok();
+        let there = opener.join().expect("it ends");
+        assert!(here != there, "one message, one holder");
+        holds::release(&word, generation).expect("the opener");
+        holds::release(&word, generation).expect("the sender");
+        assert!(holds::release(&word, generation).is_err(), "nobody holds it");
+        assert!(holds::is_free(&word));
+        assert!(holds::take_back(&word, generation).is_err());
+    });
+}

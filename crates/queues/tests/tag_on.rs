@@ -1,0 +1,129 @@
+//! Tag-On: data moved once, read by many, freed by the last.
+
+use queues::lines::{LineHeader, WideMessage, WideQueue};
+use queues::tag_on::{NOTE_BYTES, TagOnError, TagOnPool, TagOnPools};
+use shm::arena::Arena;
+use shm::segment::{Backing, Segment};
+use std::sync::Arc;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn arena(bytes: u64) -> Result<Arc<Arena>, Failure> {
+    Ok(Arc::new(Arena::new(Arc::new(Segment::create(bytes, Backing::Memory)?), 0..bytes)?))
+}
+
+#[test]
+fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure> {
+    const MESSAGES: u64 = 400;
+    let arena = arena(1 << 22)?;
+    let queues: Vec<WideQueue> = (0..3).map(|_| WideQueue::create(&arena, 16, None)).collect::<Result<_, _>>()?;
+    let pool = TagOnPool::create(&arena, 4, 1000)?;
+    std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..2u8)
+            .map(|thread| {
+                let (pool, queues) = (&pool, &queues);
+                scope.spawn(move || {
+                    for number in 0..MESSAGES {
+                        let mut draft = loop {
+                            match pool.take() {
+                                Ok(draft) => break draft,
+                                Err(TagOnError::Exhausted { buffers: 4 }) => std::thread::yield_now(),
+                                Err(other) => panic!("{other}"),
+                            }
+                        };
+                        let length = number % 1001;
+                        draft[..length as usize].fill(number as u8 ^ thread);
+                        let data = draft.finish(length);
+                        let header = LineHeader { handler: thread, ..LineHeader::default() };
+                        for queue in queues {
+                            let far = std::time::Instant::now() + std::time::Duration::from_secs(60);
+                            data.send_until(&queue.sender(), header, &number.to_le_bytes(), far).expect("received");
+                        }
+                    }
+                })
+            })
+            .collect();
+        for queue in &queues {
+            let segment = arena.segment();
+            scope.spawn(move || {
+                let mut pools = TagOnPools::new(segment);
+                let mut receiver = queue.receiver().expect("shared");
+                let mut next = [0u64; 2];
+                while next != [MESSAGES; 2] {
+                    let message = receiver.receive_blocking().expect("open");
+                    let thread = message.header().handler;
+                    let number = u64::from_le_bytes(TagOnPools::note(&message).try_into().expect("eight bytes"));
+                    assert_eq!(number, next[thread as usize]);
+                    next[thread as usize] += 1;
+                    let data = pools.open(&message).expect("held");
+                    assert_eq!(data.len() as u64, number % 1001);
+                    assert!(data.iter().all(|byte| *byte == number as u8 ^ thread), "message {number} of {thread}");
+                }
+            });
+        }
+        senders.into_iter().for_each(|sender| sender.join().expect("a sender ends"));
+    });
+    assert!(pool.is_idle());
+    let before = arena.used();
+    drop(pool);
+    assert!(arena.used() < before, "the pool's memory is free again");
+    Ok(())
+}
+
+#[test]
+fn what_is_wrong_is_refused() -> Result<(), Failure> {
+    let arena = arena(1 << 20)?;
+    let queue = WideQueue::create(&arena, 2, None)?;
+    for (buffers, bytes) in [(0, 8), (8, 0), (u64::MAX, 8), (8, u64::MAX)] {
+        assert!(
+            matches!(TagOnPool::create(&arena, buffers, bytes), Err(TagOnError::Size { .. })),
+            "{buffers}, {bytes}"
+        );
+    }
+    let pool = TagOnPool::create(&arena, 1, 8)?;
+    let data = pool.take()?.finish(100);
+    assert_eq!(data.len(), 8, "no longer than the buffer");
+    assert!(matches!(pool.take(), Err(TagOnError::Exhausted { buffers: 1 })));
+    let (sender, header) = (queue.sender(), LineHeader::default());
+    assert!(matches!(data.send(&sender, header, &[0; NOTE_BYTES + 1]), Err(TagOnError::Note { .. })));
+    data.send(&sender, header, &[7; NOTE_BYTES])?;
+    data.send(&sender, header, b"")?;
+    assert!(matches!(data.send(&sender, header, b""), Err(TagOnError::Send(_))), "the queue is full");
+    drop(data);
+    assert!(!pool.is_idle(), "two messages are under way");
+
+    let mut pools = TagOnPools::new(arena.segment());
+    let mut receiver = queue.receiver()?;
+    let first = receiver.try_receive()?.ok_or("a message")?;
+    assert_eq!(TagOnPools::note(&first), [7; NOTE_BYTES]);
+    let opened = pools.open(&first)?;
+    let second = receiver.try_receive()?.ok_or("a message")?;
+    drop(pools.open(&second)?);
+    assert!(matches!(pools.open(&second), Err(TagOnError::NoData)), "opened before");
+    drop(opened);
+    assert!(pool.is_idle());
+    assert!(matches!(pools.open(&first), Err(TagOnError::NoData)));
+    let _later = pool.take()?;
+    assert!(matches!(pools.open(&first), Err(TagOnError::NoData)), "the buffer has another owner now");
+    Ok(())
+}
+
+#[test]
+fn made_up_references_open_nothing() -> Result<(), Failure> {
+    let arena = arena(1 << 20)?;
+    let pool = TagOnPool::create(&arena, 2, 64)?;
+    let _data = pool.take()?.finish(64);
+    let mut pools = TagOnPools::new(arena.segment());
+    let mut number = 1u64;
+    for _ in 0..20_000 {
+        let mut line = [0u8; 24];
+        for byte in &mut line {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = (number >> 60) as u8;
+        }
+        let message = WideMessage::new(LineHeader::default(), &line).ok_or("short")?;
+        assert!(pools.open(&message).is_err());
+    }
+    assert!(pools.open(&WideMessage::new(LineHeader::default(), b"short").ok_or("short")?).is_err());
+    Ok(())
+}
