@@ -6,6 +6,8 @@ use std::sync::Arc;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
+pub use crate::bell::Notify;
+
 /// An eventfd, shared by all who hold a clone. It is readable from a notification until it is [cleared](Event::clear).
 ///
 /// Its maker passes the descriptor to the senders (see [`shm::broker`]); they notify with it.

@@ -156,7 +156,9 @@ impl Sender<Wide> {
     /// [`SendError`].
     #[inline]
     pub fn claim(&self, header: LineHeader) -> Result<Claim<'_>, SendError> {
-        let claimed = lines(&self.ring).claim(header.source, self.generation)?;
+        let lines = lines(&self.ring);
+        let claimed = lines.claim(self.generation)?;
+        lines.put_header(claimed, header.pack(0));
         Ok(Claim { sender: self, header, claimed: Some(claimed) })
     }
 }
@@ -232,18 +234,18 @@ impl Claim<'_> {
         let Some(claimed) = self.claimed.take() else { return Ok(()) };
         let lines = lines(&self.sender.ring);
         let length = length.min(LINE_DATA);
-        lines.finish(claimed, self.header, length);
+        lines.put_header(claimed, self.header.pack(length));
         if lines.publish(claimed).is_ok() {
             self.sender.announce();
             return Ok(());
         }
-        self.send_again(claimed, length)
+        self.send_again(claimed)
     }
 
     #[cold]
-    fn send_again(&self, claimed: Claimed, length: usize) -> Result<(), PublishError> {
+    fn send_again(&self, claimed: Claimed) -> Result<(), PublishError> {
         let lines = lines(&self.sender.ring);
-        let message = lines.composed(claimed, self.header, length);
+        let message = lines.composed(claimed);
         lines.give_back(claimed);
         self.sender.ring.announce_room();
         self.sender.try_send(&message).map_err(|reason| PublishError { reason, message })

@@ -38,11 +38,11 @@ use shm::arena::Arena;
 use shm::handle::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
 
-use crate::bell::{Bell, Notify, Request};
-use crate::event::Event;
+use crate::bell::{Bell, Request};
+use crate::event::{Event, Notify};
 use crate::poll_set::{Bit, Bits, Poller, QUEUES_PER_LINE};
 use crate::ring::RingError;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::waiting::{Ringers, Wait, wait};
 
 pub use crate::poll_set::{MOST_QUEUES, Members};
@@ -263,9 +263,7 @@ impl OnePoll {
     /// if something is there already; then poll first.
     pub fn ask_for_event<M: Members + ?Sized>(&mut self, members: &mut M) -> bool {
         Request(&self.set.settings.request).ask(Notify::Arrival);
-        // Between the request and the look.
-        fence(Ordering::SeqCst);
-        self.poller.settle(self.set.bits(), None, members)
+        self.poller.is_any_ready(self.set.bits(), None, members)
     }
 
     /// Sets the bits of queues whose senders died before they could.
@@ -293,7 +291,7 @@ impl<M: Members + ?Sized> Wait for Waiter<'_, M> {
     }
 
     fn is_ready(&mut self) -> bool {
-        self.poll.poller.settle(self.poll.set.bits(), None, self.members)
+        self.poll.poller.is_any_ready(self.poll.set.bits(), None, self.members)
     }
 
     fn mend(&mut self) {

@@ -6,8 +6,7 @@
 //! sender is between sending and setting, or a receiver between clearing and looking again.
 //!
 //! The bits of the queues that gave the latest messages are left standing when the queues are found empty. As long as
-//! messages come from these, nobody writes to the bits, and what a message moves is its own line. A receiver clears
-//! them before it sleeps.
+//! messages come from these, nobody writes to the bits, and what a message moves is its own line.
 //!
 //! Sets of more than 512 queues have a summary above: one bit for each line of bits, kept in the same way. So the cost of a
 //! look does not grow with the number of queues. After Ang et al. 1996, sections 4.3 and 5.3.
@@ -139,11 +138,12 @@ impl<'a> Bits<'a> {
         words.iter().all(|word| word.load(Ordering::Acquire) == 0)
     }
 
+    /// The lowest set bit from `from` to before `end`, which ends a line.
     #[inline]
     fn next_within(self, from: usize, end: usize, wanted: Option<&[u64]>) -> Option<usize> {
         let mut mask = u64::MAX << (from % 64);
         let first = from / 64;
-        for (ahead, word) in self.words.get(first..(end / 64).min(self.words.len()))?.iter().enumerate() {
+        for (ahead, word) in self.words.get(first..end / 64)?.iter().enumerate() {
             // Acquire: pairs with the sender's exchange on this word; its message is then seen.
             let mut set = word.load(Ordering::Acquire) & mask;
             if let Some(wanted) = wanted {
@@ -205,22 +205,19 @@ impl Poller {
         }
     }
 
-    /// Clears every bit whose queue is empty; gives whether one of the wanted queues holds something. Whoever sends after
-    /// this to a queue that was empty finds its bit clear.
-    pub(crate) fn settle<M: Members + ?Sized>(
-        &mut self,
+    /// Whether one of the wanted queues holds something. For a look before sleeping; who sends to one of the others later
+    /// sets its bit and then rings.
+    pub(crate) fn is_any_ready<M: Members + ?Sized>(
+        &self,
         bits: Bits<'_>,
         wanted: Option<&[u64]>,
         members: &mut M,
     ) -> bool {
-        self.recent = [NONE; RECENT];
         // Between the announcement of a sleeper and the look at the bits.
         fence(Ordering::SeqCst);
         let mut from = 0;
         while let Some(index) = bits.next(from, wanted) {
-            let Some(bit) = bits.bit(index) else { return false };
-            bit.clear_unless(|| members.is_ready(index));
-            if bit.word.load(Ordering::Acquire) & bit.mask != 0 {
+            if members.is_ready(index) {
                 return true;
             }
             from = index + 1;

@@ -14,8 +14,7 @@ use std::time::Instant;
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 
-use crate::bell::Notify;
-use crate::event::Event;
+use crate::event::{Event, Notify};
 use crate::one_poll::{Members, PollSet};
 use crate::ring::{self, Ring, RingError, Slots};
 use crate::sync::Ordering;

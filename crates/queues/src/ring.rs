@@ -19,8 +19,8 @@ use shm::segment::{Offset, Segment, SegmentError};
 use shm::shared::Shared;
 
 use crate::barrier::Barrier;
-use crate::bell::{Bell, Notify, Request};
-use crate::event::Event;
+use crate::bell::{Bell, Request};
+use crate::event::{Event, Notify};
 use crate::one_poll::{Member, PollSet};
 use crate::order;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};

@@ -315,7 +315,7 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    word.store(if state % 3 == 0 { state >> (state % 64) } else { state }, Ordering::Relaxed);
+                    word.store(if state.is_multiple_of(3) { state >> (state % 64) } else { state }, Ordering::Relaxed);
                 }
                 thread::yield_now();
             }

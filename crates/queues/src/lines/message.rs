@@ -8,19 +8,12 @@ pub const LINE_DATA: usize = 48;
 /// The same in words.
 pub(crate) const WORDS: usize = LINE_DATA / 8;
 
-/// A message of a line, copied out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A message of a line: a header and up to [`LINE_DATA`] bytes.
+#[derive(Clone, Copy)]
 pub struct WideMessage {
-    header: LineHeader,
-    length: usize,
+    /// As in a line, the lap left to whoever writes it there.
+    header: u64,
     data: [u8; LINE_DATA],
-}
-
-impl Default for WideMessage {
-    /// No bytes.
-    fn default() -> Self {
-        WideMessage { header: LineHeader::default(), length: 0, data: [0; LINE_DATA] }
-    }
 }
 
 impl WideMessage {
@@ -30,33 +23,64 @@ impl WideMessage {
     pub fn new(header: LineHeader, bytes: &[u8]) -> Option<WideMessage> {
         let mut data = [0; LINE_DATA];
         data.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(WideMessage { header, length: bytes.len(), data })
+        Some(WideMessage { header: header.pack(bytes.len()), data })
     }
 
     /// Who sent it, for which handler, with which tag.
     #[inline]
     #[must_use]
     pub fn header(&self) -> LineHeader {
-        self.header
+        LineHeader::unpack(self.header)
     }
 
     /// The bytes that were sent.
     #[inline]
     #[must_use]
     pub fn data(&self) -> &[u8] {
-        &self.data[..self.length.min(LINE_DATA)]
-    }
-
-    /// What was read from a line; any length is cut to what there is.
-    #[inline]
-    pub(super) fn copied(header: LineHeader, length: usize, data: [u8; LINE_DATA]) -> WideMessage {
-        WideMessage { header, length: length.min(LINE_DATA), data }
+        &self.data[..self.length()]
     }
 
     #[inline]
+    pub(super) fn length(&self) -> usize {
+        LineHeader::length(self.header).min(LINE_DATA)
+    }
+
+    #[inline]
+    pub(super) fn header_word(&self) -> u64 {
+        self.header
+    }
+
+    /// What was read from a line; any header will do.
+    #[inline(always)]
+    pub(super) fn copied(header: u64, data: [u8; LINE_DATA]) -> WideMessage {
+        WideMessage { header, data }
+    }
+
+    #[inline(always)]
     pub(super) fn word(&self, index: usize) -> u64 {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&self.data[8 * index..8 * index + 8]);
         u64::from_le_bytes(bytes)
+    }
+}
+
+impl Default for WideMessage {
+    /// No bytes.
+    fn default() -> Self {
+        WideMessage { header: 0, data: [0; LINE_DATA] }
+    }
+}
+
+impl PartialEq for WideMessage {
+    fn eq(&self, other: &Self) -> bool {
+        self.header() == other.header() && self.data() == other.data()
+    }
+}
+
+impl Eq for WideMessage {}
+
+impl core::fmt::Debug for WideMessage {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_struct("WideMessage").field("header", &self.header()).field("data", &self.data()).finish()
     }
 }

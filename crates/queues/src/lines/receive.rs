@@ -1,26 +1,32 @@
 //! The receiving side of the ring of lines (see `ring.rs`).
 
-use super::message::{LINE_DATA, WideMessage};
-use super::ring::{CLOSED, Line, Lines, ROUNDS, is_drained};
-use super::stamp::{self, LineHeader, State, stamp};
+use super::message::WideMessage;
+use super::ring::{CLOSED, Lines, ROUNDS, copy, is_drained};
+use super::stamp;
 use crate::form::{Form, advance};
 use crate::refusal::ReceiveError;
 use crate::sync::Ordering;
 
-/// How long a receiver looks at an unpublished line with full ones behind it before it voids it.
+/// How long a receiver looks at an unpublished line with full ones behind it before it voids it: about a microsecond of
+/// looks. A sender that nothing interrupts takes some tens of nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// Every so many looks at a line that is not full the receiver looks behind it. A look at the tail disturbs senders.
-    pub(crate) interval: u32,
-    /// At the so-manieth time that it finds full lines behind, it voids.
+    /// So often a receiver that waits looks at the next lines (a power of two of its looks at the first).
+    pub(crate) near: u32,
+    /// So often at all that were claimed, for which it has to know the tail; that disturbs senders (a power of two of looks).
+    pub(crate) far: u32,
+    /// At the so-manieth time that it finds a full line behind, it voids.
     pub(crate) times: u32,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { interval: 16, times: 4 }
+        Patience { near: 16, far: 1024, times: 8 }
     }
 }
+
+/// How many lines the near look covers.
+const NEXT: u64 = 4;
 
 /// What a receiver remembers of the line that it waits for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,10 +44,10 @@ impl Lines<'_> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release half of another receiver's `advance`.
             let head = self.head.load(Ordering::Acquire);
-            let (line, lap) = (self.line(head), self.lap(head));
+            let (line, full) = (self.line(head), self.full(head));
             // Acquire: pairs with the publication.
             let found = line.stamp.load(Ordering::Acquire);
-            if found == stamp(lap, State::Full) {
+            if found == full {
                 let message = copy(line);
                 // The copy counts only if nobody took the line before, for then nobody can have written to it: the next
                 // sender has to see the head behind it first.
@@ -50,7 +56,7 @@ impl Lines<'_> {
                 }
                 continue;
             }
-            if self.is_past(found, lap) {
+            if stamp::is_later(found, full) {
                 // Voided. It fails when another receiver skips it, or the head that was read is an old one.
                 advance::<F>(self.head, head, head.wrapping_add(1));
                 continue;
@@ -62,37 +68,35 @@ impl Lines<'_> {
         Err(ReceiveError::Broken)
     }
 
-    /// Whether a line with this stamp holds nothing for `lap` and never will.
-    #[inline(always)]
-    fn is_past(&self, found: u64, lap: u64) -> bool {
-        // Full in this lap is no void, and of later laps any state.
-        let in_lap = stamp::is_in(found, lap) && matches!(stamp::state(found), State::Void(_));
-        in_lap || !stamp::is_in(found, lap) && !stamp::is_before(found, lap)
-    }
-
     /// Counts a look at a line that was not published, and after many voids it; then there is another line to look at.
     #[inline]
     fn is_held_up(&self, head: u64, found: u64, looks: &mut Looks) -> Result<bool, ReceiveError> {
         if looks.head != head {
-            *looks = Looks { head, looks: 0, held_up: 0, patience: looks.patience };
+            *looks = Looks { head, looks: 0, held_up: 0, ..*looks };
         }
         looks.looks = looks.looks.wrapping_add(1);
-        let closing = self.gate.load(Ordering::Relaxed) & 1 != 0;
-        if !closing && looks.looks % looks.patience.interval != 0 {
+        // Relaxed: a receiver learns a little sooner or later that the queue was closed.
+        let is_closing = self.gate.load(Ordering::Relaxed) & 1 != 0;
+        if !is_closing && looks.looks & (looks.patience.near - 1) != 0 {
             return Ok(false);
         }
-        self.look_behind(head, found, looks)
+        self.look_behind(head, found, looks, is_closing)
     }
 
     #[cold]
-    fn look_behind(&self, head: u64, found: u64, looks: &mut Looks) -> Result<bool, ReceiveError> {
-        // Acquire: pairs with the Release of whoever moved it.
-        let tail = self.tail.load(Ordering::Acquire);
-        if is_drained(tail, head) {
-            return Err(ReceiveError::Closed);
-        }
-        // A closed ring has to end even if nothing comes behind.
-        if tail & CLOSED == 0 && !self.is_any_full(head.wrapping_add(1), tail) {
+    fn look_behind(&self, head: u64, found: u64, looks: &mut Looks, far: bool) -> Result<bool, ReceiveError> {
+        let next = head.wrapping_add(1);
+        if far || looks.looks & (looks.patience.far - 1) == 0 {
+            // Acquire: pairs with the Release of whoever moved it.
+            let tail = self.tail.load(Ordering::Acquire);
+            if is_drained(tail, head) {
+                return Err(ReceiveError::Closed);
+            }
+            // A closed ring has to end even if nothing comes behind.
+            if tail & CLOSED == 0 && !self.is_any_full(next, tail.wrapping_sub(next)) {
+                return Ok(false);
+            }
+        } else if !self.is_any_full(next, NEXT) {
             return Ok(false);
         }
         looks.held_up += 1;
@@ -103,13 +107,12 @@ impl Lines<'_> {
         Ok(true)
     }
 
-    /// Whether a message lies at a position from `from` to before `to`.
-    fn is_any_full(&self, from: u64, to: u64) -> bool {
-        // However far apart others may have written them.
-        let count = to.wrapping_sub(from).min(self.count());
-        (0..count)
+    /// Whether a message lies at one of `count` positions from `from` on. There is none where nothing was claimed.
+    fn is_any_full(&self, from: u64, count: u64) -> bool {
+        // However many others may have made of it.
+        (0..count.min(self.count() - 1))
             .map(|ahead| from.wrapping_add(ahead))
-            .any(|position| self.line(position).stamp.load(Ordering::Acquire) == stamp(self.lap(position), State::Full))
+            .any(|position| self.line(position).stamp.load(Ordering::Acquire) == self.full(position))
     }
 
     /// Takes up to `into.len()` messages with one exchange; gives how many.
@@ -125,7 +128,7 @@ impl Lines<'_> {
             while count < limit {
                 let position = head.wrapping_add(count as u64);
                 let line = self.line(position);
-                if line.stamp.load(Ordering::Acquire) != stamp(self.lap(position), State::Full) {
+                if line.stamp.load(Ordering::Acquire) != self.full(position) {
                     break;
                 }
                 into[count] = copy(line);
@@ -150,13 +153,13 @@ impl Lines<'_> {
     pub(crate) fn is_ready(&self) -> bool {
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
-            let lap = self.lap(head);
-            let found = self.line(head).stamp.load(Ordering::Acquire);
-            if found == stamp(lap, State::Full) || self.is_past(found, lap) {
+            let (found, full) = (self.line(head).stamp.load(Ordering::Acquire), self.full(head));
+            if found == full || stamp::is_later(found, full) {
                 return true;
             }
             let tail = self.tail.load(Ordering::Acquire);
-            let held_up = || tail & CLOSED != 0 || self.is_any_full(head.wrapping_add(1), tail);
+            let next = head.wrapping_add(1);
+            let held_up = || tail & CLOSED != 0 || self.is_any_full(next, tail.wrapping_sub(next));
             if !is_drained(tail, head) && held_up() {
                 return true;
             }
@@ -175,16 +178,4 @@ impl Lines<'_> {
         // A head that passed the tail that was read makes a negative number.
         used.cast_signed() >= count.cast_signed()
     }
-}
-
-/// The message in a line, or, if others write to it, anything.
-#[inline(always)]
-fn copy(line: &Line) -> WideMessage {
-    let (header, length) = LineHeader::unpack(line.header.load(Ordering::Relaxed));
-    let mut data = [0; LINE_DATA];
-    for (bytes, word) in data.chunks_exact_mut(8).zip(&line.data) {
-        // Relaxed: the stamp was read with Acquire before, and the head moves with Release after.
-        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-    }
-    WideMessage::copied(header, length, data)
 }

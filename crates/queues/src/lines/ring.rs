@@ -45,6 +45,12 @@ pub struct Line {
 }
 
 impl Line {
+    /// A line of words of some maker, which all are 0.
+    #[allow(dead_code, reason = "for the models under loom; in a segment lines are found, not made")]
+    pub(crate) fn of(word: impl Fn() -> AtomicU64) -> Line {
+        Line { stamp: word(), header: word(), data: std::array::from_fn(|_| word()) }
+    }
+
     /// Makes it as it is in a new ring. Relaxed: whoever makes the ring publishes it.
     pub(crate) fn reset(&self) {
         self.stamp.store(0, Ordering::Relaxed);
@@ -98,13 +104,19 @@ impl<'a> Lines<'a> {
         position >> self.lines.len().trailing_zeros()
     }
 
+    /// The stamp of a line when it holds the message of this position.
+    #[inline(always)]
+    pub(super) fn full(&self, position: u64) -> u64 {
+        stamp(self.lap(position), State::Full)
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.lines.len() as u64
     }
 
-    /// Claims the next line for `source` in the ring of this generation.
+    /// Claims the next line in the ring of this generation. Its header is to be written next.
     #[inline]
-    pub(crate) fn claim(&self, source: SourceName, generation: u32) -> Result<Claimed, SendError> {
+    pub(crate) fn claim(&self, generation: u32) -> Result<Claimed, SendError> {
         let mut passed = 0;
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release of whoever moved it.
@@ -121,18 +133,15 @@ impl<'a> Lines<'a> {
                     Err(Obstacle::Refused(why)) => return Err(why),
                 }
             }
-            let (line, lap) = (self.line(tail), self.lap(tail));
             // Acquire: pairs with the Release of `give_back` and of the void that others moved on.
-            let found = line.stamp.load(Ordering::Acquire);
-            if !self.is_free(found, lap) {
+            let found = self.line(tail).stamp.load(Ordering::Acquire);
+            if !stamp::is_free(found, self.full(tail)) {
                 passed += u64::from(self.pass_by(tail, found));
                 if passed > 2 * self.count() {
                     // All lines are away.
                     return Err(SendError::Full);
                 }
             } else if self.move_tail(tail) {
-                // Relaxed: read by whoever voids the line, who makes nothing of an older header.
-                line.header.store(LineHeader { source, ..LineHeader::default() }.pack(0, lap), Ordering::Relaxed);
                 return Ok(Claimed { position: tail, stamp: found });
             }
         }
@@ -157,25 +166,14 @@ impl<'a> Lines<'a> {
         Err(Obstacle::Refused(if used == self.count() { SendError::Full } else { SendError::Broken }))
     }
 
-    /// Whether a line with this stamp, which the head says is behind it, can be written in `lap`.
-    #[inline(always)]
-    fn is_free(&self, found: u64, lap: u64) -> bool {
-        match stamp::state(found) {
-            State::Empty => stamp::is_in(found, lap) || stamp::is_before(found, lap),
-            State::Full => stamp::is_before(found, lap),
-            State::Void(_) => false,
-        }
-    }
-
     /// Moves the tail past a line that is away; gives whether it did. If it did not, the tail that was read is an old one.
     #[cold]
     fn pass_by(&self, tail: u64, found: u64) -> bool {
-        let (line, lap) = (self.line(tail), self.lap(tail));
-        if let (true, state @ State::Void(_)) = (stamp::is_before(found, lap), stamp::state(found)) {
-            let void = stamp(lap, state);
+        if stamp::is_away(found, self.full(tail)) {
+            let void = stamp(self.lap(tail), stamp::state(found));
             // AcqRel: keeps the chain from the void to `give_back` whole. If it fails, its sender has just given it back
             // or another sender has moved the void on.
-            if line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            if self.line(tail).stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 return false;
             }
         }
@@ -189,13 +187,20 @@ impl<'a> Lines<'a> {
     }
 
     /// Writes a whole message into a claimed line.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&self, claimed: Claimed, message: &WideMessage) {
-        let length = message.data().len();
-        for index in 0..length.div_ceil(8) {
+        self.put_header(claimed, message.header_word());
+        for index in 0..message.length().div_ceil(8) {
             self.put(claimed, index, message.word(index));
         }
-        self.finish(claimed, message.header(), length);
+    }
+
+    /// Writes the header of a claimed line, first of all: it says whose the line is.
+    #[inline(always)]
+    pub(crate) fn put_header(&self, claimed: Claimed, header: u64) {
+        // Relaxed: the publication orders it, and whoever voids the line makes nothing of an older header.
+        let word = LineHeader::in_lap(header, self.lap(claimed.position));
+        self.line(claimed.position).header.store(word, Ordering::Relaxed);
     }
 
     /// Writes one word of a claimed line.
@@ -213,25 +218,14 @@ impl<'a> Lines<'a> {
 
     /// What was composed in a claimed line.
     #[cold]
-    pub(crate) fn composed(&self, claimed: Claimed, header: LineHeader, length: usize) -> WideMessage {
-        let mut data = [0; LINE_DATA];
-        for (index, bytes) in data.chunks_exact_mut(8).enumerate() {
-            bytes.copy_from_slice(&self.get(claimed, index).to_le_bytes());
-        }
-        WideMessage::copied(header, length, data)
-    }
-
-    /// Writes the header of a claimed line.
-    #[inline]
-    pub(crate) fn finish(&self, claimed: Claimed, header: LineHeader, length: usize) {
-        let word = header.pack(length, self.lap(claimed.position));
-        self.line(claimed.position).header.store(word, Ordering::Relaxed);
+    pub(crate) fn composed(&self, claimed: Claimed) -> WideMessage {
+        copy(self.line(claimed.position))
     }
 
     /// Makes a claimed line visible to receivers, unless one of them has voided it.
     #[inline]
     pub(crate) fn publish(&self, claimed: Claimed) -> Result<(), Voided> {
-        let full = stamp(self.lap(claimed.position), State::Full);
+        let full = self.full(claimed.position);
         let line = self.line(claimed.position);
         // SeqCst: Release pairs with the Acquire in `try_receive`, and it comes before the look whether a receiver sleeps.
         let published = line.stamp.compare_exchange(claimed.stamp, full, Ordering::SeqCst, Ordering::Relaxed);
@@ -283,7 +277,7 @@ impl<'a> Lines<'a> {
     #[inline]
     pub(crate) fn try_send(&self, message: &WideMessage, generation: u32) -> Result<u64, SendError> {
         for _ in 0..ROUNDS {
-            let claimed = self.claim(message.header().source, generation)?;
+            let claimed = self.claim(generation)?;
             self.write(claimed, message);
             if self.publish(claimed).is_ok() {
                 return Ok(claimed.position);
@@ -340,7 +334,8 @@ impl<'a> Lines<'a> {
             let position = head.wrapping_add(ahead);
             let (line, lap) = (self.line(position), self.lap(position));
             let found = line.stamp.load(Ordering::Acquire);
-            if self.is_free(found, lap) && LineHeader::claimant(line.header.load(Ordering::Relaxed), lap) == Some(dead)
+            if stamp::is_free(found, self.full(position))
+                && LineHeader::claimant(line.header.load(Ordering::Relaxed), lap) == Some(dead)
             {
                 self.void(position, found);
             }
@@ -359,4 +354,16 @@ impl<'a> Lines<'a> {
 pub(super) fn is_drained(tail: u64, head: u64) -> bool {
     // The head passes the tail when it skips a void line that nobody has passed by yet.
     tail & CLOSED != 0 && head.wrapping_sub(tail & !CLOSED).cast_signed() >= 0
+}
+
+/// The message in a line, or, if others write to it, anything.
+#[inline(always)]
+pub(super) fn copy(line: &Line) -> WideMessage {
+    let header = line.header.load(Ordering::Relaxed);
+    let mut data = [0; LINE_DATA];
+    for (bytes, word) in data.chunks_exact_mut(8).zip(&line.data) {
+        // Relaxed: a receiver read the stamp with Acquire before, and moves the head with Release after.
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    WideMessage::copied(header, data)
 }

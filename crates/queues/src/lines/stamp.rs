@@ -3,7 +3,7 @@
 use crate::name::SourceName;
 
 /// What a line's stamp says, with the lap that it says it of. In memory: the lap in the upper 48 bits, then 14 bits of source
-/// name, then two bits of state.
+/// name, then two bits of state; so a later stamp is a larger number (until the laps start over).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Nothing was published or voided in this lap.
@@ -15,7 +15,6 @@ pub(crate) enum State {
 }
 
 const LAP_SHIFT: u32 = 16;
-const LAP: u64 = u64::MAX >> LAP_SHIFT;
 const SOURCE_SHIFT: u32 = 2;
 
 /// The stamp of a line in this state of this lap.
@@ -47,17 +46,23 @@ pub(crate) const fn lap_of(stamp: u64) -> u64 {
     stamp >> LAP_SHIFT
 }
 
-/// Whether the lap in a stamp comes before `lap` (both modulo 2^48).
-#[inline]
-pub(crate) const fn is_before(stamp: u64, lap: u64) -> bool {
-    let behind = lap.wrapping_sub(lap_of(stamp)) & LAP;
-    behind != 0 && behind <= LAP / 2
+/// Whether a stamp is later than another.
+#[inline(always)]
+pub(crate) const fn is_later(stamp: u64, than: u64) -> bool {
+    stamp.wrapping_sub(than).cast_signed() > 0
 }
 
-/// Whether the lap in a stamp is `lap` (modulo 2^48).
+/// Whether a stamp is that of a line which nobody has in his hands and nothing was published in yet, as long as the message
+/// of `lap`, for which `full` is the stamp, is the next to be written there.
+#[inline(always)]
+pub(crate) const fn is_free(found: u64, full: u64) -> bool {
+    found & 2 == 0 && is_later(full, found)
+}
+
+/// Whether a stamp is that of a line that is away since a lap before the one for which `full` is the stamp.
 #[inline]
-pub(crate) const fn is_in(stamp: u64, lap: u64) -> bool {
-    lap_of(stamp) == lap & LAP
+pub(crate) const fn is_away(found: u64, full: u64) -> bool {
+    found & 2 != 0 && is_later(full, found)
 }
 
 /// What travels with the data of a line. In memory: length in bits 0 to 5, handler in 6 to 13, source in 14 to 27, tag in 28 to
@@ -78,22 +83,29 @@ const HEADER_LAP: u64 = (1 << 19) - 1;
 const WRITTEN: u64 = 1 << 63;
 
 impl LineHeader {
-    /// The header's word for a message of `length` bytes (at most 63) in `lap`.
-    #[inline]
-    pub(crate) const fn pack(self, length: usize, lap: u64) -> u64 {
-        (length as u64 & 63)
-            | (self.handler as u64) << 6
-            | (self.source.number() as u64) << 14
-            | (self.tag as u64) << 28
-            | (lap & HEADER_LAP) << HEADER_LAP_SHIFT
-            | WRITTEN
+    /// The header's word for a message of `length` bytes (at most 63), without the lap.
+    #[inline(always)]
+    pub(crate) const fn pack(self, length: usize) -> u64 {
+        length as u64 & 63 | (self.handler as u64) << 6 | (self.source.number() as u64) << 14 | (self.tag as u64) << 28
     }
 
-    /// The header in a word and the length, which may be anything below 64.
+    /// The word as it stands in a line that was claimed in `lap`.
+    #[inline(always)]
+    pub(crate) const fn in_lap(word: u64, lap: u64) -> u64 {
+        (word & ((1 << HEADER_LAP_SHIFT) - 1)) | (lap & HEADER_LAP) << HEADER_LAP_SHIFT | WRITTEN
+    }
+
+    /// The header in a word.
     #[inline]
-    pub(crate) const fn unpack(word: u64) -> (LineHeader, usize) {
+    pub(crate) const fn unpack(word: u64) -> LineHeader {
         let source = SourceName::from_bits(word >> 14);
-        (LineHeader { source, handler: (word >> 6) as u8, tag: (word >> 28) as u16 }, word as usize & 63)
+        LineHeader { source, handler: (word >> 6) as u8, tag: (word >> 28) as u16 }
+    }
+
+    /// The length in a word, which may be anything below 64.
+    #[inline]
+    pub(crate) const fn length(word: u64) -> usize {
+        word as usize & 63
     }
 
     /// Who claimed the line in `lap`, if its header was written in that lap.
@@ -111,6 +123,8 @@ impl LineHeader {
 mod tests {
     use super::*;
 
+    const LAP: u64 = u64::MAX >> LAP_SHIFT;
+
     fn source(number: u16) -> SourceName {
         SourceName::new(number).expect("14 bits")
     }
@@ -121,10 +135,30 @@ mod tests {
             for of in [State::Empty, State::Full, State::Void(None), State::Void(Some(source(0x3fff)))] {
                 let word = stamp(lap, of);
                 assert_eq!((state(word), lap_of(word)), (of, lap));
-                assert!(is_in(word, lap) && !is_before(word, lap) && is_before(word, lap.wrapping_add(1)));
             }
         }
         assert_eq!(stamp(0, State::Empty), 0, "zeroed memory is an empty ring");
+    }
+
+    #[test]
+    fn a_line_goes_through_its_stamps_in_ascending_order() {
+        for lap in [0, 1, 77, LAP - 1] {
+            let in_order = [
+                stamp(lap, State::Empty),
+                stamp(lap, State::Full),
+                stamp(lap, State::Void(None)),
+                stamp(lap, State::Void(Some(source(0x3fff)))),
+                stamp(lap + 1, State::Empty),
+            ];
+            assert!(in_order.windows(2).all(|two| is_later(two[1], two[0]) && !is_later(two[0], two[1])));
+            let full = stamp(lap + 1, State::Full);
+            assert_eq!(in_order.map(|found| is_free(found, full)), [true, true, false, false, true]);
+            assert_eq!(in_order.map(|found| is_away(found, full)), [false, false, true, true, false]);
+            let full = stamp(lap, State::Full);
+            assert_eq!(in_order.map(|found| is_free(found, full)), [true, false, false, false, false]);
+            assert!(!in_order.into_iter().any(|found| is_away(found, full)));
+        }
+        assert!(is_later(stamp(0, State::Empty), stamp(LAP, State::Full)), "laps start over after 2^48");
     }
 
     #[test]
@@ -133,8 +167,8 @@ mod tests {
             for (handler, tag, length) in [(0, 0, 0), (0xff, 0xffff, 48), (3, 9, 1)] {
                 let header = LineHeader { source: source(number), handler, tag };
                 for lap in [0, 1, HEADER_LAP, HEADER_LAP + 1] {
-                    let word = header.pack(length, lap);
-                    assert_eq!(LineHeader::unpack(word), (header, length));
+                    let word = LineHeader::in_lap(header.pack(length), lap);
+                    assert_eq!((LineHeader::unpack(word), LineHeader::length(word)), (header, length));
                     assert_eq!(LineHeader::claimant(word, lap), Some(header.source));
                     assert_eq!(LineHeader::claimant(word, lap + 1), None);
                 }

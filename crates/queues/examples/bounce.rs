@@ -1,0 +1,355 @@
+//! The bounce test: how long a message of each kind takes from one process to another, beside the floor of the machine.
+//!
+//! Two processes, each bound to a core of its own, send one message to and fro. The floor is the same with two bare words,
+//! each in a cache line of its own, which one side stores and the other loads. All kinds take turns in every round, and the
+//! median of the rounds counts.
+//!
+//! ```sh
+//! cargo run --release -p queues --example bounce
+//! ```
+
+use std::error::Error;
+use std::hint::black_box;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use queues::express::{Express, ExpressQueue, ExpressSender, Shared, Sole};
+use queues::lines::{LineHeader, Wide, WideMessage, WideQueue, WideSender};
+use queues::name::SourceName;
+use queues::one_poll::{OnePoll, PollSet};
+use queues::queue::{Form, Receiver};
+use queues::word::Message;
+use shm::arena::Arena;
+use shm::process::{allowed_cores, bind_current_thread};
+use shm::segment::{Backing, Offset, Segment};
+
+type Failure = Box<dyn Error>;
+
+const ROUNDS: usize = 7;
+const WARM_UP: u64 = 2_000;
+const MESSAGES: u64 = 20_000;
+const QUEUES: usize = 512;
+/// The queue of the poll set that is used: of the lowest priority, so that all others are looked at first.
+const INDEX: usize = QUEUES - 1;
+const CAPACITY: usize = 64;
+/// Where the parent leaves the offsets of everything.
+const TABLE: Offset = Offset(0);
+const ARENA: u64 = 4096;
+const BYTES: u64 = 8 << 20;
+
+/// One direction of one kind: it sends, or waits for, a number.
+trait Way {
+    fn send(&mut self, number: u64);
+    fn receive(&mut self) -> u64;
+}
+
+/// A word in a line of its own.
+struct Bare(Arc<Segment>, Offset, u64);
+
+impl Way for Bare {
+    fn send(&mut self, number: u64) {
+        self.0.at::<AtomicU64>(self.1).expect("the parent's offset").store(number, Ordering::Release);
+    }
+
+    fn receive(&mut self) -> u64 {
+        let word = self.0.at::<AtomicU64>(self.1).expect("the parent's offset");
+        loop {
+            let number = word.load(Ordering::Acquire);
+            if number != self.2 {
+                self.2 = number;
+                return number;
+            }
+        }
+    }
+}
+
+struct Words<F: Form>(ExpressSender, Option<Receiver<Express, F>>);
+
+impl<F: Form> Way for Words<F> {
+    fn send(&mut self, number: u64) {
+        let message = Message::of_number(SourceName::default(), 1, number).expect("40 bits");
+        self.0.try_send(&message).expect("room");
+    }
+
+    fn receive(&mut self) -> u64 {
+        let receiver = self.1.as_mut().expect("this side receives");
+        loop {
+            if let Some(message) = receiver.try_receive().expect("open") {
+                return message.number();
+            }
+        }
+    }
+}
+
+struct PolledWords(ExpressSender, OnePoll, Vec<Option<Receiver<Express, Shared>>>);
+
+impl Way for PolledWords {
+    fn send(&mut self, number: u64) {
+        let message = Message::of_number(SourceName::default(), 1, number).expect("40 bits");
+        self.0.try_send(&message).expect("room");
+    }
+
+    fn receive(&mut self) -> u64 {
+        loop {
+            if let Some((_, message)) = self.1.poll(&mut self.2[..]) {
+                return message.number();
+            }
+        }
+    }
+}
+
+fn wide(number: u64) -> WideMessage {
+    WideMessage::new(LineHeader::default(), &number.to_le_bytes()).expect("8 bytes")
+}
+
+fn number(message: &WideMessage) -> u64 {
+    message.data().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+struct Lines<F: Form>(WideSender, Option<Receiver<Wide, F>>);
+
+impl<F: Form> Way for Lines<F> {
+    fn send(&mut self, number: u64) {
+        self.0.try_send(&wide(number)).expect("room");
+    }
+
+    fn receive(&mut self) -> u64 {
+        let receiver = self.1.as_mut().expect("this side receives");
+        loop {
+            if let Some(message) = receiver.try_receive().expect("open") {
+                return number(&message);
+            }
+        }
+    }
+}
+
+struct PolledLines(WideSender, OnePoll, Vec<Option<Receiver<Wide, Shared>>>);
+
+impl Way for PolledLines {
+    fn send(&mut self, number: u64) {
+        self.0.try_send(&wide(number)).expect("room");
+    }
+
+    fn receive(&mut self) -> u64 {
+        loop {
+            if let Some((_, message)) = self.1.poll(&mut self.2[..]) {
+                return number(&message);
+            }
+        }
+    }
+}
+
+const KINDS: [&str; 8] = [
+    "floor: one bare word",
+    "Express, shared form",
+    "Express, sole receiver",
+    "Express through OnePoll, 1 queue",
+    "Express through OnePoll, 512 queues",
+    "wide Express, 8 bytes",
+    "wide Express, sole receiver, 8 bytes",
+    "wide Express through OnePoll, 512 queues",
+];
+
+/// Makes everything and leaves the offsets in the table: for each kind, there and back, a place and a poll set.
+fn make(segment: &Arc<Segment>) -> Result<(), Failure> {
+    segment.commit(TABLE, ARENA)?;
+    let arena = Arena::new(Arc::clone(segment), ARENA..BYTES)?;
+    let table = segment.slice_at::<AtomicU64>(TABLE, KINDS.len() * 4)?;
+    for (place, entry) in table.chunks(2).enumerate() {
+        let (queue, set) = match place / 2 {
+            0 => (arena.allocate_zeroed(64, 128)?, Offset(0)),
+            kind @ (3 | 4 | 7) => {
+                let (capacity, index) = if kind == 3 { (1, 0) } else { (QUEUES, INDEX) };
+                let set = PollSet::create(&arena, capacity)?;
+                let queue = match kind {
+                    7 => WideQueue::create(&arena, CAPACITY, Some((&set, index)))?.offset(),
+                    _ => ExpressQueue::create(&arena, CAPACITY, Some((&set, index)))?.offset(),
+                };
+                (queue, set.offset())
+            }
+            1 | 2 => (ExpressQueue::create(&arena, CAPACITY, None)?.offset(), Offset(0)),
+            _ => (WideQueue::create(&arena, CAPACITY, None)?.offset(), Offset(0)),
+        };
+        entry[0].store(queue.0, Ordering::Relaxed);
+        entry[1].store(set.0, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// One direction of a kind, as one side sees it.
+fn open(segment: &Arc<Segment>, kind: usize, direction: usize, receives: bool) -> Result<Box<dyn Way>, Failure> {
+    let table = segment.slice_at::<AtomicU64>(TABLE, KINDS.len() * 4)?;
+    let entry = |index: usize| Offset(table[kind * 4 + direction * 2 + index].load(Ordering::Relaxed));
+    let (offset, set) = (entry(0), entry(1));
+    let poll = || PollSet::attach(segment, set);
+    Ok(match kind {
+        0 => Box::new(Bare(Arc::clone(segment), offset, 0)),
+        1 => {
+            let queue = ExpressQueue::attach(segment, offset)?;
+            let receiver = receives.then(|| queue.receiver()).transpose()?;
+            Box::new(Words::<Shared>(queue.sender(), receiver))
+        }
+        2 => {
+            let queue = ExpressQueue::attach(segment, offset)?;
+            let receiver = receives.then(|| queue.sole_receiver()).transpose()?;
+            Box::new(Words::<Sole>(queue.sender(), receiver))
+        }
+        3 | 4 => {
+            let (queue, set) = (ExpressQueue::attach(segment, offset)?, poll()?);
+            let mut receivers: Vec<_> = (0..set.capacity()).map(|_| None).collect();
+            if receives {
+                receivers[set.capacity() - 1] = Some(queue.receiver()?);
+            }
+            Box::new(PolledWords(queue.sender(), OnePoll::new(&set), receivers))
+        }
+        5 => {
+            let queue = WideQueue::attach(segment, offset)?;
+            let receiver = receives.then(|| queue.receiver()).transpose()?;
+            Box::new(Lines::<Shared>(queue.sender(), receiver))
+        }
+        6 => {
+            let queue = WideQueue::attach(segment, offset)?;
+            let receiver = receives.then(|| queue.sole_receiver()).transpose()?;
+            Box::new(Lines::<Sole>(queue.sender(), receiver))
+        }
+        _ => {
+            let (queue, set) = (WideQueue::attach(segment, offset)?, poll()?);
+            let mut receivers: Vec<_> = (0..set.capacity()).map(|_| None).collect();
+            if receives {
+                receivers[INDEX] = Some(queue.receiver()?);
+            }
+            Box::new(PolledLines(queue.sender(), OnePoll::new(&set), receivers))
+        }
+    })
+}
+
+fn child() -> Result<(), Failure> {
+    let file: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let segment = Arc::new(Segment::from_fd(file)?);
+    bind_to(1)?;
+    let mut ways = Vec::new();
+    for kind in 0..KINDS.len() {
+        ways.push((open(&segment, kind, 0, true)?, open(&segment, kind, 1, false)?));
+    }
+    for _ in 0..ROUNDS {
+        for (there, back) in &mut ways {
+            for _ in 0..WARM_UP + MESSAGES {
+                back.send(there.receive());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn bind_to(index: usize) -> Result<(), Failure> {
+    let cores = allowed_cores();
+    Ok(bind_current_thread(cores[index % cores.len()])?)
+}
+
+/// Nanoseconds one way, of each kind in each round.
+fn bounce(segment: &Arc<Segment>) -> Result<Vec<Vec<f64>>, Failure> {
+    let mut ways = Vec::new();
+    for kind in 0..KINDS.len() {
+        ways.push((open(segment, kind, 0, false)?, open(segment, kind, 1, true)?));
+    }
+    let mut times = vec![Vec::new(); KINDS.len()];
+    let mut next = 0;
+    for _ in 0..ROUNDS {
+        for ((there, back), times) in ways.iter_mut().zip(&mut times) {
+            let mut trips = |count: u64| {
+                let started = Instant::now();
+                for _ in 0..count {
+                    next += 1;
+                    there.send(next);
+                    assert_eq!(back.receive(), next, "the answer to another message");
+                }
+                started.elapsed().as_nanos() as f64 / count as f64 / 2.0
+            };
+            trips(WARM_UP);
+            times.push(trips(MESSAGES));
+        }
+    }
+    Ok(times)
+}
+
+/// Nanoseconds for a look at an empty set of so many queues, and for taking a message from its last queue.
+fn poll_cost(queues: usize) -> Result<(f64, f64), Failure> {
+    let segment = Arc::new(Segment::create(BYTES, Backing::Memory)?);
+    let arena = Arena::new(segment, ARENA..BYTES)?;
+    let set = PollSet::create(&arena, queues)?;
+    let mut receivers = Vec::new();
+    let mut last = None;
+    for index in 0..queues {
+        let queue = ExpressQueue::create(&arena, CAPACITY, Some((&set, index)))?;
+        receivers.push(Some(queue.receiver()?));
+        last = Some(queue.sender());
+    }
+    let sender = last.ok_or("a set has queues")?;
+    let mut poll = OnePoll::new(&set);
+    let looks = 200_000;
+    let started = Instant::now();
+    for _ in 0..looks {
+        black_box(poll.poll(&mut receivers[..]));
+    }
+    let empty = started.elapsed().as_nanos() as f64 / f64::from(looks);
+    let mut full = std::time::Duration::ZERO;
+    for _ in 0..looks / 32 {
+        (0..32).try_for_each(|_| sender.try_send(&Message::default()))?;
+        let started = Instant::now();
+        for _ in 0..32 {
+            assert!(black_box(poll.poll(&mut receivers[..])).is_some(), "a message waits");
+        }
+        full += started.elapsed();
+    }
+    Ok((empty, full.as_nanos() as f64 / f64::from(looks)))
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn main() -> Result<(), Failure> {
+    if std::env::args().nth(1).as_deref() == Some("child") {
+        return child();
+    }
+    let segment = Arc::new(Segment::create(BYTES, Backing::Memory)?);
+    make(&segment)?;
+    let file = segment.as_fd().try_clone_to_owned()?;
+    let mut other = Command::new(std::env::current_exe()?).arg("child").stdin(Stdio::from(file)).spawn()?;
+    bind_to(0)?;
+    let mut times = bounce(&segment)?;
+    other.wait()?;
+    if std::env::var("ROUNDS").is_ok() {
+        for (k, t) in KINDS.iter().zip(&times) {
+            eprintln!("{k:<42} {:?}", t.iter().map(|x| x.round() as u64).collect::<Vec<_>>());
+        }
+    }
+    let floor = median(&mut times[0]);
+    println!("{:<42} {:>8} {:>7}", "one way", "ns", "floors");
+    for (kind, times) in KINDS.iter().zip(&mut times) {
+        let time = median(times);
+        println!("{kind:<42} {time:>8.1} {:>7.2}", time / floor);
+    }
+    println!("\n{:<42} {:>8} {:>8}", "a look by OnePoll", "empty", "message");
+    let mut looks = [(1, vec![], vec![]), (QUEUES, vec![], vec![])];
+    for _ in 0..ROUNDS {
+        for (queues, empty, full) in &mut looks {
+            let (without, with) = poll_cost(*queues)?;
+            empty.push(without);
+            full.push(with);
+        }
+    }
+    for (queues, empty, full) in &mut looks {
+        println!(
+            "{:<42} {:>8.1} {:>8.1}",
+            format!("{queues} queues, the last one is used"),
+            median(empty),
+            median(full)
+        );
+    }
+    Ok(())
+}

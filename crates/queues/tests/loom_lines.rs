@@ -1,0 +1,385 @@
+//! The ring of lines under loom: every interleaving of a few threads, on the very source files that run.
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+
+#[path = "../src/lines"]
+#[allow(dead_code, unreachable_pub, reason = "the files are library modules; the models below use parts of them")]
+mod lines {
+    pub(crate) mod message;
+    pub(crate) mod receive;
+    pub(crate) mod ring;
+    pub(crate) mod stamp;
+}
+
+#[path = "../src/form.rs"]
+#[allow(unreachable_pub, reason = "the file is a library module")]
+mod form;
+#[path = "../src/name.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+mod name;
+#[path = "../src/refusal.rs"]
+#[allow(unreachable_pub, reason = "the file is a library module")]
+mod refusal;
+
+use form::{Form, Shared, Sole};
+use lines::message::WideMessage;
+use lines::receive::{Looks, Patience};
+use lines::ring::{Line, Lines};
+use lines::stamp::LineHeader;
+use loom::sync::Arc;
+use loom::thread;
+use name::SourceName;
+use refusal::{ReceiveError, SendError};
+use sync::{AtomicU32, AtomicU64};
+
+/// Zeroed memory of a ring.
+struct Memory {
+    lines: Vec<Line>,
+    tail: AtomicU64,
+    seen: AtomicU64,
+    head: AtomicU64,
+    gate: AtomicU32,
+}
+
+fn source(number: u16) -> SourceName {
+    SourceName::new(number).expect("14 bits")
+}
+
+/// A message of two words that a mixture of two messages could not pass for.
+fn message(from: u16, number: u64) -> WideMessage {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes[8..].copy_from_slice(&(!number ^ u64::from(from)).to_le_bytes());
+    WideMessage::new(LineHeader { source: source(from), handler: 1, tag: number as u16 }, &bytes).expect("16 bytes")
+}
+
+fn read(got: WideMessage) -> (u16, u64) {
+    let header = got.header();
+    assert_eq!(got, message(header.source.number(), u64::from(header.tag)), "whole and of one piece");
+    (header.source.number(), u64::from(header.tag))
+}
+
+/// Voids as soon as it may.
+fn impatient() -> Looks {
+    let mut looks = Looks::default();
+    looks.patience = Patience { near: 1, far: 1, times: 1 };
+    looks
+}
+
+impl Memory {
+    /// A ring that is some laps old and holds `full` messages of source 9.
+    fn used(lines: usize, full: u64) -> Arc<Memory> {
+        let word = || AtomicU64::new(0);
+        let memory = Memory {
+            lines: (0..lines).map(|_| Line::of(word)).collect(),
+            tail: word(),
+            seen: word(),
+            head: word(),
+            gate: AtomicU32::new(0),
+        };
+        for _ in 0..3 {
+            assert!(memory.send(9, 0).is_ok() && memory.drain::<Shared>() == [(9, 0)]);
+        }
+        assert_eq!(memory.send_some(9, full as usize), full);
+        Arc::new(memory)
+    }
+
+    fn lines(&self) -> Lines<'_> {
+        Lines { lines: &self.lines, tail: &self.tail, seen: &self.seen, head: &self.head, gate: &self.gate }
+    }
+
+    fn send(&self, from: u16, number: u64) -> Result<u64, SendError> {
+        self.lines().try_send(&message(from, number), 0)
+    }
+
+    /// Tries so often to send the next of the numbers from 0 on; gives how many it sent.
+    fn send_some(&self, from: u16, tries: usize) -> u64 {
+        (0..tries).fold(0, |number, _| match self.send(from, number) {
+            Ok(_) => number + 1,
+            Err(SendError::Full) => number,
+            Err(why) => panic!("{why}"),
+        })
+    }
+
+    /// Tries so often to receive.
+    fn receive_some<F: Form>(&self, tries: usize) -> Vec<(u16, u64)> {
+        let mut looks = impatient();
+        let mut receive = |_| self.lines().try_receive::<F>(&mut looks).expect("neither closed nor broken");
+        (0..tries).filter_map(&mut receive).map(read).collect()
+    }
+
+    /// Receives what is left when all others have ended.
+    fn drain<F: Form>(&self) -> Vec<(u16, u64)> {
+        let mut looks = impatient();
+        let mut receive = || self.lines().try_receive::<F>(&mut looks).expect("neither closed nor broken");
+        let got: Vec<_> = std::iter::from_fn(|| receive().map(read)).collect();
+        assert!(!self.lines().is_ready());
+        got
+    }
+
+    /// All of its lines can be used.
+    fn assert_whole(&self) {
+        for _ in 0..2 {
+            let count = self.lines.len() as u64;
+            assert_eq!(self.send_some(8, self.lines.len() + 1), count, "no line is lost");
+            assert_eq!(self.drain::<Shared>(), (0..count).map(|number| (8, number)).collect::<Vec<_>>());
+        }
+    }
+}
+
+/// The numbers of one sender, in the order in which they came.
+fn of(from: u16, got: &[(u16, u64)]) -> Vec<u64> {
+    got.iter().filter(|message| message.0 == from).map(|message| message.1).collect()
+}
+
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(body);
+}
+
+fn two_senders_one_receiver<F: Form>(preemptions: usize, full: u64, tries: usize) {
+    model(preemptions, move || {
+        let ring = Memory::used(2, full);
+        let senders = [1, 2].map(|from| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.send_some(from, tries))
+        });
+        let mut got = ring.receive_some::<F>(tries + 1);
+        let sent = senders.map(|sender| sender.join().expect("no panic"));
+        got.extend(ring.drain::<F>());
+        for (from, sent) in [(1, sent[0]), (2, sent[1]), (9, full)] {
+            assert_eq!(of(from, &got), (0..sent).collect::<Vec<_>>(), "in order, nothing lost or doubled");
+        }
+        ring.assert_whole();
+    });
+}
+
+#[test]
+fn two_senders_and_an_impatient_receiver_of_an_empty_ring() {
+    two_senders_one_receiver::<Shared>(3, 0, 1);
+}
+
+#[test]
+fn two_senders_and_an_impatient_receiver_of_a_full_ring() {
+    two_senders_one_receiver::<Shared>(2, 2, 2);
+}
+
+#[test]
+fn two_senders_and_an_impatient_sole_receiver() {
+    two_senders_one_receiver::<Sole>(2, 1, 2);
+}
+
+#[test]
+fn a_sender_and_two_receivers() {
+    model(2, || {
+        let ring = Memory::used(2, 2);
+        let receivers = [0, 1].map(|_| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.receive_some::<Shared>(2))
+        });
+        let sent = ring.send_some(1, 3);
+        let mut got = receivers.map(|receiver| receiver.join().expect("no panic")).to_vec();
+        got.push(ring.drain::<Shared>());
+        for from in [1, 9] {
+            assert!(got.iter().all(|each| of(from, each).is_sorted()), "each receiver gets them in order");
+        }
+        let mut all = got.concat();
+        all.sort_unstable();
+        let expected = (0..sent).map(|number| (1, number)).chain((0..2).map(|number| (9, number)));
+        assert_eq!(all, expected.collect::<Vec<_>>(), "nothing lost or doubled");
+        ring.assert_whole();
+    });
+}
+
+/// A sender is so slow that its line is voided, passed by for some laps, and given back while others come round to it.
+#[test]
+fn a_voided_line_is_passed_by_and_comes_back() {
+    model(2, || {
+        let ring = Memory::used(2, 0);
+        let slow = ring.lines().claim(0).expect("room");
+        ring.lines().put_header(slow, LineHeader { source: source(1), ..LineHeader::default() }.pack(0));
+        // The other line passes three messages on meanwhile, and the slow one is voided again every lap.
+        for number in 0..3 {
+            assert!(ring.send(2, number).is_ok());
+            assert_eq!(ring.receive_some::<Shared>(1), [(2, number)]);
+        }
+        let late = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                let lines = ring.lines();
+                lines.write(slow, &message(1, 0));
+                assert!(lines.publish(slow).is_err(), "it was voided");
+                assert_eq!(lines.composed(slow), message(1, 0), "nobody has written to it meanwhile");
+                lines.give_back(slow);
+                ring.send_some(1, 1)
+            })
+        };
+        let other = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.send_some(2, 2))
+        };
+        let mut got = ring.receive_some::<Shared>(2);
+        let sent = [late, other].map(|sender| sender.join().expect("no panic"));
+        got.extend(ring.drain::<Shared>());
+        assert_eq!(of(1, &got), (0..sent[0]).collect::<Vec<_>>());
+        assert_eq!(of(2, &got), (0..sent[1]).collect::<Vec<_>>());
+        ring.assert_whole();
+    });
+}
+
+/// Publication, void and a second receiver meet.
+#[test]
+fn a_line_is_published_or_voided_and_never_both() {
+    model(3, || {
+        let ring = Memory::used(2, 0);
+        let claimed = ring.lines().claim(0).expect("room");
+        assert!(ring.send(2, 0).is_ok(), "something lies behind");
+        let composing = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                let lines = ring.lines();
+                lines.write(claimed, &message(1, 0));
+                let published = lines.publish(claimed).is_ok();
+                if !published {
+                    lines.give_back(claimed);
+                }
+                published
+            })
+        };
+        let receivers = [0, 1].map(|_| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.receive_some::<Shared>(1))
+        });
+        let mut got = receivers.map(|receiver| receiver.join().expect("no panic")).concat();
+        let published = composing.join().expect("no panic");
+        got.extend(ring.drain::<Shared>());
+        assert_eq!(of(1, &got), if published { vec![0] } else { vec![] });
+        assert_eq!(of(2, &got), [0]);
+        ring.assert_whole();
+    });
+}
+
+/// A sender dies at one of the steps of its sending. The others go on with the lines that are left, and when its death is known
+/// its own comes back.
+#[test]
+fn a_dead_claimer_costs_one_line_until_it_is_reclaimed() {
+    model(2, || {
+        let ring = Memory::used(4, 0);
+        let dead = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                let claimed = ring.lines().claim(0).expect("room");
+                ring.lines().put_header(claimed, LineHeader { source: source(1), ..LineHeader::default() }.pack(0));
+                ring.lines().put(claimed, 0, 77);
+            })
+        };
+        let other = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.send_some(2, 3))
+        };
+        let mut got = ring.receive_some::<Shared>(2);
+        dead.join().expect("no panic");
+        assert_eq!(other.join().expect("no panic"), 3);
+        got.extend(ring.drain::<Shared>());
+        assert_eq!(got, [(2, 0), (2, 1), (2, 2)]);
+        // With one line less the ring still works, lap after lap.
+        for lap in 0..3 {
+            assert!(ring.send_some(3, 4) >= 2, "lap {lap}");
+            assert!(of(3, &ring.drain::<Shared>()).len() >= 2, "lap {lap}");
+        }
+        assert_eq!(ring.lines().reclaim(source(2)), 0, "of another sender");
+        assert_eq!(ring.lines().reclaim(source(1)), 1);
+        assert_eq!(ring.lines().reclaim(source(1)), 0, "once");
+        ring.assert_whole();
+    });
+}
+
+#[test]
+fn a_claim_that_is_given_up_leaves_a_whole_ring() {
+    model(3, || {
+        let ring = Memory::used(2, 0);
+        let giving_up = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                if let Ok(claimed) = ring.lines().claim(0) {
+                    ring.lines().abandon(claimed);
+                }
+            })
+        };
+        let other = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.send_some(2, 2))
+        };
+        let mut got = ring.receive_some::<Shared>(1);
+        giving_up.join().expect("no panic");
+        let sent = other.join().expect("no panic");
+        got.extend(ring.drain::<Shared>());
+        assert_eq!(got, (0..sent).map(|number| (2, number)).collect::<Vec<_>>());
+        ring.assert_whole();
+    });
+}
+
+#[test]
+fn what_was_claimed_before_closing_is_received_or_refused() {
+    model(3, || {
+        let ring = Memory::used(2, 0);
+        let sender = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                let sent = (0..2).take_while(|&number| ring.send(1, number).is_ok()).count() as u64;
+                assert!(sent == 2 || ring.send(1, 9) == Err(SendError::Closed));
+                sent
+            })
+        };
+        ring.lines().close();
+        let (mut got, mut looks) = (Vec::new(), impatient());
+        let mut receive = || match ring.lines().try_receive::<Shared>(&mut looks) {
+            Ok(message) => got.extend(message.map(read)),
+            Err(why) => assert_eq!(why, ReceiveError::Closed),
+        };
+        receive();
+        receive();
+        let sent = sender.join().expect("no panic");
+        (0..4).for_each(|_| receive());
+        assert_eq!(got, (0..sent).map(|number| (1, number)).collect::<Vec<_>>(), "what was sent was received");
+        assert_eq!(ring.lines().try_receive::<Shared>(&mut looks), Err(ReceiveError::Closed));
+        assert_eq!(ring.send(2, 0), Err(SendError::Closed));
+    });
+}
+
+/// A sender of the former queue may be anywhere in its sending when the ring gets a new owner.
+#[test]
+fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
+    model(3, || {
+        let ring = Memory::used(2, 0);
+        let late = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.send(1, 7))
+        };
+        let lines = ring.lines();
+        lines.close();
+        let (mut got, mut looks) = (Vec::new(), impatient());
+        let generation = loop {
+            match lines.try_receive::<Shared>(&mut looks) {
+                Ok(message) => got.extend(message.map(read)),
+                Err(ReceiveError::Closed) => break lines.reopen().expect("it is closed and empty"),
+                Err(why) => panic!("{why}"),
+            }
+        };
+        assert!((0..2).any(|number| lines.try_send(&message(2, number), generation).is_ok()), "one line may be away");
+        let sent = late.join().expect("no panic");
+        assert_eq!(got, if sent.is_ok() { vec![(1, 7)] } else { vec![] });
+        assert_eq!(of(2, &ring.drain::<Shared>()).len(), 1);
+        assert_eq!(lines.reclaim(source(1)), 0, "the late sender has given back what it had");
+        for number in 0..4 {
+            assert!(lines.try_send(&message(2, number), generation).is_ok());
+            assert!(lines.try_send(&message(3, number), generation).is_ok(), "no line is lost");
+            assert_eq!(ring.drain::<Shared>(), [(2, number), (3, number)]);
+        }
+    });
+}

@@ -1,0 +1,245 @@
+//! OnePoll over queues in a segment, with real threads: priority, nothing lost, sleeping, and events.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use queues::event::{Event, Notify};
+use queues::express::{Express, ExpressQueue, ExpressReceiver, Shared};
+use queues::lines::{LineHeader, WideMessage, WideQueue, WideReceiver};
+use queues::name::SourceName;
+use queues::one_poll::{MOST_QUEUES, Members, OnePoll, PollSet};
+use queues::queue::Receiver;
+use queues::ring::RingError;
+use queues::word::Message;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shm::arena::Arena;
+use shm::segment::{Backing, Segment};
+
+fn arena(bytes: u64) -> Arena {
+    let segment = Arc::new(Segment::create(bytes, Backing::Memory).expect("memory"));
+    Arena::new(segment, 0..bytes).expect("a range of the segment")
+}
+
+fn message(source: u16, number: u64) -> Message {
+    Message::of_number(SourceName::new(source).expect("14 bits"), 0, number).expect("40 bits")
+}
+
+type Receivers = Vec<Option<Receiver<Express, Shared>>>;
+
+/// Queues of these indices in a set of `capacity`, and their receivers.
+fn queues(arena: &Arena, set: &PollSet, indices: &[usize]) -> (Vec<ExpressQueue>, Receivers) {
+    let mut receivers: Receivers = (0..set.capacity()).map(|_| None).collect();
+    let queues = indices.iter().map(|&index| {
+        let queue = ExpressQueue::create(arena, 16, Some((set, index))).expect("room");
+        receivers[index] = Some(queue.receiver().expect("free"));
+        queue
+    });
+    (queues.collect(), receivers)
+}
+
+#[test]
+fn the_first_queue_that_holds_something_is_received_from() {
+    for capacity in [10, 512, 513, 2000] {
+        let arena = arena(1 << 20);
+        let set = PollSet::create(&arena, capacity).expect("room");
+        let indices = [0, 1, capacity / 2, capacity - 2, capacity - 1];
+        let (queues, mut receivers) = queues(&arena, &set, &indices);
+        let mut view = OnePoll::new(&PollSet::attach(arena.segment(), set.offset()).expect("a set"));
+        assert_eq!(view.poll(&mut receivers[..]), None);
+        let mut expected = Vec::new();
+        for (place, queue) in queues.iter().enumerate().rev() {
+            (0..2).for_each(|number| queue.sender().try_send(&message(place as u16, number)).expect("room"));
+            expected.splice(0..0, (0..2).map(|number| (indices[place], message(place as u16, number))));
+        }
+        let got: Vec<_> = std::iter::from_fn(|| view.poll(&mut receivers[..])).collect();
+        assert_eq!(got, expected, "of {capacity}");
+        // What comes while the bits of the last ones stand is found as well.
+        for (place, queue) in queues.iter().enumerate() {
+            queue.sender().try_send(&message(place as u16, 9)).expect("room");
+            assert_eq!(view.poll(&mut receivers[..]), Some((indices[place], message(place as u16, 9))));
+        }
+        assert_eq!(view.poll(&mut receivers[..]), None);
+    }
+}
+
+#[test]
+fn only_wanted_queues_are_received_from() {
+    let arena = arena(1 << 20);
+    let set = PollSet::create(&arena, 512).expect("room");
+    let (queues, mut receivers) = queues(&arena, &set, &[3, 64, 511]);
+    queues.iter().for_each(|queue| queue.sender().try_send(&message(1, 1)).expect("room"));
+    let mut view = OnePoll::new(&set);
+    let wanted = [0, 1, 0, 0, 0, 0, 0, 1 << 63];
+    let mut next = |wanted: &[u64]| view.poll_among(wanted, &mut receivers[..]).map(|(index, _)| index);
+    assert_eq!([next(&wanted), next(&wanted), next(&wanted)], [Some(64), Some(511), None]);
+    assert_eq!([next(&[8]), next(&[8])], [Some(3), None]);
+}
+
+/// Express queues and wide ones in one set: what they are is for the caller to say.
+struct Mixed {
+    words: ExpressReceiver,
+    lines: WideReceiver,
+}
+
+#[derive(Debug, PartialEq)]
+enum Item {
+    Word(Message),
+    Line(WideMessage),
+}
+
+impl Members for Mixed {
+    type Item = Item;
+
+    fn take(&mut self, index: usize) -> Option<Item> {
+        match index {
+            1 => self.words.try_receive().ok()?.map(Item::Word),
+            _ => self.lines.try_receive().ok()?.map(Item::Line),
+        }
+    }
+
+    fn is_ready(&mut self, index: usize) -> bool {
+        match index {
+            1 => self.words.is_ready(),
+            2 => self.lines.is_ready(),
+            _ => false,
+        }
+    }
+}
+
+#[test]
+fn queues_of_several_kinds_share_a_set() {
+    let arena = arena(1 << 20);
+    let set = PollSet::create(&arena, 64).expect("room");
+    let words = ExpressQueue::create(&arena, 8, Some((&set, 1))).expect("room");
+    let lines = WideQueue::create(&arena, 8, Some((&set, 2))).expect("room");
+    let mut members = Mixed { words: words.receiver().expect("free"), lines: lines.receiver().expect("free") };
+    let line = WideMessage::new(LineHeader::default(), b"a line").expect("short");
+    let mut view = OnePoll::new(&set);
+    lines.sender().try_send(&line).expect("room");
+    words.sender().try_send(&message(1, 2)).expect("room");
+    assert_eq!(view.poll(&mut members), Some((1, Item::Word(message(1, 2)))));
+    assert_eq!(view.poll(&mut members), Some((2, Item::Line(line))));
+    assert_eq!(view.poll_until(&mut members, Instant::now()), None);
+}
+
+#[test]
+fn pollers_that_sleep_lose_nothing_of_many_senders() {
+    const SENDERS: u64 = 3;
+    const EACH: u64 = 4_000;
+    let arena = arena(1 << 20);
+    let set = PollSet::create(&arena, 600).expect("room");
+    let indices = [5, 100, 550];
+    let (queues, receivers) = queues(&arena, &set, &indices);
+    drop(receivers);
+    thread::scope(|scope| {
+        let senders = (0..SENDERS as u16).map(|source| {
+            // Each sends to all queues in turn.
+            let senders: Vec<_> = queues.iter().map(ExpressQueue::sender).collect();
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    senders[number as usize % senders.len()].send(&message(source, number)).expect("open");
+                    if number % 64 == 0 {
+                        // Time for the pollers to fall asleep.
+                        thread::sleep(Duration::from_micros(200));
+                    }
+                }
+            })
+        });
+        let senders: Vec<_> = senders.collect();
+        let pollers: Vec<_> = (0..2)
+            .map(|_| {
+                let mut receivers: Receivers = (0..600).map(|_| None).collect();
+                for (queue, &index) in queues.iter().zip(&indices) {
+                    receivers[index] = Some(queue.receiver().expect("shared"));
+                }
+                let mut view = OnePoll::new(&set);
+                scope.spawn(move || {
+                    let mut got = Vec::new();
+                    // A number out of range ends it.
+                    while let (_, message) = view.poll_blocking(&mut receivers[..])
+                        && message.number() < EACH
+                    {
+                        got.push((message.source().number(), message.number()));
+                    }
+                    got
+                })
+            })
+            .collect();
+        senders.into_iter().for_each(|sender| sender.join().expect("no panic"));
+        // The ends go to the lowest priority, so that everything else is received before.
+        pollers.iter().for_each(|_| queues[2].sender().send(&message(9, EACH)).expect("open"));
+        let mut got = pollers.into_iter().flat_map(|poller| poller.join().expect("no panic")).collect::<Vec<_>>();
+        got.sort_unstable();
+        let all = (0..SENDERS as u16).flat_map(|source| (0..EACH).map(move |number| (source, number)));
+        assert!(got.into_iter().eq(all), "nothing lost or doubled");
+    });
+}
+
+/// Whether the event is readable, by the system's word.
+fn is_readable(event: &Event) -> bool {
+    let mut watched = [PollFd::new(event, PollFlags::IN)];
+    poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a descriptor") == 1
+}
+
+#[test]
+fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
+    let arena = arena(1 << 20);
+    let queue = ExpressQueue::create(&arena, 8, None).expect("room");
+    let event = Event::new().expect("a descriptor");
+    // As a sender in another process would get it.
+    let passed = Event::from_fd(event.as_fd().try_clone_to_owned().expect("a descriptor"));
+    let (sender, mut receiver) = (queue.sender().with_event(passed), queue.receiver().expect("free"));
+    let send = |number| sender.try_send(&message(0, number)).expect("room");
+
+    send(0);
+    assert!(!is_readable(&event), "nobody asked");
+    assert!(receiver.ask_for_event(Notify::Arrival), "something is there already");
+    assert_eq!(receiver.receive(), message(0, 0));
+    assert!(!receiver.ask_for_event(Notify::Arrival));
+    send(1);
+    assert!(is_readable(&event) && event.clear());
+    send(2);
+    assert!(!is_readable(&event), "one for a request");
+
+    while receiver.try_receive().expect("open").is_some() {}
+    assert!(!receiver.ask_for_event(Notify::HalfFull));
+    (0..3).for_each(send);
+    assert!(!is_readable(&event));
+    send(3);
+    assert!(is_readable(&event) && event.clear());
+    assert!(receiver.ask_for_event(Notify::HalfFull), "it is half full");
+    receiver.ask_for_no_event();
+    send(4);
+    assert!(!is_readable(&event));
+}
+
+#[test]
+fn a_poll_set_asks_for_an_event_too() {
+    let arena = arena(1 << 20);
+    let set = PollSet::create(&arena, 512).expect("room");
+    let (queues, mut receivers) = queues(&arena, &set, &[7]);
+    let event = Event::new().expect("a descriptor");
+    let sender = queues[0].sender().with_event(event.clone());
+    let mut view = OnePoll::new(&set);
+    assert!(!view.ask_for_event(&mut receivers[..]));
+    sender.try_send(&message(0, 1)).expect("room");
+    assert!(is_readable(&event) && event.clear());
+    assert!(view.ask_for_event(&mut receivers[..]), "it was not received");
+    assert_eq!(view.poll(&mut receivers[..]), Some((7, message(0, 1))));
+    assert!(!view.ask_for_event(&mut receivers[..]));
+}
+
+#[test]
+fn what_is_no_set_or_no_member_is_refused() {
+    let arena = arena(1 << 20);
+    assert!(matches!(PollSet::create(&arena, 0), Err(RingError::Capacity { capacity: 0 })));
+    assert!(matches!(PollSet::create(&arena, MOST_QUEUES + 1), Err(RingError::Capacity { .. })));
+    let set = PollSet::create(&arena, 3).expect("room");
+    assert_eq!(PollSet::attach(arena.segment(), set.offset()).expect("a set").capacity(), 3);
+    let beyond = ExpressQueue::create(&arena, 4, Some((&set, 3)));
+    assert!(matches!(beyond, Err(RingError::NoMember { capacity: 3, index: 3, .. })));
+    let queue = ExpressQueue::create(&arena, 4, Some((&set, 2))).expect("room");
+    assert!(matches!(PollSet::attach(arena.segment(), queue.offset()), Err(RingError::NoQueue { .. })));
+}
