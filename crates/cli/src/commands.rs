@@ -3,6 +3,7 @@
 mod check;
 mod convert;
 mod exec;
+mod measure;
 mod overlap;
 mod run;
 mod serve;
@@ -21,6 +22,8 @@ pub(crate) enum Command {
     Tour(tour::Arguments),
     /// Measures how much of a collective remains when the program computes meanwhile.
     Overlap(overlap::Arguments),
+    /// Measures what messages cost that no collective describes.
+    Measure(measure::Arguments),
     Exec(exec::Arguments),
     /// Finds what is wrong with a GOAL file.
     Check(check::Arguments),
@@ -29,6 +32,9 @@ pub(crate) enum Command {
     /// Is one rank of a measurement.
     #[command(hide = true)]
     OverlapRank(overlap::rank::Arguments),
+    /// Is one rank of a measurement of queues.
+    #[command(hide = true)]
+    QueuesRank(measure::queues::Arguments),
     /// Is one rank of a GOAL file.
     #[command(hide = true)]
     ExecRank(exec::rank::Arguments),
@@ -45,6 +51,8 @@ impl Command {
             Command::Tour(arguments) => tour::execute(&arguments, format),
             Command::Overlap(arguments) => overlap::execute(&arguments, format),
             Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
+            Command::Measure(arguments) => measure::execute(arguments, format),
+            Command::QueuesRank(arguments) => measure::queues::rank::execute(arguments),
             Command::Exec(arguments) => exec::execute(&arguments, format),
             Command::ExecRank(arguments) => exec::rank::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),

@@ -1,7 +1,8 @@
 //! Experiments that show what communication on this machine costs.
 //!
 //! An experiment runs on all ranks of a job, is given a [`Communicator`](tradewind::Communicator), and gives rows that can
-//! be printed as JSON. [`overlap`] asks how much of a collective remains when a program computes meanwhile.
+//! be printed as JSON. [`overlap`] asks how much of a collective remains when a program computes meanwhile, [`queues`] what
+//! a message costs that no collective describes.
 //!
 //! What an experiment measures with lies beside it: a [computation] of fixed length, [clocks](clock) that
 //! all processes of a node share, the [processor time](processor) that a job has used, and
@@ -13,6 +14,7 @@ pub mod computation;
 mod error;
 pub mod overlap;
 pub mod processor;
+pub mod queues;
 pub mod statistics;
 
 pub use error::Error;

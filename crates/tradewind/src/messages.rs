@@ -75,7 +75,9 @@ pub struct WidePort {
 }
 
 impl Communicator {
-    fn arena(&self) -> &Arc<Arena> {
+    /// This rank's part of the job's segment: what mechanisms of [`queues`] that have no method here are made in. Others find
+    /// such a thing at its offset, which is the same for all ranks of the node, in the arena's [segment](Arena::segment).
+    pub fn arena(&self) -> &Arc<Arena> {
         self.group().arena()
     }
 

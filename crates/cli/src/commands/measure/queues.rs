@@ -1,0 +1,99 @@
+//! `tradewind measure queues`: overhead, latency and gap of every mechanism.
+
+mod job;
+pub(crate) mod rank;
+mod table;
+
+use crate::failure::Failure;
+use crate::format::Format;
+use clap::error::ErrorKind;
+use job::Measured;
+use measure::queues::{Crossover, Mechanism, Plan};
+use std::process::ExitCode;
+
+/// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
+///
+/// Starts two rank processes, each bound to a core of its own where there are two. Every row consists of rounds in which the
+/// mechanism takes turns with the floor: half a round trip of a bare word that one side stores and the other loads, in a
+/// cache line for each direction. Figures are medians over the rounds; `ratio` is the latency over the floor of the same
+/// round.
+///
+/// `send` and `receive` are the processor overheads: of a batch of sends while there is room, of receives while messages
+/// wait. Where sender and receiver have to meet there are none. `latency` is half a round trip, with several threads over
+/// all their messages together. `gap` is the time of a message in a stream.
+///
+/// Express moves 5 bytes a word and wide Express 48 a line; a longer message is several of them. One-poll is Express behind
+/// the poll of 512 queues. Channel, write, read and accumulate move 8 bytes, whatever sizes are given. Bulk moves private
+/// buffers, on the path that the library chooses or on one that is prescribed. Receivers look for a microsecond and then
+/// sleep; with write, read and accumulate they poll. Only express, one-poll and wide are measured with several threads, which
+/// send through one queue from the first rank's core and get their answers in a queue each.
+///
+/// Idle is the processor time of 8 sleeping receivers in percent of one core.
+#[derive(Debug, clap::Args)]
+#[command(after_help = JSON)]
+pub(crate) struct Arguments {
+    /// Numbers of sending threads.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
+    threads: Vec<u32>,
+
+    /// Mechanisms: express, one-poll, wide, channel, write, read, accumulate, bulk, bulk-staged, bulk-direct, idle
+    /// [default: all].
+    #[arg(long, value_name = "MECHANISM,...", value_delimiter = ',')]
+    mechanisms: Vec<Mechanism>,
+
+    /// Sizes in bytes, of which express and one-poll take those up to 128, wide those up to 4096, bulk-staged and bulk-direct
+    /// those from 1024 [default: 16 sizes from 0 to 1048576].
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
+    sizes: Vec<u64>,
+
+    /// Rounds of each row.
+    #[arg(long, value_name = "R", default_value_t = Plan::default().rounds)]
+    rounds: u32,
+
+    /// About how long each row takes, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = Plan::default().row_ms)]
+    row_ms: u64,
+}
+
+const JSON: &str = "\
+With --format json: one array of {mechanism, threads, bytes, send_ns, receive_ns, latency_ns, gap_ns, floor_ns, ratio,
+megabytes_per_second, processor_percent, rounds, round_trips}. send_ns, receive_ns, latency_ns, gap_ns, floor_ns (in
+nanoseconds) and ratio are null or {median, p10, p90} over the rounds. megabytes_per_second is bytes over gap, in 10^6 bytes.
+processor_percent is null except for idle, where threads is the number of receivers. round_trips is for each round.";
+
+impl Arguments {
+    /// What is asked for.
+    pub(super) fn into_plan(self) -> Plan {
+        let usual = Plan::default();
+        let or = |given: Vec<u64>, usual| if given.is_empty() { usual } else { given };
+        Plan {
+            mechanisms: if self.mechanisms.is_empty() { usual.mechanisms } else { self.mechanisms },
+            threads: self.threads,
+            sizes: or(self.sizes, usual.sizes),
+            rounds: self.rounds,
+            row_ms: self.row_ms,
+        }
+    }
+}
+
+pub(crate) fn execute(plan: &Plan, format: Format) -> Result<ExitCode, Failure> {
+    if let Err(error) = plan.check() {
+        // Before any rank is started.
+        clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
+    }
+    match job::run(plan)? {
+        Measured::Rows { rows, skipped } => {
+            let crossovers = Crossover::all(&rows);
+            format.print(|| table::of(&rows, &crossovers, &skipped), &rows)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Measured::RankFailed { rank, how, status } => {
+            eprintln!("tradewind: the measurement stopped, rank {rank} failed: {how}");
+            Ok(ExitCode::from(status))
+        }
+        Measured::Incomplete { rows, expected } => {
+            eprintln!("tradewind: the measurement stopped, its ranks ended with {rows} of {expected} rows");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}

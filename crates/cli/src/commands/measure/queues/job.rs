@@ -1,0 +1,91 @@
+//! Runs the ranks and hears what they report.
+
+use super::rank::Report;
+use crate::failure::Failure;
+use engine::Departure;
+use engine::node::EngineKind;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use measure::queues::{Mechanism, Plan, Row};
+use service::launcher::{LaunchOptions, Line, Outcome, Output, Stream, launch};
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How the job ended.
+pub(super) enum Measured {
+    /// Well.
+    Rows { rows: Vec<Row>, skipped: Vec<(Mechanism, String)> },
+    /// A rank failed; what it had to say it has said on standard error.
+    RankFailed { rank: u32, how: Departure, status: u8 },
+    /// All ranks ended well, and rows are missing.
+    Incomplete { rows: usize, expected: usize },
+}
+
+/// What rank 0 has reported so far.
+#[derive(Default)]
+struct Heard {
+    rows: Vec<Row>,
+    skipped: Vec<(Mechanism, String)>,
+}
+
+/// Measures all rows of the plan in one job. Progress is shown on standard error, if that is a terminal, and drawn between
+/// rows alone, because drawing takes processor time from the ranks.
+pub(super) fn run(plan: &Plan) -> Result<Measured, Failure> {
+    let cases = plan.cases();
+    let progress = ProgressBar::with_draw_target(Some(cases.len() as u64), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len}  {wide_msg}") {
+        progress.set_style(style);
+    }
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let mut options = LaunchOptions::new(2, EngineKind::Caller)?;
+    options.output = Output::Lines(Box::new({
+        let (heard, progress) = (Arc::clone(&heard), progress.clone());
+        move |line| {
+            hear(line, &mut lock(&heard), &progress);
+            Ok(())
+        }
+    }));
+    let program = OsString::from("/proc/self/exe");
+    let outcome = launch(&program, &super::rank::command_line(plan), options);
+    progress.finish_and_clear();
+    let outcome = outcome?;
+    if let Outcome { failed: Some((rank, how)), .. } = outcome {
+        return Ok(Measured::RankFailed { rank, how, status: outcome.exit_status() });
+    }
+    let Heard { rows, skipped } = std::mem::take(&mut *lock(&heard));
+    let left_out = |mechanism| skipped.iter().any(|(left_out, _)| *left_out == mechanism);
+    let expected = cases.iter().filter(|case| !left_out(case.mechanism)).count();
+    if rows.len() == expected {
+        Ok(Measured::Rows { rows, skipped })
+    } else {
+        Ok(Measured::Incomplete { rows: rows.len(), expected })
+    }
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    // Each field is written in one step.
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes in a line of a rank's output.
+fn hear(line: Line<'_>, heard: &mut Heard, progress: &ProgressBar) {
+    if line.stream == Stream::Output {
+        match serde_json::from_slice(line.text) {
+            Ok(Report::Begin { mechanism, threads, bytes }) => {
+                progress.set_message(format!("{mechanism}, {threads} threads, {bytes} B"));
+                return;
+            }
+            Ok(Report::Row(row)) => {
+                heard.rows.push(*row);
+                progress.inc(1);
+                return;
+            }
+            Ok(Report::Skipped { mechanism, why }) => {
+                heard.skipped.push((mechanism, why));
+                return;
+            }
+            // Not ours to understand, so ours to pass on.
+            Err(_) => {}
+        }
+    }
+    progress.suspend(|| eprintln!("[{}] {}", line.rank, String::from_utf8_lossy(line.text)));
+}

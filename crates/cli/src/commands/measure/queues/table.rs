@@ -1,0 +1,82 @@
+//! The rows of `tradewind measure queues` for people.
+
+use crate::commands::overlap::figures::{figure, ranks_on_cores, table_with, trusted};
+use comfy_table::{Cell, Table};
+use measure::queues::{Crossover, Figure, Mechanism, Row};
+
+/// The table, what is to be seen in it, and how to read it.
+pub(super) fn of(rows: &[Row], crossovers: &[Crossover], skipped: &[(Mechanism, String)]) -> String {
+    let (idle, measured): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.mechanism == Mechanism::Idle);
+    let mut parts = vec![ranks_on_cores(2)];
+    if !measured.is_empty() {
+        parts.push(table(&measured).to_string());
+        parts.push(LEGEND.to_owned());
+    }
+    let mut sentences: Vec<String> = crossovers.iter().map(ToString::to_string).collect();
+    sentences.extend(idle.into_iter().filter_map(waiting));
+    sentences.extend(skipped.iter().map(|(mechanism, why)| format!("{mechanism} was not measured: {why}.")));
+    if !sentences.is_empty() {
+        parts.push(format!("\n{}", sentences.join("\n")));
+    }
+    parts.join("\n")
+}
+
+fn table(rows: &[&Row]) -> Table {
+    let mut table = table_with(&[
+        "mechanism",
+        "threads",
+        "bytes",
+        "send\nns",
+        "receive\nns",
+        "latency\nns",
+        "10 % .. 90 %\nns",
+        "gap\nns",
+        "10 % .. 90 %\nns",
+        "MB/s",
+        "floor\nns",
+        "10 % .. 90 %\nns",
+        "latency\n/ floor",
+    ]);
+    for row in rows {
+        table.add_row([
+            Cell::new(row.mechanism.name()),
+            figure(row.threads),
+            figure(row.bytes),
+            median(row.send_ns),
+            median(row.receive_ns),
+            row.latency_ns.map_or_else(|| figure("–"), |latency| trusted(nanoseconds(latency.median))),
+            spread(row.latency_ns),
+            median(row.gap_ns),
+            spread(row.gap_ns),
+            figure(row.megabytes_per_second.filter(|rate| *rate > 0.0).map_or_else(|| "–".to_owned(), nanoseconds)),
+            median(row.floor_ns),
+            spread(row.floor_ns),
+            row.ratio.map_or_else(|| figure("–"), |ratio| trusted(format!("{:.2}", ratio.median))),
+        ]);
+    }
+    table
+}
+
+fn median(of: Option<Figure>) -> Cell {
+    figure(of.map_or_else(|| "–".to_owned(), |of| nanoseconds(of.median)))
+}
+
+fn spread(of: Option<Figure>) -> Cell {
+    let both = |of: Figure| format!("{} .. {}", nanoseconds(of.p10), nanoseconds(of.p90));
+    figure(of.map_or_else(|| "–".to_owned(), both))
+}
+
+/// Three digits where there are fewer before the point.
+fn nanoseconds(time: f64) -> String {
+    if time.abs() < 99.95 { format!("{time:.1}") } else { format!("{time:.0}") }
+}
+
+fn waiting(row: &Row) -> Option<String> {
+    let percent = row.processor_percent?;
+    Some(format!("Waiting: {} sleeping receivers took {percent:.3} % of one core.", row.threads))
+}
+
+const LEGEND: &str = "\
+Medians over the rounds. send and receive: overheads of a batch with room, of a batch that waits; – where the two sides have to
+meet. latency: half a round trip, with several threads over all their messages. gap: a message in a stream; MB/s by that.
+floor: half a round trip of a bare word in a line for each direction, measured in turn with the mechanism.";

@@ -1,0 +1,145 @@
+//! `tradewind measure` on real processes: what comes out, never how long anything takes.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// Runs the command with these arguments.
+fn tradewind(arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(arguments.split_whitespace());
+    command.output().expect("the command can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The rows that the command prints as JSON.
+fn rows(arguments: &str) -> Vec<Value> {
+    let output = tradewind(&format!("{arguments} --format json"));
+    assert!(output.status.success(), "{arguments}: {}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "no progress without a terminal: {}", text(&output.stderr));
+    match serde_json::from_slice(&output.stdout) {
+        Ok(Value::Array(rows)) => rows,
+        other => panic!("{arguments}: one array and nothing else, not {other:?}"),
+    }
+}
+
+const NAMES: [&str; 13] = [
+    "bytes",
+    "floor_ns",
+    "gap_ns",
+    "latency_ns",
+    "mechanism",
+    "megabytes_per_second",
+    "processor_percent",
+    "ratio",
+    "receive_ns",
+    "round_trips",
+    "rounds",
+    "send_ns",
+    "threads",
+];
+
+/// What tells rows apart.
+fn key(row: &Value) -> (String, u64, u64) {
+    let number = |field: &str| row[field].as_u64().expect("a count");
+    (row["mechanism"].as_str().expect("a name").to_owned(), number("threads"), number("bytes"))
+}
+
+fn assert_is_a_figure(row: &Value, name: &str) {
+    let number = |part: &str| row[name][part].as_f64().unwrap_or_else(|| panic!("{name} has {part}: {row}"));
+    assert!(number("median") > 0.0 && number("p10") <= number("median") && number("median") <= number("p90"), "{row}");
+}
+
+fn assert_is_a_row(row: &Value) {
+    let fields = row.as_object().expect("a row is an object");
+    let mut names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, NAMES);
+    let (mechanism, _, bytes) = key(row);
+    let figures = ["latency_ns", "gap_ns", "floor_ns", "ratio"];
+    let overheads = ["send_ns", "receive_ns"];
+    if mechanism == "idle" {
+        assert!(row["processor_percent"].as_f64().is_some_and(|percent| percent >= 0.0), "{row}");
+        assert!(figures.iter().chain(&overheads).all(|name| row[name].is_null()), "{row}");
+        return;
+    }
+    assert!(row["processor_percent"].is_null() && row["round_trips"].as_u64() > Some(0), "{row}");
+    figures.iter().for_each(|name| assert_is_a_figure(row, name));
+    // Both sides have to meet for a direct transfer, and the longest do not fit.
+    let meets = mechanism == "bulk-direct" || bytes > 128 << 10;
+    for name in overheads {
+        if meets { assert!(row[name].is_null(), "{row}") } else { assert_is_a_figure(row, name) }
+    }
+}
+
+#[test]
+fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
+    let rows = rows("measure queues --threads 1,2 --sizes 0,8,48,1024,1048576 --row-ms 1");
+    rows.iter().for_each(assert_is_a_row);
+    let found: Vec<_> = rows.iter().map(key).filter(|(name, ..)| name != "bulk-direct").collect();
+    let mut expected = Vec::new();
+    let mut add = |name: &str, threads: u64, sizes: &[u64]| {
+        expected.extend(sizes.iter().map(|bytes| (name.to_owned(), threads, *bytes)));
+    };
+    let shared: [(&str, &[u64]); 3] =
+        [("express", &[0, 8, 48]), ("one-poll", &[0, 8, 48]), ("wide", &[0, 8, 48, 1024])];
+    for (name, sizes) in shared {
+        add(name, 1, sizes);
+    }
+    for name in ["channel", "write", "read", "accumulate"] {
+        add(name, 1, &[8]);
+    }
+    add("bulk", 1, &[0, 8, 48, 1024, 1 << 20]);
+    add("bulk-staged", 1, &[1024, 1 << 20]);
+    add("idle", 8, &[0]);
+    for (name, sizes) in shared {
+        add(name, 2, sizes);
+    }
+    assert_eq!(found, expected);
+    // Where the kernel allows no direct path, it has no rows at all.
+    assert!([0, 2].contains(&(rows.len() - found.len())), "{} rows", rows.len());
+    assert!(rows.iter().all(|row| row["mechanism"] == "idle" || row["rounds"].as_u64() == Some(7)));
+}
+
+#[test]
+fn the_table_is_for_people() {
+    let output =
+        tradewind("measure queues --mechanisms express,wide,bulk --sizes 8,48 --threads 1 --row-ms 1 --rounds 8");
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for part in ["2 ranks", "express", "wide", "bulk", "latency", "floor", "gap", "MB/s", "With 1 thread"] {
+        assert!(table.contains(part), "{part:?} is missing from\n{table}");
+    }
+    assert_eq!(table.matches("With 1 thread").count(), 2, "express to wide, wide to bulk:\n{table}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
+    for (arguments, hint) in [
+        ("measure", "queues"),
+        ("measure queues --mechanisms pigeon", "choose among express"),
+        ("measure queues --threads 0", "the number of threads is 0"),
+        ("measure queues --threads 2 --mechanisms channel", "nothing is left to measure"),
+        ("measure queues --sizes 99999999999", "64 MiB"),
+        ("measure queues --sizes 8B", "8B"),
+        ("measure queues --rounds 6", "the number of rounds is 6"),
+        ("measure queues --row-ms 0", "the time for a row is 0 ms"),
+    ] {
+        let output = tradewind(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
+        assert!(said.contains(hint), "{arguments}: {hint:?} is missing from {said}");
+        assert!(output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+#[test]
+fn a_job_that_cannot_be_run_is_no_row() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(["measure", "queues", "--format", "json"]).env("TRADEWIND_SEGMENT_DIR", "/nonexistent");
+    let output = command.output().expect("the command can be started");
+    assert!(!output.status.success() && output.stdout.is_empty(), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("/nonexistent"), "{}", text(&output.stderr));
+}

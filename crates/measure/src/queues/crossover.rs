@@ -1,0 +1,131 @@
+//! From which size on one mechanism is faster than another.
+
+use super::mechanism::Mechanism;
+use super::row::Row;
+use std::fmt;
+
+/// Where one mechanism takes over from another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Crossover {
+    /// The one for short messages.
+    pub short: Mechanism,
+    /// The one for long messages.
+    pub long: Mechanism,
+    /// Sending threads.
+    pub threads: u32,
+    /// The smallest measured size from which on the latency of `long` is never above that of `short`; `None` if there is none.
+    pub bytes: Option<u64>,
+    /// Both latencies in nanoseconds there, or at the largest size that both have.
+    pub latencies_ns: (f64, f64),
+    /// The smallest and the largest size that both have.
+    pub sizes: (u64, u64),
+}
+
+/// Pairs of which one takes over from the other.
+const PAIRS: [(Mechanism, Mechanism); 2] = [(Mechanism::Express, Mechanism::Wide), (Mechanism::Wide, Mechanism::Bulk)];
+
+impl Crossover {
+    /// Those of Express to wide Express and of that to bulk transfers, for all numbers of threads that were measured.
+    pub fn all(rows: &[Row]) -> Vec<Crossover> {
+        let mut threads: Vec<u32> = rows.iter().map(|row| row.threads).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        let of = |threads| PAIRS.into_iter().filter_map(move |pair| Crossover::of(rows, pair, threads));
+        threads.into_iter().flat_map(of).collect()
+    }
+
+    fn of(rows: &[Row], (short, long): (Mechanism, Mechanism), threads: u32) -> Option<Crossover> {
+        let latency = |mechanism: Mechanism, bytes: u64| {
+            let is_it = |row: &&Row| (row.mechanism, row.threads, row.bytes) == (mechanism, threads, bytes);
+            Some(rows.iter().find(is_it)?.latency_ns?.median)
+        };
+        let mut common: Vec<(u64, (f64, f64))> = rows
+            .iter()
+            .filter(|row| row.mechanism == short && row.threads == threads)
+            .filter_map(|row| Some((row.bytes, (latency(short, row.bytes)?, latency(long, row.bytes)?))))
+            .collect();
+        common.sort_by_key(|(bytes, _)| *bytes);
+        let (first, last) = (common.first()?, common.last()?);
+        let faster = common.iter().rev().take_while(|(_, (short, long))| long <= short).last();
+        Some(Crossover {
+            short,
+            long,
+            threads,
+            bytes: faster.map(|(bytes, _)| *bytes),
+            latencies_ns: faster.unwrap_or(last).1,
+            sizes: (first.0, last.0),
+        })
+    }
+}
+
+impl fmt::Display for Crossover {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Crossover { short, long, threads, bytes, latencies_ns: (of_short, of_long), sizes: (first, last) } = self;
+        let who = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        match bytes {
+            Some(bytes) if bytes == first => {
+                write!(formatter, "With {who}, {long} is never slower than {short} from {first} to {last} bytes")?;
+                write!(formatter, " ({of_long:.0} against {of_short:.0} ns at {bytes}).")
+            }
+            Some(bytes) => {
+                write!(formatter, "With {who}, {long} is faster than {short} from {bytes} bytes on")?;
+                write!(formatter, " ({of_long:.0} against {of_short:.0} ns).")
+            }
+            None => {
+                write!(formatter, "With {who}, {short} is still faster than {long} at {last} bytes")?;
+                write!(formatter, " ({of_short:.0} against {of_long:.0} ns).")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queues::row::Figure;
+
+    fn row(mechanism: Mechanism, bytes: u64, latency: f64) -> Row {
+        Row {
+            mechanism,
+            threads: 1,
+            bytes,
+            send_ns: None,
+            receive_ns: None,
+            latency_ns: Figure::of(&[latency]),
+            gap_ns: None,
+            floor_ns: None,
+            ratio: None,
+            megabytes_per_second: None,
+            processor_percent: None,
+            rounds: 1,
+            round_trips: 1,
+        }
+    }
+
+    fn sentence(express: [f64; 3], wide: [f64; 3]) -> String {
+        let sizes = [8, 16, 24];
+        let mut rows: Vec<_> =
+            sizes.iter().zip(express).map(|(bytes, ns)| row(Mechanism::Express, *bytes, ns)).collect();
+        rows.extend(sizes.iter().zip(wide).map(|(bytes, ns)| row(Mechanism::Wide, *bytes, ns)));
+        // What only one of the two carries does not count.
+        rows.push(row(Mechanism::Wide, 1024, 1.0));
+        let found = Crossover::all(&rows);
+        assert_eq!(found.len(), 1, "bulk was not measured");
+        found[0].to_string()
+    }
+
+    #[test]
+    fn a_crossover_is_the_size_from_which_on_the_other_stays_faster() {
+        let found = sentence([50.0, 200.0, 300.0], [100.0, 150.0, 100.0]);
+        assert_eq!(found, "With 1 thread, wide is faster than express from 16 bytes on (150 against 200 ns).");
+        let found = sentence([150.0, 90.0, 300.0], [100.0, 100.0, 100.0]);
+        assert_eq!(found, "With 1 thread, wide is faster than express from 24 bytes on (100 against 300 ns).");
+        let found = sentence([100.0; 3], [90.0; 3]);
+        assert_eq!(
+            found,
+            "With 1 thread, wide is never slower than express from 8 to 24 bytes (90 against 100 ns at 8)."
+        );
+        let found = sentence([100.0; 3], [90.0, 90.0, 110.0]);
+        assert_eq!(found, "With 1 thread, express is still faster than wide at 24 bytes (100 against 110 ns).");
+    }
+}

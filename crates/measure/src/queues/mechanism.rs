@@ -1,0 +1,128 @@
+//! The mechanisms that can be measured, by the names people type.
+
+use serde::{Deserialize, Serialize};
+
+/// What moves a message from one rank to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mechanism {
+    /// Express: words of five bytes, as many as the message needs.
+    Express,
+    /// The same, received through the poll of 512 queues, of which it is the last.
+    OnePoll,
+    /// Wide Express: lines of 48 bytes, as many as the message needs.
+    Wide,
+    /// One double through a channel.
+    Channel,
+    /// A remote write of eight bytes; the target polls its own window.
+    Write,
+    /// A remote read of eight bytes that their owner has changed; the reader polls.
+    Read,
+    /// A remote accumulate of eight bytes; the target polls its own window.
+    Accumulate,
+    /// A bulk transfer between private buffers on the path that the library chooses.
+    Bulk,
+    /// A bulk transfer through the staging area.
+    BulkStaged,
+    /// A bulk transfer from private memory to private memory.
+    BulkDirect,
+    /// Nothing: eight receivers that sleep.
+    Idle,
+}
+
+/// Sizes that tell something of Express end here: 26 words.
+const MOST_IN_WORDS: u64 = 128;
+/// The same for lines: 86 of them.
+const MOST_IN_LINES: u64 = 4096;
+/// Paths of bulk transfers are told apart from here on.
+const LEAST_ON_A_PATH: u64 = 1024;
+
+impl Mechanism {
+    /// All of them.
+    pub const ALL: [Mechanism; 11] = [
+        Mechanism::Express,
+        Mechanism::OnePoll,
+        Mechanism::Wide,
+        Mechanism::Channel,
+        Mechanism::Write,
+        Mechanism::Read,
+        Mechanism::Accumulate,
+        Mechanism::Bulk,
+        Mechanism::BulkStaged,
+        Mechanism::BulkDirect,
+        Mechanism::Idle,
+    ];
+
+    /// The name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mechanism::Express => "express",
+            Mechanism::OnePoll => "one-poll",
+            Mechanism::Wide => "wide",
+            Mechanism::Channel => "channel",
+            Mechanism::Write => "write",
+            Mechanism::Read => "read",
+            Mechanism::Accumulate => "accumulate",
+            Mechanism::Bulk => "bulk",
+            Mechanism::BulkStaged => "bulk-staged",
+            Mechanism::BulkDirect => "bulk-direct",
+            Mechanism::Idle => "idle",
+        }
+    }
+
+    /// The one size that it is measured with, whatever sizes are asked for.
+    pub(super) const fn only_bytes(self) -> Option<u64> {
+        match self {
+            Mechanism::Channel | Mechanism::Write | Mechanism::Read | Mechanism::Accumulate => Some(8),
+            Mechanism::Idle => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Whether it is measured with messages of this size.
+    pub fn carries(self, bytes: u64) -> bool {
+        match self {
+            Mechanism::Express | Mechanism::OnePoll => bytes <= MOST_IN_WORDS,
+            Mechanism::Wide => bytes <= MOST_IN_LINES,
+            Mechanism::BulkStaged | Mechanism::BulkDirect => bytes >= LEAST_ON_A_PATH,
+            Mechanism::Bulk => true,
+            _ => self.only_bytes() == Some(bytes),
+        }
+    }
+
+    /// Whether several threads send through one of it.
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide)
+    }
+}
+
+impl std::fmt::Display for Mechanism {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Mechanism {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name);
+        found.ok_or_else(|| {
+            format!("there is no such mechanism: choose among {}", Mechanism::ALL.map(Mechanism::name).join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_everywhere() {
+        for mechanism in Mechanism::ALL {
+            assert_eq!(mechanism.name().parse(), Ok(mechanism));
+            assert_eq!(serde_json::to_string(&mechanism).expect("a name"), format!("\"{mechanism}\""));
+        }
+        assert!("carrier-pigeon".parse::<Mechanism>().is_err_and(|why| why.contains("one-poll")));
+    }
+}
