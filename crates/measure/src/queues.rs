@@ -11,6 +11,9 @@
 //! | `floor_ns` | half a round trip of a bare word, which one side stores and the other loads, in a line for each direction |
 //! | `ratio` | latency over floor, of the same round |
 //!
+//! A rank that is bound to a core has all its threads there: they take turns, and what several threads show then is that one
+//! which is not running holds up nobody, not how they fare side by side.
+//!
 //! In each round the floor and the mechanism take turns, so that both see the same machine; figures are medians over
 //! the rounds with the tenths below and above.
 //!

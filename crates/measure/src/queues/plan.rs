@@ -55,7 +55,7 @@ impl Default for Plan {
                 1 << 20,
             ],
             rounds: LEAST_ROUNDS,
-            row_ms: 600,
+            row_ms: 1000,
         }
     }
 }
