@@ -178,7 +178,11 @@ impl Ring {
             JoinKind::Broadcast if self.travel(meeting) != Travel::Arena => {
                 attendance::has_come(&seats[meeting.root as usize].came, run)
             }
-            _ => seats.iter().all(|seat| attendance::has_come(&seat.came, run)),
+            _ => {
+                // This rank asks because it has come itself; its own word is looked at last.
+                let (before, after) = seats.split_at(self.rank as usize + 1);
+                after.iter().chain(before).all(|seat| attendance::has_come(&seat.came, run))
+            }
         }
     }
 
