@@ -3,6 +3,21 @@
 //! The queues are those of StarT-Voyager (Ang, Chiou, Rudolph, Arvind: *Message Passing Support for Multi-grained,
 //! Multi-threading, and Multi-tasking Environments*, 1996) in software; channels and remote memory commands follow Rosing
 //! and Saltz (*Low Latency Messages on Distributed Memory Multiprocessors*, 1995).
+//!
+//! | to send | take | senders, receivers |
+//! |---|---|---|
+//! | five bytes, as an active message | [`express`] | any, any |
+//! | up to 48 bytes | [`lines`] (wide Express; the shared form of Basic) | any, any |
+//! | messages of some hundred bytes, several at once | [`basic`] | one, one |
+//! | the same data to many | [`tag_on`] | any, any |
+//! | number after number | [`channel`] | one, one |
+//! | to memory of another process, without its taking part | [`window`], [`remote`], [`append`] | any, one |
+//! | much, from private memory to private memory | [`dma`] | one, one |
+//! | to another job, which need not be trusted | [`post`], over [`lane`]s | as the post office allows |
+//!
+//! [`one_poll`] receives from the first non-empty queue of hundreds at the price of one. Waiting is a short look and then
+//! sleep everywhere, and a sleeper costs a sender nothing until there is one. Processes of one job share a segment and trust
+//! each other; different jobs meet in lanes only, where every word is checked.
 
 pub mod append;
 mod barrier;
