@@ -23,6 +23,7 @@ use queues::one_poll::{OnePoll, PollSet};
 use queues::queue::{Form, Receiver};
 use queues::word::Message;
 use shm::arena::Arena;
+use shm::handle::Mapped;
 use shm::process::{allowed_cores, bind_current_thread};
 use shm::segment::{Backing, Offset, Segment};
 
@@ -46,20 +47,19 @@ trait Way {
     fn receive(&mut self) -> u64;
 }
 
-/// A word in a line of its own.
-struct Bare(Arc<Segment>, Offset, u64);
+/// A word in a line of its own, and what it was last.
+struct Bare(Mapped<AtomicU64>, u64);
 
 impl Way for Bare {
     fn send(&mut self, number: u64) {
-        self.0.at::<AtomicU64>(self.1).expect("the parent's offset").store(number, Ordering::Release);
+        self.0.store(number, Ordering::Release);
     }
 
     fn receive(&mut self) -> u64 {
-        let word = self.0.at::<AtomicU64>(self.1).expect("the parent's offset");
         loop {
-            let number = word.load(Ordering::Acquire);
-            if number != self.2 {
-                self.2 = number;
+            let number = self.0.load(Ordering::Acquire);
+            if number != self.1 {
+                self.1 = number;
                 return number;
             }
         }
@@ -81,6 +81,21 @@ impl<F: Form> Way for Words<F> {
                 return message.number();
             }
         }
+    }
+}
+
+/// The same, with the receive that falls asleep when nothing comes.
+struct SleepyWords(ExpressSender, Option<Receiver<Express, Shared>>);
+
+impl Way for SleepyWords {
+    fn send(&mut self, number: u64) {
+        let message = Message::of_number(SourceName::default(), 1, number).expect("40 bits");
+        self.0.send(&message).expect("open");
+    }
+
+    fn receive(&mut self) -> u64 {
+        let receiver = self.1.as_mut().expect("this side receives");
+        receiver.receive_blocking().expect("open").number()
     }
 }
 
@@ -142,7 +157,7 @@ impl Way for PolledLines {
     }
 }
 
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "floor: one bare word",
     "Express, shared form",
     "Express, sole receiver",
@@ -151,6 +166,7 @@ const KINDS: [&str; 8] = [
     "wide Express, 8 bytes",
     "wide Express, sole receiver, 8 bytes",
     "wide Express through OnePoll, 512 queues",
+    "Express, blocking send and receive",
 ];
 
 /// Makes everything and leaves the offsets in the table: for each kind, there and back, a place and a poll set.
@@ -170,7 +186,7 @@ fn make(segment: &Arc<Segment>) -> Result<(), Failure> {
                 };
                 (queue, set.offset())
             }
-            1 | 2 => (ExpressQueue::create(&arena, CAPACITY, None)?.offset(), Offset(0)),
+            1 | 2 | 8 => (ExpressQueue::create(&arena, CAPACITY, None)?.offset(), Offset(0)),
             _ => (WideQueue::create(&arena, CAPACITY, None)?.offset(), Offset(0)),
         };
         entry[0].store(queue.0, Ordering::Relaxed);
@@ -186,7 +202,7 @@ fn open(segment: &Arc<Segment>, kind: usize, direction: usize, receives: bool) -
     let (offset, set) = (entry(0), entry(1));
     let poll = || PollSet::attach(segment, set);
     Ok(match kind {
-        0 => Box::new(Bare(Arc::clone(segment), offset, 0)),
+        0 => Box::new(Bare(Mapped::new(segment, offset)?, 0)),
         1 => {
             let queue = ExpressQueue::attach(segment, offset)?;
             let receiver = receives.then(|| queue.receiver()).transpose()?;
@@ -214,6 +230,11 @@ fn open(segment: &Arc<Segment>, kind: usize, direction: usize, receives: bool) -
             let queue = WideQueue::attach(segment, offset)?;
             let receiver = receives.then(|| queue.sole_receiver()).transpose()?;
             Box::new(Lines::<Sole>(queue.sender(), receiver))
+        }
+        8 => {
+            let queue = ExpressQueue::attach(segment, offset)?;
+            let receiver = receives.then(|| queue.receiver()).transpose()?;
+            Box::new(SleepyWords(queue.sender(), receiver))
         }
         _ => {
             let (queue, set) = (WideQueue::attach(segment, offset)?, poll()?);
@@ -323,11 +344,6 @@ fn main() -> Result<(), Failure> {
     bind_to(0)?;
     let mut times = bounce(&segment)?;
     other.wait()?;
-    if std::env::var("ROUNDS").is_ok() {
-        for (k, t) in KINDS.iter().zip(&times) {
-            eprintln!("{k:<42} {:?}", t.iter().map(|x| x.round() as u64).collect::<Vec<_>>());
-        }
-    }
     let floor = median(&mut times[0]);
     println!("{:<42} {:>8} {:>7}", "one way", "ns", "floors");
     for (kind, times) in KINDS.iter().zip(&mut times) {

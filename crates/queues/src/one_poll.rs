@@ -43,7 +43,7 @@ use crate::event::{Event, Notify};
 use crate::poll_set::{Bit, Bits, Poller, QUEUES_PER_LINE};
 use crate::ring::RingError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::waiting::{Ringers, Wait, wait};
+use crate::waiting::{Wait, wait};
 
 pub use crate::poll_set::{MOST_QUEUES, Members};
 
@@ -254,9 +254,7 @@ impl OnePoll {
     }
 
     fn wait<M: Members + ?Sized>(&mut self, members: &mut M, deadline: Option<Instant>) -> Option<(usize, M::Item)> {
-        let set = self.set.clone();
-        let mut waiter = Waiter { poll: self, members };
-        wait(Bell(&set.settings.bell), Ringers::Exchange, deadline, &mut waiter)
+        wait(&mut Waiter { poll: self, members }, deadline)
     }
 
     /// Asks that the [`Event`] that senders were given be notified once, when something arrives in any queue of the set. True
@@ -285,6 +283,10 @@ struct Waiter<'a, M: Members + ?Sized> {
 
 impl<M: Members + ?Sized> Wait for Waiter<'_, M> {
     type Found = (usize, M::Item);
+
+    fn bell(&self) -> Bell<'_> {
+        Bell(&self.poll.set.settings.bell)
+    }
 
     fn look(&mut self) -> Option<Self::Found> {
         self.poll.poll(self.members)

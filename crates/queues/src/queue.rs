@@ -14,15 +14,20 @@ use std::time::Instant;
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 
+use crate::bell::Bell;
 use crate::event::{Event, Notify};
 use crate::one_poll::{Members, PollSet};
 use crate::ring::{self, Ring, RingError, Slots};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, spin_loop};
 use crate::waiting::{Ringers, Wait, wait};
 use crate::word::Message;
 
 pub use crate::form::{Form, Shared, Sole};
 pub use crate::refusal::{ReceiveError, SendError};
+
+/// How many pauses of the processor a receiver makes when a flow of messages is interrupted: about as long as it takes to
+/// write a line of words.
+const FLOW_PAUSE: u32 = 8;
 
 /// What closing came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,6 +178,14 @@ impl<K: Kind> Queue<K> {
         closing
     }
 
+    /// Ends a queue whose receivers have died: senders find it closed at once, also those that wait for room. What was sent
+    /// and not received is lost. The memory must not hold another queue before these senders are gone.
+    pub fn retire(&self) {
+        // A generation that nobody has been told of. SeqCst: before the look whether anybody waits.
+        self.ring.control.settings.gate.fetch_add(2, Ordering::SeqCst);
+        self.ring.announce_end();
+    }
+
     /// Opens a closed queue from which everything was received as another queue: senders that were made before find it closed
     /// for ever. Gives the new generation; `None` if the queue is not closed and empty.
     ///
@@ -234,9 +247,8 @@ impl<K: Kind> Sender<K> {
 
     #[cold]
     fn send_later(&self, message: &K::Message, deadline: Option<Instant>) -> Result<(), SendError> {
-        let mut waiter = Later { sender: self, message };
         // Without a deadline the wait has no other end than a result.
-        wait(self.ring.room(), self.ring.room_ringers(), deadline, &mut waiter).unwrap_or(Err(SendError::Full))
+        wait(&mut Later { sender: self, message }, deadline).unwrap_or(Err(SendError::Full))
     }
 
     /// Announces what was just published.
@@ -255,6 +267,14 @@ struct Later<'a, K: Kind> {
 impl<K: Kind> Wait for Later<'_, K> {
     type Found = Result<(), SendError>;
 
+    fn bell(&self) -> Bell<'_> {
+        self.sender.ring.room()
+    }
+
+    fn ringers(&self) -> Ringers {
+        self.sender.ring.room_ringers()
+    }
+
     fn look(&mut self) -> Option<Self::Found> {
         Some(self.sender.try_send(self.message)).filter(|result| *result != Err(SendError::Full))
     }
@@ -264,12 +284,14 @@ impl<K: Kind> Wait for Later<'_, K> {
 pub struct Receiver<K: Kind, F: Form = Shared> {
     ring: Ring<K::Slot>,
     looks: K::Looks,
+    /// The last batch was not empty.
+    flows: bool,
     form: PhantomData<F>,
 }
 
 impl<K: Kind, F: Form> Receiver<K, F> {
     fn of(ring: Ring<K::Slot>) -> Self {
-        Receiver { ring, looks: K::Looks::default(), form: PhantomData }
+        Receiver { ring, looks: K::Looks::default(), flows: false, form: PhantomData }
     }
 
     /// Takes the next message if there is one.
@@ -299,7 +321,14 @@ impl<K: Kind, F: Form> Receiver<K, F> {
     /// # Errors
     /// [`ReceiveError`], when there is no message before it.
     pub fn receive_many(&mut self, into: &mut [K::Message]) -> Result<usize, ReceiveError> {
-        let count = K::try_receive_many::<F>(&self.ring, &mut self.looks, into)?;
+        let mut count = K::try_receive_many::<F>(&self.ring, &mut self.looks, into)?;
+        if count == 0 && self.flows {
+            // The sender is probably writing to the very line that was looked at. Another look at once would take the line
+            // away from it for a single message.
+            (0..FLOW_PAUSE).for_each(|_| spin_loop());
+            count = K::try_receive_many::<F>(&self.ring, &mut self.looks, into)?;
+        }
+        self.flows = count != 0;
         if count != 0 {
             self.ring.announce_room();
         }
@@ -312,7 +341,7 @@ impl<K: Kind, F: Form> Receiver<K, F> {
     /// [`ReceiveError`].
     pub fn receive_blocking(&mut self) -> Result<K::Message, ReceiveError> {
         loop {
-            if let Some(message) = self.wait(None)? {
+            if let Some(message) = wait(self, None).transpose()? {
                 return Ok(message);
             }
         }
@@ -323,12 +352,7 @@ impl<K: Kind, F: Form> Receiver<K, F> {
     /// # Errors
     /// [`ReceiveError`].
     pub fn receive_until(&mut self, deadline: Instant) -> Result<Option<K::Message>, ReceiveError> {
-        self.wait(Some(deadline))
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> Result<Option<K::Message>, ReceiveError> {
-        let ring = self.ring.clone();
-        wait(ring.bell(), Ringers::Exchange, deadline, self).transpose()
+        wait(self, Some(deadline)).transpose()
     }
 
     /// Whether a message waits, or a line that holds others up and that some more looks will pass by.
@@ -367,6 +391,10 @@ impl<K: Kind, F: Form> Receiver<K, F> {
 
 impl<K: Kind, F: Form> Wait for Receiver<K, F> {
     type Found = Result<K::Message, ReceiveError>;
+
+    fn bell(&self) -> Bell<'_> {
+        self.ring.bell()
+    }
 
     fn look(&mut self) -> Option<Self::Found> {
         self.try_receive().transpose()

@@ -12,6 +12,10 @@ const LOOKS: u32 = 400;
 /// After this many looks a waiter lets some time pass between two of them, for the sake of its processor's other half.
 const EAGER_LOOKS: u32 = 100;
 
+/// How often it offers its processor to others before it sleeps: with more threads than processors, the one that it waits for
+/// may be the next to run.
+const YIELDS: u32 = 3;
+
 /// How long a sleeper trusts the bell. A ringer that died before it rang has rung for nobody.
 const SLICE: Duration = Duration::from_millis(100);
 
@@ -22,6 +26,14 @@ const SHORT_SLICE: Duration = Duration::from_millis(1);
 pub(crate) trait Wait {
     /// What it waits for.
     type Found;
+
+    /// The bell that is rung when it may be there.
+    fn bell(&self) -> Bell<'_>;
+
+    /// How ringers order the change before the look at the bell.
+    fn ringers(&self) -> Ringers {
+        Ringers::Exchange
+    }
 
     /// Takes it if it is there.
     fn look(&mut self) -> Option<Self::Found>;
@@ -44,57 +56,53 @@ pub(crate) enum Ringers {
     Store(Barrier),
 }
 
-/// Looks a bounded number of times, then sleeps on the bell and looks after every ring. `None` at the deadline.
-pub(crate) fn wait<W: Wait>(
-    bell: Bell<'_>,
-    ringers: Ringers,
-    deadline: Option<Instant>,
-    waiter: &mut W,
-) -> Option<W::Found> {
-    for looks in 0..LOOKS {
-        if let Some(found) = waiter.look() {
-            return Some(found);
-        }
-        if looks > EAGER_LOOKS {
-            spin_loop();
-        }
-    }
-    loop {
-        if let Some(found) = waiter.look() {
-            return Some(found);
-        }
-        let entered = bell.enter();
-        let slice = match ringers {
-            Ringers::Store(barrier) => {
-                if barrier.heavy() {
-                    SLICE
-                } else {
-                    SHORT_SLICE
-                }
-            }
+impl Ringers {
+    /// Passes the sleeper's half of the barrier; gives how long the bell can be trusted.
+    fn pass(self) -> Duration {
+        match self {
+            Ringers::Store(barrier) if !barrier.heavy() => SHORT_SLICE,
+            Ringers::Store(_) => SLICE,
             Ringers::Exchange => {
                 // Pairs with the ringer's exchange and load: it sees this sleeper, or its change is seen here.
                 fence(Ordering::SeqCst);
                 SLICE
             }
-        };
+        }
+    }
+}
+
+/// Looks a bounded number of times, then sleeps on the bell and looks after every ring. `None` at the deadline.
+pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option<W::Found> {
+    for looks in 0..LOOKS + YIELDS {
+        if let Some(found) = waiter.look() {
+            return Some(found);
+        }
+        if looks >= LOOKS {
+            std::thread::yield_now();
+        } else if looks > EAGER_LOOKS {
+            spin_loop();
+        }
+    }
+    loop {
+        let entered = waiter.bell().enter();
+        let slice = waiter.ringers().pass();
         let found = waiter.look();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let is_over = left.is_some_and(|left| left.is_zero());
-        let is_ready = found.is_none() && !is_over && waiter.is_ready();
-        if found.is_none() && !is_over && !is_ready {
-            let timed_out = bell.sleep(entered, Some(left.map_or(slice, |left| left.min(slice))));
-            if timed_out {
-                waiter.mend();
-            }
-        }
-        bell.leave(entered);
-        if found.is_some() || is_over {
+        let is_over = found.is_some() || left.is_some_and(|left| left.is_zero());
+        let must_look = is_over || waiter.is_ready();
+        let slept = !must_look && waiter.bell().sleep(entered, Some(left.map_or(slice, |left| left.min(slice))));
+        waiter.bell().leave(entered);
+        if is_over {
             return found;
         }
-        if is_ready {
+        if slept {
+            waiter.mend();
+        } else if must_look {
             // Whoever is to bring it about may need this processor.
             std::thread::yield_now();
+        }
+        if let Some(found) = waiter.look() {
+            return Some(found);
         }
     }
 }

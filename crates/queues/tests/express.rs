@@ -260,6 +260,25 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
 }
 
 #[test]
+fn a_queue_whose_receivers_died_refuses_those_who_wait_for_room() {
+    let queue = queue(2);
+    let sender = queue.sender();
+    (0..2).for_each(|number| sender.try_send(&message(0, number)).expect("room"));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| sender.send(&message(0, 2)));
+        queue.retire();
+        assert_eq!(waiting.join().expect("no panic"), Err(SendError::Closed));
+    });
+    assert_eq!(sender.try_send(&message(0, 2)), Err(SendError::Closed));
+}
+
+#[test]
+fn ten_thousand_open_destinations_take_less_than_four_mebibytes() {
+    assert!(10_000 * size_of::<queues::express::ExpressSender>() < 4 << 20);
+    assert!(size_of::<queues::express::ExpressSender>() <= 256 && size_of::<queues::lines::WideReceiver>() <= 256);
+}
+
+#[test]
 fn a_sole_receiver_is_alone() {
     let queue = queue(2);
     let sole = queue.sole_receiver().expect("free");
