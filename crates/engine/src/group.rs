@@ -3,7 +3,7 @@
 use crate::board::{Board, BoardLayout, EXCHANGE_WORDS, RING_SLOTS};
 use crate::call::{Call, CallKind};
 use crate::error::{Error, Laggard};
-use crate::lane::{Argument, Lane, Numbered, Plan, Run};
+use crate::lane::{Argument, Hold, Lane, Numbered, Plan, Run};
 use crate::meeting::{Meeting, Work};
 use crate::member::{Grave, Member, OwnWork};
 use crate::node::EngineKind;
@@ -121,7 +121,7 @@ impl Group {
         sequence
     }
 
-    /// A call that could not be started has not taken place: the next one gets its number, as on all other ranks.
+    /// A call that could not be begun has not taken place: the next one gets its number, as on all other ranks.
     #[cold]
     pub(crate) fn take_back(&self, sequence: u64) {
         self.sequence.store(sequence, Ordering::Relaxed);
@@ -181,12 +181,21 @@ impl Group {
         self.check_buffers(meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
-        let Some(run) = self.ring.hold(meeting, arguments).inspect_err(|_| self.take_back(sequence))? else {
-            return self.queue_and_wait(sequence, meeting, arguments, outputs);
+        let run = match self.ring.hold(meeting, arguments).inspect_err(|_| self.take_back(sequence))? {
+            Hold::Begun { run } => run,
+            Hold::NoSlot => return self.queue_and_wait(sequence, meeting, arguments, outputs),
+            Hold::Failed { run, error } => {
+                self.ring.give_up(Numbered { run, sequence }, meeting, arguments);
+                return Err(error);
+            }
         };
         let number = Numbered { run, sequence };
-        if !self.ring.plan.is_complete(run, meeting) {
-            self.wait_begun(number, meeting, None)?;
+        if !self.ring.plan.is_complete(run, meeting)
+            && let Err(error) = self.wait_begun(number, meeting, None)
+        {
+            self.trace_call_ended(sequence, None);
+            self.ring.give_up(number, meeting, arguments);
+            return Err(error);
         }
         self.trace_call_ended(sequence, Some(meeting.call));
         self.ring.fetch_held(number, meeting, &Ring::bindings(arguments), outputs)
@@ -203,7 +212,7 @@ impl Group {
         let started = self.ring.start(sequence, meeting, arguments);
         let mut run = started.inspect_err(|_| self.take_back(sequence))?;
         self.look_after(&run);
-        self.wait_meeting(&run, None)?;
+        self.wait_meeting(&run, None).inspect_err(|_| self.ring.abandon(&run))?;
         self.trace_call_ended(sequence, Some(meeting.call));
         self.ring.collect(&mut run, outputs)
     }
@@ -300,7 +309,7 @@ impl Group {
         }
         if run.was_queued() {
             let has_begun = || {
-                self.ring.advance()?;
+                self.ring.advance_for(run)?;
                 self.progress()?;
                 Ok(self.ring.has_begun(run))
             };
@@ -309,7 +318,12 @@ impl Group {
                 return Ok(false);
             }
         }
-        self.wait_begun(run.number, &run.call, deadline)
+        if self.ring.is_complete(run) || !self.ring.pin(run) {
+            return Ok(true);
+        }
+        let outcome = self.wait_begun(run.number, &run.call, deadline);
+        self.ring.unpin(run);
+        outcome
     }
 
     /// Whether anything keeps a meeting from ever taking place.
@@ -365,6 +379,7 @@ pub(crate) fn let_go(member: &Member, at: Offset, users: u32, owner: bool) {
 
 impl OwnWork for Group {
     fn progress_own(&self) -> Result<bool, Error> {
-        self.ring.advance().map(|()| false)
+        self.ring.advance();
+        Ok(false)
     }
 }

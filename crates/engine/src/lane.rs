@@ -85,7 +85,7 @@ pub(crate) trait Plan {
     /// How many runs may be under way at once, this one included.
     fn window(&self, call: &Self::Call) -> u64;
     fn is_complete(&self, run: u64, call: &Self::Call) -> bool;
-    /// Puts the buffers of a run whose slot is free where they are wanted; whatever can be missing is taken here, and
+    /// Puts the buffers of a run whose slot is free where they are wanted; memory that can be missing is taken here, and
     /// after a failure the run has not begun. All runs below `everyone` are consumed by every rank.
     fn prepare(
         &self,
@@ -126,6 +126,17 @@ pub(crate) struct Run<P: Plan> {
     bindings: P::Bindings,
     queued: bool,
     collected: bool,
+}
+
+/// What became of a run that its starter wants to fetch itself.
+#[derive(Debug)]
+pub(crate) enum Hold {
+    /// It has begun.
+    Begun { run: u64 },
+    /// There is no slot for it now.
+    NoSlot,
+    /// It has begun and could not go on. Its number is used.
+    Failed { run: u64, error: Error },
 }
 
 /// What was started in a slot last, by a request.
@@ -215,13 +226,13 @@ impl<P: Plan> Lane<P> {
         let mut starter = self.lock();
         let starter = &mut *starter;
         let run = starter.turn.next + starter.queue.len() as u64;
-        let clear = starter.queue.is_empty() || self.flush(starter)?;
-        let queued = !(clear && self.make_room(starter, call));
-        if queued {
-            self.enqueue(starter, sequence, call, arguments);
+        let clear = starter.queue.is_empty() || self.flush(starter).unwrap_or(false);
+        let queued = if clear && self.make_room(starter, call) {
+            !self.launch(starter, sequence, call, arguments)?
         } else {
-            self.launch(starter, sequence, call, arguments)?;
-        }
+            self.enqueue(starter, sequence, call, arguments);
+            true
+        };
         let (number, bindings) = (Numbered { run, sequence }, P::bindings(arguments));
         Ok(Run { number, call: call.clone(), bindings, queued, collected: false })
     }
@@ -229,17 +240,25 @@ impl<P: Plan> Lane<P> {
     /// Starts a run whose result this thread fetches itself, with [`fetch_held`](Self::fetch_held), before it does anything
     /// else: gives its number, or none when there is no slot for it now.
     #[inline]
-    pub(crate) fn hold(&self, call: &P::Call, arguments: &[Argument<'_>]) -> Result<Option<u64>, Error> {
+    pub(crate) fn hold(&self, call: &P::Call, arguments: &[Argument<'_>]) -> Result<Hold, Error> {
         let mut starter = self.lock();
         let starter = &mut *starter;
         if !starter.queue.is_empty() || !self.make_room(starter, call) {
-            return Ok(None);
+            return Ok(Hold::NoSlot);
         }
         let run = starter.turn.next;
         self.begin(starter, call, arguments, RunState::Taken)?;
         starter.records[(run & (self.slots - 1)) as usize] = None;
-        self.plan.launch(run, call)?;
-        Ok(Some(run))
+        Ok(self.plan.launch(run, call).map_or_else(|error| Hold::Failed { run, error }, |()| Hold::Begun { run }))
+    }
+
+    /// Gives up a run that [`hold`](Self::hold) has begun: whoever needs its slot takes it when the run is complete.
+    #[cold]
+    pub(crate) fn give_up(&self, number: Numbered, call: &P::Call, arguments: &[Argument<'_>]) {
+        let mut starter = self.lock();
+        let record = Record { sequence: number.sequence, call: call.clone(), bindings: P::bindings(arguments) };
+        starter.records[(number.run & (self.slots - 1)) as usize] = Some(record);
+        self.own().change(number.run, RunState::Taken, RunState::Abandoned);
     }
 
     /// Fetches the result of a complete run that [`hold`](Self::hold) has started.
@@ -279,6 +298,7 @@ impl<P: Plan> Lane<P> {
         Ok(())
     }
 
+    /// Starts the next run; false when it failed after it had begun: its error then lies with the results.
     #[inline]
     fn launch(
         &self,
@@ -286,7 +306,7 @@ impl<P: Plan> Lane<P> {
         sequence: u64,
         call: &P::Call,
         arguments: &[Argument<'_>],
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let run = starter.turn.next;
         self.begin(starter, call, arguments, RunState::Active)?;
         let record = Record { sequence, call: call.clone(), bindings: P::bindings(arguments) };
@@ -294,7 +314,13 @@ impl<P: Plan> Lane<P> {
         if !starter.abandoned.is_empty() && starter.abandoned.remove(&run) {
             self.own().change(run, RunState::Active, RunState::Abandoned);
         }
-        self.plan.launch(run, call)
+        if let Err(error) = self.plan.launch(run, call) {
+            // The number is used: the other ranks count it. Others may still work for the run, so that its slot is not free.
+            self.own().change(run, RunState::Active, RunState::Abandoned);
+            starter.retired.insert(run, Err(error));
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     /// The states of this rank's own runs.
@@ -310,7 +336,7 @@ impl<P: Plan> Lane<P> {
         if starter.turn.fits(window) && !self.plan.is_large(call) {
             return true;
         }
-        // Large memory is best used again as soon as possible.
+        // Large memory is worth a look at who is past it.
         starter.turn.look(self.plan.states());
         if starter.turn.fits(window) {
             return true;
@@ -342,7 +368,8 @@ impl<P: Plan> Lane<P> {
         }
     }
 
-    /// Starts queued runs as far as there are slots; true when none is left.
+    /// Starts queued runs as far as there are slots; true when none is left. An error is why the next run, which stays first
+    /// in the queue, cannot be started now.
     fn flush(&self, starter: &mut Starter<P>) -> Result<bool, Error> {
         while let Some(call) = starter.queue.front().map(|queued| queued.call.clone()) {
             if !self.make_room(starter, &call) {
@@ -351,7 +378,7 @@ impl<P: Plan> Lane<P> {
             if let Some(queued) = starter.queue.pop_front()
                 && let Err(error) = self.launch_queued(starter, &queued)
             {
-                // It stays first in the queue: a later call may find more room.
+                // A later call may find more room.
                 starter.queue.push_front(queued);
                 return Err(error);
             }
@@ -359,7 +386,7 @@ impl<P: Plan> Lane<P> {
         Ok(true)
     }
 
-    fn launch_queued(&self, starter: &mut Starter<P>, queued: &Queued<P::Call>) -> Result<(), Error> {
+    fn launch_queued(&self, starter: &mut Starter<P>, queued: &Queued<P::Call>) -> Result<bool, Error> {
         let borrowed: SmallVec<[Argument<'_>; 4]> = queued
             .arguments
             .iter()
@@ -368,14 +395,32 @@ impl<P: Plan> Lane<P> {
         self.launch(starter, queued.sequence, &queued.call, &borrowed)
     }
 
-    /// Starts queued runs as far as there are slots.
-    pub(crate) fn advance(&self) -> Result<(), Error> {
+    /// Starts queued runs as far as there are slots and memory.
+    pub(crate) fn advance(&self) {
         if self.has_queue.load(Ordering::Relaxed) {
             let mut starter = self.lock();
-            let is_empty = self.flush(&mut starter)?;
+            let is_empty = self.flush(&mut starter).unwrap_or(false);
             self.has_queue.store(!is_empty, Ordering::Relaxed);
         }
-        Ok(())
+    }
+
+    /// As [`advance`](Self::advance), for one who waits for this run and is told why it cannot be started.
+    pub(crate) fn advance_for(&self, run: &Run<P>) -> Result<(), Error> {
+        let mut starter = self.lock();
+        match self.flush(&mut starter) {
+            Err(error) if starter.turn.next == run.number.run => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps a run from being moved out of its slot while this thread works on it; false when it was moved already.
+    pub(crate) fn pin(&self, run: &Run<P>) -> bool {
+        self.own().change(run.number.run, RunState::Active, RunState::Taken)
+    }
+
+    /// Ends what [`pin`](Self::pin) began.
+    pub(crate) fn unpin(&self, run: &Run<P>) {
+        self.own().change(run.number.run, RunState::Taken, RunState::Active);
     }
 
     /// Whether `rank` has begun run `run`.
@@ -401,7 +446,12 @@ impl<P: Plan> Lane<P> {
     /// Whether the run is complete. One load, unless it had to wait for a slot.
     #[inline]
     pub(crate) fn is_complete(&self, run: &Run<P>) -> bool {
-        self.has_begun(run) && self.plan.is_complete(run.number.run, &run.call)
+        self.has_begun(run) && (self.plan.is_complete(run.number.run, &run.call) || self.has_failed(run))
+    }
+
+    /// Whether the run could not go on when it was started.
+    fn has_failed(&self, run: &Run<P>) -> bool {
+        run.queued && self.lock().retired.get(&run.number.run).is_some_and(Result::is_err)
     }
 
     /// Whether the run has got its slot. Until then it is not complete, even if all that others do for it is done.

@@ -161,7 +161,7 @@ impl Linkage {
         let patience = group.member.node().patience();
         if run.was_queued() {
             let has_begun = || {
-                self.lane.advance()?;
+                self.lane.advance_for(run)?;
                 group.progress()?;
                 Ok(self.lane.has_begun(run))
             };
@@ -203,7 +203,7 @@ impl Linkage {
 
 impl OwnWork for Linkage {
     fn progress_own(&self) -> Result<bool, Error> {
-        self.lane.advance()?;
+        self.lane.advance();
         self.lane.plan.progress_own()
     }
 }

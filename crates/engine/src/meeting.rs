@@ -29,7 +29,7 @@ pub struct Meeting {
 /// Where a meeting's contributions lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Travel {
-    /// Beside the arrival count.
+    /// In the rank's own line of the slot.
     Inline,
     /// In the slot's cells.
     Cell,

@@ -80,8 +80,8 @@ impl Pending {
     #[inline]
     fn advance(&self) -> Result<(), Error> {
         match &self.course {
-            Course::Meeting(group, run) if run.was_queued() => group.ring.advance()?,
-            Course::Program(linkage, run) if run.was_queued() => linkage.lane.advance()?,
+            Course::Meeting(group, run) if run.was_queued() => group.ring.advance_for(run)?,
+            Course::Program(linkage, run) if run.was_queued() => linkage.lane.advance_for(run)?,
             _ => {}
         }
         self.group().progress().map(|_| ())

@@ -152,6 +152,11 @@ impl Ring {
             slot.work.pass(Self::lap(run));
         }
         if !meeting.is_awaited(self.rank, travel) {
+            if Self::lap(run).is_multiple_of(work::REFRESH_LAPS) {
+                // Words are told apart by the sign of their difference: one that is never written would once seem new.
+                let word = attendance::word(run, meeting.call.stamp());
+                attendance::arrive(&slot.seats[self.rank as usize].came, word);
+            }
             return Ok(());
         }
         attendance::arrive(&slot.seats[self.rank as usize].came, attendance::word(run, meeting.call.stamp()));

@@ -1,4 +1,4 @@
-//! Room in a rank's own arena for the private buffers of large meetings, used again as soon as every rank is past them.
+//! Room in a rank's own arena for the private buffers of large meetings, used again when every rank is past them.
 
 use crate::error::Error;
 use shm::arena::Arena;
@@ -21,7 +21,13 @@ impl Room {
     }
 }
 
-/// Rooms are used in turn until they have this many bytes together, twice what a core's second cache commonly holds. To write
+/// The smallest room. Sizes are powers of two, so that messages of many sizes share rooms.
+const LEAST_ROOM: u64 = 4096;
+
+/// Rooms of one size are used in turn; so many at most, which bounds the search.
+const MOST_ROOMS: u64 = 64;
+
+/// Rooms of one size are used in turn when they have this many bytes together, twice what a core's second cache commonly holds. To write
 /// lines that lie in a reader's cache costs four times as much as to write lines that have left it: each must be called back first.
 const ROTATION_BYTES: u64 = 2 << 20;
 
@@ -42,24 +48,35 @@ impl Staging {
     /// Takes `bytes` bytes for `run`. All runs below `consumed` are consumed by every rank.
     pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
         self.consumed = consumed;
-        let is_free = |room: &Room| room.run < consumed;
-        // Rooms of other sizes that are free would otherwise pile up under changing messages.
-        let arena = &self.arena;
-        self.rooms.retain(|room| !is_free(room) || room.bytes == bytes || arena.free(room.at).is_err());
-        let oldest = self.rooms.iter().enumerate().filter(|(_, room)| is_free(room)).min_by_key(|(_, room)| room.run);
+        let class = bytes.next_power_of_two().max(LEAST_ROOM);
+        let of_class = self.rooms.iter().enumerate().filter(|(_, room)| room.bytes == class);
+        let (mut count, mut oldest) = (0, None::<(usize, u64)>);
+        for (index, room) in of_class {
+            count += 1;
+            if room.run < consumed && oldest.is_none_or(|(_, run)| room.run < run) {
+                oldest = Some((index, room.run));
+            }
+        }
         let oldest = oldest.map(|(index, _)| index);
-        let rotates = self.rooms.len() as u64 * bytes >= ROTATION_BYTES;
-        if let Some(index) = oldest.filter(|_| rotates) {
+        if let Some(index) = oldest.filter(|_| count >= MOST_ROOMS || count * class >= ROTATION_BYTES) {
             return Ok(self.rooms[index].reuse(run));
         }
-        match (self.arena.allocate(bytes, 64), oldest) {
-            (Ok(at), _) => {
-                self.rooms.push(Room { at, bytes, run });
-                Ok(at)
-            }
+        match (self.allocate(class, run), oldest) {
+            (Ok(at), _) => Ok(at),
             (Err(_), Some(index)) => Ok(self.rooms[index].reuse(run)),
-            (Err(error), None) => Err(error.into()),
+            (Err(error), None) => {
+                // What other sizes do not need now may be enough.
+                let arena = &self.arena;
+                self.rooms.retain(|room| room.run >= consumed || arena.free(room.at).is_err());
+                self.allocate(class, run).map_err(|_| error)
+            }
         }
+    }
+
+    fn allocate(&mut self, bytes: u64, run: u64) -> Result<Offset, Error> {
+        let at = self.arena.allocate(bytes, 64)?;
+        self.rooms.push(Room { at, bytes, run });
+        Ok(at)
     }
 }
 

@@ -29,7 +29,7 @@ shm::shared_lines! {
 
 /// Laps after which a slot's words are brought up to date even if nobody had work in it: counts are told apart by the sign
 /// of their difference, in 30 bits.
-const REFRESH_LAPS: u32 = 1 << 28;
+pub(crate) const REFRESH_LAPS: u32 = 1 << 28;
 
 impl WorkLine {
     /// Notes that this lap leaves no work. One rank does so in every run without work; most times nothing is to be done.
