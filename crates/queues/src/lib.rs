@@ -12,6 +12,7 @@
 //! | the same data to many | [`tag_on`] | any, any |
 //! | number after number | [`channel`] | one, one |
 //! | to memory of another process, without its taking part | [`window`], [`remote`], [`append`] | any, one |
+//! | to one of hundreds of queues of a process, few of them busy | [`hall`] | any, one |
 //! | much, from private memory to private memory | [`dma`] | one, one |
 //! | to another job, which need not be trusted | [`post`], over [`lane`]s | as the post office allows |
 //!
@@ -29,6 +30,7 @@ mod ends;
 pub mod event;
 pub mod express;
 mod form;
+pub mod hall;
 pub mod handlers;
 pub mod lane;
 pub mod lines;

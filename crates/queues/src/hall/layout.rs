@@ -1,0 +1,257 @@
+//! How a hall lies in its segment: settings, a line for each class, the rings' places, and a line for each queue.
+
+use std::sync::Arc;
+
+use shm::arena::Arena;
+use shm::handle::{Mapped, MappedSlice};
+use shm::segment::{Offset, Segment};
+
+use crate::bell::Bell;
+use crate::lines::WideQueue;
+use crate::ring::RingError;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// How many queues a hall has at most: as many as a line's tag can name.
+pub const MOST_QUEUES: usize = 1 << 16;
+
+/// How many rings a class of a hall has at most.
+pub const MOST_RINGS: usize = 1 << 15;
+
+/// Says that a hall lies here.
+const MAGIC: u64 = 0x7477_6861_6c6c;
+
+const RESIDENT: u64 = 1 << 63;
+const STOPPED: u64 = 1 << 62;
+const RING_SHIFT: u32 = 32;
+
+/// What a message is about: the classes share no memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Asks for something.
+    Request = 0,
+    /// Answers a request. Its receiver always takes it.
+    Reply = 1,
+}
+
+/// How large a hall is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// How many queues, from 1 to [`MOST_QUEUES`].
+    pub queues: usize,
+    /// How many of them have a ring at the same time, of each class; at most [`MOST_RINGS`].
+    pub rings: usize,
+    /// How many messages a ring holds: a power of two.
+    pub ring_capacity: usize,
+    /// How many messages each miss ring holds: a power of two.
+    pub miss_capacity: usize,
+    /// How many messages a queue's overflow list holds before its senders are stopped; at least 1.
+    pub quota: usize,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape { queues: 512, rings: 16, ring_capacity: 64, miss_capacity: 256, quota: 1024 }
+    }
+}
+
+/// Why there is no such hall or queue.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HallError {
+    /// A shape that no hall has.
+    #[error(
+        "a hall cannot have the shape {shape:?}: take 1 to {MOST_QUEUES} queues, at most {MOST_RINGS} rings, a quota above 0"
+    )]
+    Shape {
+        /// What was asked for.
+        shape: Shape,
+    },
+    /// Something else lies there.
+    #[error("no hall lies at {offset}: attach to the offset that its maker gave")]
+    NoHall {
+        /// Where it was looked for.
+        offset: Offset,
+    },
+    /// The hall has fewer queues.
+    #[error("the hall at {offset} has {queues} queues, so none of index {index}")]
+    NoQueue {
+        /// The hall.
+        offset: Offset,
+        /// How many queues it has.
+        queues: usize,
+        /// What was asked for.
+        index: usize,
+    },
+    /// A ring cannot be made or found.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+}
+
+shm::shared_lines! {
+    /// What the maker says, and where it sleeps.
+    pub(super) struct Settings {
+        magic: AtomicU64,
+        queues: AtomicU64,
+        rings: AtomicU64,
+        arrival: AtomicU32,
+    }
+
+    /// What senders of one class look at.
+    pub(super) struct ClassLine {
+        /// Every position of the miss ring before this one is sorted.
+        pub(super) sorted: AtomicU64,
+        /// Where the miss ring lies.
+        miss: AtomicU64,
+        /// Senders wait for room here.
+        room: AtomicU32,
+    }
+
+    pub(super) struct Head {
+        settings: Settings,
+        request: ClassLine,
+        reply: ClassLine,
+    }
+
+    /// What the hall says about a queue: a word for each class, written by the receiver alone.
+    pub(super) struct Descriptor {
+        request: AtomicU64,
+        reply: AtomicU64,
+    }
+}
+
+/// What a descriptor's word says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct State {
+    /// The number of its ring, and the ring's generation.
+    pub(super) ring: Option<(usize, u32)>,
+    /// Its overflow list is full.
+    pub(super) stopped: bool,
+}
+
+impl State {
+    fn pack(self) -> u64 {
+        let stopped = if self.stopped { STOPPED } else { 0 };
+        let ring =
+            self.ring.map_or(0, |(ring, generation)| RESIDENT | (ring as u64) << RING_SHIFT | u64::from(generation));
+        stopped | ring
+    }
+
+    fn unpack(word: u64) -> State {
+        let ring = (word & RESIDENT != 0).then_some(((word >> RING_SHIFT) as usize & 0xffff, word as u32));
+        State { ring, stopped: word & STOPPED != 0 }
+    }
+}
+
+/// The parts of a hall, mapped.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    head: Mapped<Head>,
+    /// Offset plus one of each ring: those of requests, then those of replies.
+    pub(super) places: MappedSlice<AtomicU64>,
+    pub(super) queues: MappedSlice<Descriptor>,
+    offset: Offset,
+}
+
+fn place_lines(rings: usize) -> usize {
+    (2 * rings).div_ceil(8)
+}
+
+impl Plan {
+    /// Makes a hall without rings, and its miss rings.
+    pub(super) fn create(arena: &Arena, shape: Shape) -> Result<(Plan, [WideQueue; 2]), HallError> {
+        let Shape { queues, rings, .. } = shape;
+        if !(1..=MOST_QUEUES).contains(&queues) || rings > MOST_RINGS || shape.quota == 0 {
+            return Err(HallError::Shape { shape });
+        }
+        WideQueue::bytes_for(shape.ring_capacity)?;
+        let bytes = size_of::<Head>() + 64 * (place_lines(rings) + queues);
+        let offset = arena.allocate_zeroed(bytes as u64, 128).map_err(RingError::from)?;
+        let plan = Self::map(arena.segment(), offset, queues, rings)?;
+        let misses = [(); 2].map(|()| WideQueue::create(arena, shape.miss_capacity, None));
+        let [request, reply] = misses;
+        let misses = [request?, reply?];
+        for (class, miss) in [Class::Request, Class::Reply].into_iter().zip(&misses) {
+            plan.class(class).miss.store(miss.offset().0, Ordering::Relaxed);
+        }
+        plan.head.settings.queues.store(queues as u64, Ordering::Relaxed);
+        plan.head.settings.rings.store(rings as u64, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `attach`.
+        plan.head.settings.magic.store(MAGIC, Ordering::Release);
+        Ok((plan, misses))
+    }
+
+    /// Finds a hall and its miss rings.
+    pub(super) fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<(Plan, [WideQueue; 2]), HallError> {
+        let head = Mapped::<Head>::new(segment, offset).map_err(RingError::from)?;
+        // Acquire: pairs with the Release in `create`.
+        let found = head.settings.magic.load(Ordering::Acquire);
+        let queues = usize::try_from(head.settings.queues.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let rings = usize::try_from(head.settings.rings.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        if found != MAGIC || !(1..=MOST_QUEUES).contains(&queues) || rings > MOST_RINGS {
+            return Err(HallError::NoHall { offset });
+        }
+        let plan = Self::map(segment, offset, queues, rings)?;
+        let miss = |class| WideQueue::attach(segment, Offset(plan.class(class).miss.load(Ordering::Relaxed)));
+        let misses = [miss(Class::Request)?, miss(Class::Reply)?];
+        Ok((plan, misses))
+    }
+
+    fn map(segment: &Arc<Segment>, offset: Offset, queues: usize, rings: usize) -> Result<Plan, RingError> {
+        let places = offset.0.saturating_add(size_of::<Head>() as u64);
+        let after = places.saturating_add(64 * place_lines(rings) as u64);
+        Ok(Plan {
+            head: Mapped::new(segment, offset)?,
+            places: MappedSlice::new(segment, Offset(places), 2 * rings)?,
+            queues: MappedSlice::new(segment, Offset(after), queues)?,
+            offset,
+        })
+    }
+
+    pub(super) fn offset(&self) -> Offset {
+        self.offset
+    }
+
+    pub(super) fn class(&self, class: Class) -> &ClassLine {
+        match class {
+            Class::Request => &self.head.request,
+            Class::Reply => &self.head.reply,
+        }
+    }
+
+    /// Where the receiver sleeps.
+    pub(super) fn arrival(&self) -> Bell<'_> {
+        Bell(&self.head.settings.arrival)
+    }
+
+    /// Where senders of a class wait for room.
+    pub(super) fn room(&self, class: Class) -> Bell<'_> {
+        Bell(&self.class(class).room)
+    }
+
+    /// Where the place of a ring is written.
+    pub(super) fn place(&self, class: Class, ring: usize) -> Option<&AtomicU64> {
+        let half = self.places.len() / 2;
+        self.places.get(class as usize * half + ring).filter(|_| ring < half)
+    }
+
+    fn word(&self, queue: usize, class: Class) -> Option<&AtomicU64> {
+        let descriptor = self.queues.get(queue)?;
+        Some(match class {
+            Class::Request => &descriptor.request,
+            Class::Reply => &descriptor.reply,
+        })
+    }
+
+    /// What the descriptor of a queue says.
+    pub(super) fn state(&self, queue: usize, class: Class) -> State {
+        // Acquire: pairs with the Release in `set_state`; the ring's place was written before.
+        self.word(queue, class).map_or(State::default(), |word| State::unpack(word.load(Ordering::Acquire)))
+    }
+
+    pub(super) fn set_state(&self, queue: usize, class: Class, state: State) {
+        if let Some(word) = self.word(queue, class) {
+            // Release: pairs with the Acquire in `state`.
+            word.store(state.pack(), Ordering::Release);
+        }
+    }
+}
