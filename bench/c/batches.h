@@ -4,6 +4,7 @@
 #ifndef BATCHES_H
 #define BATCHES_H
 
+#include "collectives.h"
 #include "report.h"
 
 typedef void call(struct collective *, int root);
@@ -49,7 +50,7 @@ static inline double measure_batches(struct collective *c, call *call_once, doub
         check(c, 0, b, 0);
     }
     combine(times, batches, MPI_MAX);
-    add_summary(c, name, times, batches);
+    add_summary(c->rank, name, times, batches);
     double median = percentile(times, batches, 50);
     free(times);
     return median;

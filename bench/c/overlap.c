@@ -69,10 +69,10 @@ static void measure_exposed(struct collective *c, struct options *options, doubl
     combine(total.wall, repetitions, MPI_MAX);
     combine(computation.wall, repetitions, MPI_MAX);
     combine(total.processor, repetitions, MPI_SUM);
-    add_summary(c, "compute_us", computation.wall, repetitions);
-    add_summary(c, "total_us", total.wall, repetitions);
-    add_summary(c, "exposed_us", exposed, repetitions);
-    add_summary(c, "processor_us", total.processor, repetitions);
+    add_summary(c->rank, "compute_us", computation.wall, repetitions);
+    add_summary(c->rank, "total_us", total.wall, repetitions);
+    add_summary(c->rank, "exposed_us", exposed, repetitions);
+    add_summary(c->rank, "processor_us", total.processor, repetitions);
     free(exposed);
     free(computation.wall);
     free(computation.processor);
@@ -87,11 +87,11 @@ int main(int count, char **arguments) {
     struct options options = read_options(count, arguments, rank);
     for (int i = FIRST_ROW; i < count; i++) {
         struct collective c = open_collective(arguments[i]);
-        begin_line("overlap", &c);
+        begin_line("overlap", operation_names[c.operation], c.bytes, c.rank, c.ranks);
         double alone_us = measure_batches(&c, start_and_wait, options.budget_us, "alone_us");
         if (c.iterations > 0)
             measure_exposed(&c, &options, alone_us);
-        end_line(&c);
+        end_line(c.rank);
         close_collective(&c);
     }
     MPI_Finalize();

@@ -2,8 +2,9 @@
 #ifndef REPORT_H
 #define REPORT_H
 
-#include "collectives.h"
 #include "measure.h"
+#include <mpi.h>
+#include <stdio.h>
 
 struct options {
     double budget_us; /* for each measurement of a row */
@@ -34,22 +35,22 @@ static inline void combine(double *values, int count, MPI_Op how) {
     MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_DOUBLE, how, MPI_COMM_WORLD);
 }
 
-static inline void begin_line(const char *program, const struct collective *c) {
-    if (c->rank == 0)
-        printf("{\"program\":\"%s\",\"op\":\"%s\",\"bytes\":%d,\"ranks\":%d", program, operation_names[c->operation],
-               c->bytes, c->ranks);
+/* The lines are rank 0's. */
+static inline void begin_line(const char *program, const char *op, int bytes, int rank, int ranks) {
+    if (rank == 0)
+        printf("{\"program\":\"%s\",\"op\":\"%s\",\"bytes\":%d,\"ranks\":%d", program, op, bytes, ranks);
 }
 
 /* Adds "name":[median, p10, p90, count] of the values, which it sorts. */
-static inline void add_summary(const struct collective *c, const char *name, double *values, int count) {
+static inline void add_summary(int rank, const char *name, double *values, int count) {
     sort(values, count);
-    if (c->rank == 0)
-        printf(",\"%s\":[%.5f,%.5f,%.5f,%d]", name, percentile(values, count, 50),
-               percentile(values, count, 10), percentile(values, count, 90), count);
+    if (rank == 0)
+        printf(",\"%s\":[%.5f,%.5f,%.5f,%d]", name, percentile(values, count, 50), percentile(values, count, 10),
+               percentile(values, count, 90), count);
 }
 
-static inline void end_line(const struct collective *c) {
-    if (c->rank == 0) {
+static inline void end_line(int rank) {
+    if (rank == 0) {
         printf("}\n");
         fflush(stdout);
     }

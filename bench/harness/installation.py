@@ -14,7 +14,7 @@ PACKAGES = {
     "intel": ("impi-rt", "2021.18.1"),
 }
 FLAGS = ["-O2", "-std=gnu11", "-Wall", "-Wextra"]
-MPI_PROGRAMS = ("blocking", "overlap", "test_cost")
+MPI_PROGRAMS = ("blocking", "overlap", "test_cost", "messages", "threads")
 
 
 def environment(peer):

@@ -107,8 +107,8 @@ class Run:
 
     def look(self, group):
         """Every configuration of every peer, by itself: the computations follow from the best, and the slow ones stay behind."""
-        figure = {"blocking": "blocking_us", "overlap": "alone_us", "test_cost": "test_us"}[group.program]
-        candidates = configurations.of_peers(self.options.peers, group.ranks, self.cores)
+        figure = {"blocking": "blocking_us", "overlap": "alone_us", "test_cost": "test_us"}.get(group.program, "message_us")
+        candidates = configurations.of_peers(self.options.peers, group.program, group.ranks, self.cores)
         best = {}
         seen = {}
         for configuration in candidates:

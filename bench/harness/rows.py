@@ -29,14 +29,13 @@ class Row:
     @property
     def program(self):
         """The program that measures it."""
-        return {"blocking": "blocking", "test": "test_cost"}.get(self.kind, "overlap")
+        return {"blocking": "blocking", "test": "test_cost", "message": "messages", "threads": "threads"}.get(self.kind, "overlap")
 
     @property
     def figure(self):
         """The field of that program's line that holds it."""
-        return {"blocking": "blocking_us", "test": "test_us", "alone": "alone_us", "alone-alloc": "alone_us"}.get(
-            self.kind, "exposed_us"
-        )
+        kind = self.kind.removesuffix("-alloc")
+        return {"blocking": "blocking_us", "test": "test_us", "alone": "alone_us", "exposed": "exposed_us"}.get(kind, "message_us")
 
     @property
     def buffers(self):
@@ -79,9 +78,18 @@ def testing():
     yield Row("test", "allreduce", 8, 2, 0.010, absolute=True)
 
 
+def messages():
+    """From one rank to the other, by the mechanism made for it: see bench/loops/src/messages.rs and threads.rs."""
+    yield Row("message", "latency", 8, 2, 0.4)
+    yield Row("message", "rate", 8, 2, 0.2)
+    yield Row("threads", "threads", 8, 2, 0.5)
+    for size in (4096, 65536, 1048576):
+        yield Row("message", "large", size, 2, 0.8)
+
+
 def chosen(only):
     """The rows that a run measures, in the order of the table."""
-    rows = [*blocking(), *nonblocking(), *testing()]
+    rows = [*blocking(), *nonblocking(), *testing(), *messages()]
     if not only:
         return rows
     kept = [row for row in rows if any(part in row.name or fnmatchcase(row.name, part) for part in only)]

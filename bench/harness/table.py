@@ -9,6 +9,14 @@ SECTIONS = {
     "alone-alloc": "Alone, tradewind's buffers from comm.alloc (µs; the peers as above)",
     "exposed-alloc": "Exposed, tradewind's buffers from comm.alloc (µs; the peers as above)",
     "test": "One test of a running collective (µs)",
+    "message": "Messages between two ranks (µs: one way, half a round trip; rate: from message to message)",
+    "threads": "Messages between one thread and two that share a queue (µs: half a round trip)",
+}
+MESSAGES = {
+    "latency": "wide queue, latency",
+    "rate": "Express, a stream, windows of 64",
+    "large": "link, private buffers written and read",
+    "threads": "Express, one thread and two",
 }
 HEADINGS = ("row", "tradewind [p10..p90]", "best peer [p10..p90]", "which", "ratio [least..most]", "reach", "reached", "floor")
 EXPOSED_HEADINGS = ("processor µs, tradewind / peer", "computation")
@@ -36,7 +44,9 @@ def spread(figure):
 
 def title(row):
     """What the row is called in the table."""
-    nonblocking = row.kind not in ("blocking",)
+    if row.op in MESSAGES:
+        return f"{MESSAGES[row.op]}, {size_name(row.bytes)}"
+    nonblocking = row.kind != "blocking"
     name = {"neighbor": "neighbor_alltoall"}.get(row.op, row.op)
     per = {"alltoall": " a pair", "neighbor": " a neighbour"}.get(row.op, "")
     size = "" if row.op == "barrier" else f" {size_name(row.bytes)}{per}"

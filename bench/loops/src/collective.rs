@@ -66,7 +66,7 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
                 Kind::Alltoall => repetition + block * 1000 + self.rank,
                 Kind::Bcast => repetition + root * 1000,
                 Kind::Neighbor => repetition + self.neighbors[block] * 1000,
-                Kind::Barrier => 0,
+                Kind::Barrier | Kind::Message => 0,
             } as f64;
             let step = if every { 1 } else { (self.elements - 1).max(1) };
             if values.iter().step_by(step).any(|value| *value != expected) {

@@ -1,6 +1,6 @@
 //! The loops of `bench/c` over tradewind, one program for all of them: `bench/peers` starts it beside the MPI programs.
 //!
-//! `loops blocking|overlap|test_cost private|alloc BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:ITERATIONS...`
+//! `loops blocking|overlap|test_cost|messages|threads private|alloc BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:ITERATIONS...`
 
 mod batches;
 mod blocking;
@@ -8,11 +8,13 @@ mod collective;
 mod grid;
 mod measure;
 mod memory;
+mod messages;
 mod operation;
 mod overlap;
 mod report;
 mod row;
 mod test_cost;
+mod threads;
 
 use collective::Collective;
 use memory::{Memory, Private, Segment};
@@ -30,6 +32,8 @@ enum Program {
     Blocking,
     Overlap,
     TestCost,
+    Messages,
+    Threads,
 }
 
 impl Program {
@@ -38,7 +42,18 @@ impl Program {
             "blocking" => Ok(Self::Blocking),
             "overlap" => Ok(Self::Overlap),
             "test_cost" => Ok(Self::TestCost),
-            other => Err(format!("'{other}' is no program: blocking, overlap or test_cost").into()),
+            "messages" => Ok(Self::Messages),
+            "threads" => Ok(Self::Threads),
+            other => Err(format!("'{other}' is no program: blocking, overlap, test_cost, messages or threads").into()),
+        }
+    }
+
+    fn measure_row(self, world: &Communicator, row: Row, options: &mut Options) -> Result<(), Failure> {
+        match self {
+            Self::Messages => messages::measure(world, row, options),
+            Self::Threads => threads::measure(world, row, options),
+            _ if options.owned => self.measure_collective::<Segment>(world, row, options),
+            _ => self.measure_collective::<Private>(world, row, options),
         }
     }
 
@@ -54,23 +69,30 @@ impl Program {
             Self::Blocking => blocking::measure(collective, options),
             Self::Overlap => overlap::measure(collective, options),
             Self::TestCost => test_cost::measure(collective),
+            Self::Messages | Self::Threads => Err("messages are no collective".into()),
         }
     }
 
-    fn measure_row<M: Memory>(self, world: &Communicator, row: Row, options: &mut Options) -> Result<(), Failure> {
+    fn measure_collective<M: Memory>(
+        self,
+        world: &Communicator,
+        row: Row,
+        options: &mut Options,
+    ) -> Result<(), Failure> {
         match row.kind {
             Kind::Barrier => self.measure::<M, _>(world, row, Barrier, options),
             Kind::Allreduce => self.measure::<M, _>(world, row, Allreduce, options),
             Kind::Alltoall => self.measure::<M, _>(world, row, Alltoall, options),
             Kind::Bcast => self.measure::<M, _>(world, row, Bcast, options),
             Kind::Neighbor => self.measure::<M, _>(world, row, Neighbor(grid::topology(world)?), options),
+            Kind::Message => Err(format!("{} is no collective: give messages or threads", row.name).into()),
         }
     }
 }
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     let [program, arguments @ ..] = arguments else {
-        return Err("give blocking, overlap or test_cost".into());
+        return Err("give blocking, overlap, test_cost, messages or threads".into());
     };
     let program = Program::read(program)?;
     let job = Job::init()?;
@@ -78,11 +100,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let (mut options, rows) = Options::read(arguments, world.rank())?;
     for text in rows {
         let row = Row::read(text)?;
-        if options.owned {
-            program.measure_row::<Segment>(world, row, &mut options)?;
-        } else {
-            program.measure_row::<Private>(world, row, &mut options)?;
-        }
+        program.measure_row(world, row, &mut options)?;
     }
     Ok(())
 }

@@ -13,14 +13,20 @@ pub enum Kind {
     Alltoall,
     Bcast,
     Neighbor,
+    /// From rank 0 to rank 1; the name says how.
+    Message,
 }
 
-const KINDS: [(Kind, &str); 5] = [
+const KINDS: [(Kind, &str); 9] = [
     (Kind::Barrier, "barrier"),
     (Kind::Allreduce, "allreduce"),
     (Kind::Alltoall, "alltoall"),
     (Kind::Bcast, "bcast"),
     (Kind::Neighbor, "neighbor"),
+    (Kind::Message, "latency"),
+    (Kind::Message, "rate"),
+    (Kind::Message, "large"),
+    (Kind::Message, "threads"),
 ];
 
 /// One row.

@@ -18,10 +18,12 @@ pub enum CallKind {
     Windows = 10,
     Channel = 11,
     Queues = 12,
+    /// A link for bulk transfers.
+    BulkLink = 13,
 }
 
 impl CallKind {
-    const ALL: [CallKind; 13] = [
+    const ALL: [CallKind; 14] = [
         CallKind::None,
         CallKind::Barrier,
         CallKind::Allreduce,
@@ -35,6 +37,7 @@ impl CallKind {
         CallKind::Windows,
         CallKind::Channel,
         CallKind::Queues,
+        CallKind::BulkLink,
     ];
 
     fn from_u8(number: u8) -> CallKind {
@@ -57,6 +60,7 @@ impl CallKind {
             CallKind::Windows => "windows",
             CallKind::Channel => "channel",
             CallKind::Queues => "queues",
+            CallKind::BulkLink => "bulk link",
         }
     }
 }

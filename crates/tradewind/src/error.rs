@@ -57,6 +57,10 @@ pub enum MessageError {
     #[error(transparent)]
     ChannelReceive(#[from] queues::channel::ReceiveError),
     #[error(transparent)]
+    LinkOpen(#[from] queues::dma::OpenError),
+    #[error(transparent)]
+    Bulk(#[from] queues::dma::DmaError),
+    #[error(transparent)]
     Window(#[from] queues::window::WindowError),
     #[error(transparent)]
     Remote(#[from] queues::window::RemoteError),
@@ -81,6 +85,8 @@ from_messages!(
     queues::channel::OpenError,
     queues::channel::SendError,
     queues::channel::ReceiveError,
+    queues::dma::OpenError,
+    queues::dma::DmaError,
     queues::window::WindowError,
     queues::window::RemoteError,
 );

@@ -8,6 +8,7 @@ use crate::communicator::Communicator;
 use crate::error::Result;
 use engine::call::{Call, CallKind};
 use queues::channel::{self, Channel, Value};
+use queues::dma::{self, Link};
 use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
 use queues::lines::{WideQueue, WideReceiver, WideSender};
 use queues::remote::RemoteWindow;
@@ -25,24 +26,39 @@ pub enum ChannelEnd<T: Value> {
     Receiver(ChannelReceiver<T>),
 }
 
-/// The receiving end of a channel, which also keeps the channel's memory.
+/// The end of a link that a rank got.
 #[derive(Debug)]
-pub struct ChannelReceiver<T: Value> {
-    // Declared first: the end is closed before its memory goes.
-    receiver: channel::Receiver<T>,
-    _channel: Channel<T>,
+pub enum LinkEnd {
+    /// This rank sends.
+    Sender(dma::Sender),
+    /// This rank receives.
+    Receiver(LinkReceiver),
 }
 
-impl<T: Value> std::ops::Deref for ChannelReceiver<T> {
-    type Target = channel::Receiver<T>;
+/// The receiving end of something, which also keeps the memory that it lies in.
+#[derive(Debug)]
+pub struct Kept<R, M> {
+    // Declared first: the end is closed before its memory goes.
+    receiver: R,
+    _memory: M,
+}
 
-    fn deref(&self) -> &channel::Receiver<T> {
+/// The receiving end of a channel.
+pub type ChannelReceiver<T> = Kept<channel::Receiver<T>, Channel<T>>;
+
+/// The receiving end of a link.
+pub type LinkReceiver = Kept<dma::Receiver, Link>;
+
+impl<R, M> std::ops::Deref for Kept<R, M> {
+    type Target = R;
+
+    fn deref(&self) -> &R {
         &self.receiver
     }
 }
 
-impl<T: Value> std::ops::DerefMut for ChannelReceiver<T> {
-    fn deref_mut(&mut self) -> &mut channel::Receiver<T> {
+impl<R, M> std::ops::DerefMut for Kept<R, M> {
+    fn deref_mut(&mut self) -> &mut R {
         &mut self.receiver
     }
 }
@@ -72,6 +88,19 @@ pub struct WidePort {
     pub receiver: WideReceiver,
     /// Sends to each rank, by rank, this one included; clones may send in any thread.
     pub senders: Vec<WideSender>,
+}
+
+/// What a rank has of something that leads from one rank to another.
+enum Between<M> {
+    /// It receives, and has made it.
+    Made(M),
+    /// It sends, to there.
+    Lies(Offset),
+    Elsewhere,
+}
+
+fn pair(from: u32, to: u32) -> u64 {
+    u64::from(from) << 32 | u64::from(to)
 }
 
 impl Communicator {
@@ -153,31 +182,77 @@ impl Communicator {
     /// # Errors
     /// When the ranks are the same or do not exist, `to` has no room, a rank is gone, or in another collective.
     pub fn channel<T: Value>(&self, from: u32, to: u32, capacity: u64) -> Result<Option<ChannelEnd<T>>> {
+        let (segment, call) = (self.segment(), Call::new(CallKind::Channel, capacity, pair(from, to)));
+        let make = || Channel::<T>::create(self.arena(), capacity);
+        Ok(match self.between("a channel", call, from, to, make, Channel::offset)? {
+            Between::Made(memory) => {
+                let receiver = channel::Receiver::open(segment, memory.offset())?;
+                Some(ChannelEnd::Receiver(Kept { receiver, _memory: memory }))
+            }
+            Between::Lies(place) => Some(ChannelEnd::Sender(channel::Sender::open(segment, place)?)),
+            Between::Elsewhere => None,
+        })
+    }
+
+    /// Opens a link for messages of any length from rank `from` to rank `to`, with a staging area of `staging` bytes
+    /// ([`dma::STAGING`] is a good size); the other ranks get none. A collective call.
+    ///
+    /// ```
+    /// use tradewind::{LinkEnd, queues::dma};
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(2, |world| {
+    ///     match world.bulk_link(0, 1, dma::STAGING)? {
+    ///         Some(LinkEnd::Sender(mut sender)) => {
+    ///             sender.send(&[7; 100_000])?;
+    ///         }
+    ///         Some(LinkEnd::Receiver(mut receiver)) => {
+    ///             let mut buffer = vec![0; 100_000];
+    ///             assert_eq!(receiver.receive(&mut buffer)?.bytes, 100_000);
+    ///             assert!(buffer.iter().all(|byte| *byte == 7));
+    ///         }
+    ///         None => {}
+    ///     }
+    ///     world.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`channel`](Self::channel), and when the size of the staging area is none.
+    pub fn bulk_link(&self, from: u32, to: u32, staging: u64) -> Result<Option<LinkEnd>> {
+        let (segment, call) = (self.segment(), Call::new(CallKind::BulkLink, staging, pair(from, to)));
+        Ok(match self.between("a link", call, from, to, || Link::create(self.arena(), staging), Link::offset)? {
+            Between::Made(memory) => {
+                let receiver = dma::Receiver::open(segment, memory.offset())?;
+                Some(LinkEnd::Receiver(Kept { receiver, _memory: memory }))
+            }
+            Between::Lies(place) => Some(LinkEnd::Sender(dma::Sender::open(segment, place)?)),
+            Between::Elsewhere => None,
+        })
+    }
+
+    /// The receiver makes something that leads to it from one other rank.
+    fn between<M, E: Into<crate::Error>>(
+        &self,
+        what: &'static str,
+        call: Call,
+        from: u32,
+        to: u32,
+        make: impl FnOnce() -> std::result::Result<M, E>,
+        at: impl Fn(&M) -> Offset,
+    ) -> Result<Between<M>> {
         let size = self.size();
         if from >= size || to >= size || from == to {
-            return Err(argument(
-                "the ends of a channel",
-                format!("{from} and {to}"),
-                &format!("two ranks below {size}"),
-            ));
+            let ends = format!("{from} and {to}");
+            return Err(argument("the ranks at its ends", ends, &format!("two ranks below {size}")));
         }
-        let call = Call::new(CallKind::Channel, capacity, u64::from(from) << 32 | u64::from(to));
-        let receives = self.rank() == to;
-        let made = receives.then(|| Channel::<T>::create(self.arena(), capacity)).transpose();
-        let at = |made: &Option<Channel<T>>| made.as_ref().map_or(Offset(0), Channel::offset);
-        let (made, places) = self.share("a channel", call, made, at)?;
-        let end = match made {
-            Some(channel) => {
-                let receiver = channel::Receiver::open(self.segment(), channel.offset())?;
-                Some(ChannelEnd::Receiver(ChannelReceiver { receiver, _channel: channel }))
-            }
-            None if self.rank() == from => {
-                let sender = channel::Sender::open(self.segment(), places[to as usize])?;
-                Some(ChannelEnd::Sender(sender))
-            }
-            None => None,
-        };
-        Ok(end)
+        let made = (self.rank() == to).then(make).transpose();
+        let (made, places) = self.share(what, call, made, |made| made.as_ref().map_or(Offset(0), &at))?;
+        Ok(match made {
+            Some(made) => Between::Made(made),
+            None if self.rank() == from => Between::Lies(places[to as usize]),
+            None => Between::Elsewhere,
+        })
     }
 
     /// A receive queue of `capacity` (a power of two) messages of one word on every rank, and senders to all of them. A collective call.
