@@ -84,10 +84,17 @@ impl Protocol for Express {
     type Slot = AtomicU64;
     type Message = Message;
     type Looks = ();
+    /// The position after its last message.
+    type Aim = AtomicU64;
 
     #[inline(always)]
-    fn try_send(ring: &Ring<AtomicU64>, message: &Message, generation: u32) -> Result<u64, SendError> {
-        words(ring).try_send(*message, generation)
+    fn try_send(
+        ring: &Ring<AtomicU64>,
+        message: &Message,
+        generation: u32,
+        next: &AtomicU64,
+    ) -> Result<u64, SendError> {
+        words(ring).try_send(*message, generation, next)
     }
 
     #[inline(always)]

@@ -92,9 +92,10 @@ impl Protocol for Wide {
     type Slot = Line;
     type Message = WideMessage;
     type Looks = Looks;
+    type Aim = ();
 
     #[inline(always)]
-    fn try_send(ring: &Ring<Line>, message: &WideMessage, generation: u32) -> Result<u64, SendError> {
+    fn try_send(ring: &Ring<Line>, message: &WideMessage, generation: u32, (): &()) -> Result<u64, SendError> {
         lines(ring).try_send(message, generation)
     }
 

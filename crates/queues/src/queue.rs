@@ -52,8 +52,15 @@ pub(crate) mod sealed {
         type Message: Copy;
         /// What a receiver remembers.
         type Looks: Default + Send + std::fmt::Debug;
+        /// What a sender remembers.
+        type Aim: Default + Send + Sync + std::fmt::Debug;
 
-        fn try_send(ring: &Ring<Self::Slot>, message: &Self::Message, generation: u32) -> Result<u64, SendError>;
+        fn try_send(
+            ring: &Ring<Self::Slot>,
+            message: &Self::Message,
+            generation: u32,
+            aim: &Self::Aim,
+        ) -> Result<u64, SendError>;
         fn try_receive<F: Form>(
             ring: &Ring<Self::Slot>,
             looks: &mut Self::Looks,
@@ -137,7 +144,7 @@ impl<K: Kind> Queue<K> {
     /// A sender to the queue of this generation; it finds the queue closed if there is another one in its memory.
     #[must_use]
     pub fn sender_of(&self, generation: u32) -> Sender<K> {
-        Sender { ring: self.ring.clone(), generation, event: None }
+        Sender { ring: self.ring.clone(), generation, aim: K::Aim::default(), event: None }
     }
 
     /// How often the queue's memory was [opened again](Self::reopen).
@@ -199,6 +206,7 @@ impl<K: Kind> Queue<K> {
 pub struct Sender<K: Kind> {
     pub(crate) ring: Ring<K::Slot>,
     pub(crate) generation: u32,
+    aim: K::Aim,
     event: Option<Event>,
 }
 
@@ -216,7 +224,7 @@ impl<K: Kind> Sender<K> {
     /// [`SendError`]; the message was then not sent.
     #[inline]
     pub fn try_send(&self, message: &K::Message) -> Result<(), SendError> {
-        K::try_send(&self.ring, message, self.generation)?;
+        K::try_send(&self.ring, message, self.generation, &self.aim)?;
         self.announce();
         Ok(())
     }
@@ -413,7 +421,7 @@ impl<K: Kind> Clone for Queue<K> {
 
 impl<K: Kind> Clone for Sender<K> {
     fn clone(&self) -> Self {
-        Sender { ring: self.ring.clone(), generation: self.generation, event: self.event.clone() }
+        Sender { event: self.event.clone(), ..Queue { ring: self.ring.clone() }.sender_of(self.generation) }
     }
 }
 

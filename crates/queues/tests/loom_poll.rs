@@ -125,7 +125,7 @@ impl Ring {
 
     fn send(&self, number: u64) {
         let message = Message::of_number(SourceName::default(), 0, number).expect("40 bits");
-        assert!(self.words().try_send(message, 0).is_ok(), "room");
+        assert!(self.words().try_send(message, 0, &AtomicU64::new(0)).is_ok(), "room");
     }
 
     fn receive(&self) -> Option<u64> {

@@ -2,9 +2,10 @@
 //!
 //! | who | does | with |
 //! |---|---|---|
-//! | sender | reads the tail `t` | |
+//! | sender | takes for `t` the tail, or the position after its own last message if that is later | |
 //! | | **commits**: slot `t mod n` from empty in this lap to the message | compare-exchange |
-//! | | moves the tail from `t` to `t + 1`; any sender that finds slot `t` written does so | compare-exchange |
+//! | | moves the tail behind it, once for several messages | maximum |
+//! | | if slot `t` was written already, goes on with the next position | |
 //! | receiver | reads the head `h` and the message in slot `h mod n` | |
 //! | | **takes**: moves the head from `h` to `h + 1` | compare-exchange |
 //! | | makes the slot empty for the next lap | store |
@@ -26,6 +27,9 @@ use crate::word::{self, Message, Slot};
 /// How often an operation tries again because others were faster. A memory that others spoil ends it here.
 const ROUNDS: usize = 1 << 16;
 
+/// A sender that is alone moves the tail once for this many messages, a line of them.
+const STRIDE: u64 = 8;
+
 /// Bit 0 of the gate: receivers close every slot that they give back.
 const CLOSING: u32 = 1;
 
@@ -34,7 +38,7 @@ const CLOSING: u32 = 1;
 pub(crate) struct Words<'a> {
     /// A power of two of them, at least two.
     pub(crate) slots: &'a [AtomicU64],
-    /// The position to be written next, or one before it that nobody has moved it from yet.
+    /// Everything before this position was written; the position to be written next is a few positions on.
     pub(crate) tail: &'a AtomicU64,
     /// Positions before this one were free when a sender looked: a hint that saves a look. Beside the tail.
     pub(crate) room: &'a AtomicU64,
@@ -44,12 +48,10 @@ pub(crate) struct Words<'a> {
     pub(crate) gate: &'a AtomicU32,
 }
 
-/// What a sender finds in the slot at the tail, other than room.
+/// What a sender finds in a slot, other than room.
 enum Obstacle {
-    /// The position was written: the tail may move on.
-    Past,
-    /// The tail that was read is an old one.
-    Stale,
+    /// Everything before this position was written.
+    Written(u64),
     Refused(SendError),
 }
 
@@ -64,47 +66,55 @@ impl<'a> Words<'a> {
         position >> self.slots.len().trailing_zeros()
     }
 
-    /// Sends to the ring of this generation and gives the message's position.
+    /// Sends to the ring of this generation and gives the message's position. `next` is the sender's own: the position after
+    /// its last message.
     #[inline]
-    pub(crate) fn try_send(&self, message: Message, generation: u32) -> Result<u64, SendError> {
-        for _ in 0..ROUNDS {
+    pub(crate) fn try_send(&self, message: Message, generation: u32, next: &AtomicU64) -> Result<u64, SendError> {
+        // Relaxed: everything before it was written when this sender, or a thread that shares it, stored it; the exchange decides.
+        let mut written = next.load(Ordering::Relaxed);
+        let stride = STRIDE.min(self.slots.len() as u64);
+        for round in 0..ROUNDS {
             // Acquire: pairs with the Release of `pass`; everything before this position is then seen as written.
             let tail = self.tail.load(Ordering::Acquire);
+            let position = tail.max(written);
             // After the tail: a ring that changes hands from here on has other laps, and the exchange below fails.
             if self.gate.load(Ordering::Relaxed) >> 1 != generation {
                 return Err(SendError::Closed);
             }
-            let (slot, empty) = (self.slot(tail), word::empty(self.lap(tail)));
-            let seen = match self.look_for_room(tail, slot, empty) {
+            let (slot, empty) = (self.slot(position), word::empty(self.lap(position)));
+            let seen = match self.look_for_room(position, slot, empty) {
                 // Not looked at before: a look would fetch the line once for reading and once more for writing.
                 // SeqCst: pairs with the Acquire of `try_receive`, and comes before the look whether a receiver sleeps.
                 // Acquire: pairs with the Release of `give_back`.
                 None => {
-                    let full = word::full(self.lap(tail), message);
+                    let full = word::full(self.lap(position), message);
                     match slot.compare_exchange(empty, full, Ordering::SeqCst, Ordering::Acquire) {
                         Ok(_) => {
-                            self.pass(tail);
-                            return Ok(tail);
+                            next.store(position + 1, Ordering::Relaxed);
+                            // Who had to look for the position spares the next one the search.
+                            if round != 0 || position + 1 - tail >= stride {
+                                self.pass(position);
+                            }
+                            return Ok(position);
                         }
                         Err(seen) => seen,
                     }
                 }
                 Some(seen) => seen,
             };
-            match self.obstacle(tail, seen) {
-                Obstacle::Past => self.pass(tail),
-                Obstacle::Stale => {}
+            match self.obstacle(position, seen) {
+                Obstacle::Written(before) => written = before,
                 Obstacle::Refused(why) => return Err(why),
             }
         }
         Err(SendError::Broken)
     }
 
-    /// `None` if the slot at `tail` is free as far as is known, otherwise what stands there.
+    /// `None` if the slot at `position` is free as far as is known, otherwise what stands there.
     #[inline(always)]
-    fn look_for_room(&self, tail: u64, slot: &AtomicU64, empty: u64) -> Option<u64> {
+    fn look_for_room(&self, position: u64, slot: &AtomicU64, empty: u64) -> Option<u64> {
         // Relaxed: a hint; the exchange decides.
-        if (self.room.load(Ordering::Relaxed).wrapping_sub(tail)).cast_signed() > 0 {
+        if (self.room.load(Ordering::Relaxed).wrapping_sub(position)).cast_signed() > 0 {
             return None;
         }
         // Acquire: pairs with the Release of `give_back`.
@@ -117,27 +127,30 @@ impl<'a> Words<'a> {
         None
     }
 
-    /// Says what `seen` in the slot of `tail` means for a sender.
+    /// Says what `seen` in the slot of `position` means for a sender.
     #[cold]
-    fn obstacle(&self, tail: u64, seen: u64) -> Obstacle {
-        let lap = self.lap(tail);
+    fn obstacle(&self, position: u64, seen: u64) -> Obstacle {
+        let lap = self.lap(position);
         match word::read(seen) {
-            _ if word::is_full_in(seen, lap) => Obstacle::Past,
-            // Of the lap before, as long as the tail stands: a message that was not received or is being taken.
-            Slot::Full { .. } if self.tail.load(Ordering::Acquire) == tail => Obstacle::Refused(SendError::Full),
-            Slot::Full { .. } => Obstacle::Stale,
+            _ if word::is_full_in(seen, lap) => Obstacle::Written(position + 1),
+            Slot::Full { .. } => {
+                // Acquire: pairs with the Release half of a receiver's `advance`. As long as the position was not received, the
+                // slot can only hold the message of the lap before, not received or being taken.
+                let head = self.head.load(Ordering::Acquire);
+                if head <= position { Obstacle::Refused(SendError::Full) } else { Obstacle::Written(head) }
+            }
             Slot::Closed(_) if seen == word::closed(lap) => Obstacle::Refused(SendError::Closed),
             // Written, received and given back.
-            Slot::Empty(next) | Slot::Closed(next) if word::is_later(next, lap) => Obstacle::Past,
+            Slot::Empty(next) | Slot::Closed(next) if word::is_later(next, lap) => Obstacle::Written(position + 1),
             Slot::Empty(_) | Slot::Closed(_) => Obstacle::Refused(SendError::Broken),
         }
     }
 
-    /// Moves the tail on from a position that was written.
+    /// Moves the tail behind a position that was written, as all before it.
     #[inline(always)]
-    fn pass(&self, tail: u64) {
-        // Release: pairs with the Acquire of the tail in `try_send`. A failure means that another has done it.
-        let _ = self.tail.compare_exchange(tail, tail.wrapping_add(1), Ordering::Release, Ordering::Relaxed);
+    fn pass(&self, position: u64) {
+        // Release: pairs with the Acquire of the tail in `try_send`.
+        self.tail.fetch_max(position + 1, Ordering::Release);
     }
 
     /// Takes the next message if there is one.
@@ -252,16 +265,16 @@ impl<'a> Words<'a> {
     pub(crate) fn close(&self) -> Option<u64> {
         // SeqCst: receivers that give back a slot from here on close it.
         self.gate.fetch_or(CLOSING, Ordering::SeqCst);
+        let mut written = 0;
         for _ in 0..ROUNDS {
-            let tail = self.tail.load(Ordering::Acquire);
-            let (empty, closed) = (word::empty(self.lap(tail)), word::closed(self.lap(tail)));
-            match self.slot(tail).compare_exchange(empty, closed, Ordering::SeqCst, Ordering::Acquire) {
-                Ok(_) => return Some(tail),
-                Err(seen) => match self.obstacle(tail, seen) {
-                    Obstacle::Past => self.pass(tail),
-                    Obstacle::Stale => {}
+            let position = self.tail.load(Ordering::Acquire).max(written);
+            let (empty, closed) = (word::empty(self.lap(position)), word::closed(self.lap(position)));
+            match self.slot(position).compare_exchange(empty, closed, Ordering::SeqCst, Ordering::Acquire) {
+                Ok(_) => return Some(position),
+                Err(seen) => match self.obstacle(position, seen) {
+                    Obstacle::Written(before) => written = before,
                     Obstacle::Refused(SendError::Full) => return None,
-                    Obstacle::Refused(_) => return Some(tail),
+                    Obstacle::Refused(_) => return Some(position),
                 },
             }
         }

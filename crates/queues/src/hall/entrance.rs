@@ -91,7 +91,7 @@ impl Destination {
             let state = self.hall.plan.state(queue, self.class);
             if let (Some((ring, generation)), true) = (state.ring, self.is_direct()) {
                 let ring = self.hall.ring(self.class, ring)?;
-                match Wide::try_send(&ring.ring, &message, generation) {
+                match Wide::try_send(&ring.ring, &message, generation, &()) {
                     // Full: into the miss ring instead. Closed: it was taken away, and the descriptor says so by now.
                     Err(SendError::Full) => {}
                     Err(SendError::Closed) => continue,
@@ -102,7 +102,7 @@ impl Destination {
                 return Err(SendError::Full);
             }
             let (miss, generation) = &self.hall.misses[self.class as usize];
-            let position = Wide::try_send(&miss.ring, &message, *generation)?;
+            let position = Wide::try_send(&miss.ring, &message, *generation, &())?;
             self.diverted = position.wrapping_add(1);
             self.announce();
             return Ok(());
