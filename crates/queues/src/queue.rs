@@ -25,9 +25,12 @@ use crate::word::Message;
 pub use crate::form::{Form, Shared, Sole};
 pub use crate::refusal::{ReceiveError, SendError};
 
-/// How many pauses of the processor a receiver makes when a flow of messages is interrupted: about as long as it takes to
-/// write a line of words.
-const FLOW_PAUSE: u32 = 8;
+/// How many pauses of the processor a receiver makes between two looks while messages flow. The sender is probably writing to
+/// the very line that would be looked at; a look at once takes the line away from it for a message or two.
+const FLOW_PAUSE: u32 = 4;
+
+/// How often it looks before it takes the flow for ended.
+const FLOW_LOOKS: u32 = 8;
 
 /// What closing came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -329,12 +332,16 @@ impl<K: Kind, F: Form> Receiver<K, F> {
     /// # Errors
     /// [`ReceiveError`], when there is no message before it.
     pub fn receive_many(&mut self, into: &mut [K::Message]) -> Result<usize, ReceiveError> {
-        let mut count = K::try_receive_many::<F>(&self.ring, &mut self.looks, into)?;
-        if count == 0 && self.flows {
-            // The sender is probably writing to the very line that was looked at. Another look at once would take the line
-            // away from it for a single message.
-            (0..FLOW_PAUSE).for_each(|_| spin_loop());
+        let looks = if self.flows { FLOW_LOOKS } else { 1 };
+        let mut count = 0;
+        for _ in 0..looks {
+            if self.flows {
+                (0..FLOW_PAUSE).for_each(|_| spin_loop());
+            }
             count = K::try_receive_many::<F>(&self.ring, &mut self.looks, into)?;
+            if count != 0 {
+                break;
+            }
         }
         self.flows = count != 0;
         if count != 0 {
