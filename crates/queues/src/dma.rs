@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | in place | the bytes lie in the segment already | none: the receiver reads them there |
 //! | direct | the kernel lets at least one of the two processes reach into the other | one; both processes copy parts of it at the same time, where both may |
-//! | staged | always, and for short messages | two, through a staging area in the segment; one copies in while the other copies out |
+//! | staged | always, and up to twice the staging area | two, through a staging area in the segment; one copies in while the other copies out |
 //!
 //! Whether the direct path exists is found out by a real transfer (containers and security modules forbid it in many ways);
 //! if not, [`Sender::direct_path`] says why. A [`Link`] joins one [`Sender`] and one [`Receiver`]; messages keep their order.
@@ -54,8 +54,9 @@ use crate::channel::End;
 use layout::{LEAST_STAGING, MOST_STAGING, Place};
 use process_memory::Refusal;
 
-/// A good size for a staging area, in bytes: it stays in a processor's second-level cache.
-pub const STAGING: u64 = 256 << 10;
+/// A good size for a staging area, in bytes: twice a large second-level cache. When the sender comes round to a line, it has left
+/// the receiver's cache by then; to take one away from there costs four times as much.
+pub const STAGING: u64 = 2 << 20;
 
 /// The way that a message went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +72,7 @@ pub enum Path {
 /// How messages from private memory are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// Directly if they are long enough and there is a direct path, otherwise staged.
+    /// Directly if they are longer than the staging area twice over and there is a direct path, otherwise staged.
     #[default]
     Automatic,
     /// Directly or not at all.

@@ -43,6 +43,7 @@ pub mod futex;
 pub mod handle;
 pub mod memory;
 pub mod owned;
+pub mod prefetch;
 pub mod process;
 pub mod segment;
 pub mod shared;

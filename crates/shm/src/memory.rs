@@ -9,6 +9,9 @@
 use crate::segment::{Offset, Segment, SegmentError};
 use std::sync::Arc;
 
+pub use crate::prefetch::Purpose;
+use crate::prefetch::prefetch;
+
 /// All bytes of a segment as one address range.
 #[derive(Clone, Debug)]
 pub struct Memory {
@@ -84,6 +87,16 @@ impl Memory {
         // SAFETY: `bytes_ptr` checked the source range; `bytes` is exclusively borrowed, so it cannot overlap memory
         // that only this module hands out.
         unsafe { std::ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Asks for the cache lines of a range before they are used.
+    ///
+    /// # Errors
+    /// When the range leaves the segment.
+    #[inline]
+    pub fn prefetch(&self, at: Offset, length: u64, purpose: Purpose) -> Result<(), SegmentError> {
+        prefetch(self.segment.bytes_ptr(at, length)?, length as usize, purpose);
         Ok(())
     }
 

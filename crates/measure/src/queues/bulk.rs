@@ -7,8 +7,8 @@ use tradewind::queues::dma::{Link, Policy, Receiver, STAGING, Sender};
 
 /// Every message has a line of its own before its bytes.
 const HEADER: u64 = 64;
-/// The library may take a direct path from here on; below, messages are staged.
-const MAY_BE_DIRECT: u64 = 32 << 10;
+/// The library may take a direct path above; up to here, messages are staged.
+const MAY_BE_DIRECT: u64 = 2 * STAGING;
 
 /// A link in each direction.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Way for Bulk {
         let bytes = self.payload.len() as u64;
         match self.policy {
             Policy::Direct => 0,
-            Policy::Automatic if bytes >= MAY_BE_DIRECT => 0,
+            Policy::Automatic if bytes > MAY_BE_DIRECT => 0,
             _ => (STAGING / (HEADER + bytes.next_multiple_of(HEADER))) as usize,
         }
     }

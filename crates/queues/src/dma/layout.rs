@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shm::arena::Arena;
 use shm::handle::Mapped;
-use shm::memory::Memory;
+use shm::memory::{Memory, Purpose};
 use shm::segment::{Offset, Segment, SegmentError};
 
 use super::error::{DmaError, OpenError};
@@ -88,6 +88,9 @@ shm::shared_lines! {
 /// "bulk" in ASCII and a version.
 const MAGIC: u64 = 0x6275_6c6b_0000_0001;
 
+/// How much is asked for before it is copied out, in bytes. More than a processor can ask for at a time is of no use.
+const PREFETCH: u64 = 4096;
+
 /// A link as one end of it, or its owner, sees it.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -127,6 +130,7 @@ impl Place {
             return Err(OpenError::NoLink { offset });
         }
         segment.bytes_ptr(offset, size_of::<Head>() as u64 + staging)?;
+        segment.populate(offset, size_of::<Head>() as u64 + staging);
         // SAFETY: `Memory` asks for a protocol that keeps two calls from touching the same bytes at the same time. The staging
         // area is touched through here only: by the sender between `emptied` and `filled` plus the area's size, by the
         // receiver between `emptied` and `filled`, and each publishes with Release what it is done with. Data in place
@@ -218,8 +222,16 @@ impl Place {
     /// Copies bytes from the position `at` of the stream.
     pub(super) fn unstage(&self, at: u64, bytes: &mut [u8]) -> Result<(), SegmentError> {
         let (first, rest) = bytes.split_at_mut(self.until_wrap(at).min(bytes.len() as u64) as usize);
+        // All at once: the copy would ask for a few lines at a time.
+        self.memory.prefetch(self.in_staging(at), (first.len() as u64).min(PREFETCH), Purpose::Read)?;
         self.memory.read(self.in_staging(at), first)?;
         self.memory.read(self.in_staging(0), rest)
+    }
+
+    /// Asks for the lines at the position `at` of the stream, which the sender will write next, while the receiver is busy.
+    pub(super) fn claim_ahead(&self, at: u64, bytes: u64) {
+        // Only a hint: outside the segment there is nothing to ask for.
+        let _ = self.memory.prefetch(self.in_staging(at), bytes.min(self.until_wrap(at)), Purpose::Write);
     }
 
     fn until_wrap(&self, at: u64) -> u64 {

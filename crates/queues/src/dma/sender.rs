@@ -17,8 +17,11 @@ use crate::channel::End;
 use crate::peer::Watch;
 use crate::sync::Ordering;
 
-/// Messages up to this many bytes are staged although there is a direct path: two copies cost less than the system calls.
-const DIRECT_FROM: usize = 32 << 10;
+/// The fewest bytes between two publications: each costs about as much as it moves a cache line or two.
+const LEAST_PIECE: u64 = 4096;
+
+/// How much of the staging area the sender asks for ahead of the next message.
+const AHEAD: u64 = 4096;
 
 /// The end that sends. Held by one thread at a time.
 #[derive(Debug)]
@@ -92,7 +95,8 @@ impl Sender {
     fn goes_directly(&mut self, bytes: usize) -> Result<bool, DmaError> {
         match self.policy {
             Policy::Staged => Ok(false),
-            Policy::Automatic if bytes < DIRECT_FROM => Ok(false),
+            // Two copies through memory that nobody's cache holds cost less than system calls that look up every page.
+            Policy::Automatic if bytes as u64 <= 2 * self.place.staging() => Ok(false),
             policy => {
                 let DirectPath { here, there } = self.direct_path();
                 match here {
@@ -188,6 +192,7 @@ impl Sender {
             self.place.stage(self.filled, next).map_err(|_| self.broken())?;
             self.publish(padded(next.len()));
         }
+        self.place.claim_ahead(self.filled, (header::BYTES + padded(bytes.len())).min(AHEAD));
         Ok(())
     }
 
@@ -261,5 +266,5 @@ pub(super) fn padded(bytes: usize) -> u64 {
 /// the sender copies in, and never more than a quarter of the staging area. Whole lines.
 fn piece_bytes(bytes: usize, staging: u64) -> usize {
     let most = (staging / 4).min(16 << 10);
-    (bytes as u64 / 8).next_multiple_of(header::BYTES).clamp(1024.min(most), most) as usize
+    (bytes as u64 / 8).next_multiple_of(header::BYTES).clamp(LEAST_PIECE.min(most), most) as usize
 }
