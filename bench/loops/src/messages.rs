@@ -9,7 +9,7 @@ use tradewind::queues::dma;
 use tradewind::queues::lines::LineHeader;
 use tradewind::queues::name::SourceName;
 use tradewind::queues::word::Message;
-use tradewind::{Communicator, ExpressPort, LinkEnd, LinkReceiver, WidePort};
+use tradewind::{Communicator, ExpressPort, BulkEnd, BulkReceiver, WidePort};
 
 const LEAST_BATCHES: usize = 20;
 const MOST_BATCHES: usize = 5000;
@@ -184,7 +184,7 @@ impl Batch for Rate {
 struct Large<'w> {
     world: &'w Communicator,
     sender: dma::Sender,
-    receiver: LinkReceiver,
+    receiver: BulkReceiver,
     sent: Vec<u64>,
     received: Vec<u64>,
 }
@@ -193,9 +193,9 @@ impl<'w> Large<'w> {
     fn open(world: &'w Communicator, row: Row) -> Result<Self, Failure> {
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for (from, to) in [(0, 1), (1, 0)] {
-            match world.bulk_link(from, to, dma::STAGING)? {
-                Some(LinkEnd::Sender(sender)) => senders.push(sender),
-                Some(LinkEnd::Receiver(receiver)) => receivers.push(receiver),
+            match world.bulk(from, to, dma::STAGING)? {
+                Some(BulkEnd::Sender(sender)) => senders.push(sender),
+                Some(BulkEnd::Receiver(receiver)) => receivers.push(receiver),
                 None => {}
             }
         }

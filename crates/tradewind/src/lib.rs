@@ -51,7 +51,7 @@ pub use error::{Error, MessageError, Result};
 pub use goal::arithmetic::Element;
 pub use goal::graph;
 pub use job::{Job, local, local_with};
-pub use messages::{ChannelEnd, ChannelReceiver, ExpressPort, Kept, LinkEnd, LinkReceiver, WidePort, Windows};
+pub use messages::{BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, WidePort, Windows};
 pub use neighbors::Neighbors;
 pub use operation::Op;
 pub use persistent::Persistent;

@@ -28,11 +28,11 @@ pub enum ChannelEnd<T: Value> {
 
 /// The end of a link that a rank got.
 #[derive(Debug)]
-pub enum LinkEnd {
+pub enum BulkEnd {
     /// This rank sends.
     Sender(dma::Sender),
     /// This rank receives.
-    Receiver(LinkReceiver),
+    Receiver(BulkReceiver),
 }
 
 /// The receiving end of something, which also keeps the memory that it lies in.
@@ -47,7 +47,7 @@ pub struct Kept<R, M> {
 pub type ChannelReceiver<T> = Kept<channel::Receiver<T>, Channel<T>>;
 
 /// The receiving end of a link.
-pub type LinkReceiver = Kept<dma::Receiver, Link>;
+pub type BulkReceiver = Kept<dma::Receiver, Link>;
 
 impl<R, M> std::ops::Deref for Kept<R, M> {
     type Target = R;
@@ -198,14 +198,14 @@ impl Communicator {
     /// ([`dma::STAGING`] is a good size); the other ranks get none. A collective call.
     ///
     /// ```
-    /// use tradewind::{LinkEnd, queues::dma};
+    /// use tradewind::{BulkEnd, queues::dma};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
-    ///     match world.bulk_link(0, 1, dma::STAGING)? {
-    ///         Some(LinkEnd::Sender(mut sender)) => {
+    ///     match world.bulk(0, 1, dma::STAGING)? {
+    ///         Some(BulkEnd::Sender(mut sender)) => {
     ///             sender.send(&[7; 100_000])?;
     ///         }
-    ///         Some(LinkEnd::Receiver(mut receiver)) => {
+    ///         Some(BulkEnd::Receiver(mut receiver)) => {
     ///             let mut buffer = vec![0; 100_000];
     ///             assert_eq!(receiver.receive(&mut buffer)?.bytes, 100_000);
     ///             assert!(buffer.iter().all(|byte| *byte == 7));
@@ -219,14 +219,14 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`channel`](Self::channel), and when the size of the staging area is none.
-    pub fn bulk_link(&self, from: u32, to: u32, staging: u64) -> Result<Option<LinkEnd>> {
+    pub fn bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
         let (segment, call) = (self.segment(), Call::new(CallKind::BulkLink, staging, pair(from, to)));
         Ok(match self.between("a link", call, from, to, || Link::create(self.arena(), staging), Link::offset)? {
             Between::Made(memory) => {
                 let receiver = dma::Receiver::open(segment, memory.offset())?;
-                Some(LinkEnd::Receiver(Kept { receiver, _memory: memory }))
+                Some(BulkEnd::Receiver(Kept { receiver, _memory: memory }))
             }
-            Between::Lies(place) => Some(LinkEnd::Sender(dma::Sender::open(segment, place)?)),
+            Between::Lies(place) => Some(BulkEnd::Sender(dma::Sender::open(segment, place)?)),
             Between::Elsewhere => None,
         })
     }

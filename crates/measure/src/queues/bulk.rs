@@ -3,7 +3,8 @@
 use super::error::QueuesError;
 use super::way::{Way, pattern};
 use std::hint::black_box;
-use tradewind::queues::dma::{Link, Policy, Receiver, STAGING, Sender};
+use tradewind::BulkReceiver;
+use tradewind::queues::dma::{Policy, STAGING, Sender};
 
 /// Every message has a line of its own before its bytes.
 const HEADER: u64 = 64;
@@ -13,11 +14,8 @@ const MAY_BE_DIRECT: u64 = 2 * STAGING;
 /// A link in each direction.
 #[derive(Debug)]
 pub(super) struct Bulk {
-    // The ends are declared first: they are closed before the memory goes.
     pub(super) sender: Sender,
-    pub(super) receiver: Receiver,
-    /// The link that this rank has made, by which it receives.
-    pub(super) _link: Link,
+    pub(super) receiver: BulkReceiver,
     pub(super) policy: Policy,
     pub(super) payload: Vec<u8>,
     pub(super) received: Vec<u8>,

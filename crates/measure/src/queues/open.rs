@@ -7,11 +7,11 @@ use super::way::Floor;
 use super::words::{Command, Doubles, Remote, WORDS};
 use shm::handle::Mapped;
 use shm::segment::Offset;
-use tradewind::queues::dma::{Link, Policy, Receiver, STAGING, Sender};
+use tradewind::queues::dma::{Policy, STAGING};
 use tradewind::queues::express::{ExpressQueue, ExpressSender};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::one_poll::{OnePoll, PollSet};
-use tradewind::{ChannelEnd, Communicator, Op};
+use tradewind::{BulkEnd, ChannelEnd, Communicator, Op};
 
 /// Queues of a poll set.
 const POLLED: usize = 512;
@@ -130,11 +130,17 @@ pub(super) fn remote(world: &Communicator, command: Command) -> Result<Vec<Remot
 
 /// A link in each direction; none, and why, if the policy wants a direct path and there is none.
 pub(super) fn bulk(world: &Communicator, policy: Policy) -> Result<(Vec<Bulk>, Option<String>), QueuesError> {
-    let arena = world.arena();
-    let link = Link::create(arena, STAGING)?;
-    let theirs = exchange(world, link.offset())?;
-    let mut receiver = Receiver::open(arena.segment(), link.offset())?;
-    let mut sender = Sender::open(arena.segment(), theirs)?;
+    let (mut receivers, mut senders) = (Vec::new(), Vec::new());
+    for (from, to) in [(0, 1), (1, 0)] {
+        match world.bulk(from, to, STAGING)? {
+            Some(BulkEnd::Sender(sender)) => senders.push(sender),
+            Some(BulkEnd::Receiver(receiver)) => receivers.push(receiver),
+            None => {}
+        }
+    }
+    let (Some(mut sender), Some(mut receiver)) = (senders.pop(), receivers.pop()) else {
+        return Ok((Vec::new(), Some("it takes two ranks".to_owned())));
+    };
     // Both ranks have opened their ends, then both have tried to reach the other.
     world.barrier()?;
     let ways = [sender.direct_path(), receiver.direct_path()];
@@ -147,5 +153,5 @@ pub(super) fn bulk(world: &Communicator, policy: Policy) -> Result<(Vec<Bulk>, O
         return Ok((Vec::new(), Some(why.map_or_else(|| "the other rank cannot".to_owned(), |why| why.to_string()))));
     }
     sender.set_policy(policy);
-    Ok((vec![Bulk { sender, receiver, _link: link, policy, payload: Vec::new(), received: Vec::new() }], None))
+    Ok((vec![Bulk { sender, receiver, policy, payload: Vec::new(), received: Vec::new() }], None))
 }
