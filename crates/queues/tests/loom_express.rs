@@ -142,7 +142,7 @@ fn two_senders_and_a_receiver_of_an_empty_ring() {
 
 #[test]
 fn two_senders_and_a_sole_receiver() {
-    two_senders_one_receiver::<Sole>(3, 1, 2);
+    two_senders_one_receiver::<Sole>(2, 1, 2);
 }
 
 fn a_sender_and_two_receivers(full: u64, tries: usize) {
