@@ -16,7 +16,7 @@ use shm::segment::{Offset, Segment};
 
 use crate::bell::Bell;
 use crate::event::{Event, Notify};
-use crate::one_poll::{Members, PollSet};
+use crate::one_poll::{PollSet, Polled};
 use crate::ring::{self, Ring, RingError, Slots};
 use crate::sync::{Ordering, spin_loop};
 use crate::waiting::{Ringers, Wait, wait};
@@ -445,16 +445,16 @@ debug_by_offset!("Queue", K: Kind> std::fmt::Debug for Queue<K>);
 debug_by_offset!("Sender", K: Kind> std::fmt::Debug for Sender<K>);
 debug_by_offset!("Receiver", K: Kind, F: Form> std::fmt::Debug for Receiver<K, F>);
 
-impl<K: Kind, F: Form> Members for [Option<Receiver<K, F>>] {
+impl<K: Kind, F: Form> Polled for Receiver<K, F> {
     type Item = K::Message;
 
     #[inline]
-    fn take(&mut self, index: usize) -> Option<K::Message> {
-        self.get_mut(index)?.as_mut()?.try_receive().ok()?
+    fn take(&mut self) -> Option<K::Message> {
+        self.try_receive().ok()?
     }
 
     #[inline]
-    fn is_ready(&mut self, index: usize) -> bool {
-        self.get(index).is_some_and(|receiver| receiver.as_ref().is_some_and(Receiver::is_ready))
+    fn is_ready(&self) -> bool {
+        Receiver::is_ready(self)
     }
 }
