@@ -69,6 +69,10 @@ pub(crate) mod sealed {
         fn reopen(ring: &Ring<Self::Slot>) -> Option<u32>;
         fn generation(ring: &Ring<Self::Slot>) -> u32;
         fn of_empty(message: Message) -> Self::Message;
+        /// This process's number among those that send.
+        fn enter(_ring: &Ring<Self::Slot>) -> u8 {
+            0
+        }
     }
 }
 
@@ -137,7 +141,14 @@ impl<K: Kind> Queue<K> {
     /// A sender to the queue of this generation; it finds the queue closed if there is another one in its memory.
     #[must_use]
     pub fn sender_of(&self, generation: u32) -> Sender<K> {
-        Sender { ring: self.ring.clone(), generation, event: None }
+        Sender { ring: self.entered().ring, generation, event: None }
+    }
+
+    /// The queue as this process sends to it.
+    pub(crate) fn entered(&self) -> Self {
+        let mut ring = self.ring.clone();
+        ring.own = K::enter(&ring);
+        Queue { ring }
     }
 
     /// How often the queue's memory was [opened again](Self::reopen).
