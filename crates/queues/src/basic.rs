@@ -74,7 +74,7 @@ pub const LINE_BYTES: usize = 56;
 /// How often an end looks before it sleeps: a few microseconds, less than falling asleep and waking up take.
 pub(crate) const LOOKS: u32 = 100;
 
-/// How long an end sleeps that may not be woken (see `barrier.rs`).
+/// How long an end sleeps that may not be woken (see [`shm::fence`]).
 pub(crate) const UNCERTAIN: Duration = Duration::from_millis(1);
 
 type Memory = MappedSlice<AtomicU64>;

@@ -19,7 +19,6 @@ use shm::handle::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment, SegmentError};
 use shm::shared::Shared;
 
-use crate::barrier::Barrier;
 use crate::bell::{Bell, Request};
 use crate::event::{Event, Notify};
 use crate::one_poll::{Member, PollSet};
@@ -150,7 +149,6 @@ pub struct Ring<S: Slots> {
     /// The number of this process among the senders; 0: it has none.
     pub(crate) own: u8,
     member: Option<Member>,
-    barrier: Barrier,
     offset: Offset,
 }
 
@@ -162,7 +160,6 @@ impl<S: Slots> Clone for Ring<S> {
             senders: self.senders.clone(),
             own: self.own,
             member: self.member.clone(),
-            barrier: self.barrier,
             offset: self.offset,
         }
     }
@@ -250,7 +247,8 @@ impl<S: Slots> Ring<S> {
         let after = Offset(after.0.saturating_add((capacity * size_of::<S>()) as u64));
         let senders = MappedSlice::new(segment, after, S::SENDERS)?;
         debug_assert_eq!(bytes, (size_of_val(&*control) + size_of_val(&*slots) + size_of_val(&*senders)) as u64);
-        Ok(Ring { control, slots, senders, own: 0, member, barrier: Barrier::of_this_process(), offset })
+        crate::fence::register();
+        Ok(Ring { control, slots, senders, own: 0, member, offset })
     }
 
     /// Where the ring lies.
@@ -270,7 +268,7 @@ impl<S: Slots> Ring<S> {
 
     /// How receivers make room, for those who sleep until there is some.
     pub(crate) fn room_ringers(&self) -> Ringers {
-        Ringers::Store(self.barrier)
+        Ringers::Store
     }
 
     /// Announces a message that was sent by an exchange just now.
@@ -289,7 +287,7 @@ impl<S: Slots> Ring<S> {
     /// Tells waiting senders that a receiver has just made room.
     #[inline(always)]
     pub(crate) fn announce_room(&self) {
-        self.barrier.light();
+        crate::fence::light();
         self.room().ring();
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::barrier::Barrier;
 use crate::bell::Bell;
-use crate::sync::{Ordering, fence, spin_loop};
+use crate::fence;
+use crate::sync::{self, Ordering, spin_loop};
 
 /// How often a waiter looks before it sleeps: some microseconds, about what falling asleep and waking up cost.
 const LOOKS: u32 = 400;
@@ -19,7 +19,7 @@ const YIELDS: u32 = 3;
 /// How long a sleeper trusts the bell. A ringer that died before it rang has rung for nobody.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The same where a ring may be missed, because the kernel has no barrier for others (see `barrier.rs`).
+/// The same where a ring may be missed, because the kernel has no barrier for others (see [`shm::fence`]).
 const SHORT_SLICE: Duration = Duration::from_millis(1);
 
 /// What a waiter does while it waits.
@@ -53,18 +53,18 @@ pub(crate) enum Ringers {
     /// By a read-modify-write.
     Exchange,
     /// By a store and the light half of the barrier.
-    Store(Barrier),
+    Store,
 }
 
 impl Ringers {
     /// Passes the sleeper's half of the barrier; gives how long the bell can be trusted.
     fn pass(self) -> Duration {
         match self {
-            Ringers::Store(barrier) if !barrier.heavy() => SHORT_SLICE,
-            Ringers::Store(_) => SLICE,
+            Ringers::Store if !fence::heavy() => SHORT_SLICE,
+            Ringers::Store => SLICE,
             Ringers::Exchange => {
                 // Pairs with the ringer's exchange and load: it sees this sleeper, or its change is seen here.
-                fence(Ordering::SeqCst);
+                sync::fence(Ordering::SeqCst);
                 SLICE
             }
         }

@@ -1,12 +1,12 @@
 //! Wide queues whose sending processes are killed: at every instruction of a send, and at random in the middle of a flow.
 
-mod other_process;
+mod part;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use other_process::{Other, given, memory, start, until};
+use part::{Part, given, memory, until};
 use queues::lines::{LineHeader, SendError, Shared, WideMessage, WideQueue, WideReceiver};
 use queues::name::SourceName;
 use shm::segment::{Offset, Segment};
@@ -60,13 +60,13 @@ fn assert_whole(queue: &WideQueue, receiver: &mut WideReceiver<Shared>) {
 const THREAD: Offset = Offset(0);
 
 /// Another process, of which a thread is executed instruction by instruction from its first stop on.
-struct Traced(Other, i32);
+struct Traced(Part, i32);
 
 impl Traced {
     fn start(part: &str, segment: &Arc<Segment>, queue: Offset) -> Traced {
         let thread = segment.at::<AtomicU32>(THREAD).expect("inside");
         thread.store(0, Ordering::Relaxed);
-        let other = start(part, segment, &[queue]);
+        let other = Part::start_on(part, segment, &[queue]);
         until("it says which thread it is", || thread.load(Ordering::Relaxed) != 0);
         let traced = Traced(other, thread.load(Ordering::Relaxed).cast_signed());
         assert_eq!(traced.next_stop(), libc::SIGSTOP, "it stops itself");
@@ -87,11 +87,11 @@ impl Traced {
         let mut status = 0;
         // SAFETY: the first call ends the child, which has not been waited for; the second writes to `status` alone.
         let waited = unsafe {
-            libc::kill(self.0.id().cast_signed(), libc::SIGKILL);
+            libc::kill(self.0.pid().cast_signed(), libc::SIGKILL);
             libc::waitpid(self.1, &raw mut status, libc::__WALL)
         };
         assert!(waited == self.1 && libc::WIFSIGNALED(status), "{}", std::io::Error::last_os_error());
-        if self.1 != self.0.id().cast_signed() {
+        if self.1 != self.0.pid().cast_signed() {
             self.0.kill();
         }
     }
@@ -194,8 +194,8 @@ fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away
     let (segment, arena) = memory(1 << 20);
     let queue = WideQueue::create(&arena, 8, None).expect("room");
     let mut receiver = queue.receiver().expect("free");
-    let first = |from: u16| start("part_sends_for_ever", &segment, &[queue.offset(), Offset(from.into())]);
-    let mut senders: Vec<(u16, Other)> = (0..3).map(|from| (from, first(from))).collect();
+    let first = |from: u16| Part::start_on("part_sends_for_ever", &segment, &[queue.offset(), Offset(from.into())]);
+    let mut senders: Vec<(u16, Part)> = (0..3).map(|from| (from, first(from))).collect();
     let mut next = vec![0; 3 + KILLS as usize];
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     for kill in 0..KILLS {
@@ -240,8 +240,8 @@ fn numbers_are_given_again_when_their_processes_have_ended() {
     let queue = WideQueue::create(&arena, 2, None).expect("room");
     let mut receiver = queue.receiver().expect("free");
     for number in 0..80 {
-        let victim = start("part_claims_and_ends", &segment, &[queue.offset()]);
-        victim.succeed();
+        let mut victim = Part::start_on("part_claims_and_ends", &segment, &[queue.offset()]);
+        assert!(victim.succeeds());
         // Every one of them leaves a line.
         let sender = queue.sender();
         let mut tries = (0..100).map(|_| (sender.try_send(&message(2, number)), drain(&mut receiver)));

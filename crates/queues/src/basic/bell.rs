@@ -2,8 +2,8 @@
 
 use super::ring::{Bell, Interrupted, RingError, Seen};
 use super::{BasicError, UNCERTAIN};
-use crate::barrier::Barrier;
 use crate::event::Event;
+use crate::fence;
 use crate::one_poll::{Member, PollSet};
 use shm::futex;
 use shm::handle::Mapped;
@@ -23,7 +23,6 @@ pub(super) struct FutexBell {
     own: Mapped<AtomicU32>,
     /// The word on which the other end sleeps.
     other: Mapped<AtomicU32>,
-    barrier: Barrier,
     pub(super) peer: Option<ProcessHandle>,
     /// What the sender notifies when the receiver asks for that.
     pub(super) event: Option<Event>,
@@ -38,10 +37,10 @@ impl FutexBell {
         // The futex is the half of the word that counts. Nobody but the kernel looks at a half.
         let low = if cfg!(target_endian = "little") { 0 } else { 4 };
         let half = |word: usize| Mapped::new(segment, Offset(at.0.saturating_add(word as u64 * 8 + low)));
+        fence::register();
         Ok(FutexBell {
             own: half(own)?,
             other: half(other)?,
-            barrier: Barrier::of_this_process(),
             peer: None,
             event: None,
             segment: Arc::clone(segment),
@@ -71,11 +70,11 @@ impl FutexBell {
 impl Bell for FutexBell {
     #[inline]
     fn light(&self) {
-        self.barrier.light();
+        fence::light();
     }
 
     fn heavy(&self) -> bool {
-        self.barrier.heavy()
+        fence::heavy()
     }
 
     fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted> {
