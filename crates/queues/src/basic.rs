@@ -14,6 +14,9 @@
 //! operation that may have to wait has three forms: `try_…` never waits, the plain one does, `…_by` until a deadline. To
 //! wait is to look a bounded number of times and then to sleep.
 //!
+//! A receiver may also be told by an eventfd ([`Receiver::ask_for_event`]) or, with hundreds of others, through a poll set
+//! ([`Receiver::in_set`], [`crate::one_poll`]).
+//!
 //! Memory: [`bytes_for`] the ring, and a bit a line in the sender. A ring holds what fits, for ever: a slow receiver slows
 //! its sender.
 //!
@@ -41,18 +44,21 @@
 //! # }
 //! ```
 
-use crate::barrier::Barrier;
+use crate::event::{Event, Notify};
+use crate::one_poll::{PollSet, Polled};
+use crate::ring::RingError;
+use bell::FutexBell;
 use receiver::Found;
-use ring::{ARRIVALS, Bell, Geometry, Interrupted, ROOM, RingError, Seen};
+use ring::{ARRIVALS, Bell, Geometry, ROOM};
 use sender::{Composing, Room};
-use shm::futex;
-use shm::handle::{Mapped, MappedSlice};
+use shm::handle::MappedSlice;
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment, SegmentError};
-use shm::sync::{AtomicU32, AtomicU64};
+use shm::sync::AtomicU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+mod bell;
 pub(crate) mod receiver;
 pub(crate) mod ring;
 pub(crate) mod sender;
@@ -68,10 +74,7 @@ pub const LINE_BYTES: usize = 56;
 /// How often an end looks before it sleeps: a few microseconds, less than falling asleep and waking up take.
 pub(crate) const LOOKS: u32 = 100;
 
-/// How long an end sleeps that watches its peer, before it looks whether the peer lives.
-const WATCH: Duration = Duration::from_millis(100);
-
-/// How long an end sleeps that may not be woken (see `barrier.rs`).
+/// How long an end sleeps that may not be woken (see [`shm::fence`]).
 pub(crate) const UNCERTAIN: Duration = Duration::from_millis(1);
 
 type Memory = MappedSlice<AtomicU64>;
@@ -112,6 +115,9 @@ pub enum BasicError {
     /// The ring's memory holds what no end of it writes.
     #[error("the ring is spoilt: {0}")]
     Corrupt(#[from] Corruption),
+    /// The poll set that the ring is to be in does not lie in its segment, or has no such index.
+    #[error("the ring cannot be in the poll set: {0}")]
+    NotInSet(#[from] RingError),
 }
 
 /// The size of a ring of so many lines, in bytes: 64 a line and 256.
@@ -137,72 +143,6 @@ pub(crate) fn map(segment: &Arc<Segment>, at: Offset, geometry: Geometry) -> Res
     MappedSlice::new(segment, at, geometry.words())
 }
 
-/// Sleeping on words of the segment.
-#[derive(Debug)]
-struct FutexBell {
-    /// Changes when this end is to look.
-    own: Mapped<AtomicU32>,
-    /// The word on which the other end sleeps.
-    other: Mapped<AtomicU32>,
-    barrier: Barrier,
-    peer: Option<ProcessHandle>,
-}
-
-impl FutexBell {
-    /// For a ring at `at`: the numbers of the two words.
-    fn new(segment: &Arc<Segment>, at: Offset, own: usize, other: usize) -> Result<Self, SegmentError> {
-        // The futex is the half of the word that counts. Nobody but the kernel looks at a half.
-        let low = if cfg!(target_endian = "little") { 0 } else { 4 };
-        let half = |word: usize| Mapped::new(segment, Offset(at.0.saturating_add(word as u64 * 8 + low)));
-        Ok(FutexBell { own: half(own)?, other: half(other)?, barrier: Barrier::of_this_process(), peer: None })
-    }
-
-    fn gone(&self) -> BasicError {
-        BasicError::PeerGone { pid: self.peer.as_ref().map_or(0, ProcessHandle::pid) }
-    }
-
-    fn explain(&self, error: RingError) -> BasicError {
-        match error {
-            RingError::Corrupt(corruption) => corruption.into(),
-            RingError::Closed => BasicError::Closed,
-            RingError::Oversized { bytes, most } => BasicError::Oversized { bytes, most },
-            RingError::TimedOut => BasicError::TimedOut,
-            RingError::Interrupted => self.gone(),
-        }
-    }
-}
-
-impl Bell for FutexBell {
-    #[inline]
-    fn light(&self) {
-        self.barrier.light();
-    }
-
-    fn heavy(&self) -> bool {
-        self.barrier.heavy()
-    }
-
-    fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted> {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let watch = self.peer.as_ref().map(|_| WATCH);
-        let uncertain = (!seen.certain).then_some(UNCERTAIN);
-        let limit = [left, watch, uncertain].into_iter().flatten().min();
-        futex::wait(&self.own, seen.word as u32, limit);
-        self.check()
-    }
-
-    fn ring(&self) {
-        futex::wake_all(&self.other);
-    }
-
-    fn check(&self) -> Result<(), Interrupted> {
-        match &self.peer {
-            Some(peer) if peer.has_exited() => Err(Interrupted),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// The sending end. There must be one, and nobody else writes to the ring.
 #[derive(Debug)]
 pub struct Sender {
@@ -226,6 +166,14 @@ impl Sender {
     #[must_use]
     pub fn watching(mut self, receiver: ProcessHandle) -> Sender {
         self.ring.bell_mut().peer = Some(receiver);
+        self
+    }
+
+    /// A sender that notifies the receiver's event when the receiver asks for that. The event is also notified for the poll
+    /// set of the ring.
+    #[must_use]
+    pub fn with_event(mut self, event: Event) -> Sender {
+        self.ring.bell_mut().event = Some(event);
         self
     }
 
@@ -378,8 +326,38 @@ impl Receiver {
         self
     }
 
+    /// Has the sender announce its messages in a poll set of the same segment, with this index: from now on, also those of a
+    /// sender that was opened before. The sender then passes a full fence with every [`Sender::publish`].
+    ///
+    /// # Errors
+    ///
+    /// [`BasicError::NotInSet`].
+    pub fn in_set(mut self, set: &PollSet, index: usize) -> Result<Receiver, BasicError> {
+        let member = PollSet::attach(self.ring.bell().segment(), set.offset())?.member(index)?;
+        self.ring.join(set.offset().0, index as u64);
+        if self.ring.is_ready() {
+            member.announce(None);
+        }
+        Ok(self)
+    }
+
+    /// Asks that the [`Event`] that the sender was given be notified once. True if there is a reason already; then receive
+    /// first. A half is half of the ring's lines; what has been received since the request may still count, up to a quarter.
+    ///
+    /// It is always true where the kernel refuses `membarrier` to this process: the sender may then miss the request, so
+    /// look again after a millisecond.
+    pub fn ask_for_event(&mut self, when: Notify) -> bool {
+        self.ring.ask(when)
+    }
+
+    /// Takes back what [`Receiver::ask_for_event`] asked for.
+    pub fn ask_for_no_event(&mut self) {
+        self.ring.ask_for_nothing();
+    }
+
     /// Whether a message (or an error) waits: one load.
-    pub fn is_ready(&mut self) -> bool {
+    #[inline]
+    pub fn is_ready(&self) -> bool {
         self.ring.is_ready()
     }
 
@@ -423,6 +401,22 @@ impl Receiver {
     /// Receives several messages that are released together, when the value is dropped.
     pub fn batch(&mut self) -> Batch<'_> {
         Batch { receiver: self }
+    }
+}
+
+/// A poll only says that something waits; [`Receiver::try_receive`] then gives the message where it lies, or the error. A ring
+/// whose sender has closed it is found again by every poll, until it is taken out of the slice.
+impl Polled for Receiver {
+    type Item = ();
+
+    #[inline]
+    fn take(&mut self) -> Option<()> {
+        self.ring.is_ready().then_some(())
+    }
+
+    #[inline]
+    fn is_ready(&self) -> bool {
+        self.ring.is_ready()
     }
 }
 

@@ -21,7 +21,6 @@
 //! each other; different jobs meet in lanes only, where every word is checked.
 
 pub mod append;
-mod barrier;
 pub mod basic;
 mod bell;
 pub mod channel;
@@ -55,4 +54,4 @@ pub mod word;
 
 pub use shm::sync;
 
-use shm::futex;
+use shm::{fence, futex};

@@ -6,7 +6,13 @@
 //! pass its line by, and if it goes on, its message is sent again through another line. A full queue refuses
 //! ([`SendError::Full`]) and loses nothing.
 //!
-//! Each sender's messages are received in the order in which they were published. Memory: 256 bytes and 64 more a message of
+//! A process that is killed while it composes takes a line with it, for a while: the other senders find that out in one of the
+//! next sixteen laps of the ring, or when no line is left, and take the line back. This works for the first 63 processes
+//! that live at the same time and send to the queue (they are told apart by number and start, and their threads die with
+//! them). A line is lost for good, until the queue is made anew, in two cases: its claimant was none of these, or it was killed
+//! in the few instructions between its claim and its first store, and so was the next claimant. Neither holds up anybody.
+//!
+//! Each sender's messages are received in the order in which they were published. Memory: 768 bytes and 64 more a message of
 //! the capacity ([`WideQueue::bytes_for`](Queue::bytes_for)), and less than 256 bytes in a process for each sender or receiver.
 //!
 //! After Ang et al. 1996, section 5, whose Express messages are narrower.
@@ -37,10 +43,10 @@
 
 use shm::shared::Shared as SharedMemory;
 
-use crate::name::SourceName;
 use crate::queue::sealed::Protocol;
 use crate::queue::{Kind, Queue, Receiver, Sender};
 use crate::ring::{Control, Ring, Slots};
+use crate::sync::{Ordering, fence};
 use crate::word::Message;
 
 pub use crate::queue::{Closing, Form, ReceiveError, SendError, Shared, Sole};
@@ -49,11 +55,14 @@ pub use stamp::LineHeader;
 
 mod message;
 mod receive;
-mod ring;
+pub(crate) mod ring;
+mod senders;
 mod stamp;
 
 use receive::Looks;
 use ring::{Claimed, Line, Lines};
+use senders::Senders;
+use stamp::{CLAIMANTS, Claimant};
 
 /// Messages of one line.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +83,7 @@ unsafe impl SharedMemory for Line {}
 impl Slots for Line {
     const KIND: u8 = 2;
     const NAME: &'static str = "wide";
+    const SENDERS: usize = CLAIMANTS;
 
     fn clear(&self) {
         self.reset();
@@ -83,10 +93,29 @@ impl Slots for Line {
 #[inline(always)]
 fn lines(ring: &Ring<Line>) -> Lines<'_> {
     let Control { settings, tail, head, .. } = &*ring.control;
-    Lines { lines: &ring.slots, tail: &tail.position, seen: &tail.hint, head: &head.position, gate: &settings.gate }
+    Lines {
+        lines: &ring.slots,
+        tail: &tail.position,
+        seen: &tail.hint,
+        head: &head.position,
+        gate: &settings.gate,
+        senders: Senders(&ring.senders),
+        own: Claimant::from_bits(ring.own.into()),
+    }
 }
 
 impl Kind for Wide {}
+
+/// When a message was refused: a ring may be full of lines in which there is nothing, because their senders have died, or are
+/// slow. Receivers void only what holds up something, and may not have been told to skip what was voided.
+#[cold]
+fn refused(ring: &Ring<Line>, why: SendError) {
+    if why == SendError::Full && lines(ring).is_stuck() {
+        lines(ring).recover();
+        fence(Ordering::SeqCst);
+        ring.announce(None, || false);
+    }
+}
 
 impl Protocol for Wide {
     type Slot = Line;
@@ -96,7 +125,7 @@ impl Protocol for Wide {
 
     #[inline(always)]
     fn try_send(ring: &Ring<Line>, message: &WideMessage, generation: u32, (): &()) -> Result<u64, SendError> {
-        lines(ring).try_send(message, generation)
+        lines(ring).try_send(message, generation).inspect_err(|&why| refused(ring, why))
     }
 
     #[inline(always)]
@@ -133,6 +162,13 @@ impl Protocol for Wide {
         lines(ring).generation()
     }
 
+    fn enter(ring: &Ring<Line>) -> u8 {
+        let recover = || {
+            lines(ring).recover();
+        };
+        Senders(&ring.senders).enter(recover).number() as u8
+    }
+
     fn of_empty(message: Message) -> WideMessage {
         let header = LineHeader { source: message.source(), handler: message.handler(), tag: 0 };
         WideMessage::new(header, &message.data()).unwrap_or_default()
@@ -140,11 +176,9 @@ impl Protocol for Wide {
 }
 
 impl Queue<Wide> {
-    /// Gets back the lines that senders of this name, all of them dead, had claimed and not published; gives how many. Before
-    /// anybody else sends under the name. A sender that died within a few instructions of its claim has not left its name;
-    /// its line is lost until the queue is made anew.
-    pub fn reclaim(&self, dead: SourceName) -> usize {
-        let count = lines(&self.ring).reclaim(dead);
+    /// Gets back the lines of senders whose processes have ended; gives how many. Senders do that themselves before long.
+    pub fn recover(&self) -> usize {
+        let count = lines(&self.ring).recover();
         self.ring.announce_room();
         count
     }
@@ -158,7 +192,7 @@ impl Sender<Wide> {
     #[inline]
     pub fn claim(&self, header: LineHeader) -> Result<Claim<'_>, SendError> {
         let lines = lines(&self.ring);
-        let claimed = lines.claim(self.generation)?;
+        let claimed = lines.claim(self.generation).inspect_err(|&why| refused(&self.ring, why))?;
         lines.put_header(claimed, header.pack(0));
         Ok(Claim { sender: self, header, claimed: Some(claimed) })
     }

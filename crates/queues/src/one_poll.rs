@@ -1,8 +1,9 @@
 //! OnePoll: receiving from the first of many queues that holds something, in time that does not grow with their number.
 //!
 //! A [`PollSet`] lies in the segment. A queue joins it when it is made, with an index that is also its priority: 0 comes
-//! first. [`OnePoll`] is a receiver's view of the set. What the queues are, words, lines or Basic rings, is for the
-//! caller to say, as [`Members`].
+//! first (a Basic ring joins when [its receiver says so](crate::basic::Receiver::in_set)). [`OnePoll`] is a receiver's view of
+//! the set. The queues may be of one kind or of several, as the caller says: a [`Polled`] queue for each index, or
+//! [`Members`] of its own.
 //!
 //! ```
 //! use queues::{express::ExpressQueue, name::SourceName, one_poll::{OnePoll, PollSet}, word::Message};
@@ -30,6 +31,75 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! One set for queues of all kinds:
+//!
+//! ```
+//! use queues::basic::{self, bytes_for};
+//! use queues::express::{ExpressQueue, ExpressReceiver};
+//! use queues::lines::{LineHeader, WideMessage, WideQueue, WideReceiver};
+//! use queues::one_poll::{OnePoll, PollSet, Polled};
+//! use queues::word::Message;
+//! # use shm::{arena::Arena, segment::{Backing, Segment}};
+//!
+//! enum Queue {
+//!     Words(ExpressReceiver),
+//!     Lines(WideReceiver),
+//!     Ring(basic::Receiver),
+//! }
+//!
+//! #[derive(Debug, PartialEq)]
+//! enum Got {
+//!     Word(Message),
+//!     Line(WideMessage),
+//!     /// The message waits in its ring, to be received where it lies.
+//!     Ring,
+//! }
+//!
+//! impl Polled for Queue {
+//!     type Item = Got;
+//!
+//!     fn take(&mut self) -> Option<Got> {
+//!         match self {
+//!             Queue::Words(words) => words.take().map(Got::Word),
+//!             Queue::Lines(lines) => lines.take().map(Got::Line),
+//!             Queue::Ring(ring) => ring.take().map(|()| Got::Ring),
+//!         }
+//!     }
+//!
+//!     fn is_ready(&self) -> bool {
+//!         match self {
+//!             Queue::Words(words) => words.is_ready(),
+//!             Queue::Lines(lines) => lines.is_ready(),
+//!             Queue::Ring(ring) => ring.is_ready(),
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let segment = std::sync::Arc::new(Segment::create(1 << 20, Backing::Memory)?);
+//! # let arena = Arena::new(std::sync::Arc::clone(&segment), 0..1 << 20)?;
+//! let set = PollSet::create(&arena, 3)?;
+//! let words = ExpressQueue::create(&arena, 16, Some((&set, 0)))?;
+//! let lines = WideQueue::create(&arena, 16, Some((&set, 1)))?;
+//! let ring = arena.allocate_zeroed(bytes_for(16)?, 128)?;
+//! let mut sender = basic::Sender::open(&segment, ring, 16)?;
+//! let receiver = basic::Receiver::open(&segment, ring, 16)?.in_set(&set, 2)?;
+//! let mut queues = [Queue::Words(words.receiver()?), Queue::Lines(lines.receiver()?), Queue::Ring(receiver)].map(Some);
+//!
+//! sender.send(basic::Header::default(), b"a message of any length")?;
+//! let line = WideMessage::new(LineHeader::default(), b"a line").expect("at most 48 bytes");
+//! lines.sender().try_send(&line)?;
+//! let mut poll = OnePoll::new(&set);
+//! assert_eq!(poll.poll(&mut queues[..]), Some((1, Got::Line(line))));
+//! assert_eq!(poll.poll(&mut queues[..]), Some((2, Got::Ring)));
+//! if let Some(Queue::Ring(ring)) = &mut queues[2] {
+//!     assert_eq!(ring.receive()?.as_slice(), b"a message of any length");
+//! }
+//! assert_eq!(poll.poll(&mut queues[..]), None);
+//! # Ok(())
+//! # }
+//! ```
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,7 +115,7 @@ use crate::ring::RingError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::waiting::{Wait, wait};
 
-pub use crate::poll_set::{MOST_QUEUES, Members};
+pub use crate::poll_set::{MOST_QUEUES, Members, Polled};
 
 const MAGIC: u64 = 0x7477_706f;
 

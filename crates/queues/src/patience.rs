@@ -16,7 +16,7 @@ const PATIENT_LOOKS: u32 = 400;
 /// How long a waiter sleeps at most before it looks whether the peer still lives.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The same where a wake-up may be lost (see `barrier.rs`).
+/// The same where a wake-up may be lost (see [`shm::fence`]).
 const SHORT_SLICE: Duration = Duration::from_millis(1);
 
 /// Why a wait ended without what was waited for.

@@ -66,7 +66,21 @@ pub(crate) struct Bits<'a> {
     pub(crate) summary: &'a [AtomicU64],
 }
 
-/// The queues of a set, as the set needs them.
+/// One queue of a set.
+///
+/// See [`crate::one_poll`] for a set of queues of several kinds.
+pub trait Polled {
+    /// What is received from it.
+    type Item;
+
+    /// Takes the next thing, if there is one.
+    fn take(&mut self) -> Option<Self::Item>;
+
+    /// Whether something waits.
+    fn is_ready(&self) -> bool;
+}
+
+/// The queues of a set, as the set needs them. A slice with a [`Polled`] queue, or none, for each index is one.
 pub trait Members {
     /// What is received from them.
     type Item;
@@ -76,6 +90,20 @@ pub trait Members {
 
     /// Whether something waits in the queue of this index. If it says no, whatever is sent later sets the queue's bit.
     fn is_ready(&mut self, index: usize) -> bool;
+}
+
+impl<Q: Polled> Members for [Option<Q>] {
+    type Item = Q::Item;
+
+    #[inline]
+    fn take(&mut self, index: usize) -> Option<Q::Item> {
+        self.get_mut(index)?.as_mut()?.take()
+    }
+
+    #[inline]
+    fn is_ready(&mut self, index: usize) -> bool {
+        self.get(index).is_some_and(|queue| queue.as_ref().is_some_and(Q::is_ready))
+    }
 }
 
 impl<'a> Bits<'a> {

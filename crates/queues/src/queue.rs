@@ -16,7 +16,7 @@ use shm::segment::{Offset, Segment};
 
 use crate::bell::Bell;
 use crate::event::{Event, Notify};
-use crate::one_poll::{Members, PollSet};
+use crate::one_poll::{PollSet, Polled};
 use crate::ring::{self, Ring, RingError, Slots};
 use crate::sync::{Ordering, spin_loop};
 use crate::waiting::{Ringers, Wait, wait};
@@ -79,6 +79,10 @@ pub(crate) mod sealed {
         fn reopen(ring: &Ring<Self::Slot>) -> Option<u32>;
         fn generation(ring: &Ring<Self::Slot>) -> u32;
         fn of_empty(message: Message) -> Self::Message;
+        /// This process's number among those that send.
+        fn enter(_ring: &Ring<Self::Slot>) -> u8 {
+            0
+        }
     }
 }
 
@@ -147,7 +151,14 @@ impl<K: Kind> Queue<K> {
     /// A sender to the queue of this generation; it finds the queue closed if there is another one in its memory.
     #[must_use]
     pub fn sender_of(&self, generation: u32) -> Sender<K> {
-        Sender { ring: self.ring.clone(), generation, aim: K::Aim::default(), event: None }
+        Sender { ring: self.entered().ring, generation, aim: K::Aim::default(), event: None }
+    }
+
+    /// The queue as this process sends to it.
+    pub(crate) fn entered(&self) -> Self {
+        let mut ring = self.ring.clone();
+        ring.own = K::enter(&ring);
+        Queue { ring }
     }
 
     /// How often the queue's memory was [opened again](Self::reopen).
@@ -415,6 +426,11 @@ impl<K: Kind, F: Form> Wait for Receiver<K, F> {
         self.try_receive().transpose()
     }
 
+    fn progress(&self) -> u64 {
+        // Relaxed: a hint that others receive too.
+        self.ring.control.head.position.load(Ordering::Relaxed)
+    }
+
     fn is_ready(&mut self) -> bool {
         Receiver::is_ready(self)
     }
@@ -428,7 +444,8 @@ impl<K: Kind> Clone for Queue<K> {
 
 impl<K: Kind> Clone for Sender<K> {
     fn clone(&self) -> Self {
-        Sender { event: self.event.clone(), ..Queue { ring: self.ring.clone() }.sender_of(self.generation) }
+        let (ring, event) = (self.ring.clone(), self.event.clone());
+        Sender { ring, generation: self.generation, aim: K::Aim::default(), event }
     }
 }
 
@@ -460,16 +477,16 @@ debug_by_offset!("Queue", K: Kind> std::fmt::Debug for Queue<K>);
 debug_by_offset!("Sender", K: Kind> std::fmt::Debug for Sender<K>);
 debug_by_offset!("Receiver", K: Kind, F: Form> std::fmt::Debug for Receiver<K, F>);
 
-impl<K: Kind, F: Form> Members for [Option<Receiver<K, F>>] {
+impl<K: Kind, F: Form> Polled for Receiver<K, F> {
     type Item = K::Message;
 
     #[inline]
-    fn take(&mut self, index: usize) -> Option<K::Message> {
-        self.get_mut(index)?.as_mut()?.try_receive().ok()?
+    fn take(&mut self) -> Option<K::Message> {
+        self.try_receive().ok()?
     }
 
     #[inline]
-    fn is_ready(&mut self, index: usize) -> bool {
-        self.get(index).is_some_and(|receiver| receiver.as_ref().is_some_and(Receiver::is_ready))
+    fn is_ready(&self) -> bool {
+        Receiver::is_ready(self)
     }
 }

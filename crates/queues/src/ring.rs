@@ -7,6 +7,7 @@
 //! | 128 to 191: head | receivers | receivers, and senders that look for room |
 //! | 192 to 255: bell of senders that wait for room | senders that wait | receivers |
 //! | from 256: slots | senders (and receivers that give back a word) | all |
+//! | behind them, in a wide queue: the senders' processes | new senders | whoever looks whether one is dead |
 //!
 //! In the steady state a message costs a sender, beyond slot and tail, loads of lines that nobody writes: the settings, and
 //! its queue's bit and the bell of the poll set if the queue is in one.
@@ -18,7 +19,6 @@ use shm::handle::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment, SegmentError};
 use shm::shared::Shared;
 
-use crate::barrier::Barrier;
 use crate::bell::{Bell, Request};
 use crate::event::{Event, Notify};
 use crate::one_poll::{Member, PollSet};
@@ -135,6 +135,8 @@ pub trait Slots: Shared {
     const KIND: u8;
     /// For messages.
     const NAME: &'static str;
+    /// How many words for the names of processes that send lie behind the slots.
+    const SENDERS: usize = 0;
     /// Makes the slot as it is in a new ring.
     fn clear(&self);
 }
@@ -143,8 +145,10 @@ pub trait Slots: Shared {
 pub struct Ring<S: Slots> {
     pub(crate) control: Mapped<Control>,
     pub(crate) slots: MappedSlice<S>,
+    pub(crate) senders: MappedSlice<AtomicU64>,
+    /// The number of this process among the senders; 0: it has none.
+    pub(crate) own: u8,
     member: Option<Member>,
-    barrier: Barrier,
     offset: Offset,
 }
 
@@ -153,8 +157,9 @@ impl<S: Slots> Clone for Ring<S> {
         Ring {
             control: self.control.clone(),
             slots: self.slots.clone(),
+            senders: self.senders.clone(),
+            own: self.own,
             member: self.member.clone(),
-            barrier: self.barrier,
             offset: self.offset,
         }
     }
@@ -163,7 +168,7 @@ impl<S: Slots> Clone for Ring<S> {
 /// How many bytes a ring takes.
 pub(crate) fn bytes_for<S: Slots>(capacity: usize) -> Result<u64, RingError> {
     check(capacity)?;
-    Ok((size_of::<Control>() + capacity * size_of::<S>()) as u64)
+    Ok((size_of::<Control>() + capacity * size_of::<S>() + S::SENDERS * 8) as u64)
 }
 
 fn check(capacity: usize) -> Result<(), RingError> {
@@ -209,6 +214,7 @@ impl<S: Slots> Ring<S> {
             word.store(0, Ordering::Relaxed);
         }
         ring.slots.iter().for_each(S::clear);
+        ring.senders.iter().for_each(|name| name.store(0, Ordering::Relaxed));
         // Release: pairs with the Acquire in `attach`.
         settings.layout.store(layout::<S>(capacity), Ordering::Release);
         Ok(Ring { member, ..ring })
@@ -238,8 +244,11 @@ impl<S: Slots> Ring<S> {
         let control = Mapped::new(segment, offset)?;
         let after = Offset(offset.0.saturating_add(size_of::<Control>() as u64));
         let slots = MappedSlice::new(segment, after, capacity)?;
-        debug_assert_eq!(bytes, (size_of_val(&*control) + size_of_val(&*slots)) as u64);
-        Ok(Ring { control, slots, member, barrier: Barrier::of_this_process(), offset })
+        let after = Offset(after.0.saturating_add((capacity * size_of::<S>()) as u64));
+        let senders = MappedSlice::new(segment, after, S::SENDERS)?;
+        debug_assert_eq!(bytes, (size_of_val(&*control) + size_of_val(&*slots) + size_of_val(&*senders)) as u64);
+        crate::fence::register();
+        Ok(Ring { control, slots, senders, own: 0, member, offset })
     }
 
     /// Where the ring lies.
@@ -259,7 +268,7 @@ impl<S: Slots> Ring<S> {
 
     /// How receivers make room, for those who sleep until there is some.
     pub(crate) fn room_ringers(&self) -> Ringers {
-        Ringers::Store(self.barrier)
+        Ringers::Store
     }
 
     /// Announces a message that was sent by an exchange just now.
@@ -278,7 +287,7 @@ impl<S: Slots> Ring<S> {
     /// Tells waiting senders that a receiver has just made room.
     #[inline(always)]
     pub(crate) fn announce_room(&self) {
-        self.barrier.light();
+        crate::fence::light();
         self.room().ring();
     }
 

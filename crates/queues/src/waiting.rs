@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::barrier::Barrier;
 use crate::bell::Bell;
-use crate::sync::{Ordering, fence, spin_loop};
+use crate::fence;
+use crate::sync::{self, Ordering, spin_loop};
 
 /// How often a waiter looks before it sleeps: some microseconds, about what falling asleep and waking up cost.
 const LOOKS: u32 = 400;
@@ -19,8 +19,11 @@ const YIELDS: u32 = 3;
 /// How long a sleeper trusts the bell. A ringer that died before it rang has rung for nobody.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The same where a ring may be missed, because the kernel has no barrier for others (see `barrier.rs`).
+/// The same where a ring may be missed, because the kernel has no barrier for others (see [`shm::fence`]).
 const SHORT_SLICE: Duration = Duration::from_millis(1);
+
+/// How long a waiter sleeps by the clock while others take what comes.
+const NAP: Duration = Duration::from_micros(50);
 
 /// What a waiter does while it waits.
 pub(crate) trait Wait {
@@ -43,6 +46,11 @@ pub(crate) trait Wait {
         false
     }
 
+    /// Changes when another waiter takes what this one waits for.
+    fn progress(&self) -> u64 {
+        0
+    }
+
     /// Does what a ringer that died has left undone.
     fn mend(&mut self) {}
 }
@@ -53,18 +61,18 @@ pub(crate) enum Ringers {
     /// By a read-modify-write.
     Exchange,
     /// By a store and the light half of the barrier.
-    Store(Barrier),
+    Store,
 }
 
 impl Ringers {
     /// Passes the sleeper's half of the barrier; gives how long the bell can be trusted.
     fn pass(self) -> Duration {
         match self {
-            Ringers::Store(barrier) if !barrier.heavy() => SHORT_SLICE,
-            Ringers::Store(_) => SLICE,
+            Ringers::Store if !fence::heavy() => SHORT_SLICE,
+            Ringers::Store => SLICE,
             Ringers::Exchange => {
                 // Pairs with the ringer's exchange and load: it sees this sleeper, or its change is seen here.
-                fence(Ordering::SeqCst);
+                sync::fence(Ordering::SeqCst);
                 SLICE
             }
         }
@@ -72,7 +80,11 @@ impl Ringers {
 }
 
 /// Looks a bounded number of times, then sleeps on the bell and looks after every ring. `None` at the deadline.
+///
+/// As long as another waiter takes everything, this one does not enter the bell: a ringer would wake it with a system call each
+/// time, and for nothing. It looks now and then instead, should the other one be busy with what it got.
 pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option<W::Found> {
+    let mut progress = waiter.progress();
     for looks in 0..LOOKS + YIELDS {
         if let Some(found) = waiter.look() {
             return Some(found);
@@ -83,11 +95,20 @@ pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option
             spin_loop();
         }
     }
+    let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     loop {
+        let before = std::mem::replace(&mut progress, waiter.progress());
+        if progress != before && left().is_none_or(|left| !left.is_zero()) {
+            std::thread::sleep(left().map_or(NAP, |left| left.min(NAP)));
+            match waiter.look() {
+                None => continue,
+                found => return found,
+            }
+        }
         let entered = waiter.bell().enter();
         let slice = waiter.ringers().pass();
         let found = waiter.look();
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left();
         let is_over = found.is_some() || left.is_some_and(|left| left.is_zero());
         let must_look = is_over || waiter.is_ready();
         let slept = !must_look && waiter.bell().sleep(entered, Some(left.map_or(slice, |left| left.min(slice))));

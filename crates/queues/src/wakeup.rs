@@ -13,7 +13,7 @@
 
 use core::time::Duration;
 
-use crate::barrier::Barrier;
+use crate::fence;
 use crate::futex;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -22,10 +22,7 @@ const CLOSED: u32 = 2;
 
 /// The word, borrowed from shared memory. Zeroed memory is a word that nobody sleeps on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wakeup<'a> {
-    word: &'a AtomicU32,
-    barrier: Barrier,
-}
+pub(crate) struct Wakeup<'a>(pub(crate) &'a AtomicU32);
 
 /// What the sleeper saw when it marked the word.
 #[derive(Debug, Clone, Copy)]
@@ -35,19 +32,14 @@ pub(crate) struct Marked {
     pub(crate) certain: bool,
 }
 
-impl<'a> Wakeup<'a> {
-    #[inline(always)]
-    pub(crate) fn new(word: &'a AtomicU32, barrier: Barrier) -> Self {
-        Wakeup { word, barrier }
-    }
-
+impl Wakeup<'_> {
     /// Wakes the sleepers if there are any; gives whether the word says that their end is closed. To be called after the
     /// change that they wait for.
     #[inline(always)]
     pub(crate) fn wake(self) -> bool {
-        self.barrier.light();
+        fence::light();
         // Relaxed: the barrier orders the load after the change; what a closed end means is said by its own words.
-        let seen = self.word.load(Ordering::Relaxed);
+        let seen = self.0.load(Ordering::Relaxed);
         seen & (ASLEEP | CLOSED) != 0 && self.wake_sleepers(seen)
     }
 
@@ -56,9 +48,9 @@ impl<'a> Wakeup<'a> {
         while seen & ASLEEP != 0 {
             // The mark goes and the count moves on. Relaxed: the sleeper reads the change behind its own barrier.
             let after = (seen & !ASLEEP).wrapping_add(4);
-            match self.word.compare_exchange(seen, after, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.0.compare_exchange(seen, after, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
-                    futex::wake_all(self.word);
+                    futex::wake_all(self.0);
                     return after & CLOSED != 0;
                 }
                 // Another waker took the mark and wakes everybody, or the end was closed just now.
@@ -71,25 +63,25 @@ impl<'a> Wakeup<'a> {
     /// Marks the word. The caller looks at its condition before it sleeps.
     pub(crate) fn mark(self) -> Marked {
         // Relaxed: the heavy barrier behind it orders it before the caller's look.
-        let value = self.word.fetch_or(ASLEEP, Ordering::Relaxed) | ASLEEP;
-        Marked { value, certain: self.barrier.heavy() }
+        let value = self.0.fetch_or(ASLEEP, Ordering::Relaxed) | ASLEEP;
+        Marked { value, certain: fence::heavy() }
     }
 
     /// Sleeps until somebody wakes, at most `limit`. Then look again.
     pub(crate) fn sleep(self, marked: Marked, limit: Option<Duration>) {
-        futex::wait(self.word, marked.value, limit);
+        futex::wait(self.0, marked.value, limit);
     }
 
     /// Says for good that nobody will sleep here any more.
     pub(crate) fn close(self) {
         // Release: pairs with the Acquire of `is_closed`.
-        self.word.fetch_or(CLOSED, Ordering::Release);
+        self.0.fetch_or(CLOSED, Ordering::Release);
     }
 
     /// Whether the sleepers' end is closed.
     #[inline]
     pub(crate) fn is_closed(self) -> bool {
         // Acquire: pairs with the Release of `close`; what that end wrote before is visible.
-        self.word.load(Ordering::Acquire) & CLOSED != 0
+        self.0.load(Ordering::Acquire) & CLOSED != 0
     }
 }

@@ -5,7 +5,9 @@ mod part;
 use part::{PATIENCE, Part, argument};
 use proptest::prelude::*;
 use queues::basic::{BasicError, Header, Receiver, Sender, bytes_for};
+use queues::event::{Event, Notify};
 use queues::name::SourceName;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::process::ProcessHandle;
 use shm::segment::{Backing, Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
@@ -228,6 +230,76 @@ fn what_no_sender_writes_is_an_error_and_no_message() {
     segment.at::<AtomicU64>(Offset(AT.0 + 128)).expect("inside").store(5, Ordering::Relaxed);
     let error = (0..10).find_map(|_| sender.send(header(0), b"x").err());
     assert!(matches!(error, Some(BasicError::Corrupt(_))), "released before it was sent: {error:?}");
+}
+
+/// Whether the event is readable, by the system's word.
+fn is_readable(event: &Event) -> bool {
+    let mut watched = [PollFd::new(event, PollFlags::IN)];
+    poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a descriptor") == 1
+}
+
+#[test]
+fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
+    let segment = memory(16);
+    let event = Event::new().expect("a descriptor");
+    // As a sender in another process would get it.
+    let passed = Event::from_fd(event.as_fd().try_clone_to_owned().expect("a descriptor"));
+    let (mut sender, mut receiver) = (sender(&segment, 16).with_event(passed), receiver(&segment, 16));
+    let mut send = |bytes: usize| sender.try_send(header(0), &vec![0; bytes]).expect("open");
+
+    assert!(send(8) && !is_readable(&event), "nobody asked");
+    assert!(receiver.ask_for_event(Notify::Arrival), "something is there already");
+    assert!(receiver.try_receive().expect("open").is_some());
+    assert!(!receiver.ask_for_event(Notify::Arrival));
+    assert!(send(8) && is_readable(&event) && event.clear());
+    assert!(send(8) && !is_readable(&event), "one for a request");
+
+    while receiver.try_receive().expect("open").is_some() {}
+    assert!(!receiver.ask_for_event(Notify::HalfFull));
+    // Lines count: three messages of two, one of one.
+    assert!(send(100) && send(100) && send(100) && send(1) && !is_readable(&event));
+    assert!(send(1) && is_readable(&event) && event.clear());
+    assert!(receiver.ask_for_event(Notify::HalfFull), "it is half full");
+    receiver.ask_for_no_event();
+    assert!(send(1) && !is_readable(&event));
+}
+
+#[test]
+fn an_event_tells_that_the_sender_has_closed() {
+    let segment = memory(4);
+    let event = Event::new().expect("a descriptor");
+    let (sender, mut receiver) = (sender(&segment, 4).with_event(event.clone()), receiver(&segment, 4));
+    assert!(!receiver.ask_for_event(Notify::Arrival));
+    drop(sender);
+    assert!(is_readable(&event));
+    assert!(matches!(receiver.try_receive(), Err(BasicError::Closed)));
+}
+
+#[test]
+fn a_receiver_that_sleeps_on_an_event_misses_nothing() {
+    const MESSAGES: usize = 20_000;
+    let (segment, event) = (memory(16), Event::new().expect("a descriptor"));
+    let (mut sender, mut receiver) = (sender(&segment, 16).with_event(event.clone()), receiver(&segment, 16));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..MESSAGES {
+                sender.send(header(number), &content(number, number % 90)).expect("it reads");
+            }
+        });
+        let mut number = 0;
+        while number < MESSAGES {
+            if receiver.is_ready() {
+                let message = receiver.receive().expect("sent before the end");
+                assert_eq!((message.header(), message.as_slice()), (header(number), &content(number, number % 90)[..]));
+                number += 1;
+            } else if !receiver.ask_for_event(Notify::Arrival) {
+                let far = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+                let readable = poll(&mut [PollFd::new(&event, PollFlags::IN)], Some(&far));
+                assert_eq!(readable, Ok(1), "an event for message {number}");
+                event.clear();
+            }
+        }
+    });
 }
 
 fn path_of(segment: &Segment) -> String {

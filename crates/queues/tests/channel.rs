@@ -2,13 +2,13 @@
 
 #[path = "../src/channel/key.rs"]
 mod key;
-mod other_process;
+mod part;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use other_process::{given, memory, start, until};
+use part::{Part, given, memory, until};
 use proptest::prelude::*;
 use queues::channel::{Channel, End, OpenError, ReceiveError, Receiver, SendError, Sender, Value, pair};
 use shm::arena::Arena;
@@ -167,7 +167,7 @@ fn a_stream_to_another_process_and_back_keeps_its_order() {
     let (segment, arena) = memory(1 << 20);
     let there = Channel::<[u64; 8]>::create(&arena, 16).expect("room");
     let back = Channel::<u64>::create(&arena, 16).expect("room");
-    let other = start("part_answers", &segment, &[there.offset(), back.offset()]);
+    let mut other = Part::start_on("part_answers", &segment, &[there.offset(), back.offset()]);
     let mut sender = Sender::<[u64; 8]>::open(&segment, there.offset()).expect("unopened");
     let mut receiver = Receiver::<u64>::open(&segment, back.offset()).expect("unopened");
     for position in 0..20_000 {
@@ -178,7 +178,7 @@ fn a_stream_to_another_process_and_back_keeps_its_order() {
     }
     drop(sender);
     assert!(matches!(receiver.receive(), Err(ReceiveError::Closed { .. })));
-    other.succeed();
+    assert!(other.succeeds());
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_sleeping_receiver_is_woken_and_a_sleeping_sender_too() {
     let (segment, arena) = memory(1 << 20);
     let there = Channel::<u64>::create(&arena, 2).expect("room");
     let back = Channel::<u64>::create(&arena, 2).expect("room");
-    let other = start("part_sleeps", &segment, &[there.offset(), back.offset()]);
+    let mut other = Part::start_on("part_sleeps", &segment, &[there.offset(), back.offset()]);
     let mut sender = Sender::<u64>::open(&segment, there.offset()).expect("unopened");
     let mut receiver = Receiver::<u64>::open(&segment, back.offset()).expect("unopened");
     assert_eq!(receiver.receive().expect("it starts"), 0);
@@ -215,7 +215,7 @@ fn a_sleeping_receiver_is_woken_and_a_sleeping_sender_too() {
     for expected in 2..8 {
         assert_eq!(receiver.receive().expect("woken again"), expected);
     }
-    other.succeed();
+    assert!(other.succeeds());
 }
 
 #[test]
@@ -236,10 +236,10 @@ fn the_death_of_the_sender_is_told_by_its_number_after_all_that_it_sent() {
     let (segment, arena) = memory(1 << 20);
     let channel = Channel::<u64>::create(&arena, 8).expect("room");
     let ready = Channel::<u32>::create(&arena, 2).expect("room");
-    let mut other = start("part_sends_three_and_stays", &segment, &[channel.offset(), ready.offset()]);
+    let mut other = Part::start_on("part_sends_three_and_stays", &segment, &[channel.offset(), ready.offset()]);
     let mut receiver = Receiver::<u64>::open(&segment, channel.offset()).expect("unopened");
     Receiver::<u32>::open(&segment, ready.offset()).expect("unopened").receive().expect("it has sent all three");
-    let process = other.id();
+    let process = other.pid();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             (0..3).for_each(|value| assert_eq!(receiver.receive(), Ok(value)));
@@ -270,11 +270,11 @@ fn the_death_of_the_receiver_is_told_by_its_number() {
     let (segment, arena) = memory(1 << 20);
     let there = Channel::<u64>::create(&arena, 2).expect("room");
     let ready = Channel::<u32>::create(&arena, 2).expect("room");
-    let mut other = start("part_never_receives", &segment, &[there.offset(), ready.offset()]);
+    let mut other = Part::start_on("part_never_receives", &segment, &[there.offset(), ready.offset()]);
     let mut sender = Sender::<u64>::open(&segment, there.offset()).expect("unopened");
     Receiver::<u32>::open(&segment, ready.offset()).expect("unopened").receive().expect("it has opened its end");
     sender.send(0).and_then(|()| sender.send(1)).expect("room for two");
-    let process = other.id();
+    let process = other.pid();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| sender.send(2));
         other.kill();

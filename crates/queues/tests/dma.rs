@@ -1,12 +1,12 @@
 //! What bulk transfers claim: every byte, by every path, between two processes; and what happens when a path is forbidden, a
 //! side is late, dies, or writes nonsense.
 
-mod other_process;
+mod part;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use other_process::{Other, given, memory, start, start_as, until};
+use part::{Part, given, memory, until};
 use queues::channel::End;
 use queues::dma::{DmaError, Link, NoDirectPath, OpenError, Path, Policy, Receiver, STAGING, Sender, pair};
 use queues::remote::RemoteWindow;
@@ -83,12 +83,12 @@ fn send_all(sender: &mut Sender) -> Vec<Path> {
 fn with_a_receiver(staging: u64, part: &str, test: impl FnOnce(&mut Sender, &Window)) {
     let (segment, arena) = memory(8 << 20);
     let (link, ready) = link_and_window(&arena, staging);
-    let other = start(part, &segment, &[link.offset(), ready.offset()]);
+    let mut other = Part::start_on(part, &segment, &[link.offset(), ready.offset()]);
     ready.wait_for_notifications(1, None);
     let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
     test(&mut sender, &ready);
     drop(sender);
-    other.succeed();
+    assert!(other.succeeds());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn part_receives_all() {
 fn bytes_in_the_segment_are_read_where_they_are() {
     let (segment, arena) = memory(16 << 20);
     let (link, ready) = link_and_window(&arena, AREA);
-    let other = start("part_reads_in_place", &segment, &[link.offset(), ready.offset()]);
+    let mut other = Part::start_on("part_reads_in_place", &segment, &[link.offset(), ready.offset()]);
     let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
     for number in 0..3 {
         let mut bytes = OwnedBytes::new(&arena, 1 << 20).expect("room");
@@ -151,7 +151,7 @@ fn bytes_in_the_segment_are_read_where_they_are() {
     let (_, elsewhere) = memory(1 << 20);
     let foreign = OwnedBytes::new(&elsewhere, 10).expect("room");
     assert!(matches!(sender.send_in_place(&foreign), Err(DmaError::OtherSegment { .. })));
-    other.succeed();
+    assert!(other.succeeds());
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn part_reads_in_place() {
 }
 
 /// Two processes that may not touch each other's memory: not dumpable, and not root.
-fn two_strangers(parts: [&str; 2]) -> (Link, Window, [Other; 2]) {
+fn two_strangers(parts: [&str; 2]) -> (Link, Window, [Part; 2]) {
     let (segment, arena) = memory(8 << 20);
     let (link, ready) = link_and_window(&arena, AREA);
     let user = rustix::process::geteuid().is_root().then_some(65534);
     let places = [link.offset(), ready.offset()];
-    (link, ready, parts.map(|part| start_as(user, part, &segment, &places)))
+    (link, ready, parts.map(|part| Part::start_as(user, part, &segment, &places)))
 }
 
 fn become_a_stranger() {
@@ -184,8 +184,8 @@ fn become_a_stranger() {
 #[test]
 fn where_the_direct_path_is_forbidden_everything_is_staged_and_the_reason_is_kept() {
     let (_link, _ready, others) = two_strangers(["part_stranger_sends", "part_stranger_receives"]);
-    for other in others {
-        other.succeed();
+    for mut other in others {
+        assert!(other.succeeds());
     }
 }
 
@@ -231,7 +231,7 @@ fn one_side_that_may_copies_for_both() {
     let (segment, arena) = memory(8 << 20);
     for part in ["part_powerless_receives", "part_powerless_sends"] {
         let (link, ready) = link_and_window(&arena, AREA);
-        let other = start_as(Some(65534), part, &segment, &[link.offset(), ready.offset()]);
+        let mut other = Part::start_as(Some(65534), part, &segment, &[link.offset(), ready.offset()]);
         if part == "part_powerless_receives" {
             ready.wait_for_notifications(1, None);
             let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
@@ -250,7 +250,7 @@ fn one_side_that_may_copies_for_both() {
             ready.local().write_value(8, 1_u64).expect("inside");
             receive_all(&mut receiver);
         }
-        other.succeed();
+        assert!(other.succeeds());
     }
 }
 
@@ -342,8 +342,8 @@ fn the_death_of_either_side_is_told_by_its_number() {
         let (segment, arena) = memory(8 << 20);
         let (link, ready) = link_and_window(&arena, 16 << 10);
         ready.local().write_value(0, u64::from(policy == Policy::Staged)).expect("inside");
-        let mut other = start(part, &segment, &[link.offset(), ready.offset()]);
-        let process = other.id();
+        let mut other = Part::start_on(part, &segment, &[link.offset(), ready.offset()]);
+        let process = other.pid();
         let outcome = std::thread::scope(|scope| {
             let streaming = scope.spawn(|| match part {
                 "part_sends_for_ever" => {

@@ -272,37 +272,6 @@ fn a_dropped_claim_sends_nothing_and_leaves_nothing() {
 }
 
 #[test]
-fn lines_of_dead_senders_are_reclaimed() {
-    let queue = queue(4);
-    let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
-    // Two die while they compose, a third lives on.
-    std::mem::forget(sender.claim(header(1)).expect("room"));
-    std::mem::forget(sender.claim(header(2)).expect("room"));
-    let living = sender.claim(header(3)).expect("room");
-    for number in 0..8 {
-        sender.try_send(&message(4, number)).expect("the last line");
-        assert_eq!(receive_through(&mut receiver), Some(message(4, number)));
-    }
-    assert_eq!([1, 1, 4].map(|from| queue.reclaim(source(from))), [1, 0, 0]);
-    sender.try_send(&message(4, 8)).expect("room");
-    sender.try_send(&message(4, 9)).expect("room");
-    assert_eq!(sender.try_send(&message(4, 10)), Err(SendError::Full));
-    assert_eq!(living.publish(0).map_err(|error| error.reason), Err(SendError::Full));
-    assert_eq!(queue.reclaim(source(2)), 1);
-    for number in 8..10 {
-        assert_eq!(receive_through(&mut receiver), Some(message(4, number)));
-    }
-    (0..4).for_each(|number| assert_eq!(sender.try_send(&message(4, number)), Ok(())));
-
-    // One dies, and nobody has come to its line when that becomes known.
-    (0..4).for_each(|number| assert_eq!(receive_through(&mut receiver), Some(message(4, number))));
-    std::mem::forget(sender.claim(header(5)).expect("room"));
-    assert_eq!(queue.reclaim(source(5)), 1);
-    sender.try_send(&message(4, 4)).expect("room");
-    assert_eq!(receiver.try_receive(), Ok(Some(message(4, 4))), "at once");
-}
-
-#[test]
 fn an_empty_queue_gives_its_empty_message() {
     let queue = queue(2);
     let mut receiver = queue.receiver().expect("free");
@@ -365,7 +334,7 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
             let _ = sender.send_until(&message(1, number), Instant::now());
             let _ = receiver.try_receive().map(|got| got.map(|got| got.data().len()));
             let _ = (receiver.receive(), receiver.receive_many(&mut some), receiver.is_ready());
-            let _ = (receiver.receive_until(Instant::now()), victim.reclaim(source(1)));
+            let _ = (receiver.receive_until(Instant::now()), victim.recover());
         }
         let _ = (victim.close(), victim.reopen());
         done.store(true, Ordering::Relaxed);

@@ -4,12 +4,38 @@
 
 mod sync {
     pub(crate) use loom::hint::spin_loop;
-    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
+/// Nobody sleeps on the bell of a poll set here; that is modelled in `loom_poll.rs`.
+mod futex {
+    use super::sync::AtomicU32;
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum WaitOutcome {
+        TimedOut,
+    }
+
+    pub(crate) fn wait(_: &AtomicU32, _: u32, _: Option<core::time::Duration>) -> WaitOutcome {
+        WaitOutcome::TimedOut
+    }
+
+    pub(crate) fn wake_all(_: &AtomicU32) -> usize {
+        0
+    }
+}
+
+#[path = "../src/bell.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the ring uses a part of it")]
+mod bell;
 #[path = "../src/name.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the file is a library module; the ring uses a part of it")]
 mod name;
+#[path = "../src/order.rs"]
+mod order;
+#[path = "../src/poll_set.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+mod poll_set;
 #[path = "../src/basic/receiver.rs"]
 #[allow(dead_code, reason = "the models below use parts of it")]
 mod receiver;
@@ -26,8 +52,10 @@ mod stamp;
 #[allow(dead_code, reason = "the models below use parts of it")]
 mod words;
 
+use bell::Notify;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
+use poll_set::{Bits, Members, Poller};
 use receiver::Receiver;
 use ring::{ARRIVALS, Bell, Geometry, Interrupted, ROOM, RingError, Seen};
 use sender::Sender;
@@ -37,11 +65,13 @@ use std::sync::Arc;
 use std::time::Instant;
 use sync::{AtomicU64, Ordering, fence};
 
-/// The memory of a ring, and the kernel's bucket of sleepers.
+/// The memory of a ring, the kernel's bucket of sleepers, the receiver's event, and the words of a poll set.
 struct Scene {
     words: Vec<AtomicU64>,
     lock: Mutex<()>,
     sleepers: Condvar,
+    event: AtomicU64,
+    bits: Vec<AtomicU64>,
 }
 
 #[derive(Clone)]
@@ -59,11 +89,15 @@ impl Deref for Words {
 struct FutexBell {
     scene: Arc<Scene>,
     own: usize,
+    /// Whether the other end's heavy barriers reach this one: the only thing that makes the light ones more than nothing.
+    reached: bool,
 }
 
 impl Bell for FutexBell {
     fn light(&self) {
-        fence(Ordering::SeqCst);
+        if self.reached {
+            fence(Ordering::SeqCst);
+        }
     }
 
     fn heavy(&self) -> bool {
@@ -85,15 +119,30 @@ impl Bell for FutexBell {
         let _locked = self.scene.lock.lock().expect("no panic holds it");
         self.scene.sleepers.notify_all();
     }
+
+    fn notify(&self) {
+        self.scene.event.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn announce(&mut self, set: u64, index: u64) {
+        assert_eq!((set, index), (AT, INDEX as u64), "what the receiver wrote before it said that it is in a set");
+        Bits { words: &self.scene.bits, summary: &[] }.announce(INDEX);
+    }
 }
+
+/// The ring's place in the poll set, and where that lies.
+const INDEX: usize = 5;
+const AT: u64 = 4096;
 
 type Ends = (Sender<Words, FutexBell>, Receiver<Words, FutexBell>);
 
 fn ends(lines: u64) -> Ends {
     let geometry = Geometry::new(lines).expect("a power of two");
     let words = (0..geometry.words()).map(|_| AtomicU64::new(0)).collect();
-    let scene = Arc::new(Scene { words, lock: Mutex::new(()), sleepers: Condvar::new() });
-    let bell = |own| FutexBell { scene: Arc::clone(&scene), own };
+    let bits = (0..8).map(|_| AtomicU64::new(0)).collect();
+    let (lock, sleepers, event) = (Mutex::new(()), Condvar::new(), AtomicU64::new(0));
+    let scene = Arc::new(Scene { words, lock, sleepers, event, bits });
+    let bell = |own| FutexBell { scene: Arc::clone(&scene), own, reached: true };
     let words = || Words(Arc::clone(&scene));
     (
         Sender::new(words(), geometry, bell(ROOM), 0).expect("enough memory"),
@@ -224,5 +273,128 @@ fn a_sender_that_sleeps_is_told_that_nobody_reads_any_more() {
             }
         }
         thread.join().expect("the receiver ends");
+    });
+}
+
+#[test]
+fn whoever_asks_for_an_event_sees_the_message_or_gets_the_event() {
+    for (when, enough) in [(Notify::Arrival, 1), (Notify::HalfFull, 2)] {
+        model(3, move || {
+            let (mut sender, mut receiver) = ends(4);
+            let thread = thread::spawn(move || {
+                for value in 1..=enough {
+                    compose(&mut sender, 1, value);
+                    sender.publish();
+                }
+                sender
+            });
+            if !receiver.ask(when) {
+                // There was no reason then, so the sender gives one.
+                while receiver.bell().scene.event.load(Ordering::Acquire) == 0 {
+                    thread::yield_now();
+                }
+            }
+            for expected in 1..=enough {
+                let found = receiver.take().expect("well formed").expect("it was announced");
+                assert_eq!(u64::from(found.header.handler), expected);
+                receiver.release();
+            }
+            drop(thread.join().expect("the sender ends"));
+            assert!(receiver.bell().scene.event.load(Ordering::Acquire) <= 1, "one for a request");
+        });
+    }
+}
+
+/// A second request is answered although the sender is at work on the first.
+#[test]
+fn each_request_for_an_event_is_answered() {
+    model(3, || {
+        let (mut sender, mut receiver) = ends(8);
+        let thread = thread::spawn(move || {
+            for value in 1..=2 {
+                compose(&mut sender, 1, value);
+                sender.publish();
+            }
+            sender
+        });
+        let mut received = 0;
+        while received < 2 {
+            let before = receiver.bell().scene.event.load(Ordering::Acquire);
+            if !receiver.ask(Notify::Arrival) {
+                while receiver.bell().scene.event.load(Ordering::Acquire) == before {
+                    thread::yield_now();
+                }
+            }
+            // The event may be a late answer to the request before.
+            received += u64::from(receiver.take().expect("well formed").is_some());
+            receiver.release();
+        }
+        drop(thread.join().expect("the sender ends"));
+    });
+}
+
+/// The only member of its set, as a poller sees it.
+struct Ring<'a>(&'a mut Receiver<Words, FutexBell>);
+
+impl Members for Ring<'_> {
+    type Item = u64;
+
+    fn take(&mut self, _: usize) -> Option<u64> {
+        let found = self.0.take().expect("well formed")?;
+        self.0.release();
+        Some(found.header.handler.into())
+    }
+
+    fn is_ready(&mut self, _: usize) -> bool {
+        self.0.is_ready()
+    }
+}
+
+/// A ring that joins while messages are sent, and whose bit is cleared whenever a poller finds it empty.
+#[test]
+fn a_ring_in_a_poll_set_hides_no_message() {
+    model(3, || {
+        let (mut sender, mut receiver) = ends(8);
+        let scene = Arc::clone(&receiver.bell().scene);
+        let bits = Bits { words: &scene.bits, summary: &[] };
+        let thread = thread::spawn(move || {
+            for value in 1..=2 {
+                compose(&mut sender, 1, value);
+                sender.publish();
+            }
+            sender
+        });
+        receiver.join(AT, INDEX as u64);
+        if receiver.is_ready() {
+            bits.announce(INDEX);
+        }
+        // Twice with a poller that has not seen the ring before, and so clears its bit.
+        let poll = |receiver: &mut _| Poller::default().poll(bits, None, &mut Ring(receiver)).map(|(_, value)| value);
+        let mut got: Vec<u64> = (0..2).filter_map(|_| poll(&mut receiver)).collect();
+        let _open = thread.join().expect("the sender ends");
+        got.extend((0..2).filter_map(|_| poll(&mut receiver)));
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+/// Pollers make no heavy barrier: the sender's own fence has to keep its message before its look at the bit.
+#[test]
+fn a_sender_in_a_poll_set_needs_no_barrier_of_the_pollers() {
+    model(3, || {
+        let (mut sender, mut receiver) = ends(8);
+        let scene = Arc::clone(&receiver.bell().scene);
+        let bits = Bits { words: &scene.bits, summary: &[] };
+        receiver.join(AT, INDEX as u64);
+        bits.announce(INDEX);
+        sender.bell_mut().reached = false;
+        let thread = thread::spawn(move || {
+            compose(&mut sender, 1, 1);
+            sender.publish();
+            sender
+        });
+        let poll = |receiver: &mut _| Poller::default().poll(bits, None, &mut Ring(receiver)).map(|(_, value)| value);
+        let first = poll(&mut receiver);
+        let _open = thread.join().expect("the sender ends");
+        assert_eq!(first.or_else(|| poll(&mut receiver)), Some(1));
     });
 }

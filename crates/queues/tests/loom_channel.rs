@@ -5,21 +5,16 @@ mod sync {
 }
 
 /// What the kernel's barrier does, as loom can explore it: a full barrier on both sides.
-mod barrier {
+mod fence {
     use loom::sync::atomic::{Ordering, fence};
 
-    #[derive(Debug, Clone, Copy)]
-    pub(crate) struct Barrier;
+    pub(crate) fn light() {
+        fence(Ordering::SeqCst);
+    }
 
-    impl Barrier {
-        pub(crate) fn light(self) {
-            fence(Ordering::SeqCst);
-        }
-
-        pub(crate) fn heavy(self) -> bool {
-            fence(Ordering::SeqCst);
-            true
-        }
+    pub(crate) fn heavy() -> bool {
+        fence(Ordering::SeqCst);
+        true
     }
 }
 
@@ -65,7 +60,6 @@ mod channel {
 #[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]
 mod wakeup;
 
-use barrier::Barrier;
 use channel::key;
 use channel::ring::{Consumer, Nothing, Producer, Refused, Words};
 use loom::thread;
@@ -105,11 +99,11 @@ impl Memory {
     }
 
     fn receiver_bell(&self) -> Wakeup<'_> {
-        Wakeup::new(&self.bells[0], Barrier)
+        Wakeup(&self.bells[0])
     }
 
     fn sender_bell(&self) -> Wakeup<'_> {
-        Wakeup::new(&self.bells[1], Barrier)
+        Wakeup(&self.bells[1])
     }
 }
 

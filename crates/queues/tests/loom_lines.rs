@@ -1,7 +1,7 @@
 //! The ring of lines under loom: every interleaving of a few threads, on the very source files that run.
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
 #[path = "../src/lines"]
@@ -11,6 +11,22 @@ mod lines {
     pub(crate) mod receive;
     pub(crate) mod ring;
     pub(crate) mod stamp;
+
+    /// Whether a process lives, which in a segment the kernel says.
+    pub(crate) mod senders {
+        use super::stamp::Claimant;
+        use crate::sync::{AtomicU64, Ordering};
+
+        /// A bit for each that is dead.
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) struct Senders<'a>(pub(crate) &'a AtomicU64);
+
+        impl Senders<'_> {
+            pub(crate) fn is_dead(self, claimant: Claimant) -> bool {
+                self.0.load(Ordering::Acquire) >> claimant.number() & 1 != 0
+            }
+        }
+    }
 }
 
 #[path = "../src/form.rs"]
@@ -27,12 +43,13 @@ use form::{Form, Shared, Sole};
 use lines::message::WideMessage;
 use lines::receive::{Looks, Patience};
 use lines::ring::{Line, Lines};
-use lines::stamp::LineHeader;
+use lines::senders::Senders;
+use lines::stamp::{Claimant, LineHeader};
 use loom::sync::Arc;
 use loom::thread;
 use name::SourceName;
 use refusal::{ReceiveError, SendError};
-use sync::{AtomicU32, AtomicU64};
+use sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Zeroed memory of a ring.
 struct Memory {
@@ -41,6 +58,7 @@ struct Memory {
     seen: AtomicU64,
     head: AtomicU64,
     gate: AtomicU32,
+    dead: AtomicU64,
 }
 
 fn source(number: u16) -> SourceName {
@@ -64,7 +82,7 @@ fn read(got: WideMessage) -> (u16, u64) {
 /// Voids as soon as it may.
 fn impatient() -> Looks {
     let mut looks = Looks::default();
-    looks.patience = Patience { near: 1, far: 1, times: 1 };
+    looks.patience = Patience { near: 1, far: 1, times: 1, nameless_times: 0 };
     looks
 }
 
@@ -78,6 +96,7 @@ impl Memory {
             seen: word(),
             head: word(),
             gate: AtomicU32::new(0),
+            dead: word(),
         };
         for _ in 0..3 {
             assert!(memory.send(9, 0).is_ok() && memory.drain::<Shared>() == [(9, 0)]);
@@ -86,12 +105,35 @@ impl Memory {
         Arc::new(memory)
     }
 
+    /// As seen by somebody else than the senders.
     fn lines(&self) -> Lines<'_> {
-        Lines { lines: &self.lines, tail: &self.tail, seen: &self.seen, head: &self.head, gate: &self.gate }
+        self.lines_of(0)
+    }
+
+    /// As seen by the process of this sender.
+    fn lines_of(&self, from: u16) -> Lines<'_> {
+        let Memory { lines, tail, seen, head, gate, dead } = self;
+        Lines { lines, tail, seen, head, gate, senders: Senders(dead), own: Claimant::from_bits(from.into()) }
     }
 
     fn send(&self, from: u16, number: u64) -> Result<u64, SendError> {
-        self.lines().try_send(&message(from, number), 0)
+        self.lines_of(from).try_send(&message(from, number), 0).inspect_err(|&why| {
+            // As `lines.rs` does.
+            if why == SendError::Full && self.lines_of(from).is_stuck() {
+                self.lines_of(from).recover();
+            }
+        })
+    }
+
+    /// A sender claims a line and dies, just then or after it has written its header.
+    fn die_composing(&self, from: u16, has_named_itself: bool) {
+        let claimed = self.lines_of(from).claim(0).expect("room");
+        if has_named_itself {
+            self.lines_of(from).put_header(claimed, LineHeader::default().pack(0));
+            self.lines_of(from).put(claimed, 0, 77);
+        }
+        // Release, as the kernel's word about a death would be.
+        self.dead.fetch_or(1 << from, Ordering::Release);
     }
 
     /// Tries so often to send the next of the numbers from 0 on; gives how many it sent.
@@ -117,6 +159,14 @@ impl Memory {
         let got: Vec<_> = std::iter::from_fn(|| receive().map(read)).collect();
         assert!(!self.lines().is_ready());
         got
+    }
+
+    /// Sends and receives for so many laps, with whatever lines there are.
+    fn pass_laps(&self, laps: usize) {
+        for _ in 0..laps * self.lines.len() {
+            let sent = self.send_some(7, 1);
+            assert_eq!(self.drain::<Shared>().len() as u64, sent);
+        }
     }
 
     /// All of its lines can be used.
@@ -201,8 +251,8 @@ fn a_sender_and_two_receivers() {
 fn a_voided_line_is_passed_by_and_comes_back() {
     model(2, || {
         let ring = Memory::used(2, 0);
-        let slow = ring.lines().claim(0).expect("room");
-        ring.lines().put_header(slow, LineHeader { source: source(1), ..LineHeader::default() }.pack(0));
+        let slow = ring.lines_of(1).claim(0).expect("room");
+        ring.lines_of(1).put_header(slow, LineHeader { source: source(1), ..LineHeader::default() }.pack(0));
         // The other line passes three messages on meanwhile, and the slow one is voided again every lap.
         for number in 0..3 {
             assert!(ring.send(2, number).is_ok());
@@ -264,37 +314,102 @@ fn a_line_is_published_or_voided_and_never_both() {
     });
 }
 
-/// A sender dies at one of the steps of its sending. The others go on with the lines that are left, and when its death is known
-/// its own comes back.
+/// A sender dies at one of the steps of its sending. The others go on with the lines that are left, and get its own back.
 #[test]
-fn a_dead_claimer_costs_one_line_until_it_is_reclaimed() {
-    model(2, || {
+fn a_dead_claimer_costs_one_line_until_it_is_recovered() {
+    for has_named_itself in [false, true] {
+        model(2, move || {
+            let ring = Memory::used(4, 0);
+            let dead = {
+                let ring = Arc::clone(&ring);
+                thread::spawn(move || ring.die_composing(1, has_named_itself))
+            };
+            let other = {
+                let ring = Arc::clone(&ring);
+                thread::spawn(move || ring.send_some(2, 3))
+            };
+            let mut got = ring.receive_some::<Shared>(2);
+            dead.join().expect("no panic");
+            assert_eq!(other.join().expect("no panic"), 3);
+            got.extend(ring.drain::<Shared>());
+            assert_eq!(got, [(2, 0), (2, 1), (2, 2)]);
+            // With one line less the ring still works, lap after lap.
+            for lap in 0..3 {
+                assert!(ring.send_some(3, 4) >= 2, "lap {lap}");
+                assert!(of(3, &ring.drain::<Shared>()).len() >= 2, "lap {lap}");
+            }
+            assert!(ring.lines_of(3).recover() <= 1, "if no sender has done so");
+            assert_eq!(ring.lines_of(3).recover(), 0, "once");
+            // The line rests for a lap or two.
+            ring.pass_laps(2);
+            ring.assert_whole();
+        });
+    }
+}
+
+/// Two find out at once that a sender has died, while a third goes on sending.
+#[test]
+fn a_dead_claimers_line_is_taken_over_once() {
+    model(1, || {
+        let ring = Memory::used(2, 0);
+        ring.die_composing(1, true);
+        assert!(ring.send(2, 9).is_ok());
+        assert_eq!(ring.receive_some::<Shared>(1), [(2, 9)]);
+        let recoverers = [3, 4].map(|from| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.lines_of(from).recover())
+        });
+        let sent = ring.send_some(2, 2);
+        let got = ring.drain::<Shared>();
+        // None of them, if the void was just being moved on.
+        assert!(recoverers.map(|one| one.join().expect("no panic")).into_iter().sum::<usize>() <= 1);
+        assert_eq!(of(2, &got), (0..sent).collect::<Vec<_>>());
+        ring.lines_of(3).recover();
+        ring.pass_laps(2);
+        ring.assert_whole();
+    });
+}
+
+/// Nobody is asked to recover anything: the senders do it when no line is left, and now and then when they pass.
+#[test]
+fn senders_recover_the_lines_of_the_dead() {
+    model(0, || {
+        let ring = Memory::used(2, 0);
+        ring.die_composing(1, true);
+        ring.die_composing(2, false);
+        ring.pass_laps(4);
+        ring.assert_whole();
+        ring.die_composing(1, false);
+        ring.pass_laps(20);
+        ring.assert_whole();
+    });
+}
+
+/// A dead sender's successor is between its claim and its header when a receiver has lost its patience.
+#[test]
+fn who_claimed_is_known_from_the_next_claim() {
+    model(3, || {
         let ring = Memory::used(4, 0);
-        let dead = {
+        ring.die_composing(1, false);
+        let next = {
             let ring = Arc::clone(&ring);
             thread::spawn(move || {
-                let claimed = ring.lines().claim(0).expect("room");
-                ring.lines().put_header(claimed, LineHeader { source: source(1), ..LineHeader::default() }.pack(0));
-                ring.lines().put(claimed, 0, 77);
+                assert!(ring.send(2, 0).is_ok());
+                assert!(ring.send(2, 1).is_ok());
             })
         };
-        let other = {
-            let ring = Arc::clone(&ring);
-            thread::spawn(move || ring.send_some(2, 3))
-        };
-        let mut got = ring.receive_some::<Shared>(2);
-        dead.join().expect("no panic");
-        assert_eq!(other.join().expect("no panic"), 3);
-        got.extend(ring.drain::<Shared>());
-        assert_eq!(got, [(2, 0), (2, 1), (2, 2)]);
-        // With one line less the ring still works, lap after lap.
-        for lap in 0..3 {
-            assert!(ring.send_some(3, 4) >= 2, "lap {lap}");
-            assert!(of(3, &ring.drain::<Shared>()).len() >= 2, "lap {lap}");
+        let mut looks = impatient();
+        // Longer than the other thread can be held up here.
+        looks.patience.nameless_times = 1_000;
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            got.extend(ring.lines().try_receive::<Shared>(&mut looks).expect("neither closed nor broken").map(read));
         }
-        assert_eq!(ring.lines().reclaim(source(2)), 0, "of another sender");
-        assert_eq!(ring.lines().reclaim(source(1)), 1);
-        assert_eq!(ring.lines().reclaim(source(1)), 0, "once");
+        next.join().expect("no panic");
+        got.extend(ring.drain::<Shared>());
+        assert_eq!(got, [(2, 0), (2, 1)]);
+        assert_eq!(ring.lines_of(3).recover(), 1, "it was not lost");
+        ring.pass_laps(2);
         ring.assert_whole();
     });
 }
@@ -375,7 +490,7 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         let sent = late.join().expect("no panic");
         assert_eq!(got, if sent.is_ok() { vec![(1, 7)] } else { vec![] });
         assert_eq!(of(2, &ring.drain::<Shared>()).len(), 1);
-        assert_eq!(lines.reclaim(source(1)), 0, "the late sender has given back what it had");
+        assert_eq!(lines.recover(), 0, "the late sender has given back what it had");
         for number in 0..4 {
             assert!(lines.try_send(&message(2, number), generation).is_ok());
             assert!(lines.try_send(&message(3, number), generation).is_ok(), "no line is lost");

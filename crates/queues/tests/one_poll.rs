@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use queues::basic;
 use queues::event::{Event, Notify};
 use queues::express::{Express, ExpressQueue, ExpressReceiver, Shared};
 use queues::lines::{LineHeader, WideMessage, WideQueue, WideReceiver};
 use queues::name::SourceName;
-use queues::one_poll::{MOST_QUEUES, Members, OnePoll, PollSet};
+use queues::one_poll::{MOST_QUEUES, Members, OnePoll, PollSet, Polled};
 use queues::queue::Receiver;
 use queues::ring::RingError;
 use queues::word::Message;
@@ -81,12 +82,14 @@ fn only_wanted_queues_are_received_from() {
 struct Mixed {
     words: ExpressReceiver,
     lines: WideReceiver,
+    ring: basic::Receiver,
 }
 
 #[derive(Debug, PartialEq)]
 enum Item {
     Word(Message),
     Line(WideMessage),
+    Ring,
 }
 
 impl Members for Mixed {
@@ -95,6 +98,7 @@ impl Members for Mixed {
     fn take(&mut self, index: usize) -> Option<Item> {
         match index {
             1 => self.words.try_receive().ok()?.map(Item::Word),
+            3 => self.ring.take().map(|()| Item::Ring),
             _ => self.lines.try_receive().ok()?.map(Item::Line),
         }
     }
@@ -103,6 +107,7 @@ impl Members for Mixed {
         match index {
             1 => self.words.is_ready(),
             2 => self.lines.is_ready(),
+            3 => self.ring.is_ready(),
             _ => false,
         }
     }
@@ -114,14 +119,96 @@ fn queues_of_several_kinds_share_a_set() {
     let set = PollSet::create(&arena, 64).expect("room");
     let words = ExpressQueue::create(&arena, 8, Some((&set, 1))).expect("room");
     let lines = WideQueue::create(&arena, 8, Some((&set, 2))).expect("room");
-    let mut members = Mixed { words: words.receiver().expect("free"), lines: lines.receiver().expect("free") };
+    let (mut sender, ring) = ring(&arena, &set, 3);
+    let mut members = Mixed { words: words.receiver().expect("free"), lines: lines.receiver().expect("free"), ring };
     let line = WideMessage::new(LineHeader::default(), b"a line").expect("short");
     let mut view = OnePoll::new(&set);
+    sender.send(basic::Header::default(), b"in a ring").expect("room");
     lines.sender().try_send(&line).expect("room");
     words.sender().try_send(&message(1, 2)).expect("room");
     assert_eq!(view.poll(&mut members), Some((1, Item::Word(message(1, 2)))));
     assert_eq!(view.poll(&mut members), Some((2, Item::Line(line))));
+    assert_eq!(view.poll(&mut members), Some((3, Item::Ring)));
+    assert_eq!(members.ring.receive().expect("it waits").as_slice(), b"in a ring");
     assert_eq!(view.poll_until(&mut members, Instant::now()), None);
+}
+
+/// A Basic ring of sixteen lines, whose receiver is in the set; and its sender.
+fn ring(arena: &Arena, set: &PollSet, index: usize) -> (basic::Sender, basic::Receiver) {
+    let at = arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
+    let sender = basic::Sender::open(arena.segment(), at, 16).expect("inside");
+    let receiver = basic::Receiver::open(arena.segment(), at, 16).expect("inside");
+    (sender, receiver.in_set(set, index).expect("a set"))
+}
+
+#[test]
+fn a_poller_that_sleeps_loses_nothing_of_basic_rings() {
+    const EACH: u64 = 4_000;
+    let arena = arena(1 << 20);
+    let set = PollSet::create(&arena, 600).expect("room");
+    let mut receivers: Vec<_> = (0..600).map(|_| None).collect();
+    let indices = [3, 100, 511, 599, 0, 77];
+    let senders = indices.map(|index| {
+        let (sender, receiver) = ring(&arena, &set, index);
+        receivers[index] = Some(receiver);
+        sender
+    });
+    let mut next = [0; 600];
+    let mut view = OnePoll::new(&set);
+    thread::scope(|scope| {
+        for (mut sender, index) in senders.into_iter().zip(indices) {
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    sender.send(basic::Header::default(), &(number << 10 | index as u64).to_le_bytes()).expect("open");
+                }
+            });
+        }
+        let mut open = indices.len();
+        while open > 0 {
+            let (index, ()) = view.poll_blocking(&mut receivers[..]);
+            let receiver = receivers[index].as_mut().expect("one that is open");
+            let end = match receiver.try_receive() {
+                Ok(message) => {
+                    let expected: u64 = next[index] << 10 | index as u64;
+                    let message = message.expect("a poll says that something waits");
+                    assert_eq!(message.as_slice(), expected.to_le_bytes());
+                    next[index] += 1;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            assert!(matches!(end, basic::BasicError::Closed), "{end}");
+            receivers[index] = None;
+            open -= 1;
+        }
+    });
+    assert!(indices.iter().all(|&index| next[index] == EACH), "nothing lost");
+}
+
+#[test]
+fn a_ring_can_join_a_set_late_and_only_one_that_is_there() {
+    let arena = arena(1 << 20);
+    let set = PollSet::create(&arena, 8).expect("room");
+    let place = || arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
+    let open = |at| basic::Receiver::open(arena.segment(), at, 16).expect("inside");
+    let refused = open(place()).in_set(&set, 8);
+    assert!(matches!(refused, Err(basic::BasicError::NotInSet(RingError::NoMember { index: 8, .. }))));
+    let at = place();
+    let mut sender = basic::Sender::open(arena.segment(), at, 16).expect("inside");
+    sender.send(basic::Header::default(), b"before").expect("room");
+    let receiver = open(at).in_set(&set, 7).expect("a set");
+    let mut members = [const { None }; 8];
+    members[7] = Some(receiver);
+    let (mut view, event) = (OnePoll::new(&set), Event::new().expect("a descriptor"));
+    assert!(view.ask_for_event(&mut members[..]), "it was sent before");
+    assert_eq!(view.poll(&mut members[..]), Some((7, ())));
+    assert!(members[7].as_mut().expect("it").try_receive().expect("open").is_some());
+    assert_eq!(view.poll(&mut members[..]), None);
+    let mut sender = sender.with_event(event.clone());
+    assert!(!view.ask_for_event(&mut members[..]));
+    sender.send(basic::Header::default(), b"after").expect("room");
+    assert!(is_readable(&event), "of the set");
+    assert_eq!(view.poll(&mut members[..]), Some((7, ())));
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! What remote memory commands claim: against a plain reference, between threads and processes, at the limits.
 
-mod other_process;
+mod part;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
-use other_process::{given, memory, start};
+use part::{Part, given, memory};
 use proptest::prelude::*;
 use queues::append::{AppendError, Appender, Buffer, OpenError};
 use queues::remote::{Condition, Fetch, RemoteWindow};
@@ -216,7 +216,7 @@ fn the_dead_do_not_keep_a_window_and_their_entries_are_used_again() {
     let (segment, arena) = memory(4 << 20);
     let window = Window::expose(&arena, 8).expect("room");
     let handles: Vec<_> = (0..254).map(|_| RemoteWindow::open(&segment, window.offset()).expect("an entry")).collect();
-    let mut other = start("part_holds_a_handle", &segment, &[window.offset()]);
+    let mut other = Part::start_on("part_holds_a_handle", &segment, &[window.offset()]);
     window.wait_for_notifications(1, None);
     assert!(matches!(
         RemoteWindow::open(&segment, window.offset()),
@@ -296,7 +296,7 @@ fn whoever_sees_the_flag_sees_the_data() {
 fn a_conditional_fetch_sleeps_until_another_process_makes_it_true() {
     let (segment, arena) = memory(1 << 20);
     let window = Window::expose(&arena, 256).expect("room");
-    let other = start("part_fetches", &segment, &[window.offset()]);
+    let mut other = Part::start_on("part_fetches", &segment, &[window.offset()]);
     window.wait_for_notifications(1, None);
     // Both of its threads sleep: on words that share a bell, for different values.
     other.until_asleep();
@@ -310,7 +310,7 @@ fn a_conditional_fetch_sleeps_until_another_process_makes_it_true() {
     assert_eq!(remote.read_value::<f64>(240), Ok(1.5));
     remote.write(128, &9_u64.to_le_bytes()).expect("inside");
     window.wait_for_notifications(3, None);
-    other.succeed();
+    assert!(other.succeeds());
 }
 
 #[test]
@@ -357,16 +357,16 @@ fn a_request_is_tested_waited_for_until_a_deadline_and_dropped() {
 fn who_waits_learns_that_the_owner_has_ended_or_withdrawn() {
     let (segment, arena) = memory(1 << 20);
     let told = Window::expose(&arena, 8).expect("room");
-    let mut other = start("part_exposes", &segment, &[told.offset()]);
+    let mut other = Part::start_on("part_exposes", &segment, &[told.offset()]);
     told.wait_for_notifications(1, None);
     let at = Offset(told.local().read_value(0).expect("inside"));
     let remote = RemoteWindow::open(&segment, at).expect("exposed");
-    assert_eq!(remote.owner(), other.id());
+    assert_eq!(remote.owner(), other.pid());
     std::thread::scope(|scope| {
         let request = remote.fetch_when(Condition { at: 0, at_least: 1 }, 0, []).expect("inside");
         let waiting = scope.spawn(move || request.wait());
         other.kill();
-        let gone = RemoteError::OwnerGone { window: at, owner: other.id(), at: 0, at_least: 1 };
+        let gone = RemoteError::OwnerGone { window: at, owner: other.pid(), at: 0, at_least: 1 };
         assert_eq!(waiting.join().expect("it ends"), Err(gone));
     });
     assert_eq!(remote.write_value(0, 1_u64), Ok(()), "its memory is still there");
@@ -398,7 +398,7 @@ fn part_exposes() {
 fn commands_complete_at_a_stopped_target() {
     let (segment, arena) = memory(1 << 20);
     let told = Window::expose(&arena, 16).expect("room");
-    let other = start("part_is_stopped", &segment, &[told.offset()]);
+    let mut other = Part::start_on("part_is_stopped", &segment, &[told.offset()]);
     told.wait_for_notifications(1, None);
     let place = |at| Offset(told.local().read_value(at).expect("inside"));
     let remote = RemoteWindow::open(&segment, place(0)).expect("exposed");
@@ -422,7 +422,7 @@ fn commands_complete_at_a_stopped_target() {
     remote.notify();
     other.go_on();
     assert_eq!(unmet.wait().expect("met at last"), 6_u64.to_le_bytes());
-    other.succeed();
+    assert!(other.succeeds());
 }
 
 #[test]
@@ -453,8 +453,8 @@ fn part_is_stopped() {
 fn records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_killed() {
     let (segment, arena) = memory(1 << 20);
     let mut buffer = Buffer::create(&arena, 8, 16).expect("room");
-    let mut first = start("part_appends_for_ever", &segment, &[buffer.offset(), Offset(1)]);
-    let second = start("part_appends_for_ever", &segment, &[buffer.offset(), Offset(2)]);
+    let mut first = Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(1)]);
+    let second = Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(2)]);
     let mut next = [0_u64; 3];
     let mut record = Vec::new();
     let mut take = |next: &mut [u64; 3], buffer: &mut Buffer| {

@@ -7,7 +7,7 @@ use shm::segment::{Offset, Segment};
 
 use super::error::OpenError;
 use super::ring::{self, Words};
-use crate::barrier::Barrier;
+use crate::fence;
 use crate::peer::Name;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::users::{Entry, MOST_USERS, NotEntered, Users};
@@ -65,7 +65,6 @@ const MAGIC: u64 = 0x6170_7065_6e64_0001;
 pub(super) struct Layout {
     head: Mapped<Head>,
     cells: MappedSlice<AtomicU64>,
-    barrier: Barrier,
     offset: Offset,
     owner: Name,
     stride: usize,
@@ -121,7 +120,8 @@ impl Layout {
         let owner = Name(head.label.owner.load(Ordering::Relaxed));
         let cells = Layout::cells(segment, offset, records, record_bytes)?;
         let stride = stride(record_bytes) as usize;
-        Ok(Layout { head, cells, barrier: Barrier::of_this_process(), offset, owner, stride, record_bytes })
+        fence::register();
+        Ok(Layout { head, cells, offset, owner, stride, record_bytes })
     }
 
     fn cells(
@@ -152,11 +152,11 @@ impl Layout {
     }
 
     pub(super) fn owner_bell(&self) -> Wakeup<'_> {
-        Wakeup::new(&self.head.owner_bell.word, self.barrier)
+        Wakeup(&self.head.owner_bell.word)
     }
 
     pub(super) fn appenders_bell(&self) -> Wakeup<'_> {
-        Wakeup::new(&self.head.appenders_bell.word, self.barrier)
+        Wakeup(&self.head.appenders_bell.word)
     }
 
     pub(super) fn users(&self) -> &Users {

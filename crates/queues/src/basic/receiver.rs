@@ -1,11 +1,12 @@
 //! The receiving end of a Basic ring; the protocol is told in `ring.rs`.
 
 use super::ring::{
-    ARRIVALS, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry, RECEIVER, ROOM, RingError, SENDER, SLEEPS, Seen,
-    is_over,
+    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry, IN_SET, INDEX,
+    ONE_REQUEST, RECEIVER, ROOM, RingError, SENDER, SET, SLEEPS, Seen, is_over,
 };
 use super::stamp::{Header, Stamp};
 use super::words::load_bytes;
+use crate::bell::Notify;
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 use std::ops::Deref;
 use std::time::Instant;
@@ -29,6 +30,10 @@ pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, B: Bell> {
     head: u64,
     /// The credit that the sender has been told.
     published: u64,
+    /// What this end says besides its state: that it is in a set, and what it asks for.
+    wishes: u64,
+    /// How often it has asked.
+    requests: u64,
     /// Whether the other end is to learn that this one has gone.
     open: bool,
 }
@@ -37,7 +42,18 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
     /// `None` if the memory is too small for the ring. `position` is 0, or what [`Self::leave`] has given.
     pub(crate) fn new(memory: M, geometry: Geometry, bell: B, looks: u32, position: u64) -> Option<Self> {
         let fits = memory.len() >= geometry.words();
-        fits.then(|| Receiver { memory, bell, geometry, looks, head: position, published: position, open: true })
+        let head = position;
+        fits.then(|| Receiver {
+            memory,
+            bell,
+            geometry,
+            looks,
+            head,
+            published: head,
+            wishes: 0,
+            requests: 0,
+            open: true,
+        })
     }
 
     pub(crate) fn bell_mut(&mut self) -> &mut B {
@@ -64,7 +80,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
     /// Takes the next message, if there is one.
     pub(crate) fn take(&mut self) -> Result<Option<Found>, RingError> {
         let Some(found) = self.look()? else { return Ok(None) };
-        self.head = found.position + self.geometry.lines_of(found.bytes);
+        self.head = self.end_of(&found);
         Ok(Some(found))
     }
 
@@ -79,7 +95,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
     }
 
     /// Whether [`Self::take`] would give a message or an error.
-    pub(crate) fn is_ready(&mut self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         !matches!(self.look(), Ok(None))
     }
 
@@ -118,11 +134,14 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         }
     }
 
-    /// The message at the head, every word of it checked. Each word is loaded once: it may be another one right after.
+    fn look(&self) -> Result<Option<Found>, RingError> {
+        self.look_at(self.head)
+    }
+
+    /// The message at a position, every word of it checked. Each word is loaded once: it may be another one right after.
     #[inline]
-    fn look(&mut self) -> Result<Option<Found>, RingError> {
+    fn look_at(&self, mut position: u64) -> Result<Option<Found>, RingError> {
         loop {
-            let position = self.head;
             // Acquire: pairs with the Release store in `Sender::release`.
             let word = self.memory[self.geometry.stamp(position)].load(Ordering::Acquire);
             match Stamp::decode(word, self.geometry.lap(position)) {
@@ -139,12 +158,17 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
                     if lines != self.geometry.before_end(position) || lines >= self.geometry.quarter().max(1) {
                         return Err(Corruption::Skip { position, lines }.into());
                     }
-                    self.head += lines;
+                    position += lines;
                 }
                 Ok(Some(Stamp::End)) => return Err(RingError::Closed),
                 Err(_) => return Err(Corruption::Stamp { position, word }.into()),
             }
         }
+    }
+
+    /// Where the message ends.
+    fn end_of(&self, found: &Found) -> u64 {
+        found.position + self.geometry.lines_of(found.bytes)
     }
 
     /// Waits until [`Self::take`] gives a message or an error.
@@ -186,12 +210,66 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
 
     /// Says that this end sleeps. Before it does, a heavy barrier and a last look are due.
     pub(crate) fn announce_sleep(&self) {
-        self.memory[RECEIVER].store(SLEEPS, Ordering::Relaxed);
+        self.say(SLEEPS);
     }
 
     /// Says that this end is awake.
     pub(crate) fn stir(&self) {
-        self.memory[RECEIVER].store(AWAKE, Ordering::Relaxed);
+        self.say(AWAKE);
+    }
+
+    fn say(&self, state: u64) {
+        // Release: pairs with the Acquire load in `Sender::release`.
+        self.memory[RECEIVER].store(state | self.wishes, Ordering::Release);
+    }
+
+    /// Asks the sender for an event, once. Gives whether there is a reason for it already, or the sender may not see the
+    /// request in time.
+    pub(crate) fn ask(&mut self, when: Notify) -> bool {
+        if when == Notify::HalfFull {
+            // The sender is to count right.
+            self.publish_credit();
+        }
+        self.requests = self.requests.wrapping_add(ONE_REQUEST);
+        let bit = if when == Notify::Arrival { ASKS_ARRIVAL } else { ASKS_HALF_FULL };
+        self.wishes = self.wishes & IN_SET | self.requests | bit;
+        self.stir();
+        // Pairs with the light barrier in `Sender::release`, as in `prepare_sleep`.
+        let certain = self.bell.heavy();
+        let is_so = match when {
+            Notify::Arrival => self.is_ready(),
+            Notify::HalfFull => self.is_half_full(),
+        };
+        is_so || !certain
+    }
+
+    /// Takes the request back.
+    pub(crate) fn ask_for_nothing(&mut self) {
+        self.wishes &= IN_SET;
+        self.stir();
+    }
+
+    fn is_half_full(&self) -> bool {
+        let mut end = self.head;
+        // No longer than a lap, whatever the memory holds.
+        while end - self.head < self.geometry.half()
+            && let Ok(Some(found)) = self.look_at(end)
+        {
+            end = self.end_of(&found);
+        }
+        end - self.head >= self.geometry.half()
+    }
+
+    /// Has the sender announce every message in the poll set of this place; what is there already the caller announces.
+    pub(crate) fn join(&mut self, set: u64, index: u64) {
+        // Relaxed, both: the Release store of the state publishes them.
+        self.memory[SET].store(set, Ordering::Relaxed);
+        self.memory[INDEX].store(index, Ordering::Relaxed);
+        self.wishes |= IN_SET;
+        self.stir();
+        // Pairs with the light barrier in `Sender::release`: it announces what this end does not see after this. Where it is
+        // refused, a waiter finds that by looking through its queues.
+        self.bell.heavy();
     }
 }
 

@@ -16,6 +16,9 @@
 //!   quarter is unpublished, less than a quarter is skipped, one line stays free.
 //! - **Sleeping.** Each end has a word in which it says that it sleeps, which the other reads after it has published; a
 //!   barrier on either side makes sure that one of them sees the other (store, barrier, load, on both sides).
+//! - **Events and poll sets.** In the same word the receiver says that it wants an event, or that the ring is in a poll
+//!   set; a sender that finds the word 0 has nothing to do. Requests have numbers, and the sender keeps that of the last one
+//!   it has answered: so neither writes to a word of the other's. For the bits of a set the sender passes a full fence.
 //!
 //! The receiver believes nothing: it loads a stamp once, checks it, and `Receiver::copy_next` takes the data out before
 //! anybody looks at it. The sender believes nothing either: a credit that cannot be is an error.
@@ -38,15 +41,29 @@ pub(crate) const ARRIVALS: usize = 0;
 pub(crate) const SENDER: usize = 1;
 /// Written by the receiver: all positions before this one are released.
 pub(crate) const CREDIT: usize = 2 * LINE_WORDS;
-/// Written by the receiver: how it is.
+/// Written by the receiver: how it is, and what it asks for.
 pub(crate) const RECEIVER: usize = 2 * LINE_WORDS + 1;
 /// Written by the receiver: changes when a sleeping sender is to look.
 pub(crate) const ROOM: usize = 2 * LINE_WORDS + 2;
+/// Written by the receiver: where the poll set lies that the ring is in.
+pub(crate) const SET: usize = 2 * LINE_WORDS + 3;
+/// Written by the receiver: the ring's index in that set.
+pub(crate) const INDEX: usize = 2 * LINE_WORDS + 4;
 
 /// States of an end.
 pub(crate) const AWAKE: u64 = 0;
 pub(crate) const SLEEPS: u64 = 1;
 pub(crate) const CLOSED: u64 = 2;
+
+/// Bits that a receiver adds to its state: the ring is in a poll set.
+pub(crate) const IN_SET: u64 = 4;
+/// It asks for an event when a message arrives.
+pub(crate) const ASKS_ARRIVAL: u64 = 8;
+/// It asks for an event when half of the ring is full.
+pub(crate) const ASKS_HALF_FULL: u64 = 16;
+/// What it asks for, and from here on the number of the request.
+pub(crate) const REQUEST: u64 = !(SLEEPS | CLOSED | IN_SET);
+pub(crate) const ONE_REQUEST: u64 = 32;
 
 /// How one end sleeps and how it wakes the other.
 pub(crate) trait Bell {
@@ -61,6 +78,10 @@ pub(crate) trait Bell {
     fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted>;
     /// Wakes the other end; its word has just been changed.
     fn ring(&self);
+    /// Writes to the receiver's event.
+    fn notify(&self) {}
+    /// Announces a message in the poll set of this place, in which the ring has this index. A full fence stands between.
+    fn announce(&mut self, _set: u64, _index: u64) {}
     /// Looks, without sleeping, whether the other end is there.
     fn check(&self) -> Result<(), Interrupted> {
         Ok(())
@@ -197,6 +218,11 @@ impl Geometry {
     /// The most lines of a message.
     pub(crate) fn quarter(self) -> u64 {
         self.lines() / 4
+    }
+
+    /// Half of the lines.
+    pub(crate) fn half(self) -> u64 {
+        self.lines() / 2
     }
 
     /// The longest message in bytes.

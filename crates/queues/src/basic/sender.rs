@@ -1,11 +1,11 @@
 //! The sending end of a Basic ring; the protocol is told in `ring.rs`.
 
 use super::ring::{
-    ARRIVALS, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry, RECEIVER, ROOM, RingError, SENDER, SLEEPS, Seen,
-    is_over,
+    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry, IN_SET, INDEX, RECEIVER,
+    REQUEST, ROOM, RingError, SENDER, SET, SLEEPS, Seen, is_over,
 };
 use super::stamp::{Header, Stamp};
-use crate::sync::{AtomicU64, Ordering, spin_loop};
+use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 use std::ops::Deref;
 use std::time::Instant;
 
@@ -33,6 +33,8 @@ pub(crate) struct Sender<M: Deref<Target = [AtomicU64]>, B: Bell> {
     credit: u64,
     /// One bit a line: its first word is data, or a stamp older than the lap before.
     unstamped: Box<[u64]>,
+    /// The last request for an event that was answered, and its number.
+    answered: u64,
     closed: bool,
 }
 
@@ -50,6 +52,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
             batch: None,
             credit: 0,
             unstamped,
+            answered: 0,
             closed,
         })
     }
@@ -95,7 +98,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
     }
 
     fn look_at_credit(&mut self) -> Result<(), RingError> {
-        if self.memory[RECEIVER].load(Ordering::Relaxed) == CLOSED {
+        if self.memory[RECEIVER].load(Ordering::Relaxed) & CLOSED != 0 {
             self.closed = true;
             return Err(RingError::Closed);
         }
@@ -165,19 +168,45 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
     fn release(&mut self, position: u64, stamp: u64) {
         // Release: pairs with the Acquire load in `Receiver::look`.
         self.memory[self.geometry.stamp(position)].store(stamp, Ordering::Release);
-        // Pairs with the heavy barrier in `Receiver::prepare_sleep`: either it sees the stamp, or this end sees that it
-        // sleeps.
+        // Pairs with the heavy barriers in `Receiver::prepare_sleep`, `ask` and `join`: either it sees the stamp, or this end
+        // sees what it wants.
         self.bell.light();
-        match self.memory[RECEIVER].load(Ordering::Relaxed) {
-            AWAKE => {}
-            CLOSED => self.closed = true,
-            _ => {
-                // This end alone writes the word. Release: pairs with the Acquire load in `Receiver::prepare_sleep`.
-                let rung = self.memory[ARRIVALS].load(Ordering::Relaxed).wrapping_add(1);
-                self.memory[ARRIVALS].store(rung, Ordering::Release);
-                self.bell.ring();
-            }
+        // Acquire: pairs with the Release store in `Receiver::say`; what it wrote to its other words before is seen.
+        let state = self.memory[RECEIVER].load(Ordering::Acquire);
+        if state != AWAKE {
+            self.attend(state);
         }
+    }
+
+    /// Does for the receiver what its word asks for.
+    #[cold]
+    fn attend(&mut self, state: u64) {
+        self.closed |= state & CLOSED != 0;
+        if state & IN_SET != 0 {
+            // Relaxed: they do not change.
+            let [set, index] = [SET, INDEX].map(|word| self.memory[word].load(Ordering::Relaxed));
+            // Pairs with the fence between a poller's clearing of the ring's bit and its last look at the ring.
+            fence(Ordering::SeqCst);
+            self.bell.announce(set, index);
+        }
+        if state & SLEEPS != 0 {
+            // This end alone writes the word. Release: pairs with the Acquire load in `Receiver::prepare_sleep`.
+            let rung = self.memory[ARRIVALS].load(Ordering::Relaxed).wrapping_add(1);
+            self.memory[ARRIVALS].store(rung, Ordering::Release);
+            self.bell.ring();
+        }
+        let request = state & REQUEST;
+        let is_new = request != self.answered;
+        if is_new && (request & ASKS_ARRIVAL != 0 || request & ASKS_HALF_FULL != 0 && self.is_half_full()) {
+            self.answered = request;
+            self.bell.notify();
+        }
+    }
+
+    fn is_half_full(&mut self) -> bool {
+        // An error shows when this end next looks for room.
+        let _ = self.look_at_credit();
+        self.tail - self.credit >= self.geometry.half()
     }
 
     /// Writes the stamp of the line at the tail, or keeps it back if it is to publish a batch.

@@ -9,8 +9,8 @@ use shm::segment::{Offset, Segment};
 use super::error::{End, OpenError};
 use super::ring::{self, Words};
 use super::value::Value;
-use crate::barrier::Barrier;
 use crate::ends::{Mark, NotTaken};
+use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wakeup::Wakeup;
 
@@ -66,7 +66,6 @@ pub(crate) const MOST_VALUES: u64 = 1 << 24;
 pub(crate) struct Place {
     head: Mapped<Head>,
     slots: MappedSlice<AtomicU64>,
-    barrier: Barrier,
     offset: Offset,
     count: u64,
 }
@@ -109,7 +108,8 @@ impl Place {
             return Err(OpenError::NoChannel { offset });
         }
         let slots = MappedSlice::new(segment, first, (count * T::WORDS) as usize)?;
-        Ok(Place { head, slots, barrier: Barrier::of_this_process(), offset, count })
+        fence::register();
+        Ok(Place { head, slots, offset, count })
     }
 
     pub(crate) fn offset(&self) -> Offset {
@@ -133,7 +133,7 @@ impl Place {
             End::Sender => &self.head.sender_bell.word,
             End::Receiver => &self.head.receiver_bell.word,
         };
-        Wakeup::new(word, self.barrier)
+        Wakeup(word)
     }
 
     /// Who holds `end`.

@@ -8,9 +8,9 @@ use shm::memory::{Memory, Purpose};
 use shm::segment::{Offset, Segment, SegmentError};
 
 use super::error::{DmaError, OpenError};
-use crate::barrier::Barrier;
 use crate::channel::End;
 use crate::ends::{Mark, NotTaken};
+use crate::fence;
 use crate::patience::{self, Ended};
 use crate::peer::Watch;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -96,7 +96,6 @@ const PREFETCH: u64 = 4096;
 pub(super) struct Place {
     pub(super) head: Mapped<Head>,
     memory: Memory,
-    barrier: Barrier,
     offset: Offset,
     staging: u64,
 }
@@ -136,7 +135,8 @@ impl Place {
         // receiver between `emptied` and `filled`, and each publishes with Release what it is done with. Data in place
         // are lent by the sender until the receiver has said that it is done.
         let memory = unsafe { Memory::new(Arc::clone(segment)) };
-        Ok(Place { head, memory, barrier: Barrier::of_this_process(), offset, staging })
+        fence::register();
+        Ok(Place { head, memory, offset, staging })
     }
 
     pub(super) fn offset(&self) -> Offset {
@@ -164,7 +164,7 @@ impl Place {
             End::Sender => &self.head.sender_bell,
             End::Receiver => &self.head.receiver_bell,
         };
-        Wakeup::new(&bell.word, self.barrier)
+        Wakeup(&bell.word)
     }
 
     /// Who holds `end`.

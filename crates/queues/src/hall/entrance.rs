@@ -36,7 +36,7 @@ impl Entrance {
         let (plan, misses) = Plan::attach(segment, offset)?;
         let misses = misses.map(|miss| {
             let generation = miss.generation();
-            (miss, generation)
+            (miss.entered(), generation)
         });
         let rings = plan.places.iter().map(|_| OnceLock::new()).collect();
         Ok(Entrance { plan, misses, rings, segment: Arc::clone(segment) })
@@ -64,7 +64,7 @@ impl Entrance {
         // Relaxed: the descriptor published it.
         let offset = place.load(Ordering::Relaxed).checked_sub(1).ok_or(SendError::Broken)?;
         let found = WideQueue::attach(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
-        Ok(known.get_or_init(|| found))
+        Ok(known.get_or_init(|| found.entered()))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use shm::arena::Arena;
 
 use super::layout::{Class, HallError, Plan, Shape, State};
+use crate::lines::ring::POSITION;
 use crate::lines::{Sole, WideMessage, WideQueue, WideReceiver};
 use crate::refusal::ReceiveError;
 use crate::sync::{Ordering, fence};
@@ -18,9 +19,6 @@ pub const PERIOD: u64 = 1024;
 
 /// How often a demotion looks at lines that were claimed and not published; some looks void one.
 const LOOKS: usize = 1 << 22;
-
-/// A tail without the mark that it is closed.
-const POSITION: u64 = u64::MAX >> 1;
 
 /// A message in overflow, and the ring position that it comes before.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Sleeping at an end of a lane, and waking the other end: over a socket, which also tells when that is gone.
 
-use crate::barrier::Barrier;
 use crate::basic::UNCERTAIN;
 use crate::basic::ring::{Bell, Interrupted, Seen};
+use crate::fence;
 use crate::post::control::Control;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -20,12 +20,12 @@ pub(super) struct SocketBell {
     socket: OwnedFd,
     control: Arc<Control>,
     lane: u32,
-    barrier: Barrier,
 }
 
 impl SocketBell {
     pub(super) fn new(control: &Arc<Control>, lane: u32, socket: OwnedFd) -> SocketBell {
-        SocketBell { socket, control: Arc::clone(control), lane, barrier: Barrier::of_this_process() }
+        fence::register();
+        SocketBell { socket, control: Arc::clone(control), lane }
     }
 
     /// Takes what has been rung. Bounded, because the other end can ring all the time.
@@ -50,11 +50,11 @@ impl SocketBell {
 impl Bell for SocketBell {
     #[inline]
     fn light(&self) {
-        self.barrier.light();
+        fence::light();
     }
 
     fn heavy(&self) -> bool {
-        self.barrier.heavy()
+        fence::heavy()
     }
 
     fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted> {

@@ -1,7 +1,7 @@
 //! The receiving side of the ring of lines (see `ring.rs`).
 
 use super::message::WideMessage;
-use super::ring::{CLOSED, Lines, ROUNDS, copy, is_drained};
+use super::ring::{CLOSED, Lines, POSITION, ROUNDS, copy, is_drained};
 use super::stamp;
 use crate::form::{Form, advance};
 use crate::refusal::ReceiveError;
@@ -17,11 +17,13 @@ pub(crate) struct Patience {
     pub(crate) far: u32,
     /// At the so-manieth time that it finds a full line behind, it voids.
     pub(crate) times: u32,
+    /// So many times more if it does not know whose the line is: whoever claimed the next line will say that, if it is only slow.
+    pub(crate) nameless_times: u32,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { near: 16, far: 1024, times: 8 }
+        Patience { near: 16, far: 1024, times: 8, nameless_times: 64 }
     }
 }
 
@@ -93,14 +95,15 @@ impl Lines<'_> {
                 return Err(ReceiveError::Closed);
             }
             // A closed ring has to end even if nothing comes behind.
-            if tail & CLOSED == 0 && !self.is_any_full(next, tail.wrapping_sub(next)) {
+            if tail & CLOSED == 0 && !self.is_any_full(next, (tail & POSITION).wrapping_sub(next)) {
                 return Ok(false);
             }
         } else if !self.is_any_full(next, NEXT) {
             return Ok(false);
         }
         looks.held_up += 1;
-        if looks.held_up < looks.patience.times {
+        let Patience { times, nameless_times, .. } = looks.patience;
+        if looks.held_up < times || (looks.held_up < times + nameless_times && self.claimant(head).is_none()) {
             return Ok(false);
         }
         self.void(head, found);
@@ -159,7 +162,7 @@ impl Lines<'_> {
             }
             let tail = self.tail.load(Ordering::Acquire);
             let next = head.wrapping_add(1);
-            let held_up = || tail & CLOSED != 0 || self.is_any_full(next, tail.wrapping_sub(next));
+            let held_up = || tail & CLOSED != 0 || self.is_any_full(next, (tail & POSITION).wrapping_sub(next));
             if !is_drained(tail, head) && held_up() {
                 return true;
             }
@@ -174,7 +177,7 @@ impl Lines<'_> {
     /// Whether at least `count` lines are claimed or full.
     pub(crate) fn holds(&self, count: u64) -> bool {
         let head = self.head.load(Ordering::Acquire);
-        let used = (self.tail.load(Ordering::Acquire) & !CLOSED).wrapping_sub(head);
+        let used = (self.tail.load(Ordering::Acquire) & POSITION).wrapping_sub(head);
         // A head that passed the tail that was read makes a negative number.
         used.cast_signed() >= count.cast_signed()
     }

@@ -17,23 +17,40 @@
 //! goes on with the next. From then on the line is *away*, in the hands of its slow sender: senders that come round to it move
 //! the void on to their lap and go past, receivers skip it. The publication of the slow sender fails; it sends its message
 //! again through another line, and only then gives the first one back: empty in the lap after the last void. Its line was
-//! nobody else's meanwhile, so composing in it harmed nobody. A sender that dies while it composes costs one line,
-//! which [`Lines::reclaim`] gets back when somebody knows that the sender is dead.
+//! nobody else's meanwhile, so composing in it harmed nobody.
+//!
+//! A sender that is killed while it composes leaves its line to the others. For that the claim itself says whose it is: the
+//! tail names the process that claimed last, in the same exchange that moves it. Whoever claims next writes into its header,
+//! beside its own, the name that it found there. So the claimant of a line is known from the tail until somebody claims the
+//! next line, then from the line's own header, and if it never came to write that, from the next one's. A void carries the
+//! name, and senders that come round to it look now and then whether the process still lives; of a dead one they take the
+//! line over ([`Lines::recover`]). Only if two that claimed one after the other are both killed within the few
+//! instructions between claim and header, the first one's line stays away.
 //!
 //! Every change of a stamp makes it larger: full in one lap, empty, void, full in the next. No value returns, so no
 //! exchange can mistake an old state for a new one, however late it comes.
 
 use super::message::{LINE_DATA, WORDS, WideMessage};
-use super::stamp::{self, LineHeader, State, stamp};
-use crate::name::SourceName;
+use super::senders::Senders;
+use super::stamp::{self, Claimant, LineHeader, State, stamp};
 use crate::refusal::SendError;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How often an operation tries again because others were faster. A memory that others spoil ends it here.
 pub(super) const ROUNDS: usize = 1 << 16;
 
 /// Bit of the tail: nothing may be claimed any more.
 pub(super) const CLOSED: u64 = 1 << 63;
+
+/// Where the tail names who claimed last.
+const CLAIMANT_SHIFT: u32 = 57;
+
+/// The bits of the tail that are a position: enough for decades.
+pub(crate) const POSITION: u64 = (1 << CLAIMANT_SHIFT) - 1;
+
+/// Senders that come round to a line that is away look once in so many laps whether its holder lives: that takes the kernel's
+/// time.
+const LAPS_BETWEEN_LOOKS: u64 = 16;
 
 /// One line of a ring. Zeroed memory is an empty line.
 #[derive(Debug)]
@@ -65,6 +82,8 @@ pub(crate) struct Claimed {
     pub(crate) position: u64,
     /// Its stamp when it was claimed, which only a void or the publication changes.
     stamp: u64,
+    /// Who claimed before.
+    before: Claimant,
 }
 
 /// The line was voided while it was composed.
@@ -76,7 +95,7 @@ pub(crate) struct Voided;
 pub(crate) struct Lines<'a> {
     /// A power of two of them, at least two.
     pub(crate) lines: &'a [Line],
-    /// The position to be claimed next, and [`CLOSED`].
+    /// The position to be claimed next, who claimed the one before, and [`CLOSED`].
     pub(crate) tail: &'a AtomicU64,
     /// Where the head was when a sender looked last. Beside the tail.
     pub(crate) seen: &'a AtomicU64,
@@ -84,6 +103,10 @@ pub(crate) struct Lines<'a> {
     pub(crate) head: &'a AtomicU64,
     /// The ring's generation in the upper 31 bits; bit 0: closed.
     pub(crate) gate: &'a AtomicU32,
+    /// Who sends.
+    pub(crate) senders: Senders<'a>,
+    /// This process's number among them.
+    pub(crate) own: Claimant,
 }
 
 /// What a sender finds before it claims.
@@ -125,8 +148,9 @@ impl<'a> Lines<'a> {
             if tail & CLOSED != 0 || self.gate.load(Ordering::Relaxed) >> 1 != generation {
                 return Err(SendError::Closed);
             }
+            let position = tail & POSITION;
             // Acquire: pairs with the Release in `find_room`: what receivers read from the line, they have read.
-            if tail.wrapping_sub(self.seen.load(Ordering::Acquire)) >= self.count() {
+            if position.wrapping_sub(self.seen.load(Ordering::Acquire)) >= self.count() {
                 match self.find_room(tail) {
                     Ok(()) => {}
                     Err(Obstacle::Stale) => continue,
@@ -134,15 +158,18 @@ impl<'a> Lines<'a> {
                 }
             }
             // Acquire: pairs with the Release of `give_back` and of the void that others moved on.
-            let found = self.line(tail).stamp.load(Ordering::Acquire);
-            if !stamp::is_free(found, self.full(tail)) {
+            let found = self.line(position).stamp.load(Ordering::Acquire);
+            if !stamp::is_free(found, self.full(position)) {
                 passed += u64::from(self.pass_by(tail, found));
                 if passed > 2 * self.count() {
                     // All lines are away.
-                    return Err(SendError::Full);
+                    if self.recover() == 0 {
+                        return Err(SendError::Full);
+                    }
+                    passed = 0;
                 }
-            } else if self.move_tail(tail) {
-                return Ok(Claimed { position: tail, stamp: found });
+            } else if self.move_tail(tail, self.own) {
+                return Ok(Claimed { position, stamp: found, before: claimant_of(tail) });
             }
         }
         Err(SendError::Broken)
@@ -153,7 +180,7 @@ impl<'a> Lines<'a> {
     fn find_room(&self, tail: u64) -> Result<(), Obstacle> {
         // Acquire: pairs with the Release half of `advance`, before which the receiver has read its lines.
         let head = self.head.load(Ordering::Acquire);
-        let used = tail.wrapping_sub(head);
+        let used = (tail & POSITION).wrapping_sub(head);
         // Negative when a receiver skipped a void line at the very tail, which then has to be passed by.
         if used < self.count() || used.cast_signed() < 0 {
             // Release: passes on what the Acquire above has seen, to every sender that relies on this word.
@@ -169,21 +196,30 @@ impl<'a> Lines<'a> {
     /// Moves the tail past a line that is away; gives whether it did. If it did not, the tail that was read is an old one.
     #[cold]
     fn pass_by(&self, tail: u64, found: u64) -> bool {
-        if stamp::is_away(found, self.full(tail)) {
-            let void = stamp(self.lap(tail), stamp::state(found));
-            // AcqRel: keeps the chain from the void to `give_back` whole. If it fails, its sender has just given it back
-            // or another sender has moved the void on.
-            if self.line(tail).stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                return false;
+        let position = tail & POSITION;
+        if stamp::is_away(found, self.full(position)) {
+            let lap = self.lap(position);
+            if lap.is_multiple_of(LAPS_BETWEEN_LOOKS) && self.is_of_the_dead(found) {
+                self.take_over(self.line(position), found);
+            } else {
+                let void = stamp(lap, stamp::state(found));
+                // AcqRel: keeps the chain from the void to `give_back` whole. If it fails, its sender has just given it back
+                // or another sender has moved the void on.
+                if self.line(position).stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_err()
+                {
+                    return false;
+                }
             }
         }
-        self.move_tail(tail)
+        // Nobody claims the line.
+        self.move_tail(tail, Claimant::NOBODY)
     }
 
     #[inline(always)]
-    fn move_tail(&self, tail: u64) -> bool {
+    fn move_tail(&self, tail: u64, claimant: Claimant) -> bool {
+        let next = (tail & POSITION).wrapping_add(1) & POSITION | claimant.number() << CLAIMANT_SHIFT;
         // Release: pairs with the Acquire of the tail; a void that was moved on is seen by who sees the tail past it.
-        self.tail.compare_exchange(tail, tail.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.tail.compare_exchange(tail, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Writes a whole message into a claimed line.
@@ -199,7 +235,7 @@ impl<'a> Lines<'a> {
     #[inline(always)]
     pub(crate) fn put_header(&self, claimed: Claimed, header: u64) {
         // Relaxed: the publication orders it, and whoever voids the line makes nothing of an older header.
-        let word = LineHeader::in_lap(header, self.lap(claimed.position));
+        let word = LineHeader::in_lap(header, self.lap(claimed.position), self.own, claimed.before);
         self.line(claimed.position).header.store(word, Ordering::Relaxed);
     }
 
@@ -235,13 +271,13 @@ impl<'a> Lines<'a> {
     /// Gives back a voided line. Its sender does not touch it any more.
     #[cold]
     pub(crate) fn give_back(&self, claimed: Claimed) {
-        let line = self.line(claimed.position);
-        // A lap that starts over must not take it for its own.
-        line.header.store(0, Ordering::Relaxed);
-        self.end_void(line);
+        self.clear(self.line(claimed.position));
     }
 
-    fn end_void(&self, line: &Line) {
+    /// Gives back a line that is away and in nobody else's hands.
+    fn clear(&self, line: &Line) {
+        // A lap that starts over must not take it for its own.
+        line.header.store(0, Ordering::Relaxed);
         for _ in 0..ROUNDS {
             let found = line.stamp.load(Ordering::Relaxed);
             let State::Void(_) = stamp::state(found) else { return };
@@ -254,10 +290,25 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Who claimed a position that is not published yet; `None` if that is not known, for now or for ever.
+    pub(super) fn claimant(&self, position: u64) -> Option<Claimant> {
+        let claims = |position| {
+            // Relaxed: a header that is not seen yet makes the claimant unknown.
+            LineHeader::claims(self.line(position).header.load(Ordering::Relaxed), self.lap(position))
+        };
+        let own = claims(position).map(|(own, _)| own);
+        own.or_else(|| {
+            let next = position.wrapping_add(1);
+            // Acquire: as in `claim`.
+            let tail = self.tail.load(Ordering::Acquire);
+            if tail & POSITION == next { Some(claimant_of(tail)) } else { claims(next).map(|(_, before)| before) }
+        })
+    }
+
     /// Takes the line at a claimed position from its sender.
     pub(super) fn void(&self, position: u64, found: u64) {
         let (line, lap) = (self.line(position), self.lap(position));
-        let claimant = LineHeader::claimant(line.header.load(Ordering::Relaxed), lap);
+        let claimant = self.claimant(position).unwrap_or_default();
         // AcqRel: as in `pass_by`. If it fails, the message was published after all, or another voided it.
         let void = stamp(lap, State::Void(claimant));
         let _ = line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed);
@@ -266,7 +317,7 @@ impl<'a> Lines<'a> {
     /// Gives up a claimed line without a message in it.
     #[cold]
     pub(crate) fn abandon(&self, claimed: Claimed) {
-        let void = stamp(self.lap(claimed.position), State::Void(None));
+        let void = stamp(self.lap(claimed.position), State::Void(self.own));
         // AcqRel: as in `pass_by`. If it fails, a receiver has voided the line.
         let line = self.line(claimed.position);
         let _ = line.stamp.compare_exchange(claimed.stamp, void, Ordering::AcqRel, Ordering::Relaxed);
@@ -291,7 +342,7 @@ impl<'a> Lines<'a> {
     /// still be published, what was published still be received.
     pub(crate) fn close(&self) -> u64 {
         // AcqRel: as in `move_tail`.
-        let end = self.tail.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED;
+        let end = self.tail.fetch_or(CLOSED, Ordering::AcqRel) & POSITION;
         // Release: pairs with the Acquire of nobody in particular; receivers only learn from it that the tail is worth a look.
         self.gate.fetch_or(1, Ordering::SeqCst);
         end
@@ -323,37 +374,62 @@ impl<'a> Lines<'a> {
         self.gate.load(Ordering::Acquire) >> 1
     }
 
-    /// Gets back the lines that a dead sender had claimed; gives how many. Nobody may send under that name meanwhile, not
-    /// even late. A sender that died just after its claim has not left its name; its line stays away until the ring is new.
-    pub(crate) fn reclaim(&self, dead: SourceName) -> usize {
-        fence(Ordering::SeqCst);
+    /// Whether there is no message where the next one is to be received. In a full ring that is rare.
+    #[cold]
+    pub(crate) fn is_stuck(&self) -> bool {
         let head = self.head.load(Ordering::Acquire);
-        let tail = self.tail.load(Ordering::Acquire) & !CLOSED;
-        // What it claimed and nobody has waited for yet.
+        self.line(head).stamp.load(Ordering::Acquire) != self.full(head)
+    }
+
+    /// Gets back the lines of senders that have died; gives how many.
+    #[cold]
+    pub(crate) fn recover(&self) -> usize {
+        let head = self.head.load(Ordering::Acquire);
+        let tail = self.tail.load(Ordering::Acquire) & POSITION;
+        // What they claimed and nobody has waited for yet.
         for ahead in 0..tail.wrapping_sub(head).min(self.count()) {
             let position = head.wrapping_add(ahead);
-            let (line, lap) = (self.line(position), self.lap(position));
-            let found = line.stamp.load(Ordering::Acquire);
+            let found = self.line(position).stamp.load(Ordering::Acquire);
             if stamp::is_free(found, self.full(position))
-                && LineHeader::claimant(line.header.load(Ordering::Relaxed), lap) == Some(dead)
+                && self.claimant(position).is_some_and(|claimant| self.senders.is_dead(claimant))
             {
                 self.void(position, found);
             }
         }
-        let is_its_own = |line: &&Line| stamp::state(line.stamp.load(Ordering::Acquire)) == State::Void(Some(dead));
-        let away = self.lines.iter().filter(is_its_own);
-        away.map(|line| {
-            line.header.store(0, Ordering::Relaxed);
-            self.end_void(line);
-        })
-        .count()
+        let take = |line: &&Line| {
+            let found = line.stamp.load(Ordering::Acquire);
+            self.is_of_the_dead(found) && self.take_over(line, found)
+        };
+        self.lines.iter().filter(take).count()
     }
+
+    fn is_of_the_dead(&self, found: u64) -> bool {
+        matches!(stamp::state(found), State::Void(claimant) if self.senders.is_dead(claimant))
+    }
+
+    /// Gives back a line in its dead holder's place; gives whether this process was the one to do it.
+    fn take_over(&self, line: &Line, found: u64) -> bool {
+        // In the lap after the void, as if it had come round: from here on the line is this process's, as one of its own that
+        // was voided, and nobody else's. AcqRel: as in `pass_by`; if it fails, the void was moved on or somebody was faster.
+        let void = stamp(stamp::lap_of(found).wrapping_add(1), State::Void(self.own));
+        let taken = line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if taken {
+            self.clear(line);
+        }
+        taken
+    }
+}
+
+/// Who claimed the position before the tail.
+#[inline(always)]
+fn claimant_of(tail: u64) -> Claimant {
+    Claimant::from_bits(tail >> CLAIMANT_SHIFT)
 }
 
 /// Whether nothing will be claimed any more and everything that was has been received or skipped.
 pub(super) fn is_drained(tail: u64, head: u64) -> bool {
     // The head passes the tail when it skips a void line that nobody has passed by yet.
-    tail & CLOSED != 0 && head.wrapping_sub(tail & !CLOSED).cast_signed() >= 0
+    tail & CLOSED != 0 && head.wrapping_sub(tail & POSITION).cast_signed() >= 0
 }
 
 /// The message in a line, or, if others write to it, anything.

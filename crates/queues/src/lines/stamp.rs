@@ -2,20 +2,48 @@
 
 use crate::name::SourceName;
 
-/// What a line's stamp says, with the lap that it says it of. In memory: the lap in the upper 48 bits, then 14 bits of source
-/// name, then two bits of state; so a later stamp is a larger number (until the laps start over).
+/// How many bits name a claimant.
+const CLAIMANT_BITS: u32 = 6;
+
+/// How many processes a ring can tell apart, and nobody.
+pub(crate) const CLAIMANTS: usize = 1 << CLAIMANT_BITS;
+
+/// Which of the processes that send to a ring has claimed a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Claimant(u8);
+
+impl Claimant {
+    /// A process without a number in this ring, or none.
+    pub(crate) const NOBODY: Claimant = Claimant(0);
+
+    /// From the lowest bits of a word.
+    #[inline(always)]
+    pub(crate) const fn from_bits(bits: u64) -> Claimant {
+        Claimant(bits as u8 & (CLAIMANTS as u8 - 1))
+    }
+
+    /// Its number, below [`CLAIMANTS`].
+    #[inline(always)]
+    pub(crate) const fn number(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+/// What a line's stamp says, with the lap that it says it of. In memory: the lap in the upper 48 bits, then the claimant, then
+/// two bits of state; so a later stamp is a larger number (until the laps start over).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Nothing was published or voided in this lap.
     Empty,
     /// It holds the message of this lap.
     Full,
-    /// It holds none in this lap, because it is away in the hands of a sender; of this one, if that is known.
-    Void(Option<SourceName>),
+    /// It holds none in this lap, because it is away in the hands of a sender: one of this process, or, if it is nobody, of a
+    /// process that is not known.
+    Void(Claimant),
 }
 
 const LAP_SHIFT: u32 = 16;
-const SOURCE_SHIFT: u32 = 2;
+const CLAIMANT_SHIFT: u32 = 2;
 
 /// The stamp of a line in this state of this lap.
 #[inline]
@@ -23,8 +51,7 @@ pub(crate) const fn stamp(lap: u64, state: State) -> u64 {
     let low = match state {
         State::Empty => 0,
         State::Full => 1,
-        State::Void(None) => 2,
-        State::Void(Some(source)) => (source.number() as u64) << SOURCE_SHIFT | 3,
+        State::Void(claimant) => claimant.number() << CLAIMANT_SHIFT | 2,
     };
     lap << LAP_SHIFT | low
 }
@@ -35,8 +62,7 @@ pub(crate) const fn state(stamp: u64) -> State {
     match stamp & 3 {
         0 => State::Empty,
         1 => State::Full,
-        2 => State::Void(None),
-        _ => State::Void(Some(SourceName::from_bits(stamp >> SOURCE_SHIFT))),
+        _ => State::Void(Claimant::from_bits(stamp >> CLAIMANT_SHIFT)),
     }
 }
 
@@ -66,8 +92,8 @@ pub(crate) const fn is_away(found: u64, full: u64) -> bool {
 }
 
 /// What travels with the data of a line. In memory: length in bits 0 to 5, handler in 6 to 13, source in 14 to 27, tag in 28 to
-/// 43, the low bits of the lap in 44 to 62, which tell a claim of this lap from what an earlier one left behind, and a 1 in
-/// 63, which tells it from fresh memory.
+/// 43, the low bits of the lap in 44 to 50, which tell a claim of this lap from what an earlier one left behind, whose claim
+/// it is in 51 to 56, whose claim the one before was in 57 to 62, and a 1 in 63, which tells it from fresh memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LineHeader {
     /// Who sends it.
@@ -79,7 +105,9 @@ pub struct LineHeader {
 }
 
 const HEADER_LAP_SHIFT: u32 = 44;
-const HEADER_LAP: u64 = (1 << 19) - 1;
+const HEADER_LAP: u64 = (1 << 7) - 1;
+const OWN_SHIFT: u32 = 51;
+const BEFORE_SHIFT: u32 = 57;
 const WRITTEN: u64 = 1 << 63;
 
 impl LineHeader {
@@ -89,10 +117,11 @@ impl LineHeader {
         length as u64 & 63 | (self.handler as u64) << 6 | (self.source.number() as u64) << 14 | (self.tag as u64) << 28
     }
 
-    /// The word as it stands in a line that was claimed in `lap`.
+    /// The word as it stands in a line that was claimed in `lap` by `own`, after a claim by `before`.
     #[inline(always)]
-    pub(crate) const fn in_lap(word: u64, lap: u64) -> u64 {
-        (word & ((1 << HEADER_LAP_SHIFT) - 1)) | (lap & HEADER_LAP) << HEADER_LAP_SHIFT | WRITTEN
+    pub(crate) const fn in_lap(word: u64, lap: u64, own: Claimant, before: Claimant) -> u64 {
+        let claims = own.number() << OWN_SHIFT | before.number() << BEFORE_SHIFT;
+        (word & ((1 << HEADER_LAP_SHIFT) - 1)) | (lap & HEADER_LAP) << HEADER_LAP_SHIFT | claims | WRITTEN
     }
 
     /// The header in a word.
@@ -108,11 +137,11 @@ impl LineHeader {
         word as usize & 63
     }
 
-    /// Who claimed the line in `lap`, if its header was written in that lap.
+    /// Who claimed the line in `lap`, and who claimed before; if the header was written in that lap.
     #[inline]
-    pub(crate) const fn claimant(word: u64, lap: u64) -> Option<SourceName> {
+    pub(crate) const fn claims(word: u64, lap: u64) -> Option<(Claimant, Claimant)> {
         if word & WRITTEN != 0 && word >> HEADER_LAP_SHIFT & HEADER_LAP == lap & HEADER_LAP {
-            Some(SourceName::from_bits(word >> 14))
+            Some((Claimant::from_bits(word >> OWN_SHIFT), Claimant::from_bits(word >> BEFORE_SHIFT)))
         } else {
             None
         }
@@ -132,7 +161,7 @@ mod tests {
     #[test]
     fn a_stamp_keeps_its_lap_and_state() {
         for lap in [0, 1, 77, LAP] {
-            for of in [State::Empty, State::Full, State::Void(None), State::Void(Some(source(0x3fff)))] {
+            for of in [State::Empty, State::Full, State::Void(Claimant::NOBODY), State::Void(Claimant(63))] {
                 let word = stamp(lap, of);
                 assert_eq!((state(word), lap_of(word)), (of, lap));
             }
@@ -146,8 +175,8 @@ mod tests {
             let in_order = [
                 stamp(lap, State::Empty),
                 stamp(lap, State::Full),
-                stamp(lap, State::Void(None)),
-                stamp(lap, State::Void(Some(source(0x3fff)))),
+                stamp(lap, State::Void(Claimant::NOBODY)),
+                stamp(lap, State::Void(Claimant(63))),
                 stamp(lap + 1, State::Empty),
             ];
             assert!(in_order.windows(2).all(|two| is_later(two[1], two[0]) && !is_later(two[0], two[1])));
@@ -167,13 +196,14 @@ mod tests {
             for (handler, tag, length) in [(0, 0, 0), (0xff, 0xffff, 48), (3, 9, 1)] {
                 let header = LineHeader { source: source(number), handler, tag };
                 for lap in [0, 1, HEADER_LAP, HEADER_LAP + 1] {
-                    let word = LineHeader::in_lap(header.pack(length), lap);
+                    let (own, before) = (Claimant::from_bits(number.into()), Claimant::from_bits(lap));
+                    let word = LineHeader::in_lap(header.pack(length), lap, own, before);
                     assert_eq!((LineHeader::unpack(word), LineHeader::length(word)), (header, length));
-                    assert_eq!(LineHeader::claimant(word, lap), Some(header.source));
-                    assert_eq!(LineHeader::claimant(word, lap + 1), None);
+                    assert_eq!(LineHeader::claims(word, lap), Some((own, before)));
+                    assert_eq!(LineHeader::claims(word, lap + 1), None);
                 }
             }
         }
-        assert_eq!(LineHeader::claimant(0, 0), None, "nobody claimed fresh memory");
+        assert_eq!(LineHeader::claims(0, 0), None, "nobody claimed fresh memory");
     }
 }

@@ -6,7 +6,7 @@ use shm::handle::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
 
 use super::error::WindowError;
-use crate::barrier::Barrier;
+use crate::fence;
 use crate::peer::Name;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::users::{Entry, MOST_USERS, NotEntered, Users};
@@ -52,7 +52,6 @@ const MAGIC: u64 = 0x7769_6e64_6f77_0001;
 pub(crate) struct Layout {
     head: Mapped<Head>,
     words: MappedSlice<AtomicU64>,
-    barrier: Barrier,
     offset: Offset,
     owner: Name,
     bytes: u64,
@@ -87,7 +86,8 @@ impl Layout {
         let owner = Name(head.label.owner.load(Ordering::Relaxed));
         let first = offset.plus(size_of::<Head>() as u64).ok_or(WindowError::NoWindow { offset })?;
         let words = MappedSlice::new(segment, first, bytes.div_ceil(8) as usize)?;
-        Ok(Layout { head, words, barrier: Barrier::of_this_process(), offset, owner, bytes })
+        fence::register();
+        Ok(Layout { head, words, offset, owner, bytes })
     }
 
     pub(crate) fn offset(&self) -> Offset {
@@ -110,7 +110,7 @@ impl Layout {
     /// What those sleep on who wait for the word with this number.
     #[inline(always)]
     pub(crate) fn bell_of(&self, word: u64) -> Wakeup<'_> {
-        Wakeup::new(&self.head.bells.words[word as usize % BELLS], self.barrier)
+        Wakeup(&self.head.bells.words[word as usize % BELLS])
     }
 
     /// Wakes whoever waits for one of `count` words from `first` on. To be called after they were changed.
@@ -133,7 +133,7 @@ impl Layout {
     }
 
     pub(crate) fn notification_bell(&self) -> Wakeup<'_> {
-        Wakeup::new(&self.head.notifications.bell, self.barrier)
+        Wakeup(&self.head.notifications.bell)
     }
 
     pub(crate) fn notify(&self) {

@@ -2,13 +2,22 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io::{BufRead, BufReader, Lines};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use shm::arena::Arena;
+use shm::process::{ProcessState, state};
+use shm::segment::{Backing, Offset, Segment};
 
 /// The variable that tells a part what to work on. Without it (a plain `--ignored` run) parts do nothing.
 const ARGUMENT: &str = "QUEUES_TEST_ARGUMENT";
+
+/// A part's own input.
+const INPUT: &str = "/proc/self/fd/0";
 
 /// What a part says begins with this.
 const MARK: &str = "part says: ";
@@ -16,16 +25,44 @@ const MARK: &str = "part says: ";
 /// Long enough never to matter, short enough to end a broken test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A segment and one arena over all of it but its first page.
+pub(crate) fn memory(bytes: u64) -> (Arc<Segment>, Arc<Arena>) {
+    let segment = Arc::new(Segment::create(bytes, Backing::Memory).expect("memory"));
+    let arena = Arc::new(Arena::new(Arc::clone(&segment), 4096..bytes).expect("inside"));
+    (segment, arena)
+}
+
 /// A child that does not outlive the test, however the test ends.
 pub(crate) struct Part(Child, Lines<BufReader<ChildStdout>>);
 
 impl Part {
     /// Starts this program, to run the ignored test `part` in a process of its own. Its input is a pipe.
     pub(crate) fn start(part: &str, argument: &str) -> Part {
+        Part::spawn(part, argument, |command| command.stdin(Stdio::piped()))
+    }
+
+    /// The same, for a part that works on the segment and these places in it.
+    pub(crate) fn start_on(part: &str, segment: &Segment, places: &[Offset]) -> Part {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), segment.as_fd().as_raw_fd());
+        Part::start(part, &with_places(&path, places))
+    }
+
+    /// The same, but the segment is the part's input, which also works for a part that another user runs.
+    pub(crate) fn start_as(user: Option<u32>, part: &str, segment: &Segment, places: &[Offset]) -> Part {
+        let input = segment.as_fd().try_clone_to_owned().expect("a free descriptor");
+        Part::spawn(part, &with_places(INPUT, places), |command| {
+            if let Some(user) = user {
+                command.uid(user);
+            }
+            command.stdin(input)
+        })
+    }
+
+    fn spawn(part: &str, argument: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Part {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["--exact", part, "--ignored", "--nocapture", "--test-threads=1"]);
-        command.env(ARGUMENT, argument).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("this program");
+        command.env(ARGUMENT, argument).stdout(Stdio::piped());
+        let mut child = prepare(&mut command).spawn().expect("this program");
         let output = child.stdout.take().expect("a pipe");
         Part(child, BufReader::new(output).lines())
     }
@@ -45,6 +82,22 @@ impl Part {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).expect("a child that has not been waited for");
+    }
+
+    /// Stops it and waits until it stands.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+        until("it stands", || state(self.pid()).expect("/proc") == ProcessState::Stopped);
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Waits until it sleeps in the kernel.
+    pub(crate) fn until_asleep(&self) {
+        until("it sleeps", || state(self.pid()).expect("/proc") == ProcessState::Sleeping);
     }
 
     pub(crate) fn kill(&mut self) {
@@ -76,6 +129,26 @@ impl Drop for Part {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+fn with_places(path: &str, places: &[Offset]) -> String {
+    places.iter().fold(path.to_owned(), |argument, place| format!("{argument} {}", place.0))
+}
+
+/// In a part: the segment and the places that it is to work on.
+pub(crate) fn given() -> Option<(Arc<Segment>, Vec<Offset>)> {
+    let argument = argument()?;
+    let mut words = argument.split(' ');
+    let file = match words.next().expect("a path") {
+        // Opened anew it would be another user's.
+        INPUT => std::io::stdin().as_fd().try_clone_to_owned().expect("a free descriptor"),
+        path => {
+            let opened = std::fs::File::options().read(true).write(true).open(path);
+            opened.expect("the parent's descriptor").into()
+        }
+    };
+    let segment = Arc::new(Segment::from_fd(file).expect("a segment"));
+    Some((segment, words.map(|word| Offset(word.parse().expect("a number"))).collect()))
 }
 
 /// In a part: what it is to work on.
