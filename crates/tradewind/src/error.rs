@@ -60,6 +60,10 @@ pub enum MessageError {
     Window(#[from] queues::window::WindowError),
     #[error(transparent)]
     Remote(#[from] queues::window::RemoteError),
+    #[error(transparent)]
+    LinkOpen(#[from] queues::dma::OpenError),
+    #[error(transparent)]
+    Link(#[from] queues::dma::DmaError),
 }
 
 macro_rules! from_messages {
@@ -83,6 +87,8 @@ from_messages!(
     queues::channel::ReceiveError,
     queues::window::WindowError,
     queues::window::RemoteError,
+    queues::dma::OpenError,
+    queues::dma::DmaError,
 );
 
 /// A result whose error is [`Error`].

@@ -8,6 +8,7 @@ use crate::communicator::Communicator;
 use crate::error::Result;
 use engine::call::{Call, CallKind};
 use queues::channel::{self, Channel, Value};
+use queues::dma;
 use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
 use queues::lines::{WideQueue, WideReceiver, WideSender};
 use queues::remote::RemoteWindow;
@@ -43,6 +44,46 @@ impl<T: Value> std::ops::Deref for ChannelReceiver<T> {
 
 impl<T: Value> std::ops::DerefMut for ChannelReceiver<T> {
     fn deref_mut(&mut self) -> &mut channel::Receiver<T> {
+        &mut self.receiver
+    }
+}
+
+/// This rank's place in a row of channels from each rank to the next.
+#[derive(Debug)]
+pub struct Pipeline<T: Value> {
+    /// Receives from the rank before; the first has none.
+    pub previous: Option<ChannelReceiver<T>>,
+    /// Sends to the rank after; the last has none.
+    pub next: Option<channel::Sender<T>>,
+}
+
+/// The end of a link for bulk transfers that a rank got.
+#[derive(Debug)]
+pub enum LinkEnd {
+    /// This rank sends.
+    Sender(dma::Sender),
+    /// This rank receives.
+    Receiver(LinkReceiver),
+}
+
+/// The receiving end of a link, which also keeps the link's memory.
+#[derive(Debug)]
+pub struct LinkReceiver {
+    // Declared first: the end is closed before its memory goes.
+    receiver: dma::Receiver,
+    _link: dma::Link,
+}
+
+impl std::ops::Deref for LinkReceiver {
+    type Target = dma::Receiver;
+
+    fn deref(&self) -> &dma::Receiver {
+        &self.receiver
+    }
+}
+
+impl std::ops::DerefMut for LinkReceiver {
+    fn deref_mut(&mut self) -> &mut dma::Receiver {
         &mut self.receiver
     }
 }
@@ -153,14 +194,7 @@ impl Communicator {
     /// # Errors
     /// When the ranks are the same or do not exist, `to` has no room, a rank is gone, or in another collective.
     pub fn channel<T: Value>(&self, from: u32, to: u32, capacity: u64) -> Result<Option<ChannelEnd<T>>> {
-        let size = self.size();
-        if from >= size || to >= size || from == to {
-            return Err(argument(
-                "the ends of a channel",
-                format!("{from} and {to}"),
-                &format!("two ranks below {size}"),
-            ));
-        }
+        self.check_ends("the ends of a channel", from, to)?;
         let call = Call::new(CallKind::Channel, capacity, u64::from(from) << 32 | u64::from(to));
         let receives = self.rank() == to;
         let made = receives.then(|| Channel::<T>::create(self.arena(), capacity)).transpose();
@@ -178,6 +212,93 @@ impl Communicator {
             None => None,
         };
         Ok(end)
+    }
+
+    /// Opens a channel from every rank to the next, of at least `capacity` values each: a pipeline that can be held open for as
+    /// long as a computation lasts. A collective call.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(4, |world| {
+    ///     let mut pipeline = world.pipeline::<u64>(16)?;
+    ///     for value in 0..100 {
+    ///         let before = pipeline.previous.as_mut().map_or(Ok(value), |previous| previous.receive())?;
+    ///         if let Some(next) = &mut pipeline.next {
+    ///             next.send(before + 1)?;
+    ///         }
+    ///         assert_eq!(before, value + u64::from(world.rank()));
+    ///     }
+    ///     world.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When a rank has no room, is gone, or in another collective.
+    pub fn pipeline<T: Value>(&self, capacity: u64) -> Result<Pipeline<T>> {
+        let (rank, size) = (self.rank(), self.size());
+        // No channel has these ends.
+        let call = Call::new(CallKind::Channel, capacity, u64::MAX);
+        let made = (rank > 0).then(|| Channel::<T>::create(self.arena(), capacity)).transpose();
+        let at = |made: &Option<Channel<T>>| made.as_ref().map_or(Offset(0), Channel::offset);
+        let (made, places) = self.share("a channel", call, made, at)?;
+        let receive = |channel: Channel<T>| -> Result<_> {
+            let receiver = channel::Receiver::open(self.segment(), channel.offset())?;
+            Ok(ChannelReceiver { receiver, _channel: channel })
+        };
+        let send = |after: u32| channel::Sender::open(self.segment(), places[after as usize]);
+        Ok(Pipeline {
+            previous: made.map(receive).transpose()?,
+            next: (rank + 1 < size).then(|| send(rank + 1)).transpose()?,
+        })
+    }
+
+    /// Opens a link for messages of any length from rank `from` to rank `to`, with a staging area of `staging` bytes (see
+    /// [`dma::STAGING`]); the other ranks get none. A collective call.
+    ///
+    /// ```
+    /// use tradewind::{LinkEnd, queues::dma::STAGING};
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(2, |world| {
+    ///     let mut bytes = vec![world.rank() as u8; 100_000];
+    ///     match world.link(1, 0, STAGING)? {
+    ///         Some(LinkEnd::Sender(mut sender)) => _ = sender.send(&bytes)?,
+    ///         Some(LinkEnd::Receiver(mut receiver)) => _ = receiver.receive(&mut bytes)?,
+    ///         None => {}
+    ///     }
+    ///     assert!(bytes.iter().all(|byte| *byte == 1));
+    ///     world.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the ranks are the same or do not exist, `to` has no room, a rank is gone, or in another collective.
+    pub fn link(&self, from: u32, to: u32, staging: u64) -> Result<Option<LinkEnd>> {
+        self.check_ends("the ends of a link", from, to)?;
+        let call = Call::new(CallKind::Queues, staging, 1 << 63 | u64::from(from) << 32 | u64::from(to));
+        let made = (self.rank() == to).then(|| dma::Link::create(self.arena(), staging)).transpose();
+        let at = |made: &Option<dma::Link>| made.as_ref().map_or(Offset(0), dma::Link::offset);
+        let (made, places) = self.share("a link", call, made, at)?;
+        let end = match made {
+            Some(link) => {
+                let receiver = dma::Receiver::open(self.segment(), link.offset())?;
+                Some(LinkEnd::Receiver(LinkReceiver { receiver, _link: link }))
+            }
+            None if self.rank() == from => {
+                Some(LinkEnd::Sender(dma::Sender::open(self.segment(), places[to as usize])?))
+            }
+            None => None,
+        };
+        Ok(end)
+    }
+
+    fn check_ends(&self, what: &'static str, from: u32, to: u32) -> Result<()> {
+        let size = self.size();
+        if from >= size || to >= size || from == to {
+            return Err(argument(what, format!("{from} and {to}"), &format!("two ranks below {size}")));
+        }
+        Ok(())
     }
 
     /// A receive queue of `capacity` (a power of two) messages of one word on every rank, and senders to all of them. A collective call.
