@@ -23,7 +23,7 @@
 //!
 //! Under and beside the collectives lie messages of every grain ([`queues`]): [`Communicator::express`],
 //! [`Communicator::wide`], [`Communicator::channel`], [`Communicator::pipeline`], [`Communicator::windows`] and
-//! [`Communicator::link`] open them between ranks.
+//! [`Communicator::bulk`] open them between ranks.
 //!
 //! Errors name the rank that failed, the operation, and the way out. Reductions are reproducible: the order of the
 //! operands follows from the algorithm's graph, never from who came first.
@@ -52,9 +52,7 @@ pub use error::{Error, MessageError, Result};
 pub use goal::arithmetic::Element;
 pub use goal::graph;
 pub use job::{Job, local, local_with};
-pub use messages::{
-    ChannelEnd, ChannelReceiver, ExpressPort, LinkEnd, LinkReceiver, Pipeline, WidePort, Windows,
-};
+pub use messages::{BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Pipeline, WidePort, Windows};
 pub use neighbors::Neighbors;
 pub use operation::Op;
 pub use persistent::Persistent;

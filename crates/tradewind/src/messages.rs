@@ -59,22 +59,22 @@ pub struct Pipeline<T: Value> {
 
 /// The end of a link for bulk transfers that a rank got.
 #[derive(Debug)]
-pub enum LinkEnd {
+pub enum BulkEnd {
     /// This rank sends.
     Sender(dma::Sender),
     /// This rank receives.
-    Receiver(LinkReceiver),
+    Receiver(BulkReceiver),
 }
 
 /// The receiving end of a link, which also keeps the link's memory.
 #[derive(Debug)]
-pub struct LinkReceiver {
+pub struct BulkReceiver {
     // Declared first: the end is closed before its memory goes.
     receiver: dma::Receiver,
     _link: dma::Link,
 }
 
-impl std::ops::Deref for LinkReceiver {
+impl std::ops::Deref for BulkReceiver {
     type Target = dma::Receiver;
 
     fn deref(&self) -> &dma::Receiver {
@@ -82,7 +82,7 @@ impl std::ops::Deref for LinkReceiver {
     }
 }
 
-impl std::ops::DerefMut for LinkReceiver {
+impl std::ops::DerefMut for BulkReceiver {
     fn deref_mut(&mut self) -> &mut dma::Receiver {
         &mut self.receiver
     }
@@ -257,13 +257,13 @@ impl Communicator {
     /// [`dma::STAGING`]); the other ranks get none. A collective call.
     ///
     /// ```
-    /// use tradewind::{LinkEnd, queues::dma::STAGING};
+    /// use tradewind::{BulkEnd, queues::dma::STAGING};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
     ///     let mut bytes = vec![world.rank() as u8; 100_000];
-    ///     match world.link(1, 0, STAGING)? {
-    ///         Some(LinkEnd::Sender(mut sender)) => _ = sender.send(&bytes)?,
-    ///         Some(LinkEnd::Receiver(mut receiver)) => _ = receiver.receive(&mut bytes)?,
+    ///     match world.bulk(1, 0, STAGING)? {
+    ///         Some(BulkEnd::Sender(mut sender)) => _ = sender.send(&bytes)?,
+    ///         Some(BulkEnd::Receiver(mut receiver)) => _ = receiver.receive(&mut bytes)?,
     ///         None => {}
     ///     }
     ///     assert!(bytes.iter().all(|byte| *byte == 1));
@@ -274,7 +274,7 @@ impl Communicator {
     ///
     /// # Errors
     /// When the ranks are the same or do not exist, `to` has no room, a rank is gone, or in another collective.
-    pub fn link(&self, from: u32, to: u32, staging: u64) -> Result<Option<LinkEnd>> {
+    pub fn bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
         self.check_ends("the ends of a link", from, to)?;
         let call = Call::new(CallKind::Queues, staging, 1 << 63 | u64::from(from) << 32 | u64::from(to));
         let made = (self.rank() == to).then(|| dma::Link::create(self.arena(), staging)).transpose();
@@ -283,10 +283,10 @@ impl Communicator {
         let end = match made {
             Some(link) => {
                 let receiver = dma::Receiver::open(self.segment(), link.offset())?;
-                Some(LinkEnd::Receiver(LinkReceiver { receiver, _link: link }))
+                Some(BulkEnd::Receiver(BulkReceiver { receiver, _link: link }))
             }
             None if self.rank() == from => {
-                Some(LinkEnd::Sender(dma::Sender::open(self.segment(), places[to as usize])?))
+                Some(BulkEnd::Sender(dma::Sender::open(self.segment(), places[to as usize])?))
             }
             None => None,
         };

@@ -1,6 +1,9 @@
 //! The examples run: their logic is called here with ranks that are threads, so that they cannot rot.
 
 #[allow(dead_code, reason = "the example's main and its printing are not called")]
+#[path = "../examples/banded_solve/main.rs"]
+mod banded_solve;
+#[allow(dead_code, reason = "the example's main and its printing are not called")]
 #[path = "../examples/heat.rs"]
 mod heat;
 #[allow(dead_code, reason = "the example's main is not called")]
@@ -10,6 +13,7 @@ mod hello;
 #[path = "../examples/tree_gather.rs"]
 mod tree_gather;
 
+use clap::Parser;
 use tradewind::{EngineKind, local, local_with};
 
 #[test]
@@ -57,5 +61,25 @@ fn what_is_gathered_is_what_was_given() {
             Ok(())
         })
         .expect("the blocks are gathered");
+    }
+}
+
+/// One row, fewer rows than a queue holds, more of them; every version.
+#[test]
+fn every_version_of_the_banded_solve_equals_the_serial_one() {
+    for ranks in [2, 3, 4] {
+        for rows in [1, 7, 100] {
+            let line = format!("banded_solve --rows {rows} --rounds 2 --solves 3 --capacity 16");
+            let arguments = banded_solve::Arguments::parse_from(line.split_whitespace());
+            local(ranks, |world| {
+                let solved = banded_solve::measure_all(&world, &arguments)?;
+                assert_eq!(solved.len(), 4, "every version was measured");
+                for row in solved {
+                    assert_eq!(row.wrong, 0, "{:?}: {ranks} ranks, {rows} rows", row.version);
+                }
+                Ok(())
+            })
+            .expect("the system is solved");
+        }
     }
 }
