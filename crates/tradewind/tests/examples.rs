@@ -4,6 +4,9 @@
 #[path = "../examples/banded_solve/main.rs"]
 mod banded_solve;
 #[allow(dead_code, reason = "the example's main and its printing are not called")]
+#[path = "../examples/early_message/main.rs"]
+mod early_message;
+#[allow(dead_code, reason = "the example's main and its printing are not called")]
 #[path = "../examples/heat.rs"]
 mod heat;
 #[allow(dead_code, reason = "the example's main is not called")]
@@ -82,4 +85,21 @@ fn every_version_of_the_banded_solve_equals_the_serial_one() {
             .expect("the system is solved");
         }
     }
+}
+
+#[test]
+fn early_messages_arrive_by_every_mechanism() {
+    let arguments = |line: &str| early_message::Arguments::parse_from(line.split_whitespace());
+    let few = arguments("early_message --delays 0,3 --rounds 2 --messages 5");
+    for ranks in [2, 3, 4] {
+        local(ranks, |world| {
+            let rows = early_message::measure_all(&world, &few)?;
+            assert_eq!(rows.len(), 10, "five mechanisms, two delays");
+            assert!(rows.iter().all(|row| row.wrong == 0), "{rows:?}");
+            Ok(())
+        })
+        .expect("the messages arrive");
+    }
+    let error = local(1, |world| early_message::measure_all(&world, &few).map(drop)).expect_err("nobody to send");
+    assert!(error.to_string().contains("two ranks"), "{error}");
 }
