@@ -152,22 +152,23 @@ impl Stage for Pipeline<f64> {
     }
 }
 
-/// The products of a solve lie in their owner's window, behind the count of those that are there.
+/// The products of a solve lie in their owner's window, each beside a count that says that it is there.
 pub(crate) struct Fetch {
     windows: Windows,
     rank: usize,
     rows: u64,
-    /// Counted over all solves, so that the count never goes back.
+    /// Counted over all solves, so that no count ever goes back.
     received: u64,
     sent: u64,
 }
 
-/// Where the products begin: not in the count's line.
-const PRODUCTS: u64 = 64;
+/// Bytes of a count and its product. They lie in one line, so that whoever waits for the one has the other with it.
+const PAIR: u64 = 16;
+const PRODUCT: u64 = 8;
 
 impl Fetch {
     pub(crate) fn open(world: &Communicator, rows: u64) -> Result<Self> {
-        let windows = world.windows(PRODUCTS + rows * 8)?;
+        let windows = world.windows(rows * PAIR)?;
         Ok(Fetch { windows, rank: world.rank() as usize, rows, received: 0, sent: 0 })
     }
 }
@@ -175,18 +176,19 @@ impl Fetch {
 impl Stage for Fetch {
     #[inline(always)]
     fn receive(&mut self) -> Result<f64> {
-        let from = PRODUCTS + self.received % self.rows * 8;
+        let at = self.received % self.rows * PAIR;
         self.received += 1;
-        let condition = Condition { at: 0, at_least: self.received };
-        let request = self.windows.all[self.rank - 1].fetch_when(condition, from, [0; 8])?;
+        let condition = Condition { at, at_least: self.received };
+        let request = self.windows.all[self.rank - 1].fetch_when(condition, at + PRODUCT, [0; 8])?;
         Ok(f64::from_le_bytes(request.wait()?))
     }
 
     #[inline(always)]
     fn send(&mut self, product: f64) -> Result<()> {
         let own = self.windows.own.local();
-        own.write_value(PRODUCTS + self.sent % self.rows * 8, product)?;
+        let at = self.sent % self.rows * PAIR;
         self.sent += 1;
-        Ok(own.write_value(0, self.sent)?)
+        own.write_value(at + PRODUCT, product)?;
+        Ok(own.write_value(at, self.sent)?)
     }
 }
