@@ -1,6 +1,6 @@
 //! Where a triangular system comes from: a five-point Laplacian, or a Matrix Market file.
 
-use crate::triangle::{Triangle, incomplete_factor, is_lower, lower_triangle};
+use super::triangle::{Triangle, incomplete_factor, is_lower, lower_triangle};
 use clap::ValueEnum;
 use nalgebra_sparse::io::{MatrixMarketError, MatrixMarketErrorKind, load_coo_from_matrix_market_file};
 use nalgebra_sparse::{CooMatrix, CsrMatrix};

@@ -4,7 +4,7 @@
 //! Scheduling and Execution of Loops on Message Passing Machines", 1990). So nobody ever waits for somebody who waits for it:
 //! of all rows that are not solved, one of the lowest level has all it needs and is the next of its rank.
 
-use crate::triangle::Triangle;
+use super::triangle::Triangle;
 use clap::ValueEnum;
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! The two ways to solve: row by row, each as soon as its values have come, or level by level, with a barrier between them.
 
-use crate::plan::{Fetch, Plan};
+use super::plan::{Fetch, Plan};
 use tradewind::queues::remote::Condition;
 use tradewind::{Communicator, Result, Windows};
 

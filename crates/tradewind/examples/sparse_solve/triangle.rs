@@ -71,8 +71,8 @@ impl Triangle {
         let mut triangle =
             Triangle { starts: vec![0], columns: Vec::new(), values: Vec::new(), diagonal: vec![0.0; rows] };
         for (row, diagonal) in triangle.diagonal.iter_mut().enumerate() {
-            for place in matrix.row_offsets()[row]..matrix.row_offsets()[row + 1] {
-                let (column, value) = (matrix.col_indices()[place], values[place]);
+            let places = matrix.row_offsets()[row]..matrix.row_offsets()[row + 1];
+            for (&column, &value) in matrix.col_indices()[places.clone()].iter().zip(&values[places]) {
                 if column < row {
                     triangle.columns.push(column);
                     triangle.values.push(value);
