@@ -5,9 +5,9 @@
 //! to bottom; for every value it needs a product from the rank before it, and gives one to the rank after it. Between two
 //! messages lie at most four floating-point operations.
 //!
-//! A solve lasts from when the first rank begins until the last has finished. It is divided into *filling*, until
-//! the last rank has its first product; *computation*, the last rank's same loop without communication, measured in turn with the solves;
-//! and *communication*, what remains. `bench/c/banded_solve.c` is the same program over MPI.
+//! A solve lasts from when the first rank begins until the last has finished. It is divided into *filling*, until the last rank
+//! has its first product; *computation*, the last rank's same loop without communication, measured in turn with the solves; and
+//! *communication*, what remains. `bench/c/banded_solve.c` is the same program over MPI.
 
 #[path = "../common/mod.rs"]
 mod common;
