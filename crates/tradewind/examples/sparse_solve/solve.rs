@@ -1,13 +1,18 @@
 //! The two ways to solve: row by row, each as soon as its values have come, or level by level, with a barrier between them.
 
 use super::plan::{Fetch, Plan};
-use tradewind::queues::remote::Condition;
+use tradewind::queues::remote::{self, Condition};
 use tradewind::{Communicator, Result, Windows};
 
 /// Bytes of a published value: first the number of the solve that it is of, then the value. They lie in one line, so that
 /// whoever waits for the number has the value with it.
 const PAIR: u64 = 16;
 const VALUE: u64 = 8;
+
+/// How often a rank looks for a value at once, about a microsecond, and how often it then offers its processor to others before
+/// it sleeps: with more ranks than processors, the owner may be the next to run, and one after another they are soon through.
+const LOOKS: u32 = 200;
+const YIELDS: u32 = 10;
 
 /// One rank's part of the solves of one version, over windows of its own.
 pub(crate) struct Solver<'a> {
@@ -41,13 +46,26 @@ impl<'a> Solver<'a> {
     /// published the value.
     pub(crate) fn by_fetches(&mut self) -> Result<()> {
         for step in 0..self.plan.steps.len() {
-            self.step(step, |solver, Fetch { owner, place }| {
-                let condition = Condition { at: place * PAIR, at_least: solver.solve };
-                let request = solver.windows.all[owner].fetch_when(condition, place * PAIR + VALUE, [0; 8])?;
-                Ok(f64::from_le_bytes(request.wait()?))
-            })?;
+            self.step(step, Self::fetch)?;
         }
         Ok(())
+    }
+
+    /// Fetches a value on condition that it is of this solve.
+    #[inline]
+    fn fetch(&self, Fetch { owner, place }: Fetch) -> Result<f64> {
+        let condition = Condition { at: place * PAIR, at_least: self.solve };
+        let mut request = self.windows.all[owner].fetch_when(condition, place * PAIR + VALUE, [0; 8])?;
+        for look in 0..LOOKS + YIELDS {
+            match request.test()? {
+                remote::Fetch::Complete(value) => return Ok(f64::from_le_bytes(value)),
+                remote::Fetch::Pending(pending) => request = pending,
+            }
+            if look >= LOOKS {
+                std::thread::yield_now();
+            }
+        }
+        Ok(f64::from_le_bytes(request.wait()?))
     }
 
     /// Solves level after level. A barrier lies between them, so that nothing has to be asked before a value is read.
