@@ -45,7 +45,7 @@ static inline void *memory(const struct row *row, size_t size) {
 /* What a batch does; gives rank 0's microseconds a message. */
 typedef double batch(const struct row *row, int batch);
 
-enum { LEAST_BATCHES = 20, MOST_BATCHES = 5000, WARM_UP = 20 };
+enum { LEAST_BATCHES = 10, MOST_BATCHES = 5000, WARM_UP = 10 };
 
 /* Runs batches for the budget and prints the row's line. Rank 0's times count: every batch ends with an answer to it. */
 static inline void measure_batches(const struct row *row, const char *program, batch *run, double budget_us) {

@@ -3,7 +3,7 @@
 #include "messages.h"
 #include <pthread.h>
 
-enum { THREADS = 2, ROUND_TRIPS = 2000 };
+enum { THREADS = 2, ROUND_TRIPS = 1000 };
 
 static void answer(const struct row *row, uint64_t messages) {
     uint64_t number;

@@ -14,7 +14,7 @@ PACKAGES = {
     "intel": ("impi-rt", "2021.18.1"),
 }
 FLAGS = ["-O2", "-std=gnu11", "-Wall", "-Wextra"]
-MPI_PROGRAMS = ("blocking", "overlap", "test_cost", "messages", "threads")
+MPI_PROGRAMS = ("blocking", "overlap", "test_cost", "messages", "threads", "banded_solve")
 
 
 def environment(peer):
@@ -106,6 +106,8 @@ def build_tradewind(say):
     say("building tradewind and bench/loops")
     way_out = "Give --without-tradewind to measure the peers only."
     checked(["cargo", "build", "--release", "--quiet", "-p", "cli"], "building tradewind", way_out, cwd=ROOT)
+    solve = ["cargo", "build", "--release", "--quiet", "-p", "tradewind", "--example", "banded_solve"]
+    checked(solve, "building the banded solve", way_out, cwd=ROOT)
     checked(["cargo", "build", "--release", "--quiet"], "building bench/loops", way_out, cwd=LOOPS)
 
 

@@ -56,7 +56,7 @@ def is_ours(pid):
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return False
-    return any(part in command for part in ("/.peers/", "/release/loops", "/release/tradewind"))
+    return any(part in command for part in ("/.peers/", "/release/loops", "/release/tradewind", "/release/examples/"))
 
 
 def run(command, variables, limit_s):

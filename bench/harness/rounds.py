@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from . import configurations
 from .places import BUILD, Trouble
 from .processes import Failed, run
+from .rows import SOLVE_ROWS
 
 # The computation is this many times the best peer's time alone in the first look: twice the five that the table asks for,
 # because alone takes twice as long when the processors happen to lie far apart.
@@ -86,9 +87,18 @@ class Run:
         ]
         return [str(budget), str(self.random.randrange(1 << 32)), str(self.options.skew), *specifications]
 
+    def solve_arguments(self, configuration, budget):
+        """One round of so many solves: the example has options, bench/c/banded_solve.c has ROWS ROUNDS SOLVES."""
+        figures = [str(SOLVE_ROWS), "1", str(max(5, budget // 2))]
+        if configuration.library != configurations.TRADEWIND:
+            return figures
+        return [part for pair in zip(("--rows", "--rounds", "--solves"), figures) for part in pair]
+
     def measure(self, group, configuration, number, budget, limit_s, alone=False):
         """One start of one program; its lines, or none when it failed, which is noted."""
-        command = configuration.command(group.ranks, group.program, self.arguments(group, budget, alone))
+        solve = group.program == "banded_solve"
+        arguments = self.solve_arguments(configuration, budget) if solve else self.arguments(group, budget, alone)
+        command = configuration.command(group.ranks, group.program, arguments)
         try:
             before, at = self.line_ns(), time.monotonic() - self.start
             lines = run(command, configuration.variables, limit_s)
@@ -101,13 +111,19 @@ class Run:
             )
             self.say(f"{configuration.name}, {group.program}, {group.ranks} ranks: {error}")
             return []
+        if solve:
+            # The best of the ways of sending and receiving that the program knows.
+            lines = [min(lines, key=lambda line: line["communication_us"][0])]
+            lines[0].update(op="solve", bytes=SOLVE_ROWS)
         for line in lines:
             line.update(round=number, configuration=configuration.name, library=configuration.library, at_s=at, floor_ns=floor)
         return lines
 
     def look(self, group):
         """Every configuration of every peer, by itself: the computations follow from the best, and the slow ones stay behind."""
-        figure = {"blocking": "blocking_us", "overlap": "alone_us", "test_cost": "test_us"}.get(group.program, "message_us")
+        figure = {"blocking": "blocking_us", "overlap": "alone_us", "test_cost": "test_us", "banded_solve": "communication_us"}.get(
+            group.program, "message_us"
+        )
         candidates = configurations.of_peers(self.options.peers, group.program, group.ranks, self.cores)
         best = {}
         seen = {}

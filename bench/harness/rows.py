@@ -8,6 +8,8 @@ from .places import Trouble
 NONBLOCKING = ("barrier", "allreduce", "alltoall", "bcast", "neighbor")
 SMALL = (8, 1024)
 LARGE = (65536, 1048576)
+# Of the banded solve's grid: its row has these where others have bytes.
+SOLVE_ROWS = 2048
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,15 @@ class Row:
     @property
     def program(self):
         """The program that measures it."""
-        return {"blocking": "blocking", "test": "test_cost", "message": "messages", "threads": "threads"}.get(self.kind, "overlap")
+        return {"blocking": "blocking", "test": "test_cost", "message": "messages", "threads": "threads", "solve": "banded_solve"}.get(self.kind, "overlap")
 
     @property
     def figure(self):
         """The field of that program's line that holds it."""
         kind = self.kind.removesuffix("-alloc")
-        return {"blocking": "blocking_us", "test": "test_us", "alone": "alone_us", "exposed": "exposed_us"}.get(kind, "message_us")
+        return {"blocking": "blocking_us", "test": "test_us", "alone": "alone_us", "exposed": "exposed_us", "solve": "communication_us"}.get(
+            kind, "message_us"
+        )
 
     @property
     def buffers(self):
@@ -85,6 +89,7 @@ def messages():
     yield Row("threads", "threads", 8, 2, 0.5)
     for size in (4096, 65536, 1048576):
         yield Row("message", "large", size, 2, 0.8)
+    yield Row("solve", "solve", SOLVE_ROWS, 2, 0.2)
 
 
 def chosen(only):

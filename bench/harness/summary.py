@@ -121,7 +121,7 @@ def compare(row, configuration, ours, theirs):
 
 def floor_us(row, record, line_ns):
     """A line from core to core, and for large messages one copy: nothing that moves the data can be quicker for long."""
-    if row.kind == "test" or row.op == "rate":
+    if row.kind == "test" or row.op in ("rate", "solve"):
         return None
     rate = median(one["copy_64KiB" if row.bytes <= 65536 else "copy_1MiB"] for one in record.floors)
     return max(line_ns, 0) * 1e-3 + (row.bytes / rate * 1e-3 if row.bytes > 64 else 0)

@@ -11,12 +11,14 @@ SECTIONS = {
     "test": "One test of a running collective (µs)",
     "message": "Messages between two ranks (µs: one way, half a round trip; rate: from message to message)",
     "threads": "Messages between one thread and two that share a queue (µs: half a round trip)",
+    "solve": "A pipelined solve with a message for every value (µs of communication an iteration)",
 }
 MESSAGES = {
     "latency": "wide queue, latency",
     "rate": "Express, a stream, windows of 64",
     "large": "link, private buffers written and read",
     "threads": "Express, one thread and two",
+    "solve": "open channel, banded solve",
 }
 HEADINGS = ("row", "tradewind [p10..p90]", "best peer [p10..p90]", "which", "ratio [least..most]", "reach", "reached", "floor")
 EXPOSED_HEADINGS = ("processor µs, tradewind / peer", "computation")
@@ -45,7 +47,7 @@ def spread(figure):
 def title(row):
     """What the row is called in the table."""
     if row.op in MESSAGES:
-        return f"{MESSAGES[row.op]}, {size_name(row.bytes)}"
+        return f"{MESSAGES[row.op]}, {f'{row.bytes} rows' if row.op == 'solve' else size_name(row.bytes)}"
     nonblocking = row.kind != "blocking"
     name = {"neighbor": "neighbor_alltoall"}.get(row.op, row.op)
     per = {"alltoall": " a pair", "neighbor": " a neighbour"}.get(row.op, "")

@@ -11,9 +11,9 @@ use tradewind::queues::name::SourceName;
 use tradewind::queues::word::Message;
 use tradewind::{Communicator, ExpressPort, BulkEnd, BulkReceiver, WidePort};
 
-const LEAST_BATCHES: usize = 20;
+const LEAST_BATCHES: usize = 10;
 const MOST_BATCHES: usize = 5000;
-const WARM_UP: usize = 20;
+const WARM_UP: usize = 10;
 
 const ROUND_TRIPS: u64 = 100;
 const WINDOW: u64 = 64;

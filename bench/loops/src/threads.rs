@@ -12,7 +12,7 @@ use tradewind::queues::word::Message;
 use tradewind::{Communicator, ExpressPort};
 
 const THREADS: u64 = 2;
-const ROUND_TRIPS: u64 = 2000;
+const ROUND_TRIPS: u64 = 1000;
 
 /// Measures one row.
 pub fn measure(world: &Communicator, row: Row, options: &Options) -> Result<(), Failure> {

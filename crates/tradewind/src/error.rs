@@ -57,13 +57,13 @@ pub enum MessageError {
     #[error(transparent)]
     ChannelReceive(#[from] queues::channel::ReceiveError),
     #[error(transparent)]
-    LinkOpen(#[from] queues::dma::OpenError),
-    #[error(transparent)]
-    Bulk(#[from] queues::dma::DmaError),
-    #[error(transparent)]
     Window(#[from] queues::window::WindowError),
     #[error(transparent)]
     Remote(#[from] queues::window::RemoteError),
+    #[error(transparent)]
+    LinkOpen(#[from] queues::dma::OpenError),
+    #[error(transparent)]
+    Link(#[from] queues::dma::DmaError),
 }
 
 macro_rules! from_messages {
@@ -85,10 +85,10 @@ from_messages!(
     queues::channel::OpenError,
     queues::channel::SendError,
     queues::channel::ReceiveError,
-    queues::dma::OpenError,
-    queues::dma::DmaError,
     queues::window::WindowError,
     queues::window::RemoteError,
+    queues::dma::OpenError,
+    queues::dma::DmaError,
 );
 
 /// A result whose error is [`Error`].

@@ -22,7 +22,8 @@
 //! one's own from [dependency graphs](graph). [`SharedBuffer`]s lie in the job's segment and are worked on in place.
 //!
 //! Under and beside the collectives lie messages of every grain ([`queues`]): [`Communicator::express`],
-//! [`Communicator::wide`], [`Communicator::channel`] and [`Communicator::windows`] open them between ranks.
+//! [`Communicator::wide`], [`Communicator::channel`], [`Communicator::pipeline`], [`Communicator::windows`] and
+//! [`Communicator::bulk`] open them between ranks.
 //!
 //! Errors name the rank that failed, the operation, and the way out. Reductions are reproducible: the order of the
 //! operands follows from the algorithm's graph, never from who came first.
@@ -51,7 +52,9 @@ pub use error::{Error, MessageError, Result};
 pub use goal::arithmetic::Element;
 pub use goal::graph;
 pub use job::{Job, local, local_with};
-pub use messages::{BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, WidePort, Windows};
+pub use messages::{
+    BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, Pipeline, WidePort, Windows,
+};
 pub use neighbors::Neighbors;
 pub use operation::Op;
 pub use persistent::Persistent;

@@ -63,6 +63,15 @@ impl<R, M> std::ops::DerefMut for Kept<R, M> {
     }
 }
 
+/// This rank's place in a row of channels from each rank to the next.
+#[derive(Debug)]
+pub struct Pipeline<T: Value> {
+    /// Receives from the rank before; the first has none.
+    pub previous: Option<ChannelReceiver<T>>,
+    /// Sends to the rank after; the last has none.
+    pub next: Option<channel::Sender<T>>,
+}
+
 /// A rank's memory that the others work on, and theirs.
 #[derive(Debug)]
 pub struct Windows {
@@ -252,6 +261,45 @@ impl Communicator {
             Some(made) => Between::Made(made),
             None if self.rank() == from => Between::Lies(places[to as usize]),
             None => Between::Elsewhere,
+        })
+    }
+
+    /// Opens a channel from every rank to the next, of at least `capacity` values each: a pipeline that can be held open for as
+    /// long as a computation lasts. A collective call.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(4, |world| {
+    ///     let mut pipeline = world.pipeline::<u64>(16)?;
+    ///     for value in 0..100 {
+    ///         let before = pipeline.previous.as_mut().map_or(Ok(value), |previous| previous.receive())?;
+    ///         if let Some(next) = &mut pipeline.next {
+    ///             next.send(before + 1)?;
+    ///         }
+    ///         assert_eq!(before, value + u64::from(world.rank()));
+    ///     }
+    ///     world.barrier()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When a rank has no room, is gone, or in another collective.
+    pub fn pipeline<T: Value>(&self, capacity: u64) -> Result<Pipeline<T>> {
+        let (rank, size) = (self.rank(), self.size());
+        // No channel has these ends.
+        let call = Call::new(CallKind::Channel, capacity, u64::MAX);
+        let made = (rank > 0).then(|| Channel::<T>::create(self.arena(), capacity)).transpose();
+        let at = |made: &Option<Channel<T>>| made.as_ref().map_or(Offset(0), Channel::offset);
+        let (made, places) = self.share("a channel", call, made, at)?;
+        let receive = |memory: Channel<T>| -> Result<_> {
+            let receiver = channel::Receiver::open(self.segment(), memory.offset())?;
+            Ok(Kept { receiver, _memory: memory })
+        };
+        let send = |after: u32| channel::Sender::open(self.segment(), places[after as usize]);
+        Ok(Pipeline {
+            previous: made.map(receive).transpose()?,
+            next: (rank + 1 < size).then(|| send(rank + 1)).transpose()?,
         })
     }
 

@@ -1,8 +1,9 @@
 //! Queues, channels and windows between the ranks of a job, on several rank counts.
 
+use tradewind::queues::dma::STAGING;
 use tradewind::queues::name::SourceName;
 use tradewind::queues::word::Message;
-use tradewind::{ChannelEnd, Error, Op, Result, local};
+use tradewind::{BulkEnd, ChannelEnd, Error, Op, Result, local};
 
 fn name(rank: u32) -> SourceName {
     SourceName::new(rank as u16).expect("few ranks")
@@ -119,4 +120,45 @@ fn what_cannot_be_made_is_refused_on_every_rank() {
         world.barrier()
     });
     outcome.expect("the communicator goes on");
+}
+
+/// Whatever the number of ranks: the first has nobody before it, the last nobody behind it.
+#[test]
+fn every_rank_has_its_place_in_a_pipeline() -> Result<()> {
+    for ranks in [1, 2, 5] {
+        local(ranks, |world| {
+            let mut pipeline = world.pipeline::<u64>(16)?;
+            assert_eq!(pipeline.previous.is_none(), world.rank() == 0);
+            assert_eq!(pipeline.next.is_none(), world.rank() + 1 == ranks);
+            for value in 0..1000 {
+                let before = pipeline.previous.as_mut().map_or(Ok(value), |previous| previous.receive())?;
+                assert_eq!(before, value + u64::from(world.rank()));
+                pipeline.next.as_mut().map_or(Ok(()), |next| next.send(before + 1))?;
+            }
+            world.barrier()
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bulk_link_carries_messages_of_any_length_one_way() -> Result<()> {
+    local(3, |world| {
+        let mut end = world.bulk(2, 0, STAGING)?;
+        for length in [0, 1, 8, 5000, 1 << 20] {
+            let message: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
+            match &mut end {
+                Some(BulkEnd::Sender(sender)) => _ = sender.send(&message)?,
+                Some(BulkEnd::Receiver(receiver)) => {
+                    let mut buffer = vec![255; length];
+                    assert_eq!(receiver.receive(&mut buffer)?.bytes, length);
+                    assert!(buffer == message, "{length} bytes");
+                }
+                None => assert_eq!(world.rank(), 1),
+            }
+        }
+        let error = world.bulk(1, 1, STAGING).expect_err("a link has two ends");
+        assert!(error.to_string().contains("two ranks"), "{error}");
+        world.barrier()
+    })
 }

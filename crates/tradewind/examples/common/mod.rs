@@ -1,0 +1,100 @@
+//! What the measuring examples share: starting ranks, spreads over rounds, and how results are written.
+
+use comfy_table::{CellAlignment, Table, presets};
+use measure::statistics::Summary;
+use serde::ser::{Serialize, SerializeSeq, Serializer};
+use std::fmt;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tradewind::{Communicator, Job, Result};
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people.
+    #[default]
+    Table,
+    /// One object a line, for programs.
+    Json,
+}
+
+impl Format {
+    /// Writes rows, each in one form or the other.
+    pub(crate) fn print<R: Serialize>(self, heads: &[&str], rows: &[R], cells: impl Fn(&R) -> Vec<String>) {
+        match self {
+            Format::Json => {
+                for row in rows {
+                    // Rows are structures of numbers and names, which cannot fail to be written.
+                    println!("{}", serde_json::to_string(row).unwrap_or_default());
+                }
+            }
+            Format::Table => {
+                let mut table = Table::new();
+                table.load_preset(presets::ASCII_MARKDOWN).set_header(heads);
+                rows.iter().for_each(|row| _ = table.add_row(cells(row)));
+                table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+                println!("{table}");
+            }
+        }
+    }
+}
+
+/// Runs `program` on so many threads of this process, or on the ranks of the job that this process belongs to. The program
+/// says whether its result is right.
+pub(crate) fn run(
+    name: &str,
+    threads: Option<u32>,
+    program: impl Fn(&Communicator) -> Result<bool> + Sync,
+) -> ExitCode {
+    let is_right = AtomicBool::new(true);
+    // Relaxed: whoever reads it has joined the threads.
+    let on_rank = |world: &Communicator| program(world).map(|right| _ = is_right.fetch_and(right, Ordering::Relaxed));
+    let outcome = match threads {
+        Some(ranks) => tradewind::local(ranks, |world| on_rank(&world)),
+        None => Job::init().and_then(|job| on_rank(job.world())),
+    };
+    match outcome {
+        Ok(()) if is_right.into_inner() => ExitCode::SUCCESS,
+        Ok(()) => {
+            eprintln!("{name}: the result is not that of a single process");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A figure over all rounds: the median, where the outer tenths begin, and how many rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    summary: Summary,
+    rounds: usize,
+}
+
+impl Spread {
+    pub(crate) fn of(rounds: &[f64]) -> Self {
+        Spread { summary: Summary::of(rounds), rounds: rounds.len() }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { median, p10, p90 } = self.summary;
+        let digits = if median.abs() < 10.0 { 4 } else { 1 };
+        write!(formatter, "{median:.digits$} [{p10:.digits$}..{p90:.digits$}]")
+    }
+}
+
+/// As the programs of `bench/c` write it: `[median, p10, p90, count]`.
+impl Serialize for Spread {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut parts = serializer.serialize_seq(Some(4))?;
+        for part in [self.summary.median, self.summary.p10, self.summary.p90] {
+            parts.serialize_element(&part)?;
+        }
+        parts.serialize_element(&self.rounds)?;
+        parts.end()
+    }
+}
