@@ -99,6 +99,7 @@ mod side;
 pub use crate::event::{Event, Notify};
 pub use entrance::{Destination, Entrance, NEWS};
 pub use layout::{Class, HallError, MOST_QUEUES, MOST_RINGS, Shape};
+pub(crate) use side::Progress;
 pub use side::{PERIOD, PROMOTE};
 
 use layout::Plan;
@@ -263,6 +264,23 @@ impl Hall {
         self.sides.iter_mut().any(|side| side.is_ready(&self.plan))
     }
 
+    /// As [`Hall::ask_for_event`] for an arrival, without a look.
+    pub(crate) fn ask(&mut self) {
+        self.plan.request().ask(Notify::Arrival);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether a queue of a class, or the miss ring, needs another look before its receiver can sleep.
+    pub(crate) fn needs_look(&self, queue: usize, class: Class) -> bool {
+        let side = &self.sides[class as usize];
+        side.is_miss_ready() || side.is_queue_ready(queue)
+    }
+
+    /// What is known of the messages of a class now.
+    pub(crate) fn progress(&self, queue: usize, class: Class) -> Progress {
+        self.sides[class as usize].progress(queue)
+    }
+
     /// How often the hall has looked at a ring or an overflow list so far: what receiving costs.
     #[must_use]
     pub fn looks(&self) -> u64 {
@@ -314,8 +332,7 @@ impl Wait for One<'_> {
     }
 
     fn is_ready(&mut self) -> bool {
-        let side = self.hall.side(self.class);
-        side.is_miss_ready() || side.is_queue_ready(self.queue)
+        self.hall.needs_look(self.queue, self.class)
     }
 }
 

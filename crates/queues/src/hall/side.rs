@@ -52,6 +52,21 @@ struct Ring {
 // What the module's page says about private memory.
 const _: () = assert!(size_of::<Queue>() <= 64 && size_of::<Entry>() <= 64 && size_of::<Ring>() <= 512);
 
+/// How far the receiver of a queue is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    /// The end of the miss ring: what was sent through it so far lies before.
+    pub(crate) misses: u64,
+    /// Everything before this position of the miss ring is in the overflow lists.
+    pub(crate) sorted: u64,
+    /// Nothing that was sent lies in the miss ring.
+    pub(crate) is_sorted: bool,
+    /// How many messages at most the queue gives before one that would be sent now, besides those in the miss ring.
+    pub(crate) backlog: u64,
+    /// Nothing that was sent lies in the queue.
+    pub(crate) is_empty: bool,
+}
+
 /// The receiver's part of one class.
 #[derive(Debug)]
 pub(super) struct Side {
@@ -114,6 +129,23 @@ impl Side {
     /// Whether the miss ring needs another look.
     pub(super) fn is_miss_ready(&self) -> bool {
         self.misses.is_ready()
+    }
+
+    pub(super) fn progress(&self, index: usize) -> Progress {
+        // Acquire: what was sent before its sender said so elsewhere lies before these.
+        let bounds = |queue: &WideQueue| {
+            let control = &queue.ring.control;
+            let tail = control.tail.position.load(Ordering::Acquire) & POSITION;
+            (control.head.position.load(Ordering::Relaxed), tail)
+        };
+        let (sorted, misses) = bounds(&self.miss);
+        let in_ring = self.queues.get(index).and_then(|queue| self.rings.get(queue.ring?)).map_or(0, |ring| {
+            let (head, tail) = bounds(&ring.queue);
+            tail.saturating_sub(head) + u64::from(ring.held.is_some())
+        });
+        let backlog = in_ring + self.overflow(index) as u64;
+        let (is_sorted, is_empty) = (!self.is_miss_ready(), !self.is_queue_ready(index));
+        Progress { misses, sorted, is_sorted, backlog, is_empty }
     }
 
     /// Whether anything does.
