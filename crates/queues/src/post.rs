@@ -52,7 +52,7 @@
 //! |---|---|---|
 //! | a port | shared | 8 for each name that the job can have ([`JobPlan::names`]), in whole pages, and a page for the inverse table |
 //! | a lane with a ring | shared | [`LANE_BYTES`]; a process has at most [`MAX_LANES`] |
-//! | a lane through a hall | its sender | less than 400; at most [`MAX_HALL_LANES`] |
+//! | a lane through a hall | its sender | less than 200; at most [`MAX_HALL_LANES`] |
 //! | a process of a job with a segment | shared | [`Shape::bytes`](crate::hall::Shape::bytes) of its hall, and its rings when they are first used |
 //!
 //! The post office keeps two descriptors a process, two more if it has a hall, two a port, and none a lane.

@@ -188,6 +188,12 @@ impl Control {
         self.heard().arrivals.get_mut(&port)?.pop_front()
     }
 
+    /// How many lanes have come to a port and have not been taken.
+    pub(crate) fn arrivals(&self, port: u16) -> usize {
+        self.hear();
+        self.heard().arrivals.get(&port).map_or(0, VecDeque::len)
+    }
+
     /// Nobody receives at this port any more.
     pub(crate) fn close_port(&self, port: u16) {
         let mut heard = self.heard();

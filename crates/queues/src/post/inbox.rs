@@ -93,7 +93,8 @@ impl Inbox {
     /// How many lanes lead here, each from a port under a name: somebody sends or may send over each of them. A process
     /// whose ports have been moved to another can leave when there are none.
     pub fn lanes(&self) -> usize {
-        self.lanes.len() + self.heirs.len() + self.queue.as_ref().map_or(0, HallQueue::lanes)
+        let through_hall = self.queue.as_ref().map_or(0, HallQueue::lanes);
+        self.lanes.len() + self.heirs.len() + through_hall + self.port.arrivals()
     }
 
     /// The next message, or the news that somebody has gone; waits for it.

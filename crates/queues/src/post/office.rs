@@ -338,8 +338,11 @@ impl Office {
                 break;
             }
             for dispatch in dispatches {
-                if let Some(link) = self.links.get_mut(&dispatch.to) {
+                let to = dispatch.to;
+                if let Some(link) = self.links.get_mut(&to) {
                     link.queue(dispatch);
+                    // In the order of the events, as far as they read.
+                    link.flush(to, &self.epoll);
                 }
             }
         }

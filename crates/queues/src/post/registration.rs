@@ -259,6 +259,11 @@ impl Port {
         Ok(Some(Arrived::Ring { receiver, after }))
     }
 
+    /// How many lanes have come and were not taken.
+    pub(super) fn arrivals(&self) -> usize {
+        self.control.arrivals(self.port)
+    }
+
     /// Has senders learn that nobody receives here any more.
     pub(super) fn stop_receiving(&self) {
         self.control.close_port(self.port);

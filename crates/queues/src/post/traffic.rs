@@ -267,8 +267,9 @@ impl Traffic {
         let answer = Answer::Lane(self.offer(number, &lane, receiver));
         let offer = self.offer(number, &lane, member);
         let notice = Notice::LaneOpened { port: to.port, position: 0, after, offer };
-        self.answer(member, question, &answer, here);
+        // First the receiver: it can know of the lane when the first message has come.
         self.notify(receiver, &notice, about, there);
+        self.answer(member, question, &answer, here);
         self.insert(number, lane);
         Ok(())
     }
