@@ -40,7 +40,7 @@
 //! # Bounds and memory
 //! When a queue's overflow list reaches its quota, its descriptor says *stopped*, and its senders alone find it full,
 //! until half of it was received. It grows at most by what was in the miss ring and in the queue's ring by then, and one
-//! message for each sender that had just read the descriptor.
+//! message for each sender that had just read the descriptor. A hall has 255 [`Entrance`]s at most, one a sending process.
 //!
 //! | what | bytes in the segment | bytes in the receiver's private memory |
 //! |---|---|---|

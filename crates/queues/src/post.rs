@@ -20,7 +20,8 @@
 //! has a [hall](crate::hall) too, with a queue for each of its ports, of which [`JobPlan::resident`] have rings at a time;
 //! within the job messages of up to [`LINE_DATA`](crate::lines::LINE_DATA) bytes travel through it, and the lane is no more
 //! than an entry in the post office. The first longer message to a name gets a lane with a ring, and so do all after it; the
-//! receiver takes what came through the hall first. Programs need not know which it is. A hall lies in memory of its own,
+//! receiver takes what came through the hall first. A process to which more than 255 others send gives the rest lanes with
+//! rings. Programs need not know which it is. A hall lies in memory of its own,
 //! which only the processes of the job can map: it is there until the last of them lets go of it, and whoever takes a dead
 //! process's place has a new one.
 //!
@@ -90,7 +91,7 @@
 //! ```
 
 use crate::basic::BasicError;
-use crate::hall::{HallError, Shape};
+use crate::hall::{HallError, MOST_RINGS, Shape};
 use crate::lane::LaneError;
 use crate::name::QueueName;
 use crate::refusal::ReceiveError;
@@ -229,7 +230,8 @@ impl JobPlan {
 
 /// The hall of a process with so many ports.
 fn hall_shape(ports: u16, resident: u16) -> Shape {
-    Shape { queues: usize::from(ports), rings: usize::from(resident.min(ports)), ..Shape::default() }
+    let rings = usize::from(resident.min(ports)).min(MOST_RINGS);
+    Shape { queues: usize::from(ports), rings, ..Shape::default() }
 }
 
 /// Why the post office says no.

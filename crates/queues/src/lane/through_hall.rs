@@ -185,7 +185,7 @@ impl HallLane {
         self.tie.lane
     }
 
-    /// Looks what the post office has said; gives whether the sender is to be waited for any more.
+    /// Looks what the post office has said; gives whether the sender will send no more.
     pub(crate) fn look_at_news(&mut self, hall: &Hall, queue: usize) -> bool {
         if self.left.is_none()
             && let Some(closing) = self.tie.control.closing((self.tie.lane, true))
@@ -194,6 +194,11 @@ impl HallLane {
             let Progress { misses, .. } = hall.progress(queue, self.class);
             self.left = Some(Left { why, misses, backlog: None });
         }
+        self.is_leaving()
+    }
+
+    /// Whether the sender will send no more.
+    pub(crate) fn is_leaving(&self) -> bool {
         self.left.is_some()
     }
 

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// How long an asker sleeps before it looks whether another thread has taken its answer from the socket.
 const SLICE: Duration = Duration::from_millis(10);
 
+/// How long a sender sleeps that waits for news of a lane.
+const NEWS: Duration = Duration::from_millis(100);
+
 /// How long to wait for a post office that does not read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -244,10 +247,11 @@ impl Control {
         }
     }
 
-    /// Sleeps until the post office says something, until `deadline` at most, and not long.
+    /// Sleeps until the post office says something, until `deadline` at most, and not long: another thread may take from the
+    /// socket what it says.
     pub(crate) fn wait_for_news(&self, deadline: Option<Instant>) -> Result<(), PostError> {
-        let left = deadline.map_or(SLICE, |deadline| deadline.saturating_duration_since(Instant::now()));
-        self.watch(PollFlags::IN, left.min(SLICE))?;
+        let left = deadline.map_or(NEWS, |deadline| deadline.saturating_duration_since(Instant::now()));
+        self.watch(PollFlags::IN, left.min(NEWS))?;
         self.hear();
         Ok(())
     }

@@ -88,9 +88,9 @@ impl HallQueue {
     fn see_off(&mut self) -> Option<Seen> {
         let hall = self.halls.own();
         let ended = self.lanes.iter_mut().position(|lane| lane.is_drained(&hall, self.port));
-        self.is_anybody_leaving = self.lanes.iter_mut().any(|lane| lane.look_at_news(&hall, self.port));
         drop(hall);
         let lane = self.lanes.swap_remove(ended?);
+        self.is_anybody_leaving = self.lanes.iter().any(HallLane::is_leaving);
         let number = lane.number();
         Some(Seen::Ended(number, Found::Lost(lane.into_error()?)))
     }
