@@ -269,6 +269,27 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     office.post.repoint("job", wanted, &Address::new("job", 2, 0)).expect("open");
     assert!(outbox.try_send(wanted, 0, b"still here").expect("open"));
     assert_eq!(next(&mut latter).bytes, b"still here");
+    // Longer messages wait as well, and then have a lane with a ring, which moves by itself.
+    for number in 0..5 {
+        outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+    }
+    office.post.repoint("job", wanted, &Address::new("job", 1, 0)).expect("open");
+    for number in 0..5 {
+        assert!(!outbox.try_send(wanted, 0, &[7; 100]).expect("open"));
+        assert_eq!(next(&mut latter).bytes, bytes(number, 8));
+    }
+    assert!(latter.receive_by(Instant::now()).expect("it can look").is_none());
+    outbox.send_by(wanted, 0, &[7; 100], soon()).expect("nothing is left there");
+    assert_eq!(next(&mut former).bytes, [7; 100]);
+    office.post.repoint("job", wanted, &Address::new("job", 2, 0)).expect("open");
+    part::until("the lane is handed over", || {
+        assert!(former.try_receive().expect("it can look").is_none());
+        former.lanes() == 0
+    });
+    outbox.send_by(wanted, 0, &[8; 100], soon()).expect("open");
+    assert_eq!(next(&mut latter).bytes, [8; 100]);
+    outbox.close(wanted);
+    assert!(matches!(lost(&mut latter), LaneError::Closed { .. }));
     // The one who received has dropped its end: what it has not taken is lost, and nobody waits for it.
     assert!(outbox.try_send(wanted, 0, b"never received").expect("open"));
     office.post.repoint("job", wanted, &Address::new("job", 1, 0)).expect("open");

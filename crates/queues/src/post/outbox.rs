@@ -134,9 +134,14 @@ impl Outbox {
     /// A way that can take a message of so many bytes.
     fn way(&mut self, (name, class): (QueueName, Class), bytes: usize) -> Result<&mut Way, PostError> {
         let alone = bytes > LINE_DATA;
+        let is_outdated = |way: &Way| matches!(way, Way::Hall(_)) && way.is_outdated();
+        if alone && self.ways.get(&(name, class)).is_some_and(is_outdated) {
+            // What was sent has to be received there before anything goes elsewhere.
+            self.ways.remove(&(name, class)).into_iter().for_each(Way::go_on);
+        }
         match self.ways.entry((name, class)) {
-            // The receiver takes what was sent through its hall before what comes over the new lane.
             Entry::Occupied(mut way) if alone && matches!(way.get(), Way::Hall(_)) => {
+                // The receiver takes what was sent through its hall before what comes over the new lane.
                 let new = self.port.open_way(name, class, alone)?;
                 way.insert(new).go_on();
                 Ok(way.into_mut())

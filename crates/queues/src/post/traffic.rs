@@ -60,6 +60,14 @@ impl Lane {
     }
 }
 
+/// What was on a route before a new lane.
+struct Before {
+    /// The lane that its sender leaves for the new one.
+    left: Option<u32>,
+    /// The lane whose messages come first, or 0.
+    after: u32,
+}
+
 /// Somebody who waits until a port is open.
 #[derive(Debug)]
 struct Waiting {
@@ -225,19 +233,7 @@ impl Traffic {
         }
         let queue = open.queue();
         let route = Route { from, name, class };
-        let open = self.by_route.get(&route).copied();
-        // A lane through a hall is left for one with a ring.
-        let is_to_leave = |number| alone && self.lanes.get(number).is_some_and(|lane| !lane.has_ring());
-        if open.as_ref().is_some_and(|number| !is_to_leave(number)) {
-            return Err(Refusal::LaneOpen);
-        }
-        let before = open.or_else(|| self.draining.get(&route).copied());
-        // What was sent before comes first. The same receiver can see to that itself.
-        let after = match before.and_then(|number| Some((number, self.lanes.get(&number)?))) {
-            None => 0,
-            Some((number, before)) if alone && (before.to, before.receiver) == (to, receiver) => number,
-            Some(_) => return Err(Refusal::Moving),
-        };
+        let Before { left, after } = self.before(route, alone, (to, receiver))?;
         let hall = self.directory.member(receiver).and_then(|member| member.hall.as_ref());
         let hall = hall.filter(|_| !alone && from.job == to.job);
         let carrier = match hall {
@@ -258,7 +254,7 @@ impl Traffic {
                 (here, there, Some((self.next_lane, About::Opening)))
             }
         };
-        if let Some(left) = open {
+        if let Some(left) = left {
             self.close_by(member, left, Dropped::SenderGoesOn);
         }
         let lane = Lane { route, sender: member, to, receiver, source, carrier, moving: None, is_draining: false };
@@ -272,6 +268,23 @@ impl Traffic {
         self.answer(member, question, &answer, here);
         self.insert(number, lane);
         Ok(())
+    }
+
+    /// What becomes of the lane that there is on a route, when another is to be opened.
+    fn before(&self, route: Route, alone: bool, new: (Place, MemberNumber)) -> Result<Before, Refusal> {
+        let left = self.by_route.get(&route).copied();
+        // Only one through a hall is left, for one with a ring.
+        let is_to_leave = |number| alone && self.lanes.get(number).is_some_and(|lane| !lane.has_ring());
+        if left.as_ref().is_some_and(|number| !is_to_leave(number)) {
+            return Err(Refusal::LaneOpen);
+        }
+        // What was sent before comes first. The same receiver can see to that itself.
+        let before = left.or_else(|| self.draining.get(&route).copied());
+        match before.and_then(|number| Some((number, self.lanes.get(&number)?))) {
+            None => Ok(Before { left, after: 0 }),
+            Some((after, lane)) if alone && (lane.to, lane.receiver) == new => Ok(Before { left, after }),
+            Some(_) => Err(Refusal::Moving),
+        }
     }
 
     /// How many lanes with rings a process has.
