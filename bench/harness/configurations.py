@@ -1,7 +1,7 @@
 """Every way a library is started: one configuration is one library with one set of settings."""
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from .installation import environment
 from .places import BUILD, LOOPS, ROOT, release
@@ -84,14 +84,10 @@ def intel(crowded):
     return [Configuration(name, "intel", launcher, setting, variables=variables) for name, setting in settings.items()]
 
 
-def of_peers(peers, program, ranks, cores):
-    """All configurations of these peers for so many ranks on so many cores. Two threads of a rank may be too many for its core:
-    then both kinds are tried."""
+def of_peers(peers, ranks, cores):
+    """All configurations of these peers for so many ranks on so many cores."""
     make = {"mpich": mpich, "openmpi": openmpi, "intel": intel}
-    kinds = (False, True) if program == "threads" and ranks <= cores else (ranks > cores,)
-    found = [configuration for peer in peers for crowded in kinds for configuration in make[peer](crowded)]
-    names = set()
-    return [one if one.name not in names and not names.add(one.name) else replace(one, name=one.name + ", not bound") for one in found]
+    return [configuration for peer in peers for configuration in make[peer](ranks > cores)]
 
 
 def of_tradewind(engine, program):

@@ -124,7 +124,7 @@ class Run:
         figure = {"blocking": "blocking_us", "overlap": "alone_us", "test_cost": "test_us", "banded_solve": "communication_us"}.get(
             group.program, "message_us"
         )
-        candidates = configurations.of_peers(self.options.peers, group.program, group.ranks, self.cores)
+        candidates = configurations.of_peers(self.options.peers, group.ranks, self.cores)
         best = {}
         seen = {}
         for configuration in candidates:

@@ -32,19 +32,30 @@
 //!   published, every earlier message of the entry's sender was delivered, and the entry is too. A voided position
 //!   makes the ring give one at or behind `T`; that message waits until the entries before it are delivered.
 //!
+//! # Looking
+//! Whoever has sent sets its queue's bit, as in a [poll set](crate::one_poll), unless it is set; whoever sorts sets it too.
+//! To receive from any queue is to look at the miss ring and at the queues whose bits are set, so its cost does not grow with
+//! the number of queues, resident or not ([`Hall::looks`] counts).
+//!
 //! # Bounds and memory
 //! When a queue's overflow list reaches its quota, its descriptor says *stopped*, and its senders alone find it full,
 //! until half of it was received. It grows at most by what was in the miss ring and in the queue's ring by then, and one
-//! message for each sender that had just read the descriptor.
+//! message for each sender that had just read the descriptor. A hall has 255 [`Entrance`]s at most, one a sending process.
 //!
 //! | what | bytes in the segment | bytes in the receiver's private memory |
 //! |---|---|---|
 //! | a queue that is not resident, both classes | 64 | 2 × 64, and 64 for each message in overflow |
-//! | each class of it that is resident | 256 and 64 for each message of the ring's capacity more | at most 512 more |
-//! | the hall | 256, two miss rings, 16 for each ring | |
+//! | each class of it that is resident | 256 and 64 for each message of the ring's capacity | at most 512 more |
+//! | the hall ([`Shape::bytes`]) | 2,240, two miss rings, 16 for each ring, 128 for every 512 queues (and 128 for more than 512) | |
 //! | an open [`Destination`] | none | 32 or less, in the sender's |
 //!
-//! Memory of rings is allocated when they are first used and kept for the next queue.
+//! Memory of rings is allocated when they are first used and kept for the next queue. All of it goes back to the arena when
+//! the hall is dropped, if no living process has an [`Entrance`] then; otherwise when [`Ended::free`] finds that none has.
+//!
+//! # Ends
+//! A sender finds a dropped hall [closed](SendError::Closed). If the process that received has died, it is told
+//! [who that was](SendError::Gone): whenever there is no room, within a tenth of a second while it sleeps, and
+//! at the latest after [`NEWS`] messages that nobody will receive. A sender that dies costs one line of a ring at most.
 //!
 //! ```
 //! use queues::{hall::{Class, Entrance, Hall, Shape}, lines::{LineHeader, WideMessage}};
@@ -75,17 +86,24 @@ use shm::segment::Offset;
 use crate::bell::Bell;
 use crate::lines::WideMessage;
 use crate::refusal::ReceiveError;
+#[cfg(doc)]
+use crate::refusal::SendError;
+use crate::sync::{Ordering, fence};
 use crate::waiting::{Wait, wait};
 
 mod entrance;
 mod layout;
+mod memory;
 mod side;
 
-pub use entrance::{Destination, Entrance};
+pub use crate::event::{Event, Notify};
+pub use entrance::{Destination, Entrance, NEWS};
 pub use layout::{Class, HallError, MOST_QUEUES, MOST_RINGS, Shape};
+pub(crate) use side::Progress;
 pub use side::{PERIOD, PROMOTE};
 
 use layout::Plan;
+use memory::Memory;
 use side::Side;
 
 /// A message and where it came in.
@@ -99,12 +117,29 @@ pub struct Received {
     pub message: WideMessage,
 }
 
-/// The receiving end of all queues of a hall. When it is dropped, senders find the hall closed; the memory in the segment
-/// stays allocated.
+/// The receiving end of all queues of a hall. When it is dropped, senders find the hall closed; its memory goes back to the
+/// arena if no living process has an [`Entrance`], otherwise it stays taken ([`Hall::end`] can do better).
 #[derive(Debug)]
 pub struct Hall {
     plan: Plan,
     sides: [Side; 2],
+    memory: Arc<Memory>,
+}
+
+/// A hall that is closed, and that somebody may still touch.
+#[derive(Debug)]
+pub struct Ended {
+    memory: Arc<Memory>,
+}
+
+impl Ended {
+    /// Gives the memory back to the arena if no living process has an [`Entrance`] any more.
+    ///
+    /// # Errors
+    /// Itself, to try again later. Dropped, it tries once more; then the memory stays taken.
+    pub fn free(self) -> Result<(), Ended> {
+        if self.memory.give_back() { Ok(()) } else { Err(self) }
+    }
 }
 
 impl Hall {
@@ -113,10 +148,22 @@ impl Hall {
     /// # Errors
     /// [`HallError`].
     pub fn create(arena: &Arc<Arena>, shape: Shape) -> Result<Hall, HallError> {
-        let (plan, [request, reply]) = Plan::create(arena, shape)?;
-        let side = |class, miss| Side::new(arena, &plan, class, miss, shape);
+        let memory = Arc::new(Memory::new(arena));
+        let (plan, [request, reply]) = Plan::create(&memory, shape)?;
+        let side = |class, miss| Side::new(&memory, &plan, class, miss, shape);
         let sides = [side(Class::Request, request)?, side(Class::Reply, reply)?];
-        Ok(Hall { plan, sides })
+        Ok(Hall { plan, sides, memory })
+    }
+
+    /// Closes the hall and gives its memory back to the arena, if no living process has an [`Entrance`]. What was not
+    /// received is lost.
+    ///
+    /// # Errors
+    /// What is left of it, if one has.
+    pub fn end(self) -> Result<(), Ended> {
+        let memory = Arc::clone(&self.memory);
+        drop(self);
+        Ended { memory }.free()
     }
 
     /// Where the hall lies: what senders attach to.
@@ -162,14 +209,13 @@ impl Hall {
         wait(&mut One { hall: self, queue, class }, Some(deadline)).transpose()
     }
 
-    /// Takes the next message of the first queue that holds any, replies before requests, then by index. Looks at the resident
-    /// queues and at one bit for each of the others.
+    /// Takes the next message of the first queue that holds any, replies before requests, then by index.
     ///
     /// # Errors
     /// [`ReceiveError::Broken`].
     pub fn try_receive_any(&mut self) -> Result<Option<Received>, ReceiveError> {
         for class in [Class::Reply, Class::Request] {
-            if let Some((queue, message)) = self.side(class).try_receive_any()? {
+            if let Some((queue, message)) = self.sides[class as usize].try_receive_any(&self.plan)? {
                 return Ok(Some(Received { queue, class, message }));
             }
         }
@@ -194,6 +240,51 @@ impl Hall {
     /// [`ReceiveError::Broken`].
     pub fn receive_any_until(&mut self, deadline: Instant) -> Result<Option<Received>, ReceiveError> {
         wait(&mut Any(self), Some(deadline)).transpose()
+    }
+
+    /// Asks that the [`Event`] that senders were given ([`Entrance::with_event`]) be notified once: when a message arrives, or
+    /// when a ring or a miss ring is half full. True if it is already so, or if an overflow list has half of its quota; then
+    /// receive first.
+    pub fn ask_for_event(&mut self, when: Notify) -> bool {
+        self.plan.request().ask(when);
+        // Between the request and the look.
+        fence(Ordering::SeqCst);
+        match when {
+            Notify::Arrival => self.is_ready(),
+            Notify::HalfFull => self.sides.iter().any(Side::is_half_full),
+        }
+    }
+
+    /// Takes back what [`Hall::ask_for_event`] asked for.
+    pub fn ask_for_no_event(&mut self) {
+        self.plan.request().cancel();
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.sides.iter_mut().any(|side| side.is_ready(&self.plan))
+    }
+
+    /// As [`Hall::ask_for_event`] for an arrival, without a look.
+    pub(crate) fn ask(&mut self) {
+        self.plan.request().ask(Notify::Arrival);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether a queue of a class, or the miss ring, needs another look before its receiver can sleep.
+    pub(crate) fn needs_look(&self, queue: usize, class: Class) -> bool {
+        let side = &self.sides[class as usize];
+        side.is_miss_ready() || side.is_queue_ready(queue)
+    }
+
+    /// What is known of the messages of a class now.
+    pub(crate) fn progress(&self, queue: usize, class: Class) -> Progress {
+        self.sides[class as usize].progress(queue)
+    }
+
+    /// How often the hall has looked at a ring or an overflow list so far: what receiving costs.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.sides.iter().map(|side| side.looks).sum()
     }
 
     /// Gives a queue a ring now, if there is a free one and memory for it; gives whether it has one.
@@ -241,7 +332,7 @@ impl Wait for One<'_> {
     }
 
     fn is_ready(&mut self) -> bool {
-        self.hall.side(self.class).has_ready_ring(Some(self.queue))
+        self.hall.needs_look(self.queue, self.class)
     }
 }
 
@@ -260,6 +351,10 @@ impl Wait for Any<'_> {
     }
 
     fn is_ready(&mut self) -> bool {
-        self.0.sides.iter().any(|side| side.has_ready_ring(None))
+        self.0.is_ready()
+    }
+
+    fn mend(&mut self) {
+        self.0.sides.iter().for_each(Side::survey);
     }
 }

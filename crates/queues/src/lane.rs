@@ -2,7 +2,9 @@
 //!
 //! A lane is a [Basic](crate::basic) ring in memory of its own, which only the two processes have mapped, and a socket
 //! between them over which the one wakes the other; the [post office](crate::post) makes both. The kernel tells each end
-//! over the socket when the other's process has ended.
+//! over the socket when the other's process has ended. Between processes of one job that shares memory, messages of a line
+//! need neither: they travel through a queue of the receiver's [hall](crate::hall), and a lane is only what the post office
+//! and the two ends know of it.
 //!
 //! Either end may write anything to the ring at any time. So the receiving end takes every message out before it looks at
 //! it and checks every word it believes; what no honest sender writes is a [`LaneError::Corrupt`] that names the sender,
@@ -12,7 +14,7 @@
 use crate::basic::ring::{Geometry, RingError};
 use crate::basic::{Corruption, geometry, map};
 use crate::post::control::Control;
-use crate::post::{Closing, LaneOffer};
+use crate::post::{Carrier, Closing, Dropped, LaneOffer};
 use shm::handle::MappedSlice;
 use shm::segment::{Offset, Segment};
 use shm::sync::AtomicU64;
@@ -23,9 +25,11 @@ use std::sync::Arc;
 mod bell;
 mod receiver;
 mod sender;
+mod through_hall;
 
 pub use receiver::LaneReceiver;
 pub use sender::LaneSender;
+pub(crate) use through_hall::{HallLane, HallSender};
 
 /// After so many messages an end looks what the post office says, and after so many looks in vain whether the other end
 /// is still there.
@@ -92,10 +96,10 @@ pub enum LaneError {
         /// Who is at the other end.
         partner: Partner,
     },
-    /// The receiving end has gone to another process, as the post office wanted.
-    #[error("messages from {partner} are received by another process from now on")]
+    /// The receiving end has gone to another process, as the post office wanted; or the sender goes on by another lane.
+    #[error("messages between here and {partner} take another way from now on")]
     Moved {
-        /// Who sends.
+        /// Who is at the other end.
         partner: Partner,
     },
     /// The other end has written what none writes.
@@ -136,6 +140,8 @@ pub(crate) struct LaneParts {
 struct End {
     control: Arc<Control>,
     lane: u32,
+    /// Which end it is.
+    dropped: Dropped,
     partner: Partner,
     /// Why the lane cannot be used any more.
     failed: Option<LaneError>,
@@ -146,9 +152,9 @@ struct End {
 }
 
 impl End {
-    fn new(control: &Arc<Control>, offer: &LaneOffer) -> End {
-        let partner = offer.partner.clone();
-        End { control: Arc::clone(control), lane: offer.lane, partner, failed: None, patience: NEWS, announces: true }
+    fn new(control: &Arc<Control>, offer: &LaneOffer, dropped: Dropped) -> End {
+        let (control, partner) = (Arc::clone(control), offer.partner.clone());
+        End { control, lane: offer.lane, dropped, partner, failed: None, patience: NEWS, announces: true }
     }
 
     /// Whether it is time to look what has happened.
@@ -170,10 +176,8 @@ impl End {
     fn closed(&mut self, otherwise: impl FnOnce(Partner) -> LaneError) -> LaneError {
         let partner = self.partner.clone();
         self.control.hear();
-        let error = match self.control.closing(self.lane) {
-            Some(Closing::Revoked) => LaneError::Revoked { partner },
-            Some(Closing::Refused) => LaneError::Refused { partner },
-            Some(Closing::Gone) => LaneError::Gone { partner },
+        let error = match self.control.closing((self.lane, self.dropped.is_receiver())) {
+            Some(closing) => closing.explain(partner),
             None => otherwise(partner),
         };
         self.fail(error)
@@ -197,14 +201,27 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.control.forget_lane(self.lane, self.announces);
+        self.control.forget_lane(self.lane, self.dropped, self.announces);
+    }
+}
+
+impl Closing {
+    fn explain(self, partner: Partner) -> LaneError {
+        match self {
+            Closing::Revoked => LaneError::Revoked { partner },
+            Closing::Refused => LaneError::Refused { partner },
+            Closing::Gone => LaneError::Gone { partner },
+            Closing::Left => LaneError::Closed { partner },
+            Closing::Replaced => LaneError::Moved { partner },
+        }
     }
 }
 
 /// The memory of a lane, mapped.
 fn open_ring(offer: &LaneOffer, memory: OwnedFd) -> Result<(Arc<Segment>, Memory, Geometry), LaneError> {
     let unusable = |why: String| LaneError::Unusable { partner: offer.partner.clone(), why };
-    let geometry = geometry(offer.lines.into()).map_err(|error| unusable(error.to_string()))?;
+    let Carrier::Ring { lines } = offer.carrier else { return Err(unusable("it has no ring".to_owned())) };
+    let geometry = geometry(lines.into()).map_err(|error| unusable(error.to_string()))?;
     let segment = Segment::from_fd(memory).map_err(|error| unusable(error.to_string()))?;
     // Not sealed, it could be shortened under this process's feet, which kills.
     if !segment.is_sealed() {

@@ -1,8 +1,8 @@
-//! The post office: who may send to whom. It makes the memory in which jobs meet and writes every destination table.
+//! The post office: who may send to whom. It makes the memory in which processes meet and writes every destination table.
 //!
-//! One job is one domain of trust: its processes share a segment. Different jobs share nothing but [lanes](crate::lane),
+//! One job is one domain of trust: its processes may share memory. Different jobs share nothing but [lanes](crate::lane),
 //! which the post office makes one by one, when a process asks for one and the rules allow it. A process gets the
-//! descriptors of its own job's segment, its own ports' tables (which it can only read) and its own lanes, and no others;
+//! descriptors of its own job's memory, its own ports' tables (which it can only read) and its own lanes, and no others;
 //! so a server may talk to clients that cannot reach each other (Ang et al. 1996, section 4.1).
 //!
 //! | who | what |
@@ -15,6 +15,16 @@
 //! ([`Registration::look_up`]); a name means the same in every process of a job, for ever. A message carries the name that
 //! the receiver's job has for the port it came from: an answer goes there, if the rules allow answers.
 //!
+//! **Ways.** A port sends to a name over a lane, one for requests ([`Outbox::send`]) and one for replies ([`Outbox::reply`]),
+//! which never wait for each other. Between jobs a lane is a ring of its own. If a job has a segment, each of its processes
+//! has a [hall](crate::hall) too, with a queue for each of its ports, of which [`JobPlan::resident`] have rings at a time;
+//! within the job messages of up to [`LINE_DATA`](crate::lines::LINE_DATA) bytes travel through it, and the lane is no more
+//! than an entry in the post office. The first longer message to a name gets a lane with a ring, and so do all after it; the
+//! receiver takes what came through the hall first. A process to which more than 255 others send gives the rest lanes with
+//! rings. Programs need not know which it is. A hall lies in memory of its own,
+//! which only the processes of the job can map: it is there until the last of them lets go of it, and whoever takes a dead
+//! process's place has a new one.
+//!
 //! **Trust.** The kernel says which process connects (SO_PEERCRED): it must be of the same user, know its job's key, and
 //! nobody else may be this process of the job. A hostile process can write what it likes to what it has mapped and say
 //! what it likes to the post office; it can spoil its own job and its own lanes. This protects nobody from a process of
@@ -23,9 +33,30 @@
 //! **Ends.** When a process ends, in whatever way, its names say so, its lanes are closed and whoever waits at their other
 //! ends gets an error that names it. Another process may then take its place.
 //!
-//! **Memory.** A table takes 8 bytes a name that the job can have ([`JobPlan::names`]), an inverse table a page, both once
-//! a port; a lane is a ring of [`LANE_LINES`] cache lines. A process has at most [`MAX_LANES`] lanes. The post office keeps
-//! two descriptors a process and two a port, and none a lane.
+//! **Moving.** A name can be re-pointed to another port and all names of a port moved while messages flow. A lane with a
+//! ring goes with them: its receiver hands it over, at the place where it stopped reading, and the sender notices nothing. A
+//! hall's queue holds the messages of many and stays. There the sender finds at its next message that its table
+//! has changed, gives its lane up, and is refused another ([`Refusal::Moving`]) until the former receiver has received
+//! all that came over the first; to the program that is a full queue. So nothing is lost, doubled or reordered for a sender:
+//! - All that it sent was published before it gave the lane up, and the receiver hears of that only afterwards, through the
+//!   post office. It counts what the hall holds for the port then; when that many messages have been received, or nothing is
+//!   left, the sender's last one was among them (`lane/through_hall.rs` has the details).
+//! - A message lies in one queue and leaves it by being received. Nothing is copied or forwarded.
+//! - The sender sends nothing to the new place before, so even another observer of both processes finds its order kept.
+//!
+//! The wait ends too when the former receiver dies or drops its [`Inbox`]; what it has not received is lost with it. So a
+//! process whose ports were moved receives on until [`Inbox::lanes`] is 0. A silent sender keeps its lane until it sends.
+//!
+//! **Memory.** In bytes; nothing else grows with the number of ports, lanes or messages:
+//!
+//! | what | where | how much |
+//! |---|---|---|
+//! | a port | shared | 8 for each name that the job can have ([`JobPlan::names`]), in whole pages, and a page for the inverse table |
+//! | a lane with a ring | shared | [`LANE_BYTES`]; a process has at most [`MAX_LANES`] |
+//! | a lane through a hall | its sender | less than 200; at most [`MAX_HALL_LANES`] |
+//! | a process of a job with a segment | shared | [`Shape::bytes`](crate::hall::Shape::bytes) of its hall, and its rings when they are first used |
+//!
+//! The post office keeps two descriptors a process, two more if it has a hall, two a port, and none a lane.
 //!
 //! ```
 //! use queues::post::{Address, Delivery, Identity, JobPlan, Post, Registration};
@@ -51,7 +82,7 @@
 //!     outbox.send(name, 1, b"ping")?;
 //!     let Delivery::Message(message) = requests.receive()? else { panic!("nobody has gone") };
 //!     assert_eq!((message.handler, message.bytes), (1, &b"ping"[..]));
-//!     answers.send(message.source.into(), 2, b"pong")?;
+//!     answers.reply(message.source, 2, b"pong")?;
 //!     assert!(matches!(inbox.receive()?, Delivery::Message(message) if message.bytes == b"pong"));
 //!     post.stop();
 //!     Ok(())
@@ -60,8 +91,10 @@
 //! ```
 
 use crate::basic::BasicError;
+use crate::hall::{HallError, MOST_RINGS, Shape};
 use crate::lane::LaneError;
 use crate::name::QueueName;
+use crate::refusal::ReceiveError;
 use crate::table::TableError;
 use shm::broker::BrokerError;
 use shm::process::ProcessError;
@@ -72,6 +105,8 @@ use std::time::Duration;
 
 pub(crate) mod control;
 mod directory;
+mod hall_queue;
+pub(crate) mod halls;
 mod inbox;
 mod office;
 mod outbox;
@@ -79,18 +114,23 @@ mod protocol;
 mod registration;
 mod traffic;
 
+pub use crate::hall::Class;
 pub use inbox::{Delivery, Inbox, Received};
 pub use office::Post;
 pub use outbox::Outbox;
-pub(crate) use protocol::{Closing, LaneOffer};
+pub(crate) use protocol::{Carrier, Closing, Dropped, LaneOffer};
 pub use registration::{Identity, Port, Registration};
 
 /// Cache lines of a lane's ring.
 pub const LANE_LINES: u32 = 256;
-/// The most lanes of a process, both directions together.
+/// Bytes of a lane's ring.
+pub const LANE_BYTES: u64 = 64 * LANE_LINES as u64 + 256;
+/// The most lanes of a process that have a ring of their own, both directions together.
 pub const MAX_LANES: usize = 4096;
+/// The most lanes that a process sends on through halls.
+pub const MAX_HALL_LANES: usize = 1 << 15;
 
-/// A port of a process of a job.
+/// The address of a port of a process of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
     /// The job's name.
@@ -175,15 +215,23 @@ pub struct JobPlan {
     pub ports: u16,
     /// How many names it can have, those of its own ports and of others' together: 16,384 at most.
     pub names: u16,
-    /// The size of its segment in bytes; 0 for none.
+    /// The size of its segment in bytes; 0 for none. If it has one, its processes also have halls.
     pub segment_bytes: u64,
+    /// How many ports of a process have rings of their own in its hall at the same time, if the job has halls.
+    pub resident: u16,
 }
 
 impl JobPlan {
-    /// A job of one process with one port, 512 names and no segment.
+    /// A job of one process with one port, 512 names and no segment, of whose ports 16 would be resident.
     pub fn new(name: &str) -> JobPlan {
-        JobPlan { name: name.to_owned(), processes: 1, ports: 1, names: 512, segment_bytes: 0 }
+        JobPlan { name: name.to_owned(), processes: 1, ports: 1, names: 512, segment_bytes: 0, resident: 16 }
     }
+}
+
+/// The hall of a process with so many ports.
+fn hall_shape(ports: u16, resident: u16) -> Shape {
+    let rings = usize::from(resident.min(ports)).min(MOST_RINGS);
+    Shape { queues: usize::from(ports), rings, ..Shape::default() }
 }
 
 /// Why the post office says no.
@@ -248,8 +296,11 @@ pub enum Refusal {
     #[error("the port has a lane to this destination already: use that one, or drop it")]
     LaneOpen,
     /// One of the two processes has as many lanes as it may.
-    #[error("a process has {} lanes, and no more are allowed", MAX_LANES)]
+    #[error("a process has {MAX_LANES} lanes with rings, or {MAX_HALL_LANES} through halls; no more are allowed")]
     TooManyLanes,
+    /// What the port has sent to this name is still on the way through the hall of the process that received it before.
+    #[error("what was sent to the name before has not been received there yet: try again when it has")]
+    Moving,
     /// The node has as many queues as there are numbers.
     #[error("no queue is left on the node")]
     NoQueue,
@@ -284,6 +335,7 @@ impl Refusal {
             Refusal::NoQueue => (16, 0, ""),
             Refusal::LaneOpen => (17, 0, ""),
             Refusal::System { why } => (18, 0, why),
+            Refusal::Moving => (19, 0, ""),
         }
     }
 
@@ -308,6 +360,7 @@ impl Refusal {
             16 => Refusal::NoQueue,
             17 => Refusal::LaneOpen,
             18 => Refusal::System { why },
+            19 => Refusal::Moving,
             _ => return None,
         })
     }
@@ -389,6 +442,12 @@ pub enum PostError {
     /// A ring's size.
     #[error(transparent)]
     Ring(#[from] BasicError),
+    /// A hall that cannot be made or entered.
+    #[error(transparent)]
+    Hall(#[from] HallError),
+    /// This process's hall is spoilt.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
     /// Watching a process.
     #[error(transparent)]
     Process(#[from] ProcessError),

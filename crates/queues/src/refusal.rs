@@ -13,6 +13,14 @@ pub enum SendError {
     /// A word that no sender or receiver writes.
     #[error("the receive queue holds a word that no sender or receiver writes: another program wrote over its memory")]
     Broken,
+    /// The process that received has ended without closing its queues. Only queues that know it say so: those of a
+    /// [hall](crate::hall).
+    #[error("process {pid}, which received from the queue, has ended")]
+    #[allow(dead_code, reason = "the models under loom know no processes")]
+    Gone {
+        /// Its number.
+        pid: u32,
+    },
 }
 
 /// Why there will be no message.

@@ -1,21 +1,28 @@
 //! The sending side of a hall: one mapping of it for a process, and a few bytes for each destination that is open.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use shm::segment::{Offset, Segment};
 
 use super::layout::{Class, HallError, Plan};
+use super::side::is_half_full;
 use crate::bell::Bell;
+use crate::event::Event;
 use crate::lines::{LineHeader, Wide, WideMessage, WideQueue};
 use crate::order;
+use crate::peer::{Name, Watch};
 use crate::queue::sealed::Protocol;
 use crate::refusal::SendError;
-use crate::sync::Ordering;
+use crate::sync::{AtomicBool, Ordering};
+use crate::users::Entry;
 use crate::waiting::{Wait, wait};
 
 /// How often a sender reads the descriptor again because it found a ring closed. A hall that was closed ends it here.
 const ROUNDS: usize = 1 << 10;
+
+/// After so many messages a sender looks whether the process that receives still lives.
+pub const NEWS: u8 = 128;
 
 /// What the senders of a process share: the hall's parts, and its rings as they become known.
 #[derive(Debug)]
@@ -25,21 +32,46 @@ pub struct Entrance {
     /// As the places in the hall. Rings stay where they are.
     rings: Box<[OnceLock<WideQueue>]>,
     segment: Arc<Segment>,
+    event: Option<Event>,
+    /// That this process may touch the hall.
+    entry: Entry,
+    owner: Name,
+    watch: Mutex<Watch>,
+    /// The owner has ended.
+    gone: AtomicBool,
 }
 
 impl Entrance {
-    /// Finds the hall that another process or thread made at `offset`.
+    /// Finds the hall that another process or thread made at `offset`, which is still there. Its memory stays as long as the
+    /// entrance does.
     ///
     /// # Errors
-    /// [`HallError::NoHall`] if something else lies there, [`HallError::Ring`] if there is no such place.
+    /// [`HallError::NoHall`] if something else lies there, [`HallError::Closed`], [`HallError::TooManyEntrances`],
+    /// [`HallError::Process`], [`HallError::Ring`] if there is no such place.
     pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Entrance, HallError> {
         let (plan, misses) = Plan::attach(segment, offset)?;
         let misses = misses.map(|miss| {
             let generation = miss.generation();
             (miss.entered(), generation)
         });
-        let rings = plan.places.iter().map(|_| OnceLock::new()).collect();
-        Ok(Entrance { plan, misses, rings, segment: Arc::clone(segment) })
+        Ok(Entrance {
+            rings: plan.places.iter().map(|_| OnceLock::new()).collect(),
+            segment: Arc::clone(segment),
+            event: None,
+            entry: plan.enter()?,
+            owner: plan.owner(),
+            watch: Mutex::default(),
+            gone: AtomicBool::new(false),
+            plan,
+            misses,
+        })
+    }
+
+    /// An entrance whose senders notify the receiver's event when the receiver [asks](super::Hall::ask_for_event) for that.
+    #[must_use]
+    pub fn with_event(mut self, event: Event) -> Entrance {
+        self.event = Some(event);
+        self
     }
 
     /// Opens a destination: one queue's one class, for one sender.
@@ -49,7 +81,9 @@ impl Entrance {
     pub fn open(self: &Arc<Self>, queue: usize, class: Class) -> Result<Destination, HallError> {
         let queues = self.plan.queues.len();
         match u16::try_from(queue) {
-            Ok(index) if queue < queues => Ok(Destination { hall: Arc::clone(self), diverted: 0, index, class }),
+            Ok(index) if queue < queues => {
+                Ok(Destination { hall: Arc::clone(self), diverted: 0, index, class, patience: NEWS })
+            }
             _ => Err(HallError::NoQueue { offset: self.plan.offset(), queues, index: queue }),
         }
     }
@@ -66,6 +100,26 @@ impl Entrance {
         let found = WideQueue::attach(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
         Ok(known.get_or_init(|| found.entered()))
     }
+
+    fn gone(&self) -> Result<(), SendError> {
+        // Relaxed: says nothing about other memory.
+        if self.gone.load(Ordering::Relaxed) { Err(SendError::Gone { pid: self.owner.pid() }) } else { Ok(()) }
+    }
+
+    /// Asks the kernel whether the owner still lives.
+    #[cold]
+    fn look_at_owner(&self) -> Result<(), SendError> {
+        if self.watch.lock().unwrap_or_else(PoisonError::into_inner).has_ended(self.owner) {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        self.gone()
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        self.plan.users().leave(&self.entry);
+    }
 }
 
 /// A sender's way to one queue. Each sender has its own; messages of two senders have no order between them.
@@ -76,7 +130,12 @@ pub struct Destination {
     diverted: u64,
     index: u16,
     class: Class,
+    /// Counts down to the next look whether the owner lives.
+    patience: u8,
 }
+
+// What the module's page says.
+const _: () = assert!(size_of::<Destination>() <= 32);
 
 impl Destination {
     /// Sends a message if there is room. The queue's index takes the place of its tag.
@@ -84,6 +143,19 @@ impl Destination {
     /// # Errors
     /// [`SendError`]; the message was then not sent.
     pub fn try_send(&mut self, message: &WideMessage) -> Result<(), SendError> {
+        self.hall.gone()?;
+        self.patience -= 1;
+        if self.patience == 0 {
+            self.patience = NEWS;
+            self.hall.look_at_owner()?;
+        }
+        match self.attempt(message) {
+            Err(SendError::Full) => self.hall.look_at_owner().and(Err(SendError::Full)),
+            other => other,
+        }
+    }
+
+    fn attempt(&mut self, message: &WideMessage) -> Result<(), SendError> {
         let header = LineHeader { tag: self.index, ..message.header() };
         let message = WideMessage::new(header, message.data()).unwrap_or_default();
         let queue = usize::from(self.index);
@@ -95,7 +167,12 @@ impl Destination {
                     // Full: into the miss ring instead. Closed: it was taken away, and the descriptor says so by now.
                     Err(SendError::Full) => {}
                     Err(SendError::Closed) => continue,
-                    other => return other.map(|_| self.announce()),
+                    other => {
+                        other?;
+                        self.hall.plan.bits(self.class).announce(queue);
+                        self.announce(ring);
+                        return Ok(());
+                    }
                 }
             }
             if state.stopped {
@@ -104,7 +181,7 @@ impl Destination {
             let (miss, generation) = &self.hall.misses[self.class as usize];
             let position = Wide::try_send(&miss.ring, &message, *generation, &())?;
             self.diverted = position.wrapping_add(1);
-            self.announce();
+            self.announce(miss);
             return Ok(());
         }
         Err(SendError::Closed)
@@ -113,18 +190,27 @@ impl Destination {
     /// Sends a message, and waits for room if there is none.
     ///
     /// # Errors
-    /// [`SendError::Closed`], [`SendError::Broken`].
+    /// [`SendError::Closed`], [`SendError::Gone`], [`SendError::Broken`].
     pub fn send(&mut self, message: &WideMessage) -> Result<(), SendError> {
         // Without a deadline the wait has no other end than a result.
-        wait(&mut Later { destination: self, message }, None).unwrap_or(Err(SendError::Full))
+        self.wait_to_send(message, None)
     }
 
     /// Sends a message, and waits for room until `deadline` if there is none.
     ///
     /// # Errors
-    /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`].
+    /// [`SendError::Full`] at the deadline, and those of [`Destination::send`].
     pub fn send_until(&mut self, message: &WideMessage, deadline: Instant) -> Result<(), SendError> {
-        wait(&mut Later { destination: self, message }, Some(deadline)).unwrap_or(Err(SendError::Full))
+        self.wait_to_send(message, Some(deadline))
+    }
+
+    fn wait_to_send(&mut self, message: &WideMessage, deadline: Option<Instant>) -> Result<(), SendError> {
+        match self.try_send(message) {
+            Err(SendError::Full) => {
+                wait(&mut Later { destination: self, message }, deadline).unwrap_or(Err(SendError::Full))
+            }
+            other => other,
+        }
     }
 
     /// Whether everything that was sent through the miss ring is sorted.
@@ -140,9 +226,13 @@ impl Destination {
         true
     }
 
-    fn announce(&self) {
+    /// Tells the receiver of a message that was just sent into this ring.
+    fn announce(&self, ring: &WideQueue) {
         order::settle();
         self.hall.plan.arrival().ring();
+        if let Some(event) = &self.hall.event {
+            self.hall.plan.request().answer(|| is_half_full(ring), || event.notify());
+        }
     }
 }
 
@@ -160,6 +250,12 @@ impl Wait for Later<'_> {
     }
 
     fn look(&mut self) -> Option<Self::Found> {
-        Some(self.destination.try_send(self.message)).filter(|result| *result != Err(SendError::Full))
+        let attempt = self.destination.hall.gone().and_then(|()| self.destination.attempt(self.message));
+        Some(attempt).filter(|result| *result != Err(SendError::Full))
+    }
+
+    fn mend(&mut self) {
+        // Nobody has rung for a while. What it finds the next look says.
+        let _ = self.destination.hall.look_at_owner();
     }
 }

@@ -1,15 +1,20 @@
-//! How a hall lies in its segment: settings, a line for each class, the rings' places, and a line for each queue.
+//! How a hall lies in its segment: settings, a line for each class, who sends, the rings' places, a bit for each queue and
+//! class, and a line for each queue.
 
 use std::sync::Arc;
 
-use shm::arena::Arena;
 use shm::handle::{Mapped, MappedSlice};
+use shm::process::ProcessError;
 use shm::segment::{Offset, Segment};
 
-use crate::bell::Bell;
+use super::memory::Memory;
+use crate::bell::{Bell, Request};
 use crate::lines::WideQueue;
+use crate::peer::Name;
+use crate::poll_set::{Bits, QUEUES_PER_LINE};
 use crate::ring::RingError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::users::{Entry, MOST_USERS, NotEntered, Users};
 
 /// How many queues a hall has at most: as many as a line's tag can name.
 pub const MOST_QUEUES: usize = 1 << 16;
@@ -54,6 +59,35 @@ impl Default for Shape {
     }
 }
 
+impl Shape {
+    fn check(self) -> Result<(), HallError> {
+        let Shape { queues, rings, quota, .. } = self;
+        if !(1..=MOST_QUEUES).contains(&queues) || rings > MOST_RINGS || quota == 0 {
+            return Err(HallError::Shape { shape: self });
+        }
+        Ok(())
+    }
+
+    /// How many bytes of the segment a hall of this shape takes as long as no queue is resident.
+    ///
+    /// # Errors
+    /// [`HallError::Shape`], [`HallError::Ring`] for a capacity that no ring has.
+    pub fn bytes(self) -> Result<u64, HallError> {
+        self.check()?;
+        Ok(Sections::of(self.queues, self.rings).bytes() + 2 * WideQueue::bytes_for(self.miss_capacity)?)
+    }
+
+    /// How many bytes an arena needs for a hall of this shape with all its rings.
+    ///
+    /// # Errors
+    /// Those of [`Shape::bytes`].
+    pub fn most_bytes(self) -> Result<u64, HallError> {
+        let rings = 2 * self.rings as u64;
+        // Every piece starts at a multiple of two lines, which may cost the line before it.
+        Ok(self.bytes()? + rings * WideQueue::bytes_for(self.ring_capacity)? + 64 * (rings + 3))
+    }
+}
+
 /// Why there is no such hall or queue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -82,6 +116,21 @@ pub enum HallError {
         /// What was asked for.
         index: usize,
     },
+    /// The hall was closed.
+    #[error("the hall at {offset} is closed: ask its maker for another")]
+    Closed {
+        /// The hall.
+        offset: Offset,
+    },
+    /// Too many processes send, or one of them has too many entrances.
+    #[error("the hall at {offset} has {MOST_USERS} entrances, and no more are possible: share one in a process")]
+    TooManyEntrances {
+        /// The hall.
+        offset: Offset,
+    },
+    /// This process cannot be named.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// A ring cannot be made or found.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -93,7 +142,11 @@ shm::shared_lines! {
         magic: AtomicU64,
         queues: AtomicU64,
         rings: AtomicU64,
+        /// The name of the maker's process.
+        owner: AtomicU64,
         arrival: AtomicU32,
+        /// The receiver asks for its eventfd here.
+        request: AtomicU32,
     }
 
     /// What senders of one class look at.
@@ -110,6 +163,7 @@ shm::shared_lines! {
         settings: Settings,
         request: ClassLine,
         reply: ClassLine,
+        users: Users,
     }
 
     /// What the hall says about a queue: a word for each class, written by the receiver alone.
@@ -148,28 +202,45 @@ pub(super) struct Plan {
     head: Mapped<Head>,
     /// Offset plus one of each ring: those of requests, then those of replies.
     pub(super) places: MappedSlice<AtomicU64>,
+    /// Of requests, then of replies; each a line of summary if there is more than one line of bits, and the bits.
+    bits: MappedSlice<AtomicU64>,
     pub(super) queues: MappedSlice<Descriptor>,
     offset: Offset,
 }
 
-fn place_lines(rings: usize) -> usize {
-    (2 * rings).div_ceil(8)
+/// How many lines each part of a hall takes behind its head.
+#[derive(Clone, Copy)]
+struct Sections {
+    places: usize,
+    /// Of one class.
+    summary: usize,
+    /// Of one class.
+    bits: usize,
+    queues: usize,
+}
+
+impl Sections {
+    fn of(queues: usize, rings: usize) -> Sections {
+        let bits = queues.div_ceil(QUEUES_PER_LINE);
+        Sections { places: (2 * rings).div_ceil(8), summary: usize::from(bits > 1), bits, queues }
+    }
+
+    fn bytes(self) -> u64 {
+        let lines = self.places + 2 * (self.summary + self.bits) + self.queues;
+        (size_of::<Head>() + 64 * lines) as u64
+    }
 }
 
 impl Plan {
     /// Makes a hall without rings, and its miss rings.
-    pub(super) fn create(arena: &Arena, shape: Shape) -> Result<(Plan, [WideQueue; 2]), HallError> {
+    pub(super) fn create(memory: &Memory, shape: Shape) -> Result<(Plan, [WideQueue; 2]), HallError> {
         let Shape { queues, rings, .. } = shape;
-        if !(1..=MOST_QUEUES).contains(&queues) || rings > MOST_RINGS || shape.quota == 0 {
-            return Err(HallError::Shape { shape });
-        }
-        WideQueue::bytes_for(shape.ring_capacity)?;
-        let bytes = size_of::<Head>() + 64 * (place_lines(rings) + queues);
-        let offset = arena.allocate_zeroed(bytes as u64, 128).map_err(RingError::from)?;
-        let plan = Self::map(arena.segment(), offset, queues, rings)?;
-        let misses = [(); 2].map(|()| WideQueue::create(arena, shape.miss_capacity, None));
-        let [request, reply] = misses;
-        let misses = [request?, reply?];
+        let owner = Name::own()?;
+        shape.most_bytes()?;
+        let offset = memory.lines(Sections::of(queues, rings).bytes())?;
+        let plan = Self::map(memory.segment(), offset, queues, rings)?;
+        plan.head.settings.owner.store(owner.0, Ordering::Relaxed);
+        let misses = [memory.ring(shape.miss_capacity)?, memory.ring(shape.miss_capacity)?];
         for (class, miss) in [Class::Request, Class::Reply].into_iter().zip(&misses) {
             plan.class(class).miss.store(miss.offset().0, Ordering::Relaxed);
         }
@@ -177,6 +248,7 @@ impl Plan {
         plan.head.settings.rings.store(rings as u64, Ordering::Relaxed);
         // Release: pairs with the Acquire in `attach`.
         plan.head.settings.magic.store(MAGIC, Ordering::Release);
+        memory.publish(&plan);
         Ok((plan, misses))
     }
 
@@ -197,14 +269,55 @@ impl Plan {
     }
 
     fn map(segment: &Arc<Segment>, offset: Offset, queues: usize, rings: usize) -> Result<Plan, RingError> {
-        let places = offset.0.saturating_add(size_of::<Head>() as u64);
-        let after = places.saturating_add(64 * place_lines(rings) as u64);
+        let Sections { places, summary, bits, .. } = Sections::of(queues, rings);
+        let after = |lines: usize| Offset(offset.0.saturating_add((size_of::<Head>() + 64 * lines) as u64));
         Ok(Plan {
             head: Mapped::new(segment, offset)?,
-            places: MappedSlice::new(segment, Offset(places), 2 * rings)?,
-            queues: MappedSlice::new(segment, Offset(after), queues)?,
+            places: MappedSlice::new(segment, after(0), 2 * rings)?,
+            bits: MappedSlice::new(segment, after(places), 2 * 8 * (summary + bits))?,
+            queues: MappedSlice::new(segment, after(places + 2 * (summary + bits)), queues)?,
             offset,
         })
+    }
+
+    /// Makes sure that nobody finds a hall here any more.
+    pub(super) fn erase(&self) {
+        // Relaxed: the arena's next user orders its own stores.
+        self.head.settings.magic.store(0, Ordering::Relaxed);
+    }
+
+    /// Who may still touch the hall.
+    pub(super) fn users(&self) -> &Users {
+        &self.head.users
+    }
+
+    /// Enters this process as one that sends.
+    pub(super) fn enter(&self) -> Result<Entry, HallError> {
+        let offset = self.offset;
+        self.users().enter().map_err(|reason| match reason {
+            NotEntered::Withdrawn => HallError::Closed { offset },
+            NotEntered::TooMany => HallError::TooManyEntrances { offset },
+            NotEntered::Nameless(error) => error.into(),
+        })
+    }
+
+    /// Who receives.
+    pub(super) fn owner(&self) -> Name {
+        // Relaxed: the magic number published it.
+        Name(self.head.settings.owner.load(Ordering::Relaxed))
+    }
+
+    /// What the receiver wants its eventfd for.
+    pub(super) fn request(&self) -> Request<'_> {
+        Request(&self.head.settings.request)
+    }
+
+    /// A bit for each queue of a class: it may hold something.
+    pub(super) fn bits(&self, class: Class) -> Bits<'_> {
+        let half = self.bits.len() / 2;
+        let of_class = &self.bits[class as usize * half..][..half];
+        let (summary, words) = of_class.split_at(if half > 8 { 8 } else { 0 });
+        Bits { words, summary }
     }
 
     pub(super) fn offset(&self) -> Offset {

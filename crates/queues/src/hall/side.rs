@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use shm::arena::Arena;
-
 use super::layout::{Class, HallError, Plan, Shape, State};
+use super::memory::Memory;
 use crate::lines::ring::POSITION;
-use crate::lines::{Sole, WideMessage, WideQueue, WideReceiver};
+use crate::lines::{Sole, Wide, WideMessage, WideQueue, WideReceiver};
+use crate::poll_set::{Members, Poller};
+use crate::queue::sealed::Protocol;
 use crate::refusal::ReceiveError;
 use crate::sync::{Ordering, fence};
 
@@ -49,10 +50,25 @@ struct Ring {
 // What the module's page says about private memory.
 const _: () = assert!(size_of::<Queue>() <= 64 && size_of::<Entry>() <= 64 && size_of::<Ring>() <= 512);
 
+/// How far the receiver of a queue is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    /// The end of the miss ring: what was sent through it so far lies before.
+    pub(crate) misses: u64,
+    /// Everything before this position of the miss ring is in the overflow lists.
+    pub(crate) sorted: u64,
+    /// Nothing that was sent lies in the miss ring.
+    pub(crate) is_sorted: bool,
+    /// How many messages at most the queue gives before one that would be sent now, besides those in the miss ring.
+    pub(crate) backlog: u64,
+    /// Nothing that was sent lies in the queue.
+    pub(crate) is_empty: bool,
+}
+
 /// The receiver's part of one class.
 #[derive(Debug)]
 pub(super) struct Side {
-    arena: Arc<Arena>,
+    memory: Arc<Memory>,
     plan: Plan,
     class: Class,
     shape: Shape,
@@ -60,25 +76,37 @@ pub(super) struct Side {
     misses: WideReceiver<Sole>,
     queues: Box<[Queue]>,
     rings: Vec<Ring>,
-    /// A bit for each queue: its overflow list holds something.
-    waiting: Box<[u64]>,
+    poller: Poller,
     /// Messages of the class so far.
     count: u64,
+    /// Looks at rings and lists so far.
+    pub(super) looks: u64,
+    /// What a look found out that has not been told yet.
+    failed: Option<ReceiveError>,
 }
 
 impl Side {
     pub(super) fn new(
-        arena: &Arc<Arena>,
+        memory: &Arc<Memory>,
         plan: &Plan,
         class: Class,
         miss: WideQueue,
         shape: Shape,
     ) -> Result<Side, HallError> {
-        let misses = miss.sole_receiver()?;
-        let queues = (0..shape.queues).map(|_| Queue::default()).collect();
-        let waiting = vec![0; shape.queues.div_ceil(64)].into();
-        let (arena, plan) = (Arc::clone(arena), plan.clone());
-        Ok(Side { arena, plan, class, shape, miss, misses, queues, rings: Vec::new(), waiting, count: 0 })
+        Ok(Side {
+            memory: Arc::clone(memory),
+            plan: plan.clone(),
+            class,
+            shape,
+            misses: miss.sole_receiver()?,
+            miss,
+            queues: (0..shape.queues).map(|_| Queue::default()).collect(),
+            rings: Vec::new(),
+            poller: Poller::default(),
+            count: 0,
+            looks: 0,
+            failed: None,
+        })
     }
 
     pub(super) fn is_resident(&self, queue: usize) -> bool {
@@ -89,10 +117,52 @@ impl Side {
         self.queues.get(queue).map_or(0, |queue| queue.overflow.len())
     }
 
-    /// Whether a ring needs another look of its receiver before it can sleep.
-    pub(super) fn has_ready_ring(&self, queue: Option<usize>) -> bool {
-        let is_asked = |ring: &&Ring| ring.owner.is_some() && queue.is_none_or(|queue| ring.owner == Some(queue));
-        self.misses.is_ready() || self.rings.iter().filter(is_asked).any(|ring| ring.receiver.is_ready())
+    /// Whether a queue needs another look of its receiver before it can sleep.
+    pub(super) fn is_queue_ready(&self, index: usize) -> bool {
+        let Some(queue) = self.queues.get(index) else { return false };
+        let is_ready = |ring: &Ring| ring.held.is_some() || ring.receiver.is_ready();
+        !queue.overflow.is_empty() || queue.ring.and_then(|ring| self.rings.get(ring)).is_some_and(is_ready)
+    }
+
+    /// Whether the miss ring needs another look.
+    pub(super) fn is_miss_ready(&self) -> bool {
+        self.misses.is_ready()
+    }
+
+    pub(super) fn progress(&self, index: usize) -> Progress {
+        // Acquire: what was sent before its sender said so elsewhere lies before these.
+        let bounds = |queue: &WideQueue| {
+            let control = &queue.ring.control;
+            let tail = control.tail.position.load(Ordering::Acquire) & POSITION;
+            (control.head.position.load(Ordering::Relaxed), tail)
+        };
+        let (sorted, misses) = bounds(&self.miss);
+        let in_ring = self.queues.get(index).and_then(|queue| self.rings.get(queue.ring?)).map_or(0, |ring| {
+            let (head, tail) = bounds(&ring.queue);
+            tail.saturating_sub(head) + u64::from(ring.held.is_some())
+        });
+        let backlog = in_ring + self.overflow(index) as u64;
+        let (is_sorted, is_empty) = (!self.is_miss_ready(), !self.is_queue_ready(index));
+        Progress { misses, sorted, is_sorted, backlog, is_empty }
+    }
+
+    /// Whether anything does.
+    pub(super) fn is_ready(&mut self, plan: &Plan) -> bool {
+        let poller = self.poller.clone();
+        self.is_miss_ready() || poller.is_any_ready(plan.bits(self.class), None, self)
+    }
+
+    /// Whether a ring is half full, or an overflow list has half of its quota.
+    pub(super) fn is_half_full(&self) -> bool {
+        is_half_full(&self.miss)
+            || self.rings.iter().any(|ring| is_half_full(&ring.queue))
+            || self.queues.iter().any(|queue| 2 * queue.overflow.len() >= self.shape.quota)
+    }
+
+    /// Sets the bits of queues whose senders have died before they could.
+    pub(super) fn survey(&self) {
+        let ready = self.rings.iter().filter(|ring| ring.receiver.is_ready()).filter_map(|ring| ring.owner);
+        ready.for_each(|queue| self.plan.bits(self.class).announce(queue));
     }
 
     /// Takes the next message of a queue.
@@ -104,31 +174,17 @@ impl Side {
         self.deliver(queue)
     }
 
-    /// Takes the next message of the first queue that holds any.
-    pub(super) fn try_receive_any(&mut self) -> Result<Option<(usize, WideMessage)>, ReceiveError> {
+    /// Takes the next message of the first queue that holds any. Looks at the miss ring, and at the queues whose bit is set
+    /// until one of them gives something.
+    pub(super) fn try_receive_any(&mut self, plan: &Plan) -> Result<Option<(usize, WideMessage)>, ReceiveError> {
         self.sort()?;
-        let mut from = 0;
-        while let Some(queue) = self.first_candidate(from) {
-            if let Some(message) = self.deliver(queue)? {
-                return Ok(Some((queue, message)));
-            }
-            from = queue + 1;
+        let mut poller = self.poller.clone();
+        let found = poller.poll(plan.bits(self.class), None, self);
+        self.poller = poller;
+        match self.failed.take() {
+            Some(why) => Err(why),
+            None => Ok(found),
         }
-        Ok(None)
-    }
-
-    /// The first queue from this one on that may hold something.
-    fn first_candidate(&self, from: usize) -> Option<usize> {
-        let (first, mask) = (from / 64, u64::MAX << (from % 64));
-        let mask_of = |word: usize| if word == first { mask } else { u64::MAX };
-        let words = self.waiting.iter().enumerate().skip(first);
-        let waiting = words
-            .map(|(word, bits)| (word, bits & mask_of(word)))
-            .find(|(_, bits)| *bits != 0)
-            .map(|(word, bits)| 64 * word + bits.trailing_zeros() as usize);
-        let is_candidate = |ring: &&Ring| ring.held.is_some() || ring.receiver.is_ready();
-        let owners = self.rings.iter().filter(is_candidate).filter_map(|ring| ring.owner);
-        owners.chain(waiting).filter(|queue| *queue >= from).min()
     }
 
     fn deliver(&mut self, queue: usize) -> Result<Option<WideMessage>, ReceiveError> {
@@ -146,6 +202,7 @@ impl Side {
     /// Takes lines from the miss ring, at most as many as it holds, each into its queue's overflow list.
     fn sort(&mut self) -> Result<(), ReceiveError> {
         let mut sorted = 0;
+        self.looks += 1;
         while sorted < self.shape.miss_capacity {
             let Some(message) = self.misses.try_receive()? else { break };
             let index = usize::from(message.header().tag);
@@ -195,11 +252,14 @@ impl Side {
         Ok(ring.held.take().map(|entry| (entry.message, true)))
     }
 
-    /// Makes the bit and the descriptor of a queue say how much its overflow list holds.
+    /// Makes the bit and the descriptor of a queue say how much its overflow list holds. The bit is cleared when the queue
+    /// is found empty.
     fn settle(&mut self, index: usize) {
-        let (Some(queue), Some(bits)) = (self.queues.get_mut(index), self.waiting.get_mut(index / 64)) else { return };
-        let (held, bit) = (queue.overflow.len(), 1 << (index % 64));
-        *bits = if held == 0 { *bits & !bit } else { *bits | bit };
+        let Some(queue) = self.queues.get_mut(index) else { return };
+        let held = queue.overflow.len();
+        if held != 0 {
+            self.plan.bits(self.class).announce(index);
+        }
         let stopped = held >= self.shape.quota || (queue.stopped && held > self.shape.quota / 2);
         if stopped != queue.stopped {
             queue.stopped = stopped;
@@ -264,7 +324,7 @@ impl Side {
     fn make_ring(&mut self) -> Option<usize> {
         let number = self.rings.len();
         let place = self.plan.place(self.class, number).filter(|_| number < self.shape.rings)?;
-        let queue = WideQueue::create(&self.arena, self.shape.ring_capacity, None).ok()?;
+        let queue = self.memory.ring(self.shape.ring_capacity).ok()?;
         let receiver = queue.sole_receiver().ok()?;
         // Relaxed: the descriptor publishes it.
         place.store(queue.offset().0 + 1, Ordering::Relaxed);
@@ -300,6 +360,28 @@ impl Side {
             return Ok(());
         }
         Err(ReceiveError::Broken)
+    }
+}
+
+/// Whether a ring holds half of what it can.
+pub(super) fn is_half_full(queue: &WideQueue) -> bool {
+    Wide::holds(&queue.ring, queue.capacity() as u64 / 2)
+}
+
+impl Members for Side {
+    type Item = WideMessage;
+
+    fn take(&mut self, index: usize) -> Option<WideMessage> {
+        self.looks += 1;
+        self.deliver(index).unwrap_or_else(|why| {
+            self.failed = Some(why);
+            None
+        })
+    }
+
+    fn is_ready(&mut self, index: usize) -> bool {
+        self.looks += 1;
+        self.is_queue_ready(index)
     }
 }
 

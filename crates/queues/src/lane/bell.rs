@@ -19,13 +19,14 @@ const SLICE: Duration = Duration::from_millis(250);
 pub(super) struct SocketBell {
     socket: OwnedFd,
     control: Arc<Control>,
-    lane: u32,
+    /// The lane's number, and whether this is the receiving end.
+    end: (u32, bool),
 }
 
 impl SocketBell {
-    pub(super) fn new(control: &Arc<Control>, lane: u32, socket: OwnedFd) -> SocketBell {
+    pub(super) fn new(control: &Arc<Control>, end: (u32, bool), socket: OwnedFd) -> SocketBell {
         fence::register();
-        SocketBell { socket, control: Arc::clone(control), lane }
+        SocketBell { socket, control: Arc::clone(control), end }
     }
 
     /// Takes what has been rung. Bounded, because the other end can ring all the time.
@@ -68,7 +69,7 @@ impl Bell for SocketBell {
         let hung_up = watched[0].revents().contains(PollFlags::HUP);
         self.drain();
         self.control.hear();
-        if hung_up || self.control.has_notice(self.lane) { Err(Interrupted) } else { Ok(()) }
+        if hung_up || self.control.has_notice(self.end) { Err(Interrupted) } else { Ok(()) }
     }
 
     fn ring(&self) {
@@ -78,7 +79,7 @@ impl Bell for SocketBell {
 
     fn check(&self) -> Result<(), Interrupted> {
         self.control.hear();
-        if self.has_hung_up() || self.control.has_notice(self.lane) { Err(Interrupted) } else { Ok(()) }
+        if self.has_hung_up() || self.control.has_notice(self.end) { Err(Interrupted) } else { Ok(()) }
     }
 }
 

@@ -5,8 +5,8 @@ use super::{End, LaneError, LaneParts, Memory, Partner, open_ring, too_small};
 use crate::basic::ring::{Bell, RingError};
 use crate::basic::{Corruption, LOOKS, receiver};
 use crate::name::SourceName;
-use crate::post::Closing;
 use crate::post::control::Control;
+use crate::post::{Class, Closing, Dropped};
 use crate::table::SourceTable;
 use shm::segment::Segment;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,6 +21,7 @@ pub struct LaneReceiver {
     segment: Arc<Segment>,
     sources: Arc<SourceTable>,
     source: SourceName,
+    class: Class,
 }
 
 impl LaneReceiver {
@@ -31,12 +32,12 @@ impl LaneReceiver {
         parts: LaneParts,
     ) -> Result<LaneReceiver, LaneError> {
         let LaneParts { offer, memory, socket } = parts;
-        let end = End::new(control, &offer);
+        let end = End::new(control, &offer, Dropped::Receiver);
         let (segment, memory, geometry) = open_ring(&offer, memory)?;
-        let bell = SocketBell::new(control, offer.lane, socket);
+        let bell = SocketBell::new(control, (offer.lane, true), socket);
         let ring = receiver::Receiver::new(memory, geometry, bell, LOOKS, position);
         let ring = ring.ok_or_else(|| too_small(&offer))?;
-        Ok(LaneReceiver { ring, end, segment, sources, source: offer.source })
+        Ok(LaneReceiver { ring, end, segment, sources, source: offer.source, class: offer.class })
     }
 
     /// Who sends.
@@ -47,6 +48,11 @@ impl LaneReceiver {
     /// The name to which an answer goes, if the sender's process receives and the rules allow it.
     pub fn source(&self) -> SourceName {
         self.source
+    }
+
+    /// Whether it carries requests or replies.
+    pub fn class(&self) -> Class {
+        self.class
     }
 
     /// Takes the next message out, in place of what `bytes` held; waits for it. Gives its handler.
@@ -116,7 +122,7 @@ impl LaneReceiver {
         if self.end.control.is_to_move(self.end.lane) {
             return Err(self.hand_over());
         }
-        match self.end.control.closing(self.end.lane) {
+        match self.end.control.closing((self.end.lane, true)) {
             // What it sent before it went comes first.
             Some(Closing::Gone) | None if self.ring.is_ready() => Ok(()),
             _ => Err(self.end.explain(RingError::Interrupted)),

@@ -6,6 +6,7 @@ use crate::basic::ring::{Bell, RingError};
 use crate::basic::words::store_bytes;
 use crate::basic::{Header, LOOKS, sender};
 use crate::name::{QueueName, SourceName};
+use crate::post::Dropped;
 use crate::post::control::Control;
 use crate::table::{DestinationTable, TableError};
 use std::sync::Arc;
@@ -32,10 +33,10 @@ impl LaneSender {
         parts: LaneParts,
     ) -> Result<LaneSender, LaneError> {
         let LaneParts { offer, memory, socket } = parts;
-        let end = End::new(control, &offer);
+        let end = End::new(control, &offer, Dropped::Sender);
         let (_, memory, geometry) = open_ring(&offer, memory)?;
         let generation = table.lookup(name).map_or(0, |destination| destination.generation);
-        let ring = sender::Sender::new(memory, geometry, SocketBell::new(control, offer.lane, socket), LOOKS);
+        let ring = sender::Sender::new(memory, geometry, SocketBell::new(control, (offer.lane, false), socket), LOOKS);
         let ring = ring.ok_or_else(|| too_small(&offer))?;
         Ok(LaneSender { ring, end, table, name, source: offer.source, opened_for: generation, generation })
     }

@@ -1,13 +1,13 @@
 //! A process's side of its conversation with the post office, shared by everything the process has from there.
 
-use super::protocol::{Answer, Closing, LaneOffer, Notice, Request, Said};
+use super::protocol::{Answer, Closing, Dropped, LaneOffer, Notice, Request, Said};
 use super::{PostError, system};
 use crate::lane::LaneParts;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use shm::broker::{BrokerError, Connection};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// How long an asker sleeps before it looks whether another thread has taken its answer from the socket.
 const SLICE: Duration = Duration::from_millis(10);
+
+/// How long a sender sleeps that waits for news of a lane.
+const NEWS: Duration = Duration::from_millis(100);
 
 /// How long to wait for a post office that does not read.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,8 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Arrival {
     /// Where to begin reading.
     pub(crate) position: u64,
-    pub(crate) parts: LaneParts,
+    /// The lane whose messages come first, or 0.
+    pub(crate) after: u32,
+    pub(crate) offer: LaneOffer,
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
+
+/// An end of a lane: its number, and whether it is the receiving one.
+type LaneEnd = (u32, bool);
 
 /// What the post office has said of a lane.
 #[derive(Debug, Default)]
@@ -39,8 +48,12 @@ struct Heard {
     /// The questions that are open, with their answers.
     answers: HashMap<u32, Option<(Answer, Vec<OwnedFd>)>>,
     arrivals: HashMap<u16, VecDeque<Arrival>>,
-    /// The lanes that this process has an end of.
-    lanes: HashMap<u32, News>,
+    /// Ports at which nobody receives any more.
+    deaf: HashSet<u16>,
+    /// Lanes that somebody has opened to one of these.
+    unwanted: Vec<u32>,
+    /// The ends of lanes that this process has.
+    lanes: HashMap<LaneEnd, News>,
     /// How many notices have concerned one of them.
     notices: u64,
 }
@@ -81,6 +94,12 @@ impl Control {
         if self.is_lost() {
             return;
         }
+        self.take_in();
+        let unwanted = std::mem::take(&mut self.heard().unwanted);
+        unwanted.into_iter().for_each(|lane| self.forget_lane(lane, Dropped::Receiver, true));
+    }
+
+    fn take_in(&self) {
         // Held all the time, so that what is said first is noted first.
         let mut heard = self.heard();
         loop {
@@ -155,7 +174,11 @@ impl Control {
         loop {
             match self.connection.send_message(&bytes, descriptors) {
                 Ok(()) => return Ok(()),
-                Err(BrokerError::NotReading) if started.elapsed() < PATIENCE => self.watch(PollFlags::OUT, SLICE)?,
+                Err(BrokerError::NotReading) if started.elapsed() < PATIENCE => {
+                    // It hears nobody who lets its own messages pile up.
+                    self.hear();
+                    self.watch(PollFlags::OUT, SLICE)?;
+                }
                 Err(BrokerError::NotReading) => return Err(PostError::NoAnswer { waited: started.elapsed() }),
                 Err(BrokerError::Closed) => return Err(PostError::PostGone),
                 Err(error) => return Err(error.into()),
@@ -168,24 +191,40 @@ impl Control {
         self.heard().arrivals.get_mut(&port)?.pop_front()
     }
 
+    /// How many lanes have come to a port and have not been taken.
+    pub(crate) fn arrivals(&self, port: u16) -> usize {
+        self.hear();
+        self.heard().arrivals.get(&port).map_or(0, VecDeque::len)
+    }
+
+    /// Nobody receives at this port any more.
+    pub(crate) fn close_port(&self, port: u16) {
+        let mut heard = self.heard();
+        heard.deaf.insert(port);
+        let arrivals = heard.arrivals.remove(&port).unwrap_or_default();
+        heard.unwanted.extend(arrivals.into_iter().map(|arrival| arrival.offer.lane));
+        drop(heard);
+        self.hear();
+    }
+
     /// Changes when there is something to know about one of the lanes.
     pub(crate) fn notices(&self) -> u64 {
         self.heard().notices
     }
 
     /// Whether there is anything to know about a lane.
-    pub(crate) fn has_notice(&self, lane: u32) -> bool {
-        self.heard().lanes.get(&lane).is_some_and(|news| news.closing.is_some() || news.is_to_move)
+    pub(crate) fn has_notice(&self, end: LaneEnd) -> bool {
+        self.heard().lanes.get(&end).is_some_and(|news| news.closing.is_some() || news.is_to_move)
     }
 
     /// Why the post office has closed a lane, if it has.
-    pub(crate) fn closing(&self, lane: u32) -> Option<Closing> {
-        self.heard().lanes.get(&lane)?.closing
+    pub(crate) fn closing(&self, end: LaneEnd) -> Option<Closing> {
+        self.heard().lanes.get(&end)?.closing
     }
 
     /// Whether the receiving end of a lane is to go to another process.
     pub(crate) fn is_to_move(&self, lane: u32) -> bool {
-        self.heard().lanes.get(&lane).is_some_and(|news| news.is_to_move)
+        self.heard().lanes.get(&(lane, true)).is_some_and(|news| news.is_to_move)
     }
 
     /// Gives the receiving end of a lane back.
@@ -200,12 +239,21 @@ impl Control {
     }
 
     /// An end of a lane has been dropped.
-    pub(crate) fn forget_lane(&self, lane: u32, tell: bool) {
-        self.heard().lanes.remove(&lane);
+    pub(crate) fn forget_lane(&self, lane: u32, dropped: Dropped, tell: bool) {
+        self.heard().lanes.remove(&(lane, dropped.is_receiver()));
         if tell && !self.is_lost() {
             // If the post office does not hear it, it notices when this process ends.
-            let _ = self.tell(&Request::CloseLane { lane }, 0, &[]);
+            let _ = self.tell(&Request::CloseLane { lane, dropped }, 0, &[]);
         }
+    }
+
+    /// Sleeps until the post office says something, until `deadline` at most, and not long: another thread may take from the
+    /// socket what it says.
+    pub(crate) fn wait_for_news(&self, deadline: Option<Instant>) -> Result<(), PostError> {
+        let left = deadline.map_or(NEWS, |deadline| deadline.saturating_duration_since(Instant::now()));
+        self.watch(PollFlags::IN, left.min(NEWS))?;
+        self.hear();
+        Ok(())
     }
 }
 
@@ -214,27 +262,31 @@ impl Heard {
         match said {
             Said::Answer(number, answer) => {
                 if let Answer::Lane(offer) = &answer {
-                    self.lanes.insert(offer.lane, News::default());
+                    self.lanes.insert((offer.lane, false), News::default());
                 }
                 // Nobody may wait for it any more.
                 if let Some(place) = self.answers.get_mut(&number) {
                     *place = Some((answer, descriptors));
                 }
             }
-            Said::Notice(Notice::LaneOpened { port, position, offer }) => {
-                self.lanes.insert(offer.lane, News::default());
-                if let Some(parts) = parts(offer, descriptors) {
-                    self.arrivals.entry(port).or_default().push_back(Arrival { position, parts });
+            Said::Notice(Notice::LaneOpened { port, position, after, offer }) => {
+                if self.deaf.contains(&port) {
+                    return self.unwanted.push(offer.lane);
                 }
+                self.lanes.insert((offer.lane, true), News::default());
+                self.arrivals.entry(port).or_default().push_back(Arrival { position, after, offer, descriptors });
             }
             Said::Notice(Notice::LaneClosed { lane, why }) => {
-                if let Some(news) = self.lanes.get_mut(&lane) {
-                    news.closing = Some(why);
-                    self.notices += 1;
+                // The end whose drop is the reason is not there any more.
+                for end in [(lane, false), (lane, true)] {
+                    if let Some(news) = self.lanes.get_mut(&end) {
+                        news.closing = Some(why);
+                        self.notices += 1;
+                    }
                 }
             }
             Said::Notice(Notice::MoveLane { lane }) => {
-                if let Some(news) = self.lanes.get_mut(&lane) {
+                if let Some(news) = self.lanes.get_mut(&(lane, true)) {
                     news.is_to_move = true;
                     self.notices += 1;
                 }

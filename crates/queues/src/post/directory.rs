@@ -4,11 +4,13 @@
 //! who has registered and which ports are open; whenever one of these changes, the entries concerned are noted as stale
 //! and [`Directory::settle`] writes them anew.
 
-use super::{Address, JobKey, JobPlan, PostError, Refusal};
+use super::{Address, JobKey, JobPlan, PostError, Refusal, hall_shape};
 use crate::name::{NAMES, NodeName, QUEUES, QueueIndex, QueueName, SourceName};
 use crate::table::{SourceTableWriter, Standing, TableWriter};
+use rustix::event::{EventfdFlags, eventfd};
 use shm::segment::{Backing, Segment};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::os::fd::OwnedFd;
 
 /// Which of the jobs.
 pub(super) type JobNumber = usize;
@@ -55,6 +57,24 @@ pub(super) struct Member {
     pub(super) process: u32,
     pub(super) pid: u32,
     pub(super) ports: BTreeMap<u16, OpenPort>,
+    /// If the job has a segment.
+    pub(super) hall: Option<HallParts>,
+}
+
+/// What others need to send through a process's hall.
+#[derive(Debug)]
+pub(super) struct HallParts {
+    pub(super) memory: Segment,
+    pub(super) event: OwnedFd,
+}
+
+impl HallParts {
+    fn create(plan: &JobPlan) -> Result<HallParts, Refusal> {
+        let bytes = hall_shape(plan.ports, plan.resident).most_bytes().map_err(Refusal::system)?;
+        let memory = Segment::create(bytes, Backing::Memory).map_err(Refusal::system)?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Refusal::system)?;
+        Ok(HallParts { memory, event })
+    }
 }
 
 #[derive(Debug)]
@@ -150,6 +170,10 @@ impl Directory {
         self.jobs[job].plan.ports
     }
 
+    pub(super) fn resident(&self, job: JobNumber) -> u16 {
+        self.jobs[job].plan.resident
+    }
+
     pub(super) fn segment(&self, job: JobNumber) -> Option<&Segment> {
         self.jobs[job].segment.as_ref()
     }
@@ -201,8 +225,9 @@ impl Directory {
         if let Seat::Taken(other) = *seat {
             return Err(Refusal::SeatTaken { pid: self.members.get(&other).map_or(0, |other| other.pid) });
         }
+        let hall = record.segment.as_ref().map(|_| HallParts::create(&record.plan)).transpose()?;
         *seat = Seat::Taken(member);
-        self.members.insert(member, Member { job, process, pid, ports: BTreeMap::new() });
+        self.members.insert(member, Member { job, process, pid, ports: BTreeMap::new(), hall });
         Ok(job)
     }
 

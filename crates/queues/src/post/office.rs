@@ -174,9 +174,9 @@ impl Post {
         self.change(|traffic| traffic.revoke(job, name))
     }
 
-    /// Lets a name of a job lead to another port. If that is a port of the same job as before, the lanes under this name
-    /// go with it: the process that received hands them over, at the place where it stopped reading, so that nothing is
-    /// lost, doubled or reordered and senders notice nothing. Otherwise they are closed.
+    /// Lets a name of a job lead to another port. If that is a port of the same job as before, what is sent under this name
+    /// goes with it, and nothing is lost, doubled or reordered (see "Moving" in the [module's page](super)). Otherwise the
+    /// lanes are closed.
     ///
     /// # Errors
     ///
@@ -338,8 +338,11 @@ impl Office {
                 break;
             }
             for dispatch in dispatches {
-                if let Some(link) = self.links.get_mut(&dispatch.to) {
+                let to = dispatch.to;
+                if let Some(link) = self.links.get_mut(&to) {
                     link.queue(dispatch);
+                    // In the order of the events, as far as they read.
+                    link.flush(to, &self.epoll);
                 }
             }
         }

@@ -1,9 +1,11 @@
 //! Sending from a port: to any name, over lanes that are opened when they are needed.
 
-use super::{Port, PostError};
-use crate::lane::{LaneError, LaneSender};
-use crate::name::QueueName;
+use super::{Class, Port, PostError, Refusal};
+use crate::lane::{HallSender, LaneError, LaneSender};
+use crate::lines::LINE_DATA;
+use crate::name::{QueueName, SourceName};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,12 +13,54 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Outbox {
     port: Arc<Port>,
-    lanes: HashMap<QueueName, LaneSender>,
+    ways: HashMap<(QueueName, Class), Way>,
+}
+
+/// A lane to a name. There may be ten thousands of them, most of them through halls.
+#[derive(Debug)]
+pub(super) enum Way {
+    Lane(Box<LaneSender>),
+    Hall(HallSender),
+}
+
+/// How long a sender waits.
+#[derive(Debug, Clone, Copy)]
+enum Patience {
+    None,
+    Until(Option<Instant>),
+}
+
+impl Way {
+    /// Sends a message; `false` if there is no room and no patience.
+    fn send(&mut self, handler: u8, bytes: &[u8], patience: Patience) -> Result<bool, LaneError> {
+        match (self, patience) {
+            (Way::Lane(lane), Patience::None) => lane.try_send(handler, bytes),
+            (Way::Lane(lane), Patience::Until(None)) => lane.send(handler, bytes).map(|()| true),
+            (Way::Lane(lane), Patience::Until(Some(deadline))) => lane.send_by(handler, bytes, deadline).map(|()| true),
+            (Way::Hall(lane), Patience::None) => lane.try_send(handler, bytes),
+            (Way::Hall(lane), Patience::Until(deadline)) => lane.send_until(handler, bytes, deadline).map(|()| true),
+        }
+    }
+
+    /// Whether the name has come to lead somewhere else.
+    fn is_outdated(&self) -> bool {
+        match self {
+            Way::Lane(lane) => lane.is_outdated(),
+            Way::Hall(lane) => lane.is_outdated(),
+        }
+    }
+
+    /// Drops it; the next message takes another.
+    fn go_on(mut self) {
+        if let Way::Hall(lane) = &mut self {
+            lane.go_on();
+        }
+    }
 }
 
 impl Outbox {
     pub(super) fn new(port: Arc<Port>) -> Outbox {
-        Outbox { port, lanes: HashMap::new() }
+        Outbox { port, ways: HashMap::new() }
     }
 
     /// The port.
@@ -24,26 +68,16 @@ impl Outbox {
         &self.port
     }
 
-    /// The lane to a name, opened if there is none.
+    /// Sends a message to one of the receiver's handlers; waits for room. There is none either as long as what this port
+    /// has sent to the name is not received where the name led before.
     ///
     /// # Errors
     ///
-    /// As [`Port::open_lane`].
-    pub fn lane(&mut self, name: QueueName) -> Result<&mut LaneSender, PostError> {
-        match self.lanes.entry(name) {
-            std::collections::hash_map::Entry::Occupied(lane) => Ok(lane.into_mut()),
-            std::collections::hash_map::Entry::Vacant(place) => Ok(place.insert(self.port.open_lane(name)?)),
-        }
-    }
-
-    /// Sends a message to one of the receiver's handlers; waits for room.
-    ///
-    /// # Errors
-    ///
-    /// As [`Port::open_lane`] and [`LaneSender::send`]. A lane that has failed is opened anew by the next message; by the
+    /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`], [`PostError::PostGone`],
+    /// [`PostError::NoAnswer`], [`PostError::Lane`]. A lane that has failed is opened anew by the next message; by the
     /// same one, if the name leads to another process by now.
     pub fn send(&mut self, name: QueueName, handler: u8, bytes: &[u8]) -> Result<(), PostError> {
-        self.over_lane(name, |lane| lane.send(handler, bytes))
+        self.deliver((name, Class::Request), handler, bytes, Patience::Until(None)).map(drop)
     }
 
     /// As [`Self::send`], but waits until `deadline` at most.
@@ -52,7 +86,7 @@ impl Outbox {
     ///
     /// As [`Self::send`], and [`LaneError::TimedOut`].
     pub fn send_by(&mut self, name: QueueName, handler: u8, bytes: &[u8], deadline: Instant) -> Result<(), PostError> {
-        self.over_lane(name, |lane| lane.send_by(handler, bytes, deadline))
+        self.deliver((name, Class::Request), handler, bytes, Patience::Until(Some(deadline))).map(drop)
     }
 
     /// As [`Self::send`]; `false` if there is no room now.
@@ -61,34 +95,93 @@ impl Outbox {
     ///
     /// As [`Self::send`].
     pub fn try_send(&mut self, name: QueueName, handler: u8, bytes: &[u8]) -> Result<bool, PostError> {
-        self.over_lane(name, |lane| lane.try_send(handler, bytes))
+        self.deliver((name, Class::Request), handler, bytes, Patience::None)
     }
 
-    /// Closes the lane to a name, if there is one.
+    /// As [`Self::send`], to whom a message came from, as a reply: no number of requests on the way there holds it up.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    pub fn reply(&mut self, to: SourceName, handler: u8, bytes: &[u8]) -> Result<(), PostError> {
+        self.deliver((to.into(), Class::Reply), handler, bytes, Patience::Until(None)).map(drop)
+    }
+
+    /// As [`Self::reply`], but waits until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send_by`].
+    pub fn reply_by(&mut self, to: SourceName, handler: u8, bytes: &[u8], deadline: Instant) -> Result<(), PostError> {
+        self.deliver((to.into(), Class::Reply), handler, bytes, Patience::Until(Some(deadline))).map(drop)
+    }
+
+    /// As [`Self::reply`]; `false` if there is no room now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    pub fn try_reply(&mut self, to: SourceName, handler: u8, bytes: &[u8]) -> Result<bool, PostError> {
+        self.deliver((to.into(), Class::Reply), handler, bytes, Patience::None)
+    }
+
+    /// Closes the lanes to a name, if there are any. What is sent to it later may overtake what was sent before.
     pub fn close(&mut self, name: QueueName) {
-        self.lanes.remove(&name);
+        self.ways.remove(&(name, Class::Request));
+        self.ways.remove(&(name, Class::Reply));
     }
 
-    fn over_lane<T>(
+    /// A way that can take a message of so many bytes.
+    fn way(&mut self, (name, class): (QueueName, Class), bytes: usize) -> Result<&mut Way, PostError> {
+        let alone = bytes > LINE_DATA;
+        let is_outdated = |way: &Way| matches!(way, Way::Hall(_)) && way.is_outdated();
+        if alone && self.ways.get(&(name, class)).is_some_and(is_outdated) {
+            // What was sent has to be received there before anything goes elsewhere.
+            self.ways.remove(&(name, class)).into_iter().for_each(Way::go_on);
+        }
+        match self.ways.entry((name, class)) {
+            Entry::Occupied(mut way) if alone && matches!(way.get(), Way::Hall(_)) => {
+                // The receiver takes what was sent through its hall before what comes over the new lane.
+                let new = self.port.open_way(name, class, alone)?;
+                way.insert(new).go_on();
+                Ok(way.into_mut())
+            }
+            Entry::Occupied(way) => Ok(way.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(self.port.open_way(name, class, alone)?)),
+        }
+    }
+
+    fn deliver(
         &mut self,
-        name: QueueName,
-        mut send: impl FnMut(&mut LaneSender) -> Result<T, LaneError>,
-    ) -> Result<T, PostError> {
+        to: (QueueName, Class),
+        handler: u8,
+        bytes: &[u8],
+        patience: Patience,
+    ) -> Result<bool, PostError> {
         loop {
-            let lane = self.lane(name)?;
-            let error = match send(lane) {
-                Ok(sent) => return Ok(sent),
-                Err(error) => error,
+            let error = match self.way(to, bytes.len()) {
+                Ok(way) => match way.send(handler, bytes, patience) {
+                    Ok(sent) => return Ok(sent),
+                    Err(error) => error,
+                },
+                Err(error @ PostError::Refused { refusal: Refusal::Moving, .. }) => match patience {
+                    Patience::None => return Ok(false),
+                    Patience::Until(Some(deadline)) if Instant::now() >= deadline => return Err(error),
+                    Patience::Until(deadline) => {
+                        self.port.control().wait_for_news(deadline)?;
+                        continue;
+                    }
+                },
+                Err(error) => return Err(error),
             };
             if !error.is_final() {
                 return Err(error.into());
             }
             // A lane that fails has not taken the message. If it is one to a process whose place another has taken, that
             // one is meant.
-            let again = lane.is_outdated();
-            self.lanes.remove(&name);
-            if !again {
-                return Err(error.into());
+            match self.ways.remove(&to) {
+                Some(way) if matches!(error, LaneError::Moved { .. }) || way.is_outdated() => way.go_on(),
+                _ => return Err(error.into()),
             }
         }
     }

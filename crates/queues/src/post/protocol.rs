@@ -4,7 +4,7 @@
 //! office answers (the number, and an [`Answer`]) and gives notice of what happens ([`Notice`]). All numbers are
 //! little-endian; a text is its length in one byte and UTF-8. Descriptors go with a message in the order given here.
 
-use super::{Address, JobKey, Refusal};
+use super::{Address, Class, JobKey, Refusal};
 use crate::lane::Partner;
 use crate::name::{QueueIndex, QueueName, SourceName};
 use shm::process::StartTime;
@@ -21,14 +21,29 @@ pub(crate) enum Request {
     OpenPort { port: u16 },
     /// The name of a port in the asker's job. Answered by [`Answer::Named`], if `wait` when the port is open.
     LookUp { address: Address, wait: bool },
-    /// A lane from a port to a name. Answered by [`Answer::Lane`].
-    OpenLane { port: u16, name: QueueName },
+    /// A lane from a port to a name; `alone` if it is to have a ring of its own. Answered by [`Answer::Lane`].
+    OpenLane { port: u16, name: QueueName, class: Class, alone: bool },
     /// An end of a lane has been dropped. Not answered.
-    CloseLane { lane: u32 },
+    CloseLane { lane: u32, dropped: Dropped },
     /// The sources that a port accepts. Answered by [`Answer::Done`].
     Accept { port: u16, whom: Whom },
     /// The receiving end of a lane, as [`Notice::MoveLane`] has asked; with the ring's memory and the bell. Not answered.
     HandOver { lane: u32, position: u64 },
+}
+
+/// Which end of a lane has been dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    Receiver,
+    Sender,
+    /// The sending end, and the sender goes on by another lane.
+    SenderGoesOn,
+}
+
+impl Dropped {
+    pub(crate) fn is_receiver(self) -> bool {
+        self == Dropped::Receiver
+    }
 }
 
 /// Whose messages a port accepts.
@@ -44,9 +59,11 @@ pub(crate) enum Whom {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     Refused(Refusal),
-    /// With the job's segment, if it has one. The job has so many ports a process.
+    /// With the job's segment, the memory of the process's hall and its event, if the job has a segment. The job has so many
+    /// ports a process, and so many of them are resident.
     Welcome {
         ports: u16,
+        resident: u16,
     },
     /// With the destination table and the inverse table.
     PortOpened {
@@ -56,7 +73,7 @@ pub(crate) enum Answer {
     Named {
         name: QueueName,
     },
-    /// With the ring's memory and the bell.
+    /// With what the [`Carrier`] says.
     Lane(LaneOffer),
     Done,
 }
@@ -64,8 +81,9 @@ pub(crate) enum Answer {
 /// What happens without having been asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// Somebody has opened a lane to this port; with the ring's memory and the bell.
-    LaneOpened { port: u16, position: u64, offer: LaneOffer },
+    /// Somebody has opened a lane to this port; with the ring's memory and the bell if it has a ring. What comes over the
+    /// lane `after`, if that is not 0, comes first.
+    LaneOpened { port: u16, position: u64, after: u32, offer: LaneOffer },
     /// A lane is no more.
     LaneClosed { lane: u32, why: Closing },
     /// The receiving end of a lane is to go to another process.
@@ -76,11 +94,22 @@ pub(crate) enum Notice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LaneOffer {
     pub(crate) lane: u32,
-    pub(crate) lines: u32,
+    pub(crate) carrier: Carrier,
+    pub(crate) class: Class,
     /// What the receiver calls the sender.
     pub(crate) source: SourceName,
     /// Who is at the other end.
     pub(crate) partner: Partner,
+}
+
+/// What the messages of a lane travel through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A ring of so many lines. With its memory and the bell.
+    Ring { lines: u32 },
+    /// A queue of the receiving process's hall, which has this number; and the receive queue's number on the node. For the
+    /// sender with the hall's memory and its event.
+    Hall { hall: u32, port: u16, queue: QueueIndex },
 }
 
 /// Why a lane is closed.
@@ -92,6 +121,10 @@ pub(crate) enum Closing {
     Revoked,
     /// The receiver does not accept the source.
     Refused,
+    /// The other end has been dropped.
+    Left,
+    /// So has it, and the sender goes on by another lane.
+    Replaced,
 }
 
 /// A message under construction.
@@ -118,9 +151,14 @@ impl Writer {
     }
 
     fn offer(self, offer: &LaneOffer) -> Self {
-        self.number(offer.lane, 4)
-            .number(offer.lines, 4)
-            .number(offer.source.number(), 2)
+        let this = self.number(offer.lane, 4).number(offer.class as u8, 1);
+        let this = match offer.carrier {
+            Carrier::Ring { lines } => this.number(0u8, 1).number(lines, 4),
+            Carrier::Hall { hall, port, queue } => {
+                this.number(1u8, 1).number(hall, 4).number(port, 2).number(queue.number(), 4)
+            }
+        };
+        this.number(offer.source.number(), 2)
             .text(&offer.partner.job)
             .number(offer.partner.process, 4)
             .number(offer.partner.pid, 4)
@@ -167,9 +205,26 @@ impl Reader<'_> {
     }
 
     fn offer(&mut self) -> Option<LaneOffer> {
-        let (lane, lines, source) = (self.number_u32()?, self.number_u32()?, self.source()?);
+        let (lane, class) = (self.number_u32()?, self.class()?);
+        let carrier = match self.number(1)? {
+            0 => Carrier::Ring { lines: self.number_u32()? },
+            1 => {
+                let (hall, port) = (self.number_u32()?, self.number_u16()?);
+                Carrier::Hall { hall, port, queue: QueueIndex::new(self.number_u32()?)? }
+            }
+            _ => return None,
+        };
+        let source = self.source()?;
         let partner = Partner { job: self.text()?, process: self.number_u32()?, pid: self.number_u32()? };
-        Some(LaneOffer { lane, lines, source, partner })
+        Some(LaneOffer { lane, carrier, class, source, partner })
+    }
+
+    fn class(&mut self) -> Option<Class> {
+        match self.number(1)? {
+            0 => Some(Class::Request),
+            1 => Some(Class::Reply),
+            _ => None,
+        }
     }
 
     /// `value` if nothing is left over.
@@ -188,8 +243,10 @@ impl Request {
             }
             Request::OpenPort { port } => writer(2).number(*port, 2),
             Request::LookUp { address, wait } => writer(3).address(address).number(*wait, 1),
-            Request::OpenLane { port, name } => writer(4).number(*port, 2).number(name.number(), 2),
-            Request::CloseLane { lane } => writer(5).number(*lane, 4),
+            Request::OpenLane { port, name, class, alone } => {
+                writer(4).number(*port, 2).number(name.number(), 2).number(*class as u8, 1).number(*alone, 1)
+            }
+            Request::CloseLane { lane, dropped } => writer(5).number(*lane, 4).number(*dropped as u8, 1),
             Request::Accept { port, whom } => {
                 let (kind, source) = match whom {
                     Whom::Everyone => (0u8, 0),
@@ -216,8 +273,15 @@ impl Request {
             }
             2 => Request::OpenPort { port: reader.number_u16()? },
             3 => Request::LookUp { address: reader.address()?, wait: reader.number(1)? != 0 },
-            4 => Request::OpenLane { port: reader.number_u16()?, name: reader.name()? },
-            5 => Request::CloseLane { lane: reader.number_u32()? },
+            4 => {
+                let (port, name, class) = (reader.number_u16()?, reader.name()?, reader.class()?);
+                Request::OpenLane { port, name, class, alone: reader.number(1)? != 0 }
+            }
+            5 => {
+                let (lane, dropped) = (reader.number_u32()?, reader.number(1)? as usize);
+                let ends = [Dropped::Receiver, Dropped::Sender, Dropped::SenderGoesOn];
+                Request::CloseLane { lane, dropped: *ends.get(dropped)? }
+            }
             6 => {
                 let (port, kind, source) = (reader.number_u16()?, reader.number(1)?, reader.source()?);
                 let whom = match kind {
@@ -251,7 +315,7 @@ impl Answer {
                 let (code, number, text) = refusal.parts();
                 writer(0).number(code, 1).number(number, 4).text(text)
             }
-            Answer::Welcome { ports } => writer(1).number(*ports, 2),
+            Answer::Welcome { ports, resident } => writer(1).number(*ports, 2).number(*resident, 2),
             Answer::PortOpened { name, queue } => writer(2).number(name.number(), 2).number(queue.number(), 4),
             Answer::Named { name } => writer(3).number(name.number(), 2),
             Answer::Lane(offer) => writer(4).offer(offer),
@@ -265,8 +329,8 @@ impl Notice {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let writer = |kind: u8| Writer(Vec::with_capacity(64)).number(kind, 1);
         match self {
-            Notice::LaneOpened { port, position, offer } => {
-                writer(128).number(*port, 2).number(*position, 8).offer(offer)
+            Notice::LaneOpened { port, position, after, offer } => {
+                writer(128).number(*port, 2).number(*position, 8).number(*after, 4).offer(offer)
             }
             Notice::LaneClosed { lane, why } => writer(129).number(*lane, 4).number(*why as u8, 1),
             Notice::MoveLane { lane } => writer(130).number(*lane, 4),
@@ -282,12 +346,12 @@ impl Said {
         if kind >= 128 {
             let notice = match kind {
                 128 => {
-                    let (port, position) = (reader.number_u16()?, reader.number(8)?);
-                    Notice::LaneOpened { port, position, offer: reader.offer()? }
+                    let (port, position, after) = (reader.number_u16()?, reader.number(8)?, reader.number_u32()?);
+                    Notice::LaneOpened { port, position, after, offer: reader.offer()? }
                 }
                 129 => {
                     let (lane, why) = (reader.number_u32()?, reader.number(1)?);
-                    let reasons = [Closing::Gone, Closing::Revoked, Closing::Refused];
+                    let reasons = [Closing::Gone, Closing::Revoked, Closing::Refused, Closing::Left, Closing::Replaced];
                     Notice::LaneClosed { lane, why: *reasons.get(why as usize)? }
                 }
                 130 => Notice::MoveLane { lane: reader.number_u32()? },
@@ -301,7 +365,7 @@ impl Said {
                 let (code, number, text) = (reader.number(1)?, reader.number_u32()?, reader.text()?);
                 Answer::Refused(Refusal::from_parts(code as u8, number, text)?)
             }
-            1 => Answer::Welcome { ports: reader.number_u16()? },
+            1 => Answer::Welcome { ports: reader.number_u16()?, resident: reader.number_u16()? },
             2 => {
                 let name = reader.name()?;
                 Answer::PortOpened { name, queue: QueueIndex::new(reader.number_u32()?)? }
@@ -325,10 +389,18 @@ mod tests {
         "é".repeat(MAX_JOB_NAME / 2)
     }
 
-    fn offer() -> LaneOffer {
+    fn offers() -> [LaneOffer; 2] {
         let partner = Partner { job: longest(), process: u32::MAX, pid: 7 };
         let source = SourceName::new(16_383).expect("the last");
-        LaneOffer { lane: u32::MAX, lines: 256, source, partner }
+        let queue = QueueIndex::new(1 << 19).expect("small");
+        let hall = Carrier::Hall { hall: u32::MAX, port: u16::MAX, queue };
+        [(Carrier::Ring { lines: 256 }, Class::Request), (hall, Class::Reply)].map(|(carrier, class)| LaneOffer {
+            lane: u32::MAX,
+            carrier,
+            class,
+            source,
+            partner: partner.clone(),
+        })
     }
 
     fn requests() -> Vec<Request> {
@@ -341,8 +413,11 @@ mod tests {
             Request::Register { job: longest(), process: 3, key, started },
             Request::OpenPort { port: u16::MAX },
             Request::LookUp { address: Address { job: longest(), process: 9, port: 2 }, wait: true },
-            Request::OpenLane { port: 1, name },
-            Request::CloseLane { lane: 1 << 31 },
+            Request::OpenLane { port: 1, name, class: Class::Request, alone: true },
+            Request::OpenLane { port: 1, name, class: Class::Reply, alone: false },
+            Request::CloseLane { lane: 1 << 31, dropped: Dropped::Receiver },
+            Request::CloseLane { lane: 1, dropped: Dropped::Sender },
+            Request::CloseLane { lane: 1, dropped: Dropped::SenderGoesOn },
             Request::HandOver { lane: 5, position: u64::MAX },
         ];
         all.extend(whom.into_iter().map(|whom| match whom {
@@ -364,9 +439,10 @@ mod tests {
         let refusals = (0..=u8::MAX).filter_map(|code| Refusal::from_parts(code, 9, "why".repeat(200)));
         let mut answers: Vec<Answer> = refusals.map(Answer::Refused).collect();
         assert!(answers.len() > 10, "all reasons");
-        answers.push(Answer::Welcome { ports: 4 });
+        answers.push(Answer::Welcome { ports: 4, resident: 16 });
         answers.push(Answer::PortOpened { name, queue: QueueIndex::new(99).expect("small") });
-        answers.extend([Answer::Named { name }, Answer::Lane(offer()), Answer::Done]);
+        answers.extend([Answer::Named { name }, Answer::Done]);
+        answers.extend(offers().map(Answer::Lane));
         for answer in answers {
             let bytes = answer.encode(u32::MAX);
             assert!(bytes.len() <= MAX_BYTES, "{answer:?}");
@@ -379,13 +455,11 @@ mod tests {
                 _ => assert_eq!(decoded, Some(Said::Answer(u32::MAX, answer))),
             }
         }
-        for notice in [
-            Notice::LaneOpened { port: 2, position: u64::MAX, offer: offer() },
-            Notice::LaneClosed { lane: 4, why: Closing::Gone },
-            Notice::LaneClosed { lane: 4, why: Closing::Revoked },
-            Notice::LaneClosed { lane: 4, why: Closing::Refused },
-            Notice::MoveLane { lane: 8 },
-        ] {
+        let reasons = [Closing::Gone, Closing::Revoked, Closing::Refused, Closing::Left, Closing::Replaced];
+        let mut notices = vec![Notice::MoveLane { lane: 8 }];
+        notices.extend(offers().map(|offer| Notice::LaneOpened { port: 2, position: u64::MAX, after: 9, offer }));
+        notices.extend(reasons.map(|why| Notice::LaneClosed { lane: 4, why }));
+        for notice in notices {
             let bytes = notice.encode();
             assert!(bytes.len() <= MAX_BYTES, "{notice:?}");
             assert_eq!(Said::decode(&bytes), Some(Said::Notice(notice)));

@@ -1,9 +1,13 @@
 //! A process's registration with the post office, and its ports.
 
 use super::control::{Control, parts};
-use super::protocol::{Answer, Request, Whom};
-use super::{Address, Inbox, JobKey, Outbox, PostError};
-use crate::lane::{LaneReceiver, LaneSender};
+use super::hall_queue::HallQueue;
+use super::halls::Halls;
+use super::inbox::Arrived;
+use super::outbox::Way;
+use super::protocol::{Answer, Carrier, Dropped, LaneOffer, Request, Whom};
+use super::{Address, Class, Inbox, JobKey, Outbox, PostError, hall_shape};
+use crate::lane::{HallLane, HallSender, LaneReceiver, LaneSender};
 use crate::name::{NAMES, QueueIndex, QueueName, SourceName};
 use crate::table::{Destination, DestinationTable, SourceTable, TableError};
 use shm::broker::connect;
@@ -41,6 +45,7 @@ pub struct Registration {
     /// Ports of each process of the job.
     ports: u16,
     segment: Option<Arc<Segment>>,
+    halls: Option<Arc<Halls>>,
 }
 
 impl Registration {
@@ -49,7 +54,7 @@ impl Registration {
     /// # Errors
     ///
     /// [`PostError::Broker`] if nobody answers at the name, [`PostError::Refused`], [`PostError::NoAnswer`],
-    /// [`PostError::PostGone`].
+    /// [`PostError::PostGone`], [`PostError::Hall`], [`PostError::Segment`].
     pub fn register(post: &str, identity: &Identity, timeout: Duration) -> Result<Registration, PostError> {
         let deadline = Instant::now() + timeout;
         let control = Arc::new(Control::new(connect(post, timeout)?));
@@ -61,9 +66,16 @@ impl Registration {
         };
         let action = || format!("let this process in as process {} of job {}", identity.process, identity.job);
         let (answer, descriptors) = control.ask(action, &request, deadline)?;
-        let Answer::Welcome { ports } = answer else { return Err(PostError::Answer) };
-        let segment = descriptors.into_iter().next().map(Segment::from_fd).transpose()?.map(Arc::new);
-        Ok(Registration { control, identity: identity.clone(), ports, segment })
+        let Answer::Welcome { ports, resident } = answer else { return Err(PostError::Answer) };
+        let (segment, halls) = match <[OwnedFd; 3]>::try_from(descriptors) {
+            Ok([segment, hall, event]) => {
+                let halls = Halls::create(hall_shape(ports, resident), [hall, event])?;
+                (Some(Arc::new(Segment::from_fd(segment)?)), Some(Arc::new(halls)))
+            }
+            Err(none) if none.is_empty() => (None, None),
+            Err(_) => return Err(PostError::Answer),
+        };
+        Ok(Registration { control, identity: identity.clone(), ports, segment, halls })
     }
 
     /// The memory that the processes of the job share, if the job has been given some.
@@ -90,6 +102,7 @@ impl Registration {
         let [table, sources] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| PostError::Answer)?;
         Ok(Port {
             control: Arc::clone(&self.control),
+            halls: self.halls.clone(),
             port,
             name,
             queue,
@@ -130,6 +143,7 @@ impl Registration {
 #[derive(Debug)]
 pub struct Port {
     control: Arc<Control>,
+    halls: Option<Arc<Halls>>,
     port: u16,
     name: QueueName,
     queue: QueueIndex,
@@ -167,32 +181,97 @@ impl Port {
         self.table.lookup(name)
     }
 
-    /// Opens a lane to where a name leads. There is one for each port and name; an [`Outbox`] opens them by itself.
+    /// Opens a lane with a ring of its own to where a name leads. There is one for each port and name; an [`Outbox`] opens
+    /// them by itself.
     ///
     /// # Errors
     ///
     /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`], [`PostError::Lane`].
     pub fn open_lane(&self, name: QueueName) -> Result<LaneSender, PostError> {
+        let (offer, descriptors) = self.ask_for_lane(name, Class::Request, true)?;
+        self.lane_sender(name, offer, descriptors)
+    }
+
+    /// A way to where a name leads: through the receiver's hall if that can be and the way need not be `alone`.
+    pub(super) fn open_way(&self, name: QueueName, class: Class, alone: bool) -> Result<Way, PostError> {
+        let (offer, descriptors) = self.ask_for_lane(name, class, alone)?;
+        let Carrier::Hall { hall, port, queue } = offer.carrier else {
+            return Ok(Way::Lane(Box::new(self.lane_sender(name, offer, descriptors)?)));
+        };
+        let halls = self.halls.as_ref().ok_or(PostError::Answer)?;
+        match halls.open(hall, (port, class), &offer.partner, descriptors) {
+            Ok(opened) => Ok(Way::Hall(HallSender::new(&self.control, &self.table, (name, queue), &offer, opened))),
+            // The hall has all the senders that it can have, or its owner has just gone.
+            Err(_) => {
+                self.control.forget_lane(offer.lane, Dropped::SenderGoesOn, true);
+                self.open_way(name, class, true)
+            }
+        }
+    }
+
+    fn ask_for_lane(&self, name: QueueName, class: Class, alone: bool) -> Result<(LaneOffer, Vec<OwnedFd>), PostError> {
         // Before the question, so that the usual mistakes are told from the unusual ones.
         self.table.lookup(name)?;
         let action = || format!("open a lane from port {} to destination {name}", self.port);
-        let request = Request::OpenLane { port: self.port, name };
-        let (answer, descriptors) = self.control.ask(action, &request, Instant::now() + PATIENCE)?;
-        let Answer::Lane(offer) = answer else { return Err(PostError::Answer) };
+        let request = Request::OpenLane { port: self.port, name, class, alone };
+        match self.control.ask(action, &request, Instant::now() + PATIENCE)? {
+            (Answer::Lane(offer), descriptors) => Ok((offer, descriptors)),
+            _ => Err(PostError::Answer),
+        }
+    }
+
+    fn lane_sender(
+        &self,
+        name: QueueName,
+        offer: LaneOffer,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<LaneSender, PostError> {
         let parts = parts(offer, descriptors).ok_or(PostError::Answer)?;
         Ok(LaneSender::new(&self.control, Arc::clone(&self.table), name, parts)?)
     }
 
-    /// The next lane that another process has opened to this port; an [`Inbox`] takes them by itself.
+    /// The next lane with a ring of its own that another process has opened to this port; an [`Inbox`] takes all lanes by
+    /// itself. Who would send through this process's hall finds that nobody receives there.
     ///
     /// # Errors
     ///
     /// [`PostError::Lane`] for one that cannot be used.
     pub fn accept_lane(&self) -> Result<Option<LaneReceiver>, PostError> {
+        loop {
+            match self.accept_arrival()? {
+                Some(Arrived::Ring { receiver, .. }) => return Ok(Some(receiver)),
+                Some(Arrived::Hall(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The next lane that another process has opened to this port.
+    pub(super) fn accept_arrival(&self) -> Result<Option<Arrived>, PostError> {
         self.control.hear();
         let Some(arrival) = self.control.take_arrival(self.port) else { return Ok(None) };
-        let sources = Arc::clone(&self.sources);
-        Ok(Some(LaneReceiver::new(&self.control, sources, arrival.position, arrival.parts)?))
+        let (offer, after) = (arrival.offer, arrival.after);
+        if let Carrier::Hall { .. } = offer.carrier {
+            return Ok(Some(Arrived::Hall(HallLane::new(&self.control, offer))));
+        }
+        let parts = parts(offer, arrival.descriptors).ok_or(PostError::Answer)?;
+        let receiver = LaneReceiver::new(&self.control, Arc::clone(&self.sources), arrival.position, parts)?;
+        Ok(Some(Arrived::Ring { receiver, after }))
+    }
+
+    /// How many lanes have come and were not taken.
+    pub(super) fn arrivals(&self) -> usize {
+        self.control.arrivals(self.port)
+    }
+
+    /// Has senders learn that nobody receives here any more.
+    pub(super) fn stop_receiving(&self) {
+        self.control.close_port(self.port);
+    }
+
+    /// The port's queue in this process's hall.
+    pub(super) fn hall_queue(&self) -> Option<HallQueue> {
+        self.halls.as_ref().map(|halls| HallQueue::new(halls, &self.sources, self.port))
     }
 
     /// Restricts the receive queue to these sources, which others cannot get around: their lanes are closed.

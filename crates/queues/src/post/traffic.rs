@@ -1,8 +1,8 @@
 //! What processes ask for, and the lanes between them.
 
 use super::directory::{Directory, JobNumber, MemberNumber, Place};
-use super::protocol::{Answer, Closing, LaneOffer, Notice, Request};
-use super::{Address, JobPlan, LANE_LINES, MAX_LANES, PostError, Refusal};
+use super::protocol::{Answer, Carrier, Closing, Dropped, LaneOffer, Notice, Request};
+use super::{Address, Class, JobPlan, LANE_LINES, MAX_HALL_LANES, MAX_LANES, PostError, Refusal};
 use crate::basic::bytes_for;
 use crate::lane::Partner;
 use crate::name::{NodeName, QueueName, SourceName};
@@ -31,16 +31,41 @@ pub(super) enum About {
     Cancelling,
 }
 
+/// What a lane is for. There is one for each, and perhaps an older one through a hall from which the receiver still takes
+/// what was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Route {
+    from: Place,
+    name: QueueName,
+    class: Class,
+}
+
 #[derive(Debug)]
 struct Lane {
-    from: Place,
+    route: Route,
     sender: MemberNumber,
-    name: QueueName,
     to: Place,
     receiver: MemberNumber,
     source: SourceName,
+    carrier: Carrier,
     /// Where the receiving end is to go.
     moving: Option<Place>,
+    /// The sender has dropped its end, and the receiver has not yet found everything that was sent.
+    is_draining: bool,
+}
+
+impl Lane {
+    fn has_ring(&self) -> bool {
+        matches!(self.carrier, Carrier::Ring { .. })
+    }
+}
+
+/// What was on a route before a new lane.
+struct Before {
+    /// The lane that its sender leaves for the new one.
+    left: Option<u32>,
+    /// The lane whose messages come first, or 0.
+    after: u32,
 }
 
 /// Somebody who waits until a port is open.
@@ -59,7 +84,11 @@ pub(super) struct Traffic {
     lanes: HashMap<u32, Lane>,
     next_lane: u32,
     /// Which lane leads from a port to a name.
-    by_route: HashMap<(Place, QueueName), u32>,
+    by_route: HashMap<Route, u32>,
+    /// Which one did before, through a hall, and is draining.
+    draining: HashMap<Route, u32>,
+    /// How many lanes each process sends on through halls.
+    hall_lanes: HashMap<MemberNumber, usize>,
     waiting: Vec<Waiting>,
     dispatches: Vec<Dispatch>,
 }
@@ -71,6 +100,8 @@ impl Traffic {
             lanes: HashMap::new(),
             next_lane: 1,
             by_route: HashMap::new(),
+            draining: HashMap::new(),
+            hall_lanes: HashMap::new(),
             waiting: Vec::new(),
             dispatches: Vec::new(),
         }
@@ -114,13 +145,15 @@ impl Traffic {
             _ if self.directory.member(member).is_none() => Err(Refusal::NotUnderstood),
             Request::OpenPort { port } => self.open_port(member, question, port),
             Request::LookUp { address, wait } => self.look_up(member, question, &address, wait),
-            Request::OpenLane { port, name } => self.open_lane(member, question, port, name),
+            Request::OpenLane { port, name, class, alone } => {
+                self.open_lane(member, question, port, (name, class), alone)
+            }
             Request::Accept { port, whom } => self.directory.accept(member, port, whom).map(|()| {
                 self.close_refused();
                 self.answer(member, question, &Answer::Done, Vec::new());
             }),
-            Request::CloseLane { lane } => {
-                self.close_by(member, lane);
+            Request::CloseLane { lane, dropped } => {
+                self.close_by(member, lane, dropped);
                 Ok(())
             }
             Request::HandOver { lane, position } => {
@@ -134,9 +167,12 @@ impl Traffic {
     }
 
     fn welcome(&mut self, member: MemberNumber, question: u32, job: JobNumber) -> Result<(), Refusal> {
-        let segment = self.directory.segment(job).map(copy).transpose()?;
-        let answer = Answer::Welcome { ports: self.directory.ports(job) };
-        self.answer(member, question, &answer, segment.into_iter().collect());
+        let mut descriptors: Vec<OwnedFd> = self.directory.segment(job).map(copy).transpose()?.into_iter().collect();
+        if let Some(hall) = self.directory.member(member).and_then(|member| member.hall.as_ref()) {
+            descriptors.extend([copy(&hall.memory)?, copy(&hall.event)?]);
+        }
+        let answer = Answer::Welcome { ports: self.directory.ports(job), resident: self.directory.resident(job) };
+        self.answer(member, question, &answer, descriptors);
         Ok(())
     }
 
@@ -171,7 +207,14 @@ impl Traffic {
         Ok(())
     }
 
-    fn open_lane(&mut self, member: MemberNumber, question: u32, port: u16, name: QueueName) -> Result<(), Refusal> {
+    fn open_lane(
+        &mut self,
+        member: MemberNumber,
+        question: u32,
+        port: u16,
+        (name, class): (QueueName, Class),
+        alone: bool,
+    ) -> Result<(), Refusal> {
         let record = self.directory.member(member).ok_or(Refusal::NotUnderstood)?;
         if !record.ports.contains_key(&port) {
             return Err(Refusal::PortNotOpen);
@@ -188,27 +231,66 @@ impl Traffic {
         if !open.accepts(source) {
             return Err(Refusal::SourceRefused);
         }
-        if self.by_route.contains_key(&(from, name)) {
-            return Err(Refusal::LaneOpen);
-        }
-        if self.lanes_of(member) >= MAX_LANES || self.lanes_of(receiver) >= MAX_LANES {
+        let queue = open.queue();
+        let route = Route { from, name, class };
+        let Before { left, after } = self.before(route, alone, (to, receiver))?;
+        let hall = self.directory.member(receiver).and_then(|member| member.hall.as_ref());
+        let hall = hall.filter(|_| !alone && from.job == to.job);
+        let carrier = match hall {
+            Some(_) => Carrier::Hall { hall: receiver, port: to.port, queue },
+            None => Carrier::Ring { lines: LANE_LINES },
+        };
+        let is_too_many = match hall {
+            Some(_) => self.hall_lanes.get(&member).is_some_and(|lanes| *lanes >= MAX_HALL_LANES),
+            None => self.lanes_of(member) >= MAX_LANES || self.lanes_of(receiver) >= MAX_LANES,
+        };
+        if is_too_many {
             return Err(Refusal::TooManyLanes);
         }
-        let lane = Lane { from, sender: member, name, to, receiver, source, moving: None };
-        let (here, there) = make_lane()?;
+        let (here, there, about) = match hall {
+            Some(hall) => (vec![copy(&hall.memory)?, copy(&hall.event)?], Vec::new(), None),
+            None => {
+                let (here, there) = make_lane()?;
+                (here, there, Some((self.next_lane, About::Opening)))
+            }
+        };
+        if let Some(left) = left {
+            self.close_by(member, left, Dropped::SenderGoesOn);
+        }
+        let lane = Lane { route, sender: member, to, receiver, source, carrier, moving: None, is_draining: false };
         let number = self.next_lane;
-        self.next_lane = number.wrapping_add(1);
+        self.next_lane = number.checked_add(1).unwrap_or(1);
         let answer = Answer::Lane(self.offer(number, &lane, receiver));
-        let notice = Notice::LaneOpened { port: to.port, position: 0, offer: self.offer(number, &lane, member) };
+        let offer = self.offer(number, &lane, member);
+        let notice = Notice::LaneOpened { port: to.port, position: 0, after, offer };
+        // First the receiver: it can know of the lane when the first message has come.
+        self.notify(receiver, &notice, about, there);
         self.answer(member, question, &answer, here);
-        self.notify(receiver, &notice, Some((number, About::Opening)), there);
-        self.by_route.insert((from, name), number);
-        self.lanes.insert(number, lane);
+        self.insert(number, lane);
         Ok(())
     }
 
+    /// What becomes of the lane that there is on a route, when another is to be opened.
+    fn before(&self, route: Route, alone: bool, new: (Place, MemberNumber)) -> Result<Before, Refusal> {
+        let left = self.by_route.get(&route).copied();
+        // Only one through a hall is left, for one with a ring.
+        let is_to_leave = |number| alone && self.lanes.get(number).is_some_and(|lane| !lane.has_ring());
+        if left.as_ref().is_some_and(|number| !is_to_leave(number)) {
+            return Err(Refusal::LaneOpen);
+        }
+        // What was sent before comes first. The same receiver can see to that itself.
+        let before = left.or_else(|| self.draining.get(&route).copied());
+        match before.and_then(|number| Some((number, self.lanes.get(&number)?))) {
+            None => Ok(Before { left, after: 0 }),
+            Some((after, lane)) if alone && (lane.to, lane.receiver) == new => Ok(Before { left, after }),
+            Some(_) => Err(Refusal::Moving),
+        }
+    }
+
+    /// How many lanes with rings a process has.
     fn lanes_of(&self, member: MemberNumber) -> usize {
-        self.lanes.values().filter(|lane| lane.sender == member || lane.receiver == member).count()
+        let is_its = |lane: &&Lane| lane.has_ring() && (lane.sender == member || lane.receiver == member);
+        self.lanes.values().filter(is_its).count()
     }
 
     fn offer(&self, number: u32, lane: &Lane, partner: MemberNumber) -> LaneOffer {
@@ -220,24 +302,58 @@ impl Traffic {
             },
             None => Partner { job: String::new(), process: 0, pid: 0 },
         };
-        LaneOffer { lane: number, lines: LANE_LINES, source: lane.source, partner }
+        LaneOffer { lane: number, carrier: lane.carrier, class: lane.route.class, source: lane.source, partner }
     }
 
-    fn remove(&mut self, lane: u32) -> Option<Lane> {
-        let removed = self.lanes.remove(&lane)?;
-        self.by_route.remove(&(removed.from, removed.name));
+    fn insert(&mut self, number: u32, lane: Lane) {
+        if !lane.has_ring() {
+            *self.hall_lanes.entry(lane.sender).or_default() += 1;
+        }
+        self.by_route.insert(lane.route, number);
+        self.lanes.insert(number, lane);
+    }
+
+    fn remove(&mut self, number: u32) -> Option<Lane> {
+        let removed = self.lanes.remove(&number)?;
+        let routes = if removed.is_draining { &mut self.draining } else { &mut self.by_route };
+        routes.remove(&removed.route);
+        if !removed.has_ring()
+            && let Some(lanes) = self.hall_lanes.get_mut(&removed.sender)
+        {
+            *lanes -= 1;
+            if *lanes == 0 {
+                self.hall_lanes.remove(&removed.sender);
+            }
+        }
         Some(removed)
     }
 
-    /// One of the two processes has dropped its end; the other one finds that in the ring.
-    fn close_by(&mut self, member: MemberNumber, lane: u32) {
-        if !self.lanes.get(&lane).is_some_and(|lane| lane.sender == member || lane.receiver == member) {
+    /// One of the two processes has dropped its end. The other one finds that in the ring; of a hall it is told.
+    fn close_by(&mut self, member: MemberNumber, number: u32, dropped: Dropped) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        let (own, other) =
+            if dropped.is_receiver() { (lane.receiver, lane.sender) } else { (lane.sender, lane.receiver) };
+        if own != member || lane.is_draining && !dropped.is_receiver() {
             return;
         }
-        if let Some(removed) = self.remove(lane).filter(|removed| removed.sender == member) {
-            let about = Some((lane, About::Cancelling));
-            self.dispatches.push(Dispatch { to: removed.receiver, bytes: Vec::new(), descriptors: Vec::new(), about });
+        if lane.has_ring() {
+            self.remove(number);
+            if !dropped.is_receiver() {
+                let about = Some((number, About::Cancelling));
+                self.dispatches.push(Dispatch { to: other, bytes: Vec::new(), descriptors: Vec::new(), about });
+            }
+            return;
         }
+        if dropped.is_receiver() {
+            self.remove(number);
+        } else {
+            lane.is_draining = true;
+            let route = lane.route;
+            self.by_route.remove(&route);
+            self.draining.insert(route, number);
+        }
+        let why = if dropped == Dropped::SenderGoesOn { Closing::Replaced } else { Closing::Left };
+        self.notify(other, &Notice::LaneClosed { lane: number, why }, None, Vec::new());
     }
 
     /// Closes lanes and tells both ends, as far as they are there.
@@ -248,9 +364,11 @@ impl Traffic {
         for number in numbers {
             let Some(lane) = self.remove(number) else { continue };
             let notice = Notice::LaneClosed { lane: number, why };
+            // Who has not heard yet of a lane with a ring need never hear of it.
+            let about = lane.has_ring().then_some((number, About::Closing));
             for end in [lane.sender, lane.receiver] {
                 if self.directory.member(end).is_some() {
-                    self.notify(end, &notice, Some((number, About::Closing)), Vec::new());
+                    self.notify(end, &notice, about, Vec::new());
                 }
             }
         }
@@ -273,7 +391,8 @@ impl Traffic {
         };
         (lane.to, lane.receiver) = (to, receiver);
         let (sender, lane) = (lane.sender, &self.lanes[&number]);
-        let notice = Notice::LaneOpened { port: to.port, position, offer: self.offer(number, lane, sender) };
+        let offer = self.offer(number, lane, sender);
+        let notice = Notice::LaneOpened { port: to.port, position, after: 0, offer };
         self.notify(receiver, &notice, Some((number, About::Opening)), descriptors);
     }
 
@@ -300,7 +419,7 @@ impl Traffic {
         let (from, to) = (self.job(from)?, self.job(to)?);
         self.directory.set_right(from, to, may);
         if !may {
-            self.close_where(Closing::Revoked, |lane, _| (lane.from.job, lane.to.job) == (from, to));
+            self.close_where(Closing::Revoked, |lane, _| (lane.route.from.job, lane.to.job) == (from, to));
         }
         Ok(())
     }
@@ -311,7 +430,7 @@ impl Traffic {
             return Err(PostError::UnknownName { job: job.to_owned(), name });
         }
         self.directory.revoke(number, name);
-        self.close_where(Closing::Revoked, |lane, _| lane.from.job == number && lane.name == name);
+        self.close_where(Closing::Revoked, |lane, _| lane.route.from.job == number && lane.route.name == name);
         Ok(())
     }
 
@@ -352,13 +471,14 @@ impl Traffic {
 
     fn repoint_name(&mut self, job: JobNumber, name: QueueName, to: Place) {
         self.directory.repoint(job, name, to);
-        let is_concerned = |lane: &Lane| lane.from.job == job && lane.name == name && lane.to != to;
+        let is_concerned = |lane: &Lane| lane.route.from.job == job && lane.route.name == name && lane.to != to;
         if self.directory.owner(to).is_none() {
             return self.close_where(Closing::Revoked, |lane, _| is_concerned(lane));
         }
         self.close_where(Closing::Revoked, |lane, _| is_concerned(lane) && lane.to.job != to.job);
         let mut moving = Vec::new();
-        for (&number, lane) in self.lanes.iter_mut().filter(|(_, lane)| is_concerned(lane)) {
+        // Who sends through a hall finds in its table that the name leads elsewhere.
+        for (&number, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.has_ring() && is_concerned(lane)) {
             lane.moving = Some(to);
             moving.push((number, lane.receiver));
         }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use crate::part::PATIENCE;
-use queues::post::{Identity, JobKey, JobPlan, Port, Post, PostError, Registration};
+use queues::post::{Identity, Inbox, JobKey, JobPlan, Outbox, Port, Post, PostError, Registration};
 use shm::broker::unguessable_name;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -81,4 +81,36 @@ pub(crate) fn try_to_become_told(argument: &str) -> Result<Registration, PostErr
     let [post, job, process, key, ..] = words[..] else { panic!("{argument}") };
     let process = process.parse().expect("a number");
     Registration::register(post, &Identity::new(job, process, key.parse()?), PATIENCE)
+}
+
+/// How messages of a job's processes travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// The job shares no memory.
+    Lane,
+    Hall,
+}
+
+impl Path {
+    pub(crate) const BOTH: [Path; 2] = [Path::Lane, Path::Hall];
+
+    /// A plan for the job of this name.
+    pub(crate) fn plan(self, name: &str, processes: u32, ports: u16) -> JobPlan {
+        let segment_bytes = if self == Path::Hall { 1 << 16 } else { 0 };
+        let names = u16::try_from(processes * u32::from(ports)).expect("as many as there can be").max(512);
+        JobPlan { processes, ports, names, segment_bytes, ..JobPlan::new(name) }
+    }
+}
+
+impl Office {
+    /// The processes of a new job with these ports opened, as outboxes and inboxes; and their registrations.
+    pub(crate) fn settle(&self, plan: JobPlan) -> (Vec<Registration>, Vec<Vec<(Outbox, Inbox)>>) {
+        let (name, processes, ports) = (plan.name.clone(), plan.processes, plan.ports);
+        let key = self.post.add_job(plan).expect("a new job");
+        let ranks: Vec<Registration> = (0..processes).map(|process| self.enter(&name, process, key)).collect();
+        let open =
+            |rank: &Registration| (0..ports).map(|port| rank.open_port(port).expect("a new port").split()).collect();
+        let open = ranks.iter().map(open).collect();
+        (ranks, open)
+    }
 }

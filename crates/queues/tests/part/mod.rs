@@ -174,3 +174,13 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         std::thread::yield_now();
     }
 }
+
+/// Looks until there is something. The limit only turns an endless wait into a failure.
+pub(crate) fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    until(what, || {
+        found = look();
+        found.is_some()
+    });
+    found.expect("just seen")
+}

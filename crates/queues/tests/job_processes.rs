@@ -1,0 +1,367 @@
+//! The processes of one job, which are killed, stopped and replaced while they send to each other.
+
+mod office;
+mod part;
+
+use office::{Office, Path, become_told, soon};
+use part::{Part, argument, say, until, until_dismissed};
+use queues::lane::LaneError;
+use queues::name::QueueName;
+use queues::post::{Address, Delivery, Inbox, JobKey, Outbox, PostError, Refusal, Registration};
+use rustix::process::Signal;
+use shm::process::{ProcessState, state};
+use std::time::{Duration, Instant};
+
+/// A job, of which this process is the last one.
+struct Job {
+    office: Office,
+    path: Path,
+    processes: u32,
+    key: JobKey,
+    own: Registration,
+    outbox: Outbox,
+    inbox: Inbox,
+}
+
+impl Job {
+    fn new(path: Path, processes: u32) -> Job {
+        let office = Office::open();
+        let key = office.post.add_job(path.plan("job", processes, 1)).expect("a new job");
+        let own = office.enter("job", processes - 1, key);
+        let (outbox, inbox) = own.open_port(0).expect("a new port").split();
+        Job { office, path, processes, key, own, outbox, inbox }
+    }
+
+    fn start(&self, part: &str, process: u32, how: &str) -> Part {
+        Part::start(part, &format!("{} {how}", self.office.identity("job", process, self.key)))
+    }
+
+    /// The name of a process's port, once it is open.
+    fn name(&self, process: u32) -> QueueName {
+        self.own.look_up_open(&Address::new("job", process, 0), soon()).expect("a port of the job")
+    }
+
+    fn stop(&self, part: &Part) {
+        part.signal(Signal::STOP);
+        until("it is stopped", || state(part.pid()).expect("/proc") == ProcessState::Stopped);
+    }
+}
+
+fn join(argument: &str) -> (Registration, Outbox, Inbox, String) {
+    let (registration, how) = become_told(argument);
+    let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
+    (registration, outbox, inbox, how)
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes(bytes.try_into().expect("four bytes"))
+}
+
+/// Answers everything.
+#[test]
+#[ignore = "a part of the tests below"]
+fn part_echoes() {
+    let Some(argument) = argument() else { return };
+    let (_registration, mut outbox, mut inbox, _) = join(&argument);
+    say("open");
+    loop {
+        match inbox.receive().expect("it can sleep") {
+            // Whoever has gone needs no answer.
+            Delivery::Message(message) => drop(outbox.reply(message.source, message.handler, message.bytes)),
+            Delivery::Lost(error) => say(&error.to_string()),
+        }
+    }
+}
+
+/// Receivers are killed wherever they happen to be. Their sender never hangs, is told who has gone, and reaches whoever
+/// takes the place.
+#[test]
+fn a_receiver_that_is_killed_anywhere_is_named() {
+    for path in Path::BOTH {
+        let mut job = Job::new(path, 2);
+        for round in 0..8u64 {
+            let mut receiver = job.start("part_echoes", 0, "");
+            let name = job.name(0);
+            let pid = receiver.pid();
+            job.outbox.send(name, 0, b"are you there?").expect("it receives");
+            // Any moment, from its first message on; every other time it is stopped, so that the sender sleeps.
+            let moment = Instant::now() + Duration::from_micros(500 * round);
+            let killer = std::thread::spawn(move || {
+                if round % 2 == 1 {
+                    receiver.signal(Signal::STOP);
+                    until("it is stopped", || state(receiver.pid()).expect("/proc") == ProcessState::Stopped);
+                }
+                until("some time has passed", || Instant::now() >= moment);
+                receiver.kill();
+            });
+            let error = loop {
+                if let Err(error) = job.outbox.send(name, 0, b"are you there?") {
+                    break error;
+                }
+                while let Some(delivery) = job.inbox.try_receive().expect("it can look") {
+                    match delivery {
+                        Delivery::Message(_) => {}
+                        // This one, or the one before, if its reply was on the way when it was killed.
+                        Delivery::Lost(error) => assert!(matches!(&error, LaneError::Gone { .. }), "{path:?}: {error}"),
+                    }
+                }
+            };
+            killer.join().expect("no panic");
+            assert!(
+                matches!(&error, PostError::Lane(LaneError::Gone { partner }) if partner.pid == pid),
+                "{path:?}: {error}"
+            );
+            assert_eq!(error.to_string(), format!("process 0 of job job (pid {pid}) has gone"));
+            while job.inbox.lanes() != 0 {
+                drop(job.inbox.receive_by(soon()).expect("it can sleep"));
+            }
+            until("the table says so", || job.outbox.port().lookup(name).is_err());
+        }
+        let mut heir = job.start("part_echoes", 0, "");
+        let name = job.name(0);
+        job.outbox.send_by(name, 5, b"hello", soon()).expect("it receives");
+        until("it answers", || {
+            let delivery = job.inbox.try_receive().expect("it can look");
+            matches!(delivery, Some(Delivery::Message(message)) if message.bytes == b"hello" && message.handler == 5)
+        });
+        heir.kill();
+    }
+}
+
+#[test]
+fn a_sender_that_is_killed_is_named_after_its_last_message() {
+    for path in Path::BOTH {
+        let mut job = Job::new(path, 3);
+        let mut sender = job.start("part_sends", 0, "2");
+        let mut other = job.start("part_sends", 1, "2");
+        let (one, two) = (job.own.own_name(0, 0).expect("a port"), job.own.own_name(1, 0).expect("a port"));
+        let mut expected = [0, 0];
+        let mut check = |delivery: Option<Delivery<'_>>| match delivery.expect("something comes") {
+            Delivery::Message(message) => {
+                let sender = usize::from(QueueName::from(message.source) == two);
+                assert!(sender == 1 || QueueName::from(message.source) == one);
+                assert_eq!(number(message.bytes), expected[sender], "{path:?}");
+                expected[sender] += 1;
+                None
+            }
+            Delivery::Lost(error) => Some(error.to_string()),
+        };
+        for _ in 0..5000 {
+            assert_eq!(check(job.inbox.receive_by(soon()).expect("it can sleep")), None);
+        }
+        sender.kill();
+        let said = loop {
+            if let Some(said) = check(job.inbox.receive_by(soon()).expect("it can sleep")) {
+                break said;
+            }
+        };
+        assert_eq!(said, format!("process 0 of job job (pid {}) has gone", sender.pid()));
+        for _ in 0..5000 {
+            assert_eq!(check(job.inbox.receive_by(soon()).expect("it can sleep")), None, "the other goes on");
+        }
+        other.kill();
+    }
+}
+
+/// Sends numbers to the process that it is told.
+#[test]
+#[ignore = "a part of the tests above"]
+fn part_sends() {
+    let Some(argument) = argument() else { return };
+    let (registration, mut outbox, _inbox, how) = join(&argument);
+    let to = how.trim().parse().expect("a process");
+    let name = registration.look_up_open(&Address::new("job", to, 0), soon()).expect("a port of the job");
+    for number in 0u32.. {
+        outbox.send(name, 0, &number.to_le_bytes()).expect("it receives");
+    }
+}
+
+/// Messages for a stopped process keep arriving until there is no room, and nobody else is disturbed.
+#[test]
+fn a_stopped_receiver_disturbs_nobody() {
+    for path in Path::BOTH {
+        let mut job = Job::new(path, 3);
+        let mut stopped = job.start("part_echoes", 0, "");
+        let mut other = job.start("part_echoes", 1, "");
+        let names = [job.name(0), job.name(1)];
+        let answered = |job: &mut Job, name: QueueName, question: u32| {
+            job.outbox.send_by(name, 0, &question.to_le_bytes(), soon()).expect("it receives");
+            match job.inbox.receive_by(soon()).expect("it can sleep").expect("an answer") {
+                Delivery::Message(message) => {
+                    (QueueName::from(message.source), number(message.bytes)) == (name, question)
+                }
+                Delivery::Lost(error) => panic!("{path:?}: {error}"),
+            }
+        };
+        assert!(answered(&mut job, names[0], 1) && answered(&mut job, names[1], 2));
+        job.stop(&stopped);
+        let mut room = 0u32;
+        while job.outbox.try_send(names[0], 0, &room.to_le_bytes()).expect("it is there") {
+            room += 1;
+            assert!(answered(&mut job, names[1], room));
+        }
+        assert!(room >= 200, "{path:?}: {room}");
+        for question in 0..1000 {
+            assert!(!job.outbox.try_send(names[0], 0, b"late").expect("it is there"));
+            assert!(answered(&mut job, names[1], question));
+        }
+        stopped.signal(Signal::CONT);
+        for expected in 0..room {
+            match job.inbox.receive_by(soon()).expect("it can sleep").expect("an answer") {
+                Delivery::Message(message) => assert_eq!(number(message.bytes), expected, "{path:?}"),
+                Delivery::Lost(error) => panic!("{path:?}: {error}"),
+            }
+        }
+        stopped.kill();
+        other.kill();
+    }
+}
+
+/// The processes of a job send round a ring. Each in turn is stopped, then each continued, while the others do what they
+/// can: nothing is lost, doubled or reordered.
+#[test]
+fn a_job_that_is_stopped_process_by_process_loses_nothing() {
+    for path in Path::BOTH {
+        let job = Job::new(path, 4);
+        let mut ring: Vec<Part> = (0..3).map(|process| job.start("part_passes_on", process, "")).collect();
+        for part in &mut ring {
+            assert_eq!(part.hear(), "going on");
+        }
+        for round in 0..3 {
+            for part in &ring {
+                job.stop(part);
+            }
+            for place in 0..3 {
+                ring[(place + round) % 3].signal(Signal::CONT);
+            }
+            for part in &mut ring {
+                assert_eq!(part.hear(), "going on", "{:?} of {}", job.path, job.processes);
+            }
+        }
+        for part in &mut ring {
+            part.dismiss();
+        }
+        for part in &mut ring {
+            let mut said = part.hear();
+            while said == "going on" {
+                said = part.hear();
+            }
+            assert_eq!(said, "all arrived in order");
+            assert!(part.succeeds());
+        }
+    }
+}
+
+/// Sends numbers to the next of three, short and long, and checks those from the one before, until it is dismissed; then an
+/// end, and waits for that of the one before.
+#[test]
+#[ignore = "a part of a_job_that_is_stopped_process_by_process_loses_nothing"]
+fn part_passes_on() {
+    const END: u8 = 9;
+    let Some(argument) = argument() else { return };
+    let (registration, mut outbox, mut inbox, _) = join(&argument);
+    let place = outbox.port().name().number() as u32;
+    let dismissed = std::thread::spawn(until_dismissed);
+    let next = registration.look_up_open(&Address::new("job", (place + 1) % 3, 0), soon()).expect("a port");
+    let (mut sent, mut expected, mut is_over, mut has_ended) = (0u32, 0, false, false);
+    while !(is_over && has_ended) {
+        let end = dismissed.is_finished();
+        if !has_ended && outbox.try_send(next, if end { END } else { 0 }, &sent.to_le_bytes()).expect("it receives") {
+            sent += 1;
+            has_ended = end;
+        }
+        while let Some(delivery) = inbox.try_receive().expect("it can look") {
+            let Delivery::Message(message) = delivery else { break };
+            assert_eq!(number(message.bytes), expected);
+            expected += 1;
+            is_over = message.handler == END;
+            if expected % 1000 == 0 {
+                say("going on");
+            }
+        }
+        std::thread::yield_now();
+    }
+    say("all arrived in order");
+    // Until all have received what this one sent.
+    while inbox.lanes() != 0 {
+        let _ = inbox.receive_by(Instant::now() + Duration::from_millis(20));
+        outbox.close(next);
+    }
+}
+
+/// A rank moves from one process to another, and the former one ends: no message is missing, and none comes twice.
+#[test]
+fn a_rank_moves_to_another_process() {
+    const MESSAGES: u32 = 20_000;
+    for path in Path::BOTH {
+        let mut job = Job::new(path, 3);
+        let mut former = job.start("part_counts", 0, "until it is moved");
+        let mut latter = job.start("part_counts", 1, "to the end");
+        let name = job.name(0);
+        job.name(1);
+        for number in 0..MESSAGES {
+            if number == MESSAGES / 2 {
+                let [from, to] = [0, 1].map(|process| Address::new("job", process, 0));
+                job.office.post.move_port(&from, &to).expect("both are open");
+            }
+            let handler = u8::from(number + 1 == MESSAGES);
+            job.outbox.send_by(name, handler, &number.to_le_bytes(), soon()).expect("somebody receives");
+        }
+        let counts = [former.hear(), latter.hear()].map(|said| {
+            let words: Vec<u32> = said.split(' ').map(|word| word.parse().expect("a number")).collect();
+            (words[0], words[1])
+        });
+        assert_eq!((counts[0].0, counts[1].1), (0, MESSAGES), "{path:?}: {counts:?}");
+        assert_eq!(counts[0].1, counts[1].0, "{path:?}: where the one stopped the other went on");
+        assert!(former.succeeds() && latter.succeeds());
+    }
+}
+
+/// A name is re-pointed away from a process that is stopped: its sender has no room, until the process is killed.
+#[test]
+fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
+    let mut job = Job::new(Path::Hall, 3);
+    let mut former = job.start("part_echoes", 0, "");
+    let mut latter = job.start("part_echoes", 1, "");
+    let name = job.name(0);
+    job.name(1);
+    job.outbox.send(name, 0, b"first").expect("it receives");
+    job.stop(&former);
+    assert!(job.outbox.try_send(name, 0, b"never received").expect("there is room"));
+    let [from, to] = [0, 1].map(|process| Address::new("job", process, 0));
+    job.office.post.move_port(&from, &to).expect("both are open");
+    assert!(!job.outbox.try_send(name, 1, b"second").expect("the former receiver lives"));
+    let late = job.outbox.send_by(name, 1, b"second", Instant::now() + Duration::from_millis(20));
+    assert!(matches!(late, Err(PostError::Refused { refusal: Refusal::Moving, .. })), "{late:?}");
+    let killer = std::thread::spawn(move || former.kill());
+    job.outbox.send_by(name, 1, b"second", soon()).expect("the latter receives");
+    killer.join().expect("no panic");
+    until("it answers", || {
+        let delivery = job.inbox.try_receive().expect("it can look");
+        matches!(delivery, Some(Delivery::Message(message)) if message.bytes == b"second" && message.handler == 1)
+    });
+    latter.kill();
+}
+
+/// Counts numbers until nobody sends here any more, or the last has come; says which it got.
+#[test]
+#[ignore = "a part of a_rank_moves_to_another_process"]
+fn part_counts() {
+    let Some(argument) = argument() else { return };
+    let (_registration, _outbox, mut inbox, how) = join(&argument);
+    let (mut first, mut after, mut is_last) = (None, 0, false);
+    while !is_last && (how.trim() == "to the end" || first.is_none() || inbox.lanes() != 0) {
+        match inbox.receive_by(Instant::now() + Duration::from_millis(50)).expect("it can sleep") {
+            Some(Delivery::Message(message)) => {
+                let number = number(message.bytes);
+                assert!(first.is_none() || number == after);
+                first.get_or_insert(number);
+                after = number + 1;
+                is_last = message.handler == 1;
+            }
+            Some(Delivery::Lost(error)) => panic!("{error}"),
+            None => {}
+        }
+    }
+    say(&format!("{} {after}", first.unwrap_or(0)));
+}
