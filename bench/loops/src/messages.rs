@@ -6,10 +6,10 @@ use crate::measure::{repetitions_within, wall_us};
 use crate::report::{Line, Options, agree};
 use crate::row::Row;
 use tradewind::queues::dma;
-use tradewind::queues::lines::LineHeader;
+use tradewind::queues::lines::{LINE_DATA, LineHeader, WideMessage};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::word::Message;
-use tradewind::{Communicator, ExpressPort, BulkEnd, BulkReceiver, WidePort};
+use tradewind::{BulkEnd, BulkReceiver, Communicator, ExpressPort, WidePort};
 
 const LEAST_BATCHES: usize = 10;
 const MOST_BATCHES: usize = 5000;
@@ -90,9 +90,11 @@ impl Latency {
     /// Eight bytes that say which message it is, and as many more as the row has.
     #[inline]
     fn send(&self, number: u64) -> Result<(), Failure> {
-        let mut claim = self.port.senders[1 - self.rank as usize].claim(self.header)?;
-        claim.write_word(0, number);
-        Ok(claim.publish(self.bytes)?)
+        let mut bytes = [0; LINE_DATA];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        let message =
+            WideMessage::new(self.header, &bytes[..self.bytes]).ok_or("a wide message has 48 bytes at most")?;
+        Ok(self.port.senders[1 - self.rank as usize].send(&message)?)
     }
 
     #[inline]
