@@ -2,10 +2,11 @@
 
 use super::mechanism::Mechanism;
 use super::row::Row;
+use serde::Serialize;
 use std::fmt;
 
 /// Where one mechanism takes over from another.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
     /// The one for short messages.
     pub short: Mechanism,
@@ -22,10 +23,17 @@ pub struct Crossover {
 }
 
 /// Pairs of which one takes over from the other.
-const PAIRS: [(Mechanism, Mechanism); 2] = [(Mechanism::Express, Mechanism::Wide), (Mechanism::Wide, Mechanism::Bulk)];
+const PAIRS: [(Mechanism, Mechanism); 5] = [
+    (Mechanism::Express, Mechanism::Wide),
+    (Mechanism::Express, Mechanism::TagOn),
+    (Mechanism::Wide, Mechanism::TagOn),
+    (Mechanism::Wide, Mechanism::Bulk),
+    (Mechanism::Basic, Mechanism::Bulk),
+];
 
 impl Crossover {
-    /// Those of Express to wide Express and of that to bulk transfers, for all numbers of threads that were measured.
+    /// Those of Express to wide Express and to Tag-On, of wide Express to Tag-On and to bulk transfers, and of Basic to bulk
+    /// transfers, for all numbers of threads that were measured.
     pub fn all(rows: &[Row]) -> Vec<Crossover> {
         let mut threads: Vec<u32> = rows.iter().map(|row| row.threads).collect();
         threads.sort_unstable();
@@ -62,17 +70,18 @@ impl fmt::Display for Crossover {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Crossover { short, long, threads, bytes, latencies_ns: (of_short, of_long), sizes: (first, last) } = self;
         let who = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        let (short, long) = (short.title(), long.title());
         match bytes {
             Some(bytes) if bytes == first => {
-                write!(formatter, "With {who}, {long} is never slower than {short} from {first} to {last} bytes")?;
-                write!(formatter, " ({of_long:.0} against {of_short:.0} ns at {bytes}).")
+                write!(formatter, "{short} to {long} at {bytes} B: with {who}, {long} is never slower")?;
+                write!(formatter, " up to {last} B ({of_long:.0} against {of_short:.0} ns).")
             }
             Some(bytes) => {
-                write!(formatter, "With {who}, {long} is faster than {short} from {bytes} bytes on")?;
+                write!(formatter, "{short} to {long} at {bytes} B: with {who}, {long} is faster from there on")?;
                 write!(formatter, " ({of_long:.0} against {of_short:.0} ns).")
             }
             None => {
-                write!(formatter, "With {who}, {short} is still faster than {long} at {last} bytes")?;
+                write!(formatter, "{short} to {long} nowhere: with {who}, {short} is still faster at {last} B")?;
                 write!(formatter, " ({of_short:.0} against {of_long:.0} ns).")
             }
         }
@@ -117,15 +126,24 @@ mod tests {
     #[test]
     fn a_crossover_is_the_size_from_which_on_the_other_stays_faster() {
         let found = sentence([50.0, 200.0, 300.0], [100.0, 150.0, 100.0]);
-        assert_eq!(found, "With 1 thread, wide is faster than express from 16 bytes on (150 against 200 ns).");
+        assert_eq!(
+            found,
+            "Express to Wide Express at 16 B: with 1 thread, Wide Express is faster from there on (150 against 200 ns)."
+        );
         let found = sentence([150.0, 90.0, 300.0], [100.0, 100.0, 100.0]);
-        assert_eq!(found, "With 1 thread, wide is faster than express from 24 bytes on (100 against 300 ns).");
+        assert_eq!(
+            found,
+            "Express to Wide Express at 24 B: with 1 thread, Wide Express is faster from there on (100 against 300 ns)."
+        );
         let found = sentence([100.0; 3], [90.0; 3]);
         assert_eq!(
             found,
-            "With 1 thread, wide is never slower than express from 8 to 24 bytes (90 against 100 ns at 8)."
+            "Express to Wide Express at 8 B: with 1 thread, Wide Express is never slower up to 24 B (90 against 100 ns)."
         );
         let found = sentence([100.0; 3], [90.0, 90.0, 110.0]);
-        assert_eq!(found, "With 1 thread, express is still faster than wide at 24 bytes (100 against 110 ns).");
+        assert_eq!(
+            found,
+            "Express to Wide Express nowhere: with 1 thread, Express is still faster at 24 B (100 against 110 ns)."
+        );
     }
 }
