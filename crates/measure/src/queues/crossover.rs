@@ -15,6 +15,7 @@ pub struct Crossover {
     /// Sending threads.
     pub threads: u32,
     /// The smallest measured size from which on the latency of `long` is never above that of `short`; `None` if there is none.
+    /// Sizes at which the floor beneath one was one and a half times that beneath the other are left out.
     pub bytes: Option<u64>,
     /// Both latencies in nanoseconds there, or at the largest size that both have.
     pub latencies_ns: (f64, f64),
@@ -31,6 +32,9 @@ const PAIRS: [(Mechanism, Mechanism); 5] = [
     (Mechanism::Basic, Mechanism::Bulk),
 ];
 
+/// Machines whose floors differ by less are taken for the same.
+const ALIKE: f64 = 1.5;
+
 impl Crossover {
     /// Those of Express to wide Express and to Tag-On, of wide Express to Tag-On and to bulk transfers, and of Basic to bulk
     /// transfers, for all numbers of threads that were measured.
@@ -43,15 +47,24 @@ impl Crossover {
     }
 
     fn of(rows: &[Row], (short, long): (Mechanism, Mechanism), threads: u32) -> Option<Crossover> {
-        let latency = |mechanism: Mechanism, bytes: u64| {
-            let is_it = |row: &&Row| (row.mechanism, row.threads, row.bytes) == (mechanism, threads, bytes);
-            Some(rows.iter().find(is_it)?.latency_ns?.median)
+        let row = |mechanism: Mechanism, bytes: u64| {
+            rows.iter().find(|row| (row.mechanism, row.threads, row.bytes) == (mechanism, threads, bytes))
         };
-        let mut common: Vec<(u64, (f64, f64))> = rows
-            .iter()
-            .filter(|row| row.mechanism == short && row.threads == threads)
-            .filter_map(|row| Some((row.bytes, (latency(short, row.bytes)?, latency(long, row.bytes)?))))
-            .collect();
+        let sizes = rows.iter().filter(|row| row.mechanism == short && row.threads == threads).map(|row| row.bytes);
+        let both: Vec<_> = sizes.filter_map(|bytes| Some((bytes, row(short, bytes)?, row(long, bytes)?))).collect();
+        // Rows of which one met a much slower machine tell nothing, unless there are no others.
+        let met_the_same_machine = |(_, one, other): &&(u64, &Row, &Row)| {
+            let floor = |row: &Row| row.floor_ns.map_or(1.0, |floor| floor.median);
+            let (one, other) = (floor(one), floor(other));
+            one.max(other) < ALIKE * one.min(other)
+        };
+        let latencies = |(bytes, short, long): &(u64, &Row, &Row)| {
+            Some((*bytes, (short.latency_ns?.median, long.latency_ns?.median)))
+        };
+        let mut common: Vec<_> = both.iter().filter(met_the_same_machine).filter_map(latencies).collect();
+        if common.is_empty() {
+            common = both.iter().filter_map(latencies).collect();
+        }
         common.sort_by_key(|(bytes, _)| *bytes);
         let (first, last) = (common.first()?, common.last()?);
         let faster = common.iter().rev().take_while(|(_, (short, long))| long <= short).last();
@@ -121,6 +134,23 @@ mod tests {
         let found = Crossover::all(&rows);
         assert_eq!(found.len(), 1, "bulk was not measured");
         found[0].to_string()
+    }
+
+    #[test]
+    fn what_met_a_slower_machine_does_not_count() {
+        let of =
+            |mechanism, bytes, latency, floor| Row { floor_ns: Figure::of(&[floor]), ..row(mechanism, bytes, latency) };
+        let rows = [
+            of(Mechanism::Express, 8, 50.0, 60.0),
+            of(Mechanism::Wide, 8, 90.0, 60.0),
+            // Were it not for the machine, Express would still be faster.
+            of(Mechanism::Express, 16, 400.0, 240.0),
+            of(Mechanism::Wide, 16, 90.0, 60.0),
+            of(Mechanism::Express, 24, 120.0, 61.0),
+            of(Mechanism::Wide, 24, 90.0, 60.0),
+        ];
+        assert_eq!(Crossover::all(&rows)[0].bytes, Some(24));
+        assert_eq!(Crossover::all(&rows[2..4])[0].bytes, Some(16), "better than nothing");
     }
 
     #[test]
