@@ -14,14 +14,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The rows that the command prints as JSON.
-fn rows(arguments: &str) -> Vec<Value> {
+/// What the command prints as JSON: rows and crossovers.
+fn report(arguments: &str) -> [Vec<Value>; 2] {
     let output = tradewind(&format!("{arguments} --format json"));
     assert!(output.status.success(), "{arguments}: {}", text(&output.stderr));
     assert!(output.stderr.is_empty(), "no progress without a terminal: {}", text(&output.stderr));
     match serde_json::from_slice(&output.stdout) {
-        Ok(Value::Array(rows)) => rows,
-        other => panic!("{arguments}: one array and nothing else, not {other:?}"),
+        Ok(Value::Object(report)) if report.len() == 2 => {
+            ["rows", "crossovers"].map(|name| report[name].as_array().expect("an array").clone())
+        }
+        other => panic!("{arguments}: rows and crossovers and nothing else, not {other:?}"),
     }
 }
 
@@ -68,7 +70,7 @@ fn assert_is_a_row(row: &Value) {
     assert!(row["processor_percent"].is_null() && row["round_trips"].as_u64() > Some(0), "{row}");
     figures.iter().for_each(|name| assert_is_a_figure(row, name));
     // Both sides have to meet for a direct transfer, and the longest do not fit.
-    let meets = mechanism == "bulk-direct" || bytes > 128 << 10;
+    let meets = mechanism == "bulk-direct" || mechanism.starts_with("bulk") && bytes > 128 << 10;
     for name in overheads {
         if meets { assert!(row[name].is_null(), "{row}") } else { assert_is_a_figure(row, name) }
     }
@@ -76,18 +78,23 @@ fn assert_is_a_row(row: &Value) {
 
 #[test]
 fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
-    let rows = rows("measure queues --threads 1,2 --sizes 0,8,48,1024,1048576 --row-ms 1");
+    let [rows, crossovers] = report("measure queues --threads 1,2 --sizes 0,8,48,1024,1048576 --row-ms 1");
     rows.iter().for_each(assert_is_a_row);
     let found: Vec<_> = rows.iter().map(key).filter(|(name, ..)| name != "bulk-direct").collect();
     let mut expected = Vec::new();
     let mut add = |name: &str, threads: u64, sizes: &[u64]| {
         expected.extend(sizes.iter().map(|bytes| (name.to_owned(), threads, *bytes)));
     };
-    let shared: [(&str, &[u64]); 3] =
-        [("express", &[0, 8, 48]), ("one-poll", &[0, 8, 48]), ("wide", &[0, 8, 48, 1024])];
+    let shared: [(&str, &[u64]); 4] = [
+        ("express", &[0, 8, 48]),
+        ("one-poll", &[0, 8, 48]),
+        ("wide", &[0, 8, 48, 1024]),
+        ("tag-on", &[0, 8, 48, 1024, 1 << 20]),
+    ];
     for (name, sizes) in shared {
         add(name, 1, sizes);
     }
+    add("basic", 1, &[0, 8, 48, 1024]);
     for name in ["channel", "write", "read", "accumulate"] {
         add(name, 1, &[8]);
     }
@@ -100,6 +107,12 @@ fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
     assert_eq!(found, expected);
     // Where the kernel allows no direct path, it has no rows at all.
     assert!([0, 2].contains(&(rows.len() - found.len())), "{} rows", rows.len());
+    let pairs = |threads: u64| -> Vec<String> {
+        let of = crossovers.iter().filter(|one| one["threads"] == threads);
+        of.map(|one| format!("{} {}", one["short"], one["long"]).replace('"', "")).collect()
+    };
+    assert_eq!(pairs(1), ["express wide", "express tag-on", "wide tag-on", "wide bulk", "basic bulk"]);
+    assert_eq!(pairs(2), ["express wide", "express tag-on", "wide tag-on"]);
     assert!(rows.iter().all(|row| row["mechanism"] == "idle" || row["rounds"].as_u64() == Some(7)));
 }
 
@@ -109,10 +122,10 @@ fn the_table_is_for_people() {
         tradewind("measure queues --mechanisms express,wide,bulk --sizes 8,48 --threads 1 --row-ms 1 --rounds 8");
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for part in ["2 ranks", "express", "wide", "bulk", "latency", "floor", "gap", "MB/s", "With 1 thread"] {
+    for part in ["2 ranks", "express", "wide", "bulk", "latency", "floor", "gap", "MB/s", "Wide Express to DMA"] {
         assert!(table.contains(part), "{part:?} is missing from\n{table}");
     }
-    assert_eq!(table.matches("With 1 thread").count(), 2, "express to wide, wide to bulk:\n{table}");
+    assert_eq!(table.matches("ith 1 thread, ").count(), 2, "express to wide, wide to bulk:\n{table}");
 }
 
 #[test]

@@ -18,6 +18,8 @@
 //! the rounds with the tenths below and above.
 //!
 //! A message that is longer than a word or a line is several of them, and is complete when it lies in the receiver's own buffer.
+//! Basic is measured in both of its forms: the unshared one, in a ring of 4096 lines, and the shared one, which is wide
+//! Express. Tag-On goes to one receiver here; its data is written to the segment once and read from there once.
 //! Receivers look for about a microsecond and then sleep: senders always pay for looking whether somebody sleeps. The
 //! windows' remote memory commands are the exception, there the receiver polls a word: write and accumulate its own, read
 //! the sender's. Nobody holds up a stream of these; the receiver passes words over which others were written meanwhile.
@@ -31,7 +33,9 @@ mod open;
 mod parts;
 mod phases;
 mod plan;
+mod ring;
 mod row;
+mod tagged;
 mod trial;
 mod way;
 mod words;
@@ -115,6 +119,11 @@ impl<T: FnMut(Event)> Experiment<'_, T> {
             Mechanism::Express => self.sizes(mechanism, threads, open::words(world, many)?),
             Mechanism::OnePoll => self.sizes(mechanism, threads, open::polled(world, many)?),
             Mechanism::Wide => self.sizes(mechanism, threads, open::lines(world, many)?),
+            Mechanism::TagOn => {
+                let largest = self.plan.sizes_of(mechanism).into_iter().max().unwrap_or(0);
+                self.sizes(mechanism, threads, open::tagged(world, many, largest)?)
+            }
+            Mechanism::Basic => self.sizes(mechanism, threads, open::ring(world)?),
             Mechanism::Channel => self.sizes(mechanism, threads, open::doubles(world)?),
             Mechanism::Write => self.sizes(mechanism, threads, remote(Command::Write)?),
             Mechanism::Read => self.sizes(mechanism, threads, remote(Command::Read)?),

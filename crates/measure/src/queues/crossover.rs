@@ -2,10 +2,11 @@
 
 use super::mechanism::Mechanism;
 use super::row::Row;
+use serde::Serialize;
 use std::fmt;
 
 /// Where one mechanism takes over from another.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
     /// The one for short messages.
     pub short: Mechanism,
@@ -14,6 +15,7 @@ pub struct Crossover {
     /// Sending threads.
     pub threads: u32,
     /// The smallest measured size from which on the latency of `long` is never above that of `short`; `None` if there is none.
+    /// Sizes at which the floor beneath one was one and a half times that beneath the other are left out.
     pub bytes: Option<u64>,
     /// Both latencies in nanoseconds there, or at the largest size that both have.
     pub latencies_ns: (f64, f64),
@@ -22,10 +24,20 @@ pub struct Crossover {
 }
 
 /// Pairs of which one takes over from the other.
-const PAIRS: [(Mechanism, Mechanism); 2] = [(Mechanism::Express, Mechanism::Wide), (Mechanism::Wide, Mechanism::Bulk)];
+const PAIRS: [(Mechanism, Mechanism); 5] = [
+    (Mechanism::Express, Mechanism::Wide),
+    (Mechanism::Express, Mechanism::TagOn),
+    (Mechanism::Wide, Mechanism::TagOn),
+    (Mechanism::Wide, Mechanism::Bulk),
+    (Mechanism::Basic, Mechanism::Bulk),
+];
+
+/// Machines whose floors differ by less are taken for the same.
+const ALIKE: f64 = 1.5;
 
 impl Crossover {
-    /// Those of Express to wide Express and of that to bulk transfers, for all numbers of threads that were measured.
+    /// Those of Express to wide Express and to Tag-On, of wide Express to Tag-On and to bulk transfers, and of Basic to bulk
+    /// transfers, for all numbers of threads that were measured.
     pub fn all(rows: &[Row]) -> Vec<Crossover> {
         let mut threads: Vec<u32> = rows.iter().map(|row| row.threads).collect();
         threads.sort_unstable();
@@ -35,15 +47,24 @@ impl Crossover {
     }
 
     fn of(rows: &[Row], (short, long): (Mechanism, Mechanism), threads: u32) -> Option<Crossover> {
-        let latency = |mechanism: Mechanism, bytes: u64| {
-            let is_it = |row: &&Row| (row.mechanism, row.threads, row.bytes) == (mechanism, threads, bytes);
-            Some(rows.iter().find(is_it)?.latency_ns?.median)
+        let row = |mechanism: Mechanism, bytes: u64| {
+            rows.iter().find(|row| (row.mechanism, row.threads, row.bytes) == (mechanism, threads, bytes))
         };
-        let mut common: Vec<(u64, (f64, f64))> = rows
-            .iter()
-            .filter(|row| row.mechanism == short && row.threads == threads)
-            .filter_map(|row| Some((row.bytes, (latency(short, row.bytes)?, latency(long, row.bytes)?))))
-            .collect();
+        let sizes = rows.iter().filter(|row| row.mechanism == short && row.threads == threads).map(|row| row.bytes);
+        let both: Vec<_> = sizes.filter_map(|bytes| Some((bytes, row(short, bytes)?, row(long, bytes)?))).collect();
+        // Rows of which one met a much slower machine tell nothing, unless there are no others.
+        let met_the_same_machine = |(_, one, other): &&(u64, &Row, &Row)| {
+            let floor = |row: &Row| row.floor_ns.map_or(1.0, |floor| floor.median);
+            let (one, other) = (floor(one), floor(other));
+            one.max(other) < ALIKE * one.min(other)
+        };
+        let latencies = |(bytes, short, long): &(u64, &Row, &Row)| {
+            Some((*bytes, (short.latency_ns?.median, long.latency_ns?.median)))
+        };
+        let mut common: Vec<_> = both.iter().filter(met_the_same_machine).filter_map(latencies).collect();
+        if common.is_empty() {
+            common = both.iter().filter_map(latencies).collect();
+        }
         common.sort_by_key(|(bytes, _)| *bytes);
         let (first, last) = (common.first()?, common.last()?);
         let faster = common.iter().rev().take_while(|(_, (short, long))| long <= short).last();
@@ -62,17 +83,18 @@ impl fmt::Display for Crossover {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Crossover { short, long, threads, bytes, latencies_ns: (of_short, of_long), sizes: (first, last) } = self;
         let who = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        let (short, long) = (short.title(), long.title());
         match bytes {
             Some(bytes) if bytes == first => {
-                write!(formatter, "With {who}, {long} is never slower than {short} from {first} to {last} bytes")?;
-                write!(formatter, " ({of_long:.0} against {of_short:.0} ns at {bytes}).")
+                write!(formatter, "{short} to {long} at {bytes} B: with {who}, {long} is never slower")?;
+                write!(formatter, " up to {last} B ({of_long:.0} against {of_short:.0} ns).")
             }
             Some(bytes) => {
-                write!(formatter, "With {who}, {long} is faster than {short} from {bytes} bytes on")?;
+                write!(formatter, "{short} to {long} at {bytes} B: with {who}, {long} is faster from there on")?;
                 write!(formatter, " ({of_long:.0} against {of_short:.0} ns).")
             }
             None => {
-                write!(formatter, "With {who}, {short} is still faster than {long} at {last} bytes")?;
+                write!(formatter, "{short} to {long} nowhere: with {who}, {short} is still faster at {last} B")?;
                 write!(formatter, " ({of_short:.0} against {of_long:.0} ns).")
             }
         }
@@ -115,17 +137,43 @@ mod tests {
     }
 
     #[test]
+    fn what_met_a_slower_machine_does_not_count() {
+        let of =
+            |mechanism, bytes, latency, floor| Row { floor_ns: Figure::of(&[floor]), ..row(mechanism, bytes, latency) };
+        let rows = [
+            of(Mechanism::Express, 8, 50.0, 60.0),
+            of(Mechanism::Wide, 8, 90.0, 60.0),
+            // Were it not for the machine, Express would still be faster.
+            of(Mechanism::Express, 16, 400.0, 240.0),
+            of(Mechanism::Wide, 16, 90.0, 60.0),
+            of(Mechanism::Express, 24, 120.0, 61.0),
+            of(Mechanism::Wide, 24, 90.0, 60.0),
+        ];
+        assert_eq!(Crossover::all(&rows)[0].bytes, Some(24));
+        assert_eq!(Crossover::all(&rows[2..4])[0].bytes, Some(16), "better than nothing");
+    }
+
+    #[test]
     fn a_crossover_is_the_size_from_which_on_the_other_stays_faster() {
         let found = sentence([50.0, 200.0, 300.0], [100.0, 150.0, 100.0]);
-        assert_eq!(found, "With 1 thread, wide is faster than express from 16 bytes on (150 against 200 ns).");
+        assert_eq!(
+            found,
+            "Express to Wide Express at 16 B: with 1 thread, Wide Express is faster from there on (150 against 200 ns)."
+        );
         let found = sentence([150.0, 90.0, 300.0], [100.0, 100.0, 100.0]);
-        assert_eq!(found, "With 1 thread, wide is faster than express from 24 bytes on (100 against 300 ns).");
+        assert_eq!(
+            found,
+            "Express to Wide Express at 24 B: with 1 thread, Wide Express is faster from there on (100 against 300 ns)."
+        );
         let found = sentence([100.0; 3], [90.0; 3]);
         assert_eq!(
             found,
-            "With 1 thread, wide is never slower than express from 8 to 24 bytes (90 against 100 ns at 8)."
+            "Express to Wide Express at 8 B: with 1 thread, Wide Express is never slower up to 24 B (90 against 100 ns)."
         );
         let found = sentence([100.0; 3], [90.0, 90.0, 110.0]);
-        assert_eq!(found, "With 1 thread, express is still faster than wide at 24 bytes (100 against 110 ns).");
+        assert_eq!(
+            found,
+            "Express to Wide Express nowhere: with 1 thread, Express is still faster at 24 B (100 against 110 ns)."
+        );
     }
 }

@@ -13,6 +13,12 @@ pub enum QueuesError {
     /// A bulk transfer failed.
     #[error(transparent)]
     Bulk(#[from] dma::DmaError),
+    /// A Basic ring failed.
+    #[error(transparent)]
+    Basic(#[from] tradewind::queues::basic::BasicError),
+    /// Tag-On failed.
+    #[error(transparent)]
+    TagOn(#[from] tradewind::queues::tag_on::TagOnError),
     /// There can be no bulk transfers.
     #[error(transparent)]
     BulkOpen(#[from] dma::OpenError),
@@ -34,7 +40,7 @@ pub enum QueuesError {
     },
     /// No mechanism can be measured with any of the sizes and numbers of threads.
     #[error(
-        "nothing is left to measure: with more than one thread only express, one-poll and wide are, each with sizes that it carries"
+        "nothing is left to measure: with more than one thread only express, one-poll, wide and tag-on are, each with sizes that it carries"
     )]
     Nothing,
     /// A message was not the one that was sent.

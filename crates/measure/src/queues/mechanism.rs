@@ -1,6 +1,9 @@
 //! The mechanisms that can be measured, by the names people type.
 
+use super::parts::CAPACITY;
+use super::ring::LINES;
 use serde::{Deserialize, Serialize};
+use tradewind::queues::lines::LINE_DATA;
 
 /// What moves a message from one rank to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -12,6 +15,10 @@ pub enum Mechanism {
     OnePoll,
     /// Wide Express: lines of 48 bytes, as many as the message needs.
     Wide,
+    /// Tag-On: a header in a line that refers to the data in a buffer of the segment.
+    TagOn,
+    /// Basic, unshared: a ring in which messages of up to a quarter of it lie in one piece.
+    Basic,
     /// One double through a channel.
     Channel,
     /// A remote write of eight bytes; the target polls its own window.
@@ -32,17 +39,23 @@ pub enum Mechanism {
 
 /// Sizes that tell something of Express end here: 26 words.
 const MOST_IN_WORDS: u64 = 128;
-/// The same for lines: 86 of them.
-const MOST_IN_LINES: u64 = 4096;
+/// The same for lines: as many as a queue holds.
+const MOST_IN_LINES: u64 = (CAPACITY * LINE_DATA) as u64;
+/// A quarter of a ring, less the word that says what it is.
+const MOST_IN_A_RING: u64 = LINES / 4 * 64 - 8;
+/// The longest data that is tagged on here.
+const MOST_TAGGED_ON: u64 = 1 << 20;
 /// Paths of bulk transfers are told apart from here on.
 const LEAST_ON_A_PATH: u64 = 1024;
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Mechanism; 11] = [
+    pub const ALL: [Mechanism; 13] = [
         Mechanism::Express,
         Mechanism::OnePoll,
         Mechanism::Wide,
+        Mechanism::TagOn,
+        Mechanism::Basic,
         Mechanism::Channel,
         Mechanism::Write,
         Mechanism::Read,
@@ -59,6 +72,8 @@ impl Mechanism {
             Mechanism::Express => "express",
             Mechanism::OnePoll => "one-poll",
             Mechanism::Wide => "wide",
+            Mechanism::TagOn => "tag-on",
+            Mechanism::Basic => "basic",
             Mechanism::Channel => "channel",
             Mechanism::Write => "write",
             Mechanism::Read => "read",
@@ -67,6 +82,18 @@ impl Mechanism {
             Mechanism::BulkStaged => "bulk-staged",
             Mechanism::BulkDirect => "bulk-direct",
             Mechanism::Idle => "idle",
+        }
+    }
+
+    /// The name in a sentence.
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Mechanism::Express => "Express",
+            Mechanism::Wide => "Wide Express",
+            Mechanism::TagOn => "Tag-On",
+            Mechanism::Basic => "Basic",
+            Mechanism::Bulk => "DMA",
+            other => other.name(),
         }
     }
 
@@ -84,6 +111,8 @@ impl Mechanism {
         match self {
             Mechanism::Express | Mechanism::OnePoll => bytes <= MOST_IN_WORDS,
             Mechanism::Wide => bytes <= MOST_IN_LINES,
+            Mechanism::TagOn => bytes <= MOST_TAGGED_ON,
+            Mechanism::Basic => bytes <= MOST_IN_A_RING,
             Mechanism::BulkStaged | Mechanism::BulkDirect => bytes >= LEAST_ON_A_PATH,
             Mechanism::Bulk => true,
             _ => self.only_bytes() == Some(bytes),
@@ -92,7 +121,7 @@ impl Mechanism {
 
     /// Whether several threads send through one of it.
     pub const fn is_shared(self) -> bool {
-        matches!(self, Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide)
+        matches!(self, Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide | Mechanism::TagOn)
     }
 }
 

@@ -3,14 +3,18 @@
 use super::bulk::Bulk;
 use super::error::QueuesError;
 use super::parts::{CAPACITY, Lines, Parts, Polled, Words};
+use super::ring::{LINES, Ring};
+use super::tagged::{Tagged, buffers};
 use super::way::Floor;
 use super::words::{Command, Doubles, Remote, WORDS};
 use shm::handle::Mapped;
 use shm::segment::Offset;
+use tradewind::queues::basic;
 use tradewind::queues::dma::{Policy, STAGING};
 use tradewind::queues::express::{ExpressQueue, ExpressSender};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::one_poll::{OnePoll, PollSet};
+use tradewind::queues::tag_on::{TagOnPool, TagOnPools};
 use tradewind::{BulkEnd, ChannelEnd, Communicator, Op};
 
 /// Queues of a poll set.
@@ -83,6 +87,33 @@ pub(super) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Li
         Ok((port.receiver, port.senders.swap_remove(other(world))))
     };
     share(world, threads, open, |source, receiver, senders| Parts::new(Lines { source, senders, receiver }, threads))
+}
+
+/// Tag-On with data of up to `largest` bytes.
+pub(super) fn tagged(world: &Communicator, threads: usize, largest: u64) -> Result<Vec<Tagged>, QueuesError> {
+    let open = || {
+        let mut port = world.wide(CAPACITY)?;
+        Ok((port.receiver, port.senders.swap_remove(other(world))))
+    };
+    let arena = world.arena();
+    let buffers = buffers(largest);
+    let ends = share(world, threads, open, |source, receiver, senders| (source, receiver, senders))?;
+    let tag = |(source, receiver, senders)| {
+        let pool = TagOnPool::create(arena, buffers, largest.max(1))?;
+        let pools = TagOnPools::new(arena.segment());
+        Ok(Tagged { source, senders, receiver, pool, buffers, pools, payload: Vec::new(), received: Vec::new() })
+    };
+    ends.into_iter().map(tag).collect()
+}
+
+/// A Basic ring in each direction.
+pub(super) fn ring(world: &Communicator) -> Result<Vec<Ring>, QueuesError> {
+    let arena = world.arena();
+    let mine = arena.allocate_zeroed(basic::bytes_for(LINES)?, 128)?;
+    let theirs = exchange(world, mine)?;
+    let receiver = basic::Receiver::open(arena.segment(), mine, LINES)?;
+    let sender = basic::Sender::open(arena.segment(), theirs, LINES)?;
+    Ok(vec![Ring { sender, receiver, payload: Vec::new(), received: Vec::new() }])
 }
 
 /// A poll set with all of its queues, and a sender to the last of the other rank's.

@@ -31,31 +31,14 @@ pub struct Plan {
 }
 
 impl Default for Plan {
-    /// Everything, with one thread and with two, in about a minute.
+    /// Everything, with one thread and with two: from 0 B to 1 KiB by 8, then by doubling to 1 MiB. It takes some minutes.
     fn default() -> Self {
         Plan {
             mechanisms: Mechanism::ALL.to_vec(),
             threads: vec![1, 2],
-            sizes: vec![
-                0,
-                8,
-                16,
-                24,
-                32,
-                48,
-                64,
-                128,
-                256,
-                512,
-                1 << 10,
-                4 << 10,
-                16 << 10,
-                64 << 10,
-                256 << 10,
-                1 << 20,
-            ],
+            sizes: (0..=1024).step_by(8).chain((11..=20).map(|exponent| 1 << exponent)).collect(),
             rounds: LEAST_ROUNDS,
-            row_ms: 1000,
+            row_ms: 150,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
 use job::Measured;
-use measure::queues::{Crossover, Mechanism, Plan};
+use measure::queues::{Crossover, Mechanism, Plan, Row};
 use std::process::ExitCode;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
@@ -22,10 +22,11 @@ use std::process::ExitCode;
 /// wait. Where sender and receiver have to meet there are none. `latency` is half a round trip, with several threads over
 /// all their messages together. `gap` is the time of a message in a stream.
 ///
-/// Express moves 5 bytes a word and wide Express 48 a line; a longer message is several of them. One-poll is Express behind
-/// the poll of 512 queues. Channel, write, read and accumulate move 8 bytes, whatever sizes are given. Bulk moves private
+/// Express moves 5 bytes a word and wide Express, which is also the shared form of Basic, 48 a line; a longer message is
+/// several of them. One-poll is Express behind the poll of 512 queues. Tag-on sends a line that refers to data in the segment,
+/// to one receiver; basic is the unshared ring, with messages of up to a quarter of it. Channel, write, read and accumulate move 8 bytes, whatever sizes are given. Bulk moves private
 /// buffers, on the path that the library chooses or on one that is prescribed. Receivers look for a microsecond and then
-/// sleep; with write, read and accumulate they poll. Only express, one-poll and wide are measured with several threads, which
+/// sleep; with write, read and accumulate they poll. Only express, one-poll, wide and tag-on are measured with several threads, which
 /// send through one queue from the first rank's core and get their answers in a queue each.
 ///
 /// Idle is the processor time of 8 sleeping receivers in percent of one core.
@@ -36,13 +37,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     threads: Vec<u32>,
 
-    /// Mechanisms: express, one-poll, wide, channel, write, read, accumulate, bulk, bulk-staged, bulk-direct, idle
-    /// [default: all].
+    /// Mechanisms: express, one-poll, wide, tag-on, basic, channel, write, read, accumulate, bulk, bulk-staged, bulk-direct,
+    /// idle [default: all].
     #[arg(long, value_name = "MECHANISM,...", value_delimiter = ',')]
     mechanisms: Vec<Mechanism>,
 
-    /// Sizes in bytes, of which express and one-poll take those up to 128, wide those up to 4096, bulk-staged and bulk-direct
-    /// those from 1024 [default: 16 sizes from 0 to 1048576].
+    /// Sizes in bytes, of which express and one-poll take those up to 128, wide those up to 49152, basic those up to 65528,
+    /// tag-on those up to 1048576, bulk-staged and bulk-direct those from 1024 [default: 0 to 1024 by 8, then by doubling to
+    /// 1048576].
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     sizes: Vec<u64>,
 
@@ -56,10 +58,20 @@ pub(crate) struct Arguments {
 }
 
 const JSON: &str = "\
-With --format json: one array of {mechanism, threads, bytes, send_ns, receive_ns, latency_ns, gap_ns, floor_ns, ratio,
+With --format json: {rows, crossovers}. rows is an array of {mechanism, threads, bytes, send_ns, receive_ns, latency_ns, gap_ns, floor_ns, ratio,
 megabytes_per_second, processor_percent, rounds, round_trips}. send_ns, receive_ns, latency_ns, gap_ns, floor_ns (in
 nanoseconds) and ratio are null or {median, p10, p90} over the rounds. megabytes_per_second is bytes over gap, in 10^6 bytes.
-processor_percent is null except for idle, where threads is the number of receivers. round_trips is for each round.";
+processor_percent is null except for idle, where threads is the number of receivers. round_trips is for each round.
+crossovers is an array of {short, long, threads, bytes, latencies_ns, sizes}: from bytes on, long is never slower than short;
+bytes is null where there is no such size. latencies_ns are those of short and long there (or at the largest size of both),
+sizes the smallest and the largest that both have.";
+
+/// What is printed as JSON.
+#[derive(serde::Serialize)]
+struct Report<'a> {
+    rows: &'a [Row],
+    crossovers: &'a [Crossover],
+}
 
 impl Arguments {
     /// What is asked for.
@@ -84,7 +96,8 @@ pub(crate) fn execute(plan: &Plan, format: Format) -> Result<ExitCode, Failure> 
     match job::run(plan)? {
         Measured::Rows { rows, skipped } => {
             let crossovers = Crossover::all(&rows);
-            format.print(|| table::of(&rows, &crossovers, &skipped), &rows)?;
+            let report = Report { rows: &rows, crossovers: &crossovers };
+            format.print(|| table::of(&rows, &crossovers, &skipped), &report)?;
             Ok(ExitCode::SUCCESS)
         }
         Measured::RankFailed { rank, how, status } => {
