@@ -70,7 +70,7 @@ fn assert_is_a_row(row: &Value) {
     assert!(row["processor_percent"].is_null() && row["round_trips"].as_u64() > Some(0), "{row}");
     figures.iter().for_each(|name| assert_is_a_figure(row, name));
     // Both sides have to meet for a direct transfer, and the longest do not fit.
-    let meets = mechanism == "bulk-direct" || mechanism.starts_with("bulk") && bytes > 128 << 10;
+    let meets = mechanism == "bulk-direct" || mechanism.starts_with("bulk") && bytes > 1 << 20;
     for name in overheads {
         if meets { assert!(row[name].is_null(), "{row}") } else { assert_is_a_figure(row, name) }
     }

@@ -45,7 +45,7 @@
 //! | what | bytes in the segment | bytes in the receiver's private memory |
 //! |---|---|---|
 //! | a queue that is not resident, both classes | 64 | 2 × 64, and 64 for each message in overflow |
-//! | each class of it that is resident | 256 and 64 for each message of the ring's capacity | at most 512 more |
+//! | each class of it that is resident | 768 and 64 for each message of the ring's capacity | at most 512 more |
 //! | the hall ([`Shape::bytes`]) | 2,240, two miss rings, 16 for each ring, 128 for every 512 queues (and 128 for more than 512) | |
 //! | an open [`Destination`] | none | 32 or less, in the sender's |
 //!

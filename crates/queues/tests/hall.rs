@@ -241,7 +241,7 @@ fn memory_goes_back_when_nobody_can_touch_it() {
     let shape = Shape::default();
     let hall = Hall::create(&arena, shape).unwrap();
     // What the module's page says.
-    assert_eq!(arena.used(), 2240 + 16 * 16 + 2 * 64 + 512 * 64 + 2 * (256 + 256 * 64));
+    assert_eq!(arena.used(), 2240 + 16 * 16 + 2 * 64 + 512 * 64 + 2 * (768 + 256 * 64));
     assert_eq!(arena.used(), shape.bytes().unwrap());
     let entrance = Arc::new(Entrance::attach(arena.segment(), hall.offset()).unwrap());
     let ended = hall.end().expect_err("there is an entrance");
@@ -258,7 +258,7 @@ fn memory_goes_back_when_nobody_can_touch_it() {
         for queue in 0..20 {
             assert_eq!(hall.promote(queue, Class::Request), queue < 16);
         }
-        assert_eq!(arena.used(), shape.bytes().unwrap() + 16 * (256 + 64 * 64));
+        assert_eq!(arena.used(), shape.bytes().unwrap() + 16 * (768 + 64 * 64));
         let (segment, offset) = (arena.segment(), hall.offset());
         drop(Entrance::attach(segment, offset).unwrap());
         drop(hall);
