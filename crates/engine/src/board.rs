@@ -189,6 +189,13 @@ impl Board {
         self.progress[self.rank as usize].started.store(sequence + 1, Ordering::Release);
     }
 
+    /// Takes the note of this rank's last collective back, which could not be begun.
+    pub(crate) fn forget(&self, sequence: u64) {
+        self.progress[self.rank as usize].started.store(sequence, Ordering::Release);
+        // Relaxed: nothing is published by it.
+        self.journal[self.journal_at(self.rank, sequence)].store(0, Ordering::Relaxed);
+    }
+
     /// Whether `rank` has come to its `sequence`-th collective.
     pub(crate) fn has_come(&self, rank: u32, sequence: u64) -> bool {
         // Acquire: pairs with the Release in `note`.

@@ -125,6 +125,7 @@ impl Group {
     #[cold]
     pub(crate) fn take_back(&self, sequence: u64) {
         self.sequence.store(sequence, Ordering::Relaxed);
+        self.board.forget(sequence);
     }
 
     /// Starts a meeting of all ranks: buffer 0 is the contribution, buffer 1 the result (none in a barrier).
@@ -134,6 +135,7 @@ impl Group {
     #[inline]
     pub fn meet(self: &Arc<Self>, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Pending, Error> {
         self.check_buffers(meeting, arguments)?;
+        self.ring.check(meeting)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
         let started = self.ring.start(sequence, meeting, arguments);
@@ -179,6 +181,7 @@ impl Group {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
         self.check_buffers(meeting, arguments)?;
+        self.ring.check(meeting)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
         let run = match self.ring.hold(meeting, arguments).inspect_err(|_| self.take_back(sequence))? {
@@ -212,7 +215,9 @@ impl Group {
         let started = self.ring.start(sequence, meeting, arguments);
         let mut run = started.inspect_err(|_| self.take_back(sequence))?;
         self.look_after(&run);
-        self.wait_meeting(&run, None).inspect_err(|_| self.ring.abandon(&run))?;
+        self.wait_meeting(&run, None).inspect_err(|_| {
+            if self.ring.withdraw(&run) { self.take_back(sequence) } else { self.ring.abandon(&run) }
+        })?;
         self.trace_call_ended(sequence, Some(meeting.call));
         self.ring.collect(&mut run, outputs)
     }

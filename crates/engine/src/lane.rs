@@ -82,6 +82,8 @@ pub(crate) trait Plan {
     fn rank(&self) -> u32;
     /// Whether a run takes memory that is worth looking for.
     fn is_large(&self, call: &Self::Call) -> bool;
+    /// Refuses a large run for which there will never be memory.
+    fn check_size(&self, scratch: &Self::Scratch, call: &Self::Call) -> Result<(), Error>;
     /// How many runs may be under way at once, this one included.
     fn window(&self, call: &Self::Call) -> u64;
     fn is_complete(&self, run: u64, call: &Self::Call) -> bool;
@@ -218,6 +220,13 @@ impl<P: Plan> Lane<P> {
     /// state is changed in single steps.
     fn lock(&self) -> MutexGuard<'_, Starter<P>> {
         self.starter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses a run for which there will never be memory. To be asked before the call is noted for others to see: all ranks
+    /// refuse it, and the first to do so go on to their next call.
+    #[inline]
+    pub(crate) fn check(&self, call: &P::Call) -> Result<(), Error> {
+        if self.plan.is_large(call) { self.plan.check_size(&self.lock().scratch, call) } else { Ok(()) }
     }
 
     /// Starts a run, now or when a slot is free. Never waits.
@@ -411,6 +420,18 @@ impl<P: Plan> Lane<P> {
             Err(error) if starter.turn.next == run.number.run => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Takes a queued run that cannot be started out of the queue, so that the next one gets its number; false when it has been
+    /// started or others are queued behind it, whose numbers count it.
+    #[cold]
+    pub(crate) fn withdraw(&self, run: &Run<P>) -> bool {
+        let mut starter = self.lock();
+        let is_alone = starter.queue.len() == 1 && starter.turn.next == run.number.run;
+        if is_alone {
+            starter.queue.clear();
+        }
+        is_alone
     }
 
     /// Keeps a run from being moved out of its slot while this thread works on it; false when it was moved already.

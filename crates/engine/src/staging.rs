@@ -45,6 +45,16 @@ impl Staging {
         Staging { arena, rooms: Vec::new(), consumed: 0 }
     }
 
+    /// Refuses what there will never be room for.
+    pub(crate) fn check(&self, bytes: u64) -> Result<(), Error> {
+        let class = bytes.next_power_of_two().max(LEAST_ROOM);
+        if class <= self.arena.capacity() {
+            return Ok(());
+        }
+        // It fails, and says in the arena's words why.
+        Ok(self.arena.allocate(class, 64).and_then(|at| self.arena.free(at))?)
+    }
+
     /// Takes `bytes` bytes for `run`. All runs below `consumed` are consumed by every rank.
     pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
         self.consumed = consumed;
