@@ -7,7 +7,8 @@ use std::fmt::Write;
 const COLUMN: usize = 96;
 const ROW: usize = 28;
 const LEFT: usize = 24;
-const TOP: usize = 84;
+const TOP: usize = 100;
+const LEGEND: &str = "● sends ○ receives; in each step a rank does one operation, and a message takes a step";
 /// More arrows than this would bury what stands beside them.
 const LABELLED: usize = 100;
 
@@ -15,18 +16,18 @@ const STYLE: &str = "\
 text { font: 12px sans-serif; fill: #24292f } .title { font-size: 16px; font-weight: 600 } .small { font-size: 10px; fill: #57606a }
 .back { fill: #ffffff } .life { stroke: #d0d7de } .message { stroke: #0969da; stroke-width: 1.5 } .head { fill: #0969da }
 .send { fill: #0969da } .receive { fill: #ffffff; stroke: #0969da; stroke-width: 1.5 }
-.local { fill: #fff8c5; stroke: #9a6700 } .copy { fill: #eaeef2; stroke: #57606a } .join { fill: #dafbe1; stroke: #1a7f37 }
+.local { fill: #fff8c5; stroke: #9a6700 } .copy { fill: #eaeef2; stroke: #57606a } .join { fill: #dafbe1; stroke: #1a7f37 } .meeting { stroke: #1a7f37; stroke-width: 1.5 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .small { fill: #9198a1 } .back { fill: #0d1117 } .life { stroke: #3d444d }
 .message { stroke: #4493f8 } .head, .send { fill: #4493f8 } .receive { fill: #0d1117; stroke: #4493f8 }
-.local { fill: #3b2e00; stroke: #d29922 } .copy { fill: #21262d; stroke: #9198a1 } .join { fill: #04260f; stroke: #3fb950 }
+.local { fill: #3b2e00; stroke: #d29922 } .copy { fill: #21262d; stroke: #9198a1 } .join { fill: #04260f; stroke: #3fb950 } .meeting { stroke: #3fb950 }
 }";
 
 pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
     let layout = Layout::new(graphs);
     let shown = shown(&layout.messages, rank);
     let title = rank.map_or_else(|| title.to_owned(), |rank| format!("{title}: rank {rank}"));
-    let least = 2 * LEFT + title.chars().count() * 9;
+    let least = 2 * LEFT + (title.chars().count() * 9).max(LEGEND.chars().count() * 6);
     let (width, height) = ((LEFT + graphs.len() * COLUMN + LEFT).max(least), TOP + layout.length * ROW + 24);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
@@ -34,16 +35,18 @@ pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
          <defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" \
          orient=\"auto\"><path class=\"head\" d=\"M0 0 8 4 0 8z\"/></marker></defs>\n\
          <rect class=\"back\" width=\"{width}\" height=\"{height}\"/>\n\
-         <text class=\"title\" x=\"{LEFT}\" y=\"30\">{}</text>\n",
+         <text class=\"title\" x=\"{LEFT}\" y=\"30\">{}</text>\n\
+         <text class=\"small\" x=\"{LEFT}\" y=\"50\">{LEGEND}</text>\n",
         escaped(&title),
         escaped(&title),
     );
     // Writing to a string cannot fail.
     for column in 0..graphs.len() {
         let (x, end) = (x(column), height - 12);
-        let _ = writeln!(svg, "<text x=\"{x}\" y=\"60\" text-anchor=\"middle\">rank {column}</text>");
-        let _ = writeln!(svg, "<path class=\"life\" d=\"M{x} 68V{end}\"/>");
+        let _ = writeln!(svg, "<text x=\"{x}\" y=\"76\" text-anchor=\"middle\">rank {column}</text>");
+        let _ = writeln!(svg, "<path class=\"life\" d=\"M{x} 84V{end}\"/>");
     }
+    meetings(&mut svg, graphs, &layout);
     let arrows: Vec<&(Place, Place)> =
         layout.messages.iter().filter(|(send, receive)| shown(*send) && shown(*receive)).collect();
     for (send, receive) in &arrows {
@@ -58,6 +61,16 @@ pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
     svg
 }
 
+/// A line through all ranks wherever they meet.
+fn meetings(svg: &mut String, graphs: &[Graph], layout: &Layout) {
+    let Some((first, steps)) = graphs.first().zip(layout.steps.first()) else { return };
+    for (entry, step) in first.vertices().iter().zip(steps) {
+        if let Operation::Join { .. } = entry.operation {
+            let _ = writeln!(svg, "<path class=\"meeting\" d=\"M{} {}H{}\"/>", x(0), y(*step), x(graphs.len() - 1));
+        }
+    }
+}
+
 /// The middle of a rank's column.
 fn x(column: usize) -> usize {
     LEFT + column * COLUMN + COLUMN / 2
@@ -68,10 +81,8 @@ fn y(step: usize) -> usize {
 }
 
 fn arrow(svg: &mut String, graphs: &[Graph], layout: &Layout, send: Place, receive: Place, labelled: bool) {
-    let (from, to) = (
-        (x(send.0) as f64, y(layout.steps[send.0][send.1]) as f64),
-        (x(receive.0) as f64, y(layout.steps[receive.0][receive.1]) as f64),
-    );
+    let place = |(rank, vertex): Place| (x(rank) as f64, y(layout.steps[rank][vertex]) as f64);
+    let (from, to) = (place(send), place(receive));
     // It ends where the receive's circle begins.
     let (across, down) = (to.0 - from.0, to.1 - from.1);
     let length = across.hypot(down).max(1.0);
