@@ -82,9 +82,9 @@ impl Sizes {
         self.offset(self.ranks)
     }
 
-    /// The bytes of a rank below [`ranks`](Self::ranks).
+    /// The bytes of a rank; none for one that does not exist.
     pub fn bytes(&self, rank: u32) -> u64 {
-        self.offset(rank + 1) - self.offset(rank)
+        self.offset(rank.saturating_add(1)) - self.offset(rank)
     }
 
     /// Refuses different sizes for an algorithm that cannot do with them.
@@ -93,8 +93,9 @@ impl Sizes {
         if equal { Ok(()) } else { Err(CollectiveError::NeedsEqualBlocks { algorithm, instead }) }
     }
 
-    /// The bytes of all ranks before this one; `rank` may be the number of ranks.
+    /// The bytes of all ranks before this one, which need not exist.
     pub(crate) fn offset(&self, rank: u32) -> u64 {
+        let rank = rank.min(self.ranks);
         let before = u64::from(rank);
         match &self.kind {
             Kind::Equal { bytes } => before * bytes,

@@ -90,6 +90,14 @@ fn sizes_beyond_64_bits_are_refused_and_sizes_below_are_not() {
 }
 
 #[test]
+fn a_rank_that_does_not_exist_has_no_bytes() {
+    for sizes in [Sizes::equal(3, 5).unwrap(), Sizes::each(&[5, 5, 5]).unwrap()] {
+        assert_eq!([0, 2, 3, u32::MAX].map(|rank| sizes.bytes(rank)), [5, 5, 0, 0]);
+        assert_eq!((sizes.ranks(), sizes.total()), (3, 15));
+    }
+}
+
+#[test]
 fn neighbours_must_exist_and_loops_have_two_ends() {
     let error = Neighborhood::new(0, 4, &[1, 4], &[]).unwrap_err();
     assert_eq!(error, Error::NeighborOutOfRange { list: "source", position: 1, neighbor: 4, ranks: 4 });

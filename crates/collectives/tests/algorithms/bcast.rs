@@ -4,7 +4,7 @@ use crate::evaluator::{Evaluation, Protocol};
 use crate::{block, rank_counts, reference, roots, run, tuning};
 use collectives::bcast::Algorithm;
 use collectives::{CollectiveError, Tuning};
-use goal::graph::{Access, Graph, Operation};
+use goal::graph::{Access, Blocks, Graph, Operation, Until, Vertex};
 
 fn graphs(algorithm: Algorithm, ranks: u32, root: u32, bytes: u64, tuning: Tuning) -> Vec<Graph> {
     (0..ranks).map(|rank| algorithm.graph(rank, ranks, root, bytes, tuning).unwrap()).collect()
@@ -97,15 +97,26 @@ fn a_message_in_too_many_segments_is_refused_and_told_which_will_do() {
 }
 
 #[test]
-fn with_rendezvous_the_bytes_wait_for_the_receiver() {
+fn with_rendezvous_the_bytes_wait_until_the_receiver_is_ready_and_it_is_ready_when_it_waits() {
     for algorithm in [Algorithm::FlatRendezvous, Algorithm::ChainRendezvous, Algorithm::BinomialRendezvous] {
-        let graphs = graphs(algorithm, 6, 0, 8, Tuning::default());
-        let inputs = vec![block(0, 0, 8); 6];
-        // Rank 1 is a child of the root, which cannot be rid of its bytes before rank 1 is there, not even eagerly.
-        let mut evaluation = Evaluation::new(&graphs, &inputs, Protocol::Eager, reference::apply, 1);
-        evaluation.run(Some(1));
-        assert!(!evaluation.is_complete(0), "{algorithm}");
-        evaluation.run(None);
-        evaluation.finish();
+        for graph in graphs(algorithm, 6, 0, 8, Tuning::default()) {
+            let operation = |vertex: Vertex| &graph.vertices()[vertex.index()].operation;
+            let is_empty = |data: &Blocks| data.bytes() == Some(0);
+            let waits = |after: Vertex, until: Until, before: &dyn Fn(&Operation) -> bool| {
+                let edges = graph.edges().iter();
+                edges.clone().any(|edge| edge.after == after && edge.until == until && before(operation(edge.before)))
+            };
+            for vertex in (0..graph.vertices().len() as u32).map(Vertex) {
+                let Operation::Send { data, peer, tag } = operation(vertex) else { continue };
+                let from_there = |other: &Operation, empty: bool| matches!(other, Operation::Receive { data, source, .. } if *source == Some(*peer) && is_empty(data) == empty);
+                let case = format!("{algorithm}: {}", graph.describe(vertex));
+                if !is_empty(data) {
+                    assert!(waits(vertex, Until::Complete, &|other| from_there(other, true)), "{case}");
+                } else if *tag == 2 {
+                    assert!(waits(vertex, Until::Complete, &|other| from_there(other, true)), "{case}");
+                    assert!(waits(vertex, Until::Started, &|other| from_there(other, false)), "{case}");
+                }
+            }
+        }
     }
 }
