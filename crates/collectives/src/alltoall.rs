@@ -42,7 +42,7 @@ algorithms! {
     Pairwise = "pairwise",
     /// One phase for each dimension of a grid of ranks: all ranks of a line exchange with each other what the line's
     /// members need or have to pass on. Extents are chosen by [`degree`](Tuning::degree), as
-    /// [`phases`](crate::alltoall::phases) says.
+    /// [`phases`] says.
     ///
     /// Bokhari: "Multiphase Complete Exchange on a Circuit Switched Hypercube", International Conference on Parallel
     /// Processing, 1991. On 2^d ranks, extents of 2, 4, … are the paper's subcubes of 1, 2, … dimensions; other numbers of
