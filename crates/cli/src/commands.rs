@@ -6,6 +6,7 @@ mod exec;
 mod measure;
 mod overlap;
 mod run;
+pub(crate) mod schedule;
 mod serve;
 mod tour;
 
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Overlap(overlap::Arguments),
     /// Measures what messages cost that no collective describes.
     Measure(measure::Arguments),
+    Schedule(schedule::Arguments),
     Exec(exec::Arguments),
     /// Finds what is wrong with a GOAL file.
     Check(check::Arguments),
@@ -53,6 +55,7 @@ impl Command {
             Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
             Command::Measure(arguments) => measure::execute(arguments, format),
             Command::QueuesRank(arguments) => measure::queues::rank::execute(arguments),
+            Command::Schedule(arguments) => schedule::execute(&arguments, format),
             Command::Exec(arguments) => exec::execute(&arguments, format),
             Command::ExecRank(arguments) => exec::rank::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),

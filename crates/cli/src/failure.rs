@@ -24,6 +24,9 @@ pub(crate) enum Failure {
     /// A file that does not fit on this machine.
     #[error("{}: {problem}", .path.display())]
     TooLarge { path: PathBuf, problem: String },
+    /// A schedule cannot be shown.
+    #[error(transparent)]
+    Schedule(#[from] crate::commands::schedule::ScheduleError),
     /// A rank of a job that this command has started for itself cannot go on.
     #[error(transparent)]
     Rank(#[from] tradewind::Error),

@@ -1,138 +1,162 @@
 //! All-to-all: rank r's block for rank s becomes rank s's block from rank r.
 
-use crate::CollectiveError;
-use crate::blocks::{Row, merged};
-use crate::member::Member;
-use goal::graph::{Access, Block, Graph, JoinMode, Vertex};
-use std::collections::BTreeSet;
+mod exchange;
+mod travel;
+
+use crate::drawing::Drawing;
+use crate::{CollectiveError, Sizes, Tuning};
+use exchange::Order;
+use goal::graph::{Access, Graph, JoinMode};
 
 algorithms! {
     "alltoall",
-    /// [`bruck`].
+    /// Blocks travel by powers of two: in round k all blocks whose remaining way contains 2^k move 2^k ranks on, packed
+    /// into one message. ⌈log₂ ranks⌉ messages a rank, each of about half the blocks; for small blocks.
+    ///
+    /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in Multiport
+    /// Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems 8(11), 1997: the index algorithm,
+    /// with radix 2 and one port. Its first and last phases, a rotation of all blocks by the rank and the inverse, cost
+    /// nothing here: scatter/gather lists name each block where the input has it and where the output wants it. Only
+    /// blocks that travel on wait in the scratchpad, each time in a place of its own, so that all receives can be posted
+    /// at once.
     Bruck = "bruck",
-    /// [`rotated_direct`].
+    /// Every rank sends to rank 0, then to rank 1, …, all at once: `ranks` − 1 messages a rank, straight from input to
+    /// output. That everybody begins with the same ranks is its weakness.
+    ///
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
+    /// section 5: direct exchange.
+    Direct = "direct",
+    /// [`Direct`](Self::Direct), but step i sends to the rank i places further on and receives from the rank i places
+    /// back, so that in each step every rank is the destination of exactly one other. No step waits for another: an
+    /// engine takes them in vertex order as far as it can. For large blocks.
+    ///
+    /// Barchet-Estefanel, Mounié 2004, section 5; Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication
+    /// Operations in MPICH", International Journal of High Performance Computing Applications 19(1), 2005: the all-to-all
+    /// for medium and long messages.
     RotatedDirect = "rotated-direct",
-    /// [`join`].
+    /// One partner after the other: step i exchanges with the rank whose number differs by exclusive or with i if the
+    /// number of ranks is a power of two, else it is as in [`RotatedDirect`](Self::RotatedDirect). A step waits for the one
+    /// before it. `ranks` − 1 messages deep.
+    ///
+    /// Thakur, Rabenseifner, Gropp 2005: the pairwise exchange.
+    Pairwise = "pairwise",
+    /// One phase for each dimension of a grid of ranks: all ranks of a line exchange with each other what the line's
+    /// members need or have to pass on. Extents are chosen by [`degree`](Tuning::degree), as
+    /// [`phases`] says.
+    ///
+    /// Bokhari: "Multiphase Complete Exchange on a Circuit Switched Hypercube", International Conference on Parallel
+    /// Processing, 1991. On 2^d ranks, extents of 2, 4, … are the paper's subcubes of 1, 2, … dimensions; other numbers of
+    /// ranks are split into their prime factors in place of dimensions. With one phase it is a direct exchange, and for a
+    /// prime number of ranks nothing else is possible.
+    Multiphase = "multiphase",
+    /// All ranks meet in one join vertex that exchanges their blocks.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws; `bytes` is the size of one block.
+    /// The graph that this algorithm draws; `bytes` is the size of one block. Buffer 0 is the input, a block for each rank;
+    /// buffer 1 the output, a block from each rank.
     ///
     /// # Errors
-    /// As the algorithm's function.
-    pub fn graph(self, rank: u32, ranks: u32, bytes: u64) -> Result<Graph, CollectiveError> {
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`].
+    ///
+    /// ```
+    /// use collectives::{Tuning, alltoall::Algorithm};
+    ///
+    /// let graph = Algorithm::Bruck.graph(0, 8, 16, Tuning::default())?;
+    /// assert_eq!(graph.vertices().len(), 7); // a copy, three sends, three receives
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn graph(self, rank: u32, ranks: u32, bytes: u64, tuning: Tuning) -> Result<Graph, CollectiveError> {
+        let mut drawing = Drawing::new(rank, ranks)?;
+        let sizes = Sizes::equal(ranks, bytes)?;
+        let input = drawing.parts(Access::Input, &sizes);
+        let output = drawing.parts(Access::Output, &sizes);
         match self {
-            Algorithm::Bruck => bruck(rank, ranks, bytes),
-            Algorithm::RotatedDirect => rotated_direct(rank, ranks, bytes),
-            Algorithm::Join => join(rank, ranks, bytes),
+            Algorithm::Bruck => travel::bruck(&mut drawing, bytes, &input, &output)?,
+            Algorithm::Direct => exchange::draw(&mut drawing, &input, &output, Order::ByRank),
+            Algorithm::RotatedDirect => exchange::draw(&mut drawing, &input, &output, Order::Rotated),
+            Algorithm::Pairwise => exchange::draw(&mut drawing, &input, &output, Order::Pairwise),
+            Algorithm::Multiphase => {
+                let extents = phases(ranks, tuning.degree.get());
+                travel::multiphase(&mut drawing, &extents, bytes, &input, &output)?;
+            }
+            Algorithm::Join => {
+                drawing.join(JoinMode::Exchange, input.all(), output.all());
+            }
         }
+        Ok(drawing.finish())
+    }
+
+    /// As [`graph`](Self::graph), for blocks of any size (MPI's alltoallv): the number of bytes for each rank and from
+    /// each rank, in rank order. What a rank sends to another must be what that one expects from it; nobody needs to know
+    /// more.
+    ///
+    /// # Errors
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::SizesOfOtherRanks`], [`CollectiveError::TooManyBytes`],
+    /// [`CollectiveError::OwnSizesDiffer`]; from algorithms that pass on others' blocks,
+    /// [`CollectiveError::NeedsEqualBlocks`].
+    ///
+    /// ```
+    /// use collectives::alltoall::Algorithm;
+    ///
+    /// let graph = Algorithm::Pairwise.graph_v(0, &[8, 100, 0], &[8, 0, 20])?;
+    /// assert_eq!(graph.buffers()[1].length, 28);
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn graph_v(self, rank: u32, sent: &[u64], received: &[u64]) -> Result<Graph, CollectiveError> {
+        let (sent, received) = (Sizes::each(sent)?, Sizes::each(received)?);
+        let ranks = sent.ranks();
+        let mut drawing = Drawing::new(rank, ranks)?;
+        if received.ranks() != ranks {
+            return Err(CollectiveError::SizesOfOtherRanks { sizes: received.ranks() as usize, ranks });
+        }
+        if sent.bytes(rank) != received.bytes(rank) {
+            let (sent, expected) = (sent.bytes(rank), received.bytes(rank));
+            return Err(CollectiveError::OwnSizesDiffer { rank, sent, expected });
+        }
+        let order = match self {
+            Algorithm::Direct => Order::ByRank,
+            Algorithm::RotatedDirect => Order::Rotated,
+            Algorithm::Pairwise => Order::Pairwise,
+            _ => {
+                let (algorithm, instead) = (self.name(), "direct, rotated-direct or pairwise");
+                return Err(CollectiveError::NeedsEqualBlocks { algorithm, instead });
+            }
+        };
+        let input = drawing.parts(Access::Input, &sent);
+        let output = drawing.parts(Access::Output, &received);
+        exchange::draw(&mut drawing, &input, &output, order);
+        Ok(drawing.finish())
     }
 }
 
-/// Where a block lies at this stage of [`bruck`].
-#[derive(Clone, Copy)]
-struct Place {
-    block: Block,
-    /// What brought it there; none for a block that has not moved yet.
-    arrival: Option<Vertex>,
-}
-
-/// Blocks travel by powers of two: in round k all blocks whose remaining way contains 2^k move 2^k ranks on, packed
-/// into one message. ⌈log₂ ranks⌉ messages a rank, each of about half the blocks of `bytes` bytes; for small blocks.
-///
-/// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in Multiport
-/// Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems 8(11), 1997: the index algorithm,
-/// with radix 2 and one port. Its first and last phases, a rotation of all blocks by the rank and the inverse, cost
-/// nothing here: scatter/gather lists name each block where the input has it and where the output wants it. Only blocks
-/// that travel on wait in the scratchpad, each time in a place of its own, so that all receives can be posted at once.
-///
-/// # Errors
-/// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`].
+/// The phases of [`Algorithm::Multiphase`]: factors of the number of ranks, each as large as prime factors in ascending
+/// order can make it without exceeding `degree`. A prime factor larger than that is a phase of its own.
 ///
 /// ```
-/// let graph = collectives::alltoall::bruck(0, 8, 16)?;
-/// assert_eq!(graph.vertices().len(), 7); // a copy, three sends, three receives
-/// # Ok::<(), collectives::CollectiveError>(())
+/// use collectives::alltoall::phases;
+///
+/// assert_eq!(phases(32, 4), [4, 4, 2]); // two dimensions, two and one
+/// assert_eq!(phases(32, 2), [2; 5]); // the standard exchange on a hypercube
+/// assert_eq!(phases(24, 4), [4, 2, 3]);
+/// assert_eq!(phases(7, 4), [7]);
 /// ```
-pub fn bruck(rank: u32, ranks: u32, bytes: u64) -> Result<Graph, CollectiveError> {
-    let member = Member::new(rank, ranks)?;
-    let mut graph = member.graph();
-    let (input, output) = buffers(&mut graph, ranks, bytes)?;
-    graph.copy(input.at(rank), output.at(rank));
-    // A block is known by how many ranks it travels in all, which is also what tells the rounds in which it moves.
-    let mut places: Vec<Place> =
-        (0..ranks).map(|way| Place { block: input.at(member.after(way)), arrival: None }).collect();
-    for (round, distance) in member.doublings().enumerate() {
-        let moving: Vec<u32> = (0..ranks).filter(|way| way & distance != 0).collect();
-        let (finished, travelling): (Vec<u32>, Vec<u32>) = moving.iter().partition(|way| **way / 2 < distance);
-        let waiting = Row::scratchpad(&mut graph, travelling.len() as u32, bytes)?;
-        let destinations: Vec<Block> = (finished.iter().map(|way| output.at(member.before(*way))))
-            .chain((0..travelling.len() as u32).map(|index| waiting.at(index)))
-            .collect();
-
-        let packed = merged(moving.iter().map(|way| places[*way as usize].block));
-        let send = graph.send(packed, member.after(distance), round as u32);
-        let arrivals: BTreeSet<Vertex> = moving.iter().filter_map(|way| places[*way as usize].arrival).collect();
-        for arrival in arrivals {
-            graph.requires(send, arrival);
+pub fn phases(ranks: u32, degree: u32) -> Vec<u32> {
+    let (mut rest, mut prime, mut extents) = (ranks, 2, Vec::<u32>::new());
+    while rest > 1 {
+        if u64::from(prime) * u64::from(prime) > u64::from(rest) {
+            prime = rest;
         }
-        let unpacked = merged(destinations.iter().copied());
-        let receive = graph.receive(unpacked, member.before(distance), round as u32);
-        for (way, block) in moving.iter().zip(destinations) {
-            places[*way as usize] = Place { block, arrival: Some(receive) };
+        if !rest.is_multiple_of(prime) {
+            prime += 1;
+            continue;
+        }
+        rest /= prime;
+        match extents.last_mut() {
+            Some(last) if last.saturating_mul(prime) <= degree => *last *= prime,
+            _ => extents.push(prime),
         }
     }
-    Ok(graph)
-}
-
-/// Step i sends to the rank i places further on and receives from the rank i places back, so that in each step every
-/// rank is the destination of exactly one other. `ranks` − 1 messages of `bytes` bytes a rank, straight from input to
-/// output; for large blocks.
-///
-/// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
-/// of High Performance Computing Applications 19(1), 2005: the all-to-all for medium and long messages. No step waits
-/// for another: an engine takes them in vertex order as far as it can.
-///
-/// # Errors
-/// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`].
-///
-/// ```
-/// let graph = collectives::alltoall::rotated_direct(0, 8, 65536)?;
-/// assert_eq!(graph.vertices().len(), 15); // a copy, seven sends, seven receives
-/// # Ok::<(), collectives::CollectiveError>(())
-/// ```
-pub fn rotated_direct(rank: u32, ranks: u32, bytes: u64) -> Result<Graph, CollectiveError> {
-    const TAG: u32 = 0;
-    let member = Member::new(rank, ranks)?;
-    let mut graph = member.graph();
-    let (input, output) = buffers(&mut graph, ranks, bytes)?;
-    graph.copy(input.at(rank), output.at(rank));
-    for step in 1..ranks {
-        let (destination, source) = (member.after(step), member.before(step));
-        graph.receive(output.at(source), source, TAG);
-        graph.send(input.at(destination), destination, TAG);
-    }
-    Ok(graph)
-}
-
-/// All ranks meet in one join vertex that exchanges their blocks.
-///
-/// # Errors
-/// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`].
-///
-/// ```
-/// assert_eq!(collectives::alltoall::join(0, 8, 16)?.vertices().len(), 1);
-/// # Ok::<(), collectives::CollectiveError>(())
-/// ```
-pub fn join(rank: u32, ranks: u32, bytes: u64) -> Result<Graph, CollectiveError> {
-    let mut graph = Member::new(rank, ranks)?.graph();
-    let (input, output) = buffers(&mut graph, ranks, bytes)?;
-    graph.join(JoinMode::Exchange, input.all(), output.all());
-    Ok(graph)
-}
-
-fn buffers(graph: &mut Graph, ranks: u32, bytes: u64) -> Result<(Row, Row), CollectiveError> {
-    let input = Row::buffer(graph, Access::Input, ranks, bytes)?;
-    Ok((input, Row::buffer(graph, Access::Output, ranks, bytes)?))
+    extents
 }

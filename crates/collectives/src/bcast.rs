@@ -1,82 +1,144 @@
 //! Broadcast: every rank gets the root's bytes.
 
-use crate::CollectiveError;
-use crate::binomial_tree::BinomialTree;
-use crate::member::Member;
+mod along_tree;
+mod scatter_allgather;
+mod two_tree;
+
+use crate::blocks::Segments;
+use crate::drawing::Drawing;
+use crate::tree::Tree;
+use crate::{CollectiveError, Tuning};
+use along_tree::Handshake;
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
 algorithms! {
     "bcast",
-    /// [`binomial`].
+    /// The root sends to one rank after the other. One message deep.
+    ///
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
+    /// table 1: the flat tree.
+    Flat = "flat",
+    /// [`Flat`](Self::Flat), and each message waits for its receiver: an empty message announces it and an empty one from
+    /// the receiver says that the bytes have a place.
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 1: the flat tree with rendezvous, 2 g(1) + 3 L more than the bytes themselves
+    /// take.
+    FlatRendezvous = "flat-rendezvous",
+    /// [`Flat`](Self::Flat) in segments: the first goes to everyone, then the second, ….
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 1: the segmented flat tree.
+    SegmentedFlat = "segmented-flat",
+    /// Each rank passes the bytes on to the next. `ranks` − 1 messages deep.
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 1: the chain.
+    Chain = "chain",
+    /// [`Chain`](Self::Chain), and each message waits for its receiver as in [`FlatRendezvous`](Self::FlatRendezvous).
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 1: the chain with rendezvous.
+    ChainRendezvous = "chain-rendezvous",
+    /// [`Chain`](Self::Chain) in segments: a rank passes one on while it receives the next. With k segments it is
+    /// `ranks` − 1 + k − 1 segments long instead of k · (`ranks` − 1).
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 1: the segmented chain, or pipeline.
+    SegmentedChain = "segmented-chain",
+    /// Each rank passes the bytes on to two others.
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 1: the binary tree.
+    Binary = "binary",
+    /// A binomial tree: whoever has the bytes passes them on, to the child with the largest subtree first.
+    /// ⌊log₂ ranks⌋ messages deep.
+    ///
+    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
+    /// of High Performance Computing Applications 19(1), 2005: the tree for short broadcasts.
     Binomial = "binomial",
-    /// [`join`].
+    /// [`Binomial`](Self::Binomial), and each message waits for its receiver as in
+    /// [`FlatRendezvous`](Self::FlatRendezvous).
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 1: the binomial tree with rendezvous.
+    BinomialRendezvous = "binomial-rendezvous",
+    /// [`Binomial`](Self::Binomial) in segments.
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 1: the segmented binomial tree.
+    SegmentedBinomial = "segmented-binomial",
+    /// Each rank passes the bytes on to [`degree`](Tuning::degree) others.
+    ///
+    /// Barchet-Estefanel, Mounié 2004, section 3: d-ary trees; flat tree, chain and binary tree are special cases.
+    DAry = "d-ary",
+    /// Each rank gets one part of the bytes along a binomial tree, then all parts travel round a ring. A rank sends
+    /// about twice the bytes, however many ranks there are. ⌊log₂ ranks⌋ + `ranks` − 2 messages deep at most: nobody is
+    /// sent what it already has from the tree.
+    ///
+    /// Barnett, Shuler, van de Geijn, Gupta, Payne, Watts: "Interprocessor Collective Communication Library (InterCom)"
+    /// (1994); Thakur, Rabenseifner, Gropp 2005: long broadcasts.
+    ScatterAllgather = "scatter-allgather",
+    /// Two binary trees, in which no rank has children twice, carry every other segment each. Every rank sends about as
+    /// much as it receives, so that the bandwidth of all is used.
+    ///
+    /// Sanders, Speck, Träff: "Two-Tree Algorithms for Full Bandwidth Broadcast, Reduction and Scan", Parallel Computing
+    /// 35(12), 2009, section 3. The colours with which the paper gives every message a step are left out: a segment is
+    /// passed on when it has come.
+    TwoTree = "two-tree",
+    /// All ranks meet in one join vertex, in which nobody waits for anyone but the root.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws.
+    /// The graph that this algorithm draws. Buffer 0 is the root's input, everyone else's output.
     ///
     /// # Errors
-    /// As the algorithm's function.
-    pub fn graph(self, rank: u32, ranks: u32, root: u32, bytes: u64) -> Result<Graph, CollectiveError> {
-        match self {
-            Algorithm::Binomial => binomial(rank, ranks, root, bytes),
-            Algorithm::Join => join(rank, ranks, root, bytes),
-        }
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`]; in segments,
+    /// [`CollectiveError::TooManySegments`].
+    ///
+    /// ```
+    /// use collectives::{Tuning, bcast::Algorithm};
+    ///
+    /// let root = Algorithm::Binomial.graph(3, 8, 3, 1024, Tuning::default())?;
+    /// assert_eq!(root.vertices().len(), 3); // sends to the ranks 7, 5 and 4
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn graph(self, rank: u32, ranks: u32, root: u32, bytes: u64, tuning: Tuning) -> Result<Graph, CollectiveError> {
+        let mut drawing = Drawing::new(rank, ranks)?;
+        let data = drawing.buffer(if rank == root { Access::Input } else { Access::Output }, bytes);
+        self.draw(&mut drawing, root, data, tuning)?;
+        Ok(drawing.finish())
+    }
+
+    /// Draws it for the ranks of a group; `data` is what the root has and the others are to get.
+    pub(crate) fn draw(
+        self,
+        drawing: &mut Drawing,
+        root: u32,
+        data: Block,
+        tuning: Tuning,
+    ) -> Result<(), CollectiveError> {
+        let member = drawing.member();
+        member.behind(root)?;
+        let segments = || Segments::new(tuning.segment_bytes, 1, data.length);
+        let (tree, segments, handshake) = match self {
+            Algorithm::Flat => (Tree::flat(member, root)?, Segments::WHOLE, Handshake::None),
+            Algorithm::FlatRendezvous => (Tree::flat(member, root)?, Segments::WHOLE, Handshake::Rendezvous),
+            Algorithm::SegmentedFlat => (Tree::flat(member, root)?, segments()?, Handshake::None),
+            Algorithm::Chain => (Tree::chain(member, root)?, Segments::WHOLE, Handshake::None),
+            Algorithm::ChainRendezvous => (Tree::chain(member, root)?, Segments::WHOLE, Handshake::Rendezvous),
+            Algorithm::SegmentedChain => (Tree::chain(member, root)?, segments()?, Handshake::None),
+            Algorithm::Binary => (Tree::of_degree(member, root, 2)?, Segments::WHOLE, Handshake::None),
+            Algorithm::Binomial => (Tree::binomial(member, root)?, Segments::WHOLE, Handshake::None),
+            Algorithm::BinomialRendezvous => (Tree::binomial(member, root)?, Segments::WHOLE, Handshake::Rendezvous),
+            Algorithm::SegmentedBinomial => (Tree::binomial(member, root)?, segments()?, Handshake::None),
+            Algorithm::DAry => (Tree::of_degree(member, root, tuning.degree.get())?, Segments::WHOLE, Handshake::None),
+            Algorithm::ScatterAllgather => return scatter_allgather::draw(drawing, root, data),
+            Algorithm::TwoTree => return two_tree::draw(drawing, root, data, segments()?),
+            Algorithm::Join => return join(drawing, root, data),
+        };
+        along_tree::draw(drawing, &tree, data, segments, handshake);
+        Ok(())
     }
 }
 
-/// A binomial tree: whoever has the bytes passes them on, to the child with the largest subtree first.
-/// ⌈log₂ ranks⌉ messages deep.
-///
-/// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
-/// of High Performance Computing Applications 19(1), 2005: the tree for short broadcasts.
-///
-/// # Errors
-/// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`].
-///
-/// ```
-/// let root = collectives::bcast::binomial(3, 8, 3, 1024)?;
-/// assert_eq!(root.vertices().len(), 3); // sends to the ranks 7, 5 and 4
-/// # Ok::<(), collectives::CollectiveError>(())
-/// ```
-pub fn binomial(rank: u32, ranks: u32, root: u32, bytes: u64) -> Result<Graph, CollectiveError> {
-    const TAG: u32 = 0;
-    let member = Member::new(rank, ranks)?;
-    let tree = BinomialTree::new(member, ranks, root)?;
-    let mut graph = member.graph();
-    let data = buffer(&mut graph, root, bytes);
-    let receive = tree.parent.map(|parent| graph.receive(data, parent, TAG));
-    for child in tree.children.iter().rev() {
-        let send = graph.send(data, child.rank, TAG);
-        if let Some(receive) = receive {
-            graph.requires(send, receive);
-        }
-    }
-    Ok(graph)
-}
-
-/// All ranks meet in one join vertex, in which nobody waits for anyone but the root.
-///
-/// # Errors
-/// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`].
-///
-/// ```
-/// assert_eq!(collectives::bcast::join(0, 8, 3, 1024)?.vertices().len(), 1);
-/// # Ok::<(), collectives::CollectiveError>(())
-/// ```
-pub fn join(rank: u32, ranks: u32, root: u32, bytes: u64) -> Result<Graph, CollectiveError> {
-    let member = Member::new(rank, ranks)?;
-    let is_root = member.behind(root)? == 0;
-    let mut graph = member.graph();
-    let data = Blocks::from(buffer(&mut graph, root, bytes));
+fn join(drawing: &mut Drawing, root: u32, data: Block) -> Result<(), CollectiveError> {
+    let data = Blocks::from(data);
+    let is_root = drawing.member().rank() == root;
     let (contribution, result) = if is_root { (data, Blocks::none()) } else { (Blocks::none(), data) };
-    graph.join(JoinMode::Broadcast { root }, contribution, result);
-    Ok(graph)
-}
-
-/// The one buffer: the root's input, everyone else's output.
-fn buffer(graph: &mut Graph, root: u32, bytes: u64) -> Block {
-    let access = if graph.rank() == root { Access::Input } else { Access::Output };
-    graph.buffer(access, bytes)
+    drawing.join(JoinMode::Broadcast { root }, contribution, result);
+    Ok(())
 }

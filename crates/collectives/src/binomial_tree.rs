@@ -25,8 +25,8 @@ pub(crate) struct Child {
 }
 
 impl BinomialTree {
-    pub(crate) fn new(member: Member, ranks: u32, root: u32) -> Result<Self, CollectiveError> {
-        let number = member.behind(root)?;
+    pub(crate) fn new(member: Member, root: u32) -> Result<Self, CollectiveError> {
+        let (number, ranks) = (member.behind(root)?, member.ranks());
         let mut tree = BinomialTree { parent: None, children: Vec::new() };
         for distance in member.doublings() {
             if number & distance != 0 {
@@ -40,5 +40,10 @@ impl BinomialTree {
             }
         }
         Ok(tree)
+    }
+
+    /// The number of ranks below this one.
+    pub(crate) fn descendants(&self) -> u32 {
+        self.children.iter().map(|child| child.size).sum()
     }
 }

@@ -51,10 +51,57 @@ pub enum CollectiveError {
         /// The data type.
         data_type: DataType,
     },
+    /// A message would be cut into so many segments that the graph is larger than what it is for.
+    #[error(
+        "{message} bytes in segments of {bytes} are {segments} messages, more than a graph should have: \
+         give segments of {enough} bytes or more"
+    )]
+    TooManySegments {
+        /// The number of segments.
+        segments: u64,
+        /// Bytes in each.
+        bytes: u64,
+        /// Bytes in all.
+        message: u64,
+        /// A number of bytes that is not too small.
+        enough: u64,
+    },
+    /// The sizes are not those of all ranks.
+    #[error("{sizes} sizes were given for {ranks} ranks: give one for each")]
+    SizesOfOtherRanks {
+        /// Number of sizes.
+        sizes: usize,
+        /// Number of ranks.
+        ranks: u32,
+    },
+    /// What a rank sends to itself is not what it expects from itself.
+    #[error("rank {rank} sends itself {sent} bytes but expects {expected} from itself: give both the same size")]
+    OwnSizesDiffer {
+        /// The rank.
+        rank: u32,
+        /// Bytes sent.
+        sent: u64,
+        /// Bytes expected.
+        expected: u64,
+    },
+    /// The algorithm needs blocks of one size.
+    #[error("{algorithm} needs blocks of one size: use {instead} for blocks of different sizes")]
+    NeedsEqualBlocks {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// Algorithms that need not.
+        instead: &'static str,
+    },
+    /// All ranks meet at once in the algorithm, so it cannot be composed of a node's ranks and of nodes.
+    #[error("{algorithm} lets all ranks meet at once and has no levels: use another algorithm for two levels")]
+    HasNoLevels {
+        /// The algorithm.
+        algorithm: &'static str,
+    },
     /// The algorithm groups the operands as it likes, so the operation would give something else with each algorithm.
     #[error(
         "{operation} depends on how operands are grouped, which {algorithm} does in its own way: \
-         use the join algorithm, which folds from the left in rank order"
+         use an algorithm that folds from the left in rank order, such as join, flat or, for scans, chain"
     )]
     NotAssociative {
         /// The operation.

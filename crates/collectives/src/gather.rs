@@ -1,63 +1,182 @@
-//! Gather: the root gets every rank's block, in rank order.
+//! Gather: the root gets every rank's block, in rank order; equal blocks or (MPI's gatherv) blocks of any size.
 
-use crate::CollectiveError;
 use crate::binomial_tree::BinomialTree;
-use crate::blocks::{Row, merged};
-use crate::member::Member;
-use goal::graph::{Access, Blocks, Graph};
+use crate::blocks::{Parts, Segments};
+use crate::drawing::Drawing;
+use crate::{CollectiveError, Sizes, Tuning};
+use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
-/// A binomial tree: each rank collects its subtree's blocks in the scratchpad and passes them on as one message.
-/// ⌈log₂ ranks⌉ messages deep, `ranks` − 1 messages in all.
-///
-/// The collecting ranks need temporary memory that belongs to the run, not to whoever drew the graph: this is the
-/// example for which Schneider et al. 2011, section 2.2, give schedules a scratchpad. Buffer 1 is empty on all ranks
-/// but the root.
+algorithms! {
+    "gather",
+    /// Every rank sends its block to the root. `ranks` − 1 messages, one deep. No rank but the root needs other sizes than
+    /// its own.
+    ///
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
+    /// table 2 read backwards: the flat tree.
+    Flat = "flat",
+    /// Each rank hands its own block and all it has got to the rank before it. `ranks` − 1 messages, as many deep, each a
+    /// block longer.
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 2 read backwards: the chain.
+    Chain = "chain",
+    /// [`Chain`](Self::Chain), but every block is a message of its own, or several if it is longer than a segment; blocks
+    /// from near come first.
+    ///
+    /// Barchet-Estefanel, Mounié 2004, table 2 read backwards: the pipelined chain.
+    PipelinedChain = "pipelined-chain",
+    /// Along a binomial tree: each rank collects its subtree's blocks in the scratchpad and passes them on as one message.
+    /// ⌊log₂ ranks⌋ messages deep, `ranks` − 1 messages in all.
+    ///
+    /// The collecting ranks need temporary memory that belongs to the run, not to whoever drew the graph: this is the
+    /// example for which Schneider et al. 2011, section 2.2, give schedules a scratchpad.
+    Binomial = "binomial",
+    /// All ranks meet in one join vertex; only the root takes its result. For equal blocks.
+    Join = "join",
+}
+
+impl Algorithm {
+    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's own block; buffer 1 is the output, at the
+    /// root the blocks of all ranks in rank order, elsewhere empty.
+    ///
+    /// # Errors
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`], [`CollectiveError::TooManyBytes`]; in
+    /// segments, [`CollectiveError::TooManySegments`]; from a join, [`CollectiveError::NeedsEqualBlocks`].
+    ///
+    /// ```
+    /// use collectives::{Sizes, Tuning, gather::Algorithm};
+    ///
+    /// // Rank 4 of 8 collects for 5, 6 and 7 and hands four blocks to the root.
+    /// let graph = Algorithm::Binomial.graph(4, 0, &Sizes::equal(8, 16)?, Tuning::default())?;
+    /// assert_eq!(graph.scratchpad_bytes(), 3 * 16);
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn graph(self, rank: u32, root: u32, sizes: &Sizes, tuning: Tuning) -> Result<Graph, CollectiveError> {
+        let mut drawing = Drawing::new(rank, sizes.ranks())?;
+        drawing.member().behind(root)?;
+        let input = drawing.buffer(Access::Input, sizes.bytes(rank));
+        let output = drawing.buffer(Access::Output, if rank == root { sizes.total() } else { 0 });
+        self.draw(&mut drawing, root, sizes, input, output, tuning)?;
+        Ok(drawing.finish())
+    }
+
+    /// Draws it for the ranks of a group; the output is the root's.
+    pub(crate) fn draw(
+        self,
+        drawing: &mut Drawing,
+        root: u32,
+        sizes: &Sizes,
+        input: Block,
+        output: Block,
+        tuning: Tuning,
+    ) -> Result<(), CollectiveError> {
+        let gather = Gather { root, sizes, input, output: Parts::new(output, sizes) };
+        let is_root = drawing.member().rank() == root;
+        if is_root && self != Algorithm::Join && input != gather.output.at(root) {
+            drawing.copy(input, gather.output.at(root));
+        }
+        match self {
+            Algorithm::Flat => gather.flat(drawing),
+            Algorithm::Chain => gather.chain(drawing)?,
+            Algorithm::PipelinedChain => gather.pipelined_chain(drawing, tuning)?,
+            Algorithm::Binomial => gather.binomial(drawing)?,
+            Algorithm::Join => {
+                sizes.must_be_equal(self.name(), "binomial")?;
+                drawing.join(JoinMode::Gather, input, if is_root { output.into() } else { Blocks::none() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// [`Algorithm::Binomial`] for equal blocks of `bytes` bytes.
 ///
 /// # Errors
 /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`], [`CollectiveError::TooManyBytes`].
-///
-/// ```
-/// // Rank 4 of 8 collects for 5, 6 and 7 and hands four blocks to the root.
-/// let graph = collectives::gather::tree_gather(4, 8, 0, 16)?;
-/// assert_eq!(graph.scratchpad_bytes(), 3 * 16);
-/// # Ok::<(), collectives::CollectiveError>(())
-/// ```
 pub fn tree_gather(rank: u32, ranks: u32, root: u32, bytes: u64) -> Result<Graph, CollectiveError> {
-    const TAG: u32 = 0;
-    let member = Member::new(rank, ranks)?;
-    let tree = BinomialTree::new(member, ranks, root)?;
-    let mut graph = member.graph();
-    let input = graph.buffer(Access::Input, bytes);
-    let Some(parent) = tree.parent else {
-        let output = Row::buffer(&mut graph, Access::Output, ranks, bytes)?;
-        graph.copy(input, output.at(rank));
-        for child in &tree.children {
-            graph.receive(round(output, child.rank, child.size, ranks), child.rank, TAG);
-        }
-        return Ok(graph);
-    };
-    graph.buffer(Access::Output, 0);
-    // Subtrees of 1, 2, 4, … ranks follow each other, so a child's place is its distance less this rank's own block.
-    let collected = tree.children.iter().map(|child| child.size).sum();
-    let subtrees = Row::scratchpad(&mut graph, collected, bytes)?;
-    let receives: Vec<_> = tree
-        .children
-        .iter()
-        .map(|child| graph.receive(subtrees.range(child.distance - 1, child.size), child.rank, TAG))
-        .collect();
-    let send = match collected {
-        0 => graph.send(input, parent, TAG),
-        _ => graph.send([input, subtrees.all()], parent, TAG),
-    };
-    for receive in receives {
-        graph.requires(send, receive);
-    }
-    Ok(graph)
+    Algorithm::Binomial.graph(rank, root, &Sizes::equal(ranks, bytes)?, Tuning::default())
 }
 
-/// The blocks of `count` ranks from `first` on, which continue with rank 0 after the last rank.
-fn round(output: Row, first: u32, count: u32, ranks: u32) -> Blocks {
-    let before_wrap = count.min(ranks - first);
-    let parts = [output.range(first, before_wrap), output.range(0, count - before_wrap)];
-    merged(parts.into_iter().filter(|part| part.length > 0))
+const TAG: u32 = 0;
+
+/// What is gathered.
+struct Gather<'a> {
+    root: u32,
+    sizes: &'a Sizes,
+    input: Block,
+    /// Only at the root.
+    output: Parts,
+}
+
+impl Gather<'_> {
+    fn flat(&self, drawing: &mut Drawing) {
+        let member = drawing.member();
+        if member.rank() != self.root {
+            drawing.send(self.input, self.root, TAG);
+            return;
+        }
+        for source in (1..member.ranks()).map(|distance| member.after(distance)) {
+            drawing.receive(self.output.at(source), source, TAG);
+        }
+    }
+
+    fn chain(&self, drawing: &mut Drawing) -> Result<(), CollectiveError> {
+        let member = drawing.member();
+        let number = member.behind(self.root)?;
+        let (next, further) = (member.after(1), member.ranks() - number - 1);
+        if number == 0 {
+            if further > 0 {
+                drawing.receive(self.output.round(next, further), next, TAG);
+            }
+            return Ok(());
+        }
+        let rest = drawing.scratchpad(self.sizes.run(next, further))?;
+        if further > 0 {
+            drawing.receive(rest, next, TAG);
+        }
+        drawing.send([self.input, rest], member.before(1), TAG);
+        Ok(())
+    }
+
+    fn pipelined_chain(&self, drawing: &mut Drawing, tuning: Tuning) -> Result<(), CollectiveError> {
+        let member = drawing.member();
+        let number = member.behind(self.root)?;
+        for distance in number.max(1)..member.ranks() {
+            let owner = member.beyond(self.root, distance);
+            let bytes = self.sizes.bytes(owner);
+            let block = match (number, distance == number) {
+                (0, _) => self.output.at(owner),
+                (_, true) => self.input,
+                (_, false) => drawing.scratchpad(bytes)?,
+            };
+            for segment in Segments::new(tuning.segment_bytes, 1, bytes)?.of(block) {
+                if distance > number {
+                    drawing.receive(segment, member.after(1), TAG);
+                }
+                if number > 0 {
+                    drawing.send(segment, member.before(1), TAG);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn binomial(&self, drawing: &mut Drawing) -> Result<(), CollectiveError> {
+        let member = drawing.member();
+        let tree = BinomialTree::new(member, self.root)?;
+        let Some(parent) = tree.parent else {
+            for child in &tree.children {
+                drawing.receive(self.output.round(child.rank, child.size), child.rank, TAG);
+            }
+            return Ok(());
+        };
+        // Subtrees of 1, 2, 4, … ranks follow each other behind this rank's own block.
+        let next = member.after(1);
+        let rest = drawing.scratchpad(self.sizes.run(next, tree.descendants()))?;
+        for child in &tree.children {
+            let start = self.sizes.run(next, child.distance - 1);
+            drawing.receive(rest.part(start, self.sizes.run(child.rank, child.size)), child.rank, TAG);
+        }
+        drawing.send([self.input, rest], parent, TAG);
+        Ok(())
+    }
 }

@@ -1,17 +1,27 @@
 //! Collective algorithms drawn as graphs, and nothing else.
 //!
-//! Each module is one collective, each function in it one algorithm: it takes a rank, the number of ranks and the shape
-//! of the data, and gives that rank's [`Graph`](goal::graph::Graph). Nothing here runs, connects or measures anything.
+//! Each module is one collective. Its `Algorithm` names the algorithms, says where each comes from, and draws: it takes a
+//! rank, the number of ranks and the shape of the data, and gives that rank's [`Graph`](goal::graph::Graph). Nothing here
+//! runs, connects or measures anything.
 //!
 //! | collective | algorithms | buffer 0 | buffer 1 |
 //! |---|---|---|---|
-//! | [`barrier`] | [`dissemination`](barrier::dissemination), [`join`](barrier::join) | – | – |
-//! | [`allreduce`] | [`recursive_doubling`](allreduce::recursive_doubling), [`join`](allreduce::join) | input: the contribution | output: the result, as long |
-//! | [`alltoall`] | [`bruck`](alltoall::bruck), [`rotated_direct`](alltoall::rotated_direct), [`join`](alltoall::join) | input: a block for each rank | output: a block from each rank |
-//! | [`bcast`] | [`binomial`](bcast::binomial), [`join`](bcast::join) | root: input, others: output | – |
-//! | [`gather`] | [`tree_gather`](gather::tree_gather) | input: one block | output: at the root a block from each rank, elsewhere empty |
+//! | [`barrier`] | dissemination, tree, recursive-doubling, flat, join | – | – |
+//! | [`bcast`] | flat, flat-rendezvous, segmented-flat, chain, chain-rendezvous, segmented-chain, binary, binomial, binomial-rendezvous, segmented-binomial, d-ary, scatter-allgather, two-tree, join | root: input, others: output | – |
+//! | [`scatter`] | flat, chain, pipelined-chain, binomial | input: at the root a block for each rank, elsewhere empty | output: one block |
+//! | [`gather`] | flat, chain, pipelined-chain, binomial, join | input: one block | output: at the root a block from each rank, elsewhere empty |
+//! | [`allgather`] | ring, recursive-doubling, bruck, gather-bcast, join | input: one block | output: a block from each rank |
+//! | [`alltoall`] | bruck, direct, rotated-direct, pairwise, multiphase, join | input: a block for each rank | output: a block from each rank |
+//! | [`reduce`] | flat, chain, segmented-chain, binomial, d-ary, rabenseifner, join | input: the contribution | output: at the root the result, elsewhere empty |
+//! | [`allreduce`] | recursive-doubling, ring, rabenseifner, reduce-bcast, join | input: the contribution | output: the result, as long |
+//! | [`reduce_scatter`] | ring, pairwise, recursive-halving, reduce-then-scatter | input: the contribution to the blocks of all ranks | output: the rank's block of the result |
+//! | [`scan`], [`exscan`] | chain, recursive-doubling | input: the contribution | output: the result, as long |
 //! | [`neighbor`] | [`neighbor_alltoall`](neighbor::neighbor_alltoall), [`neighbor_alltoallv`](neighbor::neighbor_alltoallv) | input: a block for each destination | output: a block from each source |
 //! | [`neighbor`] | [`neighbor_allgather`](neighbor::neighbor_allgather) | input: one block | output: a block from each source |
+//!
+//! [`two_level`] composes barrier, bcast, reduce, allreduce and allgather of one inside nodes and one between them. Blocks
+//! may be of different sizes where a function takes [`Sizes`]; all ranks know all of them. Segments and degrees are in
+//! [`Tuning`].
 //!
 //! **Buffers.** A graph never writes its input. An output holds defined bytes when the run has completed and not before:
 //! some algorithms pass on what they have already put there. Input and output are different memory; an operation
@@ -25,19 +35,21 @@
 //!
 //! **Order.** Every receive into memory of its own is independent of all other operations, so that it can be posted when
 //! the run starts. The order in which a reduction combines contributions depends on the graph alone, never on arrival.
+//! `keeps_rank_order` says which algorithms keep to the order of ranks, as operations need it that are not commutative.
 //!
 //! ```
-//! use collectives::allreduce;
+//! use collectives::{Reduction, allreduce};
 //! use goal::arithmetic::{Arithmetic, DataType};
 //!
 //! // What rank 2 of 5 does to add up three numbers of type f64.
-//! let graph = allreduce::recursive_doubling(2, 5, 24, Arithmetic::Add, DataType::F64)?;
+//! let sum = Reduction::new(Arithmetic::Add, DataType::F64);
+//! let graph = allreduce::Algorithm::RecursiveDoubling.graph(2, 5, 24, sum)?;
 //! let schedule = goal::compile::compile(&graph)?;
 //! assert_eq!(schedule.view().buffers().len(), 2);
 //!
 //! // Algorithms can be chosen by name.
 //! let algorithm: allreduce::Algorithm = "recursive-doubling".parse()?;
-//! assert_eq!(algorithm.graph(2, 5, 24, Arithmetic::Add, DataType::F64)?, graph);
+//! assert_eq!(algorithm.graph(2, 5, 24, sum)?, graph);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -46,14 +58,33 @@
 mod algorithm;
 mod binomial_tree;
 mod blocks;
+mod data_flow;
+mod drawing;
 mod error;
+mod fold;
+mod folding;
+mod halving;
 mod member;
+mod reduction;
+mod sizes;
+mod tree;
+mod tuning;
 
+pub mod allgather;
 pub mod allreduce;
 pub mod alltoall;
 pub mod barrier;
 pub mod bcast;
+pub mod exscan;
 pub mod gather;
 pub mod neighbor;
+pub mod reduce;
+pub mod reduce_scatter;
+pub mod scan;
+pub mod scatter;
+pub mod two_level;
 
 pub use error::CollectiveError;
+pub use reduction::Reduction;
+pub use sizes::Sizes;
+pub use tuning::Tuning;

@@ -15,19 +15,38 @@ impl Member {
         if rank < ranks { Ok(Member { rank, ranks }) } else { Err(CollectiveError::RankOutOfRange { rank, ranks }) }
     }
 
+    /// The rank at a position that exists.
+    pub(crate) fn at(rank: u32, ranks: u32) -> Self {
+        debug_assert!(rank < ranks);
+        Member { rank, ranks }
+    }
+
     /// The empty graph of this rank.
     pub(crate) fn graph(self) -> Graph {
         Graph::new(self.rank, self.ranks)
     }
 
+    pub(crate) fn rank(self) -> u32 {
+        self.rank
+    }
+
+    pub(crate) fn ranks(self) -> u32 {
+        self.ranks
+    }
+
     /// The rank this many places further round the ring of ranks.
     pub(crate) fn after(self, distance: u32) -> u32 {
-        ((u64::from(self.rank) + u64::from(distance)) % u64::from(self.ranks)) as u32
+        self.beyond(self.rank, distance)
     }
 
     /// The rank this many places back round the ring; the distance is at most the number of ranks.
     pub(crate) fn before(self, distance: u32) -> u32 {
         self.after(self.ranks - distance)
+    }
+
+    /// The rank this many places further round the ring than another.
+    pub(crate) fn beyond(self, rank: u32, distance: u32) -> u32 {
+        ((u64::from(rank) + u64::from(distance)) % u64::from(self.ranks)) as u32
     }
 
     /// How many places this rank lies after the root.
@@ -39,12 +58,13 @@ impl Member {
     }
 
     /// 1, 2, 4, … as long as they are below the number of ranks: one distance for each round of a logarithmic algorithm.
-    pub(crate) fn doublings(self) -> impl Iterator<Item = u32> {
+    pub(crate) fn doublings(self) -> impl DoubleEndedIterator<Item = u32> {
         doublings(self.ranks)
     }
 }
 
 /// 1, 2, 4, … below the limit.
-pub(crate) fn doublings(limit: u32) -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(1u32), |distance| distance.checked_mul(2)).take_while(move |distance| *distance < limit)
+pub(crate) fn doublings(limit: u32) -> impl DoubleEndedIterator<Item = u32> {
+    let rounds = limit.checked_sub(1).and_then(u32::checked_ilog2).map_or(0, |exponent| exponent + 1);
+    (0..rounds).map(|exponent| 1 << exponent)
 }

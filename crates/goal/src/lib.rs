@@ -32,6 +32,7 @@ pub mod arithmetic;
 pub mod binary;
 pub mod check;
 pub mod compile;
+pub mod depth;
 pub mod graph;
 pub mod matching;
 pub mod portable;

@@ -8,6 +8,7 @@ use crate::persistent::{Persistent, Plan};
 use crate::request::{Outputs, Request};
 use crate::{AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm};
 use bytemuck::Pod;
+use collectives::{Reduction, Tuning};
 use engine::call::CallKind;
 use engine::lane::Argument;
 use engine::meeting::Meeting;
@@ -122,7 +123,7 @@ impl Communicator {
             return Ok(Plan::Meeting(Meeting { kind: JoinKind::Reduce, arithmetic, root: 0, bytes, call }));
         }
         let key = LinkKey { call, algorithm: algorithm.name(), arguments };
-        let draw = || Ok(algorithm.graph(self.rank(), self.size(), bytes, operation, T::DATA_TYPE)?);
+        let draw = || Ok(algorithm.graph(self.rank(), self.size(), bytes, Reduction::new(operation, T::DATA_TYPE))?);
         Ok(Plan::Linked(self.linkage(key, draw)?))
     }
 
@@ -178,7 +179,7 @@ impl Communicator {
             return Ok(Plan::Meeting(Meeting { kind: JoinKind::Exchange, arithmetic: None, root: 0, bytes, call }));
         }
         let key = LinkKey { call, algorithm: algorithm.name(), arguments: 0 };
-        let draw = || Ok(algorithm.graph(self.rank(), self.size(), bytes / ranks)?);
+        let draw = || Ok(algorithm.graph(self.rank(), self.size(), bytes / ranks, Tuning::default())?);
         Ok(Plan::Linked(self.linkage(key, draw)?))
     }
 
@@ -235,7 +236,7 @@ impl Communicator {
             return Ok(Plan::Meeting(Meeting { kind: JoinKind::Broadcast, arithmetic: None, root, bytes, call }));
         }
         let key = LinkKey { call, algorithm: algorithm.name(), arguments: u64::from(root) };
-        let draw = || Ok(algorithm.graph(self.rank(), self.size(), root, bytes)?);
+        let draw = || Ok(algorithm.graph(self.rank(), self.size(), root, bytes, Tuning::default())?);
         Ok(Plan::Linked(self.linkage(key, draw)?))
     }
 }

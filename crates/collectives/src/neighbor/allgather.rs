@@ -1,8 +1,8 @@
 //! Neighbour allgather: the same block along every outgoing edge.
 
 use super::Neighborhood;
-use crate::CollectiveError;
-use crate::blocks::Row;
+use crate::blocks::Parts;
+use crate::{CollectiveError, Sizes};
 use goal::graph::{Access, Graph};
 
 /// Sends the same block of `bytes` bytes to every destination and receives one block from each source. The output
@@ -28,7 +28,8 @@ pub fn neighbor_allgather(neighborhood: &Neighborhood, bytes: u64) -> Result<Gra
     let sent = vec![input; neighborhood.destinations().len()];
     // A graph has fewer than 2^32 vertices, so a longer list fails to compile whatever its length reads as here.
     let sources = u32::try_from(neighborhood.sources().len()).unwrap_or(u32::MAX);
-    let output = Row::buffer(&mut graph, Access::Output, sources, bytes)?;
+    let sizes = Sizes::equal(sources, bytes)?;
+    let output = Parts::new(graph.buffer(Access::Output, sizes.total()), &sizes);
     let received: Vec<_> = (0..sources).map(|position| output.at(position)).collect();
     neighborhood.draw(&mut graph, &sent, &received)?;
     Ok(graph)

@@ -1,31 +1,95 @@
 //! An all-to-all is a transposition of blocks.
 
-use crate::{block, rank_counts, run};
-use collectives::alltoall::{Algorithm, bruck};
+use crate::{block, rank_counts, run, tuning};
+use collectives::alltoall::{Algorithm, phases};
+use collectives::{CollectiveError, Tuning};
 use goal::graph::{Graph, Operation};
+
+fn check(algorithm: Algorithm, ranks: u32, bytes: u64, tuning: Tuning) {
+    let graphs: Vec<Graph> = (0..ranks).map(|rank| algorithm.graph(rank, ranks, bytes, tuning).unwrap()).collect();
+    let inputs: Vec<Vec<u8>> =
+        (0..ranks).map(|rank| (0..ranks).flat_map(|to| block(rank, to, bytes)).collect()).collect();
+    for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
+        let expected: Vec<u8> = (0..ranks).flat_map(|from| block(from, rank as u32, bytes)).collect();
+        assert_eq!(buffers[0], inputs[rank], "the input stays as it is");
+        assert_eq!(buffers[1], expected, "{algorithm}: rank {rank} of {ranks}, {bytes} bytes");
+    }
+}
 
 #[test]
 fn blocks_are_transposed() {
     for algorithm in Algorithm::ALL {
         for ranks in rank_counts() {
-            for bytes in [0, 1, 5, 64] {
-                let graphs: Vec<Graph> = (0..ranks).map(|rank| algorithm.graph(rank, ranks, bytes).unwrap()).collect();
-                let inputs: Vec<Vec<u8>> =
-                    (0..ranks).map(|rank| (0..ranks).flat_map(|to| block(rank, to, bytes)).collect()).collect();
-                for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
-                    let expected: Vec<u8> = (0..ranks).flat_map(|from| block(from, rank as u32, bytes)).collect();
-                    assert_eq!(buffers[0], inputs[rank], "the input stays as it is");
-                    assert_eq!(buffers[1], expected, "{algorithm}: rank {rank} of {ranks}, {bytes} bytes");
-                }
+            for bytes in [0, 1, 5] {
+                check(*algorithm, ranks, bytes, tuning(1, 4));
             }
         }
     }
 }
 
 #[test]
+fn phases_may_be_of_any_length() {
+    for ranks in [8, 12, 16, 30] {
+        for degree in [1, 2, 3, 6, 8, 100] {
+            check(Algorithm::Multiphase, ranks, 3, tuning(1, degree));
+        }
+    }
+}
+
+#[test]
+fn the_phases_make_up_the_ranks() {
+    for ranks in 1..=300u32 {
+        for degree in [1, 2, 4, 7, 16, u32::MAX] {
+            let phases = phases(ranks, degree);
+            assert_eq!(phases.iter().product::<u32>(), ranks);
+            let is_prime = |number: u32| (2..number).all(|factor| !number.is_multiple_of(factor));
+            assert!(phases.iter().all(|phase| *phase <= degree || is_prime(*phase)), "{ranks}: {phases:?}");
+        }
+    }
+    assert_eq!(phases(u32::MAX, 1), [3, 5, 17, 257, 65537]);
+    assert_eq!(phases(4294967291, 4), [4294967291], "the largest prime of 32 bits is found to be one in no time");
+}
+
+/// Bytes from one rank to another.
+fn size(from: u32, to: u32) -> u64 {
+    u64::from((from * 5 + to * 3) % 7)
+}
+
+#[test]
+fn blocks_may_be_of_any_size() {
+    for algorithm in [Algorithm::Direct, Algorithm::RotatedDirect, Algorithm::Pairwise] {
+        for ranks in rank_counts() {
+            let graph = |rank| {
+                let sent: Vec<u64> = (0..ranks).map(|to| size(rank, to)).collect();
+                let received: Vec<u64> = (0..ranks).map(|from| size(from, rank)).collect();
+                algorithm.graph_v(rank, &sent, &received).unwrap()
+            };
+            let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
+            let input = |rank| (0..ranks).flat_map(|to| block(rank, to, size(rank, to))).collect();
+            let inputs: Vec<Vec<u8>> = (0..ranks).map(input).collect();
+            for (rank, buffers) in (0..).zip(run(&graphs, &inputs)) {
+                let expected: Vec<u8> = (0..ranks).flat_map(|from| block(from, rank, size(from, rank))).collect();
+                assert_eq!(buffers[1], expected, "{algorithm}: rank {rank} of {ranks}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_must_fit() {
+    let graph = |algorithm: Algorithm, sent: &[u64], received: &[u64]| algorithm.graph_v(0, sent, received);
+    let error = graph(Algorithm::Direct, &[1, 2], &[1]).unwrap_err();
+    assert_eq!(error, CollectiveError::SizesOfOtherRanks { sizes: 1, ranks: 2 });
+    let error = graph(Algorithm::Direct, &[1, 2], &[3, 2]).unwrap_err();
+    assert_eq!(error, CollectiveError::OwnSizesDiffer { rank: 0, sent: 1, expected: 3 });
+    let error = graph(Algorithm::Bruck, &[1, 2], &[1, 2]).unwrap_err();
+    assert!(error.to_string().contains("use direct, rotated-direct or pairwise"), "{error}");
+}
+
+#[test]
 fn bruck_sends_a_logarithmic_number_of_messages_from_independent_receives() {
     for (ranks, rounds) in [(2, 1), (3, 2), (8, 3), (9, 4), (100, 7)] {
-        let graph = bruck(ranks / 2, ranks, 8).unwrap();
+        let graph = Algorithm::Bruck.graph(ranks / 2, ranks, 8, Tuning::default()).unwrap();
         let sends = graph.vertices().iter().filter(|entry| matches!(entry.operation, Operation::Send { .. }));
         assert_eq!(sends.count(), rounds, "{ranks} ranks");
         for edge in graph.edges() {

@@ -1,27 +1,30 @@
 //! Wrong arguments are named, and names lead to algorithms.
 
+use crate::reference::SUM;
 use collectives::CollectiveError as Error;
 use collectives::neighbor::{self, Neighborhood};
-use collectives::{allreduce, alltoall, barrier, bcast, gather};
+use collectives::{Reduction, Sizes, Tuning, allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce};
+use collectives::{reduce_scatter, scan, scatter};
 use goal::arithmetic::{Arithmetic, DataType};
+use goal::graph::Graph;
 
 #[test]
 fn a_rank_must_exist() {
     for (rank, ranks) in [(0, 0), (3, 3), (u32::MAX, 8)] {
         let error = Some(Error::RankOutOfRange { rank, ranks });
-        let (operation, data_type) = (Arithmetic::Add, DataType::U8);
-        for algorithm in barrier::Algorithm::ALL {
-            assert_eq!(algorithm.graph(rank, ranks).err(), error);
-        }
-        for algorithm in allreduce::Algorithm::ALL {
-            assert_eq!(algorithm.graph(rank, ranks, 1, operation, data_type).err(), error);
-        }
-        for algorithm in alltoall::Algorithm::ALL {
-            assert_eq!(algorithm.graph(rank, ranks, 1).err(), error);
-        }
-        for algorithm in bcast::Algorithm::ALL {
-            assert_eq!(algorithm.graph(rank, ranks, 0, 1).err(), error);
-        }
+        let (tuning, sizes) = (Tuning::default(), &Sizes::equal(ranks, 8).unwrap());
+        let check = |name: &str, graph: Result<Graph, Error>| assert_eq!(graph.err(), error, "{name}");
+        barrier::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks)));
+        bcast::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks, 0, 8, tuning)));
+        scatter::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, 0, sizes, tuning)));
+        gather::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, 0, sizes, tuning)));
+        allgather::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, sizes)));
+        alltoall::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks, 8, tuning)));
+        reduce::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks, 0, 8, SUM, tuning)));
+        allreduce::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks, 8, SUM)));
+        reduce_scatter::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, sizes, SUM)));
+        scan::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks, 8, SUM)));
+        exscan::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks, 8, SUM)));
         assert_eq!(gather::tree_gather(rank, ranks, 0, 1).err(), error);
         assert_eq!(Neighborhood::new(rank, ranks, &[], &[]).err(), error);
     }
@@ -30,47 +33,68 @@ fn a_rank_must_exist() {
 #[test]
 fn a_root_must_exist() {
     let error = Error::RootOutOfRange { root: 4, ranks: 4 };
-    for algorithm in bcast::Algorithm::ALL {
-        assert_eq!(algorithm.graph(0, 4, 4, 1).as_ref(), Err(&error));
-    }
-    assert_eq!(gather::tree_gather(0, 4, 4, 1).as_ref(), Err(&error));
+    let (tuning, sizes) = (Tuning::default(), &Sizes::equal(4, 8).unwrap());
+    let check = |name: &str, graph: Result<Graph, Error>| assert_eq!(graph.as_ref(), Err(&error), "{name}");
+    bcast::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(0, 4, 4, 8, tuning)));
+    scatter::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(0, 4, sizes, tuning)));
+    gather::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(0, 4, sizes, tuning)));
+    reduce::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(0, 4, 4, 8, SUM, tuning)));
     assert!(error.to_string().contains("root 4 does not exist among 4 ranks"));
 }
 
 #[test]
 fn a_reduction_must_be_defined() {
-    for algorithm in allreduce::Algorithm::ALL {
-        let graph = |bytes, operation, data_type| algorithm.graph(0, 4, bytes, operation, data_type).err();
-        let (bytes, data_type) = (12, DataType::F64);
-        assert_eq!(graph(bytes, Arithmetic::Add, data_type), Some(Error::NotWholeElements { bytes, data_type }));
-        let operation = Arithmetic::Xor;
-        assert_eq!(graph(16, operation, data_type), Some(Error::NotApplicable { operation, data_type }));
-    }
+    let (f64, tuning) = (DataType::F64, Tuning::default());
+    let (sum, bits) = (Reduction::new(Arithmetic::Add, f64), Reduction::new(Arithmetic::Xor, f64));
+    let sizes = |bytes| Sizes::each(&[16, bytes]).unwrap();
+    let check = |name: &str, graph: &dyn Fn(u64, Reduction) -> Result<Graph, Error>| {
+        let error = Some(Error::NotWholeElements { bytes: 12, data_type: f64 });
+        assert_eq!(graph(12, sum).err(), error, "{name}");
+        let error = Some(Error::NotApplicable { operation: Arithmetic::Xor, data_type: f64 });
+        assert_eq!(graph(16, bits).err(), error, "{name}");
+    };
+    reduce::Algorithm::ALL.iter().for_each(|a| check(a.name(), &|bytes, how| a.graph(0, 4, 0, bytes, how, tuning)));
+    allreduce::Algorithm::ALL.iter().for_each(|a| check(a.name(), &|bytes, how| a.graph(0, 4, bytes, how)));
+    reduce_scatter::Algorithm::ALL.iter().for_each(|a| check(a.name(), &|bytes, how| a.graph(0, &sizes(bytes), how)));
+    scan::Algorithm::ALL.iter().for_each(|a| check(a.name(), &|bytes, how| a.graph(0, 4, bytes, how)));
+    exscan::Algorithm::ALL.iter().for_each(|a| check(a.name(), &|bytes, how| a.graph(0, 4, bytes, how)));
     for operation in [Arithmetic::Subtract, Arithmetic::Divide] {
-        let error = allreduce::recursive_doubling(0, 4, 8, operation, DataType::I64).unwrap_err();
-        assert!(matches!(error, Error::NotAssociative { .. }), "{error}");
-        assert!(allreduce::join(0, 4, 8, operation, DataType::I64).is_ok());
+        let reduction = Reduction::new(operation, DataType::I64);
+        for algorithm in allreduce::Algorithm::ALL {
+            let refused = matches!(algorithm.graph(0, 4, 8, reduction), Err(Error::NotAssociative { .. }));
+            assert_eq!(refused, !algorithm.folds_from_left(), "{algorithm}");
+        }
     }
 }
 
 #[test]
 fn sizes_beyond_64_bits_are_refused_and_sizes_below_are_not() {
     const HUGE: u64 = 1 << 62;
+    let tuning = Tuning::default();
+    let bytes = Reduction::new(Arithmetic::Add, DataType::U8);
     let too_many = |error: Option<Error>| matches!(error, Some(Error::TooManyBytes { .. }));
     for algorithm in alltoall::Algorithm::ALL {
-        assert!(too_many(algorithm.graph(0, 4, HUGE).err()), "{algorithm}");
-        assert!(algorithm.graph(0, 3, HUGE).is_ok() || *algorithm == alltoall::Algorithm::Bruck);
+        assert!(too_many(algorithm.graph(0, 4, HUGE, tuning).err()), "{algorithm}");
+        assert!(algorithm.graph(0, 3, HUGE, tuning).is_ok() || *algorithm == alltoall::Algorithm::Bruck);
     }
-    for root in 0..4 {
-        assert_eq!(too_many(gather::tree_gather(0, 4, root, HUGE).err()), root == 0);
-    }
-    let doubling = |ranks| allreduce::recursive_doubling(0, ranks, HUGE, Arithmetic::Add, DataType::U8);
+    assert!(too_many(Sizes::equal(4, HUGE).err()));
+    assert!(too_many(Sizes::each(&[HUGE, HUGE, HUGE, HUGE]).err()));
+    let doubling = |ranks| allreduce::Algorithm::RecursiveDoubling.graph(0, ranks, HUGE, bytes);
     assert!(doubling(2).is_ok());
     assert!(too_many(doubling(32).err()), "five messages of this size do not fit into the scratchpad");
+    assert!(too_many(reduce::Algorithm::Flat.graph(0, 8, 0, HUGE, bytes, tuning).err()));
     let ring = Neighborhood::new(0, 2, &[1; 4], &[1; 4]).unwrap();
     assert!(too_many(neighbor::neighbor_alltoall(&ring, HUGE).err()));
     assert!(too_many(neighbor::neighbor_allgather(&ring, HUGE).err()));
-    assert!(bcast::binomial(0, 4, 0, u64::MAX).is_ok(), "a single buffer may have any size");
+    assert!(bcast::Algorithm::Binomial.graph(0, 4, 0, u64::MAX, tuning).is_ok(), "a single buffer may have any size");
+}
+
+#[test]
+fn a_rank_that_does_not_exist_has_no_bytes() {
+    for sizes in [Sizes::equal(3, 5).unwrap(), Sizes::each(&[5, 5, 5]).unwrap()] {
+        assert_eq!([0, 2, 3, u32::MAX].map(|rank| sizes.bytes(rank)), [5, 5, 0, 0]);
+        assert_eq!((sizes.ranks(), sizes.total()), (3, 15));
+    }
 }
 
 #[test]
@@ -111,10 +135,19 @@ fn algorithms_are_found_by_their_names() {
         assert!(all.iter().zip(&names).all(|(algorithm, name)| name.parse().is_ok_and(|found: A| found == *algorithm)));
         names
     }
-    assert_eq!(names(barrier::Algorithm::ALL), ["dissemination", "join"]);
-    assert_eq!(names(allreduce::Algorithm::ALL), ["recursive-doubling", "join"]);
-    assert_eq!(names(alltoall::Algorithm::ALL), ["bruck", "rotated-direct", "join"]);
-    assert_eq!(names(bcast::Algorithm::ALL), ["binomial", "join"]);
-    let error = "binary".parse::<bcast::Algorithm>().unwrap_err();
-    assert_eq!(error.to_string(), "`binary` is no bcast algorithm; use one of binomial, join");
+    assert_eq!(names(barrier::Algorithm::ALL).len(), 5);
+    assert_eq!(names(bcast::Algorithm::ALL).len(), 14);
+    assert_eq!(names(scatter::Algorithm::ALL), ["flat", "chain", "pipelined-chain", "binomial"]);
+    assert_eq!(names(gather::Algorithm::ALL), ["flat", "chain", "pipelined-chain", "binomial", "join"]);
+    assert_eq!(names(allgather::Algorithm::ALL), ["ring", "recursive-doubling", "bruck", "gather-bcast", "join"]);
+    assert_eq!(names(alltoall::Algorithm::ALL).len(), 6);
+    assert_eq!(names(reduce::Algorithm::ALL).len(), 7);
+    assert_eq!(names(allreduce::Algorithm::ALL).len(), 5);
+    assert_eq!(names(reduce_scatter::Algorithm::ALL).len(), 4);
+    assert_eq!(names(scan::Algorithm::ALL), names(exscan::Algorithm::ALL));
+    let error = "binary".parse::<scatter::Algorithm>().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`binary` is no scatter algorithm; use one of flat, chain, pipelined-chain, binomial"
+    );
 }

@@ -4,7 +4,7 @@
 //! late as the edges allow, and all memory starts with bytes that no test expects.
 
 use crate::UNTOUCHED;
-use goal::arithmetic::apply;
+use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Operation, Until};
 use goal::matching::{Endpoint, pair};
 use std::collections::HashMap;
@@ -36,10 +36,15 @@ struct Message {
     payload: Option<Vec<u8>>,
 }
 
+/// left ∘ right.
+pub(crate) type Apply = fn(Arithmetic, DataType, &[u8], &[u8]) -> Vec<u8>;
+
 struct Rank {
     buffers: Vec<Vec<u8>>,
     scratchpad: Vec<u8>,
     missing: Vec<usize>,
+    /// For each vertex those that wait for it, and until when.
+    waiting: Vec<Vec<(usize, Until)>>,
     started: Vec<bool>,
     completed: Vec<bool>,
 }
@@ -47,6 +52,7 @@ struct Rank {
 pub(crate) struct Evaluation<'a> {
     graphs: &'a [Graph],
     protocol: Protocol,
+    apply: Apply,
     random: u64,
     ranks: Vec<Rank>,
     messages: Vec<Message>,
@@ -57,7 +63,7 @@ pub(crate) struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    pub(crate) fn new(graphs: &'a [Graph], inputs: &[Vec<u8>], protocol: Protocol, seed: u64) -> Self {
+    pub(crate) fn new(graphs: &'a [Graph], inputs: &[Vec<u8>], protocol: Protocol, apply: Apply, seed: u64) -> Self {
         let messages = messages(graphs);
         let ends = messages.iter().enumerate();
         let message_of = ends.flat_map(|(index, message)| [(message.send, index), (message.receive, index)]).collect();
@@ -68,20 +74,22 @@ impl<'a> Evaluation<'a> {
             possible.extend(independent.map(|(vertex, _)| Step::Start((rank, vertex))));
         }
         let meetings = meetings(graphs);
-        Evaluation { graphs, protocol, random: seed, ranks, messages, message_of, meetings, possible }
+        Evaluation { graphs, protocol, apply, random: seed, ranks, messages, message_of, meetings, possible }
     }
 
     /// Goes on until nothing more is possible. A rank that is held back has not started its run.
     pub(crate) fn run(&mut self, held_back: Option<usize>) {
         loop {
-            let allowed: Vec<usize> = (0..self.possible.len())
-                .filter(|index| !matches!(self.possible[*index], Step::Start((rank, _)) if Some(rank) == held_back))
-                .collect();
-            if allowed.is_empty() {
-                return;
-            }
             self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let step = self.possible.swap_remove(allowed[(self.random >> 33) as usize % allowed.len()]);
+            let start = (self.random >> 33) as usize;
+            // The first that is allowed from a random place on.
+            let allowed =
+                (0..self.possible.len()).map(|offset| (start % self.possible.len() + offset) % self.possible.len());
+            let index = allowed
+                .into_iter()
+                .find(|index| !matches!(self.possible[*index], Step::Start((rank, _)) if Some(rank) == held_back));
+            let Some(index) = index else { return };
+            let step = self.possible.swap_remove(index);
             self.step(step);
         }
     }
@@ -141,8 +149,7 @@ impl<'a> Evaluation<'a> {
             Operation::Receive { .. } => self.both_started(self.message_of[&place]),
             Operation::Local { operation, data_type, left, right, destination } => {
                 let (left, right) = (self.read(place.0, left), self.read(place.0, right));
-                let mut result = vec![0; left.len()];
-                apply(*operation, *data_type, &left, &right, &mut result).unwrap();
+                let result = (self.apply)(*operation, *data_type, &left, &right);
                 self.write(place.0, destination, &result);
                 self.complete(place);
             }
@@ -195,11 +202,7 @@ impl<'a> Evaluation<'a> {
                 contributions.iter().flat_map(|bytes| &bytes[place.0 * part..][..part]).copied().collect()
             }
             JoinMode::Reduce { operation, data_type } => {
-                let fold = |sum: Vec<u8>, next: &Vec<u8>| {
-                    let mut result = vec![0; sum.len()];
-                    apply(operation, data_type, &sum, next, &mut result).unwrap();
-                    result
-                };
+                let fold = |sum: Vec<u8>, next: &Vec<u8>| (self.apply)(operation, data_type, &sum, next);
                 contributions[1..].iter().fold(contributions[0].clone(), fold)
             }
         }
@@ -214,12 +217,12 @@ impl<'a> Evaluation<'a> {
 
     fn release(&mut self, place: Place, until: Until) {
         let (rank, vertex) = place;
-        for edge in self.graphs[rank].edges() {
-            if edge.before.index() == vertex && edge.until == until {
-                let after = edge.after.index();
-                self.ranks[rank].missing[after] -= 1;
-                if self.ranks[rank].missing[after] == 0 {
-                    self.possible.push(Step::Start((rank, after)));
+        let state = &mut self.ranks[rank];
+        for (after, awaited) in &state.waiting[vertex] {
+            if *awaited == until {
+                state.missing[*after] -= 1;
+                if state.missing[*after] == 0 {
+                    self.possible.push(Step::Start((rank, *after)));
                 }
             }
         }
@@ -279,12 +282,16 @@ impl Rank {
             _ => vec![UNTOUCHED; declaration.length as usize],
         };
         let count = graph.vertices().len();
-        let mut missing = vec![0; count];
-        graph.edges().iter().for_each(|edge| missing[edge.after.index()] += 1);
+        let (mut missing, mut waiting) = (vec![0; count], vec![Vec::new(); count]);
+        for edge in graph.edges() {
+            missing[edge.after.index()] += 1;
+            waiting[edge.before.index()].push((edge.after.index(), edge.until));
+        }
         Rank {
             buffers: graph.buffers().iter().map(buffer).collect(),
             scratchpad: vec![UNTOUCHED; graph.scratchpad_bytes() as usize],
             missing,
+            waiting,
             started: vec![false; count],
             completed: vec![false; count],
         }

@@ -1,23 +1,43 @@
 //! Every algorithm against the plain meaning of its collective, for many numbers of ranks, sizes and orders of execution.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod allgather;
 mod allreduce;
 mod alltoall;
 mod arguments;
 mod barrier;
 mod bcast;
+mod depth;
 mod evaluator;
 mod gather;
 mod grid;
 mod neighbor;
+mod reduce;
+mod reduce_scatter;
+mod reference;
+mod scan;
+mod scatter;
+mod two_level;
 
-use evaluator::{Evaluation, Protocol};
+use collectives::Tuning;
+use evaluator::{Apply, Evaluation, Protocol};
 use goal::check::{self, GlobalOptions};
 use goal::graph::Graph;
+use std::collections::BTreeSet;
 
 /// The numbers of ranks that every algorithm is tried with.
 fn rank_counts() -> impl Iterator<Item = u32> {
-    (1..=17).chain([32])
+    (1..=17).chain([32, 33])
+}
+
+/// Some roots among them: the first, the last and one between.
+fn roots(ranks: u32) -> impl Iterator<Item = u32> {
+    BTreeSet::from([0, ranks / 2, ranks - 1]).into_iter()
+}
+
+/// Segments of this many bytes, trees of this degree.
+fn tuning(segment_bytes: u64, degree: u32) -> Tuning {
+    Tuning { segment_bytes: segment_bytes.try_into().unwrap(), degree: degree.try_into().unwrap() }
 }
 
 /// What every byte that nobody may touch, and every output before a run, is filled with.
@@ -27,6 +47,11 @@ const UNTOUCHED: u8 = 0xA5;
 /// and gives each rank's buffers as they are afterwards, which must be the same each time. `inputs` holds each rank's
 /// input, if it has one.
 fn run(graphs: &[Graph], inputs: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
+    run_with(reference::apply, graphs, inputs)
+}
+
+/// As [`run`], with another meaning of local operations.
+fn run_with(apply: Apply, graphs: &[Graph], inputs: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
     for graph in graphs {
         check::graph(graph).unwrap_or_else(|problems| panic!("{}", check::list(&problems)));
         goal::compile::compile(graph).unwrap();
@@ -38,7 +63,7 @@ fn run(graphs: &[Graph], inputs: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
     let mut results =
         [(Protocol::Eager, 1), (Protocol::Rendezvous, 2), (Protocol::Eager, 3), (Protocol::Rendezvous, 4)]
             .map(|(protocol, seed)| {
-                let mut evaluation = Evaluation::new(graphs, inputs, protocol, seed);
+                let mut evaluation = Evaluation::new(graphs, inputs, protocol, apply, seed);
                 evaluation.run(None);
                 evaluation.finish()
             })

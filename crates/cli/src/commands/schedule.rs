@@ -1,0 +1,166 @@
+//! `tradewind schedule`: shows what an algorithm does on all ranks, draws it, or writes it as a GOAL file.
+
+mod collective;
+mod dot;
+mod error;
+mod layout;
+mod portable;
+mod summary;
+mod svg;
+
+pub(crate) use error::ScheduleError;
+
+use crate::failure::Failure;
+use crate::format::Format;
+use crate::goal_file::{self, FileFormat};
+use collective::Collective;
+use collectives::{CollectiveError, Tuning};
+use goal::arithmetic::{Arithmetic, DataType};
+use goal::graph::Graph;
+use std::io::Write;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Shows what a collective's algorithm does on all ranks: how many messages, how deep, the longest path. Draws it, or
+/// writes it as a GOAL file. Without --algorithm, lists the algorithms.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The collective.
+    #[arg(value_enum, value_name = "OP")]
+    collective: Collective,
+
+    /// The algorithm.
+    #[arg(short, long, value_name = "NAME")]
+    algorithm: Option<String>,
+
+    /// Number of ranks.
+    #[arg(short = 'n', long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS))]
+    ranks: u32,
+
+    /// Bytes of the message or contribution; of one block, where every rank has a block of its own.
+    #[arg(short, long, default_value_t = 1024)]
+    bytes: u64,
+
+    /// The root, where there is one.
+    #[arg(long, default_value_t = 0)]
+    root: u32,
+
+    /// Bytes in a segment of segmented algorithms.
+    #[arg(long, value_name = "BYTES", default_value_t = Tuning::default().segment_bytes)]
+    segment: NonZeroU64,
+
+    /// Children of a rank in a tree of any degree; ranks that exchange in a phase of a multiphase all-to-all.
+    #[arg(long, default_value_t = Tuning::default().degree)]
+    degree: NonZeroU32,
+
+    /// The operation of a reduction: add, mul, min, max, and, or, xor, sub, div.
+    #[arg(long, default_value_t = Arithmetic::Add)]
+    operation: Arithmetic,
+
+    /// The elements of a reduction: u8, i32, f64, ….
+    #[arg(long = "type", value_name = "TYPE", default_value_t = DataType::U8)]
+    data_type: DataType,
+
+    /// Two levels, with so many consecutive ranks in a node; for barrier, bcast, reduce, allreduce and allgather.
+    #[arg(long, value_name = "RANKS")]
+    ranks_per_node: Option<NonZeroU32>,
+
+    /// Draws all ranks' graphs to standard output in place of the summary.
+    #[arg(long, value_enum)]
+    draw: Option<Drawing>,
+
+    /// Shows the operations of this rank only.
+    #[arg(long)]
+    rank: Option<u32>,
+
+    /// Writes a GOAL file: binary if the name ends in .bin, else text; - is standard output. Copies and local operations
+    /// become computations that take no time.
+    #[arg(long, value_name = "FILE")]
+    goal: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Drawing {
+    /// A picture: a column for each rank, time downwards.
+    Svg,
+    /// For Graphviz.
+    Dot,
+}
+
+/// Nobody can read a drawing of more.
+const MOST_RANKS: i64 = 1024;
+/// All ranks' operations together; what is more fills the memory.
+const MOST_OPERATIONS: usize = 1 << 22;
+
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    let Some(algorithm) = &arguments.algorithm else {
+        let names = arguments.collective.algorithms();
+        format.print(|| names.join("\n"), &names)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let graphs = draw_all(arguments, algorithm)?;
+    if let Some(path) = &arguments.goal {
+        let file_format = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("bin") => FileFormat::Binary,
+            _ => FileFormat::Text,
+        };
+        let graphs = graphs.iter().map(portable::of).collect::<Result<Vec<Graph>, _>>()?;
+        let bytes = goal_file::encode(&graphs, file_format)
+            .map_err(|problem| Failure::NotPortable { path: path.clone(), problem })?;
+        goal_file::write(path, &bytes)?;
+        if path == Path::new("-") {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    let title = title(arguments, algorithm);
+    match arguments.draw {
+        Some(Drawing::Svg) => std::io::stdout().write_all(svg::draw(&title, &graphs, arguments.rank).as_bytes())?,
+        Some(Drawing::Dot) => std::io::stdout().write_all(dot::draw(&title, &graphs, arguments.rank).as_bytes())?,
+        None => {
+            let summary = summary::Summary::new(title, &graphs, arguments.rank);
+            format.print(|| summary.to_string(), &summary)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn draw_all(arguments: &Arguments, algorithm: &str) -> Result<Vec<Graph>, ScheduleError> {
+    let ranks = arguments.ranks;
+    if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
+        return Err(CollectiveError::RankOutOfRange { rank, ranks }.into());
+    }
+    let shape = collective::Shape {
+        ranks,
+        root: arguments.root,
+        bytes: arguments.bytes,
+        reduction: collectives::Reduction::new(arguments.operation, arguments.data_type),
+        tuning: Tuning { segment_bytes: arguments.segment, degree: arguments.degree },
+        ranks_per_node: arguments.ranks_per_node,
+    };
+    let (mut graphs, mut operations) = (Vec::new(), 0);
+    for rank in 0..ranks {
+        let graph = arguments.collective.graph(algorithm, rank, &shape)?;
+        operations += graph.vertices().len();
+        if operations > MOST_OPERATIONS {
+            return Err(ScheduleError::TooManyOperations { most: MOST_OPERATIONS });
+        }
+        graphs.push(graph);
+    }
+    Ok(graphs)
+}
+
+fn title(arguments: &Arguments, algorithm: &str) -> String {
+    let Arguments { ranks, bytes, root, .. } = arguments;
+    let mut title = format!("{}, {algorithm}, {ranks} ranks", arguments.collective.name());
+    if arguments.collective != Collective::Barrier {
+        title.push_str(&format!(", {bytes} bytes"));
+    }
+    if arguments.collective.has_root() {
+        title.push_str(&format!(", root {root}"));
+    }
+    if let Some(ranks_per_node) = arguments.ranks_per_node {
+        title.push_str(&format!(", {ranks_per_node} ranks a node"));
+    }
+    title
+}

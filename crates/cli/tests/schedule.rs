@@ -1,0 +1,175 @@
+//! `tradewind schedule`, from outside.
+
+use std::collections::HashSet;
+use std::process::{Command, Output, Stdio};
+
+const COLLECTIVES: [&str; 11] = [
+    "barrier",
+    "bcast",
+    "scatter",
+    "gather",
+    "allgather",
+    "alltoall",
+    "reduce",
+    "allreduce",
+    "reduce-scatter",
+    "scan",
+    "exscan",
+];
+
+fn tradewind(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("cargo has built the command")
+}
+
+/// What it prints when all is well.
+fn schedule(arguments: &[&str]) -> String {
+    let output = tradewind(&[&["schedule"], arguments].concat());
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&schedule(&[arguments, &["--format", "json"]].concat())).expect("JSON")
+}
+
+/// What it says when something is wrong.
+fn refused(arguments: &[&str], status: i32) -> String {
+    let output = tradewind(&[&["schedule"], arguments].concat());
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    String::from_utf8(output.stderr).expect("text")
+}
+
+/// Every collective with each of its algorithms.
+fn all() -> impl Iterator<Item = (&'static str, String)> {
+    let algorithms = |collective| schedule(&[collective]).lines().map(str::to_owned).collect::<Vec<_>>();
+    COLLECTIVES.into_iter().flat_map(move |collective| {
+        let names = algorithms(collective);
+        assert!(names.len() > 1, "{collective}");
+        names.into_iter().map(move |name| (collective, name))
+    })
+}
+
+#[test]
+fn every_algorithm_can_be_written_as_a_goal_file_with_nothing_wrong() {
+    let folder = tempfile::tempdir().expect("a directory for temporary files");
+    for (collective, algorithm) in all().filter(|(_, algorithm)| algorithm != "join") {
+        let path = folder.path().join(format!("{collective}-{algorithm}.goal"));
+        let path = path.to_str().expect("readable");
+        let arguments =
+            [collective, "-a", &algorithm, "-n", "5", "-b", "100", "--segment", "30", "--root", "3", "--goal", path];
+        let summary = json(&arguments);
+        let text = std::fs::read_to_string(path).expect("it was written");
+        let sends = text.lines().filter(|line| line.contains("send ")).count();
+        assert_eq!(summary["messages"], sends, "{collective}, {algorithm}");
+        let output = tradewind(&["check", path]);
+        assert_eq!(output.status.code(), Some(0), "{collective}, {algorithm}: {output:?}");
+    }
+}
+
+#[test]
+fn every_algorithm_can_be_drawn() {
+    for (collective, algorithm) in all() {
+        let arguments = [collective, "-a", &algorithm, "-n", "6", "-b", "100", "--segment", "30"];
+        let (summary, dot) = (json(&arguments), schedule(&[&arguments[..], &["--draw", "dot"]].concat()));
+        let messages = summary["messages"].as_u64().expect("a number") as usize;
+        assert_eq!(dot.matches("color=blue").count(), messages, "{collective}, {algorithm}");
+        assert_eq!(dot.matches("[label=").count(), summary["operations"], "{collective}, {algorithm}");
+        let svg = schedule(&[&arguments[..], &["--draw", "svg"]].concat());
+        let picture = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+        let of_class = |class| {
+            picture.descendants().filter(move |node| node.attribute("class") == Some(class)).collect::<Vec<_>>()
+        };
+        assert_eq!(of_class("message").len(), messages, "{collective}, {algorithm}");
+        assert_eq!(of_class("life").len(), 6);
+        let circles: HashSet<(&str, &str)> = (picture.descendants())
+            .filter(|node| node.has_tag_name("circle"))
+            .map(|node| (node.attribute("cx").expect("a place"), node.attribute("cy").expect("a place")))
+            .collect();
+        assert_eq!(circles.len(), 2 * messages, "{collective}, {algorithm}: operations lie on each other");
+    }
+}
+
+#[test]
+fn the_summary_says_what_an_algorithm_takes() {
+    let text = schedule(&["bcast", "-a", "binomial", "-n", "8", "-b", "1024"]);
+    for line in ["bcast, binomial, 8 ranks, 1024 bytes, root 0", "7, 7168 bytes", "rank 0 → 4 → 6 → 7"] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    let summary = json(&["allreduce", "-a", "ring", "-n", "100", "-b", "800", "--type", "f64"]);
+    assert_eq!((&summary["depth"], &summary["messages"]), (&198.into(), &19800.into()));
+    assert_eq!(summary["most_bytes_of_a_rank"], 1584);
+    let text = schedule(&["allreduce", "-a", "ring", "-n", "100"]);
+    assert!(text.contains(" → … → "), "{text}");
+}
+
+#[test]
+fn one_rank_can_be_looked_at() {
+    let arguments = ["gather", "-a", "binomial", "-n", "8", "-b", "16", "--rank", "4"];
+    let text = schedule(&arguments);
+    assert!(
+        text.ends_with(
+            "  0: recv 16b from 5 tag 0\n  1: recv 32b from 6 tag 0\n  2: send 64b to 0 tag 0, after 0, 1\n"
+        ),
+        "{text}"
+    );
+    assert_eq!(json(&arguments)["rank"].as_array().expect("a list").len(), 3);
+    let dot = schedule(&[&arguments[..], &["--draw", "dot"]].concat());
+    assert_eq!(dot.matches("color=blue").count(), 3, "its own messages only: {dot}");
+    assert!(!dot.contains("r7v0"), "{dot}");
+}
+
+#[test]
+fn two_levels_are_one_schedule() {
+    let arguments = ["-n", "12", "--ranks-per-node", "4"];
+    for collective in ["barrier", "bcast", "reduce", "allreduce", "allgather"] {
+        let algorithm = if collective == "bcast" || collective == "reduce" { "binomial" } else { "recursive-doubling" };
+        let text = schedule(&[&[collective, "-a", algorithm], &arguments[..]].concat());
+        assert!(text.lines().next().is_some_and(|title| title.ends_with(", 4 ranks a node")), "{text}");
+    }
+    let error = refused(&[&["scan", "-a", "chain"], &arguments[..]].concat(), 1);
+    assert!(error.contains("scan has no form in two levels: leave out --ranks-per-node"), "{error}");
+    let error = refused(&[&["bcast", "-a", "join"], &arguments[..]].concat(), 1);
+    assert!(error.contains("use another algorithm"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_a_way_out() {
+    let cases: [(&[&str], i32, &str); 10] = [
+        (&["gossip"], 2, "possible values: barrier, bcast, scatter"),
+        (&["bcast", "-a", "binomal"], 1, "`binomal` is no bcast algorithm; use one of flat, flat-rendezvous"),
+        (&["bcast", "-a", "flat", "-n", "0"], 2, "0 is not in 1..=1024"),
+        (&["bcast", "-a", "flat", "-n", "4", "--root", "4"], 1, "root 4 does not exist among 4 ranks"),
+        (&["bcast", "-a", "flat", "-n", "4", "--rank", "4"], 1, "rank 4 does not exist among 4 ranks"),
+        (&["reduce", "-a", "flat", "-b", "12", "--type", "f64"], 1, "12 bytes are not a whole number of f64 elements"),
+        (&["reduce", "-a", "flat", "--operation", "xor", "--type", "f64"], 1, "use an integer data type"),
+        (&["allreduce", "-a", "ring", "--operation", "sub"], 1, "such as join"),
+        (&["bcast", "-a", "segmented-chain", "-b", "1000000000", "--segment", "1"], 1, "or more"),
+        (&["bcast", "-a", "join", "--goal", "-"], 1, "use another algorithm"),
+    ];
+    for (arguments, status, part) in cases {
+        let error = refused(arguments, status);
+        assert!(error.contains(part), "{part} in {error}");
+    }
+    let many = ["bcast", "-a", "segmented-binomial", "-n", "1024", "-b", "50000000", "--segment", "1000"];
+    assert!(refused(&many, 1).contains("use fewer ranks or longer segments"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let error = refused(&["bcast", "-a", "flat", "--goal", "/dev/full"], 1);
+    assert!(error.contains("cannot write /dev/full: No space left on device"), "{error}");
+    let error = refused(&["bcast", "-a", "flat", "--goal", "/nowhere/flat.goal"], 1);
+    assert!(error.contains("cannot write /nowhere/flat.goal"), "{error}");
+}
+
+#[test]
+fn a_goal_file_may_be_binary_and_may_go_to_standard_output() {
+    let folder = tempfile::tempdir().expect("a directory for temporary files");
+    let path = folder.path().join("chain.bin");
+    schedule(&["bcast", "-a", "chain", "--goal", path.to_str().expect("readable")]);
+    assert_eq!(std::fs::read(&path).expect("it was written")[..8], 4223u64.to_le_bytes());
+    let text = schedule(&["bcast", "-a", "chain", "-n", "2", "-b", "8", "--goal", "-"]);
+    assert_eq!(text, "num_ranks 2\n\nrank 0 {\nsend 8b to 1\n}\n\nrank 1 {\nrecv 8b from 0\n}\n");
+}

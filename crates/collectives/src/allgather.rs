@@ -1,0 +1,160 @@
+//! Allgather: every rank gets every rank's block, in rank order; equal blocks or (MPI's allgatherv) blocks of any size.
+
+use crate::blocks::{Parts, merged};
+use crate::drawing::Drawing;
+use crate::folding::{Folding, Role};
+use crate::member::doublings;
+use crate::{CollectiveError, Sizes, Tuning, bcast, gather};
+use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
+
+algorithms! {
+    "allgather",
+    /// In each step a rank passes on to the next what it got in the step before. `ranks` − 1 messages a rank and as many
+    /// deep; for large blocks.
+    ///
+    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
+    /// of High Performance Computing Applications 19(1), 2005: the ring.
+    Ring = "ring",
+    /// In round k partners 2^k apart exchange all they have. ⌊log₂ ranks⌋ rounds, and two messages more on some ranks when
+    /// the number of ranks is not a power of two: those hand their block to a neighbour and get everything from it.
+    ///
+    /// Thakur, Rabenseifner, Gropp 2005: recursive doubling.
+    RecursiveDoubling = "recursive-doubling",
+    /// In round k each rank sends all it has, up to what is missing there, to the rank 2^k places back. ⌈log₂ ranks⌉
+    /// messages a rank for any number of ranks.
+    ///
+    /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in Multiport
+    /// Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems 8(11), 1997: the concatenation
+    /// algorithm. Its last phase, a rotation of all blocks, costs nothing here: they arrive where they belong.
+    Bruck = "bruck",
+    /// [`gather::Algorithm::Binomial`] to rank 0, then [`bcast::Algorithm::Binomial`] from there.
+    GatherBcast = "gather-bcast",
+    /// All ranks meet in one join vertex. For equal blocks.
+    Join = "join",
+}
+
+impl Algorithm {
+    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's own block; buffer 1 is the output, the
+    /// blocks of all ranks in rank order.
+    ///
+    /// # Errors
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`]; from a join,
+    /// [`CollectiveError::NeedsEqualBlocks`].
+    ///
+    /// ```
+    /// use collectives::{Sizes, allgather::Algorithm};
+    ///
+    /// let graph = Algorithm::Bruck.graph(0, &Sizes::equal(5, 16)?)?;
+    /// assert_eq!(graph.vertices().len(), 7); // a copy, three sends, three receives
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn graph(self, rank: u32, sizes: &Sizes) -> Result<Graph, CollectiveError> {
+        let mut drawing = Drawing::new(rank, sizes.ranks())?;
+        let input = drawing.buffer(Access::Input, sizes.bytes(rank));
+        let output = drawing.parts(Access::Output, sizes);
+        self.draw(&mut drawing, sizes, input, &output)?;
+        Ok(drawing.finish())
+    }
+
+    /// Draws it for the ranks of a group. The input may be the rank's place in the output.
+    pub(crate) fn draw(
+        self,
+        drawing: &mut Drawing,
+        sizes: &Sizes,
+        input: Block,
+        output: &Parts,
+    ) -> Result<(), CollectiveError> {
+        let own = output.at(drawing.member().rank());
+        match self {
+            Algorithm::GatherBcast => {
+                let (tuning, target) = (Tuning::default(), output.all());
+                gather::Algorithm::Binomial.draw(drawing, 0, sizes, input, target, tuning)?;
+                return bcast::Algorithm::Binomial.draw(drawing, 0, target, tuning);
+            }
+            Algorithm::Join => {
+                sizes.must_be_equal(self.name(), "bruck or ring")?;
+                drawing.join(JoinMode::Gather, input, output.all());
+                return Ok(());
+            }
+            _ if input != own => {
+                drawing.copy(input, own);
+            }
+            _ => {}
+        }
+        let allgather = Allgather { input, output };
+        match self {
+            Algorithm::Ring => allgather.ring(drawing),
+            Algorithm::RecursiveDoubling => allgather.recursive_doubling(drawing),
+            _ => allgather.bruck(drawing),
+        }
+        Ok(())
+    }
+}
+
+/// The tag of messages between a folded rank and the one it folds into; rounds have the tags from 1.
+const FOLD: u32 = 0;
+
+struct Allgather<'a> {
+    input: Block,
+    output: &'a Parts,
+}
+
+impl Allgather<'_> {
+    fn ring(&self, drawing: &mut Drawing) {
+        let member = drawing.member();
+        for step in 1..member.ranks() {
+            drawing.send(self.held(drawing, member.before(step - 1), 1), member.after(1), step);
+            drawing.receive(self.output.at(member.before(step)), member.before(1), step);
+        }
+    }
+
+    fn bruck(&self, drawing: &mut Drawing) {
+        let member = drawing.member();
+        for (round, distance) in member.doublings().enumerate() {
+            let count = distance.min(member.ranks() - distance);
+            drawing.send(self.held(drawing, member.rank(), count), member.before(distance), round as u32 + 1);
+            let theirs = member.after(distance);
+            drawing.receive(self.output.round(theirs, count), theirs, round as u32 + 1);
+        }
+    }
+
+    fn recursive_doubling(&self, drawing: &mut Drawing) {
+        let member = drawing.member();
+        let folding = Folding::new(member.ranks());
+        let (position, folded) = match folding.role(member.rank()) {
+            Role::Folded { into } => {
+                drawing.send(self.input, into, FOLD);
+                // Everything but the rank's own block, which is there.
+                let (before, after) = (member.rank(), member.rank() + 1);
+                let rest = [self.output.range(0, before), self.output.range(after, member.ranks() - after)];
+                drawing.receive(merged(rest), into, FOLD);
+                return;
+            }
+            Role::Core { position, folded } => (position, folded),
+        };
+        if let Some(folded) = folded {
+            drawing.receive(self.output.at(folded), folded, FOLD);
+        }
+        for (round, distance) in doublings(folding.core()).enumerate() {
+            let (partner, tag) = (position ^ distance, round as u32 + 1);
+            let start = |position: u32| position & !(distance - 1);
+            let (first, count) = folding.run(start(position), distance);
+            drawing.send(self.held(drawing, first, count), folding.rank(partner), tag);
+            let (first, count) = folding.run(start(partner), distance);
+            drawing.receive(self.output.range(first, count), folding.rank(partner), tag);
+        }
+        if let Some(folded) = folded {
+            let rest = member.beyond(folded, 1);
+            let count = member.ranks() - rest;
+            let all = [self.held(drawing, 0, folded), self.held(drawing, rest, count)];
+            drawing.send(Blocks(all.into_iter().flat_map(|blocks| blocks.0).collect()), folded, FOLD);
+        }
+    }
+
+    /// Blocks that the rank has; its own comes from the input, so that nobody waits for the copy.
+    fn held(&self, drawing: &Drawing, first: u32, count: u32) -> Blocks {
+        let member = drawing.member();
+        let ranks = (0..count).map(|distance| member.beyond(first, distance));
+        merged(ranks.map(|rank| if rank == member.rank() { self.input } else { self.output.at(rank) }))
+    }
+}

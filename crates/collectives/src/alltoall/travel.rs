@@ -1,0 +1,92 @@
+//! Blocks travel over other ranks, packed into few messages.
+
+use crate::CollectiveError;
+use crate::blocks::{Parts, merged};
+use crate::drawing::Drawing;
+use goal::graph::Block;
+
+pub(super) fn bruck(drawing: &mut Drawing, bytes: u64, input: &Parts, output: &Parts) -> Result<(), CollectiveError> {
+    let member = drawing.member();
+    let (rank, ranks) = (member.rank(), member.ranks());
+    drawing.copy(input.at(rank), output.at(rank));
+    // A block is known by how many ranks it travels in all, which is also what tells the rounds in which it moves.
+    let mut places: Vec<Block> = (0..ranks).map(|way| input.at(member.after(way))).collect();
+    for (round, distance) in member.doublings().enumerate() {
+        let moving: Vec<u32> = (0..ranks).filter(|way| way & distance != 0).collect();
+        let is_last = |way: u32| way / 2 < distance;
+        let mut waiting = Row::new(drawing, moving.iter().filter(|way| !is_last(**way)).count(), bytes)?;
+        let destination = |way: &u32| if is_last(*way) { output.at(member.before(*way)) } else { waiting.next_block() };
+        let destinations: Vec<Block> = moving.iter().map(destination).collect();
+        let packed = merged(moving.iter().map(|way| places[*way as usize]));
+        drawing.send(packed, member.after(distance), round as u32);
+        drawing.receive(merged(destinations.iter().copied()), member.before(distance), round as u32);
+        for (way, block) in moving.iter().zip(destinations) {
+            places[*way as usize] = block;
+        }
+    }
+    Ok(())
+}
+
+/// Ranks and blocks have coordinates in a grid of these extents. Before a rank's phase for a dimension, the coordinates of
+/// a block that it holds say where the block comes from in the dimensions that are done, and where it goes in the others;
+/// what they leave open are the rank's own coordinates. So there is always one block for each place of the grid, and the
+/// phase swaps those of one coordinate with those of the rank at that coordinate.
+pub(super) fn multiphase(
+    drawing: &mut Drawing,
+    extents: &[u32],
+    bytes: u64,
+    input: &Parts,
+    output: &Parts,
+) -> Result<(), CollectiveError> {
+    let member = drawing.member();
+    let (rank, ranks) = (member.rank(), member.ranks());
+    drawing.copy(input.at(rank), output.at(rank));
+    let mut places: Vec<Block> = (0..ranks).map(|index| input.at(index)).collect();
+    let mut stride = 1;
+    for (phase, extent) in extents.iter().enumerate() {
+        let mut arrived = Vec::new();
+        let coordinate = |index: u32| index / stride % extent;
+        // A block moves no more when its coordinates in all later dimensions are the rank's own.
+        let is_last = |index: u32| index / stride / extent == rank / stride / extent;
+        for step in 1..*extent {
+            let to = (coordinate(rank) + step) % extent;
+            let from = (coordinate(rank) + extent - step) % extent;
+            let peer = |other: u32| rank - coordinate(rank) * stride + other * stride;
+            let at = |other: u32| (0..ranks).filter(move |index| coordinate(*index) == other);
+            let packed = merged(at(to).map(|index| places[index as usize]));
+            drawing.send(packed, peer(to), phase as u32);
+            let mut waiting = Row::new(drawing, at(from).filter(|index| !is_last(*index)).count(), bytes)?;
+            let destinations: Vec<Block> =
+                at(from).map(|index| if is_last(index) { output.at(index) } else { waiting.next_block() }).collect();
+            drawing.receive(merged(destinations.iter().copied()), peer(from), phase as u32);
+            arrived.extend(at(from).zip(destinations));
+        }
+        // What came stands where something else was until the phase was over.
+        for (index, block) in arrived {
+            places[index as usize] = block;
+        }
+        stride *= extent;
+    }
+    Ok(())
+}
+
+/// Equal blocks of scratchpad, taken one after the other.
+struct Row {
+    rest: Block,
+    bytes: u64,
+}
+
+impl Row {
+    fn new(drawing: &mut Drawing, count: usize, bytes: u64) -> Result<Self, CollectiveError> {
+        let count = count as u64;
+        let what = "the scratchpad";
+        let all = count.checked_mul(bytes).ok_or(CollectiveError::TooManyBytes { what, count, bytes })?;
+        Ok(Row { rest: drawing.scratchpad(all)?, bytes })
+    }
+
+    fn next_block(&mut self) -> Block {
+        let block = self.rest.part(0, self.bytes);
+        self.rest = self.rest.part(self.bytes, self.rest.length.saturating_sub(self.bytes));
+        block
+    }
+}

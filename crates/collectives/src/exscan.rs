@@ -1,0 +1,115 @@
+//! Exclusive scan: rank r gets the contributions of the ranks 0, …, r − 1 combined in rank order; rank 0 gets nothing.
+
+use crate::drawing::Drawing;
+use crate::{CollectiveError, Reduction};
+use goal::graph::{Access, Block, Graph};
+
+algorithms! {
+    "exscan",
+    /// Each rank waits for what the one before it has combined. `ranks` − 1 messages, as many deep.
+    ///
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
+    /// table 1: the chain.
+    Chain = "chain",
+    /// In round k each rank hands the combination of 2^k ranks up to itself to the rank 2^k places further on.
+    /// ⌈log₂ ranks⌉ rounds for any number of ranks. A rank combines twice in a round: with its own contribution for others,
+    /// without it for itself.
+    ///
+    /// Hillis, Steele: "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
+    RecursiveDoubling = "recursive-doubling",
+}
+
+impl Algorithm {
+    /// Whether contributions are combined in rank order, as an operation must have it that is associative and not
+    /// commutative. All do.
+    pub const fn keeps_rank_order(self) -> bool {
+        true
+    }
+
+    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
+    /// that are not even associative.
+    pub const fn folds_from_left(self) -> bool {
+        matches!(self, Algorithm::Chain)
+    }
+
+    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the input, the
+    /// contribution; buffer 1 the output, the result, which rank 0 leaves as it was.
+    ///
+    /// # Errors
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
+    /// [`CollectiveError::TooManyBytes`]; for subtraction and division, [`CollectiveError::NotAssociative`] unless the
+    /// algorithm [folds from the left](Self::folds_from_left).
+    ///
+    /// ```
+    /// use collectives::{Reduction, exscan::Algorithm};
+    /// use goal::arithmetic::{Arithmetic, DataType};
+    ///
+    /// let sum = Reduction::new(Arithmetic::Add, DataType::I32);
+    /// assert_eq!(Algorithm::Chain.graph(2, 3, 8, sum)?.vertices().len(), 1); // the last rank receives its result
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn graph(self, rank: u32, ranks: u32, bytes: u64, reduction: Reduction) -> Result<Graph, CollectiveError> {
+        let mut drawing = Drawing::new(rank, ranks)?;
+        reduction.check(bytes)?;
+        reduction.check_grouping(self.name(), self.folds_from_left())?;
+        let input = drawing.buffer(Access::Input, bytes);
+        let output = drawing.buffer(Access::Output, bytes);
+        match self {
+            Algorithm::Chain => chain(&mut drawing, reduction, input, output)?,
+            Algorithm::RecursiveDoubling => recursive_doubling(&mut drawing, reduction, input, output)?,
+        }
+        Ok(drawing.finish())
+    }
+}
+
+fn chain(drawing: &mut Drawing, reduction: Reduction, input: Block, output: Block) -> Result<(), CollectiveError> {
+    const TAG: u32 = 0;
+    let member = drawing.member();
+    let (rank, is_last) = (member.rank(), member.rank() + 1 == member.ranks());
+    if rank > 0 {
+        drawing.receive(output, rank - 1, TAG);
+    }
+    let passed_on = match (is_last, rank) {
+        (true, _) => return Ok(()),
+        (false, 0) => input,
+        (false, _) => {
+            let combined = drawing.scratchpad(input.length)?;
+            drawing.combine(reduction, output, input, combined);
+            combined
+        }
+    };
+    drawing.send(passed_on, rank + 1, TAG);
+    Ok(())
+}
+
+fn recursive_doubling(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    input: Block,
+    output: Block,
+) -> Result<(), CollectiveError> {
+    let member = drawing.member();
+    let (rank, beyond) = (member.rank(), member.ranks() - member.rank());
+    let (mut with_own, mut without): (Block, Option<Block>) = (input, None);
+    for distance in member.doublings() {
+        if distance < beyond {
+            drawing.send(with_own, rank + distance, distance);
+        }
+        if distance > rank {
+            continue;
+        }
+        let is_last = distance > rank / 2;
+        let theirs = if is_last && without.is_none() { output } else { drawing.scratchpad(input.length)? };
+        drawing.receive(theirs, rank - distance, distance);
+        if distance < beyond.div_ceil(2) {
+            let combined = drawing.scratchpad(input.length)?;
+            drawing.combine(reduction, theirs, with_own, combined);
+            with_own = combined;
+        }
+        if let Some(before) = without {
+            drawing.combine(reduction, theirs, before, if is_last { output } else { theirs });
+        }
+        without = Some(theirs);
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Reduce-scatter: the ranks' contributions are combined and every rank gets its block of the result; equal blocks (MPI's
+//! reduce_scatter_block) or blocks of any size.
+
+use crate::blocks::Parts;
+use crate::drawing::Drawing;
+use crate::fold::{fold, fold_in};
+use crate::folding::{Folding, Role};
+use crate::halving::Halving;
+use crate::member::doublings;
+use crate::{CollectiveError, Reduction, Sizes, Tuning, reduce, scatter};
+use goal::graph::{Access, Block, Graph};
+
+algorithms! {
+    "reduce_scatter",
+    /// Every block travels round the ring to the rank it is for and is combined with each rank's on the way.
+    /// `ranks` − 1 messages a rank and as many deep.
+    ///
+    /// Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations", Journal of Parallel and
+    /// Distributed Computing 69(2), 2009: the first half. Contributions are combined in the order of the ring, which begins
+    /// behind the rank that gets the block.
+    Ring = "ring",
+    /// One partner after the other gets what is for it. Each rank folds what it has got from the left in rank order.
+    /// `ranks` − 1 messages deep.
+    ///
+    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
+    /// of High Performance Computing Applications 19(1), 2005: the pairwise exchange for long vectors.
+    Pairwise = "pairwise",
+    /// Partners swap halves of what they have, the farthest first, and combine them. ⌊log₂ ranks⌋ rounds, and two messages
+    /// more on some ranks when the number of ranks is not a power of two. Contributions are combined in an order of its own.
+    ///
+    /// Thakur, Rabenseifner, Gropp 2005: recursive halving.
+    RecursiveHalving = "recursive-halving",
+    /// [`reduce::Algorithm::Binomial`] to rank 0, then [`scatter::Algorithm::Binomial`] from there.
+    ReduceThenScatter = "reduce-then-scatter",
+}
+
+impl Algorithm {
+    /// Whether contributions are combined in rank order, as an operation must have it that is associative and not
+    /// commutative.
+    pub const fn keeps_rank_order(self) -> bool {
+        matches!(self, Algorithm::Pairwise | Algorithm::ReduceThenScatter)
+    }
+
+    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
+    /// that are not even associative.
+    pub const fn folds_from_left(self) -> bool {
+        matches!(self, Algorithm::Pairwise)
+    }
+
+    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's contribution to the blocks of all ranks in
+    /// rank order; buffer 1 the output, the rank's own block of the result.
+    ///
+    /// # Errors
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
+    /// [`CollectiveError::TooManyBytes`]; for subtraction and division, [`CollectiveError::NotAssociative`] unless the
+    /// algorithm [folds from the left](Self::folds_from_left).
+    ///
+    /// ```
+    /// use collectives::{Reduction, Sizes, reduce_scatter::Algorithm};
+    /// use goal::arithmetic::{Arithmetic, DataType};
+    ///
+    /// let sum = Reduction::new(Arithmetic::Add, DataType::F64);
+    /// let graph = Algorithm::Ring.graph(0, &Sizes::each(&[16, 0, 8])?, sum)?;
+    /// assert_eq!((graph.buffers()[0].length, graph.buffers()[1].length), (24, 16));
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn graph(self, rank: u32, sizes: &Sizes, reduction: Reduction) -> Result<Graph, CollectiveError> {
+        let mut drawing = Drawing::new(rank, sizes.ranks())?;
+        for rank in 0..sizes.ranks() {
+            reduction.check(sizes.bytes(rank))?;
+        }
+        reduction.check_grouping(self.name(), self.folds_from_left())?;
+        let input = drawing.parts(Access::Input, sizes);
+        let output = drawing.buffer(Access::Output, sizes.bytes(rank));
+        match self {
+            Algorithm::Ring => ring(&mut drawing, reduction, &input, output)?,
+            Algorithm::Pairwise => pairwise(&mut drawing, reduction, &input, output)?,
+            Algorithm::RecursiveHalving => recursive_halving(&mut drawing, reduction, sizes, &input, output)?,
+            Algorithm::ReduceThenScatter => reduce_then_scatter(&mut drawing, reduction, sizes, &input, output)?,
+        }
+        Ok(drawing.finish())
+    }
+}
+
+const TAG: u32 = 0;
+
+/// The block for this rank goes to the output.
+pub(crate) fn ring(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    input: &Parts,
+    output: Block,
+) -> Result<(), CollectiveError> {
+    let member = drawing.member();
+    if member.ranks() == 1 {
+        drawing.copy(input.all(), output);
+        return Ok(());
+    }
+    let mut held = input.at(member.before(1));
+    for step in 1..member.ranks() {
+        let own = input.at(member.before(step + 1));
+        let theirs = drawing.scratchpad(own.length)?;
+        drawing.send(held, member.after(1), step);
+        drawing.receive(theirs, member.before(1), step);
+        held = fold(drawing, reduction, &[theirs, own], (step + 1 == member.ranks()).then_some(output));
+    }
+    Ok(())
+}
+
+fn pairwise(drawing: &mut Drawing, reduction: Reduction, input: &Parts, output: Block) -> Result<(), CollectiveError> {
+    let member = drawing.member();
+    let (rank, ranks) = (member.rank(), member.ranks());
+    let mut operands = vec![(rank, input.at(rank))];
+    let mut previous = None;
+    for step in 1..ranks {
+        let (destination, source) = if ranks.is_power_of_two() {
+            (rank ^ step, rank ^ step)
+        } else {
+            (member.after(step), member.before(step))
+        };
+        let theirs = drawing.scratchpad(output.length)?;
+        let receive = drawing.receive(theirs, source, TAG);
+        let send = drawing.send(input.at(destination), destination, TAG);
+        if let Some((earlier_send, earlier_receive)) = previous.replace((send, receive)) {
+            drawing.requires(send, earlier_send);
+            drawing.requires(send, earlier_receive);
+        }
+        operands.push((source, theirs));
+    }
+    operands.sort_by_key(|(rank, _)| *rank);
+    let in_order: Vec<Block> = operands.into_iter().map(|(_, block)| block).collect();
+    fold(drawing, reduction, &in_order, Some(output));
+    Ok(())
+}
+
+fn recursive_halving(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    sizes: &Sizes,
+    input: &Parts,
+    output: Block,
+) -> Result<(), CollectiveError> {
+    let member = drawing.member();
+    if member.ranks() == 1 {
+        drawing.copy(input.all(), output);
+        return Ok(());
+    }
+    let folding = Folding::new(member.ranks());
+    let (position, folded) = match folding.role(member.rank()) {
+        Role::Folded { into } => {
+            drawing.send(input.all(), into, TAG);
+            drawing.receive(output, into, TAG);
+            return Ok(());
+        }
+        Role::Core { position, folded } => (position, folded),
+    };
+    let count = folding.core();
+    let part = |position: u32| folding.run(position, 1);
+    let parts: Vec<u64> = (0..count).map(|position| sizes.run(part(position).0, part(position).1)).collect();
+    let parts = &Sizes::each(&parts)?;
+    let held = fold_in(drawing, reduction, input.all(), folded, TAG)?;
+    let mut halving = Halving { reduction, folding, position, sizes: parts, held, first: 0, count };
+    for distance in doublings(count).rev() {
+        halving.step(drawing, distance, |_, count| (count == 1 && folded.is_none()).then_some(output))?;
+    }
+    if let Some(folded) = folded {
+        let mine = Parts::new(halving.held, &sizes.part(part(position).0, 2));
+        drawing.send(mine.at(folded % 2), folded, TAG);
+        drawing.copy(mine.at(member.rank() % 2), output);
+    }
+    Ok(())
+}
+
+fn reduce_then_scatter(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    sizes: &Sizes,
+    input: &Parts,
+    output: Block,
+) -> Result<(), CollectiveError> {
+    let is_root = drawing.member().rank() == 0;
+    let combined = drawing.scratchpad(if is_root { sizes.total() } else { 0 })?;
+    let (tuning, target) = (Tuning::default(), is_root.then_some(combined));
+    reduce::Algorithm::Binomial.draw(drawing, 0, reduction, input.all(), target, tuning)?;
+    scatter::Algorithm::Binomial.draw(drawing, 0, sizes, combined, output, tuning)
+}

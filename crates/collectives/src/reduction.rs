@@ -1,0 +1,46 @@
+//! How contributions are combined.
+
+use crate::CollectiveError;
+use goal::arithmetic::{Arithmetic, DataType};
+
+/// How contributions are combined: an operation on elements of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reduction {
+    /// The operation.
+    pub operation: Arithmetic,
+    /// The type of the elements.
+    pub data_type: DataType,
+}
+
+impl Reduction {
+    /// The operation on elements of the type.
+    pub fn new(operation: Arithmetic, data_type: DataType) -> Self {
+        Reduction { operation, data_type }
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn unit(self) -> u64 {
+        self.data_type.bytes() as u64
+    }
+
+    /// That the operation exists on the type, and that this many bytes are whole elements.
+    pub(crate) fn check(self, bytes: u64) -> Result<(), CollectiveError> {
+        let Reduction { operation, data_type } = self;
+        if !operation.applies_to(data_type) {
+            return Err(CollectiveError::NotApplicable { operation, data_type });
+        }
+        if !bytes.is_multiple_of(self.unit()) {
+            return Err(CollectiveError::NotWholeElements { bytes, data_type });
+        }
+        Ok(())
+    }
+
+    /// Refuses what depends on how operands are grouped, unless the algorithm folds from the left in rank order.
+    pub(crate) fn check_grouping(self, algorithm: &'static str, folds_from_left: bool) -> Result<(), CollectiveError> {
+        let operation = self.operation;
+        if matches!(operation, Arithmetic::Subtract | Arithmetic::Divide) && !folds_from_left {
+            return Err(CollectiveError::NotAssociative { operation, algorithm });
+        }
+        Ok(())
+    }
+}

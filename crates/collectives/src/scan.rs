@@ -1,0 +1,106 @@
+//! Scan: rank r gets the contributions of the ranks 0, …, r combined in rank order.
+
+use crate::drawing::Drawing;
+use crate::{CollectiveError, Reduction};
+use goal::graph::{Access, Block, Graph};
+
+algorithms! {
+    "scan",
+    /// Each rank waits for the result of the one before it. `ranks` − 1 messages, as many deep.
+    ///
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
+    /// table 1: the chain.
+    Chain = "chain",
+    /// In round k each rank hands what it has, the combination of 2^k ranks up to itself, to the rank 2^k places further
+    /// on. ⌈log₂ ranks⌉ rounds for any number of ranks.
+    ///
+    /// Hillis, Steele: "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
+    RecursiveDoubling = "recursive-doubling",
+}
+
+impl Algorithm {
+    /// Whether contributions are combined in rank order, as an operation must have it that is associative and not
+    /// commutative. All do.
+    pub const fn keeps_rank_order(self) -> bool {
+        true
+    }
+
+    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
+    /// that are not even associative.
+    pub const fn folds_from_left(self) -> bool {
+        matches!(self, Algorithm::Chain)
+    }
+
+    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the input, the
+    /// contribution; buffer 1 the output, the result.
+    ///
+    /// # Errors
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
+    /// [`CollectiveError::TooManyBytes`]; for subtraction and division, [`CollectiveError::NotAssociative`] unless the
+    /// algorithm [folds from the left](Self::folds_from_left).
+    ///
+    /// ```
+    /// use collectives::{Reduction, scan::Algorithm};
+    /// use goal::arithmetic::{Arithmetic, DataType};
+    ///
+    /// let sum = Reduction::new(Arithmetic::Add, DataType::I32);
+    /// assert_eq!(Algorithm::Chain.graph(1, 3, 8, sum)?.vertices().len(), 3); // receives, adds and sends
+    /// # Ok::<(), collectives::CollectiveError>(())
+    /// ```
+    pub fn graph(self, rank: u32, ranks: u32, bytes: u64, reduction: Reduction) -> Result<Graph, CollectiveError> {
+        let mut drawing = Drawing::new(rank, ranks)?;
+        reduction.check(bytes)?;
+        reduction.check_grouping(self.name(), self.folds_from_left())?;
+        let input = drawing.buffer(Access::Input, bytes);
+        let output = drawing.buffer(Access::Output, bytes);
+        if rank == 0 {
+            drawing.copy(input, output);
+        }
+        match self {
+            Algorithm::Chain => chain(&mut drawing, reduction, input, output)?,
+            Algorithm::RecursiveDoubling => recursive_doubling(&mut drawing, reduction, input, output)?,
+        }
+        Ok(drawing.finish())
+    }
+}
+
+fn chain(drawing: &mut Drawing, reduction: Reduction, input: Block, output: Block) -> Result<(), CollectiveError> {
+    const TAG: u32 = 0;
+    let member = drawing.member();
+    let mut held = input;
+    if member.rank() > 0 {
+        let theirs = drawing.scratchpad(input.length)?;
+        drawing.receive(theirs, member.rank() - 1, TAG);
+        drawing.combine(reduction, theirs, input, output);
+        held = output;
+    }
+    if member.rank() + 1 < member.ranks() {
+        drawing.send(held, member.rank() + 1, TAG);
+    }
+    Ok(())
+}
+
+fn recursive_doubling(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    input: Block,
+    output: Block,
+) -> Result<(), CollectiveError> {
+    let member = drawing.member();
+    let rank = member.rank();
+    let mut held = input;
+    for distance in member.doublings() {
+        if distance < member.ranks() - rank {
+            drawing.send(held, rank + distance, distance);
+        }
+        if distance <= rank {
+            let theirs = drawing.scratchpad(input.length)?;
+            drawing.receive(theirs, rank - distance, distance);
+            let is_last = distance > rank / 2;
+            let destination = if is_last { output } else { theirs };
+            drawing.combine(reduction, theirs, held, destination);
+            held = destination;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Collectives in two levels give what they give in one.
+
+use crate::evaluator::{Evaluation, Protocol};
+use crate::reference::{self, SUM, all_functions, compose, fold};
+use crate::{block, roots, run, run_with, tuning};
+use collectives::{CollectiveError, Sizes, allgather, allreduce, barrier, bcast, reduce, two_level};
+use goal::graph::{Graph, Operation};
+use std::num::NonZeroU32;
+
+/// Numbers of ranks and of ranks in a node.
+fn shapes() -> impl Iterator<Item = (u32, NonZeroU32)> {
+    let of = |ranks: u32| [1, 2, 3, 4, 7].map(|per_node| (ranks, NonZeroU32::new(per_node).unwrap()));
+    [1, 2, 3, 4, 5, 8, 9, 12, 16, 17].into_iter().flat_map(of)
+}
+
+#[test]
+fn everybody_gets_the_roots_bytes() {
+    for algorithm in bcast::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join") {
+        for (ranks, per_node) in shapes() {
+            for root in roots(ranks) {
+                let graph = |rank| two_level::bcast(rank, ranks, per_node, root, 11, *algorithm, tuning(4, 2)).unwrap();
+                let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
+                let inputs = vec![block(root, 0, 11); ranks as usize];
+                for buffers in run(&graphs, &inputs) {
+                    assert_eq!(
+                        buffers,
+                        [block(root, 0, 11)],
+                        "{algorithm}: {ranks} ranks, {per_node} a node, root {root}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_root_gets_everything_combined_in_rank_order() {
+    for algorithm in reduce::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join") {
+        for (ranks, per_node) in shapes() {
+            for root in roots(ranks) {
+                let how = (*algorithm, tuning(16, 2));
+                let graph = |rank| two_level::reduce(rank, ranks, per_node, root, 40, SUM, how).unwrap();
+                let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
+                let inputs = all_functions(ranks, 5);
+                let result = &run_with(compose, &graphs, &inputs)[root as usize][1];
+                let expected = fold(compose, SUM, &inputs);
+                assert_eq!(*result, expected, "{algorithm}: {ranks} ranks, {per_node} a node, root {root}");
+            }
+        }
+    }
+}
+
+#[test]
+fn everybody_gets_everything_combined() {
+    for algorithm in allreduce::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join") {
+        for (ranks, per_node) in shapes() {
+            let graph = |rank| two_level::allreduce(rank, ranks, per_node, 40, SUM, *algorithm).unwrap();
+            let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
+            let apply = if algorithm.keeps_rank_order() { compose } else { reference::apply };
+            let inputs = all_functions(ranks, 5);
+            let expected = fold(apply, SUM, &inputs);
+            for buffers in run_with(apply, &graphs, &inputs) {
+                assert_eq!(buffers[1], expected, "{algorithm}: {ranks} ranks, {per_node} a node");
+            }
+        }
+    }
+}
+
+#[test]
+fn everybody_gets_all_blocks() {
+    for algorithm in allgather::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join") {
+        for (ranks, per_node) in shapes() {
+            let sizes: Vec<u64> = (0..u64::from(ranks)).map(|rank| rank * 5 % 4).collect();
+            let inputs: Vec<Vec<u8>> = (0..).zip(&sizes).map(|(rank, bytes)| block(rank, 0, *bytes)).collect();
+            let sizes = Sizes::each(&sizes).unwrap();
+            let graph = |rank| two_level::allgather(rank, per_node, &sizes, *algorithm).unwrap();
+            let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
+            for buffers in run(&graphs, &inputs) {
+                assert_eq!(buffers[1], inputs.concat(), "{algorithm}: {ranks} ranks, {per_node} a node");
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_gets_out_of_a_barrier_while_one_is_missing() {
+    for algorithm in barrier::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join") {
+        for (ranks, per_node) in shapes() {
+            let graph = |rank| two_level::barrier(rank, ranks, per_node, *algorithm).unwrap();
+            let (graphs, inputs) = ((0..ranks).map(graph).collect::<Vec<Graph>>(), vec![Vec::new(); ranks as usize]);
+            run(&graphs, &inputs);
+            for missing in (0..ranks as usize).filter(|_| ranks > 1) {
+                let mut evaluation = Evaluation::new(&graphs, &inputs, Protocol::Eager, reference::apply, 7);
+                evaluation.run(Some(missing));
+                let out = (0..ranks as usize).find(|rank| evaluation.is_complete(*rank));
+                assert_eq!(out, None, "{algorithm}: {ranks} ranks, {per_node} a node, without {missing}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_leaders_talk_to_other_nodes() {
+    let per_node = NonZeroU32::new(4).unwrap();
+    for rank in (0..16).filter(|rank| ![0, 6, 8, 12].contains(rank)) {
+        let graph = two_level::bcast(rank, 16, per_node, 6, 8, bcast::Algorithm::Binomial, tuning(8, 2)).unwrap();
+        for entry in graph.vertices() {
+            let (Operation::Send { peer, .. } | Operation::Receive { source: Some(peer), .. }) = entry.operation else {
+                continue;
+            };
+            assert_eq!(peer / 4, rank / 4, "rank {rank} talks to {peer}");
+        }
+    }
+}
+
+#[test]
+fn a_join_has_no_levels() {
+    let error = two_level::barrier(0, 4, NonZeroU32::MIN, barrier::Algorithm::Join).unwrap_err();
+    assert_eq!(error, CollectiveError::HasNoLevels { algorithm: "join" });
+}
