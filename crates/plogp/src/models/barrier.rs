@@ -1,0 +1,22 @@
+//! Barrier: messages without bytes.
+
+use super::{allgather, allreduce, ceil_log2};
+use crate::parameters::Parameters;
+
+/// Dissemination: ⌈log₂ P⌉ × exchange(0).
+///
+/// Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal of Parallel Programming
+/// 17(1), 1988.
+pub fn dissemination(network: &Parameters, ranks: u32) -> f64 {
+    f64::from(ceil_log2(ranks)) * network.exchange(0)
+}
+
+/// Recursive doubling: ⌊log₂ P⌋ × exchange(0), and 2 × (g(0) + L) more where P is no power of two.
+pub fn recursive_doubling(network: &Parameters, ranks: u32) -> f64 {
+    allreduce::recursive_doubling(network, 0.0, ranks, 0)
+}
+
+/// A binomial tree up and down: ⌈log₂ P⌉ × (g(0) + L) + ⌊log₂ P⌋ × g(0) + ⌈log₂ P⌉ × L.
+pub fn tree(network: &Parameters, ranks: u32) -> f64 {
+    allgather::tree(network, ranks, 0)
+}

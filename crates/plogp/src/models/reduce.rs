@@ -1,0 +1,42 @@
+//! Reduce: the root gets the m bytes of each of the P ranks combined.
+//!
+//! Trees are those of a broadcast with time running backwards, and where messages meet they are combined at `combine`
+//! microseconds a byte.
+
+use super::{allreduce, among, ceil_log2, gather, segments};
+use crate::parameters::Parameters;
+use std::num::NonZeroU64;
+
+/// Flat tree: messages come a gap apart and each is combined while the next one is under way; whichever is slower sets the
+/// pace: L + (P−2) × max(g(m), c×m) + g(m) + c×m.
+pub fn flat(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    let (gap, combining) = (network.gap(bytes), combine * bytes as f64);
+    among(ranks, |others| network.latency() + (others - 1.0) * gap.max(combining) + gap + combining)
+}
+
+/// Chain: (P−1) × (g(m) + L + c×m).
+pub fn chain(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    among(ranks, |others| others * (network.arrival(bytes) + combine * bytes as f64))
+}
+
+/// Pipeline: the first segment goes all the way, the others follow at the pace of the slower of gap and combination:
+/// (P−1) × (g(s) + L + c×s) + (k−1) × max(g(s), c×s).
+pub fn segmented_chain(network: &Parameters, combine: f64, ranks: u32, bytes: u64, segment: NonZeroU64) -> f64 {
+    let (size, count) = segments(bytes, segment);
+    let combining = combine * size as f64;
+    among(ranks, |others| {
+        others * (network.arrival(size) + combining) + (count - 1.0) * network.gap(size).max(combining)
+    })
+}
+
+/// Binomial tree: ⌈log₂ P⌉ × (g(m) + L + c×m). The longest way up has a message and a combination in each round.
+pub fn binomial(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    f64::from(ceil_log2(ranks)) * (network.arrival(bytes) + combine * bytes as f64)
+}
+
+/// Rabenseifner: the halving of [`allreduce::rabenseifner`], then a binomial gather of the parts of ⌈m/P⌉ bytes.
+pub fn rabenseifner(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    let (core, _) = super::core(ranks);
+    let part = bytes.div_ceil(u64::from(core));
+    allreduce::halving(network, combine, ranks, bytes) + gather::binomial(network, core, part)
+}
