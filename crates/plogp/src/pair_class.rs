@@ -72,15 +72,4 @@ impl Classes {
         let nearer = || self.0.range(..class).rev().find(|(other, _)| same_side(other));
         farther.or_else(nearer).map(|(class, parameters)| (*class, parameters))
     }
-
-    /// The parameters for a job whose ranks lie like this: those of the farthest pair that there is, inside a host and
-    /// between hosts. `None` where nothing stands for a level that the job has.
-    pub fn levels(&self, farthest_inside: PairClass, hosts: u32) -> Option<(&Parameters, Option<&Parameters>)> {
-        let inside = self.for_pair(farthest_inside)?.1;
-        let between = match hosts {
-            ..=1 => None,
-            _ => Some(self.for_pair(PairClass::OtherHost)?.1),
-        };
-        Some((inside, between))
-    }
 }
