@@ -24,15 +24,19 @@
 //! | bcast | binomial-rendezvous | 2004, table 1 | exact for powers of two |
 //! | bcast | segmented-binomial | 2004, table 1 | exact for powers of two if only whole messages are passed on, an upper bound if segments are |
 //! | bcast | d-ary | derived | exact |
-//! | bcast | scatter-allgather | derived | upper bound: ranks begin their rounds before all have their part |
-//! | bcast | two-tree | derived | upper bound: not every inner rank waits for its other tree |
+//! | bcast | scatter-allgather | derived | never more than a gap a level longer, where messages meet; shorter, because ranks begin their rounds before all have their part |
+//! | bcast | two-tree | derived | from a gap shorter to a gap a level longer, where segments of the two trees meet |
 //! | scatter, gather | flat, chain, pipelined-chain | 2004, table 2 | exact |
 //! | scatter, gather | binomial | 2004, table 2 | exact for powers of two, upper bound otherwise |
-//! | alltoall | direct, rotated-direct | 2004, table 3 | between the bounds, by γ |
+//! | alltoall | direct, rotated-direct | 2004, table 3 | the rotated exchange lies between the bounds (γ from 0 to 1) |
 //! | alltoall | bruck, pairwise, multiphase | derived | exact |
-//! | reduce | flat, chain, binomial | derived | exact; binomial for powers of two, upper bound otherwise |
-//! | barrier, allgather, allreduce, reduce_scatter, scan | all but tree and join | derived | exact for powers of two |
-//! | all | tree | sum of its two parts | upper bound |
+//! | reduce | flat, chain, segmented-chain | derived | exact; segmented-chain from 3 ranks on |
+//! | reduce | binomial | derived | exact for powers of two while combining keeps up (or + c×m ≤ g) |
+//! | allgather, allreduce, reduce_scatter | ring, pairwise, dissemination | derived | exact |
+//! | barrier, allgather, allreduce, reduce_scatter | recursive-doubling, recursive-halving, rabenseifner | derived | exact for powers of two |
+//! | scan, exscan | chain, recursive-doubling | derived | chain exact; the other up to a gap a round longer, and shorter between powers of two |
+//! | reduce | rabenseifner | derived | as its two parts |
+//! | all | tree | derived | as its two parts |
 //! | all | join | fitted, see [`join`](mod@join) | – |
 //!
 //! The tables' names for the sizes: m bytes, s bytes a segment, k = ⌈m/s⌉ segments (the last may be shorter and is

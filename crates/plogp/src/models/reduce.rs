@@ -7,11 +7,12 @@ use super::{allreduce, among, ceil_log2, gather, segments};
 use crate::parameters::Parameters;
 use std::num::NonZeroU64;
 
-/// Flat tree: messages come a gap apart and each is combined while the next one is under way; whichever is slower sets the
-/// pace: L + (P−2) × max(g(m), c×m) + g(m) + c×m.
+/// Flat tree: messages come a gap apart and each is combined while the next one is under way; whichever is slower, the
+/// network or the processor, sets the pace: L + g(m) + c×m + (P−2) × max(g(m), or(m) + c×m).
 pub fn flat(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let (gap, combining) = (network.gap(bytes), combine * bytes as f64);
-    among(ranks, |others| network.latency() + (others - 1.0) * gap.max(combining) + gap + combining)
+    let pace = gap.max(network.receive_overhead(bytes) + combining);
+    among(ranks, |others| network.latency() + gap + combining + (others - 1.0) * pace)
 }
 
 /// Chain: (P−1) × (g(m) + L + c×m).
@@ -19,14 +20,14 @@ pub fn chain(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 
     among(ranks, |others| others * (network.arrival(bytes) + combine * bytes as f64))
 }
 
-/// Pipeline: the first segment goes all the way, the others follow at the pace of the slower of gap and combination:
-/// (P−1) × (g(s) + L + c×s) + (k−1) × max(g(s), c×s).
+/// Pipeline: the first segment goes all the way, the others follow at the pace of the network or of a processor that
+/// receives, combines and sends each, whichever is slower:
+/// (P−1) × (g(s) + L + c×s) + (k−1) × max(g(s), or(s) + c×s + os(s)).
 pub fn segmented_chain(network: &Parameters, combine: f64, ranks: u32, bytes: u64, segment: NonZeroU64) -> f64 {
     let (size, count) = segments(bytes, segment);
     let combining = combine * size as f64;
-    among(ranks, |others| {
-        others * (network.arrival(size) + combining) + (count - 1.0) * network.gap(size).max(combining)
-    })
+    let busy = network.receive_overhead(size) + combining + network.send_overhead(size);
+    among(ranks, |others| others * (network.arrival(size) + combining) + (count - 1.0) * network.gap(size).max(busy))
 }
 
 /// Binomial tree: ⌈log₂ P⌉ × (g(m) + L + c×m). The longest way up has a message and a combination in each round.
