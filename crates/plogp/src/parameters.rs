@@ -58,11 +58,11 @@ pub struct Point {
 #[non_exhaustive]
 pub enum ParametersError {
     /// A time is negative, not a number, or longer than a year.
-    #[error("{name} {place} is {value} µs: give a time that is not negative and below a year")]
+    #[error("{name}{place} is {value} µs: give a time that is not negative and below a year")]
     NotATime {
         /// Which parameter.
         name: &'static str,
-        /// Where: "in the list of sizes at position 3", or nothing for the latency.
+        /// Where: " in the list of sizes at position 3", or nothing for the latency.
         place: String,
         /// Its value.
         value: f64,
@@ -99,7 +99,7 @@ impl Parameters {
     pub fn new(latency: f64, points: Vec<Point>) -> Result<Self, ParametersError> {
         time("the latency", latency, String::new)?;
         for (position, point) in points.iter().enumerate() {
-            let place = || format!("in the list of sizes at position {position}");
+            let place = || format!(" in the list of sizes at position {position}");
             time("the send overhead", point.send_overhead, place)?;
             time("the receive overhead", point.receive_overhead, place)?;
             time("the gap", point.gap, place)?;

@@ -6,6 +6,9 @@ use std::num::NonZeroU64;
 /// How often the climb may go on at each step width. A convex cost needs two at most; on others the search must end.
 const MOVES: u32 = 32;
 
+/// From how many sizes to climb: costs with steps, as protocols have, hide a better valley behind the best start.
+const CLIMBS: usize = 3;
+
 /// What a search has found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
@@ -18,7 +21,7 @@ pub struct Segment {
 }
 
 /// The segment size for a message of `bytes` bytes at which `cost` is least: all of m/2^i, i = 0 … ⌊log₂ m⌋, then from the
-/// best of them hill climbing, in steps from half its size down to one `granule`.
+/// best three of them hill climbing, in steps from half the size down to one `granule`.
 ///
 /// Barchet-Estefanel, Mounié 2004, section 3, with the climbing of Kielmann, Bal, Gorlatch, Verstoep, Hofman, Parallel
 /// Computing 27(11), 2001. Every size is a multiple of the granule, the size of one element, except that the whole message is
@@ -36,22 +39,23 @@ pub struct Segment {
 /// ```
 pub fn search(bytes: u64, granule: NonZeroU64, cost: impl FnMut(u64) -> f64) -> Segment {
     let mut search = Search { whole: bytes.max(1), granule: granule.get(), cost, known: BTreeMap::new() };
-    let mut best = search.whole;
-    let mut best_cost = search.cost_of(best);
-    for halvings in 1..=search.whole.ilog2() {
+    let mut starts: Vec<(f64, u64)> = Vec::new();
+    for halvings in 0..=search.whole.ilog2() {
         let size = search.whole_granules(search.whole >> halvings);
-        let cost = search.cost_of(size);
-        if cost < best_cost {
-            (best, best_cost) = (size, cost);
+        starts.push((search.cost_of(size), size));
+    }
+    // A stable sort: of equal costs, the longest segments come first.
+    starts.sort_by(|left, right| left.0.total_cmp(&right.0));
+    starts.dedup_by_key(|start| start.1);
+    let mut best = starts[0];
+    for start in starts.into_iter().take(CLIMBS) {
+        let found = search.climb(start);
+        if found.0 < best.0 {
+            best = found;
         }
     }
-    let mut granules = best / 2 / search.granule;
-    while granules > 0 {
-        (best, best_cost) = search.climb(best, best_cost, granules * search.granule);
-        granules /= 2;
-    }
-    let bytes = NonZeroU64::new(best).unwrap_or(NonZeroU64::MIN);
-    Segment { bytes, cost: best_cost, evaluations: search.known.len() }
+    let bytes = NonZeroU64::new(best.1).unwrap_or(NonZeroU64::MIN);
+    Segment { bytes, cost: best.0, evaluations: search.known.len() }
 }
 
 struct Search<F> {
@@ -74,21 +78,32 @@ impl<F: FnMut(u64) -> f64> Search<F> {
         if size >= self.whole { self.whole } else { ((size / self.granule).max(1) * self.granule).min(self.whole) }
     }
 
-    /// Goes to the better neighbour as long as there is one.
-    fn climb(&mut self, mut best: u64, mut best_cost: f64, step: u64) -> (u64, f64) {
-        for _ in 0..MOVES {
-            let from = best;
-            for size in [from.saturating_sub(step), from.saturating_add(step)] {
-                let size = self.whole_granules(size);
-                let cost = self.cost_of(size);
-                if cost < best_cost {
-                    (best, best_cost) = (size, cost);
+    /// Goes to better neighbours, in steps that become smaller.
+    fn climb(&mut self, mut best: (f64, u64)) -> (f64, u64) {
+        let mut granules = best.1 / 2 / self.granule;
+        while granules > 0 {
+            for _ in 0..MOVES {
+                let next = self.best_neighbour(best, granules * self.granule);
+                if next == best {
+                    break;
                 }
+                best = next;
             }
-            if best == from {
-                break;
+            granules /= 2;
+        }
+        best
+    }
+
+    /// The better one of the two sizes a step away, or the size itself.
+    fn best_neighbour(&mut self, from: (f64, u64), step: u64) -> (f64, u64) {
+        let mut best = from;
+        for size in [from.1.saturating_sub(step), from.1.saturating_add(step)] {
+            let size = self.whole_granules(size);
+            let cost = self.cost_of(size);
+            if cost < best.0 {
+                best = (cost, size);
             }
         }
-        (best, best_cost)
+        best
     }
 }

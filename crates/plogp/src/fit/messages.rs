@@ -3,10 +3,10 @@
 use super::{FitError, Piece, Weights, median, pieces_as_needed, theil_sen, usable};
 use serde::{Deserialize, Serialize};
 
-/// How many spreads a measurement may lie off before it is left out.
+/// How many usual deviations a measurement may lie off before it is left out.
 const FAR: f64 = 6.0;
-/// After so many passes no measurement is left out any more.
-const PASSES: usize = 4;
+/// How many measurements on each side a measurement is compared with. Two of seven may be outliers themselves.
+const NEIGHBORS: usize = 7;
 
 /// What messages take, as in Bokhari 1995, table 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,9 +36,10 @@ impl Messages {
 /// Fits zero, short and long messages, each for itself, to (bytes, microseconds) sorted by bytes, with up to `most` pieces
 /// and the breaks where the fit finds them.
 ///
-/// Outliers, such as the spikes of other users' messages in the report's figure 2, are borne in two ways. The breaks are
-/// found by least squares after measurements have been left out that lie more than six median deviations off the pieces
-/// through the others; then each piece gets its line by [`theil_sen`].
+/// Outliers, such as the spikes of other users' messages in the report's figure 2, are borne in two ways. A measurement
+/// is left out if it lies neither on the line through the seven before it nor on the line through the seven behind it, by
+/// more than six times what is usual; next to a break one of the two still fits. Breaks are found by least squares among
+/// the others, and each piece gets its line by [`theil_sen`].
 ///
 /// # Errors
 /// As [`pieces_as_needed`], for the measurements with bytes.
@@ -49,44 +50,37 @@ pub fn messages(points: &[(u64, f64)], most: usize, weights: Weights) -> Result<
     let zero = if zeros.is_empty() { None } else { Some(median(&mut zeros)) };
 
     let with_bytes: Vec<usize> = (0..points.len()).filter(|index| points[*index].0 > 0).collect();
-    let mut kept = with_bytes.clone();
-    let mut fitted = fit(&all, &kept, most, weights)?;
-    for _ in 0..PASSES {
-        let remaining = without_outliers(&all, &with_bytes, &fitted, weights);
-        if remaining == kept {
-            break;
-        }
-        let Ok(again) = fit(&all, &remaining, most, weights) else { break };
-        (kept, fitted) = (remaining, again);
-    }
-    let outliers = with_bytes.into_iter().filter(|index| !kept.contains(index)).collect();
-    Ok(Messages { zero, pieces: fitted, outliers })
-}
-
-fn fit(all: &[(f64, f64)], kept: &[usize], most: usize, weights: Weights) -> Result<Vec<Piece>, FitError> {
-    let points: Vec<(f64, f64)> = kept.iter().map(|index| all[*index]).collect();
-    let mut pieces = pieces_as_needed(&points, most, weights)?;
+    let measured: Vec<(f64, f64)> = with_bytes.iter().map(|index| all[*index]).collect();
+    let far = far_off(&measured, weights);
+    let near: Vec<(f64, f64)> = measured.iter().zip(&far).filter(|(_, far)| !**far).map(|(point, _)| *point).collect();
+    let mut pieces = pieces_as_needed(&near, most, weights)?;
     for piece in &mut pieces {
-        let own: Vec<_> = points.iter().filter(|(x, _)| (piece.from..=piece.to).contains(x)).copied().collect();
+        let own: Vec<_> = near.iter().filter(|(x, _)| (piece.from..=piece.to).contains(x)).copied().collect();
         piece.line = theil_sen(&own)?;
     }
-    Ok(pieces)
+    let outliers = with_bytes.into_iter().zip(far).filter(|(_, far)| *far).map(|(index, _)| index).collect();
+    Ok(Messages { zero, pieces, outliers })
 }
 
-/// Those of the candidates that lie near the pieces, measured by what is usual.
-fn without_outliers(all: &[(f64, f64)], candidates: &[usize], pieces: &[Piece], weights: Weights) -> Vec<usize> {
-    let off = |index: usize| {
-        let (x, y) = all[index];
-        let piece = pieces.iter().find(|piece| x <= piece.to).or(pieces.last());
-        let distance = piece.map_or(0.0, |piece| (y - piece.line.at(x)).abs());
+/// Which points lie far off the lines through their neighbours on both sides.
+fn far_off(points: &[(f64, f64)], weights: Weights) -> Vec<bool> {
+    let deviation = |index: usize| {
+        let (x, y) = points[index];
+        let before = &points[index.saturating_sub(NEIGHBORS)..index];
+        let behind = &points[index + 1..points.len().min(index + 1 + NEIGHBORS)];
+        let lines = [before, behind].into_iter().filter(|side| side.len() >= 3).filter_map(|side| theil_sen(side).ok());
+        let least = lines.map(|line| (y - line.at(x)).abs()).reduce(f64::min).unwrap_or(0.0);
         match weights {
-            Weights::Equal => distance,
-            Weights::Relative => distance / y,
+            Weights::Equal => least,
+            Weights::Relative => least / y.abs(),
         }
     };
-    let mut usual: Vec<f64> = candidates.iter().map(|index| off(*index)).collect();
-    let limit = FAR * 1.4826 * median(&mut usual);
+    let deviations: Vec<f64> = (0..points.len()).map(deviation).collect();
+    let usual = 1.4826 * median(&mut deviations.clone());
     // Measurements without any noise have nothing far off but rounding errors.
-    let rounding = 1e-9 * candidates.iter().map(|index| all[*index].1.abs()).fold(0.0, f64::max);
-    candidates.iter().copied().filter(|index| off(*index) <= limit.max(rounding)).collect()
+    let rounding = match weights {
+        Weights::Equal => 1e-9 * points.iter().map(|(_, y)| y.abs()).fold(0.0, f64::max),
+        Weights::Relative => 1e-9,
+    };
+    deviations.into_iter().map(|deviation| deviation > (FAR * usual).max(rounding)).collect()
 }
