@@ -11,10 +11,10 @@ macro_rules! names {
         $(#[$outer])*
         ///
         /// Displayed as, parsed from and stored by the name that [`name`](Self::name) gives.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum $type {
-            $($(#[$documentation])* #[serde(rename = $name)] $variant),+
+            $($(#[$documentation])* $variant),+
         }
 
         impl $type {
@@ -44,6 +44,19 @@ macro_rules! names {
                     name: name.to_owned(),
                     known: Self::ALL.iter().map(|one| one.name()).collect(),
                 })
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = <String as serde::Deserialize>::deserialize(deserializer)?;
+                name.parse().map_err(serde::de::Error::custom)
             }
         }
     };

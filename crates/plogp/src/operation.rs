@@ -88,7 +88,7 @@ names! {
 }
 
 impl Operation {
-    /// The algorithms that there is a model of for this operation.
+    /// The algorithms that there is a model of for this operation, simple ones first.
     pub const fn algorithms(self) -> &'static [Algorithm] {
         use Algorithm::*;
         match self {
@@ -115,7 +115,7 @@ impl Operation {
             Operation::Allreduce => &[RecursiveDoubling, Ring, Rabenseifner, Tree, Join],
             Operation::ReduceScatter => &[Ring, Pairwise, RecursiveHalving, Tree, Join],
             Operation::Scan | Operation::Exscan => &[Chain, RecursiveDoubling, Join],
-            Operation::Alltoall => &[Direct, RotatedDirect, Bruck, Pairwise, Multiphase, Join],
+            Operation::Alltoall => &[RotatedDirect, Direct, Bruck, Pairwise, Multiphase, Join],
         }
     }
 }
@@ -125,6 +125,16 @@ impl Algorithm {
     pub const fn is_segmented(self) -> bool {
         use Algorithm::*;
         matches!(self, SegmentedFlat | SegmentedChain | SegmentedBinomial | TwoTree)
+    }
+
+    /// The algorithm that it is if the whole message is one segment.
+    pub const fn unsegmented(self) -> Option<Algorithm> {
+        match self {
+            Algorithm::SegmentedFlat => Some(Algorithm::Flat),
+            Algorithm::SegmentedChain => Some(Algorithm::Chain),
+            Algorithm::SegmentedBinomial => Some(Algorithm::Binomial),
+            _ => None,
+        }
     }
 
     /// Whether it has a degree, which is to be chosen.

@@ -5,8 +5,8 @@ use super::{Candidate, Levels, Plan, Query};
 use crate::fingerprint::Fingerprint;
 use crate::operation::Operation;
 
-/// As long as a plan takes no longer than this times the fastest, it is kept, so that the table stays small and does not
-/// change with every size.
+/// As long as a plan takes no longer than this times the fastest at the sizes of the grid, it is kept, so that the table
+/// stays small and does not change with every size.
 const SLACK: f64 = 1.02;
 
 /// For which collectives a table is made.
@@ -18,8 +18,8 @@ pub struct Grid {
     pub ranks: Vec<u32>,
     /// Numbers of ranks a node; those above the number of ranks are left out.
     pub ranks_per_node: Vec<u32>,
-    /// Sizes at which plans are compared, ascending. Where the winner changes between two of them, the place is found to
-    /// the byte.
+    /// Sizes at which plans are compared, ascending. Between two of them with different winners, the one is used up to where
+    /// the other becomes faster.
     pub bytes: Vec<u64>,
 }
 
@@ -59,40 +59,40 @@ impl DecisionTable {
 /// The ranges of one row. The first begins with 0, and the last has no end.
 fn ranges(levels: Levels<'_>, shape: Query, sizes: &[u64]) -> Vec<Range> {
     let at = |bytes| Query { bytes, ..shape };
+    let price = |plan: &Plan, bytes| levels.price(plan, &at(bytes)).unwrap_or(f64::INFINITY);
+    let best = |bytes| levels.candidates(&at(bytes)).into_iter().next();
     let sizes = if shape.operation == Operation::Barrier { &[] } else { sizes };
-    let Some(mut current) = range_from(levels, &at(0)) else { return Vec::new() };
-    let mut ranges = Vec::new();
+    let Some(Candidate { plan, .. }) = best(0) else { return Vec::new() };
+    let mut ranges = vec![range_from(levels, &at(0), plan)];
     let mut good = 0;
     for bytes in sizes.iter().copied().filter(|bytes| *bytes > 0) {
-        while !holds(levels, &current.plan, &at(bytes)) {
-            let change = first_failure(good, bytes, |bytes| holds(levels, &current.plan, &at(bytes)));
-            let Some(next) = range_from(levels, &at(change)) else { break };
+        let (Some(current), Some(next)) = (ranges.last_mut(), best(bytes)) else { break };
+        if price(&current.plan, bytes) > next.microseconds * SLACK {
+            let change = first_failure(good, bytes, |bytes| price(&current.plan, bytes) <= price(&next.plan, bytes));
             current.to = Some(change);
-            ranges.push(std::mem::replace(&mut current, next));
-            good = change;
+            ranges.push(range_from(levels, &at(change), next.plan));
         }
         good = bytes;
     }
-    ranges.push(current);
     ranges
 }
 
-/// The range that begins with this query's size, without an end.
-fn range_from(levels: Levels<'_>, query: &Query) -> Option<Range> {
-    let mut candidates = levels.candidates(query).into_iter();
-    let Candidate { plan, microseconds } = candidates.next()?;
-    let runner_up = candidates.next().map(|Candidate { plan, microseconds }| RunnerUp { plan, microseconds });
-    Some(Range { from: query.bytes, to: None, plan, microseconds, runner_up })
+/// The range of a plan that begins with this query's size, without an end.
+fn range_from(levels: Levels<'_>, query: &Query, plan: Plan) -> Range {
+    let microseconds = levels.price(&plan, query).unwrap_or(f64::INFINITY);
+    let runner_up = levels.candidates(query).into_iter().find(|candidate| !same_algorithms(&candidate.plan, &plan));
+    let runner_up = runner_up.map(|Candidate { plan, microseconds }| RunnerUp { plan, microseconds });
+    Range { from: query.bytes, to: None, plan, microseconds, runner_up }
 }
 
-/// Whether a plan is good enough. The fastest plan itself always is.
-fn holds(levels: Levels<'_>, plan: &Plan, query: &Query) -> bool {
-    let best = levels.candidates(query).first().map_or(0.0, |candidate| candidate.microseconds);
-    levels.price(plan, query).is_some_and(|price| price <= best * SLACK)
+/// Whether two plans differ in sizes of segments and degrees at most.
+fn same_algorithms(left: &Plan, right: &Plan) -> bool {
+    let algorithms = |plan: &Plan| plan.steps.iter().map(|step| (step.level, step.algorithm)).collect::<Vec<_>>();
+    algorithms(left) == algorithms(right)
 }
 
-/// The first size above `good` that fails, if sizes fail from some point on, given that `bad` does; otherwise one that
-/// follows a good one.
+/// The first size above `good` that fails, if sizes fail from some point on; otherwise one that fails after one that does
+/// not. `bad` is known to fail.
 fn first_failure(mut good: u64, mut bad: u64, holds: impl Fn(u64) -> bool) -> u64 {
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;

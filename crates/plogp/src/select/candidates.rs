@@ -63,18 +63,23 @@ impl Levels<'_> {
 
     fn at_level(&self, (level, operation, ranks, bytes): Phase, nodes: u32) -> Vec<Candidate> {
         let Some(costs) = self.costs(level, nodes) else { return Vec::new() };
-        let available = operation.algorithms().iter().filter(|algorithm| {
+        let may_be_used = |algorithm: Algorithm| {
             // No memory is shared between nodes.
-            let reaches = **algorithm != Algorithm::Join || level == Level::Inside || nodes == 1;
-            reaches && (self.available)(level, operation, **algorithm)
-        });
-        let priced = available.filter_map(|algorithm| {
-            let best = costs.best(operation, *algorithm, ranks, bytes)?;
+            let reaches = algorithm != Algorithm::Join || level == Level::Inside || nodes == 1;
+            reaches && (self.available)(level, operation, algorithm)
+        };
+        let mut candidates = Vec::new();
+        for algorithm in operation.algorithms().iter().copied().filter(|algorithm| may_be_used(*algorithm)) {
+            let Some(best) = costs.best(operation, algorithm, ranks, bytes) else { continue };
             let (segment_bytes, degree) = (best.tuning.segment_bytes, best.tuning.degree);
-            let step = Step { level, operation, algorithm: *algorithm, segment_bytes, degree };
-            Some(Candidate { plan: Plan { steps: vec![step] }, microseconds: best.microseconds })
-        });
-        priced.collect()
+            let one_segment = segment_bytes.is_some_and(|segment| segment.get() >= bytes);
+            if one_segment && algorithm.unsegmented().is_some_and(may_be_used) {
+                continue; // the same under another name
+            }
+            let plan = Plan { steps: vec![Step { level, operation, algorithm, segment_bytes, degree }] };
+            candidates.push(Candidate { plan, microseconds: best.microseconds });
+        }
+        candidates
     }
 
     fn two_levels(&self, query: &Query) -> Option<Candidate> {
