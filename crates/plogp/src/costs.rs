@@ -73,6 +73,9 @@ impl Costs {
     ) -> Option<f64> {
         use Algorithm as A;
         const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
+        if !operation.algorithms().contains(&algorithm) {
+            return None;
+        }
         if algorithm == A::Join {
             return self.joins.get(&operation).map(|costs| join(*costs, ranks, bytes));
         }
@@ -83,6 +86,7 @@ impl Costs {
             (Operation::Barrier, A::Dissemination) => barrier::dissemination(network, ranks),
             (Operation::Barrier, A::RecursiveDoubling) => barrier::recursive_doubling(network, ranks),
             (Operation::Barrier, A::Tree) => barrier::tree(network, ranks),
+            (Operation::Barrier, A::Flat) => barrier::flat(network, ranks),
             (Operation::Bcast, A::Flat) => bcast::flat(network, ranks, bytes),
             (Operation::Bcast, A::FlatRendezvous) => bcast::flat_rendezvous(network, ranks, bytes),
             (Operation::Bcast, A::SegmentedFlat) => bcast::segmented_flat(network, ranks, bytes, segment),
@@ -106,25 +110,28 @@ impl Costs {
             (Operation::Gather, A::Binomial) => gather::binomial(network, ranks, bytes),
             (Operation::Allgather, A::Ring) => allgather::ring(network, ranks, bytes),
             (Operation::Allgather, A::RecursiveDoubling) => allgather::recursive_doubling(network, ranks, bytes),
-            (Operation::Allgather, A::Dissemination) => allgather::dissemination(network, ranks, bytes),
-            (Operation::Allgather, A::Tree) => allgather::tree(network, ranks, bytes),
+            (Operation::Allgather, A::Bruck) => allgather::bruck(network, ranks, bytes),
+            (Operation::Allgather, A::GatherBcast) => allgather::gather_bcast(network, ranks, bytes),
             (Operation::Reduce, A::Flat) => reduce::flat(network, combine, ranks, bytes),
             (Operation::Reduce, A::Chain) => reduce::chain(network, combine, ranks, bytes),
             (Operation::Reduce, A::SegmentedChain) => reduce::segmented_chain(network, combine, ranks, bytes, segment),
             (Operation::Reduce, A::Binomial) => reduce::binomial(network, combine, ranks, bytes),
+            (Operation::Reduce, A::Dary) => reduce::dary(network, combine, ranks, bytes, degree),
             (Operation::Reduce, A::Rabenseifner) => reduce::rabenseifner(network, combine, ranks, bytes),
             (Operation::Allreduce, A::RecursiveDoubling) => {
                 allreduce::recursive_doubling(network, combine, ranks, bytes)
             }
             (Operation::Allreduce, A::Ring) => allreduce::ring(network, combine, ranks, bytes),
             (Operation::Allreduce, A::Rabenseifner) => allreduce::rabenseifner(network, combine, ranks, bytes),
-            (Operation::Allreduce, A::Tree) => allreduce::tree(network, combine, ranks, bytes),
+            (Operation::Allreduce, A::ReduceBcast) => allreduce::reduce_bcast(network, combine, ranks, bytes),
             (Operation::ReduceScatter, A::Ring) => reduce_scatter::ring(network, combine, ranks, bytes),
             (Operation::ReduceScatter, A::Pairwise) => reduce_scatter::pairwise(network, combine, ranks, bytes),
             (Operation::ReduceScatter, A::RecursiveHalving) => {
                 reduce_scatter::recursive_halving(network, combine, ranks, bytes)
             }
-            (Operation::ReduceScatter, A::Tree) => reduce_scatter::tree(network, combine, ranks, bytes),
+            (Operation::ReduceScatter, A::ReduceThenScatter) => {
+                reduce_scatter::reduce_then_scatter(network, combine, ranks, bytes)
+            }
             (Operation::Scan | Operation::Exscan, A::Chain) => scan::chain(network, combine, ranks, bytes),
             (Operation::Scan | Operation::Exscan, A::RecursiveDoubling) => {
                 scan::recursive_doubling(network, combine, ranks, bytes)
@@ -147,7 +154,11 @@ impl Costs {
         predict(Tuning::default())?;
         let tuning = match algorithm {
             Algorithm::Dary => {
-                Tuning { degree: Some(bcast::best_degree(&self.network, ranks, bytes)), ..Tuning::default() }
+                let degree = match operation {
+                    Operation::Reduce => reduce::best_degree(&self.network, self.combine, ranks, bytes),
+                    _ => bcast::best_degree(&self.network, ranks, bytes),
+                };
+                Tuning { degree: Some(degree), ..Tuning::default() }
             }
             Algorithm::Multiphase => {
                 Tuning { degree: Some(alltoall::best_degree(&self.network, ranks, bytes)), ..Tuning::default() }

@@ -22,14 +22,14 @@
 //! use plogp::costs::Costs;
 //! use plogp::operation::{Algorithm, Operation};
 //! use plogp::parameters::Parameters;
-//! use plogp::select::{Levels, Query};
+//! use plogp::select::{Prices, Query};
 //!
 //! // A gigabit Ethernet, about: 50 µs, and 8 ns a byte.
 //! let costs = Costs::of_messages(Parameters::linear(50.0, (3.0, 0.001), (4.0, 0.001), (10.0, 0.008))?);
-//! let levels = Levels { inside: &costs, between: None, available: &|_, _, _| true };
+//! let prices = Prices { inside: &costs, between: None, available: &|_, _, _| true };
 //! let best = |bytes| {
 //!     let query = Query { operation: Operation::Bcast, ranks: 16, ranks_per_node: 16, bytes };
-//!     levels.candidates(&query)[0].plan.steps[0].algorithm
+//!     prices.candidates(&query)[0].plan.algorithm
 //! };
 //! assert_eq!(best(1), Algorithm::Dary);
 //! assert_eq!(best(16 << 20), Algorithm::TwoTree);

@@ -8,6 +8,7 @@ use crate::operation::Operation;
 use crate::pair_class::{Classes, PairClass};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// What was measured of a machine. Times are microseconds, sizes bytes, unless a name says otherwise.
@@ -175,6 +176,14 @@ impl Machine {
     /// As [`read`](Self::read).
     pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, FileError> {
         file::parse(path, Kind::Machine, bytes)
+    }
+
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// What the writer of JSON says.
+    pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        file::to_bytes(Kind::Machine, self)
     }
 
     /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is still there.

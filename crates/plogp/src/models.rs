@@ -32,12 +32,15 @@
 //! | alltoall | bruck, pairwise, multiphase | derived | exact |
 //! | reduce | flat, chain, segmented-chain | derived | exact; segmented-chain from 3 ranks on |
 //! | reduce | binomial | derived | exact for powers of two while combining keeps up (or + c×m ≤ g) |
-//! | allgather, allreduce, reduce_scatter | ring, pairwise, dissemination | derived | exact |
+//! | reduce | d-ary | 2004, section 3 | upper bound |
+//! | allgather, allreduce, reduce_scatter | ring, pairwise, bruck | derived | exact |
+//! | barrier | dissemination | derived | exact |
 //! | barrier, allgather, allreduce, reduce_scatter | recursive-doubling, recursive-halving, rabenseifner | derived | exact for powers of two |
 //! | scan, exscan | chain, recursive-doubling | derived | chain exact; the other up to a gap a round longer, and shorter between powers of two |
+//! | barrier | flat, tree | derived | as their two parts |
 //! | reduce | rabenseifner | derived | as its two parts |
-//! | all | tree | derived | as its two parts |
-//! | all | join | fitted, see [`join`](mod@join) | – |
+//! | allgather, allreduce, reduce_scatter | gather-bcast, reduce-bcast, reduce-then-scatter | derived | as their two parts |
+//! | several | join | fitted, see [`join`](mod@join) | – |
 //!
 //! The tables' names for the sizes: m bytes, s bytes a segment, k = ⌈m/s⌉ segments (the last may be shorter and is
 //! reckoned as a whole one).
@@ -58,7 +61,7 @@ pub mod reduce_scatter;
 pub mod scan;
 pub mod scatter;
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// A cost that one rank does not have; it is told how many others there are.
 fn among(ranks: u32, cost: impl FnOnce(f64) -> f64) -> f64 {
@@ -98,4 +101,19 @@ fn segments(bytes: u64, segment: NonZeroU64) -> (u64, f64) {
 fn core(ranks: u32) -> (u32, bool) {
     let core = 1 << floor_log2(ranks);
     (core, core < ranks)
+}
+
+/// The degree of a tree for which a cost is least: of 1, a chain, to 256 and P−1, a flat tree; of equals the lowest.
+fn least_degree(ranks: u32, cost: impl Fn(NonZeroU32) -> f64) -> NonZeroU32 {
+    // The search must not take longer the more ranks there are.
+    const HIGHEST: u32 = 256;
+    let flat = ranks.saturating_sub(1);
+    let mut best = (NonZeroU32::MIN, cost(NonZeroU32::MIN));
+    for degree in (2..=flat.min(HIGHEST)).chain([flat]).filter_map(NonZeroU32::new) {
+        let cost = cost(degree);
+        if cost < best.1 {
+            best = (degree, cost);
+        }
+    }
+    best.0
 }

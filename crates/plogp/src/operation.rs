@@ -32,7 +32,7 @@ names! {
 names! {
     /// An algorithm. Which ones an operation has, [`Operation::algorithms`] says.
     pub enum Algorithm ("algorithm") {
-        /// The root exchanges messages with each other rank.
+        /// One rank exchanges messages with each other rank.
         Flat = "flat",
         /// As flat; a request and its answer go before each message.
         FlatRendezvous = "flat-rendezvous",
@@ -62,6 +62,12 @@ names! {
         TwoTree = "two-tree",
         /// A binomial tree up to the first rank and down again.
         Tree = "tree",
+        /// A binomial gather, then a binomial broadcast.
+        GatherBcast = "gather-bcast",
+        /// A binomial reduction, then a binomial broadcast.
+        ReduceBcast = "reduce-bcast",
+        /// A binomial reduction, then a binomial scatter.
+        ReduceThenScatter = "reduce-then-scatter",
         /// In round k partners 2^k apart exchange what they have.
         RecursiveDoubling = "recursive-doubling",
         /// In each round partners exchange half of what they still have to combine.
@@ -92,7 +98,7 @@ impl Operation {
     pub const fn algorithms(self) -> &'static [Algorithm] {
         use Algorithm::*;
         match self {
-            Operation::Barrier => &[Dissemination, RecursiveDoubling, Tree, Join],
+            Operation::Barrier => &[Dissemination, RecursiveDoubling, Tree, Flat, Join],
             Operation::Bcast => &[
                 Flat,
                 FlatRendezvous,
@@ -109,14 +115,21 @@ impl Operation {
                 TwoTree,
                 Join,
             ],
-            Operation::Scatter | Operation::Gather => &[Flat, Chain, PipelinedChain, Binomial, Join],
-            Operation::Allgather => &[Ring, RecursiveDoubling, Dissemination, Tree, Join],
-            Operation::Reduce => &[Flat, Chain, SegmentedChain, Binomial, Rabenseifner, Join],
-            Operation::Allreduce => &[RecursiveDoubling, Ring, Rabenseifner, Tree, Join],
-            Operation::ReduceScatter => &[Ring, Pairwise, RecursiveHalving, Tree, Join],
-            Operation::Scan | Operation::Exscan => &[Chain, RecursiveDoubling, Join],
+            Operation::Scatter => &[Flat, Chain, PipelinedChain, Binomial],
+            Operation::Gather => &[Flat, Chain, PipelinedChain, Binomial, Join],
+            Operation::Allgather => &[Ring, RecursiveDoubling, Bruck, GatherBcast, Join],
+            Operation::Reduce => &[Flat, Chain, SegmentedChain, Binomial, Dary, Rabenseifner, Join],
+            Operation::Allreduce => &[RecursiveDoubling, Ring, Rabenseifner, ReduceBcast, Join],
+            Operation::ReduceScatter => &[Ring, Pairwise, RecursiveHalving, ReduceThenScatter],
+            Operation::Scan | Operation::Exscan => &[Chain, RecursiveDoubling],
             Operation::Alltoall => &[RotatedDirect, Direct, Bruck, Pairwise, Multiphase, Join],
         }
+    }
+
+    /// Whether it can be composed of one inside nodes and one between them.
+    pub const fn has_two_levels(self) -> bool {
+        use Operation::*;
+        matches!(self, Barrier | Bcast | Reduce | Allreduce | Allgather)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which algorithm to use: candidates by the models, a decision table made from them, and a decision for a query.
 //!
-//! [`Levels`] prices whatever there is a model of. [`DecisionTable::build`] does that over a [`Grid`] and keeps the winners
+//! [`Prices`] knows what every way to run a collective costs that there is a model of. [`DecisionTable::build`] does that over a [`Grid`] and keeps the winners
 //! by ranges of sizes. [`decide`] looks a [`Query`] up, and falls back to the [built-in rules](built_in) where there is
 //! no table or the table has a gap; the [`Decision`] says in words what was chosen, and why.
 
@@ -12,7 +12,7 @@ mod lookup;
 mod table;
 
 pub use build::Grid;
-pub use candidates::{Candidate, Levels};
+pub use candidates::{Candidate, Prices};
 pub use decision::{Decision, Origin, Reason, decide};
 pub use lookup::Found;
 pub use table::{DecisionTable, Gap, Range, Row, RunnerUp, TableError};
@@ -51,26 +51,22 @@ impl fmt::Display for Query {
 }
 
 names! {
-    /// Which ranks take part in a step.
-    pub enum Level ("level") {
-        /// All of them, wherever they are.
-        Whole = "whole",
-        /// Those of each node.
-        Inside = "inside",
-        /// One of each node.
-        Between = "between",
+    /// In how many levels a collective is run.
+    pub enum Levels ("number of levels") {
+        /// One algorithm among all ranks, wherever they are.
+        One = "one-level",
+        /// Inside each node, and between one rank of each node.
+        Two = "two-level",
     }
 }
 
-/// A part of a plan.
+/// How to run a collective. What a two-level collective is composed of, [`Prices::price`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
-    /// Who takes part.
-    pub level: Level,
-    /// What they do.
-    pub operation: Operation,
-    /// And how.
+pub struct Plan {
+    /// In how many levels.
+    pub levels: Levels,
+    /// By which algorithm; of a two-level collective, the one between nodes.
     pub algorithm: Algorithm,
     /// Bytes in each segment, if the algorithm has segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,10 +76,10 @@ pub struct Step {
     pub degree: Option<NonZeroU32>,
 }
 
-impl Step {
-    /// The step without segments or degree.
-    pub const fn new(level: Level, operation: Operation, algorithm: Algorithm) -> Self {
-        Step { level, operation, algorithm, segment_bytes: None, degree: None }
+impl Plan {
+    /// The algorithm among all ranks, without segments or degree.
+    pub const fn of(algorithm: Algorithm) -> Self {
+        Plan { levels: Levels::One, algorithm, segment_bytes: None, degree: None }
     }
 
     /// What the algorithm is adjusted by.
@@ -92,34 +88,16 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for Plan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.level {
-            Level::Whole => write!(formatter, "{}", self.algorithm)?,
-            level => write!(formatter, "{} {} {level} nodes", self.algorithm, self.operation)?,
+        if self.levels == Levels::Two {
+            write!(formatter, "{} ", self.levels)?;
         }
+        write!(formatter, "{}", self.algorithm)?;
         match (self.segment_bytes, self.degree) {
             (Some(bytes), _) => write!(formatter, " in segments of {bytes} bytes"),
             (None, Some(degree)) => write!(formatter, " of degree {degree}"),
             (None, None) => Ok(()),
         }
-    }
-}
-
-/// How to run a collective: one step among all ranks, or one after the other inside nodes and between them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Plan {
-    /// The steps, in order; at least one.
-    pub steps: Vec<Step>,
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, step) in self.steps.iter().enumerate() {
-            let comma = if index == 0 { "" } else { ", then " };
-            write!(formatter, "{comma}{step}")?;
-        }
-        Ok(())
     }
 }

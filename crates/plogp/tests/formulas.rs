@@ -99,8 +99,9 @@ fn further_operations_by_hand() {
     assert_eq!(barrier::dissemination(n, 5), 36.0); // 3×(2 + 10)
     assert_eq!(barrier::recursive_doubling(n, 5), 48.0); // 2×12 + 2×12
     assert_eq!(barrier::tree(n, 5), 70.0); // up (2+2+2) + 30, down 2×2 + 30
+    assert_eq!(barrier::flat(n, 5), 36.0); // 2×(4×2 + 10)
     assert_eq!(allgather::ring(n, 5, 8), 64.0); // 4×(6 + 10)
-    assert_eq!(allgather::dissemination(n, 5, 8), 52.0); // (6 + 10) + (10 + 10) + (6 + 10): 1, 2, and the last 1
+    assert_eq!(allgather::bruck(n, 5, 8), 52.0); // (6 + 10) + (10 + 10) + (6 + 10): 1, 2, and the last 1
     assert_eq!(allgather::recursive_doubling(n, 4, 8), 36.0); // 16 + 20
     // Five ranks: 16 at first, rounds of 2 and 4 blocks, 20 + 28, and five blocks back, 22 + 10.
     assert_eq!(allgather::recursive_doubling(n, 5, 8), 96.0);
@@ -109,6 +110,10 @@ fn further_operations_by_hand() {
     // Four ranks' segments of 4 take 4 + 10 + 1 each way, the second follows after max(4, 1.5 + 1 + 1.5).
     assert_eq!(reduce::segmented_chain(n, c, 4, 8, size(4)), 49.0); // 3×15 + 4
     assert_eq!(reduce::binomial(n, c, 5, 8), 54.0); // 3×18
+    // Degree 2, five ranks: height 2, each level a flat reduction among three: 10 + 6 + 2 + max(6, 4) = 24.
+    assert_eq!(reduce::dary(n, c, 5, 8, degree(2)), 48.0);
+    assert_eq!(reduce::dary(n, c, 5, 8, degree(4)), reduce::flat(n, c, 5, 8));
+    assert_eq!(reduce::dary(n, c, 5, 8, degree(1)), reduce::chain(n, c, 5, 8));
     assert_eq!(allreduce::recursive_doubling(n, c, 4, 8), 36.0); // 2×18
     assert_eq!(allreduce::recursive_doubling(n, c, 5, 8), 70.0); // 36 + 2×16 + 2
     assert_eq!(allreduce::ring(n, c, 4, 32), 102.0); // 3×(2×16 + 2)

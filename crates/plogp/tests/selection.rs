@@ -5,9 +5,7 @@ mod common;
 use common::{fingerprint, grid, machine, table};
 use plogp::operation::{Algorithm, Operation};
 use plogp::pair_class::PairClass;
-use plogp::select::{
-    DecisionTable, Gap, Level, Levels, Origin, Plan, Query, Range, Reason, Row, Step, built_in, decide,
-};
+use plogp::select::{DecisionTable, Gap, Levels, Origin, Plan, Prices, Query, Range, Reason, Row, built_in, decide};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
@@ -21,12 +19,8 @@ fn query(operation: Operation, ranks: u32, ranks_per_node: u32, bytes: u64) -> Q
     Query { operation, ranks, ranks_per_node, bytes }
 }
 
-fn plan(operation: Operation, algorithm: Algorithm) -> Plan {
-    Plan { steps: vec![Step::new(Level::Whole, operation, algorithm)] }
-}
-
 fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
-    Range { from, to, plan: plan(Operation::Bcast, algorithm), microseconds: 1.0, runner_up: None }
+    Range { from, to, plan: Plan::of(algorithm), microseconds: 1.0, runner_up: None }
 }
 
 fn bcast_row(ranks: u32, ranks_per_node: u32, ranges: Vec<Range>) -> Row {
@@ -37,12 +31,12 @@ fn with_rows(rows: Vec<Row>) -> DecisionTable {
     DecisionTable::new(fingerprint(), rows).expect("valid")
 }
 
-/// Calls with the candidates' prices on two levels.
-fn with_levels<T>(use_them: impl FnOnce(Levels<'_>) -> T) -> T {
+/// Calls with the candidates' prices on two prices.
+fn with_prices<T>(use_them: impl FnOnce(Prices<'_>) -> T) -> T {
     let machine = machine();
     let inside = machine.costs(PairClass::SameSocket).expect("measured");
     let between = machine.costs(PairClass::OtherHost).expect("measured");
-    use_them(Levels { inside: &inside, between: Some(&between), available: &|_, _, _| true })
+    use_them(Prices { inside: &inside, between: Some(&between), available: &|_, _, _| true })
 }
 
 proptest! {
@@ -59,9 +53,9 @@ proptest! {
         let query = query(operation, ranks, here, if operation == Operation::Barrier { 0 } else { bytes });
         let decision = decide(Some(&TABLE), &query);
         prop_assert!(matches!(decision.origin, Origin::Table { .. }), "{decision}");
-        with_levels(|levels| {
-            let best = levels.candidates(&query)[0].microseconds;
-            let chosen = levels.price(&decision.plan, &query).expect("the plan is for this query");
+        with_prices(|prices| {
+            let best = prices.candidates(&query)[0].microseconds;
+            let chosen = prices.price(&decision.plan, &query).expect("the plan is for this query");
             prop_assert!(chosen <= best * 1.02 + 1e-12, "{decision}: {chosen}, but {best}");
             Ok(())
         })?;
@@ -73,11 +67,10 @@ proptest! {
     ) {
         let query = query(operation, ranks, here, bytes);
         let decision = decide(with_table.then_some(&*TABLE), &query);
-        prop_assert!(!decision.plan.steps.is_empty());
-        for step in &decision.plan.steps {
-            prop_assert!(step.operation.algorithms().contains(&step.algorithm));
-            prop_assert!(step.algorithm != Algorithm::Join || step.level == Level::Inside || query.nodes() == 1);
-        }
+        let Plan { algorithm, levels, .. } = decision.plan;
+        prop_assert!(operation.algorithms().contains(&algorithm));
+        prop_assert!(algorithm != Algorithm::Join || query.nodes() == 1);
+        prop_assert!(levels == Levels::One || query.nodes() > 1 && operation.has_two_levels());
         let text = decision.to_string();
         prop_assert!(text.contains("decision table") && text.starts_with(operation.name()), "{text}");
     }
@@ -87,11 +80,11 @@ proptest! {
         operation in operations(), ranks in 1u32..64, here in 1u32..64, bytes in 0u64..1_000_000,
     ) {
         let query = query(operation, ranks, here, bytes);
-        with_levels(|levels| {
-            let candidates = levels.candidates(&query);
+        with_prices(|prices| {
+            let candidates = prices.candidates(&query);
             prop_assert!(candidates.windows(2).all(|pair| pair[0].microseconds <= pair[1].microseconds));
             for candidate in candidates {
-                let price = levels.price(&candidate.plan, &query).expect("a plan for this query");
+                let price = prices.price(&candidate.plan, &query).expect("a plan for this query");
                 prop_assert!((price - candidate.microseconds).abs() <= 1e-9 * price.max(1.0), "{}", candidate.plan);
             }
             Ok(())
@@ -105,12 +98,12 @@ fn the_built_table_is_whole_and_small_and_changes_where_the_next_plan_becomes_fa
     let ranges: usize = TABLE.rows().iter().map(|row| row.ranges.len()).sum();
     // 11 operations in 14 shapes, at 41 sizes.
     assert!(TABLE.rows().len() == 11 * 14 && ranges < 11 * 14 * 8, "{ranges} ranges");
-    with_levels(|levels| {
+    with_prices(|prices| {
         for row in TABLE.rows() {
             for pair in row.ranges.windows(2) {
                 let at = |range: &Range, bytes| {
                     let query = query(row.operation, row.ranks, row.ranks_per_node, bytes);
-                    levels.price(&range.plan, &query).expect("priced")
+                    prices.price(&range.plan, &query).expect("priced")
                 };
                 let change = pair[1].from;
                 assert!(at(&pair[0], change) > at(&pair[1], change), "at {change}: {row:?}");
@@ -121,31 +114,35 @@ fn the_built_table_is_whole_and_small_and_changes_where_the_next_plan_becomes_fa
     });
 }
 
-/// By hand: between 8 hosts L = 20 and g(0) = 5 (bcast flat 7×5 + 20 = 55, binomial 3×25 = 75, d-ary best of them), inside 2
-/// ranks a join. On 16 ranks, 2 a node: one between 8 and one inside 2.
+/// By hand, 16 ranks, two on each of 8 hosts, 8 bytes. Inside g + L + c = 0.5008 + 0.25 + 0.008 up and 0.7508 down. Between,
+/// g(8) + L + c = 5.064 + 20 + 0.008 = 25.072 a round: 3 rounds between 8 leaders, 4 between all 16.
 #[test]
 fn two_levels_are_used_where_they_pay() {
-    let decision = decide(Some(&TABLE), &query(Operation::Allreduce, 16, 2, 8));
-    let steps: Vec<_> = decision.plan.steps.iter().map(|step| (step.level, step.operation)).collect();
-    let (inside, between) = (Level::Inside, Level::Between);
-    assert_eq!(steps, [(inside, Operation::Reduce), (between, Operation::Allreduce), (inside, Operation::Bcast)]);
-    assert!(decision.to_string().contains("allreduce between nodes, then join bcast inside nodes"), "{decision}");
+    let here = query(Operation::Allreduce, 16, 2, 8);
+    let decision = decide(Some(&TABLE), &here);
+    assert_eq!(decision.plan, Plan { levels: Levels::Two, ..Plan::of(Algorithm::RecursiveDoubling) });
+    assert!(decision.to_string().contains("a node: two-level recursive-doubling\n"), "{decision}");
+    with_prices(|prices| {
+        let price = |plan: Plan| prices.price(&plan, &here).expect("priced");
+        assert!((price(decision.plan) - (0.7588 + 3.0 * 25.072 + 0.7508)).abs() < 1e-9);
+        assert!((price(Plan::of(Algorithm::RecursiveDoubling)) - 4.0 * 25.072).abs() < 1e-9);
+    });
 }
 
 #[test]
 fn what_is_not_available_is_not_chosen() {
-    with_levels(|levels| {
-        let only_chains = |_: Level, _: Operation, algorithm: Algorithm| algorithm == Algorithm::Chain;
-        let levels = Levels { available: &only_chains, ..levels };
-        let candidates = levels.candidates(&query(Operation::Bcast, 8, 8, 1000));
+    with_prices(|prices| {
+        let only_chains = |_: Operation, algorithm: Algorithm, _: Levels| algorithm == Algorithm::Chain;
+        let prices = Prices { available: &only_chains, ..prices };
+        let candidates = prices.candidates(&query(Operation::Bcast, 8, 8, 1000));
         assert_eq!(candidates.len(), 1);
-        assert_eq!(candidates[0].plan, plan(Operation::Bcast, Algorithm::Chain));
-        assert!(levels.candidates(&query(Operation::Barrier, 8, 8, 0)).is_empty());
+        assert_eq!(candidates[0].plan, Plan::of(Algorithm::Chain));
+        assert!(prices.candidates(&query(Operation::Barrier, 8, 8, 0)).is_empty());
     });
     let machine = machine();
     let inside = machine.costs(PairClass::SameSocket).expect("measured");
-    let levels = Levels { inside: &inside, between: None, available: &|_, _, _| true };
-    assert!(levels.candidates(&query(Operation::Bcast, 8, 4, 0)).is_empty(), "nothing is known between nodes");
+    let prices = Prices { inside: &inside, between: None, available: &|_, _, _| true };
+    assert!(prices.candidates(&query(Operation::Bcast, 8, 4, 0)).is_empty(), "nothing is known between nodes");
 }
 
 #[test]
@@ -159,7 +156,7 @@ fn the_nearest_row_on_the_same_side_is_taken() {
     ]);
     let algorithm = |ranks, here| {
         let found = table.look_up(&query(Operation::Bcast, ranks, here, 0));
-        found.map(|found| found.range.plan.steps[0].algorithm)
+        found.map(|found| found.range.plan.algorithm)
     };
     assert_eq!(algorithm(5, 8), Ok(Algorithm::Flat), "one node, nearest to 4");
     assert_eq!(algorithm(8, 8), Ok(Algorithm::Flat), "as near to 4 as to 16: the lower");
@@ -226,10 +223,9 @@ fn tables_that_cannot_be_are_refused_by_row() {
     assert!(refused(vec![one(range(0, None, Algorithm::Bruck))]).contains("has a bruck bcast: use flat,"));
     assert!(refused(vec![bcast_row(0, 1, vec![])]).contains("count from 1"));
     assert!(refused(vec![bcast_row(4, 4, vec![]), bcast_row(4, 4, vec![])]).contains("row 0 is for the same"));
-    let empty = Range { plan: Plan { steps: vec![] }, ..range(0, None, Algorithm::Flat) };
-    assert!(refused(vec![one(empty)]).contains("a plan without steps"));
-    let other = Range { plan: plan(Operation::Scan, Algorithm::Chain), ..range(0, None, Algorithm::Flat) };
-    assert!(refused(vec![one(other)]).contains("has a plan for scan"));
+    let plan = Plan { levels: Levels::Two, ..Plan::of(Algorithm::Join) };
+    let joined = Range { plan, ..range(0, None, Algorithm::Flat) };
+    assert!(refused(vec![one(joined)]).contains("has a two-level join bcast: use one level"));
     let negative = Range { microseconds: -1.0, ..range(0, None, Algorithm::Flat) };
     assert!(refused(vec![one(negative)]).contains("a time that is negative or infinite"));
 }

@@ -179,7 +179,7 @@ proptest! {
         let check = Check { network, combine: 0.003, ranks };
         let n = &check.network;
         check.exact("ring", allgather::ring(n, ranks, bytes), Rounds::new(ranks).ring(bytes, false).schedule)?;
-        check.exact("dissemination", allgather::dissemination(n, ranks, bytes), rounds::dissemination(ranks, bytes))?;
+        check.exact("bruck", allgather::bruck(n, ranks, bytes), rounds::dissemination(ranks, bytes))?;
         check.exact("pairwise", alltoall::pairwise(n, ranks, bytes), rounds::pairwise(ranks, bytes))?;
         check.exact("bruck", alltoall::bruck(n, ranks, bytes), rounds::multiphase(ranks, bytes, 2))?;
         for degree in [3, 4, 24].into_iter().filter_map(NonZeroU32::new) {
@@ -226,6 +226,10 @@ proptest! {
         let up = |tree: &trees::Tree| trees::bcast(tree, bytes).reversed(true);
         check.exact("flat", reduce::flat(n, combine, ranks, bytes), up(&trees::flat(ranks)))?;
         check.exact("chain", reduce::chain(n, combine, ranks, bytes), up(&trees::chain(ranks)))?;
+        for degree in [1, 2, 3, 5, 30].into_iter().filter_map(NonZeroU32::new) {
+            let tree = trees::dary(ranks, degree.get());
+            check.upper("d-ary", reduce::dary(n, combine, ranks, bytes, degree), up(&tree))?;
+        }
     }
 
     #[test]

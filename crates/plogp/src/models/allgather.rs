@@ -21,16 +21,16 @@ pub fn recursive_doubling(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     if over { rounds + folding } else { rounds }
 }
 
-/// Dissemination: in round j every rank passes the 2^j blocks that it has, or as many as are still missing, to the rank 2^j
+/// Bruck: in round j every rank passes the 2^j blocks that it has, or as many as are still missing, to the rank 2^j
 /// before it: Σ_{j=0}^{⌈log₂ P⌉−1} exchange(min(2^j, P − 2^j) × m).
 ///
 /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in Multiport
 /// Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems 8(11), 1997: the concatenation algorithm.
-pub fn dissemination(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
+pub fn bruck(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     doublings(ranks).map(|count| network.exchange(blocks(count.min(u64::from(ranks) - count), bytes))).sum()
 }
 
 /// A binomial gather of m bytes, then a binomial broadcast of P × m.
-pub fn tree(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
+pub fn gather_bcast(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     gather::binomial(network, ranks, bytes) + bcast::binomial(network, ranks, blocks(ranks, bytes))
 }

@@ -45,7 +45,7 @@ pub(super) fn halving(network: &Parameters, combine: f64, ranks: u32, bytes: u64
 }
 
 /// A binomial reduction, then a binomial broadcast.
-pub fn tree(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+pub fn reduce_bcast(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     reduce::binomial(network, combine, ranks, bytes) + bcast::binomial(network, ranks, bytes)
 }
 

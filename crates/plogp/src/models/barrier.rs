@@ -1,6 +1,6 @@
 //! Barrier: messages without bytes.
 
-use super::{allgather, allreduce, ceil_log2};
+use super::{allgather, allreduce, bcast, ceil_log2, gather};
 use crate::parameters::Parameters;
 
 /// Dissemination: ⌈log₂ P⌉ × exchange(0).
@@ -18,5 +18,10 @@ pub fn recursive_doubling(network: &Parameters, ranks: u32) -> f64 {
 
 /// A binomial tree up and down: ⌈log₂ P⌉ × (g(0) + L) + ⌊log₂ P⌋ × g(0) + ⌈log₂ P⌉ × L.
 pub fn tree(network: &Parameters, ranks: u32) -> f64 {
-    allgather::tree(network, ranks, 0)
+    allgather::gather_bcast(network, ranks, 0)
+}
+
+/// Everyone tells one rank, which tells everyone: 2 × ((P−1) × g(0) + L).
+pub fn flat(network: &Parameters, ranks: u32) -> f64 {
+    gather::flat(network, ranks, 0) + bcast::flat(network, ranks, 0)
 }

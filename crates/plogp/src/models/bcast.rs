@@ -1,6 +1,6 @@
 //! Broadcast: the root's m bytes reach all P ranks.
 
-use super::{among, ceil_log2, floor_log2, scatter, segments};
+use super::{among, ceil_log2, floor_log2, least_degree, scatter, segments};
 use crate::parameters::Parameters;
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -100,18 +100,7 @@ pub fn dary(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU32) ->
 /// Kielmann, Bal, Gorlatch, Verstoep, Hofman: "Network Performance-aware Collective Communication for Clustered Wide Area
 /// Systems", Parallel Computing 27(11), 2001, take the tree's shape from the parameters in this way.
 pub fn best_degree(network: &Parameters, ranks: u32, bytes: u64) -> NonZeroU32 {
-    // The search must not take longer the more ranks there are.
-    const HIGHEST: u32 = 256;
-    let highest = ranks.saturating_sub(1).clamp(1, HIGHEST);
-    let flat = NonZeroU32::new(ranks.saturating_sub(1)).unwrap_or(NonZeroU32::MIN);
-    let mut best = (NonZeroU32::MIN, dary(network, ranks, bytes, NonZeroU32::MIN));
-    for degree in (2..=highest).filter_map(NonZeroU32::new).chain([flat]) {
-        let cost = dary(network, ranks, bytes, degree);
-        if cost < best.1 {
-            best = (degree, cost);
-        }
-    }
-    best.0
+    least_degree(ranks, |degree| dary(network, ranks, bytes, degree))
 }
 
 /// The root scatters P parts of b = ⌈m/P⌉ bytes down a binomial tree, and the parts go round a ring:

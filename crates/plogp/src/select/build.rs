@@ -1,7 +1,7 @@
 //! A decision table from the models.
 
 use super::table::{DecisionTable, Range, Row, RunnerUp};
-use super::{Candidate, Levels, Plan, Query};
+use super::{Candidate, Plan, Prices, Query};
 use crate::fingerprint::Fingerprint;
 use crate::operation::Operation;
 
@@ -37,14 +37,14 @@ impl Grid {
 impl DecisionTable {
     /// The table of the plans that the models find fastest, for the machine with this fingerprint. What nothing is known
     /// about has no row.
-    pub fn build(levels: Levels<'_>, grid: &Grid, fingerprint: Fingerprint) -> Self {
+    pub fn build(prices: Prices<'_>, grid: &Grid, fingerprint: Fingerprint) -> Self {
         let mut rows = Vec::new();
         for operation in &grid.operations {
             for ranks in &grid.ranks {
                 for ranks_per_node in grid.ranks_per_node.iter().filter(|here| *here <= ranks) {
                     let shape =
                         Query { operation: *operation, ranks: *ranks, ranks_per_node: *ranks_per_node, bytes: 0 };
-                    let ranges = ranges(levels, shape, &grid.bytes);
+                    let ranges = ranges(prices, shape, &grid.bytes);
                     if !ranges.is_empty() {
                         let (operation, ranks, ranks_per_node) = (*operation, *ranks, *ranks_per_node);
                         rows.push(Row { operation, ranks, ranks_per_node, ranges });
@@ -57,20 +57,20 @@ impl DecisionTable {
 }
 
 /// The ranges of one row. The first begins with 0, and the last has no end.
-fn ranges(levels: Levels<'_>, shape: Query, sizes: &[u64]) -> Vec<Range> {
+fn ranges(prices: Prices<'_>, shape: Query, sizes: &[u64]) -> Vec<Range> {
     let at = |bytes| Query { bytes, ..shape };
-    let price = |plan: &Plan, bytes| levels.price(plan, &at(bytes)).unwrap_or(f64::INFINITY);
-    let best = |bytes| levels.candidates(&at(bytes)).into_iter().next();
+    let price = |plan: &Plan, bytes| prices.price(plan, &at(bytes)).unwrap_or(f64::INFINITY);
+    let best = |bytes| prices.candidates(&at(bytes)).into_iter().next();
     let sizes = if shape.operation == Operation::Barrier { &[] } else { sizes };
     let Some(Candidate { plan, .. }) = best(0) else { return Vec::new() };
-    let mut ranges = vec![range_from(levels, &at(0), plan)];
+    let mut ranges = vec![range_from(prices, &at(0), plan)];
     let mut good = 0;
     for bytes in sizes.iter().copied().filter(|bytes| *bytes > 0) {
         let (Some(current), Some(next)) = (ranges.last_mut(), best(bytes)) else { break };
         if price(&current.plan, bytes) > next.microseconds * SLACK {
             let change = first_failure(good, bytes, |bytes| price(&current.plan, bytes) <= price(&next.plan, bytes));
             current.to = Some(change);
-            ranges.push(range_from(levels, &at(change), next.plan));
+            ranges.push(range_from(prices, &at(change), next.plan));
         }
         good = bytes;
     }
@@ -78,17 +78,12 @@ fn ranges(levels: Levels<'_>, shape: Query, sizes: &[u64]) -> Vec<Range> {
 }
 
 /// The range of a plan that begins with this query's size, without an end.
-fn range_from(levels: Levels<'_>, query: &Query, plan: Plan) -> Range {
-    let microseconds = levels.price(&plan, query).unwrap_or(f64::INFINITY);
-    let runner_up = levels.candidates(query).into_iter().find(|candidate| !same_algorithms(&candidate.plan, &plan));
+fn range_from(prices: Prices<'_>, query: &Query, plan: Plan) -> Range {
+    let microseconds = prices.price(&plan, query).unwrap_or(f64::INFINITY);
+    let other = |next: &Plan| (next.levels, next.algorithm) != (plan.levels, plan.algorithm);
+    let runner_up = prices.candidates(query).into_iter().find(|candidate| other(&candidate.plan));
     let runner_up = runner_up.map(|Candidate { plan, microseconds }| RunnerUp { plan, microseconds });
     Range { from: query.bytes, to: None, plan, microseconds, runner_up }
-}
-
-/// Whether two plans differ in sizes of segments and degrees at most.
-fn same_algorithms(left: &Plan, right: &Plan) -> bool {
-    let algorithms = |plan: &Plan| plan.steps.iter().map(|step| (step.level, step.algorithm)).collect::<Vec<_>>();
-    algorithms(left) == algorithms(right)
 }
 
 /// The first size above `good` that fails, if sizes fail from some point on; otherwise one that fails after one that does

@@ -1,6 +1,6 @@
 //! What is used where nothing has been measured.
 
-use super::{Level, Plan, Query, Step};
+use super::{Plan, Query};
 use crate::operation::{Algorithm, Operation};
 
 /// Up to this many bytes a broadcast or a reduction sends whole messages, beyond it parts.
@@ -27,13 +27,14 @@ const FEW_RANKS: u32 = 8;
 /// ```
 pub fn plan(query: &Query) -> Plan {
     let algorithm = if query.nodes() == 1 { inside_a_node(query.operation) } else { between_nodes(query) };
-    Plan { steps: vec![Step::new(Level::Whole, query.operation, algorithm)] }
+    Plan::of(algorithm)
 }
 
-/// Scatter, gather and the scans move different bytes to different ranks in ways that joins do not have.
+/// Joins where the operation has one.
 fn inside_a_node(operation: Operation) -> Algorithm {
     match operation {
-        Operation::Scatter | Operation::Gather => Algorithm::Flat,
+        Operation::Scatter => Algorithm::Flat,
+        Operation::ReduceScatter => Algorithm::Pairwise,
         Operation::Scan | Operation::Exscan => Algorithm::Chain,
         _ => Algorithm::Join,
     }
@@ -49,7 +50,7 @@ fn between_nodes(query: &Query) -> Algorithm {
         Operation::Scatter | Operation::Gather => Algorithm::Binomial,
         Operation::Allgather if in_all > SHORT_ALLGATHER => Algorithm::Ring,
         Operation::Allgather if ranks.is_power_of_two() => Algorithm::RecursiveDoubling,
-        Operation::Allgather => Algorithm::Dissemination,
+        Operation::Allgather => Algorithm::Bruck,
         Operation::Reduce if bytes <= SHORT_REDUCTION => Algorithm::Binomial,
         Operation::Reduce => Algorithm::Rabenseifner,
         Operation::Allreduce if bytes <= SHORT_REDUCTION => Algorithm::RecursiveDoubling,

@@ -67,10 +67,9 @@ pub fn decide(table: Option<&DecisionTable>, query: &Query) -> Decision {
         Err(gap) => built_in(Reason::Gap(gap)),
         Ok(found) => {
             let Row { ranks, ranks_per_node, .. } = *found.row;
-            let super::Range { from, to, microseconds, ref plan, ref runner_up } = *found.range;
-            let runner_up = runner_up.clone();
+            let super::Range { from, to, microseconds, plan, runner_up } = *found.range;
             let origin = Origin::Table { ranks, ranks_per_node, from, to, microseconds, runner_up };
-            Decision { query: *query, plan: plan.clone(), origin }
+            Decision { query: *query, plan, origin }
         }
     }
 }

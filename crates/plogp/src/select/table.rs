@@ -1,10 +1,11 @@
 //! The decision table: what is kept, its file, and what may be missing from it.
 
-use super::{Level, Plan};
+use super::{Levels, Plan};
 use crate::file::{self, FileError, Kind};
 use crate::fingerprint::Fingerprint;
 use crate::operation::{Algorithm, Operation};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::Path;
 
 /// Which plan to use when, on one machine.
@@ -30,7 +31,7 @@ pub struct Row {
 }
 
 /// The plan for a range of sizes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
     /// The first size, in bytes.
@@ -48,7 +49,7 @@ pub struct Range {
 }
 
 /// A plan that was not chosen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunnerUp {
     /// The plan.
@@ -178,6 +179,14 @@ impl DecisionTable {
         file::parse(path, Kind::DecisionTable, bytes)
     }
 
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// What the writer of JSON says.
+    pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        file::to_bytes(Kind::DecisionTable, self)
+    }
+
     /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is still there.
     ///
     /// # Errors
@@ -255,23 +264,13 @@ impl Row {
 }
 
 fn check_plan(plan: &Plan, operation: Operation) -> Result<(), String> {
-    let is_whole = |level| level == Level::Whole;
-    match plan.steps.as_slice() {
-        [] => return Err("has a plan without steps".to_owned()),
-        [only] if is_whole(only.level) && only.operation != operation => {
-            return Err(format!("has a plan for {}", only.operation));
-        }
-        [_] => {}
-        steps if steps.iter().any(|step| is_whole(step.level)) => {
-            return Err("has a plan of several steps of which one is for all ranks".to_owned());
-        }
-        _ => {}
+    if !operation.algorithms().contains(&plan.algorithm) {
+        let known: Vec<&str> = operation.algorithms().iter().copied().map(Algorithm::name).collect();
+        return Err(format!("has a {} {operation}: use {}", plan.algorithm, known.join(", ")));
     }
-    for step in &plan.steps {
-        if !step.operation.algorithms().contains(&step.algorithm) {
-            let known: Vec<&str> = step.operation.algorithms().iter().copied().map(Algorithm::name).collect();
-            return Err(format!("has a {} {}: use {}", step.algorithm, step.operation, known.join(", ")));
-        }
+    let two_levels = plan.levels == Levels::Two;
+    if two_levels && (!operation.has_two_levels() || plan.algorithm == Algorithm::Join) {
+        return Err(format!("has a two-level {} {operation}: use one level", plan.algorithm));
     }
     Ok(())
 }

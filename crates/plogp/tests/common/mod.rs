@@ -8,7 +8,7 @@ use plogp::models::join::JoinCosts;
 use plogp::operation::Operation;
 use plogp::pair_class::PairClass;
 use plogp::parameters::Parameters;
-use plogp::select::{DecisionTable, Grid, Levels};
+use plogp::select::{DecisionTable, Grid, Prices};
 
 pub(crate) fn fingerprint() -> Fingerprint {
     Fingerprint {
@@ -51,6 +51,6 @@ pub(crate) fn table() -> DecisionTable {
     let machine = machine();
     let inside = machine.costs(PairClass::SameSocket).expect("measured");
     let between = machine.costs(PairClass::OtherHost).expect("measured");
-    let levels = Levels { inside: &inside, between: Some(&between), available: &|_, _, _| true };
-    DecisionTable::build(levels, &grid(), fingerprint())
+    let prices = Prices { inside: &inside, between: Some(&between), available: &|_, _, _| true };
+    DecisionTable::build(prices, &grid(), fingerprint())
 }
