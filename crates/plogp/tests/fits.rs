@@ -10,6 +10,11 @@ fn lengths() -> impl Iterator<Item = u64> {
     (0..=250).map(|step| 64 * step)
 }
 
+/// The same half microsecond up or down each time.
+fn noise(bytes: u64) -> f64 {
+    ((bytes * 2_654_435_761) % 1000) as f64 / 1000.0 - 0.5
+}
+
 fn near(value: f64, expected: f64, tolerance: f64) -> bool {
     (value - expected).abs() <= tolerance
 }
@@ -47,20 +52,20 @@ fn the_sp2_s_break_is_found_among_spikes() {
     };
     // Every eleventh measurement met other users' messages.
     let spike = |index: usize| if index % 11 == 7 { 100.0 + 37.0 * (index % 5) as f64 } else { 0.0 };
-    let points: Vec<_> = lengths().enumerate().map(|(index, bytes)| (bytes, time(bytes) + spike(index))).collect();
+    let measured = |(index, bytes)| (bytes, time(bytes) + noise(bytes) + spike(index));
+    let points: Vec<_> = lengths().enumerate().map(measured).collect();
     let messages = fit::messages(&points, 2, Weights::Equal).expect("fits");
     let spikes: Vec<usize> = (1..points.len()).filter(|index| spike(*index) > 0.0).collect();
     assert_eq!(messages.outliers, spikes);
     let (short, long) = (&messages.pieces[0], &messages.pieces[1]);
-    assert!(near(short.line.intercept, 70.0, 1e-6) && near(short.line.slope, 0.043, 1e-9), "{short:?}");
-    assert!(near(long.line.intercept, -50.0, 1e-6) && near(long.line.slope, 0.056, 1e-9), "{long:?}");
+    assert!(near(short.line.intercept, 70.0, 0.5) && near(short.line.slope, 0.043, 1e-4), "{short:?}");
+    assert!(near(long.line.intercept, -50.0, 2.0) && near(long.line.slope, 0.056, 2e-4), "{long:?}");
     assert!(short.to <= 10_000.0 && long.from > 10_000.0 && long.from - short.to <= 128.0);
 }
 
 /// CS-2: 105 + 0.025 m for short and long messages alike (Bokhari 1995, table 1): noise must not make two of them.
 #[test]
 fn the_cs_2_has_one_line() {
-    let noise = |bytes: u64| ((bytes * 2_654_435_761) % 1000) as f64 / 1000.0 - 0.5;
     let points: Vec<_> = lengths().map(|bytes| (bytes, 105.0 + 0.025 * bytes as f64 + noise(bytes))).collect();
     let messages = fit::messages(&points[1..], 3, Weights::Equal).expect("fits");
     assert_eq!((messages.pieces.len(), messages.zero), (1, None));
