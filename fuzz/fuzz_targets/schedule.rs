@@ -1,6 +1,9 @@
 //! Arbitrary bytes as a schedule, and a sound schedule with arbitrary changes.
 #![no_main]
 
+mod changes;
+
+use changes::changed;
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::{compile, decompile};
 use goal::graph::{Access, Blocks, Graph, JoinMode};
@@ -33,7 +36,7 @@ static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, rest)) = bytes.split_first() else { return };
-    let mut schedule = if first & 1 == 0 { changed(rest) } else { rest.to_vec() };
+    let mut schedule = if first & 1 == 0 { changed(&SOUND, rest) } else { rest.to_vec() };
     if schedule.len() >= 64 {
         seal(&mut schedule);
     }
@@ -48,19 +51,6 @@ fuzz_target!(|bytes: &[u8]| {
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 });
-
-/// The sound schedule with bytes replaced: two bytes say where, one how many, the others are the new ones.
-fn changed(mut changes: &[u8]) -> Vec<u8> {
-    let mut schedule = SOUND.clone();
-    while let [low, high, count, rest @ ..] = changes {
-        let (at, count) = (usize::from(u16::from_le_bytes([*low, *high])), usize::from(*count % 9).min(rest.len()));
-        if let Some(old) = schedule.get_mut(at..at + count) {
-            old.copy_from_slice(&rest[..count]);
-        }
-        changes = &rest[count..];
-    }
-    schedule
-}
 
 /// Puts magic number, version, length and checksum right.
 fn seal(bytes: &mut Vec<u8>) {

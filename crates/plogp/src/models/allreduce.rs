@@ -1,0 +1,55 @@
+//! Allreduce: each of the P ranks gets the m bytes of each combined, at `combine` microseconds a byte.
+
+use super::{among, bcast, blocks, core, floor_log2, reduce};
+use crate::parameters::Parameters;
+
+/// Recursive doubling: log₂ P × (exchange(m) + c×m).
+///
+/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a partner first and get the
+/// result from it at last: 2 × (g(m) + L) + c×m more.
+///
+/// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal of
+/// High Performance Computing Applications 19(1), 2005.
+pub fn recursive_doubling(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    let combining = combine * bytes as f64;
+    let rounds = f64::from(floor_log2(ranks)) * (network.exchange(bytes) + combining);
+    let folding = 2.0 * network.arrival(bytes) + combining;
+    if core(ranks).1 { rounds + folding } else { rounds }
+}
+
+/// Ring: parts of b = ⌈m/P⌉ bytes are combined on one way round and handed out on another:
+/// (P−1) × (2 × exchange(b) + c×b).
+pub fn ring(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    let part = bytes.div_ceil(u64::from(ranks.max(1)));
+    among(ranks, |others| others * (2.0 * network.exchange(part) + combine * part as f64))
+}
+
+/// Rabenseifner: Σ_{j=1}^{log₂ P} (2 × exchange(m/2^j) + c×m/2^j): the halves of the halves are combined, and come back.
+///
+/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a partner first and get the
+/// result from it at last: 2 × (g(m) + L) + c×m more. Source as of [`recursive_doubling`].
+pub fn rabenseifner(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    let (core, over) = core(ranks);
+    let back: f64 = (1..=floor_log2(core)).map(|round| network.exchange(part(bytes, round))).sum();
+    let result = if over { network.arrival(bytes) } else { 0.0 };
+    halving(network, combine, ranks, bytes) + back + result
+}
+
+/// The first half of [`rabenseifner`], after which each rank of the power of two has its part of the result.
+pub(super) fn halving(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    let (core, over) = core(ranks);
+    let halving = |round| network.exchange(part(bytes, round)) + combine * part(bytes, round) as f64;
+    let rounds: f64 = (1..=floor_log2(core)).map(halving).sum();
+    let folding = network.arrival(bytes) + combine * bytes as f64;
+    if over { rounds + folding } else { rounds }
+}
+
+/// A binomial reduction, then a binomial broadcast.
+pub fn reduce_bcast(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
+    reduce::binomial(network, combine, ranks, bytes) + bcast::binomial(network, ranks, bytes)
+}
+
+/// ⌈m/2^j⌉.
+fn part(bytes: u64, round: u32) -> u64 {
+    bytes.div_ceil(blocks(1u64 << round, 1))
+}

@@ -1,0 +1,65 @@
+//! What is used where nothing has been measured.
+
+use super::{Plan, Query};
+use crate::operation::{Algorithm, Operation};
+
+/// Up to this many bytes a broadcast or a reduction sends whole messages, beyond it parts.
+const SHORT_BCAST: u64 = 12 << 10;
+const SHORT_REDUCTION: u64 = 2 << 10;
+/// Up to this many bytes in all, an allgather has few rounds, beyond it few bytes on the way.
+const SHORT_ALLGATHER: u64 = 80 << 10;
+const SHORT_REDUCE_SCATTER: u64 = 512 << 10;
+/// Up to this many bytes a block, an all-to-all has few rounds; beyond the other one ranks take turns.
+const SHORT_ALLTOALL: u64 = 256;
+const MEDIUM_ALLTOALL: u64 = 32 << 10;
+/// Below this many ranks a broadcast in parts does not pay.
+const FEW_RANKS: u32 = 8;
+
+/// A plan for every query: joins inside one node, and between nodes the algorithms and limits of Thakur, Rabenseifner, Gropp:
+/// "Optimization of Collective Communication Operations in MPICH", International Journal of High Performance Computing
+/// Applications 19(1), 2005. Never wrong, nor fitted to any machine.
+///
+/// ```
+/// use plogp::operation::Operation;
+/// use plogp::select::{Query, built_in};
+/// let plan = built_in::plan(&Query { operation: Operation::Bcast, ranks: 64, ranks_per_node: 1, bytes: 1 << 20 });
+/// assert_eq!(plan.to_string(), "scatter-allgather");
+/// ```
+pub fn plan(query: &Query) -> Plan {
+    let algorithm = if query.nodes() == 1 { inside_a_node(query.operation) } else { between_nodes(query) };
+    Plan::of(algorithm)
+}
+
+/// Joins where the operation has one.
+fn inside_a_node(operation: Operation) -> Algorithm {
+    match operation {
+        Operation::Scatter => Algorithm::Flat,
+        Operation::ReduceScatter => Algorithm::Pairwise,
+        Operation::Scan | Operation::Exscan => Algorithm::Chain,
+        _ => Algorithm::Join,
+    }
+}
+
+fn between_nodes(query: &Query) -> Algorithm {
+    let Query { ranks, bytes, .. } = *query;
+    let in_all = bytes.saturating_mul(u64::from(ranks));
+    match query.operation {
+        Operation::Barrier => Algorithm::Dissemination,
+        Operation::Bcast if bytes <= SHORT_BCAST || ranks < FEW_RANKS => Algorithm::Binomial,
+        Operation::Bcast => Algorithm::ScatterAllgather,
+        Operation::Scatter | Operation::Gather => Algorithm::Binomial,
+        Operation::Allgather if in_all > SHORT_ALLGATHER => Algorithm::Ring,
+        Operation::Allgather if ranks.is_power_of_two() => Algorithm::RecursiveDoubling,
+        Operation::Allgather => Algorithm::Bruck,
+        Operation::Reduce if bytes <= SHORT_REDUCTION => Algorithm::Binomial,
+        Operation::Reduce => Algorithm::Rabenseifner,
+        Operation::Allreduce if bytes <= SHORT_REDUCTION => Algorithm::RecursiveDoubling,
+        Operation::Allreduce => Algorithm::Rabenseifner,
+        Operation::ReduceScatter if in_all <= SHORT_REDUCE_SCATTER => Algorithm::RecursiveHalving,
+        Operation::ReduceScatter => Algorithm::Pairwise,
+        Operation::Scan | Operation::Exscan => Algorithm::RecursiveDoubling,
+        Operation::Alltoall if bytes <= SHORT_ALLTOALL => Algorithm::Bruck,
+        Operation::Alltoall if bytes <= MEDIUM_ALLTOALL => Algorithm::RotatedDirect,
+        Operation::Alltoall => Algorithm::Pairwise,
+    }
+}

@@ -1,0 +1,69 @@
+//! How a query finds its place in a decision table.
+
+use super::Query;
+use super::table::{DecisionTable, Gap, Range, Row};
+
+/// What a table says about a query.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found<'a> {
+    /// The row.
+    pub row: &'a Row,
+    /// The range of it that the size lies in.
+    pub range: &'a Range,
+}
+
+/// How far two numbers of ranks may be apart: by a factor of two.
+const NEAR: f64 = 1.0;
+
+impl DecisionTable {
+    /// The row and the range for a query.
+    ///
+    /// Among the rows of the operation with one node, if the query has one node, or with several, if it has several, the
+    /// nearest number of ranks counts first, the nearest number of ranks a node second; near is by ratio, and of two equally
+    /// near ones the lower is taken. A row whose number of ranks is more than a factor of two off says nothing. Sizes are
+    /// matched exactly: each range tells where it begins and ends.
+    ///
+    /// # Errors
+    /// [`Gap`]: what the table would have to say.
+    pub fn look_up(&self, query: &Query) -> Result<Found<'_>, Gap> {
+        let operation = query.operation;
+        let mut rows = self.rows.iter().filter(|row| row.operation == operation).peekable();
+        if rows.peek().is_none() {
+            return Err(Gap::Operation { operation });
+        }
+        let one_node = |ranks: u32, ranks_per_node: u32| ranks <= ranks_per_node;
+        let same_side = |row: &&Row| {
+            one_node(row.ranks, row.ranks_per_node) == one_node(query.ranks.max(1), query.ranks_per_node.max(1))
+        };
+        let near = |row: &Row| {
+            (
+                apart(row.ranks, query.ranks),
+                row.ranks,
+                apart(row.ranks_per_node, query.ranks_per_node),
+                row.ranks_per_node,
+            )
+        };
+        let nearest = rows.filter(same_side).min_by(|left, right| {
+            let (left, right) = (near(left), near(right));
+            let by_ranks = left.0.total_cmp(&right.0).then(left.1.cmp(&right.1));
+            by_ranks.then(left.2.total_cmp(&right.2)).then(left.3.cmp(&right.3))
+        });
+        let Some(row) = nearest.filter(|row| apart(row.ranks, query.ranks) <= NEAR) else {
+            let (ranks, ranks_per_node) = (query.ranks, query.ranks_per_node);
+            return Err(Gap::Ranks { operation, ranks, ranks_per_node });
+        };
+        let after = row.ranges.partition_point(|range| range.from <= query.bytes);
+        match row.ranges[..after].last() {
+            Some(range) if range.to.is_none_or(|to| query.bytes < to) => Ok(Found { row, range }),
+            before => {
+                let from = before.and_then(|range| range.to).unwrap_or(0);
+                Err(row.gap(from, row.ranges.get(after).map(|range| range.from)))
+            }
+        }
+    }
+}
+
+/// How often one number has to be doubled to be the other.
+fn apart(left: u32, right: u32) -> f64 {
+    (f64::from(left.max(1)).log2() - f64::from(right.max(1)).log2()).abs()
+}
