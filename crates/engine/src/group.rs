@@ -2,7 +2,7 @@
 
 use crate::board::{Board, BoardLayout, EXCHANGE_WORDS, RING_SLOTS};
 use crate::call::{Call, CallKind};
-use crate::error::{Error, Laggard};
+use crate::error::{Departure, Error, Laggard};
 use crate::lane::{Argument, Hold, Lane, Numbered, Plan, Run};
 use crate::meeting::{Meeting, Work};
 use crate::member::{Grave, Member, OwnWork};
@@ -90,6 +90,11 @@ impl Group {
     /// This rank's membership in the job.
     pub fn member(&self) -> &Arc<Member> {
         &self.member
+    }
+
+    /// How a rank of the communicator left the job, if it did.
+    pub fn departure(&self, rank: u32) -> Option<Departure> {
+        self.member.node().departure(*self.members.get(rank as usize)?)
     }
 
     /// This rank's part of the segment.

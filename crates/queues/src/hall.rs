@@ -354,7 +354,8 @@ impl Wait for Any<'_> {
         self.0.is_ready()
     }
 
-    fn mend(&mut self) {
+    fn mend(&mut self) -> Option<Self::Found> {
         self.0.sides.iter().for_each(Side::survey);
+        None
     }
 }

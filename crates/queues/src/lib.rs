@@ -24,6 +24,7 @@ pub mod append;
 pub mod basic;
 mod bell;
 pub mod channel;
+pub mod departures;
 pub mod dma;
 mod ends;
 pub mod event;

@@ -9,8 +9,9 @@
 //! A process that is killed while it composes takes a line with it, for a while: the other senders find that out in one of the
 //! next sixteen laps of the ring, or when no line is left, and take the line back. This works for the first 63 processes
 //! that live at the same time and send to the queue (they are told apart by number and start, and their threads die with
-//! them). A line is lost for good, until the queue is made anew, in two cases: its claimant was none of these, or it was killed
-//! in the few instructions between its claim and its first store, and so was the next claimant. Neither holds up anybody.
+//! them). A line is lost for good, until the queue is made anew, when its claimant was none of these, or when it was killed in
+//! the few instructions between its claim and its first store, and either the next claimant was too or the next line was
+//! away. None of that holds up anybody. A sender is of the process that made it: after a fork, a child makes its own.
 //!
 //! Each sender's messages are received in the order in which they were published. Memory: 768 bytes and 64 more a message of
 //! the capacity ([`WideQueue::bytes_for`](Queue::bytes_for)), and less than 256 bytes in a process for each sender or receiver.
@@ -40,6 +41,8 @@
 //! # Ok(())
 //! # }
 //! ```
+
+use std::cell::Cell;
 
 use shm::shared::Shared as SharedMemory;
 
@@ -106,11 +109,24 @@ fn lines(ring: &Ring<Line>) -> Lines<'_> {
 
 impl Kind for Wide {}
 
+/// So many refusals of a thread lead to one recovery, which looks at all lines and asks the system about processes.
+const REFUSALS: u32 = 4096;
+
 /// When a message was refused: a ring may be full of lines in which there is nothing, because their senders have died, or are
 /// slow. Receivers void only what holds up something, and may not have been told to skip what was voided.
 #[cold]
 fn refused(ring: &Ring<Line>, why: SendError) {
-    if why == SendError::Full && lines(ring).is_stuck() {
+    thread_local! {
+        static COUNT: Cell<u32> = const { Cell::new(0) };
+    }
+    if why == SendError::Full && COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(REFUSALS) {
+        recover_if_stuck(ring);
+    }
+}
+
+#[cold]
+fn recover_if_stuck(ring: &Ring<Line>) {
+    if lines(ring).is_stuck() {
         lines(ring).recover();
         fence(Ordering::SeqCst);
         ring.announce(None, || false);
@@ -156,6 +172,10 @@ impl Protocol for Wide {
 
     fn reopen(ring: &Ring<Line>) -> Option<u32> {
         lines(ring).reopen()
+    }
+
+    fn mend(ring: &Ring<Line>) {
+        recover_if_stuck(ring);
     }
 
     fn generation(ring: &Ring<Line>) -> u32 {

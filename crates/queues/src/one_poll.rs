@@ -366,7 +366,8 @@ impl<M: Members + ?Sized> Wait for Waiter<'_, M> {
         self.poll.poller.is_any_ready(self.poll.set.bits(), None, self.members)
     }
 
-    fn mend(&mut self) {
+    fn mend(&mut self) -> Option<Self::Found> {
         self.poll.survey(self.members);
+        None
     }
 }

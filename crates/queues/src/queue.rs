@@ -15,6 +15,7 @@ use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 
 use crate::bell::Bell;
+use crate::departures::{Departures, Watched, departed};
 use crate::event::{Event, Notify};
 use crate::one_poll::{PollSet, Polled};
 use crate::ring::{self, Ring, RingError, Slots};
@@ -79,6 +80,8 @@ pub(crate) mod sealed {
         fn reopen(ring: &Ring<Self::Slot>) -> Option<u32>;
         fn generation(ring: &Ring<Self::Slot>) -> u32;
         fn of_empty(message: Message) -> Self::Message;
+        /// Looks after a ring in which nothing has moved for a while.
+        fn mend(_ring: &Ring<Self::Slot>) {}
         /// This process's number among those that send.
         fn enter(_ring: &Ring<Self::Slot>) -> u8 {
             0
@@ -151,7 +154,7 @@ impl<K: Kind> Queue<K> {
     /// A sender to the queue of this generation; it finds the queue closed if there is another one in its memory.
     #[must_use]
     pub fn sender_of(&self, generation: u32) -> Sender<K> {
-        Sender { ring: self.entered().ring, generation, aim: K::Aim::default(), event: None }
+        Sender { ring: self.entered().ring, generation, aim: K::Aim::default(), event: None, watched: None }
     }
 
     /// The queue as this process sends to it.
@@ -222,6 +225,7 @@ pub struct Sender<K: Kind> {
     pub(crate) generation: u32,
     aim: K::Aim,
     event: Option<Event>,
+    watched: Watched,
 }
 
 impl<K: Kind> Sender<K> {
@@ -230,6 +234,12 @@ impl<K: Kind> Sender<K> {
     #[must_use]
     pub fn with_event(self, event: Event) -> Self {
         Sender { event: Some(event), ..self }
+    }
+
+    /// A sender that gives up waiting for room when this says that the receiver has gone.
+    #[must_use]
+    pub fn watching(self, receiver: Arc<dyn Departures>) -> Self {
+        Sender { watched: Some(receiver), ..self }
     }
 
     /// Sends a message if there is room.
@@ -246,7 +256,7 @@ impl<K: Kind> Sender<K> {
     /// Sends a message, and waits for room if there is none.
     ///
     /// # Errors
-    /// [`SendError::Closed`], [`SendError::Broken`].
+    /// [`SendError::Closed`], [`SendError::Broken`], [`SendError::Departed`].
     #[inline]
     pub fn send(&self, message: &K::Message) -> Result<(), SendError> {
         match self.try_send(message) {
@@ -258,7 +268,7 @@ impl<K: Kind> Sender<K> {
     /// Sends a message, and waits for room until `deadline` if there is none.
     ///
     /// # Errors
-    /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`].
+    /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`], [`SendError::Departed`].
     #[inline]
     pub fn send_until(&self, message: &K::Message, deadline: Instant) -> Result<(), SendError> {
         match self.try_send(message) {
@@ -300,6 +310,13 @@ impl<K: Kind> Wait for Later<'_, K> {
     fn look(&mut self) -> Option<Self::Found> {
         Some(self.sender.try_send(self.message)).filter(|result| *result != Err(SendError::Full))
     }
+
+    fn mend(&mut self) -> Option<Self::Found> {
+        K::mend(&self.sender.ring);
+        let rank = departed(&self.sender.watched)?;
+        // It may have made room as the last that it did; then the message is sent, to nobody.
+        Some(self.look().unwrap_or(Err(SendError::Departed { rank })))
+    }
 }
 
 /// Receives from one queue. Those of the form [`Shared`] can be cloned, one for each thread.
@@ -308,12 +325,20 @@ pub struct Receiver<K: Kind, F: Form = Shared> {
     looks: K::Looks,
     /// The last batch was not empty.
     flows: bool,
+    watched: Watched,
     form: PhantomData<F>,
 }
 
 impl<K: Kind, F: Form> Receiver<K, F> {
     fn of(ring: Ring<K::Slot>) -> Self {
-        Receiver { ring, looks: K::Looks::default(), flows: false, form: PhantomData }
+        Receiver { ring, looks: K::Looks::default(), flows: false, watched: None, form: PhantomData }
+    }
+
+    /// A receiver that gives up waiting when this says that nobody is left who might send.
+    #[must_use]
+    pub fn watching(mut self, senders: Arc<dyn Departures>) -> Self {
+        self.watched = Some(senders);
+        self
     }
 
     /// Takes the next message if there is one.
@@ -434,6 +459,12 @@ impl<K: Kind, F: Form> Wait for Receiver<K, F> {
     fn is_ready(&mut self) -> bool {
         Receiver::is_ready(self)
     }
+
+    fn mend(&mut self) -> Option<Self::Found> {
+        let rank = departed(&self.watched)?;
+        // What it sent before it went comes first.
+        Some(self.look().unwrap_or(Err(ReceiveError::Departed { rank })))
+    }
 }
 
 impl<K: Kind> Clone for Queue<K> {
@@ -444,8 +475,8 @@ impl<K: Kind> Clone for Queue<K> {
 
 impl<K: Kind> Clone for Sender<K> {
     fn clone(&self) -> Self {
-        let (ring, event) = (self.ring.clone(), self.event.clone());
-        Sender { ring, generation: self.generation, aim: K::Aim::default(), event }
+        let (ring, event, watched) = (self.ring.clone(), self.event.clone(), self.watched.clone());
+        Sender { ring, generation: self.generation, aim: K::Aim::default(), event, watched }
     }
 }
 
@@ -453,7 +484,9 @@ impl<K: Kind> Clone for Receiver<K, Shared> {
     fn clone(&self) -> Self {
         // It can only fail when other programs write over the count, or at 2^32 receivers; then one goes uncounted.
         let _ = self.ring.enter_receiver(false);
-        Receiver::of(self.ring.clone())
+        let mut clone = Receiver::of(self.ring.clone());
+        clone.watched.clone_from(&self.watched);
+        clone
     }
 }
 

@@ -21,6 +21,13 @@ pub enum SendError {
         /// Its number.
         pid: u32,
     },
+    /// The rank that received has gone, says who is asked (see the page `departures`).
+    #[error("rank {rank}, which received from the queue, has gone")]
+    #[allow(dead_code, reason = "the models under loom know no ranks")]
+    Departed {
+        /// Which.
+        rank: u32,
+    },
 }
 
 /// Why there will be no message.
@@ -33,4 +40,11 @@ pub enum ReceiveError {
     /// A word that no sender or receiver writes.
     #[error("the receive queue holds a word that no sender or receiver writes: another program wrote over its memory")]
     Broken,
+    /// A rank that might have sent has failed, or the last of them has left, says who is asked (see the page `departures`).
+    #[error("rank {rank}, which might have sent to the queue, has gone")]
+    #[allow(dead_code, reason = "the models under loom know no ranks")]
+    Departed {
+        /// Which.
+        rank: u32,
+    },
 }

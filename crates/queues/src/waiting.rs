@@ -51,8 +51,11 @@ pub(crate) trait Wait {
         0
     }
 
-    /// Does what a ringer that died has left undone.
-    fn mend(&mut self) {}
+    /// Asked when nothing has rung for a while: does what a ringer that died has left undone; gives what ends the wait, if
+    /// nothing will come any more.
+    fn mend(&mut self) -> Option<Self::Found> {
+        None
+    }
 }
 
 /// How a change that a sleeper waits for comes before the look at the bell.
@@ -117,7 +120,10 @@ pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option
             return found;
         }
         if slept {
-            waiter.mend();
+            let end = waiter.mend();
+            if end.is_some() {
+                return end;
+            }
         } else if must_look {
             // Whoever is to bring it about may need this processor.
             std::thread::yield_now();

@@ -92,7 +92,8 @@ impl Window {
     }
 
     /// Waits until there were `count` notifications since the window was exposed, or until the deadline: a short look,
-    /// then sleep. Gives how many there are.
+    /// then sleep. Gives how many there are. Nobody's death ends the wait: those who may notify are not known here, so give a
+    /// deadline where they may die.
     pub fn wait_for_notifications(&self, count: u64, deadline: Option<Instant>) -> u64 {
         let layout = self.local.layout();
         let look = || Some(layout.notifications()).filter(|&there| there >= count);

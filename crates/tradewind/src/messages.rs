@@ -6,8 +6,11 @@
 use crate::collective::argument;
 use crate::communicator::Communicator;
 use crate::error::Result;
+use engine::Departure;
 use engine::call::{Call, CallKind};
+use engine::group::Group;
 use queues::channel::{self, Channel, Value};
+use queues::departures::Departures;
 use queues::dma::{self, Link};
 use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
 use queues::lines::{WideQueue, WideReceiver, WideSender};
@@ -15,7 +18,7 @@ use queues::remote::RemoteWindow;
 use queues::window::Window;
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The end of a channel that a rank got.
 #[derive(Debug)]
@@ -97,6 +100,32 @@ pub struct WidePort {
     pub receiver: WideReceiver,
     /// Sends to each rank, by rank, this one included; clones may send in any thread.
     pub senders: Vec<WideSender>,
+}
+
+/// The ranks at the other end of a port. Does not keep the communicator.
+#[derive(Debug)]
+struct Ranks {
+    group: Weak<Group>,
+    /// The rank that receives; none: all others, who may send.
+    one: Option<u32>,
+}
+
+impl Departures for Ranks {
+    fn departed(&self) -> Option<u32> {
+        let group = self.group.upgrade()?;
+        if let Some(rank) = self.one {
+            return group.departure(rank).map(|_| rank);
+        }
+        let (mut left, mut everybody) = (None, true);
+        for rank in (0..group.size()).filter(|rank| *rank != group.rank()) {
+            match group.departure(rank) {
+                None => everybody = false,
+                Some(Departure::Left) => left = Some(rank),
+                Some(_) => return Some(rank),
+            }
+        }
+        left.filter(|_| everybody)
+    }
 }
 
 /// What a rank has of something that leads from one rank to another.
@@ -303,7 +332,19 @@ impl Communicator {
         })
     }
 
-    /// A receive queue of `capacity` (a power of two) messages of one word on every rank, and senders to all of them. A collective call.
+    fn watch_one(&self, rank: u32) -> Arc<Ranks> {
+        Arc::new(Ranks { group: Arc::downgrade(self.group()), one: Some(rank) })
+    }
+
+    fn watch_all(&self) -> Arc<Ranks> {
+        Arc::new(Ranks { group: Arc::downgrade(self.group()), one: None })
+    }
+
+    /// A receive queue of `capacity` (a power of two) messages of one word on every rank, and senders to all of them. A
+    /// collective call.
+    ///
+    /// Whoever waits to send to a rank that has gone, or to receive after a rank has failed or all others have left, gets an
+    /// error after a tenth of a second, as long as the communicator lives.
     ///
     /// ```
     /// use tradewind::queues::{name::SourceName, word::Message};
@@ -324,9 +365,10 @@ impl Communicator {
         let made = ExpressQueue::create(self.arena(), capacity, None);
         let call = Call::new(CallKind::Queues, capacity as u64, 0);
         let (queue, places) = self.share("a queue", call, made, ExpressQueue::offset)?;
-        let open = |place| Ok(ExpressQueue::attach(self.segment(), place)?.sender());
-        let senders = places.into_iter().map(open).collect::<Result<_>>()?;
-        Ok(ExpressPort { receiver: queue.receiver()?, senders })
+        let open =
+            |(place, rank)| Ok(ExpressQueue::attach(self.segment(), place)?.sender().watching(self.watch_one(rank)));
+        let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
+        Ok(ExpressPort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
     }
 
     /// As [`express`](Self::express), with messages of up to a cache line.
@@ -337,8 +379,9 @@ impl Communicator {
         let made = WideQueue::create(self.arena(), capacity, None);
         let call = Call::new(CallKind::Queues, capacity as u64, 1);
         let (queue, places) = self.share("a queue", call, made, WideQueue::offset)?;
-        let open = |place| Ok(WideQueue::attach(self.segment(), place)?.sender());
-        let senders = places.into_iter().map(open).collect::<Result<_>>()?;
-        Ok(WidePort { receiver: queue.receiver()?, senders })
+        let open =
+            |(place, rank)| Ok(WideQueue::attach(self.segment(), place)?.sender().watching(self.watch_one(rank)));
+        let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
+        Ok(WidePort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
     }
 }

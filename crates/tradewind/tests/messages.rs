@@ -162,3 +162,27 @@ fn a_bulk_link_carries_messages_of_any_length_one_way() -> Result<()> {
         world.barrier()
     })
 }
+
+#[test]
+fn who_waits_for_ranks_that_have_gone_is_told() -> Result<()> {
+    use tradewind::queues::queue::{ReceiveError, SendError};
+    local(3, |world| {
+        let mut words = world.express(16)?;
+        let mut lines = world.wide(16)?;
+        if world.rank() != 1 {
+            words.senders[1].send(&Message::default())?;
+            return Ok(());
+        }
+        for _ in 0..2 {
+            assert_eq!(words.receiver.receive_blocking(), Ok(Message::default()), "what they sent comes first");
+        }
+        let gone = |rank: u32| rank == 0 || rank == 2;
+        assert!(matches!(words.receiver.receive_blocking(), Err(ReceiveError::Departed { rank }) if gone(rank)));
+        assert!(matches!(lines.receiver.receive_blocking(), Err(ReceiveError::Departed { rank }) if gone(rank)));
+        let refused = std::iter::repeat_with(|| words.senders[2].send(&Message::default())).find(|sent| sent.is_err());
+        assert_eq!(refused, Some(Err(SendError::Departed { rank: 2 })));
+        let refused = std::iter::repeat_with(|| lines.senders[0].send(&Default::default())).find(|sent| sent.is_err());
+        assert_eq!(refused, Some(Err(SendError::Departed { rank: 0 })));
+        Ok(())
+    })
+}

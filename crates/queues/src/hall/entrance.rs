@@ -254,8 +254,9 @@ impl Wait for Later<'_> {
         Some(attempt).filter(|result| *result != Err(SendError::Full))
     }
 
-    fn mend(&mut self) {
+    fn mend(&mut self) -> Option<Self::Found> {
         // Nobody has rung for a while. What it finds the next look says.
         let _ = self.destination.hall.look_at_owner();
+        None
     }
 }
