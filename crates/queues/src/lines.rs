@@ -110,7 +110,7 @@ fn lines(ring: &Ring<Line>) -> Lines<'_> {
 impl Kind for Wide {}
 
 /// So many refusals of a thread lead to one recovery, which looks at all lines and asks the system about processes.
-const REFUSALS: u32 = 4096;
+const REFUSALS: u32 = 64;
 
 /// When a message was refused: a ring may be full of lines in which there is nothing, because their senders have died, or are
 /// slow. Receivers void only what holds up something, and may not have been told to skip what was voided.
