@@ -245,3 +245,13 @@ fn a_file_that_is_no_system_is_refused_with_reasons() {
     let error = arguments.read().expect_err("there is no file");
     assert!(error.starts_with("cannot read no such file"), "{error}");
 }
+
+/// Nothing to measure is nothing to ask for.
+#[test]
+fn no_rounds_and_no_ranks_are_refused() {
+    for line in ["--rounds 0", "--solves 0", "--chunk 0", "--threads 0"] {
+        let line = format!("sparse_solve {line}");
+        let error = sparse_solve::Arguments::try_parse_from(line.split_whitespace()).expect_err(&line);
+        assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{line}");
+    }
+}
