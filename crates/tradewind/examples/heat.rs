@@ -5,12 +5,15 @@
 //! that need no rim. Every cell is computed by the same expression wherever it lies, so that the result is that of a
 //! single process, bit for bit; the program checks it.
 
+#[path = "common/ranks.rs"]
+mod ranks;
+
 use clap::Parser;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tradewind::collectives::neighbor::balanced_dimensions;
-use tradewind::{Communicator, Job, Op, Result};
+use tradewind::{Communicator, Op, Result};
 
 /// The share of the difference to its neighbours that a cell takes over in one step; above 1/4 the steps would not be
 /// stable.
@@ -31,28 +34,13 @@ pub(crate) struct Plate {
     #[arg(long, default_value_t = 200)]
     pub(crate) steps: u32,
     /// Run this many ranks as threads of this process
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threads: Option<u32>,
 }
 
 fn main() -> ExitCode {
-    match run(&Plate::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("heat: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(plate: &Plate) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    if let Some(ranks) = plate.threads {
-        let grid = plate.divide(ranks)?;
-        return Ok(tradewind::local(ranks, |world| report(&world, plate, grid))?);
-    }
-    let job = Job::init()?;
-    let grid = plate.divide(job.world().size())?;
-    Ok(report(job.world(), plate, grid)?)
+    let plate = Plate::parse();
+    ranks::run("heat", plate.threads, |ranks| plate.divide(ranks), |world, grid| report(world, &plate, *grid))
 }
 
 impl Plate {
@@ -71,7 +59,7 @@ impl Plate {
     }
 }
 
-fn report(world: &Communicator, plate: &Plate, grid: [u32; 2]) -> Result<()> {
+fn report(world: &Communicator, plate: &Plate, grid: [u32; 2]) -> Result<bool> {
     let Outcome { mean, wrong, times } = solve(world, plate, grid)?;
     if world.rank() == 0 {
         let (rows, columns, steps) = (plate.rows, plate.columns, plate.steps);
@@ -86,7 +74,7 @@ fn report(world: &Communicator, plate: &Plate, grid: [u32; 2]) -> Result<()> {
             share(times.waiting),
         );
     }
-    Ok(())
+    Ok(wrong == 0)
 }
 
 /// What a run gives.

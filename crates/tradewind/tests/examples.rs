@@ -219,6 +219,18 @@ fn a_file_that_is_no_system_is_refused_with_reasons() {
         ("real general", vec!["2 2 3", "1 1 1.0", "2 2 3.0"], "3 entries required"),
         ("pattern general", vec!["1 1 1", "1 1"], "give a matrix of real or integer"),
         ("real general", vec!["1 2 1", "1 1 1.0"], "1 rows and 2 columns"),
+        ("real general", vec!["99999999999 99999999999 1", "1 1 1.0"], "cannot hold"),
+        ("real general", vec!["1 1 99999999999", "1 1 1.0"], "cannot hold"),
+        ("real general", vec!["99999999999999999999 1 1", "1 1 1.0"], "cannot hold"),
+        ("real general", vec!["1 1 1", "99999999999999999999 1 1.0"], "out of bounds"),
+        ("real general", vec!["0 0 0"], "no rows"),
+        ("real symmetric", vec!["2 2 2", "1 1 1.0", "2 2 inf"], "row 2, column 2 is inf"),
+        ("real general", vec!["1 1 1", "1 1 1e999"], "row 1, column 1 is inf"),
+        (
+            "real general",
+            vec!["2 2 4", "1 1 1e-300", "1 2 1", "2 1 1e300", "2 2 1"],
+            "row 2 has an element that became inf",
+        ),
         ("real general", vec!["2 2 2", "1 1 1.0", "2 1 3.0"], "row 2 has nothing on the main diagonal"),
         ("real general", vec!["2 2 3", "1 1 1.0", "1 2 1", "2 1 3.0"], "row 2 has no pivot"),
     ];
@@ -232,4 +244,14 @@ fn a_file_that_is_no_system_is_refused_with_reasons() {
     let arguments = sparse_solve::Arguments::parse_from(["sparse_solve", "--matrix", "no such file"]);
     let error = arguments.read().expect_err("there is no file");
     assert!(error.starts_with("cannot read no such file"), "{error}");
+}
+
+/// Nothing to measure is nothing to ask for.
+#[test]
+fn no_rounds_and_no_ranks_are_refused() {
+    for line in ["--rounds 0", "--solves 0", "--chunk 0", "--threads 0"] {
+        let line = format!("sparse_solve {line}");
+        let error = sparse_solve::Arguments::try_parse_from(line.split_whitespace()).expect_err(&line);
+        assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{line}");
+    }
 }

@@ -15,7 +15,7 @@ mod matrix;
 mod versions;
 
 use clap::Parser;
-use common::{Format, Spread};
+use common::{Format, Spread, count};
 use matrix::{Column, serial};
 use measure::clock::{microseconds, now_ns};
 use measure::statistics::median;
@@ -30,10 +30,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     pub(crate) rows: u64,
     /// Rounds; in each, all versions are measured
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = common::at_least_one())]
     pub(crate) rounds: usize,
     /// Solves of each version in a round, of which the median counts
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = common::at_least_one())]
     pub(crate) solves: usize,
     /// Messages or values that a queue or a channel holds, a power of two
     #[arg(long, default_value_t = 1024)]
@@ -45,13 +45,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
     /// Run this many ranks as threads of this process
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threads: Option<u32>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    common::run("banded_solve", arguments.threads, |world| report(world, &arguments))
+    common::run("banded_solve", arguments.threads, |_| Ok(()), |world, ()| report(world, &arguments))
 }
 
 /// What was measured of one version.
@@ -74,8 +74,9 @@ fn report(world: &Communicator, arguments: &Arguments) -> Result<bool> {
     let rows = measure_all(world, arguments)?;
     if world.rank() == 0 {
         if arguments.format == Format::Table {
-            let Arguments { rows, rounds, solves, .. } = arguments;
-            println!("{rows} rows on {} ranks, {rounds} rounds of {solves} solves: median [p10..p90]", world.size());
+            let (rows, ranks) = (count(arguments.rows as usize, "row"), count(world.size() as usize, "rank"));
+            let (rounds, solves) = (count(arguments.rounds, "round"), count(arguments.solves, "solve"));
+            println!("{rows} on {ranks}, {rounds} of {solves}: median [p10..p90]");
         }
         let heads = ["version", "computation µs/iteration", "communication µs/iteration", "filling µs/solve", "wrong"];
         arguments.format.print(&heads, &rows, |row| {
@@ -95,11 +96,11 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
     let mut stages = Stages::open(world, arguments)?;
     let mut rounds = vec![Vec::new(); versions.len()];
     let mut wrong = vec![0; versions.len()];
-    for round in 0..arguments.rounds.max(1) {
+    for round in 0..arguments.rounds {
         for turn in 0..versions.len() {
             // Each version is the first one in its turn.
             let index = (round + turn) % versions.len();
-            let (times, different) = stages.round(&mut solver, versions[index], arguments.solves.max(1))?;
+            let (times, different) = stages.round(&mut solver, versions[index], arguments.solves)?;
             rounds[index].push(times);
             wrong[index] += different;
         }

@@ -1,12 +1,14 @@
 //! What the measuring examples share: starting ranks, spreads over rounds, and how results are written.
 
+mod ranks;
+
+pub(crate) use ranks::run;
+
+use clap::builder::RangedU64ValueParser;
 use comfy_table::{CellAlignment, Table, presets};
 use measure::statistics::Summary;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use std::fmt;
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tradewind::{Communicator, Job, Result};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -39,31 +41,14 @@ impl Format {
     }
 }
 
-/// Runs `program` on so many threads of this process, or on the ranks of the job that this process belongs to. The program
-/// says whether its result is right.
-pub(crate) fn run(
-    name: &str,
-    threads: Option<u32>,
-    program: impl Fn(&Communicator) -> Result<bool> + Sync,
-) -> ExitCode {
-    let is_right = AtomicBool::new(true);
-    // Relaxed: whoever reads it has joined the threads.
-    let on_rank = |world: &Communicator| program(world).map(|right| _ = is_right.fetch_and(right, Ordering::Relaxed));
-    let outcome = match threads {
-        Some(ranks) => tradewind::local(ranks, |world| on_rank(&world)),
-        None => Job::init().and_then(|job| on_rank(job.world())),
-    };
-    match outcome {
-        Ok(()) if is_right.into_inner() => ExitCode::SUCCESS,
-        Ok(()) => {
-            eprintln!("{name}: the result is not that of a single process");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// So many of something, in words.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// For arguments of which none would be nothing to measure.
+pub(crate) fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 /// A figure over all rounds: the median, where the outer tenths begin, and how many rounds.

@@ -13,7 +13,7 @@ mod common;
 mod ways;
 
 use clap::Parser;
-use common::{Format, Spread};
+use common::{Format, Spread, count};
 use measure::clock::{microseconds, now_ns};
 use measure::computation::{Pace, compute};
 use std::process::ExitCode;
@@ -30,16 +30,16 @@ pub(crate) struct Arguments {
     #[arg(long = "mechanism", value_enum, id = "MECHANISM")]
     pub(crate) mechanisms: Vec<Mechanism>,
     /// Rounds; in each, every mechanism is measured with every delay
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = common::at_least_one())]
     pub(crate) rounds: usize,
     /// Messages of each kind in a round, of which the middle half counts
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = common::at_least_one())]
     pub(crate) messages: usize,
     /// How the results are written
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
     /// Run this many ranks as threads of this process
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threads: Option<u32>,
 }
 
@@ -53,7 +53,10 @@ fn delay(text: &str) -> std::result::Result<f64, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    common::run("early_message", arguments.threads, |world| report(world, &arguments))
+    let enough = |ranks| {
+        if ranks > 1 { Ok(()) } else { Err("it needs at least 2 ranks: run it with -n 2 or --threads 2".to_owned()) }
+    };
+    common::run("early_message", arguments.threads, enough, |world, ()| report(world, &arguments))
 }
 
 /// What was measured of one mechanism with one delay.
@@ -72,7 +75,8 @@ fn report(world: &Communicator, arguments: &Arguments) -> Result<bool> {
     let rows = measure_all(world, arguments)?;
     if world.rank() == 0 {
         if arguments.format == Format::Table {
-            println!("{} rounds of {} messages each: median [p10..p90]", arguments.rounds, arguments.messages);
+            let (rounds, messages) = (count(arguments.rounds, "round"), count(arguments.messages, "message"));
+            println!("{rounds} of {messages} each: median [p10..p90]");
         }
         let heads = ["mechanism", "delay µs", "look µs", "total µs", "wrong"];
         arguments.format.print(&heads, &rows, |row| {
@@ -99,12 +103,12 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
     let mut ways = mechanisms.iter().map(|mechanism| ways::open(world, *mechanism)).collect::<Result<Vec<_>>>()?;
     let kinds = mechanisms.len() * arguments.delays.len();
     let mut rounds = vec![Vec::new(); kinds];
-    for round in 0..arguments.rounds.max(1) {
+    for round in 0..arguments.rounds {
         for turn in 0..kinds {
             let kind = (round + turn) % kinds;
             // Neighbours in time have different mechanisms.
             let (way, delay) = (&mut ways[kind % mechanisms.len()], arguments.delays[kind / mechanisms.len()]);
-            rounds[kind].push(experiment.round(&mut **way, delay, arguments.messages.max(1))?);
+            rounds[kind].push(experiment.round(&mut **way, delay, arguments.messages)?);
         }
     }
     let row = |(kind, rounds): (usize, Vec<[f64; 3]>)| {

@@ -15,7 +15,7 @@ mod solve;
 mod triangle;
 
 use clap::Parser;
-use common::{Format, Spread};
+use common::{Format, Spread, count};
 use input::{Input, Part};
 use measure::clock::{microseconds, now_ns};
 use measure::statistics::median;
@@ -41,31 +41,26 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) rows: Mapping,
     /// Rows dealt out at a time if the division is cyclic
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = common::at_least_one())]
     pub(crate) chunk: usize,
     /// Rounds; in each, both versions are measured
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = common::at_least_one())]
     pub(crate) rounds: usize,
     /// Solves of each version in a round, of which the median counts
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = common::at_least_one())]
     pub(crate) solves: usize,
     /// How the results are written
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
     /// Run this many ranks as threads of this process
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threads: Option<u32>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match arguments.read() {
-        Ok(input) => common::run("sparse_solve", arguments.threads, |world| report(world, &arguments, &input)),
-        Err(why) => {
-            eprintln!("sparse_solve: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    let solve = |world: &Communicator, input: &Input| report(world, &arguments, input);
+    common::run("sparse_solve", arguments.threads, |_| arguments.read(), solve)
 }
 
 impl Arguments {
@@ -120,8 +115,10 @@ fn report(world: &Communicator, arguments: &Arguments, input: &Input) -> Result<
         if arguments.format == Format::Table {
             let (unknowns, elements) = (input.triangle.rows(), input.triangle.elements());
             println!("{}", input.name);
-            println!("{unknowns} unknowns, {elements} elements below the diagonal, {} ranks", world.size());
-            println!("{} rounds of {} solves: median [p10..p90]", arguments.rounds, arguments.solves);
+            let (unknowns, elements) = (count(unknowns, "unknown"), count(elements, "element"));
+            println!("{unknowns}, {elements} below the diagonal, {}", count(world.size() as usize, "rank"));
+            let (rounds, solves) = (count(arguments.rounds, "round"), count(arguments.solves, "solve"));
+            println!("{rounds} of {solves}: median [p10..p90]");
         }
         arguments.format.print(&["version", "µs/solve", "fetches", "levels", "barriers", "wrong"], &rows, |row| {
             let counts =
@@ -148,11 +145,11 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments, input: &I
         solve: 0,
     };
     let mut rounds = vec![(Vec::new(), 0); Version::ALL.len()];
-    for round in 0..arguments.rounds.max(1) {
+    for round in 0..arguments.rounds {
         for turn in 0..Version::ALL.len() {
             // Each version is the first one in its turn.
             let index = (round + turn) % Version::ALL.len();
-            let (time, wrong) = experiment.round(Version::ALL[index], arguments.solves.max(1))?;
+            let (time, wrong) = experiment.round(Version::ALL[index], arguments.solves)?;
             rounds[index].0.push(time);
             rounds[index].1 += wrong;
         }

@@ -23,7 +23,7 @@ impl Mapping {
     pub(crate) fn chunk(self, rows: usize, ranks: usize, chunk: usize) -> usize {
         match self {
             Mapping::Block => rows.div_ceil(ranks).max(1),
-            Mapping::Cyclic => chunk.max(1),
+            Mapping::Cyclic => chunk,
         }
     }
 }

@@ -73,6 +73,9 @@ impl Triangle {
         for (row, diagonal) in triangle.diagonal.iter_mut().enumerate() {
             let places = matrix.row_offsets()[row]..matrix.row_offsets()[row + 1];
             for (&column, &value) in matrix.col_indices()[places.clone()].iter().zip(&values[places]) {
+                if column <= row && !value.is_finite() {
+                    return Err(format!("row {} has an element that became {value}", row + 1));
+                }
                 if column < row {
                     triangle.columns.push(column);
                     triangle.values.push(value);
