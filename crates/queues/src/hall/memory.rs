@@ -1,6 +1,6 @@
 //! The pieces of an arena that a hall is made of, given back when nobody can touch them any more.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
@@ -13,14 +13,25 @@ use crate::ring::RingError;
 #[derive(Debug)]
 pub(super) struct Memory {
     arena: Arc<Arena>,
-    pieces: Mutex<Vec<Offset>>,
+    taken: Mutex<Taken>,
+}
+
+/// What has not been given back. Nothing of it is touched once it is: it may be others' memory then.
+#[derive(Debug, Default)]
+struct Taken {
+    pieces: Vec<Offset>,
     /// Once others can find the hall.
-    plan: OnceLock<Plan>,
+    plan: Option<Plan>,
 }
 
 impl Memory {
     pub(super) fn new(arena: &Arc<Arena>) -> Memory {
-        Memory { arena: Arc::clone(arena), pieces: Mutex::default(), plan: OnceLock::new() }
+        Memory { arena: Arc::clone(arena), taken: Mutex::default() }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // Nothing that holds it leaves a half-done change behind.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn segment(&self) -> &Arc<Segment> {
@@ -42,24 +53,26 @@ impl Memory {
     }
 
     fn note(&self, piece: Offset) {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+        self.taken().pieces.push(piece);
     }
 
     /// From now on others can find the hall.
     pub(super) fn publish(&self, plan: &Plan) {
-        let _ = self.plan.set(plan.clone());
+        self.taken().plan = Some(plan.clone());
     }
 
-    /// Lets nobody in any more, and gives everything back if no living process is in; gives whether it is given back.
+    /// Lets nobody in any more, and gives everything back, once, if no living process is in; gives whether it is given back.
     pub(super) fn give_back(&self) -> bool {
-        if let Some(plan) = self.plan.get() {
+        let mut taken = self.taken();
+        if let Some(plan) = &taken.plan {
             plan.users().turn_away();
             if plan.users().are_left() {
                 return false;
             }
             plan.erase();
         }
-        for piece in self.pieces.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let Taken { pieces, plan: _ } = std::mem::take(&mut *taken);
+        for piece in pieces {
             // Each came from this arena and is freed once, so that this cannot fail.
             let _ = self.arena.free(piece);
         }
@@ -70,5 +83,35 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hall::Shape;
+    use crate::sync::{AtomicU64, Ordering};
+    use shm::segment::Backing;
+
+    #[test]
+    fn what_is_given_back_is_touched_no_more() {
+        const BYTES: u64 = 1 << 16;
+        let segment = Arc::new(Segment::create(BYTES, Backing::Memory).expect("memory"));
+        let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..BYTES).expect("all of it"));
+        let memory = Memory::new(&arena);
+        let shape = Shape { queues: 8, rings: 2, ring_capacity: 2, miss_capacity: 4, quota: 3 };
+        drop(Plan::create(&memory, shape).expect("there is room"));
+        assert!(memory.give_back(), "nobody has entered");
+
+        // The next user of all of it.
+        let mut words = Vec::new();
+        while let Ok(piece) = arena.allocate(128, 128) {
+            words.extend((0..16).map(|word| Offset(piece.0 + 8 * word)));
+        }
+        let at = |&word: &Offset| segment.at::<AtomicU64>(word).expect("inside");
+        words.iter().for_each(|word| at(word).store(u64::MAX, Ordering::Relaxed));
+        assert!(memory.give_back(), "as before");
+        drop(memory);
+        assert!(words.iter().all(|word| at(word).load(Ordering::Relaxed) == u64::MAX), "written into others' memory");
     }
 }
