@@ -388,6 +388,14 @@ pub enum PostError {
         /// How long this process waited.
         waited: Duration,
     },
+    /// The post office is there, but nobody has opened the port in time.
+    #[error("{address} has not been opened within {waited:.1?}: is it running?")]
+    NotOpen {
+        /// The port.
+        address: Address,
+        /// How long this process waited.
+        waited: Duration,
+    },
     /// It has ended, or has closed the connection.
     #[error("the post office has gone: no names can be had and no lanes opened; open lanes go on")]
     PostGone,

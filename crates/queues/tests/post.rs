@@ -240,7 +240,9 @@ fn a_port_can_be_waited_for() {
     let (early, _port) = office.single("early");
     office.allow_both("early", "late");
     let address = Address::new("late", 0, 0);
-    assert!(matches!(early.look_up_open(&address, Instant::now()), Err(PostError::NoAnswer { .. })));
+    let error = early.look_up_open(&address, Instant::now()).expect_err("nobody has opened it");
+    assert!(matches!(&error, PostError::NotOpen { address: found, .. } if *found == address), "{error:?}");
+    assert!(error.to_string().starts_with("port 0 of process 0 of job late has not been opened"), "{error}");
     let name = early.look_up(&address).expect("allowed, though not open");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| early.look_up_open(&address, soon()));
