@@ -97,10 +97,12 @@ pub(crate) fn serve(post: &str, key: &str, clients: &str) -> Outcome<()> {
         match requests.receive()? {
             Delivery::Message(message) => {
                 let (handler, value) = look(&mut table, message.handler, message.bytes);
-                // A client that does not take its answers waits for them in vain; nobody waits for it.
-                let value = value.unwrap_or_default();
-                if let Err(error) = answers.try_send(message.source.into(), handler, &value) {
-                    eprintln!("server: {error}");
+                // Answers have a way of their own, that of replies. A client that asks on without taking them loses those for
+                // which there is no room; nobody waits for it.
+                match answers.try_reply(message.source, handler, &value.unwrap_or_default()) {
+                    Ok(true) => {}
+                    Ok(false) => eprintln!("server: source {} does not take its answers: one is lost", message.source),
+                    Err(error) => eprintln!("server: {error}"),
                 }
             }
             Delivery::Lost(_) => left -= 1,

@@ -14,7 +14,7 @@
 //! | to memory of another process, without its taking part | [`window`], [`remote`], [`append`] | any, one |
 //! | to one of hundreds of queues of a process, few of them busy | [`hall`] | any, one |
 //! | much, from private memory to private memory | [`dma`] | one, one |
-//! | to a name: a port of this job, or of one that need not be trusted | [`post`], through halls or over [`lane`]s | as the post office allows |
+//! | up to 4,088 bytes to a name: a port of this job, or of one that need not be trusted | [`post`], through halls or over [`lane`]s | as the post office allows |
 //!
 //! [`one_poll`] receives from the first non-empty queue of hundreds at the price of one. Waiting is a short look and then
 //! sleep everywhere, and a sleeper costs a sender nothing until there is one. Processes of one job share a segment and trust

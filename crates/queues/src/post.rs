@@ -16,7 +16,7 @@
 //! the receiver's job has for the port it came from: an answer goes there, if the rules allow answers.
 //!
 //! **Ways.** A port sends to a name over a lane, one for requests ([`Outbox::send`]) and one for replies ([`Outbox::reply`]),
-//! which never wait for each other. Between jobs a lane is a ring of its own. If a job has a segment, each of its processes
+//! which never wait for each other; a message has up to [`MAX_MESSAGE_BYTES`] bytes. Between jobs a lane is a ring of its own. If a job has a segment, each of its processes
 //! has a [hall](crate::hall) too, with a queue for each of its ports, of which [`JobPlan::resident`] have rings at a time;
 //! within the job messages of up to [`LINE_DATA`](crate::lines::LINE_DATA) bytes travel through it, and the lane is no more
 //! than an entry in the post office. The first longer message to a name gets a lane with a ring, and so do all after it; the
@@ -125,6 +125,9 @@ pub use registration::{Identity, Port, Registration};
 pub const LANE_LINES: u32 = 256;
 /// Bytes of a lane's ring.
 pub const LANE_BYTES: u64 = 64 * LANE_LINES as u64 + 256;
+/// Bytes of the longest message that goes over a lane: a quarter of its ring, less the word that says what it is. Longer data is
+/// sent in pieces, or between processes of one job through their segment ([`tag_on`](crate::tag_on), [`dma`](crate::dma)).
+pub const MAX_MESSAGE_BYTES: usize = LANE_LINES as usize / 4 * 64 - 8;
 /// The most lanes of a process that have a ring of their own, both directions together.
 pub const MAX_LANES: usize = 4096;
 /// The most lanes that a process sends on through halls.
@@ -385,6 +388,14 @@ pub enum PostError {
     /// It does not answer in time.
     #[error("the post office has not answered within {waited:?}: is its thread or process stopped?")]
     NoAnswer {
+        /// How long this process waited.
+        waited: Duration,
+    },
+    /// The post office is there, but nobody has opened the port in time.
+    #[error("{address} has not been opened within {waited:.1?}: is it running?")]
+    NotOpen {
+        /// The port.
+        address: Address,
         /// How long this process waited.
         waited: Duration,
     },

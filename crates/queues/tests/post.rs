@@ -8,7 +8,8 @@ use part::PATIENCE;
 use queues::lane::{LaneError, LaneReceiver};
 use queues::name::{NAMES, QueueName, SourceName};
 use queues::post::{
-    Address, Delivery, Identity, Inbox, JobKey, JobPlan, Outbox, Port, Post, PostError, Refusal, Registration,
+    Address, Delivery, Identity, Inbox, JobKey, JobPlan, MAX_MESSAGE_BYTES, Outbox, Port, Post, PostError, Refusal,
+    Registration,
 };
 use queues::table::TableError;
 use shm::broker::{Broker, BrokerError};
@@ -240,7 +241,9 @@ fn a_port_can_be_waited_for() {
     let (early, _port) = office.single("early");
     office.allow_both("early", "late");
     let address = Address::new("late", 0, 0);
-    assert!(matches!(early.look_up_open(&address, Instant::now()), Err(PostError::NoAnswer { .. })));
+    let error = early.look_up_open(&address, Instant::now()).expect_err("nobody has opened it");
+    assert!(matches!(&error, PostError::NotOpen { address: found, .. } if *found == address), "{error:?}");
+    assert!(error.to_string().starts_with("port 0 of process 0 of job late has not been opened"), "{error}");
     let name = early.look_up(&address).expect("allowed, though not open");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| early.look_up_open(&address, soon()));
@@ -263,7 +266,7 @@ fn messages_of_all_lengths_go_through_a_lane_in_order() {
     assert_eq!(refusal(from.open_lane(name)), Refusal::LaneOpen);
     assert_eq!(lane.partner().to_string(), format!("process 0 of job receiver (pid {})", std::process::id()));
     let longest = lane.longest_message();
-    assert_eq!(longest, 4088);
+    assert_eq!((longest, MAX_MESSAGE_BYTES), (4088, 4088));
     let oversized = lane.send(0, &vec![0; longest + 1]);
     assert!(matches!(oversized, Err(LaneError::Oversized { bytes: 4089, most: 4088 })), "{oversized:?}");
     let length = move |number: usize| number.wrapping_mul(0x9e37_79b9) % (longest + 1);

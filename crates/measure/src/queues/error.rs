@@ -39,10 +39,11 @@ pub enum QueuesError {
         expected: &'static str,
     },
     /// No mechanism can be measured with any of the sizes and numbers of threads.
-    #[error(
-        "nothing is left to measure: with more than one thread only express, one-poll, wide and tag-on are, each with sizes that it carries"
-    )]
-    Nothing,
+    #[error("nothing is left to measure: {why}")]
+    Nothing {
+        /// What stands in the way of each mechanism.
+        why: String,
+    },
     /// A message was not the one that was sent.
     #[error(
         "{mechanism} of {bytes} bytes gave rank {rank} wrong data: please report this, none of its figures can be trusted"

@@ -1,8 +1,10 @@
 //! The mechanisms that can be measured, by the names people type.
 
 use super::parts::CAPACITY;
+use super::plan::MOST_BYTES;
 use super::ring::LINES;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use tradewind::queues::lines::LINE_DATA;
 
 /// What moves a message from one rank to the other.
@@ -108,14 +110,19 @@ impl Mechanism {
 
     /// Whether it is measured with messages of this size.
     pub fn carries(self, bytes: u64) -> bool {
-        match self {
-            Mechanism::Express | Mechanism::OnePoll => bytes <= MOST_IN_WORDS,
-            Mechanism::Wide => bytes <= MOST_IN_LINES,
-            Mechanism::TagOn => bytes <= MOST_TAGGED_ON,
-            Mechanism::Basic => bytes <= MOST_IN_A_RING,
-            Mechanism::BulkStaged | Mechanism::BulkDirect => bytes >= LEAST_ON_A_PATH,
-            Mechanism::Bulk => true,
-            _ => self.only_bytes() == Some(bytes),
+        self.sizes().contains(&bytes)
+    }
+
+    /// The sizes that it is measured with, in bytes.
+    pub(super) fn sizes(self) -> RangeInclusive<u64> {
+        match (self, self.only_bytes()) {
+            (_, Some(only)) => only..=only,
+            (Mechanism::Express | Mechanism::OnePoll, _) => 0..=MOST_IN_WORDS,
+            (Mechanism::Wide, _) => 0..=MOST_IN_LINES,
+            (Mechanism::TagOn, _) => 0..=MOST_TAGGED_ON,
+            (Mechanism::Basic, _) => 0..=MOST_IN_A_RING,
+            (Mechanism::BulkStaged | Mechanism::BulkDirect, _) => LEAST_ON_A_PATH..=MOST_BYTES,
+            _ => 0..=MOST_BYTES,
         }
     }
 

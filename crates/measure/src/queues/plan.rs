@@ -79,7 +79,23 @@ impl Plan {
         if !(1..=MOST_ROW_MS).contains(&self.row_ms) {
             return refuse("the time for a row", format!("{} ms", self.row_ms), "from 1 to 600000 ms");
         }
-        if self.cases().is_empty() { Err(QueuesError::Nothing) } else { Ok(()) }
+        if self.cases().is_empty() { Err(QueuesError::Nothing { why: self.why_nothing() }) } else { Ok(()) }
+    }
+
+    /// What stands in the way of each mechanism if none can be measured.
+    fn why_nothing(&self) -> String {
+        if self.mechanisms.is_empty() || self.threads.is_empty() {
+            return "give a mechanism and a number of threads".to_owned();
+        }
+        let sizes = self.sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let why = |mechanism: &Mechanism| match self.sizes_of(*mechanism).is_empty() {
+            true => {
+                let (least, most) = mechanism.sizes().into_inner();
+                format!("{mechanism} takes {least} to {most} bytes, not {sizes}")
+            }
+            false => format!("{mechanism} is measured with 1 thread only"),
+        };
+        self.mechanisms.iter().map(why).collect::<Vec<_>>().join("; ")
     }
 
     /// The rows, in their order.
@@ -121,12 +137,23 @@ mod tests {
             (Plan { sizes: vec![8, MOST_BYTES + 1], ..usual() }, "67108865 bytes"),
             (Plan { rounds: 6, ..usual() }, "rounds is 6"),
             (Plan { row_ms: 0, ..usual() }, "0 ms"),
-            (Plan { threads: vec![2], mechanisms: vec![Mechanism::Channel], ..usual() }, "nothing is left"),
-            (Plan { sizes: vec![4096], mechanisms: vec![Mechanism::Express], ..usual() }, "nothing is left"),
+            (
+                Plan { threads: vec![2], mechanisms: vec![Mechanism::Channel], ..usual() },
+                "channel is measured with 1 thread",
+            ),
+            (Plan { sizes: vec![4096], mechanisms: vec![Mechanism::Express], ..usual() }, "0 to 128 bytes, not 4096"),
+            (Plan { sizes: vec![8], mechanisms: vec![Mechanism::BulkDirect], ..usual() }, "bulk-direct takes 1024 to"),
+            (Plan { mechanisms: Vec::new(), ..usual() }, "give a mechanism"),
         ] {
             let error = plan.check().expect_err(hint).to_string();
             assert!(error.contains(hint), "{error}");
         }
+    }
+
+    /// The command's help and the README say how many rows there are.
+    #[test]
+    fn everything_is_as_many_rows_as_users_are_told() {
+        assert_eq!(Plan::default().cases().len(), 914);
     }
 
     #[test]

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long to wait for answers that the post office gives at once.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long to wait for the answer that tells a port that is not open from a post office that is stopped.
+const PROBE: Duration = Duration::from_secs(1);
+
 /// Which process of which job a process is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -124,9 +127,16 @@ impl Registration {
     ///
     /// # Errors
     ///
-    /// As [`Self::look_up`], and [`PostError::NoAnswer`].
+    /// As [`Self::look_up`], and [`PostError::NotOpen`]. [`PostError::NoAnswer`] comes a second after the deadline: so long
+    /// the post office has to say that it is there and only the port is not.
     pub fn look_up_open(&self, address: &Address, deadline: Instant) -> Result<QueueName, PostError> {
-        self.look_up_at(address, true, deadline)
+        match self.look_up_at(address, true, deadline) {
+            Err(PostError::NoAnswer { waited }) => {
+                self.look_up_at(address, false, Instant::now() + PROBE)?;
+                Err(PostError::NotOpen { address: address.clone(), waited })
+            }
+            outcome => outcome,
+        }
     }
 
     fn look_up_at(&self, address: &Address, wait: bool, deadline: Instant) -> Result<QueueName, PostError> {
