@@ -226,7 +226,7 @@ impl Port {
         offer: LaneOffer,
         descriptors: Vec<OwnedFd>,
     ) -> Result<LaneSender, PostError> {
-        let parts = parts(offer, descriptors).ok_or(PostError::Answer)?;
+        let parts = parts(&self.control, offer, Dropped::SenderGoesOn, descriptors)?;
         Ok(LaneSender::new(&self.control, Arc::clone(&self.table), name, parts)?)
     }
 
@@ -254,7 +254,7 @@ impl Port {
         if let Carrier::Hall { .. } = offer.carrier {
             return Ok(Some(Arrived::Hall(HallLane::new(&self.control, offer))));
         }
-        let parts = parts(offer, arrival.descriptors).ok_or(PostError::Answer)?;
+        let parts = parts(&self.control, offer, Dropped::Receiver, arrival.descriptors)?;
         let receiver = LaneReceiver::new(&self.control, Arc::clone(&self.sources), arrival.position, parts)?;
         Ok(Some(Arrived::Ring { receiver, after }))
     }
