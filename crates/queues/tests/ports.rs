@@ -317,6 +317,30 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     assert_eq!(next(&mut former).bytes, b"here");
 }
 
+/// A lane with a ring that is called to move while it waits for what came through the hall before goes when its turn comes.
+#[test]
+fn a_lane_that_waits_hears_its_call_to_move() {
+    let office = Office::open();
+    let (ranks, ports) = office.settle(Path::Hall.plan("job", 3, 1));
+    let [(mut outbox, _), (_, mut former), (_, mut latter)] = <[_; 3]>::try_from(flat(ports)).expect("three");
+    let wanted = name(&ranks[0], 1, 0);
+    // So many that the former looks for news while they come, and knows of the call before the lane's turn.
+    for number in 0..350 {
+        outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+        if number < 100 {
+            assert_eq!(next(&mut former).bytes, bytes(number, 8));
+        }
+    }
+    outbox.send(wanted, 0, &[7; 100]).expect("there is room");
+    office.post.repoint("job", wanted, &Address::new("job", 2, 0)).expect("open");
+    for number in 100..350 {
+        assert_eq!(next(&mut former).bytes, bytes(number, 8));
+    }
+    assert!(former.try_receive().expect("it can look").is_none());
+    assert_eq!(former.lanes(), 0);
+    assert_eq!(next(&mut latter).bytes, [7; 100]);
+}
+
 #[test]
 fn a_revoked_name_and_a_refused_source_are_errors() {
     for path in Path::BOTH {

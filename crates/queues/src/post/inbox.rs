@@ -191,8 +191,11 @@ impl Inbox {
                 Some(Seen::Found(found)) => return Ok(Some(found)),
                 Some(Seen::Ended(number, ended)) => (number, ended),
             };
-            let heirs = self.heirs.extract_if(.., |(before, _)| *before == number);
-            self.lanes.extend(heirs.map(|(_, lane)| lane));
+            for (_, mut lane) in self.heirs.extract_if(.., |(before, _)| *before == number) {
+                // It may have been called to move while it waited.
+                lane.hasten();
+                self.lanes.push(lane);
+            }
             if !matches!(ended, Found::Lost(LaneError::Moved { .. })) {
                 return Ok(Some(ended));
             }
