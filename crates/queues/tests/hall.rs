@@ -243,8 +243,10 @@ fn memory_goes_back_when_nobody_can_touch_it() {
     // What the module's page says.
     assert_eq!(arena.used(), 2240 + 16 * 16 + 2 * 64 + 512 * 64 + 2 * (768 + 256 * 64));
     assert_eq!(arena.used(), shape.bytes().unwrap());
-    let entrance = Arc::new(Entrance::attach(arena.segment(), hall.offset()).unwrap());
+    let offset = hall.offset();
+    let entrance = Arc::new(Entrance::attach(arena.segment(), offset).unwrap());
     let ended = hall.end().expect_err("there is an entrance");
+    assert!(matches!(Entrance::attach(arena.segment(), offset), Err(HallError::Closed { .. })));
     let destination = entrance.open(0, Class::Request).unwrap();
     drop(entrance);
     let ended = ended.free().expect_err("there is a destination");

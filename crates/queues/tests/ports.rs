@@ -10,7 +10,7 @@ use queues::post::{Address, Class, Delivery, Inbox, JobPlan, Outbox, PostError, 
 use queues::table::TableError;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A message, copied.
 #[derive(Debug, PartialEq, Eq)]
@@ -150,7 +150,8 @@ fn full_requests_hold_up_no_reply() {
         let (ranks, ports) = office.settle(path.plan("job", 3, 1));
         let [(_, mut inbox), (mut one, _), (mut two, _)] = <[_; 3]>::try_from(flat(ports)).expect("three");
         let full = name(&ranks[0], 0, 0);
-        let mut requests = 0;
+        one.send(full, 0, &bytes(0, 8)).expect("there is room");
+        let mut requests = 1;
         while one.try_send(full, 0, &bytes(requests, 8)).expect("it is there") {
             requests += 1;
         }
@@ -169,6 +170,24 @@ fn full_requests_hold_up_no_reply() {
         assert_eq!(replies, 20);
         assert!(inbox.try_receive().expect("it can look").is_none());
         one.send(full, 0, b"more").expect("there is room again");
+    }
+}
+
+#[test]
+fn who_has_a_deadline_does_not_wait_for_the_post_office() {
+    for path in Path::BOTH {
+        let mut office = Office::open();
+        let (ranks, ports) = office.settle(path.plan("job", 2, 1));
+        let [(mut outbox, _), (_, _inbox)] = <[_; 2]>::try_from(flat(ports)).expect("two");
+        office.close();
+        let started = Instant::now();
+        let to = name(&ranks[0], 1, 0);
+        assert!(!outbox.try_send(to, 0, b"hasty").expect("it is there"));
+        assert!(!outbox.try_reply(to.into(), 0, b"hasty").expect("it is there"));
+        let late = outbox.send_by(to, 0, b"hasty", started);
+        assert!(matches!(late, Err(PostError::NoAnswer { .. })), "{late:?}");
+        let late = outbox.reply_by(to.into(), 0, b"hasty", started);
+        assert!(matches!(late, Err(PostError::NoAnswer { .. })), "{late:?}");
     }
 }
 
@@ -250,7 +269,7 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
         outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
     }
     office.post.repoint("job", wanted, &Address::new("job", 2, 0)).expect("open");
-    let late = outbox.send_by(wanted, 0, b"new", Instant::now());
+    let late = outbox.send_by(wanted, 0, b"new", Instant::now() + Duration::from_millis(500));
     assert!(matches!(&late, Err(PostError::Refused { refusal: Refusal::Moving, .. })), "{late:?}");
     for number in 0..10 {
         assert!(!outbox.try_send(wanted, 0, b"new").expect("open"));
@@ -291,11 +310,35 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     outbox.close(wanted);
     assert!(matches!(lost(&mut latter), LaneError::Closed { .. }));
     // The one who received has dropped its end: what it has not taken is lost, and nobody waits for it.
-    assert!(outbox.try_send(wanted, 0, b"never received").expect("open"));
+    outbox.send_by(wanted, 0, b"never received", soon()).expect("open");
     office.post.repoint("job", wanted, &Address::new("job", 1, 0)).expect("open");
     drop(latter);
     outbox.send_by(wanted, 0, b"here", soon()).expect("open");
     assert_eq!(next(&mut former).bytes, b"here");
+}
+
+/// A lane with a ring that is called to move while it waits for what came through the hall before goes when its turn comes.
+#[test]
+fn a_lane_that_waits_hears_its_call_to_move() {
+    let office = Office::open();
+    let (ranks, ports) = office.settle(Path::Hall.plan("job", 3, 1));
+    let [(mut outbox, _), (_, mut former), (_, mut latter)] = <[_; 3]>::try_from(flat(ports)).expect("three");
+    let wanted = name(&ranks[0], 1, 0);
+    // So many that the former looks for news while they come, and knows of the call before the lane's turn.
+    for number in 0..350 {
+        outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+        if number < 100 {
+            assert_eq!(next(&mut former).bytes, bytes(number, 8));
+        }
+    }
+    outbox.send(wanted, 0, &[7; 100]).expect("there is room");
+    office.post.repoint("job", wanted, &Address::new("job", 2, 0)).expect("open");
+    for number in 100..350 {
+        assert_eq!(next(&mut former).bytes, bytes(number, 8));
+    }
+    assert!(former.try_receive().expect("it can look").is_none());
+    assert_eq!(former.lanes(), 0);
+    assert_eq!(next(&mut latter).bytes, [7; 100]);
 }
 
 #[test]

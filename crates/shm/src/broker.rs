@@ -82,6 +82,8 @@ pub enum BrokerError {
     Truncated {
         /// What did not arrive: `bytes` or `descriptors`.
         missing: &'static str,
+        /// Its bytes, if these did.
+        bytes: Vec<u8>,
     },
     /// The message does not begin as messages of this protocol do.
     #[error("a message began with {found:#010x}: something else than tradewind uses this socket")]

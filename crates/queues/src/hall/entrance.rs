@@ -49,7 +49,16 @@ impl Entrance {
     /// [`HallError::NoHall`] if something else lies there, [`HallError::Closed`], [`HallError::TooManyEntrances`],
     /// [`HallError::Process`], [`HallError::Ring`] if there is no such place.
     pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Entrance, HallError> {
-        let (plan, misses) = Plan::attach(segment, offset)?;
+        let plan = Plan::attach(segment, offset)?;
+        // Before anything is written there: until then the owner may give the memory to others.
+        let entry = plan.enter()?;
+        let misses = match plan.misses(segment) {
+            Ok(misses) => misses,
+            Err(error) => {
+                plan.users().leave(&entry);
+                return Err(error.into());
+            }
+        };
         let misses = misses.map(|miss| {
             let generation = miss.generation();
             (miss.entered(), generation)
@@ -58,7 +67,7 @@ impl Entrance {
             rings: plan.places.iter().map(|_| OnceLock::new()).collect(),
             segment: Arc::clone(segment),
             event: None,
-            entry: plan.enter()?,
+            entry,
             owner: plan.owner(),
             watch: Mutex::default(),
             gone: AtomicBool::new(false),

@@ -252,8 +252,8 @@ impl Plan {
         Ok((plan, misses))
     }
 
-    /// Finds a hall and its miss rings.
-    pub(super) fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<(Plan, [WideQueue; 2]), HallError> {
+    /// Finds a hall.
+    pub(super) fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Plan, HallError> {
         let head = Mapped::<Head>::new(segment, offset).map_err(RingError::from)?;
         // Acquire: pairs with the Release in `create`.
         let found = head.settings.magic.load(Ordering::Acquire);
@@ -262,10 +262,14 @@ impl Plan {
         if found != MAGIC || !(1..=MOST_QUEUES).contains(&queues) || rings > MOST_RINGS {
             return Err(HallError::NoHall { offset });
         }
-        let plan = Self::map(segment, offset, queues, rings)?;
-        let miss = |class| WideQueue::attach(segment, Offset(plan.class(class).miss.load(Ordering::Relaxed)));
-        let misses = [miss(Class::Request)?, miss(Class::Reply)?];
-        Ok((plan, misses))
+        Ok(Self::map(segment, offset, queues, rings)?)
+    }
+
+    /// The hall's miss rings, of requests and of replies.
+    pub(super) fn misses(&self, segment: &Arc<Segment>) -> Result<[WideQueue; 2], RingError> {
+        // Relaxed: the magic number published them.
+        let miss = |class| WideQueue::attach(segment, Offset(self.class(class).miss.load(Ordering::Relaxed)));
+        Ok([miss(Class::Request)?, miss(Class::Reply)?])
     }
 
     fn map(segment: &Arc<Segment>, offset: Offset, queues: usize, rings: usize) -> Result<Plan, RingError> {

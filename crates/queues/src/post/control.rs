@@ -50,8 +50,8 @@ struct Heard {
     arrivals: HashMap<u16, VecDeque<Arrival>>,
     /// Ports at which nobody receives any more.
     deaf: HashSet<u16>,
-    /// Lanes that somebody has opened to one of these.
-    unwanted: Vec<u32>,
+    /// Ends of lanes that this process does not have any more, of which the post office has not been told.
+    closings: VecDeque<(u32, Dropped)>,
     /// The ends of lanes that this process has.
     lanes: HashMap<LaneEnd, News>,
     /// How many notices have concerned one of them.
@@ -89,37 +89,46 @@ impl Control {
         others + usize::from(!self.is_lost())
     }
 
-    /// Takes in everything that the post office has said so far. Never waits.
+    /// Takes in everything that the post office has said so far, and tells it what it was not told yet. Never waits.
     pub(crate) fn hear(&self) {
         if self.is_lost() {
             return;
         }
-        self.take_in();
-        let unwanted = std::mem::take(&mut self.heard().unwanted);
-        unwanted.into_iter().for_each(|lane| self.forget_lane(lane, Dropped::Receiver, true));
-    }
-
-    fn take_in(&self) {
         // Held all the time, so that what is said first is noted first.
         let mut heard = self.heard();
-        loop {
+        self.take_in(&mut heard);
+        // Who does not read is told later.
+        let _ = self.tell_closings(&mut heard);
+    }
+
+    fn take_in(&self, heard: &mut Heard) {
+        while !self.is_lost() {
             match self.connection.receive_message(Some(Duration::ZERO)) {
                 Ok(message) => match Said::decode(&message.bytes) {
                     Some(said) => heard.note(said, message.descriptors),
                     None => self.lost.store(true, Ordering::Relaxed),
                 },
                 Err(BrokerError::TimedOut { .. }) => return,
-                // Too many open files here: what was said is lost, but not the post office.
-                Err(BrokerError::Truncated { .. }) => {}
+                // Too many open files here. Of a lane it has to be known, so that the post office does not keep it.
+                Err(BrokerError::Truncated { bytes, .. }) => match Said::decode(&bytes) {
+                    Some(said @ (Said::Answer(_, Answer::Lane(_)) | Said::Notice(_))) => heard.note(said, Vec::new()),
+                    _ => {}
+                },
                 Err(_) => self.lost.store(true, Ordering::Relaxed),
-            }
-            if self.is_lost() {
-                return;
             }
         }
     }
 
-    /// Asks and waits for the answer. `action` completes "the post office refuses to …".
+    /// Tells of the ends that are not there any more, as long as the post office reads.
+    fn tell_closings(&self, heard: &mut Heard) -> Result<(), BrokerError> {
+        while let Some(&(lane, dropped)) = heard.closings.front() {
+            self.connection.send_message(&Request::CloseLane { lane, dropped }.encode(0), &[])?;
+            heard.closings.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Asks and waits for the answer, until `deadline`. `action` completes "the post office refuses to …".
     pub(crate) fn ask(
         &self,
         action: impl FnOnce() -> String,
@@ -130,11 +139,16 @@ impl Control {
         // Relaxed: numbers only have to differ.
         let number = self.next_question.fetch_add(1, Ordering::Relaxed);
         self.heard().answers.insert(number, None);
-        let outcome = self.tell(request, number, &[]).and_then(|()| self.wait_for_answer(number, started, deadline));
-        let late = self.heard().answers.remove(&number);
-        match (outcome?, late) {
-            ((Answer::Refused(refusal), _), _) => Err(PostError::Refused { action: action(), refusal }),
-            (answer, _) => Ok(answer),
+        let told = self.tell(request, number, &[], deadline);
+        let outcome = told.and_then(|()| self.wait_for_answer(number, started, deadline));
+        let late = self.heard().answers.remove(&number).flatten();
+        match (outcome, late) {
+            (Ok((Answer::Refused(refusal), _)), _) => Err(PostError::Refused { action: action(), refusal }),
+            (Err(error), Some((Answer::Lane(offer), _))) => {
+                self.forget_lane(offer.lane, Dropped::SenderGoesOn, true);
+                Err(error)
+            }
+            (outcome, _) => outcome,
         }
     }
 
@@ -167,23 +181,37 @@ impl Control {
         }
     }
 
-    /// Says something; waits a while for a post office that does not read.
-    fn tell(&self, request: &Request, number: u32, descriptors: &[BorrowedFd<'_>]) -> Result<(), PostError> {
+    /// Says something; waits a while for a post office that does not read, until `deadline` at most.
+    fn tell(
+        &self,
+        request: &Request,
+        number: u32,
+        descriptors: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> Result<(), PostError> {
         let bytes = request.encode(number);
         let started = Instant::now();
+        let deadline = deadline.min(started + PATIENCE);
         loop {
-            match self.connection.send_message(&bytes, descriptors) {
+            match self.try_to_tell(&bytes, descriptors) {
                 Ok(()) => return Ok(()),
-                Err(BrokerError::NotReading) if started.elapsed() < PATIENCE => {
+                Err(BrokerError::NotReading) if Instant::now() < deadline => {
                     // It hears nobody who lets its own messages pile up.
                     self.hear();
-                    self.watch(PollFlags::OUT, SLICE)?;
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    self.watch(PollFlags::OUT, left.min(SLICE))?;
                 }
                 Err(BrokerError::NotReading) => return Err(PostError::NoAnswer { waited: started.elapsed() }),
                 Err(BrokerError::Closed) => return Err(PostError::PostGone),
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Says something after everything that was to be said before: a lane can be opened where one was closed.
+    fn try_to_tell(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), BrokerError> {
+        self.tell_closings(&mut self.heard())?;
+        self.connection.send_message(bytes, descriptors)
     }
 
     /// The next lane that somebody has opened to this port, as far as heard.
@@ -202,7 +230,7 @@ impl Control {
         let mut heard = self.heard();
         heard.deaf.insert(port);
         let arrivals = heard.arrivals.remove(&port).unwrap_or_default();
-        heard.unwanted.extend(arrivals.into_iter().map(|arrival| arrival.offer.lane));
+        heard.closings.extend(arrivals.into_iter().map(|arrival| (arrival.offer.lane, Dropped::Receiver)));
         drop(heard);
         self.hear();
     }
@@ -235,15 +263,17 @@ impl Control {
         memory: BorrowedFd<'_>,
         socket: BorrowedFd<'_>,
     ) -> Result<(), PostError> {
-        self.tell(&Request::HandOver { lane, position }, 0, &[memory, socket])
+        self.tell(&Request::HandOver { lane, position }, 0, &[memory, socket], Instant::now() + PATIENCE)
     }
 
-    /// An end of a lane has been dropped.
+    /// An end of a lane has been dropped. Never waits: the post office is told when it reads. If it never hears it, it
+    /// notices when this process ends.
     pub(crate) fn forget_lane(&self, lane: u32, dropped: Dropped, tell: bool) {
-        self.heard().lanes.remove(&(lane, dropped.is_receiver()));
+        let mut heard = self.heard();
+        heard.lanes.remove(&(lane, dropped.is_receiver()));
         if tell && !self.is_lost() {
-            // If the post office does not hear it, it notices when this process ends.
-            let _ = self.tell(&Request::CloseLane { lane, dropped }, 0, &[]);
+            heard.closings.push_back((lane, dropped));
+            let _ = self.tell_closings(&mut heard);
         }
     }
 
@@ -261,17 +291,21 @@ impl Heard {
     fn note(&mut self, said: Said, descriptors: Vec<OwnedFd>) {
         match said {
             Said::Answer(number, answer) => {
-                if let Answer::Lane(offer) = &answer {
-                    self.lanes.insert((offer.lane, false), News::default());
-                }
-                // Nobody may wait for it any more.
-                if let Some(place) = self.answers.get_mut(&number) {
-                    *place = Some((answer, descriptors));
+                match (self.answers.get_mut(&number), &answer) {
+                    // Nobody waits for it any more, and nothing was sent over it.
+                    (None, Answer::Lane(offer)) => self.closings.push_back((offer.lane, Dropped::SenderGoesOn)),
+                    (None, _) => {}
+                    (Some(place), _) => {
+                        if let Answer::Lane(offer) = &answer {
+                            self.lanes.insert((offer.lane, false), News::default());
+                        }
+                        *place = Some((answer, descriptors));
+                    }
                 }
             }
             Said::Notice(Notice::LaneOpened { port, position, after, offer }) => {
                 if self.deaf.contains(&port) {
-                    return self.unwanted.push(offer.lane);
+                    return self.closings.push_back((offer.lane, Dropped::Receiver));
                 }
                 self.lanes.insert((offer.lane, true), News::default());
                 self.arrivals.entry(port).or_default().push_back(Arrival { position, after, offer, descriptors });
@@ -295,15 +329,97 @@ impl Heard {
     }
 }
 
-/// A lane's parts, if both descriptors have come.
-pub(crate) fn parts(offer: LaneOffer, descriptors: Vec<OwnedFd>) -> Option<LaneParts> {
-    let [memory, socket] = <[OwnedFd; 2]>::try_from(descriptors).ok()?;
-    Some(LaneParts { offer, memory, socket })
+/// A lane's parts, if both descriptors have come; if not, the lane is given back.
+pub(crate) fn parts(
+    control: &Control,
+    offer: LaneOffer,
+    dropped: Dropped,
+    descriptors: Vec<OwnedFd>,
+) -> Result<LaneParts, PostError> {
+    match <[OwnedFd; 2]>::try_from(descriptors) {
+        Ok([memory, socket]) => Ok(LaneParts { offer, memory, socket }),
+        Err(_) => {
+            control.forget_lane(offer.lane, dropped, true);
+            Err(BrokerError::Truncated { missing: "descriptors", bytes: Vec::new() }.into())
+        }
+    }
 }
 
 impl AsFd for Control {
     /// Readable when the post office has said something that nobody has heard.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protocol::Carrier;
+    use super::*;
+    use crate::lane::Partner;
+    use crate::name::{QueueName, SourceName};
+    use crate::post::Class;
+    use shm::broker::{Broker, connect, unguessable_name};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A conversation, and the post office's side of it.
+    fn conversation() -> (Control, Connection) {
+        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes")).expect("a new name");
+        let connection = connect(broker.name(), PATIENCE).expect("it listens");
+        let office = broker.accept().expect("it can").expect("somebody has knocked");
+        (Control::new(connection), office)
+    }
+
+    fn offer(lane: u32) -> Answer {
+        let partner = Partner { job: "job".to_owned(), process: 1, pid: 1 };
+        let source = SourceName::new(3).expect("small");
+        let carrier = Carrier::Ring { lines: 256 };
+        Answer::Lane(LaneOffer { lane, carrier, class: Class::Request, source, partner })
+    }
+
+    /// Asks for a lane; nobody answers before it gives up.
+    fn ask_in_vain(control: &Control) {
+        let name = QueueName::new(3).expect("small");
+        let request = Request::OpenLane { port: 0, name, class: Class::Request, alone: true };
+        let answer = control.ask(String::new, &request, Instant::now());
+        assert!(matches!(answer, Err(PostError::NoAnswer { .. })), "{answer:?}");
+    }
+
+    fn heard_by(office: &Connection) -> (u32, Request) {
+        let message = office.receive_message(Some(PATIENCE)).expect("something was said");
+        Request::decode(&message.bytes).expect("a request")
+    }
+
+    #[test]
+    fn a_lane_that_comes_too_late_is_given_back() {
+        let (control, office) = conversation();
+        ask_in_vain(&control);
+        let (question, _) = heard_by(&office);
+        office.send_message(&offer(7).encode(question), &[]).expect("it reads");
+        control.hear();
+        let given_back = Request::CloseLane { lane: 7, dropped: Dropped::SenderGoesOn };
+        assert_eq!(heard_by(&office), (0, given_back));
+        assert!(!control.has_notice((7, false)) && control.heard().lanes.is_empty());
+    }
+
+    #[test]
+    fn who_drops_an_end_does_not_wait_for_an_office_that_does_not_read() {
+        let (control, office) = conversation();
+        let dropped = Dropped::Sender;
+        let full = (0..).find(|&lane| {
+            control.forget_lane(lane, dropped, true);
+            !control.heard().closings.is_empty()
+        });
+        let last = full.expect("it reads nothing") + 3;
+        (last - 2..=last).for_each(|lane| control.forget_lane(lane, dropped, true));
+        // What was said before comes first.
+        ask_in_vain(&control);
+        for lane in 0..=last {
+            assert_eq!(heard_by(&office), (0, Request::CloseLane { lane, dropped }));
+            control.hear();
+        }
+        ask_in_vain(&control);
+        assert!(matches!(heard_by(&office).1, Request::OpenLane { .. }));
     }
 }

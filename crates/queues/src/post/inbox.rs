@@ -191,8 +191,11 @@ impl Inbox {
                 Some(Seen::Found(found)) => return Ok(Some(found)),
                 Some(Seen::Ended(number, ended)) => (number, ended),
             };
-            let heirs = self.heirs.extract_if(.., |(before, _)| *before == number);
-            self.lanes.extend(heirs.map(|(_, lane)| lane));
+            for (_, mut lane) in self.heirs.extract_if(.., |(before, _)| *before == number) {
+                // It may have been called to move while it waited.
+                lane.hasten();
+                self.lanes.push(lane);
+            }
             if !matches!(ended, Found::Lost(LaneError::Moved { .. })) {
                 return Ok(Some(ended));
             }
@@ -223,6 +226,25 @@ impl Inbox {
     }
 
     fn take_new_lanes(&mut self) -> Result<(), PostError> {
+        loop {
+            // Before the lanes: another thread may hear at any moment that one has come and that it is closed. News that is
+            // counted here is of lanes that are taken below, if they were not taken before.
+            let notices = self.port.control().notices();
+            self.take_arrivals()?;
+            if notices != self.notices {
+                self.notices = notices;
+                self.lanes.iter_mut().for_each(LaneReceiver::hasten);
+                if let Some(queue) = &mut self.queue {
+                    queue.look_at_news();
+                }
+            }
+            if self.port.control().notices() == notices {
+                return Ok(());
+            }
+        }
+    }
+
+    fn take_arrivals(&mut self) -> Result<(), PostError> {
         while let Some(arrived) = self.port.accept_arrival()? {
             match (arrived, &mut self.queue) {
                 (Arrived::Ring { receiver, after }, Some(queue)) if queue.has(after) => {
@@ -232,14 +254,6 @@ impl Inbox {
                 (Arrived::Hall(lane), Some(queue)) => queue.add(lane),
                 // Dropped, so that the sender learns that nobody receives there.
                 (Arrived::Hall(_), None) => {}
-            }
-        }
-        let notices = self.port.control().notices();
-        if notices != self.notices {
-            self.notices = notices;
-            self.lanes.iter_mut().for_each(LaneReceiver::hasten);
-            if let Some(queue) = &mut self.queue {
-                queue.look_at_news();
             }
         }
         Ok(())

@@ -354,14 +354,20 @@ impl Office {
 
 impl Link {
     fn queue(&mut self, dispatch: Dispatch) {
-        let of = |lane| move |waiting: &Dispatch| waiting.about == Some((lane, About::Opening));
-        match dispatch.about {
+        let Some((lane, what @ (About::Closing | About::Cancelling))) = dispatch.about else {
+            return self.outgoing.push_back(dispatch);
+        };
+        let mut openings = self.outgoing.iter().filter_map(|waiting| match waiting.about? {
+            (lane, About::Opening { after }) => Some((lane, after)),
+            _ => None,
+        });
+        let is_unheard = openings.clone().any(|(opened, _)| opened == lane);
+        let is_awaited = openings.any(|(_, after)| after == lane);
+        if is_unheard && !is_awaited {
             // What it has not heard of it need not forget. So nobody who does not read makes this queue long.
-            Some((lane, About::Closing | About::Cancelling)) if self.outgoing.iter().any(of(lane)) => {
-                self.outgoing.retain(|waiting| !of(lane)(waiting));
-            }
-            Some((_, About::Cancelling)) => {}
-            _ => self.outgoing.push_back(dispatch),
+            self.outgoing.retain(|waiting| waiting.about.is_none_or(|(about, _)| about != lane));
+        } else if what == About::Closing {
+            self.outgoing.push_back(dispatch);
         }
     }
 
@@ -383,5 +389,40 @@ impl Link {
             _ => EventFlags::OUT,
         };
         let _ = epoll::modify(epoll, &self.connection, Event::Speaks(number).encode(), flags);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shm::broker::{connect, unguessable_name};
+
+    /// What waits for a process that does not read, after it should have been told this.
+    fn waiting(told: &[(u32, About)]) -> Vec<(u32, About)> {
+        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes")).expect("a new name");
+        let connection = connect(broker.name(), Duration::from_secs(60)).expect("it listens");
+        let mut link = Link { connection, process: None, outgoing: VecDeque::new() };
+        for &about in told {
+            link.queue(Dispatch { to: 0, bytes: Vec::new(), descriptors: Vec::new(), about: Some(about) });
+        }
+        link.outgoing.iter().filter_map(|waiting| waiting.about).collect()
+    }
+
+    #[test]
+    fn who_does_not_read_has_no_long_queue() {
+        use About::{Cancelling, Closing, Leaving};
+        let new = About::Opening { after: 0 };
+        assert_eq!(waiting(&[(1, new), (2, new), (1, Closing), (2, Cancelling)]), []);
+        assert_eq!(waiting(&[(1, new), (1, Leaving), (1, Closing)]), []);
+        // The sender waits for an answer to that.
+        assert_eq!(waiting(&[(1, new), (1, Leaving)]), [(1, new), (1, Leaving)]);
+        // It has heard of these lanes.
+        assert_eq!(waiting(&[(1, Leaving), (1, Closing), (2, Cancelling)]), [(1, Leaving), (1, Closing)]);
+        let next = About::Opening { after: 1 };
+        let both = [(1, new), (1, Leaving), (2, next)];
+        assert_eq!(waiting(&[both[0], both[1], both[2], (2, Closing), (1, Closing)]), []);
+        // The second lane's messages wait for those of the first, which it has to know.
+        let first_closed = [both[0], both[1], both[2], (1, Closing)];
+        assert_eq!(waiting(&first_closed), first_closed);
     }
 }

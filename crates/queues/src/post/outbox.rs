@@ -1,5 +1,6 @@
 //! Sending from a port: to any name, over lanes that are opened when they are needed.
 
+use super::registration::PATIENCE;
 use super::{Class, Port, PostError, Refusal};
 use crate::lane::{HallSender, LaneError, LaneSender};
 use crate::lines::LINE_DATA;
@@ -7,7 +8,11 @@ use crate::name::{QueueName, SourceName};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long even who cannot wait waits for the post office when a lane has to be opened: otherwise whoever is often in a
+/// hurry would never get one.
+const HURRY: Duration = Duration::from_millis(250);
 
 /// The sending side of a port.
 #[derive(Debug)]
@@ -28,6 +33,18 @@ pub(super) enum Way {
 enum Patience {
     None,
     Until(Option<Instant>),
+}
+
+impl Patience {
+    /// Until when to wait for a lane.
+    fn for_a_way(self) -> Instant {
+        let now = Instant::now();
+        let (soonest, latest) = (now + HURRY, now + PATIENCE);
+        match self {
+            Patience::None => soonest,
+            Patience::Until(deadline) => deadline.map_or(latest, |deadline| deadline.clamp(soonest, latest)),
+        }
+    }
 }
 
 impl Way {
@@ -81,16 +98,18 @@ impl Outbox {
         self.deliver((name, Class::Request), handler, bytes, Patience::Until(None)).map(drop)
     }
 
-    /// As [`Self::send`], but waits until `deadline` at most.
+    /// As [`Self::send`], but waits until `deadline` at most; if a lane has to be opened first, a quarter of a second
+    /// for the post office in any case.
     ///
     /// # Errors
     ///
-    /// As [`Self::send`], and [`LaneError::TimedOut`].
+    /// As [`Self::send`], and [`LaneError::TimedOut`]; [`PostError::NoAnswer`] if it was the post office that was late.
     pub fn send_by(&mut self, name: QueueName, handler: u8, bytes: &[u8], deadline: Instant) -> Result<(), PostError> {
         self.deliver((name, Class::Request), handler, bytes, Patience::Until(Some(deadline))).map(drop)
     }
 
-    /// As [`Self::send`]; `false` if there is no room now.
+    /// As [`Self::send`]; `false` if there is no room now, or if a lane has to be opened and the post office does not
+    /// answer within a quarter of a second.
     ///
     /// # Errors
     ///
@@ -108,7 +127,7 @@ impl Outbox {
         self.deliver((to.into(), Class::Reply), handler, bytes, Patience::Until(None)).map(drop)
     }
 
-    /// As [`Self::reply`], but waits until `deadline` at most.
+    /// As [`Self::reply`], but waits as [`Self::send_by`].
     ///
     /// # Errors
     ///
@@ -117,7 +136,7 @@ impl Outbox {
         self.deliver((to.into(), Class::Reply), handler, bytes, Patience::Until(Some(deadline))).map(drop)
     }
 
-    /// As [`Self::reply`]; `false` if there is no room now.
+    /// As [`Self::reply`]; `false` as for [`Self::try_send`].
     ///
     /// # Errors
     ///
@@ -133,7 +152,12 @@ impl Outbox {
     }
 
     /// A way that can take a message of so many bytes.
-    fn way(&mut self, (name, class): (QueueName, Class), bytes: usize) -> Result<&mut Way, PostError> {
+    fn way(
+        &mut self,
+        (name, class): (QueueName, Class),
+        bytes: usize,
+        patience: Patience,
+    ) -> Result<&mut Way, PostError> {
         let alone = bytes > LINE_DATA;
         let is_outdated = |way: &Way| matches!(way, Way::Hall(_)) && way.is_outdated();
         if alone && self.ways.get(&(name, class)).is_some_and(is_outdated) {
@@ -143,12 +167,12 @@ impl Outbox {
         match self.ways.entry((name, class)) {
             Entry::Occupied(mut way) if alone && matches!(way.get(), Way::Hall(_)) => {
                 // The receiver takes what was sent through its hall before what comes over the new lane.
-                let new = self.port.open_way(name, class, alone)?;
+                let new = self.port.open_way((name, class), alone, patience.for_a_way())?;
                 way.insert(new).go_on();
                 Ok(way.into_mut())
             }
             Entry::Occupied(way) => Ok(way.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(self.port.open_way(name, class, alone)?)),
+            Entry::Vacant(place) => Ok(place.insert(self.port.open_way((name, class), alone, patience.for_a_way())?)),
         }
     }
 
@@ -160,7 +184,7 @@ impl Outbox {
         patience: Patience,
     ) -> Result<bool, PostError> {
         loop {
-            let error = match self.way(to, bytes.len()) {
+            let error = match self.way(to, bytes.len(), patience) {
                 Ok(way) => match way.send(handler, bytes, patience) {
                     Ok(sent) => return Ok(sent),
                     Err(error) => error,
@@ -173,6 +197,7 @@ impl Outbox {
                         continue;
                     }
                 },
+                Err(PostError::NoAnswer { .. }) if matches!(patience, Patience::None) => return Ok(false),
                 Err(error) => return Err(error),
             };
             if !error.is_final() {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long to wait for answers that the post office gives at once.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long to wait for the answer that tells a port that is not open from a post office that is stopped.
 const PROBE: Duration = Duration::from_secs(1);
@@ -198,13 +198,19 @@ impl Port {
     ///
     /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`], [`PostError::Lane`].
     pub fn open_lane(&self, name: QueueName) -> Result<LaneSender, PostError> {
-        let (offer, descriptors) = self.ask_for_lane(name, Class::Request, true)?;
+        let (offer, descriptors) = self.ask_for_lane((name, Class::Request), true, Instant::now() + PATIENCE)?;
         self.lane_sender(name, offer, descriptors)
     }
 
-    /// A way to where a name leads: through the receiver's hall if that can be and the way need not be `alone`.
-    pub(super) fn open_way(&self, name: QueueName, class: Class, alone: bool) -> Result<Way, PostError> {
-        let (offer, descriptors) = self.ask_for_lane(name, class, alone)?;
+    /// A way to where a name leads: through the receiver's hall if that can be and the way need not be `alone`. Waits for
+    /// the post office until `deadline`.
+    pub(super) fn open_way(
+        &self,
+        (name, class): (QueueName, Class),
+        alone: bool,
+        deadline: Instant,
+    ) -> Result<Way, PostError> {
+        let (offer, descriptors) = self.ask_for_lane((name, class), alone, deadline)?;
         let Carrier::Hall { hall, port, queue } = offer.carrier else {
             return Ok(Way::Lane(Box::new(self.lane_sender(name, offer, descriptors)?)));
         };
@@ -214,17 +220,22 @@ impl Port {
             // The hall has all the senders that it can have, or its owner has just gone.
             Err(_) => {
                 self.control.forget_lane(offer.lane, Dropped::SenderGoesOn, true);
-                self.open_way(name, class, true)
+                self.open_way((name, class), true, deadline)
             }
         }
     }
 
-    fn ask_for_lane(&self, name: QueueName, class: Class, alone: bool) -> Result<(LaneOffer, Vec<OwnedFd>), PostError> {
+    fn ask_for_lane(
+        &self,
+        (name, class): (QueueName, Class),
+        alone: bool,
+        deadline: Instant,
+    ) -> Result<(LaneOffer, Vec<OwnedFd>), PostError> {
         // Before the question, so that the usual mistakes are told from the unusual ones.
         self.table.lookup(name)?;
         let action = || format!("open a lane from port {} to destination {name}", self.port);
         let request = Request::OpenLane { port: self.port, name, class, alone };
-        match self.control.ask(action, &request, Instant::now() + PATIENCE)? {
+        match self.control.ask(action, &request, deadline)? {
             (Answer::Lane(offer), descriptors) => Ok((offer, descriptors)),
             _ => Err(PostError::Answer),
         }
@@ -236,7 +247,7 @@ impl Port {
         offer: LaneOffer,
         descriptors: Vec<OwnedFd>,
     ) -> Result<LaneSender, PostError> {
-        let parts = parts(offer, descriptors).ok_or(PostError::Answer)?;
+        let parts = parts(&self.control, offer, Dropped::SenderGoesOn, descriptors)?;
         Ok(LaneSender::new(&self.control, Arc::clone(&self.table), name, parts)?)
     }
 
@@ -264,7 +275,7 @@ impl Port {
         if let Carrier::Hall { .. } = offer.carrier {
             return Ok(Some(Arrived::Hall(HallLane::new(&self.control, offer))));
         }
-        let parts = parts(offer, arrival.descriptors).ok_or(PostError::Answer)?;
+        let parts = parts(&self.control, offer, Dropped::Receiver, arrival.descriptors)?;
         let receiver = LaneReceiver::new(&self.control, Arc::clone(&self.sources), arrival.position, parts)?;
         Ok(Some(Arrived::Ring { receiver, after }))
     }

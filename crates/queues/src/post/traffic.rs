@@ -25,7 +25,13 @@ pub(super) struct Dispatch {
 /// What a [`Dispatch`] says about a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum About {
-    Opening,
+    Opening {
+        /// The lane whose messages come first, or 0.
+        after: u32,
+    },
+    /// Its sender has dropped its end, and waits until the receiver says that it has received everything.
+    Leaving,
+    /// It is no more.
     Closing,
     /// Nothing: the lane was closed by the process at the other end. What it has not been told it need not know.
     Cancelling,
@@ -247,12 +253,9 @@ impl Traffic {
         if is_too_many {
             return Err(Refusal::TooManyLanes);
         }
-        let (here, there, about) = match hall {
-            Some(hall) => (vec![copy(&hall.memory)?, copy(&hall.event)?], Vec::new(), None),
-            None => {
-                let (here, there) = make_lane()?;
-                (here, there, Some((self.next_lane, About::Opening)))
-            }
+        let (here, there) = match hall {
+            Some(hall) => (vec![copy(&hall.memory)?, copy(&hall.event)?], Vec::new()),
+            None => make_lane()?,
         };
         if let Some(left) = left {
             self.close_by(member, left, Dropped::SenderGoesOn);
@@ -264,7 +267,7 @@ impl Traffic {
         let offer = self.offer(number, &lane, member);
         let notice = Notice::LaneOpened { port: to.port, position: 0, after, offer };
         // First the receiver: it can know of the lane when the first message has come.
-        self.notify(receiver, &notice, about, there);
+        self.notify(receiver, &notice, Some((number, About::Opening { after })), there);
         self.answer(member, question, &answer, here);
         self.insert(number, lane);
         Ok(())
@@ -344,28 +347,32 @@ impl Traffic {
             }
             return;
         }
-        if dropped.is_receiver() {
+        let about = if dropped.is_receiver() {
             self.remove(number);
+            About::Closing
         } else {
             lane.is_draining = true;
             let route = lane.route;
             self.by_route.remove(&route);
             self.draining.insert(route, number);
-        }
+            About::Leaving
+        };
         let why = if dropped == Dropped::SenderGoesOn { Closing::Replaced } else { Closing::Left };
-        self.notify(other, &Notice::LaneClosed { lane: number, why }, None, Vec::new());
+        self.notify(other, &Notice::LaneClosed { lane: number, why }, Some((number, about)), Vec::new());
     }
 
     /// Closes lanes and tells both ends, as far as they are there.
     fn close_where(&mut self, why: Closing, is_concerned: impl Fn(&Lane, &Directory) -> bool) {
         let concerned = |lane: &&Lane| is_concerned(lane, &self.directory);
-        let numbers: Vec<u32> =
+        let mut numbers: Vec<u32> =
             self.lanes.iter().filter(|(_, lane)| concerned(lane)).map(|(&number, _)| number).collect();
+        // The newest first: until it has gone, the one whose messages come before its own has to be known.
+        numbers.sort_unstable_by(|one, other| other.cmp(one));
         for number in numbers {
             let Some(lane) = self.remove(number) else { continue };
             let notice = Notice::LaneClosed { lane: number, why };
-            // Who has not heard yet of a lane with a ring need never hear of it.
-            let about = lane.has_ring().then_some((number, About::Closing));
+            // Who has not heard yet of a lane need never hear of it.
+            let about = Some((number, About::Closing));
             for end in [lane.sender, lane.receiver] {
                 if self.directory.member(end).is_some() {
                     self.notify(end, &notice, about, Vec::new());
@@ -393,7 +400,7 @@ impl Traffic {
         let (sender, lane) = (lane.sender, &self.lanes[&number]);
         let offer = self.offer(number, lane, sender);
         let notice = Notice::LaneOpened { port: to.port, position, after: 0, offer };
-        self.notify(receiver, &notice, Some((number, About::Opening)), descriptors);
+        self.notify(receiver, &notice, Some((number, About::Opening { after: 0 })), descriptors);
     }
 
     /// A process has ended or closed its connection.

@@ -92,13 +92,13 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, BrokerE
     }
     let expected = check_header(&header, received.bytes)?;
     if received.flags.contains(ReturnFlags::TRUNC) {
-        return Err(BrokerError::Truncated { missing: "bytes" });
-    }
-    // The kernel drops descriptors for which there is no room here or in this process's table.
-    if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() != expected {
-        return Err(BrokerError::Truncated { missing: "descriptors" });
+        return Err(BrokerError::Truncated { missing: "bytes", bytes: Vec::new() });
     }
     let bytes = bytes[..received.bytes.saturating_sub(HEADER_BYTES).min(MAX_BYTES)].to_vec();
+    // The kernel drops descriptors for which there is no room here or in this process's table.
+    if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() != expected {
+        return Err(BrokerError::Truncated { missing: "descriptors", bytes });
+    }
     Ok(Some(Message { bytes, descriptors }))
 }
 
@@ -110,7 +110,7 @@ fn check_header(header: &[u8; HEADER_BYTES], received: usize) -> Result<usize, B
         return Err(BrokerError::WrongMagic { found: magic });
     }
     if received < HEADER_BYTES {
-        return Err(BrokerError::Truncated { missing: "bytes" });
+        return Err(BrokerError::Truncated { missing: "bytes", bytes: Vec::new() });
     }
     if theirs != VERSION {
         return Err(BrokerError::WrongVersion { theirs, ours: VERSION });
@@ -143,12 +143,15 @@ mod tests {
     fn what_is_wrong_is_told_apart() {
         assert!(matches!(sent_raw(b"GET / HTTP/1.1"), Err(BrokerError::WrongMagic { .. })));
         assert!(matches!(sent_raw(&header(MAGIC, 9, 0)), Err(BrokerError::WrongVersion { theirs: 9, ours: VERSION })));
-        assert!(matches!(sent_raw(&header(MAGIC, VERSION, 0)[..6]), Err(BrokerError::Truncated { missing: "bytes" })));
-        let promised = sent_raw(&header(MAGIC, VERSION, 1));
-        assert!(matches!(promised, Err(BrokerError::Truncated { missing: "descriptors" })));
+        assert!(matches!(
+            sent_raw(&header(MAGIC, VERSION, 0)[..6]),
+            Err(BrokerError::Truncated { missing: "bytes", .. })
+        ));
+        let promised = sent_raw(&[&header(MAGIC, VERSION, 1)[..], b"who"].concat());
+        assert!(matches!(promised, Err(BrokerError::Truncated { missing: "descriptors", bytes }) if bytes == b"who"));
         let mut long = header(MAGIC, VERSION, 0);
         long.resize(HEADER_BYTES + MAX_BYTES + 1, 0);
-        assert!(matches!(sent_raw(&long), Err(BrokerError::Truncated { missing: "bytes" })));
+        assert!(matches!(sent_raw(&long), Err(BrokerError::Truncated { missing: "bytes", .. })));
         long.pop();
         let whole = sent_raw(&long).expect("well formed").expect("one");
         assert_eq!((whole.bytes.len(), whole.descriptors.len()), (MAX_BYTES, 0));
