@@ -110,10 +110,11 @@ impl Control {
                 },
                 Err(BrokerError::TimedOut { .. }) => return,
                 // Too many open files here. Of a lane it has to be known, so that the post office does not keep it.
-                Err(BrokerError::Truncated { bytes, .. }) => match Said::decode(&bytes) {
-                    Some(said @ (Said::Answer(_, Answer::Lane(_)) | Said::Notice(_))) => heard.note(said, Vec::new()),
-                    _ => {}
-                },
+                Err(BrokerError::Truncated { bytes, .. }) => {
+                    if let Some(said @ (Said::Answer(_, Answer::Lane(_)) | Said::Notice(_))) = Said::decode(&bytes) {
+                        heard.note(said, Vec::new());
+                    }
+                }
                 Err(_) => self.lost.store(true, Ordering::Relaxed),
             }
         }
