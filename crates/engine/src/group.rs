@@ -11,7 +11,7 @@ use crate::pending::{Course, Pending};
 use crate::program;
 use crate::ring::{Attendance, Ring};
 use crate::run::Bell;
-use crate::staging::Staging;
+use crate::staging::{self, Staging};
 use crate::trace::Trace;
 use crate::wait;
 use goal::schedule::JoinKind;
@@ -139,8 +139,7 @@ impl Group {
     /// When the arena is full. Never waits.
     #[inline]
     pub fn meet(self: &Arc<Self>, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Pending, Error> {
-        self.check_buffers(meeting, arguments)?;
-        self.ring.check(meeting)?;
+        self.check(meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
         let started = self.ring.start(sequence, meeting, arguments);
@@ -185,8 +184,7 @@ impl Group {
         arguments: &[Argument<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
-        self.check_buffers(meeting, arguments)?;
-        self.ring.check(meeting)?;
+        self.check(meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
         let run = match self.ring.hold(meeting, arguments).inspect_err(|_| self.take_back(sequence))? {
@@ -225,6 +223,14 @@ impl Group {
         })?;
         self.trace_call_ended(sequence, Some(meeting.call));
         self.ring.collect(&mut run, outputs)
+    }
+
+    /// Refuses what cannot be begun, before it is noted for others to see: all ranks refuse what there will never be memory
+    /// for, and the first to do so go on to their next call.
+    #[inline]
+    fn check(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<(), Error> {
+        self.check_buffers(meeting, arguments)?;
+        if self.ring.plan.is_large(meeting) { staging::check(self.arena(), meeting.bytes) } else { Ok(()) }
     }
 
     /// The bytes that a meeting copies are those that its buffers have.

@@ -82,8 +82,6 @@ pub(crate) trait Plan {
     fn rank(&self) -> u32;
     /// Whether a run takes memory that is worth looking for.
     fn is_large(&self, call: &Self::Call) -> bool;
-    /// Refuses a large run for which there will never be memory.
-    fn check_size(&self, scratch: &Self::Scratch, call: &Self::Call) -> Result<(), Error>;
     /// How many runs may be under way at once, this one included.
     fn window(&self, call: &Self::Call) -> u64;
     fn is_complete(&self, run: u64, call: &Self::Call) -> bool;
@@ -220,13 +218,6 @@ impl<P: Plan> Lane<P> {
     /// state is changed in single steps.
     fn lock(&self) -> MutexGuard<'_, Starter<P>> {
         self.starter.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Refuses a run for which there will never be memory. To be asked before the call is noted for others to see: all ranks
-    /// refuse it, and the first to do so go on to their next call.
-    #[inline]
-    pub(crate) fn check(&self, call: &P::Call) -> Result<(), Error> {
-        if self.plan.is_large(call) { self.plan.check_size(&self.lock().scratch, call) } else { Ok(()) }
     }
 
     /// Starts a run, now or when a slot is free. Never waits.

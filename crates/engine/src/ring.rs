@@ -393,10 +393,6 @@ impl Plan for Ring {
         self.travel(meeting) == Travel::Arena
     }
 
-    fn check_size(&self, staging: &Staging, meeting: &Meeting) -> Result<(), Error> {
-        staging.check(meeting.bytes)
-    }
-
     #[inline]
     fn states(&self) -> &[SharedStates] {
         &self.states

@@ -133,10 +133,6 @@ impl Plan for LinkedPlan {
         false
     }
 
-    fn check_size(&self, _scratch: &Self::Scratch, _call: &()) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn states(&self) -> &[SharedStates] {
         &self.program.states
     }

@@ -40,25 +40,28 @@ pub(crate) struct Staging {
     consumed: u64,
 }
 
+/// Refuses what this arena will never have room for, in the arena's words.
+pub(crate) fn check(arena: &Arena, bytes: u64) -> Result<(), Error> {
+    let class = class_of(bytes);
+    if class <= arena.capacity() {
+        return Ok(());
+    }
+    Ok(arena.allocate(class, 64).and_then(|at| arena.free(at))?)
+}
+
+fn class_of(bytes: u64) -> u64 {
+    bytes.next_power_of_two().max(LEAST_ROOM)
+}
+
 impl Staging {
     pub(crate) fn new(arena: Arc<Arena>) -> Self {
         Staging { arena, rooms: Vec::new(), consumed: 0 }
     }
 
-    /// Refuses what there will never be room for.
-    pub(crate) fn check(&self, bytes: u64) -> Result<(), Error> {
-        let class = bytes.next_power_of_two().max(LEAST_ROOM);
-        if class <= self.arena.capacity() {
-            return Ok(());
-        }
-        // It fails, and says in the arena's words why.
-        Ok(self.arena.allocate(class, 64).and_then(|at| self.arena.free(at))?)
-    }
-
     /// Takes `bytes` bytes for `run`. All runs below `consumed` are consumed by every rank.
     pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
         self.consumed = consumed;
-        let class = bytes.next_power_of_two().max(LEAST_ROOM);
+        let class = class_of(bytes);
         let of_class = self.rooms.iter().enumerate().filter(|(_, room)| room.bytes == class);
         let (mut count, mut oldest) = (0, None::<(usize, u64)>);
         for (index, room) in of_class {

@@ -7,31 +7,34 @@
 //!
 //! To wait is to look some hundred times and then to sleep. See [`crate::express`] and [`crate::lines`] for what a message is.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Instant;
 
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 
-use crate::bell::Bell;
-use crate::departures::{Departures, Watched, departed};
-use crate::event::{Event, Notify};
-use crate::one_poll::{PollSet, Polled};
+use crate::one_poll::PollSet;
 use crate::ring::{self, Ring, RingError, Slots};
-use crate::sync::{Ordering, spin_loop};
-use crate::waiting::{Ringers, Wait, wait};
+use crate::sync::Ordering;
 use crate::word::Message;
 
 pub use crate::form::{Form, Shared, Sole};
 pub use crate::refusal::{ReceiveError, SendError};
 
-/// How many pauses of the processor a receiver makes between two looks while messages flow. The sender is probably writing to
-/// the very line that would be looked at; a look at once takes the line away from it for a message or two.
-const FLOW_PAUSE: u32 = 4;
+macro_rules! debug_by_offset {
+    ($name:literal, $($type:tt)+) => {
+        impl<$($type)+ {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.debug_struct($name).field("offset", &self.ring.offset()).finish_non_exhaustive()
+            }
+        }
+    };
+}
 
-/// How often it looks before it takes the flow for ended.
-const FLOW_LOOKS: u32 = 8;
+mod receiver;
+mod sender;
+
+pub use receiver::Receiver;
+pub use sender::Sender;
 
 /// What closing came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +157,7 @@ impl<K: Kind> Queue<K> {
     /// A sender to the queue of this generation; it finds the queue closed if there is another one in its memory.
     #[must_use]
     pub fn sender_of(&self, generation: u32) -> Sender<K> {
-        Sender { ring: self.entered().ring, generation, aim: K::Aim::default(), event: None, watched: None }
+        Sender::of(self.entered().ring, generation)
     }
 
     /// The queue as this process sends to it.
@@ -219,307 +222,10 @@ impl<K: Kind> Queue<K> {
     }
 }
 
-/// Sends to one queue. Any number of threads may use one, or clones of one.
-pub struct Sender<K: Kind> {
-    pub(crate) ring: Ring<K::Slot>,
-    pub(crate) generation: u32,
-    aim: K::Aim,
-    event: Option<Event>,
-    watched: Watched,
-}
-
-impl<K: Kind> Sender<K> {
-    /// A sender that notifies the receiver's event when the receiver asks for that. The event is also notified for the poll
-    /// set of the queue.
-    #[must_use]
-    pub fn with_event(self, event: Event) -> Self {
-        Sender { event: Some(event), ..self }
-    }
-
-    /// A sender that gives up waiting for room when this says that the receiver has gone.
-    #[must_use]
-    pub fn watching(self, receiver: Arc<dyn Departures>) -> Self {
-        Sender { watched: Some(receiver), ..self }
-    }
-
-    /// Sends a message if there is room.
-    ///
-    /// # Errors
-    /// [`SendError`]; the message was then not sent.
-    #[inline]
-    pub fn try_send(&self, message: &K::Message) -> Result<(), SendError> {
-        K::try_send(&self.ring, message, self.generation, &self.aim)?;
-        self.announce();
-        Ok(())
-    }
-
-    /// Sends a message, and waits for room if there is none.
-    ///
-    /// # Errors
-    /// [`SendError::Closed`], [`SendError::Broken`], [`SendError::Departed`].
-    #[inline]
-    pub fn send(&self, message: &K::Message) -> Result<(), SendError> {
-        match self.try_send(message) {
-            Err(SendError::Full) => self.send_later(message, None),
-            other => other,
-        }
-    }
-
-    /// Sends a message, and waits for room until `deadline` if there is none.
-    ///
-    /// # Errors
-    /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`], [`SendError::Departed`].
-    #[inline]
-    pub fn send_until(&self, message: &K::Message, deadline: Instant) -> Result<(), SendError> {
-        match self.try_send(message) {
-            Err(SendError::Full) => self.send_later(message, Some(deadline)),
-            other => other,
-        }
-    }
-
-    #[cold]
-    fn send_later(&self, message: &K::Message, deadline: Option<Instant>) -> Result<(), SendError> {
-        // Without a deadline the wait has no other end than a result.
-        wait(&mut Later { sender: self, message }, deadline).unwrap_or(Err(SendError::Full))
-    }
-
-    /// Announces what was just published.
-    #[inline(always)]
-    pub(crate) fn announce(&self) {
-        self.ring.announce(self.event.as_ref(), || K::holds(&self.ring, self.ring.slots.len() as u64 / 2));
-    }
-}
-
-/// A message that waits for room.
-struct Later<'a, K: Kind> {
-    sender: &'a Sender<K>,
-    message: &'a K::Message,
-}
-
-impl<K: Kind> Wait for Later<'_, K> {
-    type Found = Result<(), SendError>;
-
-    fn bell(&self) -> Bell<'_> {
-        self.sender.ring.room()
-    }
-
-    fn ringers(&self) -> Ringers {
-        self.sender.ring.room_ringers()
-    }
-
-    fn look(&mut self) -> Option<Self::Found> {
-        Some(self.sender.try_send(self.message)).filter(|result| *result != Err(SendError::Full))
-    }
-
-    fn mend(&mut self) -> Option<Self::Found> {
-        K::mend(&self.sender.ring);
-        let rank = departed(&self.sender.watched)?;
-        // It may have made room as the last that it did; then the message is sent, to nobody.
-        Some(self.look().unwrap_or(Err(SendError::Departed { rank })))
-    }
-}
-
-/// Receives from one queue. Those of the form [`Shared`] can be cloned, one for each thread.
-pub struct Receiver<K: Kind, F: Form = Shared> {
-    ring: Ring<K::Slot>,
-    looks: K::Looks,
-    /// The last batch was not empty.
-    flows: bool,
-    watched: Watched,
-    form: PhantomData<F>,
-}
-
-impl<K: Kind, F: Form> Receiver<K, F> {
-    fn of(ring: Ring<K::Slot>) -> Self {
-        Receiver { ring, looks: K::Looks::default(), flows: false, watched: None, form: PhantomData }
-    }
-
-    /// A receiver that gives up waiting when this says that nobody is left who might send.
-    #[must_use]
-    pub fn watching(mut self, senders: Arc<dyn Departures>) -> Self {
-        self.watched = Some(senders);
-        self
-    }
-
-    /// Takes the next message if there is one.
-    ///
-    /// # Errors
-    /// [`ReceiveError`].
-    #[inline]
-    pub fn try_receive(&mut self) -> Result<Option<K::Message>, ReceiveError> {
-        let received = K::try_receive::<F>(&self.ring, &mut self.looks);
-        if let Ok(Some(_)) = received {
-            self.ring.announce_room();
-        }
-        received
-    }
-
-    /// Takes the next message; the Empty message if there is none, or the queue is closed. So it can always be dispatched.
-    #[inline]
-    pub fn receive(&mut self) -> K::Message {
-        match self.try_receive() {
-            Ok(Some(message)) => message,
-            _ => self.empty_message(),
-        }
-    }
-
-    /// Takes up to `into.len()` messages, as many as there are, with one handshake; gives how many.
-    ///
-    /// # Errors
-    /// [`ReceiveError`], when there is no message before it.
-    pub fn receive_many(&mut self, into: &mut [K::Message]) -> Result<usize, ReceiveError> {
-        let looks = if self.flows { FLOW_LOOKS } else { 1 };
-        let mut count = 0;
-        for _ in 0..looks {
-            if self.flows {
-                (0..FLOW_PAUSE).for_each(|_| spin_loop());
-            }
-            count = K::try_receive_many::<F>(&self.ring, &mut self.looks, into)?;
-            if count != 0 {
-                break;
-            }
-        }
-        self.flows = count != 0;
-        if count != 0 {
-            self.ring.announce_room();
-        }
-        Ok(count)
-    }
-
-    /// Takes the next message, and sleeps until there is one.
-    ///
-    /// # Errors
-    /// [`ReceiveError`].
-    pub fn receive_blocking(&mut self) -> Result<K::Message, ReceiveError> {
-        loop {
-            if let Some(message) = wait(self, None).transpose()? {
-                return Ok(message);
-            }
-        }
-    }
-
-    /// Takes the next message, and sleeps until there is one or the deadline has come; then `None`.
-    ///
-    /// # Errors
-    /// [`ReceiveError`].
-    pub fn receive_until(&mut self, deadline: Instant) -> Result<Option<K::Message>, ReceiveError> {
-        wait(self, Some(deadline)).transpose()
-    }
-
-    /// Whether a message waits, or a line that holds others up and that some more looks will pass by.
-    #[inline]
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        K::is_ready(&self.ring)
-    }
-
-    /// The message that an empty queue gives. In a new queue: from source 0 for handler 0, five bytes of 0.
-    #[must_use]
-    pub fn empty_message(&self) -> K::Message {
-        // Relaxed: the message is all in the word.
-        K::of_empty(Message::from_bits(self.ring.control.settings.empty.load(Ordering::Relaxed)))
-    }
-
-    /// Says what an empty queue gives, to all of its receivers.
-    pub fn set_empty_message(&mut self, message: Message) {
-        self.ring.control.settings.empty.store(message.to_bits(), Ordering::Relaxed);
-    }
-
-    /// Asks that the [`Event`] that senders were given be notified once. True if it is already so; then receive first.
-    pub fn ask_for_event(&mut self, when: Notify) -> bool {
-        self.ring.ask(Some(when));
-        match when {
-            Notify::Arrival => self.is_ready(),
-            Notify::HalfFull => K::holds(&self.ring, self.ring.slots.len() as u64 / 2),
-        }
-    }
-
-    /// Takes back what [`Receiver::ask_for_event`] asked for.
-    pub fn ask_for_no_event(&mut self) {
-        self.ring.ask(None);
-    }
-}
-
-impl<K: Kind, F: Form> Wait for Receiver<K, F> {
-    type Found = Result<K::Message, ReceiveError>;
-
-    fn bell(&self) -> Bell<'_> {
-        self.ring.bell()
-    }
-
-    fn look(&mut self) -> Option<Self::Found> {
-        self.try_receive().transpose()
-    }
-
-    fn progress(&self) -> u64 {
-        // Relaxed: a hint that others receive too.
-        self.ring.control.head.position.load(Ordering::Relaxed)
-    }
-
-    fn is_ready(&mut self) -> bool {
-        Receiver::is_ready(self)
-    }
-
-    fn mend(&mut self) -> Option<Self::Found> {
-        let rank = departed(&self.watched)?;
-        // What it sent before it went comes first.
-        Some(self.look().unwrap_or(Err(ReceiveError::Departed { rank })))
-    }
-}
-
 impl<K: Kind> Clone for Queue<K> {
     fn clone(&self) -> Self {
         Queue { ring: self.ring.clone() }
     }
 }
 
-impl<K: Kind> Clone for Sender<K> {
-    fn clone(&self) -> Self {
-        let (ring, event, watched) = (self.ring.clone(), self.event.clone(), self.watched.clone());
-        Sender { ring, generation: self.generation, aim: K::Aim::default(), event, watched }
-    }
-}
-
-impl<K: Kind> Clone for Receiver<K, Shared> {
-    fn clone(&self) -> Self {
-        // It can only fail when other programs write over the count, or at 2^32 receivers; then one goes uncounted.
-        let _ = self.ring.enter_receiver(false);
-        let mut clone = Receiver::of(self.ring.clone());
-        clone.watched.clone_from(&self.watched);
-        clone
-    }
-}
-
-impl<K: Kind, F: Form> Drop for Receiver<K, F> {
-    fn drop(&mut self) {
-        self.ring.leave_receiver(F::SOLE);
-    }
-}
-
-macro_rules! debug_by_offset {
-    ($name:literal, $($type:tt)+) => {
-        impl<$($type)+ {
-            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.debug_struct($name).field("offset", &self.ring.offset()).finish_non_exhaustive()
-            }
-        }
-    };
-}
-
 debug_by_offset!("Queue", K: Kind> std::fmt::Debug for Queue<K>);
-debug_by_offset!("Sender", K: Kind> std::fmt::Debug for Sender<K>);
-debug_by_offset!("Receiver", K: Kind, F: Form> std::fmt::Debug for Receiver<K, F>);
-
-impl<K: Kind, F: Form> Polled for Receiver<K, F> {
-    type Item = K::Message;
-
-    #[inline]
-    fn take(&mut self) -> Option<K::Message> {
-        self.try_receive().ok()?
-    }
-
-    #[inline]
-    fn is_ready(&self) -> bool {
-        Receiver::is_ready(self)
-    }
-}

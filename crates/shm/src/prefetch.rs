@@ -1,5 +1,8 @@
-//! Asking for cache lines before they are used: a hint that changes nothing but time, and does nothing where there is no
-//! instruction for it.
+//! Asking for cache lines and pages before they are used: hints that change nothing but time, and do nothing where the
+//! processor or the kernel does not know them.
+
+use crate::segment::{Offset, Segment};
+use rustix::mm::{Advice, madvise};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -43,3 +46,12 @@ fn prefetch_line(line: *const u8, purpose: Purpose) {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn prefetch_line(_: *const u8, _: Purpose) {}
+
+/// Lets the kernel enter committed pages into this process's page table now instead of at the first touch of each, which costs
+/// about a quarter of a microsecond a page. Kernels before 5.14 do nothing.
+pub fn populate(segment: &Segment, offset: Offset, bytes: u64) {
+    let Ok(first) = segment.bytes_ptr(offset, bytes) else { return };
+    let before = first.addr() % rustix::param::page_size();
+    // SAFETY: the pages around the range lie in the segment's mapping; the advice changes what no memory holds.
+    let _ = unsafe { madvise(first.sub(before).cast(), before + bytes as usize, Advice::LinuxPopulateWrite) };
+}

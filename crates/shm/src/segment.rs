@@ -320,18 +320,6 @@ impl Segment {
         }
     }
 
-    /// Lets the kernel enter committed pages into this process's page table now instead of at the first touch of each, which costs
-    /// about a quarter of a microsecond a page. Only a saving: a kernel that cannot do it (before 5.14) does nothing.
-    pub fn populate(&self, offset: Offset, length: u64) {
-        let Ok(first) = self.bytes_ptr(offset, length) else { return };
-        let before = first.addr() as u64 % page_bytes();
-        // SAFETY: the pages around the range lie in this mapping; the advice changes what no memory holds.
-        let _ = unsafe {
-            let first = first.sub(before as usize).cast();
-            rustix::mm::madvise(first, (before + length) as usize, rustix::mm::Advice::LinuxPopulateWrite)
-        };
-    }
-
     /// The `T` at `offset`, bounds and alignment checked. The place must have been committed, by whichever process.
     ///
     /// # Errors

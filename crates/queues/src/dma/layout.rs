@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shm::arena::Arena;
 use shm::handle::Mapped;
 use shm::memory::{Memory, Purpose};
+use shm::prefetch::populate;
 use shm::segment::{Offset, Segment, SegmentError};
 
 use super::error::{DmaError, OpenError};
@@ -129,7 +130,6 @@ impl Place {
             return Err(OpenError::NoLink { offset });
         }
         segment.bytes_ptr(offset, size_of::<Head>() as u64 + staging)?;
-        segment.populate(offset, size_of::<Head>() as u64 + staging);
         // SAFETY: `Memory` asks for a protocol that keeps two calls from touching the same bytes at the same time. The staging
         // area is touched through here only: by the sender between `emptied` and `filled` plus the area's size, by the
         // receiver between `emptied` and `filled`, and each publishes with Release what it is done with. Data in place
@@ -184,6 +184,7 @@ impl Place {
 
     /// Takes `end` for this process, for good.
     pub(super) fn take(&self, end: End) -> Result<(), OpenError> {
+        populate(self.memory.segment(), self.offset, self.footprint());
         self.mark(end).take().map_err(|reason| match reason {
             NotTaken::Held(process) => OpenError::AlreadyOpened { offset: self.offset, end, process },
             NotTaken::Nameless(error) => error.into(),

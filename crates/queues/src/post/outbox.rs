@@ -86,14 +86,14 @@ impl Outbox {
     }
 
     /// Sends a message of up to [`MAX_MESSAGE_BYTES`](super::MAX_MESSAGE_BYTES) (4,088) bytes to one of the receiver's
-    /// handlers; waits for room. There is none either as long as what this port
-    /// has sent to the name is not received where the name led before.
+    /// handlers; waits for room. There is none either as long as what this port has sent to the name is not received where
+    /// the name led before.
     ///
     /// # Errors
     ///
     /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`], [`PostError::PostGone`],
-    /// [`PostError::NoAnswer`], [`PostError::Lane`], in which [`LaneError::Oversized`] is a message that is too long. A lane that has failed is opened anew by the next message; by the
-    /// same one, if the name leads to another process by now.
+    /// [`PostError::NoAnswer`], [`PostError::Lane`], in which [`LaneError::Oversized`] is a message that is too long. A lane
+    /// that has failed is opened anew by the next message; by the same one, if the name leads to another process by now.
     pub fn send(&mut self, name: QueueName, handler: u8, bytes: &[u8]) -> Result<(), PostError> {
         self.deliver((name, Class::Request), handler, bytes, Patience::Until(None)).map(drop)
     }

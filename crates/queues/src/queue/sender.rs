@@ -1,0 +1,125 @@
+//! The sending end of a queue.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Kind;
+use crate::bell::Bell;
+use crate::departures::{Departures, Watched, departed};
+use crate::event::Event;
+use crate::refusal::SendError;
+use crate::ring::Ring;
+use crate::waiting::{Ringers, Wait, wait};
+
+/// Sends to one queue. Any number of threads may use one, or clones of one.
+pub struct Sender<K: Kind> {
+    pub(crate) ring: Ring<K::Slot>,
+    pub(crate) generation: u32,
+    aim: K::Aim,
+    event: Option<Event>,
+    watched: Watched,
+}
+
+impl<K: Kind> Sender<K> {
+    pub(super) fn of(ring: Ring<K::Slot>, generation: u32) -> Self {
+        Sender { ring, generation, aim: K::Aim::default(), event: None, watched: None }
+    }
+
+    /// A sender that notifies the receiver's event when the receiver asks for that. The event is also notified for the poll
+    /// set of the queue.
+    #[must_use]
+    pub fn with_event(self, event: Event) -> Self {
+        Sender { event: Some(event), ..self }
+    }
+
+    /// A sender that gives up waiting for room when this says that the receiver has gone.
+    #[must_use]
+    pub fn watching(self, receiver: Arc<dyn Departures>) -> Self {
+        Sender { watched: Some(receiver), ..self }
+    }
+
+    /// Sends a message if there is room.
+    ///
+    /// # Errors
+    /// [`SendError`]; the message was then not sent.
+    #[inline]
+    pub fn try_send(&self, message: &K::Message) -> Result<(), SendError> {
+        K::try_send(&self.ring, message, self.generation, &self.aim)?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Sends a message, and waits for room if there is none.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`], [`SendError::Broken`], [`SendError::Departed`].
+    #[inline]
+    pub fn send(&self, message: &K::Message) -> Result<(), SendError> {
+        match self.try_send(message) {
+            Err(SendError::Full) => self.send_later(message, None),
+            other => other,
+        }
+    }
+
+    /// Sends a message, and waits for room until `deadline` if there is none.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`], [`SendError::Departed`].
+    #[inline]
+    pub fn send_until(&self, message: &K::Message, deadline: Instant) -> Result<(), SendError> {
+        match self.try_send(message) {
+            Err(SendError::Full) => self.send_later(message, Some(deadline)),
+            other => other,
+        }
+    }
+
+    #[cold]
+    fn send_later(&self, message: &K::Message, deadline: Option<Instant>) -> Result<(), SendError> {
+        // Without a deadline the wait has no other end than a result.
+        wait(&mut Later { sender: self, message }, deadline).unwrap_or(Err(SendError::Full))
+    }
+
+    /// Announces what was just published.
+    #[inline(always)]
+    pub(crate) fn announce(&self) {
+        self.ring.announce(self.event.as_ref(), || K::holds(&self.ring, self.ring.slots.len() as u64 / 2));
+    }
+}
+
+/// A message that waits for room.
+struct Later<'a, K: Kind> {
+    sender: &'a Sender<K>,
+    message: &'a K::Message,
+}
+
+impl<K: Kind> Wait for Later<'_, K> {
+    type Found = Result<(), SendError>;
+
+    fn bell(&self) -> Bell<'_> {
+        self.sender.ring.room()
+    }
+
+    fn ringers(&self) -> Ringers {
+        self.sender.ring.room_ringers()
+    }
+
+    fn look(&mut self) -> Option<Self::Found> {
+        Some(self.sender.try_send(self.message)).filter(|result| *result != Err(SendError::Full))
+    }
+
+    fn mend(&mut self) -> Option<Self::Found> {
+        K::mend(&self.sender.ring);
+        let rank = departed(&self.sender.watched)?;
+        // It may have made room as the last that it did; then the message is sent, to nobody.
+        Some(self.look().unwrap_or(Err(SendError::Departed { rank })))
+    }
+}
+
+impl<K: Kind> Clone for Sender<K> {
+    fn clone(&self) -> Self {
+        let (event, watched) = (self.event.clone(), self.watched.clone());
+        Sender { event, watched, ..Sender::of(self.ring.clone(), self.generation) }
+    }
+}
+
+debug_by_offset!("Sender", K: Kind> std::fmt::Debug for Sender<K>);
