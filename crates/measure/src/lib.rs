@@ -4,6 +4,9 @@
 //! be printed as JSON. [`overlap`] asks how much of a collective remains when a program computes meanwhile, [`queues`] what
 //! a message costs that no collective describes.
 //!
+//! What the parts of the suite found is a [`Part`](results::Part) each, whatever the experiment; [`results`] keeps them in a
+//! directory.
+//!
 //! What an experiment measures with lies beside it: a [computation] of fixed length, [clocks](clock) that
 //! all processes of a node share, the [processor time](processor) that a job has used, and
 //! [order statistics](statistics).
@@ -15,6 +18,7 @@ mod error;
 pub mod overlap;
 pub mod processor;
 pub mod queues;
+pub mod results;
 pub mod statistics;
 
 pub use error::Error;

@@ -10,37 +10,25 @@ use std::path::{Path, PathBuf};
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// What was measured of a machine: [`Machine`](crate::machine::Machine).
-    Machine,
-    /// Which algorithm to use when: [`DecisionTable`](crate::select::DecisionTable).
-    DecisionTable,
+pub struct Kind {
+    /// The name in the file's first field.
+    pub name: &'static str,
+    /// The version that is written, and the only one that is read.
+    pub version: u32,
+    /// How to get a new one, as the end of a sentence.
+    pub remedy: &'static str,
 }
 
 impl Kind {
-    /// The name in the file's first field.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Machine => "tradewind machine",
-            Kind::DecisionTable => "tradewind decision table",
-        }
-    }
-
-    /// The version that is written, and the only one that is read.
-    pub const fn version(self) -> u32 {
-        match self {
-            Kind::Machine | Kind::DecisionTable => 1,
-        }
-    }
-
-    /// How to get a new one.
-    const fn remedy(self) -> &'static str {
-        match self {
-            Kind::Machine => "measure this machine with `tradewind measure plogp`",
-            Kind::DecisionTable => "write a new one with `tradewind tune`, without which the built-in table is used",
-        }
-    }
+    /// What was measured of a machine: [`Machine`](crate::machine::Machine).
+    pub const MACHINE: Kind =
+        Kind { name: "tradewind machine", version: 1, remedy: "measure this machine with `tradewind measure plogp`" };
+    /// Which algorithm to use when: [`DecisionTable`](crate::select::DecisionTable).
+    pub const DECISION_TABLE: Kind = Kind {
+        name: "tradewind decision table",
+        version: 1,
+        remedy: "write a new one with `tradewind tune`, without which the built-in table is used",
+    };
 }
 
 /// Why a file cannot be used, or could not be written.
@@ -48,25 +36,25 @@ impl Kind {
 #[non_exhaustive]
 pub enum FileError {
     /// The system does not give the file's bytes.
-    #[error("{}: cannot be read: {source}; {}", .path.display(), .kind.remedy())]
+    #[error("{}: cannot be read: {source}; {}", .path.display(), .kind.remedy)]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// What it should be.
-        kind: Kind,
+        kind: &'static Kind,
         /// What the system says.
         source: io::Error,
     },
     /// The bytes are not such a file, or not any more.
     #[error(
         "{}:{line}:{column}: damaged{}: {what}; put it right there, or {}",
-        .path.display(), in_field(.field), .kind.remedy()
+        .path.display(), in_field(.field), .kind.remedy
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What it should be.
-        kind: Kind,
+        kind: &'static Kind,
         /// Line, from 1; 0 if it lies with the file as a whole.
         line: usize,
         /// Column, from 1.
@@ -77,48 +65,48 @@ pub enum FileError {
         what: String,
     },
     /// The file is of another kind.
-    #[error("{}: is a `{found}` file, not a `{}` file: give another path, or {}", .path.display(), .kind.name(), .kind.remedy())]
+    #[error("{}: is a `{found}` file, not a `{}` file: give another path, or {}", .path.display(), .kind.name, .kind.remedy)]
     OtherKind {
         /// The file.
         path: PathBuf,
         /// What it should be.
-        kind: Kind,
+        kind: &'static Kind,
         /// What it says it is.
         found: String,
     },
     /// The file was written by an older tradewind.
     #[error(
         "{}: has version {found}, from an older tradewind; this one reads version {}: {}",
-        .path.display(), .kind.version(), .kind.remedy()
+        .path.display(), .kind.version, .kind.remedy
     )]
     Older {
         /// The file.
         path: PathBuf,
         /// What it is.
-        kind: Kind,
+        kind: &'static Kind,
         /// Its version.
         found: u32,
     },
     /// The file was written by a newer tradewind.
     #[error(
         "{}: has version {found}, from a newer tradewind; this one reads version {}: use the newer tradewind, or {}",
-        .path.display(), .kind.version(), .kind.remedy()
+        .path.display(), .kind.version, .kind.remedy
     )]
     Newer {
         /// The file.
         path: PathBuf,
         /// What it is.
-        kind: Kind,
+        kind: &'static Kind,
         /// Its version.
         found: u32,
     },
     /// The file tells of another machine.
-    #[error("{}: was made on another machine ({}): {}", .path.display(), .differences.join(", "), .kind.remedy())]
+    #[error("{}: was made on another machine ({}): {}", .path.display(), .differences.join(", "), .kind.remedy)]
     OtherMachine {
         /// The file.
         path: PathBuf,
         /// What it is.
-        kind: Kind,
+        kind: &'static Kind,
         /// Each difference in words: "4 cores there, 8 here".
         differences: Vec<String>,
     },
@@ -156,27 +144,35 @@ struct Header {
 }
 
 /// The content of a file.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<T, FileError> {
+///
+/// # Errors
+/// [`FileError`], which names the file, the place, and what to do.
+pub fn read<T: DeserializeOwned>(path: &Path, kind: &'static Kind) -> Result<T, FileError> {
     let bytes = fs::read(path).map_err(|source| FileError::Unreadable { path: path.to_owned(), kind, source })?;
     parse(path, kind, &bytes)
 }
 
 /// The content of a file with these bytes; the path is for messages.
-pub(crate) fn parse<T: DeserializeOwned>(path: &Path, kind: Kind, bytes: &[u8]) -> Result<T, FileError> {
+pub(crate) fn parse<T: DeserializeOwned>(path: &Path, kind: &'static Kind, bytes: &[u8]) -> Result<T, FileError> {
     let header: Header = from_json(path, kind, bytes)?;
     let path_of = || path.to_owned();
-    if header.format != kind.name() {
+    if header.format != kind.name {
         return Err(FileError::OtherKind { path: path_of(), kind, found: header.format });
     }
     match header.version {
-        found if found < kind.version() => Err(FileError::Older { path: path_of(), kind, found }),
-        found if found > kind.version() => Err(FileError::Newer { path: path_of(), kind, found }),
+        found if found < kind.version => Err(FileError::Older { path: path_of(), kind, found }),
+        found if found > kind.version => Err(FileError::Newer { path: path_of(), kind, found }),
         _ => Ok(from_json::<Envelope<T>>(path, kind, bytes)?.content),
     }
 }
 
 /// Compares whose file it is with whose it should be.
-pub(crate) fn belongs(path: &Path, kind: Kind, file: &Fingerprint, here: &Fingerprint) -> Result<(), FileError> {
+pub(crate) fn belongs(
+    path: &Path,
+    kind: &'static Kind,
+    file: &Fingerprint,
+    here: &Fingerprint,
+) -> Result<(), FileError> {
     match file.differences(here) {
         differences if differences.is_empty() => Ok(()),
         differences => Err(FileError::OtherMachine { path: path.to_owned(), kind, differences }),
@@ -184,22 +180,28 @@ pub(crate) fn belongs(path: &Path, kind: Kind, file: &Fingerprint, here: &Finger
 }
 
 /// The bytes of a file with this content.
-pub(crate) fn to_bytes<T: Serialize>(kind: Kind, content: &T) -> io::Result<Vec<u8>> {
-    let envelope = Envelope { format: kind.name().to_owned(), version: kind.version(), content };
+pub(crate) fn to_bytes<T: Serialize>(kind: &'static Kind, content: &T) -> io::Result<Vec<u8>> {
+    let envelope = Envelope { format: kind.name.to_owned(), version: kind.version, content };
     let mut bytes = serde_json::to_vec_pretty(&envelope)?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
 /// Puts a file in the place of what is there, if anything: who reads it sees the old one or the new one, whole.
-pub(crate) fn write<T: Serialize>(path: &Path, kind: Kind, content: &T) -> Result<(), FileError> {
+///
+/// # Errors
+/// [`FileError::Unwritable`]; the old file is still there.
+pub fn write<T: Serialize>(path: &Path, kind: &'static Kind, content: &T) -> Result<(), FileError> {
     let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
     let bytes = to_bytes(kind, content).map_err(unwritable)?;
     replace(path, |file| file.write_all(&bytes)).map_err(unwritable)
 }
 
 /// Writes beside the file, and takes its place when every byte is on the disk.
-fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+///
+/// # Errors
+/// What the system says; the old file is still there.
+pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     // As any new file; the process's mask takes away what it does.
     const MODE: u32 = 0o666;
     let directory = match path.parent() {
@@ -215,7 +217,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::
     File::open(directory)?.sync_all()
 }
 
-fn from_json<'a, T: Deserialize<'a>>(path: &Path, kind: Kind, bytes: &'a [u8]) -> Result<T, FileError> {
+fn from_json<'a, T: Deserialize<'a>>(path: &Path, kind: &'static Kind, bytes: &'a [u8]) -> Result<T, FileError> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let damaged = |field: String, error: &serde_json::Error| {
         let mut what = error.to_string();

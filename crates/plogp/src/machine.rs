@@ -157,7 +157,7 @@ impl Machine {
     /// # Errors
     /// [`FileError`], which names the file, the place, and what to do.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        file::read(path, Kind::Machine)
+        file::read(path, &Kind::MACHINE)
     }
 
     /// Reads the file of this machine.
@@ -166,7 +166,7 @@ impl Machine {
     /// As [`read`](Self::read), and [`FileError::OtherMachine`] if the file does not belong to the machine here.
     pub fn read_for(path: &Path, here: &Fingerprint) -> Result<Self, FileError> {
         let machine = Self::read(path)?;
-        file::belongs(path, Kind::Machine, &machine.fingerprint, here)?;
+        file::belongs(path, &Kind::MACHINE, &machine.fingerprint, here)?;
         Ok(machine)
     }
 
@@ -175,7 +175,7 @@ impl Machine {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, FileError> {
-        file::parse(path, Kind::Machine, bytes)
+        file::parse(path, &Kind::MACHINE, bytes)
     }
 
     /// The bytes of the file.
@@ -183,7 +183,7 @@ impl Machine {
     /// # Errors
     /// What the writer of JSON says.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        file::to_bytes(Kind::Machine, self)
+        file::to_bytes(&Kind::MACHINE, self)
     }
 
     /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is still there.
@@ -191,7 +191,7 @@ impl Machine {
     /// # Errors
     /// [`FileError::Unwritable`].
     pub fn write(&self, path: &Path) -> Result<(), FileError> {
-        file::write(path, Kind::Machine, self)
+        file::write(path, &Kind::MACHINE, self)
     }
 
     /// What operations cost among ranks of which no two are farther from each other than this; `None` where no class says

@@ -158,7 +158,7 @@ impl DecisionTable {
     /// # Errors
     /// [`FileError`], which names the file, the place, and what to do.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        file::read(path, Kind::DecisionTable)
+        file::read(path, &Kind::DECISION_TABLE)
     }
 
     /// Reads the table of this machine.
@@ -167,7 +167,7 @@ impl DecisionTable {
     /// As [`read`](Self::read), and [`FileError::OtherMachine`].
     pub fn read_for(path: &Path, here: &Fingerprint) -> Result<Self, FileError> {
         let table = Self::read(path)?;
-        file::belongs(path, Kind::DecisionTable, &table.fingerprint, here)?;
+        file::belongs(path, &Kind::DECISION_TABLE, &table.fingerprint, here)?;
         Ok(table)
     }
 
@@ -176,7 +176,7 @@ impl DecisionTable {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, FileError> {
-        file::parse(path, Kind::DecisionTable, bytes)
+        file::parse(path, &Kind::DECISION_TABLE, bytes)
     }
 
     /// The bytes of the file.
@@ -184,7 +184,7 @@ impl DecisionTable {
     /// # Errors
     /// What the writer of JSON says.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        file::to_bytes(Kind::DecisionTable, self)
+        file::to_bytes(&Kind::DECISION_TABLE, self)
     }
 
     /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is still there.
@@ -192,7 +192,7 @@ impl DecisionTable {
     /// # Errors
     /// [`FileError::Unwritable`].
     pub fn write(&self, path: &Path) -> Result<(), FileError> {
-        file::write(path, Kind::DecisionTable, self)
+        file::write(path, &Kind::DECISION_TABLE, self)
     }
 
     /// What the table does not say: operations without a row, and sizes that a row leaves out. Where it has a gap, decisions

@@ -1,0 +1,110 @@
+//! A directory of results.
+
+use super::{Part, csv};
+use plogp::file::{self, FileError, Kind};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const PART: Kind =
+    Kind { name: "tradewind measurement", version: 1, remedy: "remove it and measure again with `tradewind measure`" };
+
+/// Why results cannot be kept or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResultsError {
+    /// The directory cannot be made.
+    #[error("{}: cannot be made: {source}; choose another directory with --out", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file cannot be written or read.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Where the results of a run lie: `NAME.json` for each part, `NAME-FIGURE.csv` for each of its figures, maps and tables,
+/// and `machine.json`. Every file is written whole or not at all.
+///
+/// ```
+/// use measure::results::{Directory, Part};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let place = tempfile::tempdir()?;
+/// let directory = Directory::create(place.path())?;
+/// assert_eq!(directory.read("barrier")?, None);
+/// let part = Part { complete: true, ..Part::new("barrier", "Barrier") };
+/// directory.write(&part)?;
+/// assert_eq!(directory.read("barrier")?, Some(part));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    /// This directory, made if it is not there.
+    ///
+    /// # Errors
+    /// [`ResultsError::Directory`].
+    pub fn create(path: &Path) -> Result<Self, ResultsError> {
+        let path = path.to_owned();
+        match fs::create_dir_all(&path) {
+            Ok(()) => Ok(Directory { path }),
+            Err(source) => Err(ResultsError::Directory { path, source }),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where `machine.json` is, whether or not it is there yet.
+    pub fn machine(&self) -> PathBuf {
+        self.path.join("machine.json")
+    }
+
+    /// The part of this name; `None` if it has not been measured.
+    ///
+    /// # Errors
+    /// When its file is damaged or of another version.
+    pub fn read(&self, name: &str) -> Result<Option<Part>, ResultsError> {
+        let path = self.path.join(format!("{name}.json"));
+        match file::read(&path, &PART) {
+            Ok(part) => Ok(Some(part)),
+            Err(FileError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Keeps a part, in the place of the part of that name that may be there.
+    ///
+    /// # Errors
+    /// When a file cannot be written; those that were there before are still whole.
+    pub fn write(&self, part: &Part) -> Result<(), ResultsError> {
+        let name = &part.name;
+        for figure in &part.figures {
+            self.put(&format!("{name}-{}.csv", figure.name), |file| csv::figure(figure, file))?;
+        }
+        for map in &part.maps {
+            self.put(&format!("{name}-{}.csv", map.name), |file| csv::map(map, file))?;
+        }
+        for table in &part.tables {
+            self.put(&format!("{name}-{}.csv", table.name), |file| csv::table(table, file))?;
+        }
+        // Last: who finds the part finds its tables too.
+        Ok(file::write(&self.path.join(format!("{name}.json")), &PART, part)?)
+    }
+
+    fn put(&self, name: &str, write: impl FnOnce(&mut File) -> ::csv::Result<()>) -> Result<(), ResultsError> {
+        let path = self.path.join(name);
+        file::replace(&path, |file| write(file).map_err(io::Error::from))
+            .map_err(|source| ResultsError::File(FileError::Unwritable { path, source }))
+    }
+}
