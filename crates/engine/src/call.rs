@@ -82,6 +82,11 @@ impl Call {
         Call { kind, bytes, digest: fold(arguments ^ bytes.rotate_left(32)) as u16 }
     }
 
+    /// The same call, which waits for its result: only such calls of long collectives match each other.
+    pub(crate) fn blocking(self) -> Self {
+        Call { digest: self.digest ^ 1 << 15, ..self }
+    }
+
     /// The 24-bit mark that ranks leave when they meet: kind and digest of everything else. Never 0.
     #[inline]
     pub(crate) fn stamp(&self) -> u32 {

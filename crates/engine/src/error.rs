@@ -177,7 +177,13 @@ fn mismatch(sequence: u64, calls: &[Call]) -> String {
         };
         format!("{who} in {}", call.describe(sequence, same_kind))
     });
-    parts.collect::<Vec<_>>().join(", ")
+    let same_size = same_kind && groups.iter().all(|(call, _)| call.bytes == groups[0].0.bytes);
+    let why = if same_size && groups.len() > 1 {
+        ": they differ in something else, such as root, operation, type, or one waits in a blocking call and another does not"
+    } else {
+        ""
+    };
+    format!("{}{why}", parts.collect::<Vec<_>>().join(", "))
 }
 
 fn laggards(list: &[Laggard]) -> String {

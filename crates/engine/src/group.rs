@@ -12,6 +12,7 @@ use crate::program;
 use crate::ring::{Attendance, Ring};
 use crate::run::Bell;
 use crate::staging::{self, Staging};
+use crate::streams::StreamsState;
 use crate::trace::Trace;
 use crate::wait;
 use goal::schedule::JoinKind;
@@ -39,6 +40,8 @@ pub struct Group {
     pub(crate) exchanges: Mutex<u64>,
     pub(crate) bell: Bell,
     pub(crate) programs: AtomicU64,
+    /// Made when the first long blocking collective needs them.
+    pub(crate) streams: Mutex<StreamsState>,
     /// The profile, and what this communicator is called in it.
     pub(crate) trace: Option<(Arc<Trace>, u64)>,
 }
@@ -74,6 +77,7 @@ impl Group {
             exchanges: Mutex::new(0),
             bell: Bell { words: Arc::new(words) },
             programs: AtomicU64::new(0),
+            streams: Mutex::default(),
         }))
     }
 
@@ -185,8 +189,45 @@ impl Group {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
         self.check(meeting, arguments)?;
+        if self.streams(meeting) {
+            return self.stream_and_wait(meeting, arguments, outputs);
+        }
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
+        self.hold_and_wait(sequence, meeting, arguments, outputs)
+    }
+
+    /// As [`meet_and_wait`](Self::meet_and_wait), in pieces where there is memory for them.
+    fn stream_and_wait(
+        self: &Arc<Self>,
+        meeting: &Meeting,
+        arguments: &[Argument<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        // Pieces are for those who are inside the call: a rank that only starts it is somewhere else.
+        let call = meeting.call.blocking();
+        let sequence = self.begin(call);
+        let input = arguments.first().map_or(&[][..], |input| input.data);
+        let output = outputs.get_mut(1).map_or(&mut [][..], |output| &mut **output);
+        self.trace_call_begun(sequence);
+        let streamed = self.stream_meeting(sequence, &Meeting { call, ..*meeting }, input, output);
+        match streamed {
+            None => self.hold_and_wait(sequence, &Meeting { call, ..*meeting }, arguments, outputs),
+            Some(outcome) => {
+                self.trace_call_ended(sequence, outcome.is_ok().then_some(call));
+                outcome
+            }
+        }
+    }
+
+    #[inline]
+    fn hold_and_wait(
+        self: &Arc<Self>,
+        sequence: u64,
+        meeting: &Meeting,
+        arguments: &[Argument<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
         let run = match self.ring.hold(meeting, arguments).inspect_err(|_| self.take_back(sequence))? {
             Hold::Begun { run } => run,
             Hold::NoSlot => return self.queue_and_wait(sequence, meeting, arguments, outputs),
@@ -377,6 +418,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
+        self.close_streams();
         if self.board_at != self.member.node().world_board() {
             let_go(&self.member, self.board_at, self.size(), self.rank == 0);
         }

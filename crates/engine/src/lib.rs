@@ -29,6 +29,7 @@ mod ring;
 mod run;
 mod slots;
 mod staging;
+mod streams;
 mod sync;
 pub mod trace;
 mod wait;

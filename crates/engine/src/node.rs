@@ -281,6 +281,11 @@ impl Node {
         Ok(Mapped::new(self.segment(), bell_at(self.ranks, rank))?)
     }
 
+    /// Whether every rank has a core for itself.
+    pub(crate) fn has_cores_for_all(&self) -> bool {
+        self.ranks <= self.cores
+    }
+
     /// How patient a waiting rank is.
     pub(crate) fn patience(&self) -> Patience {
         Patience::new(self.ranks, self.cores)

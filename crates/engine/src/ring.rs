@@ -89,6 +89,11 @@ impl Ring {
         }
     }
 
+    /// The word that sleepers of this communicator mark.
+    pub(crate) fn sleepers(&self) -> &shm::sync::AtomicU32 {
+        &self.sleepers.word
+    }
+
     #[inline]
     pub(crate) fn travel(&self, meeting: &Meeting) -> Travel {
         meeting.travel(SEAT_BYTES, CELL_BYTES)

@@ -21,7 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// A communicator is a handle: clones refer to the same communicator. Every call may be made from any thread; collectives
 /// of one communicator must be started in the same order on all its ranks, as in MPI, so threads that share one agree on
-/// an order, or each uses its own (see [`dup`](Self::dup)).
+/// an order, or each uses its own (see [`dup`](Self::dup)). As in MPI a blocking call does not match a nonblocking one: long
+/// blocking collectives are streamed between ranks that are all inside the call.
 ///
 /// The collectives are in groups: [`barrier`](Self::barrier) waits, [`ibarrier`](Self::ibarrier) returns a
 /// [`Request`](crate::Request), [`barrier_init`](Self::barrier_init) prepares a [`Persistent`](crate::Persistent)

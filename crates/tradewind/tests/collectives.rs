@@ -3,7 +3,7 @@
 
 use tradewind::{
     Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Communicator, EngineKind, Op,
-    Result, local_with,
+    Result, local, local_with,
 };
 
 const RANKS: [u32; 6] = [1, 2, 3, 4, 5, 8];
@@ -78,7 +78,7 @@ fn allreduce(world: &Communicator, count: usize) -> Result<()> {
             assert_eq!(&from[..], &mine[..], "an input is left as it was");
             result.copy_from_slice(&to);
         } else {
-            world.allreduce(&mine, &mut result, Op::Sum)?;
+            world.iallreduce(&mine, &mut result, Op::Sum)?.wait()?;
         }
         assert_eq!(result, expected, "in place: {shared}");
     }
@@ -128,7 +128,7 @@ fn alltoall(world: &Communicator, count: usize) -> Result<()> {
     let expected: Vec<usize> =
         (0..size).flat_map(|from| (0..count).map(move |index| value(from, rank, index))).collect();
     for in_place in [0, 1, 2, 3] {
-        // 0, 1: every second rank in place; 2: all; 3: none.
+        // 0, 1: every second rank in place; 2: all; 3: none, and all wait.
         let mut result = vec![0; mine.len()];
         if in_place == 2 || (in_place < 2 && rank % 2 == in_place) {
             let mut from = world.alloc::<usize>(mine.len())?;
@@ -137,8 +137,10 @@ fn alltoall(world: &Communicator, count: usize) -> Result<()> {
             // The buffer is this rank's again: whoever is slower must not see this.
             from.fill(usize::MAX);
             result.copy_from_slice(&to);
-        } else {
+        } else if in_place == 3 {
             world.alltoall(&mine, &mut result)?;
+        } else {
+            world.ialltoall(&mine, &mut result)?.wait()?;
         }
         assert!(result == expected, "count {count}, buffers {in_place}");
     }
@@ -175,7 +177,7 @@ fn bcast(world: &Communicator, count: usize, root: u32) -> Result<()> {
             result.copy_from_slice(&buffer);
             buffer.fill(7);
         } else {
-            world.bcast(&mut result, root)?;
+            world.ibcast(&mut result, root)?.wait()?;
         }
         assert!(result == expected, "count {count}, root {root}, buffers {in_place}");
     }
@@ -234,4 +236,59 @@ fn a_persistent_collective_can_be_started_again_and_again() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn a_long_call_that_waits_does_not_match_one_that_does_not() {
+    let outcome = local(2, |world| {
+        let (mine, mut sum) = (vec![1u64; 40_000], vec![0; 40_000]);
+        match world.rank() {
+            0 => world.allreduce(&mine, &mut sum, Op::Sum),
+            _ => world.iallreduce(&mine, &mut sum, Op::Sum)?.wait().map(|_| ()),
+        }
+    });
+    let message = outcome.expect_err("a blocking and a nonblocking call do not match").to_string();
+    assert!(message.contains("one waits in a blocking call"), "{message}");
+}
+
+#[test]
+fn long_blocking_collectives_stream_any_length() {
+    // Around a piece, around four pieces, and longer than the ring of a pair.
+    let lengths = [2049, 4095, 4096, 4097, 131_071, 131_073, 5_000_001];
+    local(2, |world| {
+        for length in lengths {
+            for turn in 0..3u8 {
+                let value = |rank: u32, at: usize| (at as u8).wrapping_mul(31) ^ (rank as u8) ^ turn;
+                let mine: Vec<u8> = (0..length).map(|at| value(world.rank(), at)).collect();
+                let mut result = vec![0; length];
+                world.allreduce(&mine, &mut result, Op::Xor)?;
+                assert!((0..length).all(|at| result[at] == value(0, at) ^ value(1, at)), "allreduce, {length}");
+                let root = u32::from(turn) % 2;
+                let mut buffer = if world.rank() == root { mine.clone() } else { vec![0; length] };
+                world.bcast(&mut buffer, root)?;
+                assert!((0..length).all(|at| buffer[at] == value(root, at)), "bcast, {length}");
+                let even = length & !1;
+                world.alltoall(&mine[..even], &mut result[..even])?;
+                let half = even / 2;
+                let from = |rank: u32, at: usize| value(rank, world.rank() as usize * half + at);
+                assert!((0..half).all(|at| result[at] == from(0, at) && result[half + at] == from(1, at)), "alltoall");
+            }
+        }
+        Ok(())
+    })
+    .expect("they all match");
+}
+
+#[test]
+fn an_integer_division_by_zero_in_a_stream_leaves_the_communicator_whole() {
+    local(2, |world| {
+        let (mine, mut result) = (vec![i64::from(world.rank() == 0); 10_000], vec![0; 10_000]);
+        for _ in 0..2 {
+            assert!(world.allreduce(&mine, &mut result, Op::Quotient).is_err(), "1 / 0");
+        }
+        world.allreduce(&mine, &mut result, Op::Sum)?;
+        assert!(result.iter().all(|sum| *sum == 1));
+        Ok(())
+    })
+    .expect("only the divisions fail");
 }

@@ -1,0 +1,123 @@
+//! Pieces from one rank to another.
+
+use crate::error::Error;
+use shm::handle::{Mapped, MappedSlice};
+use shm::memory::Memory;
+use shm::segment::Offset;
+use shm::sync::{AtomicU64, Ordering};
+
+shm::shared_lines! {
+    /// How many pieces the receiver has taken, in all.
+    struct TakenLine {
+        taken: AtomicU64,
+    }
+
+    /// Which piece lies in a place of the ring.
+    struct PieceLine {
+        stamp: AtomicU64,
+        /// Bytes of the whole message that the piece belongs to.
+        message: AtomicU64,
+    }
+}
+
+/// The longest piece: long enough that a line's way from core to core does not count, short enough for several to lie in a first
+/// cache's neighbour.
+pub(super) const PIECE_BYTES: u64 = 32 << 10;
+
+/// Low bits of a stamp: the call.
+const CALL_BITS: u32 = 24;
+
+/// One side's view of a ring.
+#[derive(Debug)]
+pub(super) struct PieceRing {
+    memory: Memory,
+    taken: Mapped<TakenLine>,
+    pieces: MappedSlice<PieceLine>,
+    data: Offset,
+    /// This side's next piece.
+    next: u64,
+    /// As far as the sender has seen.
+    room_until: u64,
+}
+
+/// What lies where the next piece is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing yet.
+    Nothing,
+    /// The piece; its message has this many bytes.
+    Piece { message: u64 },
+    /// A piece of another collective.
+    Stranger,
+}
+
+impl PieceRing {
+    /// Bytes of a ring that holds `data` bytes.
+    pub(super) fn bytes(data: u64) -> u64 {
+        64 + data / PIECE_BYTES * 64 + data
+    }
+
+    /// The ring at this place. Zeroed memory is an empty one.
+    pub(super) fn new(memory: &Memory, at: Offset, data: u64) -> Result<Self, Error> {
+        let count = data / PIECE_BYTES;
+        Ok(PieceRing {
+            memory: memory.clone(),
+            taken: Mapped::new(memory.segment(), at)?,
+            pieces: MappedSlice::new(memory.segment(), Offset(at.0 + 64), count as usize)?,
+            data: Offset(at.0 + 64 + count * 64),
+            next: 0,
+            room_until: count,
+        })
+    }
+
+    fn place(&self) -> (&PieceLine, Offset) {
+        let index = self.next % self.pieces.len() as u64;
+        (&self.pieces[index as usize], Offset(self.data.0 + index * PIECE_BYTES))
+    }
+
+    fn stamp(&self, call: u32) -> u64 {
+        // One more than the position, so that zeroed memory is the stamp of no piece.
+        (self.next + 1) << CALL_BITS | u64::from(call)
+    }
+
+    /// Whether there is room for a piece. For the sender.
+    pub(super) fn has_room(&mut self) -> bool {
+        if self.next == self.room_until {
+            // Acquire: pairs with the Release in `take`: the receiver is done with the places before.
+            self.room_until = self.taken.taken.load(Ordering::Acquire) + self.pieces.len() as u64;
+        }
+        self.next < self.room_until
+    }
+
+    /// Puts a piece where there is room.
+    pub(super) fn put(&mut self, bytes: &[u8], message: u64, call: u32) -> Result<(), Error> {
+        let (line, at) = self.place();
+        self.memory.write(at, bytes)?;
+        line.message.store(message, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `look`.
+        line.stamp.store(self.stamp(call), Ordering::Release);
+        self.next += 1;
+        Ok(())
+    }
+
+    /// What lies where the next piece is to be. For the receiver.
+    pub(super) fn look(&self, call: u32) -> Found {
+        let (line, _) = self.place();
+        // Acquire: pairs with the Release in `put`: the piece's bytes are there.
+        match line.stamp.load(Ordering::Acquire) {
+            stamp if stamp == self.stamp(call) => Found::Piece { message: line.message.load(Ordering::Relaxed) },
+            stamp if stamp >> CALL_BITS == self.next + 1 => Found::Stranger,
+            _ => Found::Nothing,
+        }
+    }
+
+    /// Uses the piece that [`look`](Self::look) has found and gives its place back.
+    pub(super) fn take<R>(&mut self, length: usize, use_them: impl FnOnce(&[u8]) -> R) -> Result<R, Error> {
+        let (_, at) = self.place();
+        let result = self.memory.inspect(at, length as u64, use_them)?;
+        self.next += 1;
+        // Release: pairs with the Acquire in `has_room`.
+        self.taken.taken.store(self.next, Ordering::Release);
+        Ok(result)
+    }
+}

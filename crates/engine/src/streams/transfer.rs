@@ -1,0 +1,301 @@
+//! All that a rank sends and receives in one call, piece by piece.
+
+use super::Streams;
+use super::ring::{Found, PIECE_BYTES, PieceRing};
+use crate::attendance;
+use crate::call::{Call, CallKind};
+use crate::error::Error;
+use crate::group::Group;
+use crate::wait::{self, Awaited};
+use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
+use shm::futex;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// Bytes for another rank.
+#[derive(Debug)]
+struct Sending<'a> {
+    to: u32,
+    bytes: &'a [u8],
+    done: usize,
+    finished: bool,
+}
+
+/// Bytes from another rank.
+#[derive(Debug)]
+struct Receiving<'a> {
+    from: u32,
+    target: Target<'a>,
+    done: usize,
+    finished: bool,
+}
+
+/// What becomes of received bytes.
+#[derive(Debug)]
+enum Target<'a> {
+    /// They are copied.
+    Into(&'a mut [u8]),
+    /// They are combined with this rank's own, the lower rank's on the left.
+    Fold {
+        /// This rank's contribution.
+        own: &'a [u8],
+        /// Whether that stands on the left.
+        own_is_left: bool,
+        /// How.
+        rule: (Arithmetic, DataType),
+        /// Where the result goes.
+        into: &'a mut [u8],
+    },
+}
+
+impl Target<'_> {
+    fn length(&self) -> usize {
+        match self {
+            Target::Into(into) | Target::Fold { into, .. } => into.len(),
+        }
+    }
+
+    /// Does with a piece, which begins at byte `at` of the message, what is to be done.
+    fn take(&mut self, at: usize, piece: &[u8]) -> Result<(), ArithmeticError> {
+        let range = at..at + piece.len();
+        match self {
+            Target::Into(into) => {
+                into[range].copy_from_slice(piece);
+                Ok(())
+            }
+            Target::Fold { own, own_is_left, rule: (operation, data_type), into } => {
+                let (own, into) = (&own[range.clone()], &mut into[range]);
+                let (left, right) = if *own_is_left { (own, piece) } else { (piece, own) };
+                arithmetic::apply(*operation, *data_type, left, right, into)
+            }
+        }
+    }
+}
+
+/// What a rank sends and receives in one call. Messages between two ranks keep their order.
+#[derive(Debug)]
+pub(crate) struct Transfer<'a> {
+    me: u32,
+    sendings: SmallVec<[Sending<'a>; 8]>,
+    receivings: SmallVec<[Receiving<'a>; 8]>,
+    failure: Option<ArithmeticError>,
+}
+
+/// Pieces of a message: a quarter of it, so that writing and reading overlap, in bounds that pay.
+fn piece_bytes(message: usize) -> usize {
+    const LEAST: usize = 4 << 10;
+    (message / 4).next_multiple_of(LEAST).clamp(LEAST, PIECE_BYTES as usize)
+}
+
+impl<'a> Transfer<'a> {
+    pub(super) fn new(me: u32) -> Self {
+        Transfer { me, sendings: SmallVec::new(), receivings: SmallVec::new(), failure: None }
+    }
+
+    /// Sends bytes to a rank, to this one too.
+    pub(crate) fn send(&mut self, to: u32, bytes: &'a [u8]) {
+        self.sendings.push(Sending { to, bytes, done: 0, finished: false });
+    }
+
+    /// Receives bytes from a rank.
+    pub(crate) fn receive(&mut self, from: u32, into: &'a mut [u8]) {
+        self.receivings.push(Receiving { from, target: Target::Into(into), done: 0, finished: false });
+    }
+
+    /// Receives bytes from another rank and combines them with this rank's, in rank order.
+    pub(crate) fn fold(&mut self, from: u32, own: &'a [u8], rule: (Arithmetic, DataType), into: &'a mut [u8]) {
+        let target = Target::Fold { own, own_is_left: self.me < from, rule, into };
+        self.receivings.push(Receiving { from, target, done: 0, finished: false });
+    }
+
+    /// Carries everything out.
+    pub(super) fn run(mut self, group: &Group, streams: &mut Streams, sequence: u64, call: Call) -> Result<(), Error> {
+        let mut step = Step { group, streams, sequence, call, stamp: stamp(sequence, call), told: true };
+        step.send(&mut self)?;
+        step.tell();
+        // Others have something to read by now.
+        self.copy_own();
+        while !(self.sendings.is_empty() && self.receivings.is_empty()) {
+            let moved = step.receive(&mut self)? | step.send(&mut self)?;
+            step.tell();
+            if !moved {
+                self.wait(&mut step)?;
+            }
+        }
+        self.failure.map_or(Ok(()), |failure| Err(refused(failure, group.rank())))
+    }
+
+    /// Copies what the rank sends to itself.
+    fn copy_own(&mut self) {
+        let me = self.me;
+        let mut own: SmallVec<[&[u8]; 4]> =
+            self.sendings.iter().filter(|sending| sending.to == me).map(|sending| sending.bytes).rev().collect();
+        self.sendings.retain(|sending| sending.to != me);
+        for receiving in self.receivings.iter_mut().filter(|receiving| receiving.from == me) {
+            if let (Some(bytes), Target::Into(into)) = (own.pop(), &mut receiving.target) {
+                into.copy_from_slice(bytes);
+            }
+        }
+        self.receivings.retain(|receiving| receiving.from != me);
+    }
+
+    /// Waits until there is a piece to take or room for one.
+    #[cold]
+    fn wait(&self, step: &mut Step<'_>) -> Result<(), Error> {
+        let (group, sequence, call) = (step.group, step.sequence, step.call);
+        let look_out = || {
+            group.board.find_mismatch(sequence, call)?;
+            group.member.watch(&group.members).check(|rank| !self.awaits(rank))
+        };
+        let movement = Movement { transfer: self, step: RefCell::new(step) };
+        wait::until(&movement, group.member.node().patience(), None, || group.progress(), look_out)?;
+        Ok(())
+    }
+
+    /// Whether something is still to be sent to a rank or received from it.
+    fn awaits(&self, rank: u32) -> bool {
+        self.sendings.iter().any(|sending| sending.to == rank)
+            || self.receivings.iter().any(|receiving| receiving.from == rank)
+    }
+
+    /// Whether a piece can be sent or received.
+    fn can_move(&self, step: &mut Step<'_>) -> bool {
+        let has_come = |receiving: &Receiving<'_>| {
+            let ring = &step.streams.from[receiving.from as usize];
+            ring.as_ref().is_some_and(|ring| ring.look(step.stamp) != Found::Nothing)
+        };
+        self.receivings.iter().any(has_come)
+            || self.sendings.iter().any(|sending| {
+                let ring = &mut step.streams.out[sending.to as usize];
+                ring.as_mut().is_some_and(PieceRing::has_room)
+            })
+    }
+}
+
+/// What a piece of this call is marked with. The same call made again is another one.
+fn stamp(sequence: u64, call: Call) -> u32 {
+    /// 2³² over the golden ratio: neighbouring numbers lie far apart.
+    const SPREAD: u32 = 0x9e37_79b1;
+    (call.stamp() ^ ((sequence as u32).wrapping_mul(SPREAD) >> 8)) & 0xff_ffff
+}
+
+fn refused(failure: ArithmeticError, rank: u32) -> Error {
+    match failure {
+        ArithmeticError::DivisionByZero { .. } => Error::DivisionByZero { rank, vertex: 0 },
+        other => Error::Argument {
+            what: "the contribution",
+            found: other.to_string(),
+            expected: "whole elements that the operation applies to".into(),
+        },
+    }
+}
+
+/// Pieces that can be moved, as something to wait for.
+struct Movement<'m, 'a, 's> {
+    transfer: &'m Transfer<'a>,
+    step: RefCell<&'m mut Step<'s>>,
+}
+
+impl Awaited for Movement<'_, '_, '_> {
+    type Mark = u32;
+
+    fn is_there(&self) -> bool {
+        self.transfer.can_move(&mut self.step.borrow_mut())
+    }
+
+    fn prepare_sleep(&self) -> Option<u32> {
+        let group = self.step.borrow().group;
+        attendance::mark(group.ring.plan.sleepers(), || self.is_there())
+    }
+
+    fn sleep(&self, mark: u32, limit: Duration) {
+        futex::wait(self.step.borrow().group.ring.plan.sleepers(), mark, Some(limit));
+    }
+}
+
+/// What moves pieces.
+struct Step<'s> {
+    group: &'s Group,
+    streams: &'s mut Streams,
+    sequence: u64,
+    call: Call,
+    stamp: u32,
+    /// Whether sleepers know of all that was moved.
+    told: bool,
+}
+
+impl Step<'_> {
+    /// Sends a piece to each rank that has room for one.
+    fn send(&mut self, transfer: &mut Transfer<'_>) -> Result<bool, Error> {
+        let (mut moved, mut first) = (false, 0u64);
+        for sending in &mut transfer.sendings {
+            let Some(ring) = &mut self.streams.out[sending.to as usize] else { continue };
+            // Only the first message to each rank: ranks are fewer than the bits.
+            let bit = 1 << sending.to;
+            if first & bit != 0 || !ring.has_room() {
+                first |= bit;
+                continue;
+            }
+            first |= bit;
+            let rest = &sending.bytes[sending.done..];
+            let length = rest.len().min(piece_bytes(sending.bytes.len()));
+            ring.put(&rest[..length], sending.bytes.len() as u64, self.stamp)?;
+            sending.done += length;
+            sending.finished = sending.done == sending.bytes.len();
+            moved = true;
+        }
+        transfer.sendings.retain(|sending| !sending.finished);
+        self.told &= !moved;
+        Ok(moved)
+    }
+
+    /// Takes a piece from each rank that has sent one.
+    fn receive(&mut self, transfer: &mut Transfer<'_>) -> Result<bool, Error> {
+        let (mut moved, mut first) = (false, 0u64);
+        for receiving in &mut transfer.receivings {
+            let Some(ring) = &mut self.streams.from[receiving.from as usize] else { continue };
+            let bit = 1 << receiving.from;
+            let found = if first & bit == 0 { ring.look(self.stamp) } else { Found::Nothing };
+            first |= bit;
+            let expected = receiving.target.length();
+            match found {
+                Found::Nothing => continue,
+                Found::Piece { message } if message == expected as u64 => {}
+                Found::Piece { message } => {
+                    return Err(Error::BufferLength { buffer: 1, expected: message, found: expected as u64 });
+                }
+                Found::Stranger => return Err(self.mismatch(receiving.from)),
+            }
+            let length = (expected - receiving.done).min(piece_bytes(expected));
+            let taken = ring.take(length, |piece| receiving.target.take(receiving.done, piece))?;
+            transfer.failure = transfer.failure.or(taken.err());
+            receiving.done += length;
+            receiving.finished = receiving.done == expected;
+            moved = true;
+        }
+        transfer.receivings.retain(|receiving| !receiving.finished);
+        self.told &= !moved;
+        Ok(moved)
+    }
+
+    /// Another rank is in another collective. Its journal has gone on if the piece it left is from long ago.
+    fn mismatch(&self, rank: u32) -> Error {
+        let found = self.group.board.find_mismatch(self.sequence, self.call);
+        found.err().unwrap_or_else(|| {
+            let none = Call::new(CallKind::None, 0, 0);
+            let calls = (0..self.group.size()).map(|other| if other == rank { none } else { self.call });
+            Error::Mismatch { sequence: self.sequence, calls: calls.collect() }
+        })
+    }
+
+    /// Wakes those who sleep until pieces move.
+    fn tell(&mut self) {
+        if !std::mem::replace(&mut self.told, true) {
+            let sleepers = self.group.ring.plan.sleepers();
+            if attendance::must_wake(sleepers, || true) {
+                futex::wake_all(sleepers);
+            }
+        }
+    }
+}
