@@ -1,6 +1,6 @@
 /* A collective by itself: batches of calls back to back, each batch after a barrier.
  *
- * The root of bcast moves on with every call: no rank can run ahead and hide the latency in buffers. */
+ * The root moves on with every call: no rank can run ahead and hide the latency in buffers. */
 #ifndef BATCHES_H
 #define BATCHES_H
 
@@ -38,7 +38,9 @@ static inline double estimate(struct collective *c, call *call_once, double enou
 static inline double measure_batches(struct collective *c, call *call_once, double budget_us, const char *name) {
     enum { BATCH_US = 100, LEAST_CALLS = 4, MOST_CALLS = 1000, LEAST_BATCHES = 5, MOST_BATCHES = 2000 };
     double each_us = estimate(c, call_once, budget_us / 20);
-    int calls = repetitions_within(BATCH_US, each_us, LEAST_CALLS, MOST_CALLS);
+    /* Every rank is the root at least once. */
+    int least = c->ranks > LEAST_CALLS ? c->ranks : LEAST_CALLS;
+    int calls = repetitions_within(BATCH_US, each_us, least, MOST_CALLS);
     int batches = repetitions_within(budget_us, each_us * calls, LEAST_BATCHES, MOST_BATCHES);
     double *times = malloc(sizeof *times * (size_t)batches);
     if (!times)

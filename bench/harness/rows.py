@@ -8,6 +8,7 @@ from .places import Trouble
 NONBLOCKING = ("barrier", "allreduce", "alltoall", "bcast", "neighbor")
 SMALL = (8, 1024)
 LARGE = (65536, 1048576)
+ALL_SIZES = (8, 128, 1024, 8192, 65536, 262144, 1048576)
 # Of the banded solve's grid: its row has these where others have bytes.
 SOLVE_ROWS = 2048
 
@@ -53,12 +54,15 @@ class Row:
 
 
 def blocking():
-    """Calls back to back: 0.6 of the best peer with a core for each rank, 0.5 where cores are short."""
-    calls = (("barrier", 0), ("allreduce", 8), ("alltoall", 8), ("bcast", 8), ("bcast", 1048576))
+    """Calls back to back: 0.6 of the best peer with a core for each rank, 0.5 where cores are short; never slower at other sizes."""
+    short = (("barrier", 0), ("allreduce", 8), ("alltoall", 8), ("bcast", 8))
     for ranks in (2, 4, 8):
-        for op, size in calls:
-            reach = None if size > 8 else 0.6 if ranks == 2 else 0.5
-            yield Row("blocking", op, size, ranks, reach)
+        for op, size in short:
+            yield Row("blocking", op, size, ranks, 0.6 if ranks == 2 else 0.5)
+    for op in NONBLOCKING[1:]:
+        for size in ALL_SIZES:
+            if (op, size) not in short:
+                yield Row("blocking", op, size, 2, 1.0)
 
 
 def nonblocking():
