@@ -49,6 +49,36 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn long_blocks_give_the_same_bits_as_their_elements_one_by_one(
+        operation in prop::sample::select(Arithmetic::ALL.to_vec()),
+        data_type in prop::sample::select(DataType::ALL.to_vec()),
+        // From blocks that are computed element by element to such as take the widest vectors, with a rest.
+        pairs in prop::collection::vec(any::<([u8; 8], [u8; 8])>(), 0..200),
+        misalignment in 0_usize..8,
+    ) {
+        prop_assume!(operation.applies_to(data_type));
+        let size = data_type.bytes();
+        let bytes = |side: fn(&([u8; 8], [u8; 8])) -> [u8; 8]| {
+            let mut bytes = vec![0; misalignment];
+            bytes.extend(pairs.iter().flat_map(side));
+            bytes
+        };
+        let (left, right) = (bytes(|pair| pair.0), bytes(|pair| pair.1));
+        let (left, right) = (&left[misalignment..], &right[misalignment..]);
+        let [three, in_left, in_right] = all_forms(operation, data_type, left, right);
+        let mut expected = vec![0; left.len()];
+        for ((left, right), result) in left.chunks(size).zip(right.chunks(size)).zip(expected.chunks_mut(size)) {
+            // The outcome is told of the whole block.
+            let _ = apply(operation, data_type, left, right, result);
+        }
+        prop_assert_eq!(&three.1, &expected);
+        prop_assert_eq!(&in_left.1, &expected);
+        prop_assert_eq!(&in_right.1, &expected);
+    }
+}
+
 #[test]
 fn bitwise_operations_are_refused_on_floats_only_and_write_nothing() {
     for operation in Arithmetic::ALL {

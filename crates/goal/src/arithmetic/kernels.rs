@@ -105,7 +105,11 @@ impl Blocks for ThreeAddress<'_> {
     }
 
     fn combine<T: Number<N>, const N: usize>(self, rule: impl Fn(T, T) -> T) {
-        three_address(self.left.as_chunks().0, self.right.as_chunks().0, self.destination.as_chunks_mut().0, rule);
+        let ThreeAddress { left, right, destination } = self;
+        let bytes = destination.len();
+        widest(bytes, || {
+            three_address(left.as_chunks().0, right.as_chunks().0, destination.as_chunks_mut().0, rule);
+        });
     }
 }
 
@@ -115,7 +119,9 @@ impl Blocks for InPlaceLeft<'_> {
     }
 
     fn combine<T: Number<N>, const N: usize>(self, rule: impl Fn(T, T) -> T) {
-        in_place(self.accumulator.as_chunks_mut().0, self.right.as_chunks().0, rule);
+        let InPlaceLeft { accumulator, right } = self;
+        let bytes = accumulator.len();
+        widest(bytes, || in_place(accumulator.as_chunks_mut().0, right.as_chunks().0, rule));
     }
 }
 
@@ -125,13 +131,36 @@ impl Blocks for InPlaceRight<'_> {
     }
 
     fn combine<T: Number<N>, const N: usize>(self, rule: impl Fn(T, T) -> T) {
-        in_place(self.accumulator.as_chunks_mut().0, self.left.as_chunks().0, |right, left| rule(left, right));
+        let InPlaceRight { left, accumulator } = self;
+        let bytes = accumulator.len();
+        let turned = |right, left| rule(left, right);
+        widest(bytes, || in_place(accumulator.as_chunks_mut().0, left.as_chunks().0, turned));
     }
+}
+
+/// Runs a loop over so many bytes in the widest vectors that this processor has. They round as scalars do, and nothing is fused, so
+/// that the result is the same.
+#[inline(always)]
+#[expect(
+    clippy::redundant_closure,
+    reason = "the closure is what carries the attribute that has it compiled for the vectors"
+)]
+fn widest(bytes: usize, body: impl FnOnce()) {
+    /// From here on the call that this takes does not count.
+    const WORTHWHILE: usize = 256;
+    if bytes < WORTHWHILE {
+        return body();
+    }
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || body(),
+    );
 }
 
 // The two loops take their blocks as parameters, not as the fields of a structure, because only for
 // parameters does the compiler know that the destination overlaps no operand.
 
+#[inline(always)]
 fn three_address<T: Number<N>, const N: usize>(
     left: &[[u8; N]],
     right: &[[u8; N]],
@@ -143,6 +172,7 @@ fn three_address<T: Number<N>, const N: usize>(
     }
 }
 
+#[inline(always)]
 fn in_place<T: Number<N>, const N: usize>(accumulator: &mut [[u8; N]], operand: &[[u8; N]], rule: impl Fn(T, T) -> T) {
     for (accumulator, operand) in accumulator.iter_mut().zip(operand) {
         *accumulator = rule(T::from_memory(*accumulator), T::from_memory(*operand)).to_memory();
