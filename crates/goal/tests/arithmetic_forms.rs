@@ -60,12 +60,10 @@ proptest! {
     ) {
         prop_assume!(operation.applies_to(data_type));
         let size = data_type.bytes();
-        let bytes = |side: fn(&([u8; 8], [u8; 8])) -> [u8; 8]| {
-            let mut bytes = vec![0; misalignment];
-            bytes.extend(pairs.iter().flat_map(side));
-            bytes
-        };
-        let (left, right) = (bytes(|pair| pair.0), bytes(|pair| pair.1));
+        let mut left = vec![0; misalignment];
+        let mut right = left.clone();
+        left.extend(pairs.iter().flat_map(|pair| pair.0));
+        right.extend(pairs.iter().flat_map(|pair| pair.1));
         let (left, right) = (&left[misalignment..], &right[misalignment..]);
         let [three, in_left, in_right] = all_forms(operation, data_type, left, right);
         let mut expected = vec![0; left.len()];
