@@ -14,6 +14,7 @@
 
 mod ring;
 mod transfer;
+mod words;
 
 use crate::call::Call;
 use crate::error::Error;

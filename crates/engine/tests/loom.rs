@@ -29,6 +29,8 @@ mod ready;
 #[path = "../src/slots.rs"]
 #[expect(dead_code, reason = "not every state is part of a model")]
 mod slots;
+#[path = "../src/streams/words.rs"]
+mod words;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -293,5 +295,46 @@ fn a_sleeper_is_woken_by_the_last_that_comes() {
         }
         assert!(all_are_here(&meeting));
         assert_eq!([meeting.brought[0].get(), meeting.brought[1].get()], [7, 8]);
+    });
+}
+
+#[test]
+fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read() {
+    model(|| {
+        const PLACES: u64 = 2;
+        const PIECES: u64 = 4;
+        struct Ring {
+            taken: AtomicU64,
+            stamps: [AtomicU64; PLACES as usize],
+            data: [Payload; PLACES as usize],
+        }
+        let ring = Arc::new(Ring {
+            taken: AtomicU64::new(0),
+            stamps: [AtomicU64::new(0), AtomicU64::new(0)],
+            data: [Payload::new(), Payload::new()],
+        });
+        let far = Arc::clone(&ring);
+        let receiver = thread::spawn(move || {
+            for position in 0..PIECES {
+                let place = (position % PLACES) as usize;
+                // Half of the pieces belong to a second call.
+                let call = (position / 2) as u32;
+                while words::look(&far.stamps[place], position, call) != words::Found::Piece {
+                    thread::yield_now();
+                }
+                assert_eq!(words::look(&far.stamps[place], position, call + 1), words::Found::Stranger);
+                assert_eq!(far.data[place].get(), position as u32 + 1);
+                words::give_back(&far.taken, position + 1);
+            }
+        });
+        for position in 0..PIECES {
+            let place = (position % PLACES) as usize;
+            while words::room_until(&ring.taken, PLACES) <= position {
+                thread::yield_now();
+            }
+            ring.data[place].set(position as u32 + 1);
+            words::publish(&ring.stamps[place], position, (position / 2) as u32);
+        }
+        receiver.join().expect("the receiver ends");
     });
 }

@@ -1,5 +1,6 @@
 //! Pieces from one rank to another.
 
+use super::words::{self, Found};
 use crate::error::Error;
 use shm::handle::{Mapped, MappedSlice};
 use shm::memory::Memory;
@@ -24,9 +25,6 @@ shm::shared_lines! {
 /// cache's neighbour.
 pub(super) const PIECE_BYTES: u64 = 32 << 10;
 
-/// Low bits of a stamp: the call.
-const CALL_BITS: u32 = 24;
-
 /// One side's view of a ring.
 #[derive(Debug)]
 pub(super) struct PieceRing {
@@ -38,17 +36,6 @@ pub(super) struct PieceRing {
     next: u64,
     /// As far as the sender has seen.
     room_until: u64,
-}
-
-/// What lies where the next piece is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// Nothing yet.
-    Nothing,
-    /// The piece; its message has this many bytes.
-    Piece { message: u64 },
-    /// A piece of another collective.
-    Stranger,
 }
 
 impl PieceRing {
@@ -75,16 +62,10 @@ impl PieceRing {
         (&self.pieces[index as usize], Offset(self.data.0 + index * PIECE_BYTES))
     }
 
-    fn stamp(&self, call: u32) -> u64 {
-        // One more than the position, so that zeroed memory is the stamp of no piece.
-        (self.next + 1) << CALL_BITS | u64::from(call)
-    }
-
     /// Whether there is room for a piece. For the sender.
     pub(super) fn has_room(&mut self) -> bool {
         if self.next == self.room_until {
-            // Acquire: pairs with the Release in `take`: the receiver is done with the places before.
-            self.room_until = self.taken.taken.load(Ordering::Acquire) + self.pieces.len() as u64;
+            self.room_until = words::room_until(&self.taken.taken, self.pieces.len() as u64);
         }
         self.next < self.room_until
     }
@@ -94,21 +75,20 @@ impl PieceRing {
         let (line, at) = self.place();
         self.memory.write(at, bytes)?;
         line.message.store(message, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `look`.
-        line.stamp.store(self.stamp(call), Ordering::Release);
+        words::publish(&line.stamp, self.next, call);
         self.next += 1;
         Ok(())
     }
 
     /// What lies where the next piece is to be. For the receiver.
     pub(super) fn look(&self, call: u32) -> Found {
-        let (line, _) = self.place();
-        // Acquire: pairs with the Release in `put`: the piece's bytes are there.
-        match line.stamp.load(Ordering::Acquire) {
-            stamp if stamp == self.stamp(call) => Found::Piece { message: line.message.load(Ordering::Relaxed) },
-            stamp if stamp >> CALL_BITS == self.next + 1 => Found::Stranger,
-            _ => Found::Nothing,
-        }
+        words::look(&self.place().0.stamp, self.next, call)
+    }
+
+    /// Bytes of the whole message that the piece which [`look`](Self::look) has found belongs to.
+    pub(super) fn message_bytes(&self) -> u64 {
+        // Ordered by the look.
+        self.place().0.message.load(Ordering::Relaxed)
     }
 
     /// Uses the piece that [`look`](Self::look) has found and gives its place back.
@@ -116,8 +96,7 @@ impl PieceRing {
         let (_, at) = self.place();
         let result = self.memory.inspect(at, length as u64, use_them)?;
         self.next += 1;
-        // Release: pairs with the Acquire in `has_room`.
-        self.taken.taken.store(self.next, Ordering::Release);
+        words::give_back(&self.taken.taken, self.next);
         Ok(result)
     }
 }

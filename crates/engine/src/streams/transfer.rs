@@ -1,7 +1,8 @@
 //! All that a rank sends and receives in one call, piece by piece.
 
 use super::Streams;
-use super::ring::{Found, PIECE_BYTES, PieceRing};
+use super::ring::{PIECE_BYTES, PieceRing};
+use super::words::Found;
 use crate::attendance;
 use crate::call::{Call, CallKind};
 use crate::error::Error;
@@ -261,9 +262,10 @@ impl Step<'_> {
             let expected = receiving.target.length();
             match found {
                 Found::Nothing => continue,
-                Found::Piece { message } if message == expected as u64 => {}
-                Found::Piece { message } => {
-                    return Err(Error::BufferLength { buffer: 1, expected: message, found: expected as u64 });
+                Found::Piece if ring.message_bytes() == expected as u64 => {}
+                Found::Piece => {
+                    let (found, expected) = (expected as u64, ring.message_bytes());
+                    return Err(Error::BufferLength { buffer: 1, expected, found });
                 }
                 Found::Stranger => return Err(self.mismatch(receiving.from)),
             }
