@@ -13,20 +13,20 @@
 //! taken for those of this one.
 
 mod ring;
+mod route;
 mod transfer;
 mod words;
 
 use crate::call::Call;
 use crate::error::Error;
 use crate::group::{Group, let_go};
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, Pattern};
 use crate::node::EngineKind;
 use crate::program::ReleaseLine;
 use crate::ring::Ring;
-use goal::schedule::JoinKind;
 use ring::PieceRing;
 use shm::segment::Offset;
-use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::PoisonError;
 use transfer::Transfer;
 
@@ -37,6 +37,8 @@ pub(crate) struct Streams {
     /// To each rank, and from each rank; none to itself.
     out: Vec<Option<PieceRing>>,
     from: Vec<Option<PieceRing>>,
+    /// Copies of inputs that lie where results go.
+    scratch: Vec<u8>,
 }
 
 /// What a communicator knows about its streams.
@@ -91,72 +93,81 @@ impl Streams {
         };
         let out = (0..ranks).map(|rank| ring(me, rank)).collect::<Result<_, _>>()?;
         let from = (0..ranks).map(|rank| ring(rank, me)).collect::<Result<_, _>>()?;
-        Ok(Streams { at, out, from })
+        Ok(Streams { at, out, from, scratch: Vec::new() })
     }
+}
+
+/// The input of a blocking call.
+#[derive(Clone, Debug)]
+pub enum Given<'a> {
+    /// Apart from the output.
+    Apart(&'a [u8]),
+    /// There, in the output's memory.
+    InOutput(Range<usize>),
 }
 
 impl Group {
     /// Whether a blocking call of this meeting goes through streams. The same answer on all ranks.
     #[inline]
-    pub(crate) fn streams(&self, meeting: &Meeting) -> bool {
+    pub fn streams(&self, meeting: &Meeting) -> bool {
+        self.ring.plan.is_long(meeting) && self.can_stream(meeting)
+    }
+
+    fn can_stream(&self, meeting: &Meeting) -> bool {
         let ranks = self.size();
-        self.ring.plan.is_long(meeting)
-            && ranks > 1
-            && ranks <= MOST_RANKS
+        // The rings join pairs of ranks: what goes to many at once, or is combined of many, is staged once instead.
+        let of_pairs = || {
+            use Pattern::{Exchange, GatherTo, Scatter};
+            matches!(meeting.pattern, Exchange | GatherTo { .. } | Scatter { .. })
+        };
+        (ranks == 2 || (ranks > 2 && ranks <= MOST_RANKS && of_pairs()))
             && self.engine() == EngineKind::Peers
             && self.member.node().has_cores_for_all()
-            && (ranks == 2 || meeting.kind == JoinKind::Exchange)
     }
 
-    /// Holds a long meeting as a stream of pieces; `None` when there is no memory for streams.
-    pub(crate) fn stream_meeting(
+    /// Holds a meeting as a stream of pieces, if [`streams`](Self::streams) says so, and waits for it; `None` when there is no
+    /// memory for streams, on all ranks alike.
+    ///
+    /// `memory` holds the result at its beginning, and the input if that is not apart.
+    ///
+    /// # Errors
+    /// As [`meet_and_wait`](Self::meet_and_wait).
+    pub fn stream(&self, meeting: &Meeting, input: Given<'_>, memory: &mut [u8]) -> Option<Result<(), Error>> {
+        if let Err(error) = self.check_lengths(meeting, &input, memory.len()) {
+            return Some(Err(error));
+        }
+        // Pieces are for those who are inside the call: a rank that only starts it is somewhere else.
+        let call = meeting.call.blocking();
+        let sequence = self.begin(call);
+        self.trace_call_begun(sequence);
+        let outcome = self.open_and_stream(sequence, call, meeting, input, memory);
+        let ended = outcome.as_ref().is_some_and(Result::is_ok);
+        self.trace_call_ended(sequence, ended.then_some(call));
+        outcome
+    }
+
+    fn check_lengths(&self, meeting: &Meeting, input: &Given<'_>, memory: usize) -> Result<(), Error> {
+        let given = match input {
+            Given::Apart(bytes) => bytes.len(),
+            Given::InOutput(range) if range.end <= memory => range.len(),
+            Given::InOutput(_) => 0,
+        };
+        let (found, expected) = (given as u64, meeting.contribution_bytes());
+        if meeting.contributes(self.rank()) && found != expected {
+            return Err(Error::BufferLength { buffer: 0, expected, found });
+        }
+        let (found, expected) = (memory as u64, meeting.result_bytes(self.rank(), self.size()));
+        if found < expected { Err(Error::BufferLength { buffer: 1, expected, found }) } else { Ok(()) }
+    }
+
+    fn open_and_stream(
         &self,
         sequence: u64,
+        call: Call,
         meeting: &Meeting,
-        input: &[u8],
-        output: &mut [u8],
+        input: Given<'_>,
+        memory: &mut [u8],
     ) -> Option<Result<(), Error>> {
-        let (me, ranks) = (self.rank(), self.size());
-        self.stream(sequence, meeting.call, |transfer| {
-            match meeting.kind {
-                JoinKind::Barrier => {}
-                JoinKind::Broadcast if me == meeting.root => {
-                    (0..ranks).filter(|rank| *rank != me).for_each(|rank| transfer.send(rank, input));
-                }
-                JoinKind::Broadcast => transfer.receive(meeting.root, output),
-                JoinKind::Gather => {
-                    let blocks = output.chunks_exact_mut(input.len());
-                    for (rank, block) in (0..ranks).zip(blocks) {
-                        transfer.send(rank, input);
-                        transfer.receive(rank, block);
-                    }
-                }
-                JoinKind::Exchange => {
-                    let part = input.len() / ranks as usize;
-                    let mut blocks: SmallVec<[_; 16]> =
-                        input.chunks_exact(part).zip(output.chunks_exact_mut(part)).map(Some).collect();
-                    // Each rank begins with the next one, so that not all send to the same.
-                    for step in 0..ranks {
-                        let rank = (me + step) % ranks;
-                        if let Some((from, to)) = blocks[rank as usize].take() {
-                            transfer.send(rank, from);
-                            transfer.receive(rank, to);
-                        }
-                    }
-                }
-                JoinKind::Reduce => {
-                    let other = 1 - me;
-                    transfer.send(other, input);
-                    if let Some(rule) = meeting.arithmetic {
-                        transfer.fold(other, input, rule, output);
-                    }
-                }
-            }
-        })
-    }
-
-    /// Sends and receives what `fill` asks for; `None` when there is no memory for streams, on all ranks alike.
-    fn stream<'a>(&self, sequence: u64, call: Call, fill: impl FnOnce(&mut Transfer<'a>)) -> Option<Result<(), Error>> {
         let mut state = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if let StreamsState::Unknown = *state {
             match self.open_streams(sequence, call) {
@@ -169,9 +180,20 @@ impl Group {
             StreamsState::Broken { .. } => return Some(Err(Error::Broken)),
             StreamsState::Unknown | StreamsState::Missing => return None,
         };
+        // What is sent must stay as it is while results take its place.
+        let mut scratch = std::mem::take(&mut streams.scratch);
+        let input = match input {
+            Given::Apart(bytes) => bytes,
+            Given::InOutput(range) => {
+                scratch.clear();
+                scratch.extend_from_slice(memory.get(range).unwrap_or_default());
+                &scratch
+            }
+        };
         let mut transfer = Transfer::new(self.rank());
-        fill(&mut transfer);
+        route::fill(&mut transfer, meeting, (self.rank(), self.size()), input, memory);
         let outcome = transfer.run(self, streams, sequence, call);
+        streams.scratch = scratch;
         if !matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. })) {
             // The two ends of a ring may not agree any more on what comes next.
             *state = StreamsState::Broken { at: streams.at };

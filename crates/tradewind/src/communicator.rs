@@ -1,10 +1,11 @@
 //! A communicator: ranks that run collectives together.
 
-use crate::algorithms::Algorithms;
+use crate::algorithms::{Algorithms, Levels};
 use crate::buffers::SharedBuffer;
 use crate::error::Result;
 use bytemuck::Pod;
-use engine::call::{Call, CallKind};
+use collectives::Tuning;
+use engine::call::Call;
 use engine::group::Group;
 use engine::lane::Argument;
 use engine::linkage::Linkage;
@@ -84,12 +85,16 @@ impl std::fmt::Debug for Kept {
 }
 
 /// What tells linked schedules apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LinkKey {
     pub(crate) call: Call,
     pub(crate) algorithm: &'static str,
+    pub(crate) tuning: Tuning,
+    pub(crate) levels: Levels,
     /// Operation and type, root, or number of a topology.
     pub(crate) arguments: u64,
+    /// The sizes of blocks that are not all equal; all ranks have the same.
+    pub(crate) sizes: Vec<u64>,
 }
 
 impl Communicator {
@@ -126,6 +131,11 @@ impl Communicator {
     #[must_use]
     pub fn with_algorithms(&self, algorithms: Algorithms) -> Self {
         Communicator { shared: Arc::clone(&self.shared), algorithms }
+    }
+
+    #[inline]
+    pub(crate) fn chosen(&self) -> &Algorithms {
+        &self.algorithms
     }
 
     /// The algorithms this handle uses.
@@ -212,10 +222,5 @@ impl Communicator {
     /// The number of the next topology, the same on all ranks.
     pub(crate) fn next_topology(&self) -> u64 {
         self.shared.topologies.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The call of a collective, from its size and whatever else must agree.
-    pub(crate) fn call(kind: CallKind, bytes: u64, arguments: u64) -> Call {
-        Call::new(kind, bytes, arguments)
     }
 }

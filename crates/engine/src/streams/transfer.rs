@@ -94,18 +94,20 @@ impl<'a> Transfer<'a> {
         Transfer { me, sendings: SmallVec::new(), receivings: SmallVec::new(), failure: None }
     }
 
-    /// Sends bytes to a rank, to this one too.
+    /// Sends bytes to another rank.
     pub(crate) fn send(&mut self, to: u32, bytes: &'a [u8]) {
         self.sendings.push(Sending { to, bytes, done: 0, finished: false });
     }
 
-    /// Receives bytes from a rank.
+    /// Receives bytes from another rank.
     pub(crate) fn receive(&mut self, from: u32, into: &'a mut [u8]) {
         self.receivings.push(Receiving { from, target: Target::Into(into), done: 0, finished: false });
     }
 
     /// Receives bytes from another rank and combines them with this rank's, in rank order.
-    pub(crate) fn fold(&mut self, from: u32, own: &'a [u8], rule: (Arithmetic, DataType), into: &'a mut [u8]) {
+    pub(crate) fn fold(&mut self, from: u32, own: &'a [u8], rule: Option<(Arithmetic, DataType)>, into: &'a mut [u8]) {
+        // A reduction without a rule has no result.
+        let Some(rule) = rule else { return };
         let target = Target::Fold { own, own_is_left: self.me < from, rule, into };
         self.receivings.push(Receiving { from, target, done: 0, finished: false });
     }
@@ -113,32 +115,14 @@ impl<'a> Transfer<'a> {
     /// Carries everything out.
     pub(super) fn run(mut self, group: &Group, streams: &mut Streams, sequence: u64, call: Call) -> Result<(), Error> {
         let mut step = Step { group, streams, sequence, call, stamp: stamp(sequence, call), told: true };
-        step.send(&mut self)?;
-        step.tell();
-        // Others have something to read by now.
-        self.copy_own();
         while !(self.sendings.is_empty() && self.receivings.is_empty()) {
-            let moved = step.receive(&mut self)? | step.send(&mut self)?;
+            let moved = step.send(&mut self)? | step.receive(&mut self)?;
             step.tell();
             if !moved {
                 self.wait(&mut step)?;
             }
         }
         self.failure.map_or(Ok(()), |failure| Err(refused(failure, group.rank())))
-    }
-
-    /// Copies what the rank sends to itself.
-    fn copy_own(&mut self) {
-        let me = self.me;
-        let mut own: SmallVec<[&[u8]; 4]> =
-            self.sendings.iter().filter(|sending| sending.to == me).map(|sending| sending.bytes).rev().collect();
-        self.sendings.retain(|sending| sending.to != me);
-        for receiving in self.receivings.iter_mut().filter(|receiving| receiving.from == me) {
-            if let (Some(bytes), Target::Into(into)) = (own.pop(), &mut receiving.target) {
-                into.copy_from_slice(bytes);
-            }
-        }
-        self.receivings.retain(|receiving| receiving.from != me);
     }
 
     /// Waits until there is a piece to take or room for one.
