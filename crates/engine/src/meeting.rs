@@ -231,6 +231,8 @@ impl Meeting {
         let from = u64::from(rank);
         match (&self.blocks, self.pattern) {
             _ if !self.leaves_own => None,
+            // Who has a block of its own to leave gets nothing else.
+            (_, Pattern::Scatter { .. }) => None,
             (Some(blocks), _) => Some(block(&blocks.received, rank as usize)),
             (None, Pattern::Exchange) => {
                 let part = self.bytes / u64::from(ranks);
