@@ -6,6 +6,10 @@ from fnmatch import fnmatchcase
 from .places import Trouble
 
 NONBLOCKING = ("barrier", "allreduce", "alltoall", "bcast", "neighbor")
+OTHERS = (
+    "reduce", "scatter", "gather", "allgather", "reducescatter", "scan", "exscan", "alltoallv", "allgatherv", "gatherv", "scatterv",
+    "neighborgather",
+)
 SMALL = (8, 1024)
 LARGE = (65536, 1048576)
 ALL_SIZES = (8, 128, 1024, 8192, 65536, 262144, 1048576)
@@ -59,7 +63,7 @@ def blocking():
     for ranks in (2, 4, 8):
         for op, size in short:
             yield Row("blocking", op, size, ranks, 0.6 if ranks == 2 else 0.5)
-    for op in NONBLOCKING[1:]:
+    for op in NONBLOCKING[1:] + OTHERS:
         for size in ALL_SIZES:
             if (op, size) not in short:
                 yield Row("blocking", op, size, 2, 1.0)

@@ -44,13 +44,18 @@ def spread(figure):
     return "–" if figure is None else f"{number(figure.median)} [{number(figure.p10)}..{number(figure.p90)}]"
 
 
+# Their bytes are those of the whole message, not of one block.
+WHOLE = ("bcast", "reduce", "allreduce", "scan", "exscan")
+
+
 def title(row):
     """What the row is called in the table."""
     if row.op in MESSAGES:
         return f"{MESSAGES[row.op]}, {f'{row.bytes} rows' if row.op == 'solve' else size_name(row.bytes)}"
     nonblocking = row.kind != "blocking"
-    name = {"neighbor": "neighbor_alltoall"}.get(row.op, row.op)
-    per = {"alltoall": " a pair", "neighbor": " a neighbour"}.get(row.op, "")
+    names = {"neighbor": "neighbor_alltoall", "neighborgather": "neighbor_allgather", "reducescatter": "reduce_scatter_block"}
+    name = names.get(row.op, row.op)
+    per = " a neighbour" if "neighbor" in row.op else "" if row.op in WHOLE else " a pair"
     size = "" if row.op == "barrier" else f" {size_name(row.bytes)}{per}"
     return f"{'i' if nonblocking else ''}{name}{size}, {row.ranks} ranks"
 

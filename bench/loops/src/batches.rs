@@ -1,6 +1,6 @@
 //! A collective by itself: batches of calls back to back, each batch after a barrier.
 //!
-//! The root of bcast moves on with every call: no rank can run ahead and hide the latency in buffers.
+//! The root moves on with every call: no rank can run ahead and hide the latency in buffers.
 
 use crate::Failure;
 use crate::collective::Collective;
@@ -59,7 +59,9 @@ pub fn measure_batches<'w, M: Memory, O: Operation<M>>(
     name: &str,
 ) -> Result<f64, Failure> {
     let each_us = estimate(collective, call, budget_us / 20.0)?;
-    let calls = repetitions_within(BATCH_US, each_us, LEAST_CALLS, MOST_CALLS);
+    // Every rank is the root at least once.
+    let least = LEAST_CALLS.max(collective.ranks);
+    let calls = repetitions_within(BATCH_US, each_us, least, MOST_CALLS);
     let batches = repetitions_within(budget_us, each_us * calls as f64, LEAST_BATCHES, MOST_BATCHES);
     let mut times = vec![0.0; batches];
     for (b, time) in times.iter_mut().enumerate() {

@@ -23,12 +23,8 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
     pub fn open(world: &'w Communicator, row: Row, operation: O) -> Result<Self, Failure> {
         let (rank, ranks) = (world.rank() as usize, world.size() as usize);
         let elements = row.bytes / size_of::<f64>();
-        let blocks = match row.kind {
-            Kind::Alltoall => ranks,
-            Kind::Neighbor => grid::NEIGHBORS,
-            _ => 1,
-        };
-        let memory = M::new(world, elements * blocks)?;
+        let (sends, receives) = row.kind.blocks(ranks);
+        let memory = M::new(world, elements * sends, elements * receives)?;
         Ok(Self { row, world, rank, ranks, elements, operation, memory, neighbors: grid::neighbors(rank, ranks) })
     }
 
@@ -41,7 +37,12 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         }
         let own = (self.rank * 1000 + repetition) as f64;
         for (block, values) in self.memory.send().chunks_exact_mut(self.elements).enumerate() {
-            values.fill(if self.row.kind == Kind::Alltoall { own + block as f64 } else { own });
+            values.fill(match self.row.kind {
+                Kind::Alltoall | Kind::Alltoallv | Kind::ReduceScatter => own + block as f64,
+                // Whoever the root is sends the same.
+                Kind::Scatter | Kind::Scatterv => (block * 1000 + repetition) as f64,
+                _ => own,
+            });
         }
         let sends_it = self.row.kind == Kind::Bcast && self.rank == root;
         for values in self.memory.receive().chunks_exact_mut(self.elements) {
@@ -54,20 +55,34 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         }
     }
 
+    /// What is to be in a block of what this rank received.
+    fn expected(&self, root: usize, repetition: usize, block: usize) -> f64 {
+        let (rank, ranks) = (self.rank, self.ranks);
+        let of_ranks = |ranks: usize| ranks * repetition + 1000 * (ranks * ranks.saturating_sub(1) / 2);
+        let value = match self.row.kind {
+            Kind::Allreduce | Kind::Reduce => of_ranks(ranks),
+            Kind::Alltoall | Kind::Alltoallv => repetition + block * 1000 + rank,
+            Kind::Bcast => repetition + root * 1000,
+            Kind::Neighbor | Kind::NeighborGather => repetition + self.neighbors[block] * 1000,
+            Kind::Scatter | Kind::Scatterv => repetition + rank * 1000,
+            Kind::Gather | Kind::Gatherv | Kind::Allgather | Kind::Allgatherv => repetition + block * 1000,
+            Kind::ReduceScatter => of_ranks(ranks) + ranks * rank,
+            Kind::Scan => of_ranks(rank + 1),
+            Kind::Exscan => of_ranks(rank),
+            Kind::Barrier | Kind::Message => 0,
+        };
+        value as f64
+    }
+
     /// Reads them back on the other side, every element or the first and the last of each block: a library that is fast
-    /// because it does nothing does not pass.
+    /// because it does nothing does not pass. Every rank has been the root before.
     pub fn check(&mut self, root: usize, repetition: usize, every: bool) -> Result<(), Failure> {
-        if self.row.kind == Kind::Barrier {
+        if self.row.kind == Kind::Barrier || (self.row.kind == Kind::Exscan && self.rank == 0) {
             return Ok(());
         }
-        for (block, values) in self.memory.receive().chunks_exact(self.elements).enumerate() {
-            let expected = match self.row.kind {
-                Kind::Allreduce => self.ranks * repetition + 1000 * self.ranks * (self.ranks - 1) / 2,
-                Kind::Alltoall => repetition + block * 1000 + self.rank,
-                Kind::Bcast => repetition + root * 1000,
-                Kind::Neighbor => repetition + self.neighbors[block] * 1000,
-                Kind::Barrier | Kind::Message => 0,
-            } as f64;
+        let (_, blocks) = self.row.kind.blocks(self.ranks);
+        let expected: Vec<f64> = (0..blocks).map(|block| self.expected(root, repetition, block)).collect();
+        for (values, expected) in self.memory.receive().chunks_exact(self.elements).zip(expected) {
             let step = if every { 1 } else { (self.elements - 1).max(1) };
             if values.iter().step_by(step).any(|value| *value != expected) {
                 let (rank, name, bytes) = (self.rank, self.row.name, self.row.bytes);

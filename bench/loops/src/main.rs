@@ -18,7 +18,10 @@ mod threads;
 
 use collective::Collective;
 use memory::{Memory, Private, Segment};
-use operation::{Allreduce, Alltoall, Barrier, Bcast, Neighbor, Operation};
+use operation::{
+    Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Barrier, Bcast, Exscan, Gather, Gatherv, Neighbor, NeighborGather,
+    Operation, Reduce, ReduceScatter, Scan, Scatter, Scatterv,
+};
 use report::Options;
 use row::{Kind, Row};
 use std::process::ExitCode;
@@ -79,12 +82,25 @@ impl Program {
         row: Row,
         options: &mut Options,
     ) -> Result<(), Failure> {
+        let counts = || vec![row.bytes / size_of::<f64>(); world.size() as usize];
         match row.kind {
             Kind::Barrier => self.measure::<M, _>(world, row, Barrier, options),
             Kind::Allreduce => self.measure::<M, _>(world, row, Allreduce, options),
             Kind::Alltoall => self.measure::<M, _>(world, row, Alltoall, options),
             Kind::Bcast => self.measure::<M, _>(world, row, Bcast, options),
             Kind::Neighbor => self.measure::<M, _>(world, row, Neighbor(grid::topology(world)?), options),
+            Kind::NeighborGather => self.measure::<M, _>(world, row, NeighborGather(grid::topology(world)?), options),
+            Kind::Reduce => self.measure::<M, _>(world, row, Reduce, options),
+            Kind::Scatter => self.measure::<M, _>(world, row, Scatter, options),
+            Kind::Gather => self.measure::<M, _>(world, row, Gather, options),
+            Kind::Allgather => self.measure::<M, _>(world, row, Allgather, options),
+            Kind::ReduceScatter => self.measure::<M, _>(world, row, ReduceScatter, options),
+            Kind::Scan => self.measure::<M, _>(world, row, Scan, options),
+            Kind::Exscan => self.measure::<M, _>(world, row, Exscan, options),
+            Kind::Alltoallv => self.measure::<M, _>(world, row, Alltoallv(counts()), options),
+            Kind::Allgatherv => self.measure::<M, _>(world, row, Allgatherv(counts()), options),
+            Kind::Gatherv => self.measure::<M, _>(world, row, Gatherv(counts()), options),
+            Kind::Scatterv => self.measure::<M, _>(world, row, Scatterv(counts()), options),
             Kind::Message => Err(format!("{} is no collective: give messages or threads", row.name).into()),
         }
     }

@@ -28,8 +28,8 @@ pub trait Memory: Sized {
     where
         Self: 'a;
 
-    /// Two buffers of so many doubles.
-    fn new(world: &Communicator, elements: usize) -> Result<Self, Failure>;
+    /// Two buffers: so many doubles to send, so many to receive.
+    fn new(world: &Communicator, sends: usize, receives: usize) -> Result<Self, Failure>;
     /// What is sent.
     fn send(&mut self) -> &mut [f64];
     /// What is received.
@@ -86,8 +86,8 @@ impl Memory for Private {
     type Output<'a> = &'a mut [f64];
     type Home<'a> = ();
 
-    fn new(_: &Communicator, elements: usize) -> Result<Self, Failure> {
-        Ok(Self { send: Aligned::new(elements), receive: Aligned::new(elements) })
+    fn new(_: &Communicator, sends: usize, receives: usize) -> Result<Self, Failure> {
+        Ok(Self { send: Aligned::new(sends), receive: Aligned::new(receives) })
     }
 
     fn send(&mut self) -> &mut [f64] {
@@ -138,8 +138,8 @@ impl Memory for Segment {
     type Output<'a> = SharedBuffer<f64>;
     type Home<'a> = &'a mut Self;
 
-    fn new(world: &Communicator, elements: usize) -> Result<Self, Failure> {
-        Ok(Self { send: Some(world.alloc(elements)?), receive: Some(world.alloc(elements)?) })
+    fn new(world: &Communicator, sends: usize, receives: usize) -> Result<Self, Failure> {
+        Ok(Self { send: Some(world.alloc(sends)?), receive: Some(world.alloc(receives)?) })
     }
 
     fn send(&mut self) -> &mut [f64] {

@@ -1,4 +1,4 @@
-//! The five operations, each with its blocking and its nonblocking call.
+//! The operations, each with its blocking and its nonblocking call.
 //!
 //! One type for each, so that a measured call is the call itself, as an application makes it.
 
@@ -82,14 +82,8 @@ impl<'a, M: Memory + 'a> UnderWay for Two<'a, M> {
 
 /// Every rank comes.
 pub struct Barrier;
-/// The sum, for all.
-pub struct Allreduce;
-/// A block from each to each.
-pub struct Alltoall;
 /// The root's buffer, for all.
 pub struct Bcast;
-/// A block to each neighbour.
-pub struct Neighbor(pub Neighbors);
 
 impl<M: Memory> Operation<M> for Barrier {
     type UnderWay<'a>
@@ -105,44 +99,6 @@ impl<M: Memory> Operation<M> for Barrier {
     #[inline]
     fn call_blocking(&self, world: &Communicator, _: &mut M, _: usize) -> Result<(), Failure> {
         Ok(world.barrier()?)
-    }
-}
-
-impl<M: Memory> Operation<M> for Allreduce {
-    type UnderWay<'a>
-        = Two<'a, M>
-    where
-        M: 'a;
-
-    #[inline]
-    fn start<'a>(&self, world: &Communicator, memory: &'a mut M, _: usize) -> Result<Two<'a, M>, Failure> {
-        let (input, output, home) = memory.lend()?;
-        Ok(Two { request: world.iallreduce(input, output, Op::Sum)?, home })
-    }
-
-    #[inline]
-    fn call_blocking(&self, world: &Communicator, memory: &mut M, _: usize) -> Result<(), Failure> {
-        let (input, output) = memory.both();
-        Ok(world.allreduce(input, output, Op::Sum)?)
-    }
-}
-
-impl<M: Memory> Operation<M> for Alltoall {
-    type UnderWay<'a>
-        = Two<'a, M>
-    where
-        M: 'a;
-
-    #[inline]
-    fn start<'a>(&self, world: &Communicator, memory: &'a mut M, _: usize) -> Result<Two<'a, M>, Failure> {
-        let (input, output, home) = memory.lend()?;
-        Ok(Two { request: world.ialltoall(input, output)?, home })
-    }
-
-    #[inline]
-    fn call_blocking(&self, world: &Communicator, memory: &mut M, _: usize) -> Result<(), Failure> {
-        let (input, output) = memory.both();
-        Ok(world.alltoall(input, output)?)
     }
 }
 
@@ -164,20 +120,111 @@ impl<M: Memory> Operation<M> for Bcast {
     }
 }
 
-impl<M: Memory> Operation<M> for Neighbor {
-    type UnderWay<'a>
-        = Two<'a, M>
-    where
-        M: 'a;
+/// An operation with a buffer to send from and one to receive into. `$own` is what it needs besides them.
+macro_rules! two_buffers {
+    ($(#[$about:meta])* $name:ident $(($field:ty))?, |$own:ident, $world:ident, $from:ident, $to:ident, $root:ident|
+        $nonblocking:expr, $blocking:expr) => {
+        $(#[$about])*
+        pub struct $name $((pub $field))?;
 
-    #[inline]
-    fn start<'a>(&self, _: &Communicator, memory: &'a mut M, _: usize) -> Result<Two<'a, M>, Failure> {
-        let (input, output, home) = memory.lend()?;
-        Ok(Two { request: self.0.ineighbor_alltoall(input, output)?, home })
-    }
+        impl<M: Memory> Operation<M> for $name {
+            type UnderWay<'a>
+                = Two<'a, M>
+            where
+                M: 'a;
 
-    #[inline]
-    fn call_blocking(&self, world: &Communicator, memory: &mut M, root: usize) -> Result<(), Failure> {
-        self.start(world, memory, root)?.wait()
-    }
+            #[inline]
+            fn start<'a>(&self, $world: &Communicator, memory: &'a mut M, root: usize) -> Result<Two<'a, M>, Failure> {
+                let ($own, $root) = (self, root as u32);
+                let ($from, $to, home) = memory.lend()?;
+                let _ = ($own, $root, $world);
+                Ok(Two { request: $nonblocking?, home })
+            }
+
+            #[inline]
+            fn call_blocking(&self, $world: &Communicator, memory: &mut M, root: usize) -> Result<(), Failure> {
+                let ($own, $root) = (self, root as u32);
+                let ($from, $to) = memory.both();
+                let _ = ($own, $root, $world);
+                Ok($blocking?)
+            }
+        }
+    };
 }
+
+two_buffers!(
+    /// The sum, for all.
+    Allreduce, |own, world, from, to, root| world.iallreduce(from, to, Op::Sum), world.allreduce(from, to, Op::Sum)
+);
+two_buffers!(
+    /// A block from each to each.
+    Alltoall, |own, world, from, to, root| world.ialltoall(from, to), world.alltoall(from, to)
+);
+two_buffers!(
+    /// A block to each neighbour.
+    Neighbor(Neighbors),
+    |own, world, from, to, root| own.0.ineighbor_alltoall(from, to), own.0.neighbor_alltoall(from, to)
+);
+two_buffers!(
+    /// One block to all neighbours.
+    NeighborGather(Neighbors),
+    |own, world, from, to, root| own.0.ineighbor_allgather(from, to), own.0.neighbor_allgather(from, to)
+);
+two_buffers!(
+    /// The sum, for the root.
+    Reduce, |own, world, from, to, root| world.ireduce(from, to, Op::Sum, root), world.reduce(from, to, Op::Sum, root)
+);
+two_buffers!(
+    /// A block from the root to each.
+    Scatter, |own, world, from, to, root| world.iscatter(from, to, root), world.scatter(from, to, root)
+);
+two_buffers!(
+    /// A block from each to the root.
+    Gather, |own, world, from, to, root| world.igather(from, to, root), world.gather(from, to, root)
+);
+two_buffers!(
+    /// A block from each to all.
+    Allgather, |own, world, from, to, root| world.iallgather(from, to), world.allgather(from, to)
+);
+two_buffers!(
+    /// A block of the sum to each.
+    ReduceScatter,
+    |own, world, from, to, root| world.ireduce_scatter_block(from, to, Op::Sum),
+    world.reduce_scatter_block(from, to, Op::Sum)
+);
+two_buffers!(
+    /// The sum up to each.
+    Scan, |own, world, from, to, root| world.iscan(from, to, Op::Sum), world.scan(from, to, Op::Sum)
+);
+two_buffers!(
+    /// The sum before each.
+    Exscan, |own, world, from, to, root| world.iexscan(from, to, Op::Sum), world.exscan(from, to, Op::Sum)
+);
+
+/// The sizes of all blocks, in doubles.
+type Counts = Vec<usize>;
+
+two_buffers!(
+    /// As [`Alltoall`], with sizes.
+    Alltoallv(Counts),
+    |own, world, from, to, root| world.ialltoallv(from, &own.0, to, &own.0),
+    world.alltoallv(from, &own.0, to, &own.0)
+);
+two_buffers!(
+    /// As [`Allgather`], with sizes.
+    Allgatherv(Counts),
+    |own, world, from, to, root| world.iallgatherv(from, to, &own.0),
+    world.allgatherv(from, to, &own.0)
+);
+two_buffers!(
+    /// As [`Gather`], with sizes.
+    Gatherv(Counts),
+    |own, world, from, to, root| world.igatherv(from, to, &own.0, root),
+    world.gatherv(from, to, &own.0, root)
+);
+two_buffers!(
+    /// As [`Scatter`], with sizes.
+    Scatterv(Counts),
+    |own, world, from, to, root| world.iscatterv(from, &own.0, to, root),
+    world.scatterv(from, &own.0, to, root)
+);

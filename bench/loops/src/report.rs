@@ -41,7 +41,7 @@ impl Options {
 /// Each repetition's value over all ranks: the largest (times) or the sum (processor time).
 pub fn combine(world: &Communicator, values: &mut Vec<f64>, how: Op) -> Result<(), Failure> {
     let mut combined = vec![0.0; values.len()];
-    world.allreduce(values, &mut combined, how)?;
+    world.allreduce(&*values, &mut combined, how)?;
     *values = combined;
     Ok(())
 }

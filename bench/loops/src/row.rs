@@ -1,9 +1,9 @@
 //! What one row of the table measures, as the command line names it: OPERATION:BYTES:ITERATIONS.
 //!
-//! Bytes follow MPI's own convention, as in `bench/c/collectives.h`: barrier has none, allreduce and bcast count the whole
-//! message, alltoall and neighbor count one block (the message of one pair of ranks).
+//! Bytes follow MPI's own convention, as in `bench/c/collectives.h`: barrier has none; bcast, reduce, allreduce, scan and exscan
+//! count the whole message, all others one block (the message of one pair of ranks).
 
-use crate::Failure;
+use crate::{Failure, grid};
 
 /// Which operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,21 +13,59 @@ pub enum Kind {
     Alltoall,
     Bcast,
     Neighbor,
+    Reduce,
+    Scatter,
+    Gather,
+    Allgather,
+    ReduceScatter,
+    Scan,
+    Exscan,
+    Alltoallv,
+    Allgatherv,
+    Gatherv,
+    Scatterv,
+    NeighborGather,
     /// From rank 0 to rank 1; the name says how.
     Message,
 }
 
-const KINDS: [(Kind, &str); 9] = [
+const KINDS: [(Kind, &str); 21] = [
     (Kind::Barrier, "barrier"),
     (Kind::Allreduce, "allreduce"),
     (Kind::Alltoall, "alltoall"),
     (Kind::Bcast, "bcast"),
     (Kind::Neighbor, "neighbor"),
+    (Kind::Reduce, "reduce"),
+    (Kind::Scatter, "scatter"),
+    (Kind::Gather, "gather"),
+    (Kind::Allgather, "allgather"),
+    (Kind::ReduceScatter, "reducescatter"),
+    (Kind::Scan, "scan"),
+    (Kind::Exscan, "exscan"),
+    (Kind::Alltoallv, "alltoallv"),
+    (Kind::Allgatherv, "allgatherv"),
+    (Kind::Gatherv, "gatherv"),
+    (Kind::Scatterv, "scatterv"),
+    (Kind::NeighborGather, "neighborgather"),
     (Kind::Message, "latency"),
     (Kind::Message, "rate"),
     (Kind::Message, "large"),
     (Kind::Message, "threads"),
 ];
+
+impl Kind {
+    /// Blocks that a rank sends and receives, the root's where there is one.
+    pub fn blocks(self, ranks: usize) -> (usize, usize) {
+        match self {
+            Self::Alltoall | Self::Alltoallv => (ranks, ranks),
+            Self::Scatter | Self::Scatterv | Self::ReduceScatter => (ranks, 1),
+            Self::Gather | Self::Gatherv | Self::Allgather | Self::Allgatherv => (1, ranks),
+            Self::Neighbor => (grid::NEIGHBORS, grid::NEIGHBORS),
+            Self::NeighborGather => (1, grid::NEIGHBORS),
+            _ => (1, 1),
+        }
+    }
+}
 
 /// One row.
 #[derive(Clone, Copy)]

@@ -21,7 +21,7 @@ enum Form {
     Persistent,
 }
 
-/// How a call is made: the form, and whether in place; another one for every call and rank.
+/// How a call is made: the form, and whether in place; another one for every call and, unless it waits, every rank.
 #[derive(Debug, Default)]
 struct Turn(Cell<usize>);
 
@@ -30,7 +30,11 @@ impl Turn {
         let turn = self.0.get();
         self.0.set(turn + 1);
         let mixed = turn + rank as usize;
-        let form = [Form::Blocking, Form::Nonblocking, Form::Shared, Form::Persistent][mixed % 4];
+        // A call that waits matches calls that wait; the others match each other.
+        let form = match turn % 4 {
+            0 => Form::Blocking,
+            _ => [Form::Nonblocking, Form::Shared, Form::Persistent][mixed % 3],
+        };
         (form, (turn / 4 + rank as usize / 3).is_multiple_of(2))
     }
 }
