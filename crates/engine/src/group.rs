@@ -213,7 +213,11 @@ impl Group {
         self.check(meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
-        match self.ring.hold(meeting, arguments).inspect_err(|_| self.take_back(sequence))? {
+        let mut held = self.ring.hold(meeting, arguments);
+        if matches!(held, Ok(Hold::NoSlot)) {
+            held = self.hold_soon(meeting, arguments);
+        }
+        match held.inspect_err(|_| self.take_back(sequence))? {
             Hold::Begun { run } => Ok(Held(HeldRun::Begun(Numbered { run, sequence }, Ring::bindings(arguments)))),
             Hold::NoSlot => self.queue(sequence, meeting, arguments),
             Hold::Failed { run, error } => {
@@ -242,6 +246,20 @@ impl Group {
         }
         self.trace_call_ended(number.sequence, Some(meeting.call));
         self.ring.fetch_held(number, meeting, &bindings, outputs)
+    }
+
+    /// Tries again for a while: who does not wait for others soon runs ahead of them by all slots.
+    #[cold]
+    fn hold_soon(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Hold, Error> {
+        for _ in 0..self.member.node().patience().tries() {
+            // Long enough for the others to free several slots: looking costs them the line that says so.
+            (0..32).for_each(|_| std::hint::spin_loop());
+            let held = self.ring.hold(meeting, arguments)?;
+            if !matches!(held, Hold::NoSlot) {
+                return Ok(held);
+            }
+        }
+        Ok(Hold::NoSlot)
     }
 
     #[cold]

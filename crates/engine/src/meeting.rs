@@ -85,9 +85,9 @@ pub struct Blocks {
     /// Where each block of the result ends: one from each rank, or one block. Empty: this rank gets nothing.
     pub(crate) received: Vec<u64>,
     /// For neighbours: whom the blocks of the result come from.
-    pub(crate) sources: Option<Vec<Option<Edge>>>,
+    pub(crate) sources: Option<Arc<[Option<Edge>]>>,
     /// For neighbours: whom the blocks of the contribution are for, if not all are for all.
-    pub(crate) labels: Option<Vec<u64>>,
+    pub(crate) labels: Option<Arc<[Label]>>,
 }
 
 /// An edge between neighbours, seen from the end that is not named.
@@ -102,8 +102,17 @@ pub struct Edge {
 }
 
 /// What the block for a rank is found by.
-pub(crate) fn label(rank: u32, tag: u32) -> u64 {
-    u64::from(rank) << 32 | u64::from(tag)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label(pub(crate) u64);
+
+impl Label {
+    /// Of a block that nobody looks for, beyond the edge of a grid.
+    pub const NOBODY: Label = Label(u64::MAX);
+
+    /// Of the blocks for this rank with this tag.
+    pub fn new(rank: u32, tag: u32) -> Self {
+        Label(u64::from(rank) << 32 | u64::from(tag))
+    }
 }
 
 impl Blocks {
@@ -112,22 +121,19 @@ impl Blocks {
         Blocks { sent: ends(sent), received: ends(received), sources: None, labels: None }
     }
 
-    /// Blocks for and from neighbours. Without `destinations` there is one block for all of them.
+    /// Blocks for and from neighbours. Without `labels` there is one block for all of them.
     pub fn between_neighbors(
         sent: impl IntoIterator<Item = u64>,
         received: impl IntoIterator<Item = u64>,
-        sources: Vec<Option<Edge>>,
-        destinations: Option<Vec<Option<Edge>>>,
+        sources: Arc<[Option<Edge>]>,
+        labels: Option<Arc<[Label]>>,
     ) -> Self {
-        // Beyond the edge of a grid nobody looks for its block.
-        let label = |edge: &Option<Edge>| edge.map_or(u64::MAX, |edge| label(edge.rank, edge.tag));
-        let labels = destinations.map(|destinations| destinations.iter().map(label).collect());
         Blocks { sources: Some(sources), labels, ..Blocks::new(sent, received) }
     }
 
     /// The ranks that this rank gets blocks from, if it has neighbours.
     pub(crate) fn source_ranks(&self) -> impl Iterator<Item = u32> + '_ {
-        self.sources.iter().flatten().flatten().map(|edge| edge.rank)
+        self.sources.iter().flat_map(|sources| sources.iter()).flatten().map(|edge| edge.rank)
     }
 
     /// Bytes of the contribution.
@@ -240,6 +246,18 @@ impl Meeting {
             }
             _ => Some(self.bytes * from..self.bytes * (from + 1)),
         }
+    }
+
+    /// Where the block that this rank has for itself lies in its contribution, if nobody takes it from there.
+    pub(crate) fn own_part(&self, rank: u32, ranks: u32) -> Option<Range<u64>> {
+        if !self.leaves_own || !matches!(self.pattern, Pattern::Exchange | Pattern::Scatter { .. }) {
+            return None;
+        }
+        if let Some(blocks) = &self.blocks {
+            return Some(block(&blocks.sent, rank as usize));
+        }
+        let part = self.bytes / u64::from(ranks);
+        Some(part * u64::from(rank)..part * (u64::from(rank) + 1))
     }
 
     #[inline]

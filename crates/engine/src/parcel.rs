@@ -8,7 +8,7 @@
 use crate::board::{CELL_BYTES, SEAT_BYTES};
 use crate::error::Error;
 use crate::lane::{Argument, Binding};
-use crate::meeting::{Blocks, Edge, Meeting, Pattern, Travel, block, label};
+use crate::meeting::{Blocks, Edge, Label, Meeting, Pattern, Travel, block};
 use crate::ring::Ring;
 use crate::staging::Staging;
 use shm::segment::Offset;
@@ -20,7 +20,17 @@ const WORD: u64 = 8;
 
 /// Bytes of a parcel.
 pub(crate) fn bytes(blocks: &Blocks) -> u64 {
-    table_bytes(blocks).saturating_add(blocks.contribution())
+    let packed = table_bytes(blocks).saturating_add(blocks.contribution());
+    if packed <= CELL_BYTES { packed } else { aligned(table_bytes(blocks)).saturating_add(blocks.contribution()) }
+}
+
+/// Where the blocks of a parcel begin, behind a table of `table` bytes: those of a long one with a line.
+fn blocks_at(table: u64, length: u64) -> u64 {
+    if length <= CELL_BYTES { table } else { aligned(table) }
+}
+
+fn aligned(table: u64) -> u64 {
+    table.next_multiple_of(64)
 }
 
 fn table_bytes(blocks: &Blocks) -> u64 {
@@ -40,7 +50,7 @@ fn table(blocks: &Blocks) -> Table {
         Some(labels) => {
             let mut table: Table = SmallVec::new();
             table.push((labels.len() as u64).to_le_bytes());
-            table.extend(labels.iter().zip(ends).flat_map(|(label, end)| [label.to_le_bytes(), end.to_le_bytes()]));
+            table.extend(labels.iter().zip(ends).flat_map(|(label, end)| [label.0.to_le_bytes(), end.to_le_bytes()]));
             table
         }
     }
@@ -74,16 +84,12 @@ impl Ring {
         };
         self.memory.write(line, &length.to_le_bytes())?;
         self.memory.write(at, table(blocks).as_flattened())?;
-        let data = Offset(at.0 + table_bytes(blocks));
+        let data = Offset(at.0 + blocks_at(table_bytes(blocks), length));
         // Nobody takes the block that this rank has for itself.
-        let has_own = matches!(meeting.pattern, Pattern::Exchange | Pattern::Scatter { .. });
-        let own = if meeting.leaves_own && has_own {
-            block(&blocks.sent, self.rank as usize)
-        } else {
-            blocks.contribution()..blocks.contribution()
-        };
+        let end = blocks.contribution();
+        let own = meeting.own_part(self.rank, self.ranks).unwrap_or(end..end);
         self.put_piece(data, input, 0..own.start)?;
-        self.put_piece(data, input, own.end..blocks.contribution())
+        self.put_piece(data, input, own.end..end)
     }
 
     /// Copies a piece of a contribution to its place in the copy that begins at `at`.
@@ -163,9 +169,9 @@ impl Ring {
         let (mut start, mut before) = (0, edge.number);
         for entry in 0..count {
             let (found, end) = (word(1 + 2 * entry)?, word(2 + 2 * entry)?);
-            if found == label(self.rank, edge.tag) {
+            if found == Label::new(self.rank, edge.tag).0 {
                 if before == 0 {
-                    let data = at.0.saturating_add(WORD * (1 + 2 * count));
+                    let data = at.0.saturating_add(blocks_at(WORD * (1 + 2 * count), length));
                     return Ok((Offset(data.saturating_add(start)), end.saturating_sub(start)));
                 }
                 before -= 1;
@@ -192,11 +198,11 @@ impl Ring {
 
     /// Where block `wanted` of the parcel of `source`, which has `count`, lies, and how many bytes it has.
     fn find_block(&self, run: u64, source: u32, count: u32, wanted: u32) -> Result<(Offset, u64), Error> {
-        let (at, _) = self.parcel_of(run, source)?;
+        let (at, length) = self.parcel_of(run, source)?;
         let end_of = |number: u32| self.read_word(Offset(at.0.saturating_add(WORD * u64::from(number))));
         let start = if wanted == 0 { 0 } else { end_of(wanted - 1)? };
         let end = end_of(wanted)?;
-        let data = WORD * u64::from(count);
+        let data = blocks_at(WORD * u64::from(count), length);
         Ok((Offset(at.0.saturating_add(data).saturating_add(start)), end.saturating_sub(start)))
     }
 

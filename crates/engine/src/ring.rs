@@ -155,10 +155,7 @@ impl Ring {
 
     /// Copies a contribution to where it is staged, except what nobody takes from there.
     fn stage(&self, at: Offset, meeting: &Meeting, input: &Argument<'_>) -> Result<(), Error> {
-        let own = match meeting.own_block(self.rank, self.ranks) {
-            Some(own) if meeting.pattern == Pattern::Exchange => own,
-            _ => meeting.bytes..meeting.bytes,
-        };
+        let own = meeting.own_part(self.rank, self.ranks).unwrap_or(meeting.bytes..meeting.bytes);
         self.put_piece(at, input, 0..own.start)?;
         self.put_piece(at, input, own.end..meeting.bytes)
     }

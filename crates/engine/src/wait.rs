@@ -28,6 +28,13 @@ impl Patience {
     }
 }
 
+impl Patience {
+    /// How often to look for what takes some looks to come.
+    pub(crate) fn tries(self) -> u32 {
+        self.looks / EAGER_LOOKS
+    }
+}
+
 /// What can be waited for.
 pub(crate) trait Awaited {
     /// What a sleeper has seen.

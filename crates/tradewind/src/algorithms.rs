@@ -72,9 +72,11 @@ pub struct Algorithms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NeighborAlgorithm {
-    /// A message along every edge, all at once (`collectives::neighbor`).
+    /// A message along every edge, all at once (`collectives::neighbor`). Long blocks in memory of the segment are copied
+    /// once, by whoever comes last; private ones three times.
     Direct,
-    /// All ranks meet; each waits for its sources only.
+    /// All ranks meet; each waits for its sources only. Blocks are copied twice, when the collective starts and when the
+    /// result is fetched.
     Join,
 }
 
@@ -261,16 +263,12 @@ impl Communicator {
         }
     }
 
-    /// How to run a neighbour collective with blocks of so many bytes, or of sizes that not all ranks know. Long blocks in
-    /// memory of the segment are copied once by a message, and twice by a meeting.
-    pub(crate) fn choose_neighbor(&self, bytes: Option<u64>) -> NeighborAlgorithm {
-        const LONG: u64 = 4096;
-        match self.chosen().neighbor {
-            Some(algorithm) => algorithm,
-            None if self.group().engine() == EngineKind::Caller => NeighborAlgorithm::Direct,
-            None if bytes.is_some_and(|bytes| bytes > LONG) => NeighborAlgorithm::Direct,
-            None => NeighborAlgorithm::Join,
-        }
+    /// How to run a neighbour collective.
+    pub(crate) fn choose_neighbor(&self) -> NeighborAlgorithm {
+        self.chosen().neighbor.unwrap_or(match self.group().engine() {
+            EngineKind::Peers => NeighborAlgorithm::Join,
+            EngineKind::Caller => NeighborAlgorithm::Direct,
+        })
     }
 
     #[cold]

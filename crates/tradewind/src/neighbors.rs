@@ -12,7 +12,7 @@ use bytemuck::Pod;
 use collectives::neighbor::{self, Neighbor, Neighborhood};
 use collectives::{CollectiveError, Tuning};
 use engine::call::{Call, CallKind};
-use engine::meeting::{Blocks, Edge, Meeting, Pattern};
+use engine::meeting::{Blocks, Edge, Label, Meeting, Pattern};
 use goal::graph::Graph;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,24 +45,26 @@ pub struct Neighbors {
 /// A rank's edges, as meetings name them.
 #[derive(Debug)]
 struct Edges {
-    sources: Vec<Option<Edge>>,
-    destinations: Vec<Option<Edge>>,
+    sources: Arc<[Option<Edge>]>,
+    /// Of the blocks for the destinations.
+    labels: Arc<[Label]>,
 }
 
 impl Edges {
     fn of(neighborhood: &Neighborhood) -> Self {
-        let list = |neighbors: &[Neighbor]| {
-            let mut seen: HashMap<(u32, u32), u32> = HashMap::new();
-            let mut edge = |neighbor: &Neighbor| {
-                let (rank, tag) = (neighbor.rank?, neighbor.tag);
-                let next = seen.entry((rank, tag)).or_default();
-                let number = *next;
-                *next += 1;
-                Some(Edge { rank, tag, number })
-            };
-            neighbors.iter().map(&mut edge).collect()
+        let mut seen: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut edge = |neighbor: &Neighbor| {
+            let (rank, tag) = (neighbor.rank?, neighbor.tag);
+            let next = seen.entry((rank, tag)).or_default();
+            let number = *next;
+            *next += 1;
+            Some(Edge { rank, tag, number })
         };
-        Edges { sources: list(neighborhood.sources()), destinations: list(neighborhood.destinations()) }
+        let label = |neighbor: &Neighbor| neighbor.rank.map_or(Label::NOBODY, |rank| Label::new(rank, neighbor.tag));
+        Edges {
+            sources: neighborhood.sources().iter().map(&mut edge).collect(),
+            labels: neighborhood.destinations().iter().map(label).collect(),
+        }
     }
 }
 
@@ -319,7 +321,7 @@ impl Neighbors {
             _ => (blocks(neighborhood.destinations())?, neighbor::neighbor_alltoall as DrawEqual),
         };
         let equal = vec![bytes; neighborhood.sources().len()];
-        let course = match self.communicator.choose_neighbor(Some(bytes)) {
+        let course = match self.communicator.choose_neighbor() {
             NeighborAlgorithm::Join if kind == CallKind::NeighborAllgather => self.meet(call, &[bytes], equal),
             NeighborAlgorithm::Join => self.meet(call, &vec![bytes; neighborhood.destinations().len()], equal),
             NeighborAlgorithm::Direct => self.link(call, vec![bytes], || graph(neighborhood, bytes))?,
@@ -336,7 +338,7 @@ impl Neighbors {
         let received = Counts::of::<T>("the list of counts that are received", received, sources)?;
         let call = Call::new(kind, 0, self.number);
         let shape = Shape { in_place: InPlaceRule::Never, ..Shape::new(sent.total, received.total) };
-        if self.communicator.choose_neighbor(None) == NeighborAlgorithm::Join {
+        if self.communicator.choose_neighbor() == NeighborAlgorithm::Join {
             return Ok(Plan::new(self.meet(call, &sent.bytes, received.bytes.iter().copied()), shape));
         }
         // Ranks whose own sizes are as before must link anew, too, if those of others are not.
@@ -352,8 +354,9 @@ impl Neighbors {
     fn meet(&self, call: Call, sent: &[u64], received: impl IntoIterator<Item = u64>) -> Course {
         let edges = &self.edges;
         let gathers = matches!(call.kind, CallKind::NeighborAllgather | CallKind::NeighborAllgatherv);
-        let destinations = (!gathers).then(|| edges.destinations.clone());
-        let blocks = Blocks::between_neighbors(sent.iter().copied(), received, edges.sources.clone(), destinations);
+        let labels = (!gathers).then(|| Arc::clone(&edges.labels));
+        let sources = Arc::clone(&edges.sources);
+        let blocks = Blocks::between_neighbors(sent.iter().copied(), received, sources, labels);
         Course::Meeting(Meeting { blocks: Some(Arc::new(blocks)), ..Meeting::new(Pattern::Neighbors, 0, call) })
     }
 

@@ -4,6 +4,7 @@ use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use tradewind::{
     Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Communicator, EngineKind,
+    NeighborAlgorithm,
 };
 
 /// Up to this many bytes a pair the caller engine exchanges in the fewest rounds instead of with the fewest bytes.
@@ -98,7 +99,7 @@ impl Collective {
                 let classical = BcastAlgorithm::Binomial;
                 chosen.bcast.insert(if joins { BcastAlgorithm::Join } else { classical }).name()
             }
-            Collective::Neighbor => "direct",
+            Collective::Neighbor => chosen.neighbor.insert(NeighborAlgorithm::Direct).name(),
         };
         (world.with_algorithms(chosen), name)
     }
