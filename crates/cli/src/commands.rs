@@ -5,6 +5,7 @@ mod convert;
 mod exec;
 mod measure;
 mod overlap;
+mod report;
 mod run;
 pub(crate) mod schedule;
 mod serve;
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Overlap(overlap::Arguments),
     /// Measures what messages cost that no collective describes.
     Measure(measure::Arguments),
+    Report(report::Arguments),
     Schedule(schedule::Arguments),
     Exec(exec::Arguments),
     /// Finds what is wrong with a GOAL file.
@@ -55,6 +57,7 @@ impl Command {
             Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
             Command::Measure(arguments) => measure::execute(arguments, format),
             Command::QueuesRank(arguments) => measure::queues::rank::execute(arguments),
+            Command::Report(arguments) => report::execute(&arguments, format),
             Command::Schedule(arguments) => schedule::execute(&arguments, format),
             Command::Exec(arguments) => exec::execute(&arguments, format),
             Command::ExecRank(arguments) => exec::rank::execute(&arguments),

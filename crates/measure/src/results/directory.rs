@@ -21,9 +21,24 @@ pub enum ResultsError {
         /// What the system says.
         source: io::Error,
     },
+    /// The directory cannot be looked into.
+    #[error("{}: cannot be looked into: {source}", .path.display())]
+    Unlistable {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// A file cannot be written or read.
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+impl ResultsError {
+    /// Whether the file is a whole one of another kind, such as a decision table: no part, and no damage either.
+    pub fn is_other_kind(&self) -> bool {
+        matches!(self, ResultsError::File(FileError::OtherKind { .. }))
+    }
 }
 
 /// Where the results of a run lie: `NAME.json` for each part, `NAME-FIGURE.csv` for each of its figures, maps and tables,
@@ -68,6 +83,25 @@ impl Directory {
     /// Where `machine.json` is, whether or not it is there yet.
     pub fn machine(&self) -> PathBuf {
         self.path.join("machine.json")
+    }
+
+    /// The names and paths of the files that may hold parts, in the order of their names.
+    ///
+    /// # Errors
+    /// [`ResultsError::Unlistable`].
+    pub fn files(&self) -> Result<Vec<(String, PathBuf)>, ResultsError> {
+        let unlistable = |source| ResultsError::Unlistable { path: self.path.clone(), source };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(unlistable)? {
+            let path = entry.map_err(unlistable)?.path();
+            let is_json = path.extension().is_some_and(|extension| extension == "json");
+            match path.file_stem().and_then(|name| name.to_str()) {
+                Some(name) if is_json && path != self.machine() => files.push((name.to_owned(), path)),
+                _ => {}
+            }
+        }
+        files.sort();
+        Ok(files)
     }
 
     /// The part of this name; `None` if it has not been measured.

@@ -1,0 +1,42 @@
+// Round numbers along an axis. ticks.rs finds the same ones.
+
+const MOST_TICKS = 64;
+
+function linearTicks(first, last, wanted, binary) {
+  const span = last - first;
+  if (!Number.isFinite(span) || span <= 0) return Number.isFinite(first) ? [first] : [];
+  const step = roundStep(span / Math.max(wanted, 1), binary);
+  const from = Math.ceil(first / step - 1e-9);
+  const to = Math.min(Math.floor(last / step + 1e-9), from + MOST_TICKS);
+  const ticks = [];
+  for (let place = from; place <= to; place++) ticks.push(place * step);
+  return ticks;
+}
+
+function roundStep(rough, binary) {
+  if (binary && rough >= 1) return 2 ** Math.ceil(Math.log2(rough));
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return ([1, 2, 5].find((times) => times * power >= rough * (1 - 1e-9)) ?? 10) * power;
+}
+
+function logarithmicTicks(first, last, wanted, binary) {
+  const base = binary ? 2 : 10;
+  const from = Math.ceil(Math.log(first) / Math.log(base) - 1e-9);
+  const to = Math.floor(Math.log(last) / Math.log(base) + 1e-9);
+  const count = to - from + 1;
+  const steps = 3 * Math.log10(last / first);
+  if (!Number.isFinite(count) || count < 2 || (!binary && steps <= wanted)) return ticksBetween(first, last, wanted, binary);
+  const stride = [1, 2, 5, 10, 20, 50].find((candidate) => count / candidate <= wanted) ?? 100;
+  const powers = [];
+  for (let power = from; power <= Math.min(to, from + MOST_TICKS); power++) powers.push(power);
+  const thinned = powers.filter((power) => power % stride === 0);
+  return (thinned.length < 2 ? powers : thinned).map((power) => base ** power);
+}
+
+/** Where the axis is too short for powers. */
+function ticksBetween(first, last, wanted, binary) {
+  const power = 10 ** Math.floor(Math.log10(first));
+  const within = [1, 2, 5, 10, 20, 50, 100, 200, 500].map((times) => times * power)
+    .filter((tick) => tick >= first && tick <= last);
+  return within.length < 2 || binary ? linearTicks(first, last, wanted, binary) : within;
+}
