@@ -75,7 +75,7 @@ pub(crate) fn machines(here: &Fingerprint, there: &Fingerprint, label: &str, oth
         name: "machines".to_owned(),
         title: "What differs between the machines".to_owned(),
         caption: caption.to_owned(),
-        columns: ["", label, other_label].map(str::to_owned).to_vec(),
+        columns: ["what", label, other_label].map(str::to_owned).to_vec(),
         rows,
     }
 }

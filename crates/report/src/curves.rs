@@ -49,7 +49,8 @@ impl Curve<'_> {
     /// What styles it, for drawings and legends.
     pub(crate) fn classes(&self) -> String {
         let other = if self.other { " other" } else { "" };
-        format!("curve {} hue-{}{other}", role_name(self.role), self.hue)
+        let scattered = if self.is_joined() { "" } else { " scattered" };
+        format!("curve {} hue-{}{other}{scattered}", role_name(self.role), self.hue)
     }
 
     /// Whether its points are joined: where several values belong to one x, or x goes back, a line would tell of an order

@@ -42,7 +42,7 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
                 text.tick.middle x=(place) y=(HEIGHT - BOTTOM + 20.0) { (label) }
             }
             line.axis x1=(left) x2=(right) y1=(HEIGHT - BOTTOM) y2=(HEIGHT - BOTTOM) {}
-            text.name x=(left) y="16" { (title(&figure.y)) }
+            text.name x="2" y="16" { (title(&figure.y)) }
             text.name.end x=(right) y=(HEIGHT - 8.0) { (title(&figure.x)) }
             @for curve in curves { (draw_curve(curve, &x, &y)) }
             @if is_empty {
@@ -114,7 +114,11 @@ fn band(points: &[Point], x: &Scale, y: &Scale) -> String {
 
 fn marks(curve: &Curve, places: &[Option<(f64, f64)>]) -> String {
     // Marks that touch would hide the line.
-    let radius = if places.len() > 60 { 1.6 } else { 3.0 };
+    const MANY: usize = 100;
+    if places.len() > MANY && curve.is_joined() && curve.other {
+        return String::new();
+    }
+    let radius = if places.len() > MANY { 1.6 } else { 3.0 };
     places.iter().flatten().map(|(x, y)| curve.mark.path(*x, *y, radius)).collect()
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(crate) fn figure(id: &str, figure: &Figure, other: Option<(&Figure, &str)>) -> Markup {
     let curves = curves::of(figure, other);
     html! {
-        figure.figure id=(id) data-figure {
+        figure class=(if curves.len() > 8 { "figure wide" } else { "figure" }) id=(id) data-figure {
             figcaption { h3 { (figure.title) } }
             div.chart { (drawing::draw(figure, &curves)) }
             ul class=(if curves.len() > 6 { "legend many" } else { "legend" }) { @for curve in &curves { li { (key(curve)) } } }
@@ -57,6 +57,7 @@ struct CurveData<'a> {
     classes: String,
     mark: Mark,
     joined: bool,
+    other: bool,
     marked: bool,
     /// x, median, quartiles, minimum, maximum, repetitions.
     points: Vec<[Option<f64>; 7]>,
@@ -70,6 +71,7 @@ fn data(figure: &Figure, curves: &[Curve]) -> String {
         classes: curve.classes(),
         mark: curve.mark,
         joined: curve.is_joined(),
+        other: curve.other,
         marked: curve.is_marked(),
         points: curve.points.iter().map(row).collect(),
     });

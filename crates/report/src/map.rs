@@ -4,6 +4,7 @@ use crate::curves::HUES;
 use crate::units::{Unit, significant};
 use maud::{Markup, html};
 use measure::results::{Categories, Colour, Map, Square};
+use std::cmp::Reverse;
 
 /// Twice as good as what was chosen: nothing beyond needs to be told apart by colour.
 const WORST: f64 = 2.0;
@@ -109,7 +110,7 @@ fn texts(map: &Map) -> Vec<(&str, usize)> {
             None => texts.push((&cell.text, 1)),
         }
     }
-    texts.sort_by(|one, another| another.1.cmp(&one.1));
+    texts.sort_by_key(|(_, count)| Reverse(*count));
     texts
 }
 

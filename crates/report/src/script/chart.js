@@ -75,7 +75,7 @@ class Chart {
     const heights = [MEDIAN, ...(SPREADS[this.spread] ?? [])];
     const yEnds = y.ends ?? Scale.ends(this.values(shown, heights, inside), y.logarithmic, ROOM);
     this.scaleY = new Scale(y.logarithmic, yEnds, [this.height - MARGIN.bottom, MARGIN.top]);
-    const yTicks = this.ticks(this.scaleY, y, Math.max(3, Math.round(this.height / 62)));
+    const yTicks = this.ticks(this.scaleY, y, Math.max(4, Math.round(this.height / 50)));
     const letters = Math.max(...yTicks.map(({ label }) => label.length), 1);
     const left = Math.round(14 + LETTER * letters);
     const right = this.width - MARGIN.right;
@@ -123,8 +123,9 @@ class Chart {
       const middle = { x: (left + right) / 2, y: (MARGIN.top + bottom) / 2 };
       draw(frame, "text", { class: "empty middle", ...middle }, "nothing to draw");
     }
-    draw(frame, "text", { class: "name", x: 2, y: 16 }, axisName(this.axes.y));
-    draw(frame, "text", { class: "name end", x: right, y: this.height - 6 }, axisName(this.axes.x));
+    const room = Math.floor(this.width / LETTER);
+    draw(frame, "text", { class: "name", x: 2, y: 16 }, shortened(axisName(this.axes.y), room));
+    draw(frame, "text", { class: "name end", x: right, y: this.height - 6 }, shortened(axisName(this.axes.x), room));
   }
 
   renderCurve(curve, place) {
@@ -139,7 +140,7 @@ class Chart {
     const bounds = columns?.map((column) => curve.points.map((point) => y.place(point[column])));
     band.setAttribute("d", bounds ? bandPath(places.map(({ x }, at) => ({ x, low: bounds[0][at], high: bounds[1][at] }))) : "");
     line.setAttribute("d", curve.joined ? linePath(places) : "");
-    marks.setAttribute("d", curve.marked ? marksPath(curve.mark, places, this.width) : "");
+    marks.setAttribute("d", curve.marked ? marksPath(curve, places, this.width) : "");
   }
 
   /** How many values of the curves that are shown have no place on a logarithmic axis. */

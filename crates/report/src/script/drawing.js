@@ -54,9 +54,10 @@ const MARKS = {
   diamond: (x, y, r) => `M${tenth(x)} ${tenth(y - 1.3 * r)}l${1.3 * r} ${1.3 * r}l${-1.3 * r} ${1.3 * r}l${-1.3 * r} ${-1.3 * r}z`,
 };
 
-/** Marks at places, smaller where they are many, so that they do not hide the line. */
-function marksPath(mark, places, width) {
+/** Marks at places: smaller where they are many, so that they do not hide the line, and none if they are hollow. */
+function marksPath({ mark, joined, other }, places, width) {
   const seen = places.filter(({ x, y }) => !Number.isNaN(x) && !Number.isNaN(y) && x >= -9 && x <= width + 9);
   const radius = Math.min(3, Math.max(1.5, (0.3 * width) / Math.max(seen.length, 1)));
+  if (radius < 2 && joined && other) return "";
   return seen.map(({ x, y }) => MARKS[mark](x, y, radius)).join("");
 }

@@ -36,6 +36,11 @@ function tickExactly(microseconds) {
   return `${significant(microseconds / size, 5)} ${name}`;
 }
 
+/** As many letters of a text as there is room for. */
+function shortened(text, room) {
+  return text.length <= room ? text : `${text.slice(0, room - 1)}…`;
+}
+
 /** So many digits that count, no zeros behind them; digits before the point are never taken away. */
 function significant(value, digits) {
   if (value === null || !Number.isFinite(value)) return "–";
