@@ -1,7 +1,7 @@
 //! A figure as it is seen without scripts, and on paper: its first view, drawn once. `script/chart.js` takes its place.
 
 use crate::curves::Curve;
-use crate::scale::{self, Scale};
+use crate::scale::{self, Direction, Scale};
 use crate::units::Unit;
 use maud::{Markup, html};
 use measure::results::{Axis, Figure, Point, Scale as Kind};
@@ -12,16 +12,14 @@ const HEIGHT: f64 = 400.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 48.0;
 const RIGHT: f64 = 18.0;
-/// Above the highest curve, and on a logarithmic axis below the lowest: a share of the axis.
-const ROOM: f64 = 0.04;
 /// A letter of a label is about as wide.
 const LETTER: f64 = 6.6;
 
 /// The drawing.
 pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
-    let y = Scale::over(points().flat_map(heights), is_logarithmic(&figure.y), ROOM, (HEIGHT - BOTTOM, TOP));
-    let y_ticks = labelled(&y, &figure.y, 6);
+    let y = Scale::over(points().flat_map(heights), is_logarithmic(&figure.y), Direction::Up, (HEIGHT - BOTTOM, TOP));
+    let y_ticks = labelled(&y, y_unit(figure), 6);
     let is_empty = !points().any(|point| {
         let shown = |value, axis| scale::shown(value, is_logarithmic(axis));
         shown(point.x, &figure.x) && shown(point.median, &figure.y)
@@ -29,8 +27,9 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
     let longest = y_ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
     let left = 14.0 + LETTER * longest as f64;
     let right = WIDTH - RIGHT;
-    let x = Scale::over(points().map(|point| point.x), is_logarithmic(&figure.x), 0.0, (left, right));
-    let (x_ticks, y_ticks) = if is_empty { (Vec::new(), Vec::new()) } else { (labelled(&x, &figure.x, 8), y_ticks) };
+    let x = Scale::over(points().map(|point| point.x), is_logarithmic(&figure.x), Direction::Across, (left, right));
+    let (x_ticks, y_ticks) =
+        if is_empty { (Vec::new(), Vec::new()) } else { (labelled(&x, x_unit(figure), 8), y_ticks) };
     html! {
         svg.drawing viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(figure.title) {
             @for (place, label) in &y_ticks {
@@ -54,10 +53,22 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
 
 /// What an axis counts, with its unit unless its labels have one.
 fn title(axis: &Axis) -> String {
-    match Unit::named(&axis.unit) {
-        Unit::Plain if !axis.unit.is_empty() => format!("{} ({})", axis.label, axis.unit),
+    match Unit::of(&axis.unit, std::iter::empty()) {
+        Unit::Plain | Unit::Whole if !axis.unit.is_empty() => format!("{} ({})", axis.label, axis.unit),
         _ => axis.label.clone(),
     }
+}
+
+/// What counts the horizontal axis.
+pub(crate) fn x_unit(figure: &Figure) -> Unit {
+    let points = figure.series.iter().flat_map(|series| &series.points);
+    Unit::of(&figure.x.unit, points.map(|point| point.x))
+}
+
+/// What counts the vertical axis.
+pub(crate) fn y_unit(figure: &Figure) -> Unit {
+    let points = figure.series.iter().flat_map(|series| &series.points);
+    Unit::of(&figure.y.unit, points.map(|point| point.median))
 }
 
 /// Whether an axis is drawn in equal ratios at first.
@@ -127,9 +138,8 @@ fn heights(point: &Point) -> impl Iterator<Item = f64> {
     [Some(point.median), point.lower_quartile, point.upper_quartile].into_iter().flatten()
 }
 
-fn labelled(scale: &Scale, axis: &Axis, wanted: usize) -> Vec<(f64, String)> {
-    let unit = Unit::named(&axis.unit);
-    let ticks = scale.ticks(wanted, unit.is_binary());
+fn labelled(scale: &Scale, unit: Unit, wanted: usize) -> Vec<(f64, String)> {
+    let ticks = scale.ticks(wanted, unit.rounding());
     ticks.into_iter().filter_map(|tick| Some((scale.place(tick)?, unit.tick(tick)))).collect()
 }
 

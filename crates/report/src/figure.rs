@@ -2,6 +2,8 @@
 
 use crate::curves::{self, Curve, Mark, role_name};
 use crate::drawing;
+use crate::ticks::Rounding;
+use crate::units::Unit;
 use maud::{Markup, PreEscaped, html};
 use measure::results::{Axis, Figure, Point};
 use serde::Serialize;
@@ -48,6 +50,7 @@ struct AxisData<'a> {
     label: &'a str,
     unit: &'a str,
     logarithmic: bool,
+    rounding: Rounding,
 }
 
 #[derive(Serialize)]
@@ -75,13 +78,15 @@ fn data(figure: &Figure, curves: &[Curve]) -> String {
         marked: curve.is_marked(),
         points: curve.points.iter().map(row).collect(),
     });
-    let data = Data { title: &figure.title, x: axis(&figure.x), y: axis(&figure.y), curves: curves.collect() };
+    let (x, y) = (axis(&figure.x, drawing::x_unit(figure)), axis(&figure.y, drawing::y_unit(figure)));
+    let data = Data { title: &figure.title, x, y, curves: curves.collect() };
     // Words and numbers can always be written.
     serde_json::to_string(&data).unwrap_or_else(|_| "null".to_owned()).replace('<', "\\u003c")
 }
 
-fn axis(axis: &Axis) -> AxisData<'_> {
-    AxisData { label: &axis.label, unit: &axis.unit, logarithmic: drawing::is_logarithmic(axis) }
+fn axis(axis: &Axis, unit: Unit) -> AxisData<'_> {
+    let Axis { label, unit: name, .. } = axis;
+    AxisData { label, unit: name, logarithmic: drawing::is_logarithmic(axis), rounding: unit.rounding() }
 }
 
 /// What is no number becomes null.

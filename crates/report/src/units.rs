@@ -1,5 +1,7 @@
 //! Numbers in words: with as many digits as say something, and units that people read.
 
+use crate::ticks::Rounding;
+
 /// Holds the digits of a number together.
 const NARROW_SPACE: char = '\u{202f}';
 
@@ -10,23 +12,30 @@ pub(crate) enum Unit {
     Bytes,
     /// Has ns, ms and s beside it.
     Microseconds,
+    /// There is nothing between 1 and 2: ranks, dimensions.
+    Whole,
     /// A number is a number.
     Plain,
 }
 
 impl Unit {
-    /// The unit that an axis names.
-    pub(crate) fn named(unit: &str) -> Self {
+    /// The unit that an axis names, if these are its values.
+    pub(crate) fn of(unit: &str, mut values: impl Iterator<Item = f64>) -> Self {
         match unit {
             "bytes" | "B" => Unit::Bytes,
             "µs" | "us" | "microseconds" => Unit::Microseconds,
+            _ if values.all(|value| value.fract() == 0.0) => Unit::Whole,
             _ => Unit::Plain,
         }
     }
 
-    /// Whether round numbers are powers of two.
-    pub(crate) fn is_binary(self) -> bool {
-        self == Unit::Bytes
+    /// Which numbers are round.
+    pub(crate) fn rounding(self) -> Rounding {
+        match self {
+            Unit::Bytes => Rounding::Binary,
+            Unit::Whole => Rounding::Whole,
+            Unit::Microseconds | Unit::Plain => Rounding::Decimal,
+        }
     }
 
     /// A round value, as it stands beside an axis.
@@ -36,7 +45,7 @@ impl Unit {
                 scaled(value, 1.0, &[(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB")])
             }
             Unit::Microseconds => scaled(value, 0.0, &[(1e-3, "ns"), (1.0, "µs"), (1e3, "ms"), (1e6, "s")]),
-            Unit::Plain => significant(value, 4),
+            Unit::Whole | Unit::Plain => significant(value, 4),
         }
     }
 }

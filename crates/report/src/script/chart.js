@@ -1,9 +1,9 @@
 // A figure that answers: holds what is shown of it and draws that.
 
-const MARGIN = { top: 30, right: 18, bottom: 46 };
+const MARGIN = { top: 34, right: 18, bottom: 46 };
 const LETTER = 6.7;
-/** Above the highest curve, and on a logarithmic axis below the lowest: a share of the axis. */
-const ROOM = 0.04;
+/** What the buttons above a figure take of its width. */
+const CONTROLS = 240;
 /** Where the numbers of a point lie in the data. */
 const [X, MEDIAN, LOWER, UPPER, LEAST, GREATEST, REPETITIONS] = [0, 1, 2, 3, 4, 5, 6];
 const SPREADS = { quartiles: [LOWER, UPPER], extremes: [LEAST, GREATEST], none: null };
@@ -70,10 +70,10 @@ class Chart {
     const shown = this.data.curves.filter((_, place) => !this.hidden.has(place));
     const isShown = (point) => Scale.shows(point[X], x.logarithmic) && Scale.shows(point[MEDIAN], y.logarithmic);
     this.isEmpty = !shown.some(({ points }) => points.some(isShown));
-    const xEnds = x.ends ?? Scale.ends(this.values(shown, [X]), x.logarithmic, 0);
+    const xEnds = x.ends ?? Scale.ends(this.values(shown, [X]), x.logarithmic, false);
     const inside = ([at]) => !x.ends || (at >= xEnds[0] && at <= xEnds[1]);
     const heights = [MEDIAN, ...(SPREADS[this.spread] ?? [])];
-    const yEnds = y.ends ?? Scale.ends(this.values(shown, heights, inside), y.logarithmic, ROOM);
+    const yEnds = y.ends ?? Scale.ends(this.values(shown, heights, inside), y.logarithmic, true);
     this.scaleY = new Scale(y.logarithmic, yEnds, [this.height - MARGIN.bottom, MARGIN.top]);
     const yTicks = this.ticks(this.scaleY, y, Math.max(4, Math.round(this.height / 50)));
     const letters = Math.max(...yTicks.map(({ label }) => label.length), 1);
@@ -102,9 +102,8 @@ class Chart {
 
   ticks(scale, axis, wanted) {
     if (this.isEmpty) return [];
-    const unit = unitNamed(axis.unit);
-    const ticks = scale.ticks(wanted, unit.binary);
-    return ticks.map((value) => ({ place: scale.place(value), label: tickLabel(unit, value) }));
+    const steps = stepsOf(axis.unit);
+    return scale.ticks(wanted, axis.rounding).map((value) => ({ place: scale.place(value), label: tickLabel(steps, value) }));
   }
 
   renderFrame(left, right, yTicks) {
@@ -123,9 +122,9 @@ class Chart {
       const middle = { x: (left + right) / 2, y: (MARGIN.top + bottom) / 2 };
       draw(frame, "text", { class: "empty middle", ...middle }, "nothing to draw");
     }
-    const room = Math.floor(this.width / LETTER);
-    draw(frame, "text", { class: "name", x: 2, y: 16 }, shortened(axisName(this.axes.y), room));
-    draw(frame, "text", { class: "name end", x: right, y: this.height - 6 }, shortened(axisName(this.axes.x), room));
+    const room = (width) => Math.floor(width / LETTER);
+    draw(frame, "text", { class: "name", x: 2, y: 16 }, shortened(axisName(this.axes.y), room(this.width - CONTROLS)));
+    draw(frame, "text", { class: "name end", x: right, y: this.height - 6 }, shortened(axisName(this.axes.x), room(this.width)));
   }
 
   renderCurve(curve, place) {
@@ -177,7 +176,7 @@ class Chart {
 
 /** What an axis counts, with its unit unless its labels have one. */
 function axisName({ label, unit }) {
-  return unit && !unitNamed(unit).steps ? `${label} (${unit})` : label;
+  return unit && !stepsOf(unit) ? `${label} (${unit})` : label;
 }
 
 /** The values between two places, as long as numbers can still tell them apart. */

@@ -12,7 +12,7 @@ class Controls {
     });
     this.reset = button("reset", "show all", () => chart.reset());
     bar.append(...this.toggles.map(({ toggle }) => toggle), ...this.spreadChoice(), this.reset);
-    chart.figure.querySelector("figcaption").append(bar);
+    chart.place.prepend(bar);
     this.message = Object.assign(document.createElement("p"), { className: "message", hidden: true });
     this.message.setAttribute("role", "status");
     chart.place.after(this.message);

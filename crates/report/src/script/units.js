@@ -1,39 +1,32 @@
 // Numbers in words. units.rs does the same for the drawing without scripts.
 
-const UNITS = {
-  bytes: { binary: true, steps: [[1, "B"], [1024, "KiB"], [1048576, "MiB"], [1073741824, "GiB"]] },
-  time: { binary: false, steps: [[1e-3, "ns"], [1, "µs"], [1e3, "ms"], [1e6, "s"]] },
-  plain: { binary: false, steps: null },
-};
+const BYTES = [[1, "B"], [1024, "KiB"], [1048576, "MiB"], [1073741824, "GiB"]];
+const TIMES = [[1e-3, "ns"], [1, "µs"], [1e3, "ms"], [1e6, "s"]];
 
-function unitNamed(name) {
-  if (name === "bytes" || name === "B") return UNITS.bytes;
-  if (name === "µs" || name === "us" || name === "microseconds") return UNITS.time;
-  return UNITS.plain;
+/** The sizes in which a unit is written, if it has any. */
+function stepsOf(unit) {
+  if (unit === "bytes" || unit === "B") return BYTES;
+  return ["µs", "us", "microseconds"].includes(unit) ? TIMES : null;
+}
+
+/** The value in the largest size of which it has at least one. */
+function stepped(steps, value, digits) {
+  const fits = steps.filter(([size]) => Math.abs(value) >= size * (1 - 1e-9));
+  const [size, name] = fits.at(-1) ?? steps[0];
+  return `${significant(value / size, digits)}\u00a0${name}`;
 }
 
 /** A round value, as it stands beside an axis. */
-function tickLabel(unit, value) {
-  if (!unit.steps || value === 0) return significant(value, 4);
-  const fits = unit.steps.filter(([size]) => Math.abs(value) >= size * (1 - 1e-9));
-  const [size, name] = fits.at(-1) ?? unit.steps[0];
-  return `${significant(value / size, 4)}\u00a0${name}`;
+function tickLabel(steps, value) {
+  return steps && value !== 0 ? stepped(steps, value, 4) : significant(value, 4);
 }
 
-/** A value with all digits that say something, in the axis's own unit. */
-function exactly(axis, value) {
-  const unit = unitNamed(axis.unit);
-  const text = significant(value, 6);
-  if (!axis.unit) return text;
-  if (unit === UNITS.bytes) return Math.abs(value) < 1024 ? `${text} B` : `${text} B (${tickLabel(unit, value)})`;
-  return unit === UNITS.time ? tickExactly(value) : `${text} ${axis.unit}`;
-}
-
-function tickExactly(microseconds) {
-  if (microseconds === 0) return "0 µs";
-  const fits = UNITS.time.steps.filter(([size]) => Math.abs(microseconds) >= size);
-  const [size, name] = fits.at(-1) ?? UNITS.time.steps[0];
-  return `${significant(microseconds / size, 5)} ${name}`;
+/** A value with all digits that say something. */
+function exactly({ unit }, value) {
+  const steps = stepsOf(unit);
+  if (steps === BYTES && Math.abs(value) >= 1024) return `${significant(value, 6)} B (${stepped(steps, value, 4)})`;
+  if (steps) return stepped(steps, value, 5);
+  return unit ? `${significant(value, 6)} ${unit}` : significant(value, 6);
 }
 
 /** As many letters of a text as there is room for. */
