@@ -126,8 +126,10 @@ pub enum Role {
 #[serde(deny_unknown_fields)]
 pub struct Point {
     /// Across.
+    #[serde(deserialize_with = "number")]
     pub x: f64,
     /// The middle of the repetitions, or the value if there are none.
+    #[serde(deserialize_with = "number")]
     pub median: f64,
     /// The least repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -314,6 +316,11 @@ impl Point {
             repetitions: u32::try_from(sorted.len()).unwrap_or(u32::MAX),
         }
     }
+}
+
+/// JSON has null for what is no number.
+fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl From<f64> for Value {

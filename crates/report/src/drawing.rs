@@ -129,7 +129,7 @@ fn marks(curve: &Curve, places: &[Option<(f64, f64)>]) -> String {
     if places.len() > MANY && curve.is_joined() && curve.other {
         return String::new();
     }
-    let radius = if places.len() > MANY { 1.6 } else { 3.0 };
+    let radius = if places.len() > MANY { 1.8 } else { 3.0 };
     places.iter().flatten().map(|(x, y)| curve.mark.path(*x, *y, radius)).collect()
 }
 

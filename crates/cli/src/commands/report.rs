@@ -54,7 +54,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let describe = || {
         let Report { output, parts, incomplete, .. } = &report;
         let incomplete = if *incomplete > 0 { format!(", {incomplete} of them incomplete") } else { String::new() };
-        format!("{output}: {parts} parts{incomplete}")
+        let plural = if *parts == 1 { "" } else { "s" };
+        format!("{output}: {parts} part{plural}{incomplete}")
     };
     format.print(describe, &report)?;
     Ok(status)

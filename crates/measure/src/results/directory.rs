@@ -142,3 +142,32 @@ impl Directory {
             .map_err(|source| ResultsError::File(FileError::Unwritable { path, source }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Axis, Figure, Point, Role, Series};
+
+    #[test]
+    fn a_value_that_is_no_number_is_read_as_none_again() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = Directory::create(place.path()).expect("it is there");
+        let mut figure = Figure::new("f", "F", Axis::number("x"), Axis::number("y"));
+        figure.series.push(Series { name: "a".into(), role: Role::Measured, points: vec![Point::of(1.0, &[])] });
+        directory.write(&Part { figures: vec![figure], ..Part::new("p", "P") }).expect("it can be written");
+        let part = directory.read("p").expect("it can be read").expect("it is there");
+        assert!(part.figures[0].series[0].points[0].median.is_nan());
+    }
+
+    #[test]
+    fn files_are_listed_but_for_the_machine_and_tables() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = Directory::create(place.path()).expect("it is there");
+        for name in ["memory.json", "barrier.json", "machine.json", "barrier-f.csv"] {
+            fs::write(place.path().join(name), "{}").expect("it can be written");
+        }
+        let files = directory.files().expect("it can be listed");
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["barrier", "memory"]);
+    }
+}

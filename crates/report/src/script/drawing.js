@@ -57,7 +57,7 @@ const MARKS = {
 /** Marks at places: smaller where they are many, so that they do not hide the line, and none if they are hollow. */
 function marksPath({ mark, joined, other }, places, width) {
   const seen = places.filter(({ x, y }) => !Number.isNaN(x) && !Number.isNaN(y) && x >= -9 && x <= width + 9);
-  const radius = Math.min(3, Math.max(1.5, (0.3 * width) / Math.max(seen.length, 1)));
+  const radius = Math.min(3, Math.max(joined ? 1.5 : 2, (0.3 * width) / Math.max(seen.length, 1)));
   if (radius < 2 && joined && other) return "";
   return seen.map(({ x, y }) => MARKS[mark](x, y, radius)).join("");
 }
