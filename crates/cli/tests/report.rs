@@ -39,11 +39,8 @@ fn the_page_lies_in_the_directory() {
     assert_eq!(text(&output.stdout), "here/report.html: 1 part\n");
     let page = fs::read_to_string(place.path().join("here/report.html")).expect("the page");
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Barrier &amp; &lt;more&gt;"));
-    assert!(
-        !page.contains("http://")
-            || page.matches("http://").count() == page.matches("http://www.w3.org/2000/svg").count()
-    );
-    assert!(!page.contains("https://"), "nothing is asked of the network");
+    // The one address is the name of a kind of element.
+    assert!(!page.replace("http://www.w3.org/2000/svg", "").contains("http"), "nothing is asked of the network");
 }
 
 #[test]

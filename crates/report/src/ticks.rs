@@ -2,6 +2,8 @@
 
 /// More would never be legible; also the end of any count that numbers of the wrong size could make endless.
 const MOST: f64 = 64.0;
+/// Who wants so many has them, or there are none.
+const ENOUGH: usize = 16;
 
 /// Which numbers are round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -23,7 +25,14 @@ pub(crate) fn linear(first: f64, last: f64, wanted: usize, rounding: Rounding) -
     }
     let step = step(span / wanted.max(1) as f64, rounding);
     let (from, to) = ((first / step - 1e-9).ceil(), (last / step + 1e-9).floor());
-    (0..=(to - from).clamp(0.0, MOST) as u32).map(|place| (from + f64::from(place)) * step).collect()
+    if to - from < 1.0 && wanted < ENOUGH {
+        // One number says little of an axis.
+        return linear(first, last, 2 * wanted.max(1), rounding);
+    }
+    if to < from {
+        return Vec::new();
+    }
+    (0..=(to - from).min(MOST) as u32).map(|place| (from + f64::from(place)) * step).collect()
 }
 
 fn step(rough: f64, rounding: Rounding) -> f64 {

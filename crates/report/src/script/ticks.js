@@ -1,6 +1,7 @@
 // Round numbers along an axis. ticks.rs finds the same ones.
 
 const MOST_TICKS = 64;
+const ENOUGH_TICKS = 16;
 
 /** Rounding is decimal, whole (the same without fractions) or binary (powers of two). */
 function linearTicks(first, last, wanted, rounding) {
@@ -9,6 +10,8 @@ function linearTicks(first, last, wanted, rounding) {
   const step = roundStep(span / Math.max(wanted, 1), rounding);
   const from = Math.ceil(first / step - 1e-9);
   const to = Math.min(Math.floor(last / step + 1e-9), from + MOST_TICKS);
+  // One number says little of an axis.
+  if (to - from < 1 && wanted < ENOUGH_TICKS) return linearTicks(first, last, 2 * Math.max(wanted, 1), rounding);
   const ticks = [];
   for (let place = from; place <= to; place++) ticks.push(place * step);
   return ticks;

@@ -9,11 +9,20 @@ mod fixture;
 
 mod devtools;
 
+// What the page itself draws with, to be held against its scripts.
+#[path = "../../src/ticks.rs"]
+mod ticks;
+#[path = "../../src/units.rs"]
+#[expect(dead_code, reason = "numbers of tables are not compared here")]
+mod units;
+
 use base64::prelude::{BASE64_STANDARD, Engine};
 use devtools::Browser;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use ticks::Rounding;
+use units::Unit;
 
 /// A browser, unless there is none here.
 fn browser() -> Option<Browser> {
@@ -271,6 +280,93 @@ fn tables_are_sorted_and_maps_tell_their_cells() {
         note.as_str().is_some_and(|note| note.contains("ranks 2, bytes 1") && note.contains("next binomial")),
         "{note}"
     );
+    scene.finish();
+}
+
+#[test]
+fn drawing_and_script_find_the_same_round_numbers() {
+    let Some(mut browser) = browser() else { return };
+    let scripts = concat!(include_str!("../../src/script/units.js"), include_str!("../../src/script/ticks.js"));
+    let roundings = [("decimal", Rounding::Decimal), ("whole", Rounding::Whole), ("binary", Rounding::Binary)];
+    let ends =
+        [(1.0, 16000.0), (0.3, 0.9), (0.02, 4.1), (1.0, 1048576.0), (7.0, 7.0), (3.0, 3.5), (1e-9, 1e12), (999.0, 1e5)];
+    for (name, rounding) in roundings {
+        for (first, last) in ends {
+            for wanted in [2, 5, 9] {
+                let call = |kind: &str| format!("{kind}({first:e}, {last:e}, {wanted}, '{name}')");
+                let script = format!(
+                    "(() => {{ {scripts}; return [{}, {}]; }})()",
+                    call("linearTicks"),
+                    call("logarithmicTicks")
+                );
+                let found: [Vec<f64>; 2] = serde_json::from_value(browser.evaluate(&script)).expect("numbers");
+                let expected =
+                    [ticks::linear(first, last, wanted, rounding), ticks::logarithmic(first, last, wanted, rounding)];
+                for (found, expected) in found.iter().zip(&expected) {
+                    let close = |(one, other): (&f64, &f64)| (one - other).abs() <= 1e-9 * other.abs();
+                    let same = found.len() == expected.len() && found.iter().zip(expected).all(close);
+                    assert!(same, "{}: {found:?}, not {expected:?}", call(name));
+                }
+            }
+        }
+    }
+    for value in [0.0, 0.00012, 0.5, 1.0, 12.34567, 999.96, 1536.0, 12345.678, 1e6, 3.3e9, -2.5] {
+        for (name, unit) in [("bytes", Unit::Bytes), ("µs", Unit::Microseconds), ("", Unit::Plain)] {
+            let found =
+                browser.evaluate(&format!("(() => {{ {scripts}; return tickLabel(stepsOf('{name}'), {value}); }})()"));
+            assert_eq!(found, unit.tick(value), "{value} {name}");
+        }
+    }
+}
+
+#[test]
+fn every_colour_stands_out_from_its_ground() {
+    let Some(mut browser) = browser() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let page = written(directory.path(), false);
+    for colours in ["light", "dark"] {
+        set_view(&mut browser, 1400, colours);
+        browser.open(&page);
+        // Lines need a contrast of 3, words 4.5 (WCAG 2.2, 1.4.11 and 1.4.3).
+        assert_eq!(browser.evaluate(PALE), json!([]), "{colours}");
+    }
+}
+
+/// Colours of curves and of words that are too near to what they stand on.
+const PALE: &str = "(() => {
+    const channels = colour => {
+        const canvas = new OffscreenCanvas(1, 1).getContext('2d');
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const linear = value => value <= 10 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4;
+    const light = colour => { const [r, g, b] = channels(colour).map(linear); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+    const contrast = (one, other) => { const [a, b] = [light(one), light(other)].sort((a, b) => a - b); return (b + 0.05) / (a + 0.05); };
+    const ground = element => {
+        for (; element; element = element.parentElement) {
+            const colour = getComputedStyle(element).backgroundColor;
+            if (!/^rgba\\(.*, 0\\)$/.test(colour)) return colour;
+        }
+        return 'white';
+    };
+    const lines = [...document.querySelectorAll('.live .line')]
+        .filter(line => contrast(getComputedStyle(line).stroke, ground(line.closest('figure'))) < 3)
+        .map(line => line.parentElement.getAttribute('class'));
+    const words = [...document.querySelectorAll('p, li, td, th, dt, dd, h1, h2, h3, button:enabled, summary, .badge')]
+        .filter(word => contrast(getComputedStyle(word).color, ground(word)) < 4.5)
+        .map(word => word.outerHTML.slice(0, 120));
+    return [...new Set(lines), ...new Set(words)];
+})()";
+
+#[test]
+fn twenty_curves_of_hundreds_of_points_are_drawn_by_few_elements() {
+    let Some(mut scene) = Scene::open() else { return };
+    let most = scene.browser.evaluate(
+        "Math.max(...[...document.querySelectorAll('.live')].map(drawing => drawing.querySelectorAll('*').length))",
+    );
+    // A curve is a group of three paths, however many points it has; the rest is the frame.
+    assert!(most.as_u64().is_some_and(|most| most <= 20 * 4 + 80), "{most}");
     scene.finish();
 }
 
