@@ -81,7 +81,7 @@ pub(crate) fn role_name(role: Role) -> &'static str {
 pub(crate) fn of<'a>(figure: &'a Figure, other: Option<(&'a Figure, &str)>) -> Vec<Curve<'a>> {
     let mut subjects: Vec<String> = Vec::new();
     let mut curve = |series: &'a Series, name: String, other: bool| {
-        let subject = subject(&series.name);
+        let subject = subject(figure, series);
         let place = subjects.iter().position(|known| *known == subject).unwrap_or_else(|| {
             // Floors are grey: they take no colour from others.
             if series.role != Role::Floor {
@@ -100,13 +100,23 @@ pub(crate) fn of<'a>(figure: &'a Figure, other: Option<(&'a Figure, &str)>) -> V
     curves
 }
 
-/// What a curve is about: its name without the words that say where its values come from.
-fn subject(name: &str) -> String {
+/// What a curve is about: the measured curve whose name its own begins with, as that of a formula does; else its name without
+/// the words that say where its values come from.
+fn subject(figure: &Figure, series: &Series) -> String {
+    let is_about = |measured: &&Series| {
+        let rest = series.name.strip_prefix(&measured.name);
+        measured.role == Role::Measured && rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    };
+    let measured = figure.series.iter().filter(is_about).max_by_key(|measured| measured.name.len());
+    without_source(&measured.unwrap_or(series).name)
+}
+
+fn without_source(name: &str) -> String {
     const SOURCES: [&str; 9] =
         ["measured", "measurement", "predicted", "prediction", "model", "fitted", "fit", "floor", "minimum"];
     let words = name.split(|letter: char| !letter.is_alphanumeric()).map(str::to_lowercase);
     let rest: Vec<String> = words.filter(|word| !word.is_empty() && !SOURCES.contains(&word.as_str())).collect();
-    if rest.is_empty() { String::new() } else { rest.join(" ") }
+    rest.join(" ")
 }
 
 #[cfg(test)]
@@ -130,9 +140,11 @@ mod tests {
             ("machine's floor", Role::Floor),
             ("Binomial (predicted)", Role::Predicted),
             ("chain model", Role::Predicted),
+            ("binomial: 0.21 d +0.4", Role::Fitted),
+            ("binomials", Role::Predicted),
         ]);
         let hues: Vec<usize> = of(&figure, Some((&figure, "there"))).iter().map(|curve| curve.hue).collect();
-        assert_eq!(hues, [1, 2, 0, 2, 1, 1, 2, 0, 2, 1]);
+        assert_eq!(hues, [1, 2, 0, 2, 1, 2, 3, 1, 2, 0, 2, 1, 2, 3]);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) fn table(id: &str, table: &Table, other: Option<&str>) -> Markup {
 /// How the values of a column are written.
 struct Column {
     numeric: bool,
+    /// Whether its words are so few that they are not to be broken.
+    short: bool,
     decimals: Option<usize>,
 }
 
@@ -38,11 +40,20 @@ impl Column {
         let values = || table.rows.iter().filter_map(move |row| row.get(column));
         let numbers: Vec<f64> = values().filter_map(number).collect();
         let words = values().filter(|value| matches!(value, Value::Text(_))).count();
-        Column { numeric: numbers.len() > words, decimals: decimals(&numbers) }
+        let lengths = values().map(|value| if let Value::Text(text) = value { text.chars().count() } else { 0 });
+        let short = lengths.max().unwrap_or(0) <= Self::SHORT;
+        Column { numeric: numbers.len() > words, short, decimals: decimals(&numbers) }
     }
 
+    /// So many letters fit into a column of numbers.
+    const SHORT: usize = 20;
+
     fn class(&self) -> Option<&'static str> {
-        self.numeric.then_some("number")
+        match (self.numeric, self.short) {
+            (true, _) => Some("number"),
+            (false, true) => Some("short"),
+            (false, false) => None,
+        }
     }
 
     fn cell(&self, value: &Value) -> Markup {

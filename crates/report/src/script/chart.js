@@ -81,8 +81,9 @@ class Chart {
     const right = this.width - MARGIN.right;
     this.scaleX = new Scale(x.logarithmic, xEnds, [left, right]);
     const box = { x: left, y: MARGIN.top, width: Math.max(right - left, 1), height: this.height - MARGIN.bottom - MARGIN.top };
-    // A mark at the edge is to be seen whole.
-    const wider = { x: box.x - 4, y: box.y - 4, width: box.width + 8, height: box.height + 8 };
+    // A mark at the edge is to be seen whole; what goes on beyond it is not.
+    const [beside, above] = [x.ends ? 0 : 4, y.ends ? 0 : 4];
+    const wider = { x: box.x - beside, y: box.y - above, width: box.width + 2 * beside, height: box.height + 2 * above };
     for (const name of Object.keys(box)) {
       this.area.setAttribute(name, box[name]);
       this.clip.setAttribute(name, wider[name]);

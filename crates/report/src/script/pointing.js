@@ -83,10 +83,9 @@ class Pointing {
 
   fill(curve, point) {
     const { x, y } = this.chart.axes;
-    const value = (column) => exactly(y, point[column]);
-    const rows = [[x.label, exactly(x, point[X])], [curve.role === "measured" && point[REPETITIONS] ? "median" : y.label, value(MEDIAN)]];
-    if (point[LOWER] !== null && point[UPPER] !== null) rows.push(["quartiles", `${value(LOWER)} – ${value(UPPER)}`]);
-    if (point[LEAST] !== null && point[GREATEST] !== null) rows.push(["least, greatest", `${value(LEAST)} – ${value(GREATEST)}`]);
+    const rows = [[x.label, exactly(x, point[X])], [point[REPETITIONS] === null ? y.label : "median", exactly(y, point[MEDIAN])]];
+    if (point[LOWER] !== null && point[UPPER] !== null) rows.push(["quartiles", range(y, point[LOWER], point[UPPER])]);
+    if (point[LEAST] !== null && point[GREATEST] !== null) rows.push(["least, greatest", range(y, point[LEAST], point[GREATEST])]);
     if (point[REPETITIONS] !== null) rows.push(["repetitions", significant(point[REPETITIONS], 9)]);
     const list = document.createElement("dl");
     for (const [name, text] of rows) {
@@ -99,15 +98,15 @@ class Pointing {
     this.note.replaceChildren(title, list);
   }
 
-  /** Puts the note beside the point, on the side that has room. */
+  /** Puts the note beside the point, on the side of the window that has room; below it where none has. */
   put({ x, y }) {
     const { note, chart } = this;
-    const [width, height] = [note.offsetWidth, note.offsetHeight];
-    const right = x + 14 + width <= chart.width;
-    const left = right ? x + 14 : Math.max(0, x - 14 - width);
-    const beside = right || x - 14 - width >= 0;
-    const wanted = beside ? y - height / 2 : y + 14;
-    const top = beside ? Math.max(0, Math.min(wanted, chart.height - height)) : wanted;
+    const [width, height, gap] = [note.offsetWidth, note.offsetHeight, 14];
+    const start = chart.place.getBoundingClientRect().left;
+    const right = start + x + gap + width <= document.documentElement.clientWidth;
+    const beside = right || start + x - gap - width >= 0;
+    const left = right ? x + gap : Math.max(-start, x - gap - width);
+    const top = beside ? Math.max(0, Math.min(y - height / 2, chart.height - height)) : y + gap;
     note.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
   }
 

@@ -29,6 +29,15 @@ function exactly({ unit }, value) {
   return unit ? `${significant(value, 6)} ${unit}` : significant(value, 6);
 }
 
+/** Two such values, the unit once. */
+function range(axis, low, high) {
+  const steps = stepsOf(axis.unit);
+  if (steps !== TIMES) return `${exactly(axis, low)} – ${exactly(axis, high)}`;
+  const fits = steps.filter(([size]) => high >= size);
+  const [size, name] = fits.at(-1) ?? steps[0];
+  return `${significant(low / size, 5)} – ${significant(high / size, 5)}\u00a0${name}`;
+}
+
 /** As many letters of a text as there is room for. */
 function shortened(text, room) {
   return text.length <= room ? text : `${text.slice(0, room - 1)}…`;
