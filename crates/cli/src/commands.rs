@@ -38,7 +38,7 @@ pub(crate) enum Command {
     OverlapRank(overlap::rank::Arguments),
     /// Is one rank of a measurement of queues.
     #[command(hide = true)]
-    QueuesRank(measure::queues::Arguments),
+    QueuesRank(measure::queues::PlanArguments),
     /// Is one rank of an experiment.
     #[command(hide = true)]
     MeasureRank(measure::suite::rank::Arguments),

@@ -15,13 +15,21 @@
 pub mod barrier;
 pub mod clock;
 pub mod computation;
+pub mod contention;
 mod error;
+mod exchange;
+pub mod hypercube;
 pub mod laps;
+pub mod matchings;
+pub mod memory;
 pub mod overlap;
+pub mod pingpong;
+pub mod placement;
 pub mod processor;
 pub mod queues;
 pub mod results;
 pub mod statistics;
 pub mod suite;
+pub mod summary;
 
 pub use error::Error;

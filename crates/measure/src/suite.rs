@@ -54,7 +54,17 @@ use tradewind::Communicator;
 pub type Draw = fn(&Setting) -> Experiment;
 
 /// All experiments with their names, in the order in which they are made.
-pub const EXPERIMENTS: &[(&str, Draw)] = &[("barrier", crate::barrier::experiment)];
+pub const EXPERIMENTS: &[(&str, Draw)] = &[
+    ("memory", crate::memory::experiment),
+    ("pingpong", crate::pingpong::experiment),
+    ("barrier", crate::barrier::experiment),
+    ("hypercube", crate::hypercube::experiment),
+    ("matchings", crate::matchings::experiment),
+    ("contention", crate::contention::experiment),
+    ("placement", crate::placement::experiment),
+    ("queues", crate::queues::experiment),
+    ("overlap", crate::overlap::experiment),
+];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<Draw> {

@@ -24,16 +24,37 @@ same command goes on behind it; what is complete is not measured again.";
 enum Experiment {
     /// Everything, one experiment after the other; about ten minutes on two cores, with --quick about one.
     All(suite::Arguments),
-    /// The time of a barrier on 2^d ranks.
+    /// Copies of memory against size and alignment.
+    Memory(suite::Arguments),
+    /// Time against message length, by exchange and by ping-pong, the receive posted beforehand or not.
+    Pingpong(suite::Arguments),
+    /// A barrier on 2^d ranks.
     Barrier(suite::Arguments),
+    /// Exchanges over all dimensions of a hypercube.
+    Hypercube(suite::Arguments),
+    /// Exchanges over random matchings.
+    Matchings(suite::Arguments),
+    /// Exchanges in a chain, all across its middle.
+    Contention(suite::Arguments),
+    /// Messages against where two ranks lie.
+    Placement(suite::Arguments),
     Queues(queues::Arguments),
+    /// What collectives cost that finish underneath a computation, with both engines.
+    Overlap(suite::Arguments),
 }
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
     let (name, arguments) = match arguments.experiment {
-        Experiment::Queues(arguments) => return queues::execute(&arguments.into_plan(), format),
+        Experiment::Queues(arguments) => return queues::execute(arguments, format),
         Experiment::All(arguments) => return suite::all(&arguments, format),
+        Experiment::Memory(arguments) => ("memory", arguments),
+        Experiment::Pingpong(arguments) => ("pingpong", arguments),
         Experiment::Barrier(arguments) => ("barrier", arguments),
+        Experiment::Hypercube(arguments) => ("hypercube", arguments),
+        Experiment::Matchings(arguments) => ("matchings", arguments),
+        Experiment::Contention(arguments) => ("contention", arguments),
+        Experiment::Placement(arguments) => ("placement", arguments),
+        Experiment::Overlap(arguments) => ("overlap", arguments),
     };
     suite::one(name, &arguments, format)
 }

@@ -28,14 +28,13 @@ impl Kept {
     /// What the directory has of this experiment, to go on with; nothing if it is wanted anew.
     pub(super) fn open(
         directory: &Directory,
-        name: &str,
         experiment: Experiment,
         setting: &Setting,
         again: bool,
     ) -> Result<Self, Failure> {
         let words = setting.words();
         let fresh = || Part { setting: words.clone(), ..experiment.outline().clone() };
-        let there = if again { None } else { directory.read(name)? };
+        let there = if again { None } else { directory.read(&experiment.outline().name)? };
         let (found, part) = match there {
             None => (Found::Nothing, fresh()),
             Some(part) if part.setting != words => return Err(other_setting(directory, &part, &words)),
@@ -107,7 +106,7 @@ impl Kept {
 
     /// What is said when its turn comes.
     pub(super) fn announcement(&self) -> String {
-        let (name, file) = (&self.part.name, file_of(&self.directory, &self.part));
+        let (name, file) = (&self.part.name, file_of(self.directory.path(), &self.part));
         match self.found {
             Found::Nothing => format!("{name}: {}", self.part.title),
             Found::Partial => format!("{name}: goes on behind {} in {file}", self.steps()),
@@ -117,7 +116,7 @@ impl Kept {
 
     /// What is said when it was cut off.
     pub(super) fn how_far(&self) -> String {
-        let file = file_of(&self.directory, &self.part);
+        let file = file_of(self.directory.path(), &self.part);
         format!("{} of {} are kept in {file}, and the same command goes on behind them", self.steps(), self.part.name)
     }
 
@@ -137,5 +136,5 @@ fn other_setting(directory: &Directory, part: &Part, asked: &BTreeMap<String, St
         .map(|name| format!("{name} {} there, {} now", value(&part.setting, name), value(asked, name)))
         .collect();
     let differences = if differences.is_empty() { "more steps there".to_owned() } else { differences.join("; ") };
-    Failure::OtherSetting { file: file_of(directory, part), differences }
+    Failure::OtherSetting { file: file_of(directory.path(), part), differences }
 }

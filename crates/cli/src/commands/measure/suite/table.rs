@@ -3,19 +3,20 @@
 use super::{count, file_of};
 use crate::commands::overlap::figures::{figure, table_with};
 use comfy_table::Cell;
-use measure::results::{Directory, Part, Table, Value};
+use measure::results::{Part, Table, Value};
+use std::path::Path;
 
 /// A table of more rows is for other programs.
 const MOST_ROWS: usize = 48;
 
 /// The part's title, tables and notes, and where the rest lies.
-pub(super) fn of(part: &Part, directory: &Directory) -> String {
+pub(super) fn of(part: &Part, directory: &Path) -> String {
     let mut lines = vec![part.title.clone()];
     for table in part.tables.iter().filter(|table| !table.rows.is_empty()) {
         if table.rows.len() <= MOST_ROWS {
             lines.push(format!("{}\n{}", table.title, shown(table)));
         } else {
-            let file = directory.path().join(format!("{}-{}.csv", part.name, table.name));
+            let file = directory.join(format!("{}-{}.csv", part.name, table.name));
             lines.push(format!("{}: {} in {}", table.title, count(table.rows.len(), "row"), file.display()));
         }
     }
