@@ -59,6 +59,27 @@ fn row(part: &str, figure: &str, series: &Series, other: &Series) -> Option<Vec<
     Some(words.into_iter().chain([count, median, least, greatest].map(Value::from)).collect())
 }
 
+/// What the parts were measured with where that differs: such ratios say little of the machines.
+pub(crate) fn settings<'a>(pairs: impl Iterator<Item = (&'a Part, &'a Part)>, label: &str, other_label: &str) -> Table {
+    let mut rows = Vec::new();
+    for (part, other) in pairs {
+        for name in part.setting.keys().chain(other.setting.keys().filter(|name| !part.setting.contains_key(*name))) {
+            let (here, there) = (part.setting.get(name), other.setting.get(name));
+            if here != there {
+                let word = |value: Option<&String>| value.map_or(Value::None, |value| value.as_str().into());
+                rows.push(vec![part.title.as_str().into(), name.as_str().into(), word(here), word(there)]);
+            }
+        }
+    }
+    Table {
+        name: "settings".to_owned(),
+        title: "What differs between the measurements".to_owned(),
+        caption: "What was measured differently can hardly be compared.".to_owned(),
+        columns: ["part", "what", label, other_label].map(str::to_owned).to_vec(),
+        rows,
+    }
+}
+
 /// In which way the machines differ, a row for each difference.
 pub(crate) fn machines(here: &Fingerprint, there: &Fingerprint, label: &str, other_label: &str) -> Table {
     let mut rows = Vec::new();
@@ -119,6 +140,21 @@ mod tests {
             ["P", "F", "a"].map(Value::from).into_iter().chain([3.0, 1.0, 0.5, 2.0].map(Value::from)).collect();
         assert_eq!(table.rows, [expected]);
         assert!(ratios([(&here, &part(&[(1.0, 0.0)]))].into_iter(), "here", "there").rows.is_empty());
+    }
+
+    #[test]
+    fn settings_that_differ_are_told() {
+        let with = |pairs: &[(&str, &str)]| {
+            let setting = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            Part { setting, ..Part::new("p", "P") }
+        };
+        let (here, there) = (with(&[("cores", "0,1"), ("quick", "yes")]), with(&[("cores", "0,1"), ("map", "0,2")]));
+        let rows = settings([(&here, &there)].into_iter(), "a", "b").rows;
+        let expected = [
+            vec!["P".into(), "quick".into(), "yes".into(), Value::None],
+            vec!["P".into(), "map".into(), Value::None, "0,2".into()],
+        ];
+        assert_eq!(rows, expected);
     }
 
     #[test]

@@ -167,12 +167,16 @@ fn problems(input: &Input) -> Markup {
 
 fn comparison(input: &Input, parts: &[Part], others: &[Part]) -> Vec<Table> {
     let Input { results, other: Some(other) } = input else { return Vec::new() };
-    let pairs = parts.iter().filter_map(|part| Some((part, others.iter().find(|other| other.name == part.name)?)));
+    let pairs = || parts.iter().filter_map(|part| Some((part, others.iter().find(|other| other.name == part.name)?)));
     let mut tables = Vec::new();
     if let (Some(here), Some(there)) = (&results.machine, &other.machine) {
         tables.push(compare::machines(&here.fingerprint, &there.fingerprint, &results.label, &other.label));
     }
-    tables.push(compare::ratios(pairs, &results.label, &other.label));
+    let settings = compare::settings(pairs(), &results.label, &other.label);
+    if !settings.rows.is_empty() {
+        tables.push(settings);
+    }
+    tables.push(compare::ratios(pairs(), &results.label, &other.label));
     tables
 }
 
