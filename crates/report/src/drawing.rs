@@ -10,6 +10,7 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
 /// Above the area: the name of the vertical axis. Below: labels, and the name of the horizontal one.
 const TOP: f64 = 30.0;
+const INSIDE: f64 = TOP - 4.0;
 const BOTTOM: f64 = 48.0;
 const RIGHT: f64 = 18.0;
 /// A letter of a label is about as wide.
@@ -18,7 +19,7 @@ const LETTER: f64 = 6.6;
 /// The drawing.
 pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
-    let y = Scale::over(points().flat_map(heights), is_logarithmic(&figure.y), Direction::Up, (HEIGHT - BOTTOM, TOP));
+    let y = Scale::over(heights(curves), is_logarithmic(&figure.y), Direction::Up, (HEIGHT - BOTTOM, TOP));
     let y_ticks = labelled(&y, y_unit(figure), 6);
     let is_empty = !points().any(|point| {
         let shown = |value, axis| scale::shown(value, is_logarithmic(axis));
@@ -43,7 +44,10 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
             line.axis x1=(left) x2=(right) y1=(HEIGHT - BOTTOM) y2=(HEIGHT - BOTTOM) {}
             text.name x="2" y="16" { (title(&figure.y)) }
             text.name.end x=(right) y=(HEIGHT - 8.0) { (title(&figure.x)) }
-            @for curve in curves { (draw_curve(curve, &x, &y)) }
+            // A drawing in the drawing, which cuts off what reaches beyond it.
+            svg y=(INSIDE) width=(WIDTH) height=(HEIGHT - INSIDE) viewBox=(format!("0 {INSIDE} {WIDTH} {}", HEIGHT - INSIDE)) {
+                @for curve in curves { (draw_curve(curve, &x, &y)) }
+            }
             @if is_empty {
                 text.empty.middle x=((left + right) / 2.0) y=(HEIGHT / 2.0) { "nothing to draw" }
             }
@@ -133,9 +137,15 @@ fn marks(curve: &Curve, places: &[Option<(f64, f64)>]) -> String {
     places.iter().flatten().map(|(x, y)| curve.mark.path(*x, *y, radius)).collect()
 }
 
-/// What decides how high the drawing is.
-fn heights(point: &Point) -> impl Iterator<Item = f64> {
-    [Some(point.median), point.lower_quartile, point.upper_quartile].into_iter().flatten()
+/// What decides how high the drawing is. Where a few repetitions took very long, their band may stretch it a little, and not
+/// press the curves flat.
+fn heights(curves: &[Curve]) -> impl Iterator<Item = f64> {
+    const BAND_STRETCH: f64 = 1.5;
+    let points = || curves.iter().flat_map(|curve| curve.points.iter());
+    let greatest = points().map(|point| point.median).filter(|median| median.is_finite()).fold(0.0, f64::max);
+    let bands = points().flat_map(|point| [point.lower_quartile, point.upper_quartile]).flatten();
+    let bands = bands.map(move |value| value.min(BAND_STRETCH * greatest));
+    points().map(|point| point.median).chain(bands)
 }
 
 fn labelled(scale: &Scale, unit: Unit, wanted: usize) -> Vec<(f64, String)> {

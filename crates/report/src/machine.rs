@@ -30,8 +30,8 @@ fn sides(machine: &Machine) -> [Side<'_>; 2] {
     [caller, Side { suffix: ", peers", classes: &peers.classes, samples: &peers.samples, starts: &peers.starts }]
 }
 
-/// The part.
-pub(crate) fn part(machine: &Machine) -> Part {
+/// The part; short where the experiment that measured the machine has a part of its own.
+pub(crate) fn part(machine: &Machine, is_told: bool) -> Part {
     let mut part = Part::new("machine", "Parameters of the machine");
     part.complete = machine.classes.iter().next().is_some();
     part.about = "What a message costs between two ranks, by how far they are from each other: the latency L, the \
@@ -45,12 +45,12 @@ pub(crate) fn part(machine: &Machine) -> Part {
     for side in &sides {
         part.figures.extend(side.classes.iter().map(|(class, parameters)| class_figure(side, class, parameters)));
     }
-    if sides.iter().map(|side| side.classes.iter().count()).sum::<usize>() > 1 {
+    if !is_told && sides.iter().map(|side| side.classes.iter().count()).sum::<usize>() > 1 {
         part.figures.extend(PARAMETERS.map(|parameter| placement_figure(&sides, parameter)));
     }
     part.tables.push(latencies(&sides));
     part.tables.push(circumstances(machine));
-    if !machine.joins.is_empty() {
+    if !is_told && !machine.joins.is_empty() {
         part.tables.push(joins(machine));
     }
     part

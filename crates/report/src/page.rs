@@ -64,7 +64,10 @@ pub fn page(input: &Input) -> String {
                     main #content {
                         (problems(input))
                         p.hint hidden { (HINT) }
-                        @if !comparison.is_empty() { (compared(&comparison, other_label)) }
+                        @if !comparison.is_empty() {
+                            @let only = [(results.label.as_str(), unmatched(&parts, &others)), (other_label, unmatched(&others, &parts))];
+                            (compared(&comparison, other_label, only))
+                        }
                         @for part in &parts {
                             (section(part, others.iter().find(|candidate| candidate.name == part.name), other_label))
                         }
@@ -80,7 +83,8 @@ pub fn page(input: &Input) -> String {
 
 /// The parts in the order in which they are read: the summary, the machine, the suite, then the rest by name.
 fn all_parts(results: &Results) -> Vec<Part> {
-    let mut parts: Vec<Part> = results.machine.iter().map(machine::part).collect();
+    let is_told = results.parts.iter().any(|part| part.name == "plogp");
+    let mut parts: Vec<Part> = results.machine.iter().map(|machine| machine::part(machine, is_told)).collect();
     parts.extend(results.parts.iter().cloned());
     let place = |name: &str| match name {
         "summary" => 0,
@@ -180,11 +184,20 @@ fn comparison(input: &Input, parts: &[Part], others: &[Part]) -> Vec<Table> {
     tables
 }
 
-fn compared(tables: &[Table], other_label: &str) -> Markup {
+/// What only one of two has.
+fn unmatched<'a>(parts: &'a [Part], others: &'a [Part]) -> Vec<&'a str> {
+    let is_alone = |part: &&Part| others.iter().all(|other| other.name != part.name);
+    parts.iter().filter(is_alone).map(|part| part.title.as_str()).collect()
+}
+
+fn compared(tables: &[Table], other_label: &str, only: [(&str, Vec<&str>); 2]) -> Markup {
     html! {
         section.part id="comparison" {
             h2 { "Comparison" }
             p.about { "Curves of " strong { (other_label) } " have hollow marks and long dashes, in the colour of their counterparts." }
+            @for (label, titles) in only {
+                @if !titles.is_empty() { p.about { "Only in " strong { (label) } ": " (titles.join(", ")) "." } }
+            }
             @for each in tables { (table::table(&format!("comparison-{}", each.name), each, None)) }
         }
     }

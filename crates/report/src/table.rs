@@ -46,7 +46,7 @@ impl Column {
     }
 
     /// So many letters fit into a column of numbers.
-    const SHORT: usize = 20;
+    const SHORT: usize = 26;
 
     fn class(&self) -> Option<&'static str> {
         match (self.numeric, self.short) {
@@ -63,8 +63,8 @@ impl Column {
             Value::Number(number) if !number.is_finite() => html! { td.number.none { "–" } },
             Value::Number(number) => {
                 let text = match self.decimals {
-                    Some(decimals) => fixed(*number, decimals),
-                    None => significant(*number, 4),
+                    Some(decimals) if *number != 0.0 => fixed(*number, decimals),
+                    _ => significant(*number, 4),
                 };
                 html! { td.number data-sort=(number) title=(number) { (text) } }
             }
@@ -91,12 +91,12 @@ mod tests {
 
     #[test]
     fn numbers_of_a_column_are_aligned_and_keep_their_full_value() {
-        let page = drawn(vec![vec!["a".into(), 0.01234567.into()], vec!["b".into(), 1.5.into()]]);
+        let page = drawn(vec![vec!["a".into(), 0.01234567.into()], vec!["b".into(), 1.1.into()]]);
         assert!(
             page.contains("<td class=\"number\" data-sort=\"0.01234567\" title=\"0.01234567\">0.0123</td>"),
             "{page}"
         );
-        assert!(page.contains(">1.5000</td>"), "{page}");
+        assert!(page.contains(">1.1000</td>"), "{page}");
         assert!(page.contains("<th scope=\"col\" class=\"number\">µs &lt;a&gt;</th>"), "{page}");
     }
 

@@ -110,10 +110,9 @@ pub(crate) fn decimals(values: &[f64]) -> Option<usize> {
         return Some(0);
     }
     let (least, greatest) = (finite().fold(f64::INFINITY, f64::min), finite().fold(0.0, f64::max));
-    if greatest / least > 1e4 {
-        return None;
-    }
-    Some((2 - least.log10().floor() as i32).clamp(0, 9) as usize)
+    let decimals = (2 - least.log10().floor() as i32).clamp(0, 9) as usize;
+    let farthest = if decimals <= 3 { 1e4 } else { 1e2 };
+    (greatest <= farthest * least).then_some(decimals)
 }
 
 #[cfg(test)]
@@ -139,7 +138,8 @@ mod tests {
     #[test]
     fn a_column_has_one_number_of_decimals_unless_its_values_are_far_apart() {
         assert_eq!(decimals(&[1.0, 20.0, 300.0]), Some(0));
-        assert_eq!(decimals(&[0.0113, 1.5]), Some(4));
+        assert_eq!(decimals(&[0.0113, 1.1]), Some(4));
+        assert_eq!(decimals(&[0.0113, 145.0]), None);
         assert_eq!(decimals(&[12.5, 101.25]), Some(1));
         assert_eq!(decimals(&[0.001, 5000.0]), None);
         assert_eq!(decimals(&[f64::NAN]), Some(0));

@@ -6,6 +6,8 @@ const LETTER = 6.7;
 const CONTROLS = 240;
 /** Where the numbers of a point lie in the data. */
 const [X, MEDIAN, LOWER, UPPER, LEAST, GREATEST, REPETITIONS] = [0, 1, 2, 3, 4, 5, 6];
+/** A band may make an axis longer than its curves need, but not more than so many times. */
+const BAND_STRETCH = 1.5;
 const SPREADS = { quartiles: [LOWER, UPPER], extremes: [LEAST, GREATEST], none: null };
 
 class Chart {
@@ -72,8 +74,9 @@ class Chart {
     this.isEmpty = !shown.some(({ points }) => points.some(isShown));
     const xEnds = x.ends ?? Scale.ends(this.values(shown, [X]), x.logarithmic, false);
     const inside = ([at]) => !x.ends || (at >= xEnds[0] && at <= xEnds[1]);
-    const heights = [MEDIAN, ...(SPREADS[this.spread] ?? [])];
-    const yEnds = y.ends ?? Scale.ends(this.values(shown, heights, inside), y.logarithmic, true);
+    const medians = [...this.values(shown, [MEDIAN], inside)];
+    const bands = [...this.values(shown, SPREADS[this.spread] ?? [], inside)];
+    const yEnds = y.ends ?? Scale.ends([...medians, ...limited(bands, medians)], y.logarithmic, true);
     this.scaleY = new Scale(y.logarithmic, yEnds, [this.height - MARGIN.bottom, MARGIN.top]);
     const yTicks = this.ticks(this.scaleY, y, Math.max(4, Math.round(this.height / 50)));
     const letters = Math.max(...yTicks.map(({ label }) => label.length), 1);
@@ -114,7 +117,7 @@ class Chart {
       draw(frame, "line", { class: "grid", x1: left, x2: right, y1: tenth(place), y2: tenth(place) });
       draw(frame, "text", { class: "tick end", x: left - 8, y: tenth(place + 4) }, label);
     }
-    for (const { place, label } of this.ticks(this.scaleX, this.axes.x, Math.max(2, Math.floor((right - left) / 84)))) {
+    for (const { place, label } of this.ticks(this.scaleX, this.axes.x, Math.max(2, Math.floor((right - left) / 72)))) {
       draw(frame, "line", { class: "stroke", x1: tenth(place), x2: tenth(place), y1: bottom, y2: bottom + 5 });
       draw(frame, "text", { class: "tick middle", x: tenth(place), y: bottom + 20 }, label);
     }
@@ -178,6 +181,15 @@ class Chart {
 /** What an axis counts, with its unit unless its labels have one. */
 function axisName({ label, unit }) {
   return unit && !stepsOf(unit) ? `${label} (${unit})` : label;
+}
+
+/**
+ * Ends of bands, as far as they may stretch an axis: where a few repetitions took very long, their band would otherwise
+ * press the curves flat.
+ */
+function limited(bands, medians) {
+  const greatest = medians.reduce((greatest, value) => (Number.isFinite(value) ? Math.max(greatest, value) : greatest), 0);
+  return bands.map((value) => (value === null ? value : Math.min(value, BAND_STRETCH * greatest)));
 }
 
 /** The values between two places, as long as numbers can still tell them apart. */
