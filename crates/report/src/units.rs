@@ -6,12 +6,12 @@ use crate::ticks::Rounding;
 const NARROW_SPACE: char = '\u{202f}';
 
 /// What an axis counts, as far as its labels depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Unit {
     /// Round numbers are powers of two.
     Bytes,
-    /// Has ns, ms and s beside it.
-    Microseconds,
+    /// A time, so many of which are a microsecond; ns, µs, ms and s lie beside each other.
+    Time(f64),
     /// There is nothing between 1 and 2: ranks, dimensions.
     Whole,
     /// A number is a number.
@@ -23,7 +23,10 @@ impl Unit {
     pub(crate) fn of(unit: &str, mut values: impl Iterator<Item = f64>) -> Self {
         match unit {
             "bytes" | "B" => Unit::Bytes,
-            "µs" | "us" | "microseconds" => Unit::Microseconds,
+            "ns" => Unit::Time(1e3),
+            "µs" | "us" | "microseconds" => Unit::Time(1.0),
+            "ms" => Unit::Time(1e-3),
+            "s" => Unit::Time(1e-6),
             _ if values.all(|value| value.fract() == 0.0) => Unit::Whole,
             _ => Unit::Plain,
         }
@@ -34,25 +37,23 @@ impl Unit {
         match self {
             Unit::Bytes => Rounding::Binary,
             Unit::Whole => Rounding::Whole,
-            Unit::Microseconds | Unit::Plain => Rounding::Decimal,
+            Unit::Time(_) | Unit::Plain => Rounding::Decimal,
         }
     }
 
     /// A round value, as it stands beside an axis.
     pub(crate) fn tick(self, value: f64) -> String {
         match self {
-            Unit::Bytes => {
-                scaled(value, 1.0, &[(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB")])
-            }
-            Unit::Microseconds => scaled(value, 0.0, &[(1e-3, "ns"), (1.0, "µs"), (1e3, "ms"), (1e6, "s")]),
+            Unit::Bytes => scaled(value, &[(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB")]),
+            Unit::Time(many) => scaled(value / many, &[(1e-3, "ns"), (1.0, "µs"), (1e3, "ms"), (1e6, "s")]),
             Unit::Whole | Unit::Plain => significant(value, 4),
         }
     }
 }
 
 /// The value in the largest unit of which it has at least one; nothing needs no unit.
-fn scaled(value: f64, zero_below: f64, units: &[(f64, &str)]) -> String {
-    if value == 0.0 || value.abs() < zero_below * 1e-9 {
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    if value == 0.0 {
         return "0".to_owned();
     }
     let fits = |(size, _): &&(f64, &str)| value.abs() >= size * (1.0 - 1e-9);
@@ -123,7 +124,11 @@ mod tests {
     fn bytes_and_times_take_the_unit_that_people_say() {
         let bytes = [0.0, 1.0, 512.0, 1024.0, 1536.0, 16384.0, 1048576.0].map(|value| Unit::Bytes.tick(value));
         assert_eq!(bytes, ["0", "1\u{a0}B", "512\u{a0}B", "1\u{a0}KiB", "1.5\u{a0}KiB", "16\u{a0}KiB", "1\u{a0}MiB"]);
-        let times = [0.02, 0.5, 1.0, 250.0, 1000.0, 2.5e6].map(|value| Unit::Microseconds.tick(value));
+        let times = [0.02, 0.5, 1.0, 250.0, 1000.0, 2.5e6].map(|value| Unit::Time(1.0).tick(value));
+        assert_eq!(
+            ["ns", "ms", "s"].map(|unit| Unit::of(unit, [].into_iter()).tick(2.0)),
+            ["2\u{a0}ns", "2\u{a0}ms", "2\u{a0}s"]
+        );
         assert_eq!(times, ["20\u{a0}ns", "500\u{a0}ns", "1\u{a0}µs", "250\u{a0}µs", "1\u{a0}ms", "2.5\u{a0}s"]);
     }
 

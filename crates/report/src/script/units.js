@@ -1,12 +1,13 @@
 // Numbers in words. units.rs does the same for the drawing without scripts.
 
 const BYTES = [[1, "B"], [1024, "KiB"], [1048576, "MiB"], [1073741824, "GiB"]];
-const TIMES = [[1e-3, "ns"], [1, "µs"], [1e3, "ms"], [1e6, "s"]];
+const TIMES = [[1e-9, "ns"], [1e-6, "µs"], [1e-3, "ms"], [1, "s"]];
+const SECONDS = { ns: 1e-9, "µs": 1e-6, us: 1e-6, microseconds: 1e-6, ms: 1e-3, s: 1 };
 
 /** The sizes in which a unit is written, if it has any. */
 function stepsOf(unit) {
   if (unit === "bytes" || unit === "B") return BYTES;
-  return ["µs", "us", "microseconds"].includes(unit) ? TIMES : null;
+  return Object.hasOwn(SECONDS, unit) ? TIMES.map(([size, name]) => [size / SECONDS[unit], name]) : null;
 }
 
 /** The value in the largest size of which it has at least one. */
@@ -32,7 +33,7 @@ function exactly({ unit }, value) {
 /** Two such values, the unit once. */
 function range(axis, low, high) {
   const steps = stepsOf(axis.unit);
-  if (steps !== TIMES) return `${exactly(axis, low)} – ${exactly(axis, high)}`;
+  if (!steps || steps === BYTES) return `${exactly(axis, low)} – ${exactly(axis, high)}`;
   const fits = steps.filter(([size]) => high >= size);
   const [size, name] = fits.at(-1) ?? steps[0];
   return `${significant(low / size, 5)} – ${significant(high / size, 5)}\u00a0${name}`;

@@ -311,12 +311,31 @@ fn drawing_and_script_find_the_same_round_numbers() {
         }
     }
     for value in [0.0, 0.00012, 0.5, 1.0, 12.34567, 999.96, 1536.0, 12345.678, 1e6, 3.3e9, -2.5] {
-        for (name, unit) in [("bytes", Unit::Bytes), ("µs", Unit::Microseconds), ("", Unit::Plain)] {
+        for (name, unit) in [
+            ("bytes", Unit::Bytes),
+            ("µs", Unit::Time(1.0)),
+            ("ns", Unit::Time(1e3)),
+            ("s", Unit::Time(1e-6)),
+            ("", Unit::Plain),
+        ] {
             let found =
                 browser.evaluate(&format!("(() => {{ {scripts}; return tickLabel(stepsOf('{name}'), {value}); }})()"));
             assert_eq!(found, unit.tick(value), "{value} {name}");
         }
     }
+}
+
+#[test]
+fn the_switch_changes_the_ground_and_paper_stays_light() {
+    let Some(mut scene) = Scene::open() else { return };
+    const GROUND: &str = "getComputedStyle(document.querySelector('.figure')).backgroundColor";
+    let light = scene.browser.evaluate(GROUND);
+    scene.browser.evaluate("document.querySelector('.theme').click()");
+    let dark = scene.browser.evaluate(GROUND);
+    assert_ne!(light, dark);
+    scene.browser.command("Emulation.setEmulatedMedia", json!({"media": "print", "features": []}));
+    assert_eq!(scene.browser.evaluate(GROUND), light);
+    scene.finish();
 }
 
 #[test]
