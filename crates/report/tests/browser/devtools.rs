@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Not how fast a browser is, but when nobody believes any more that it answers.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -114,9 +114,12 @@ impl Browser {
             let event = self.next("Page.navigate");
             self.events.push(event);
         }
-        let ready = "new Promise(done => { const look = () =>
-            document.documentElement.dataset.ready ? done(true) : setTimeout(look, 10); look(); })";
-        assert_eq!(self.evaluate(ready), true);
+        let started = Instant::now();
+        while self.evaluate("document.documentElement.dataset.ready") != "yes" {
+            let complaints = self.complaints();
+            assert!(complaints.is_empty(), "the page's scripts have failed: {complaints:?}");
+            assert!(started.elapsed() < PATIENCE, "the page's scripts do not come to an end");
+        }
     }
 
     /// What an expression comes to, after its promise if it is one; pictures are drawn before and after.
