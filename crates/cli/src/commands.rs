@@ -5,6 +5,7 @@ mod convert;
 mod exec;
 mod measure;
 mod overlap;
+mod report;
 mod run;
 pub(crate) mod schedule;
 mod serve;
@@ -23,8 +24,9 @@ pub(crate) enum Command {
     Tour(tour::Arguments),
     /// Measures how much of a collective remains when the program computes meanwhile.
     Overlap(overlap::Arguments),
-    /// Measures what messages cost that no collective describes.
+    /// Measures what communication on this machine costs.
     Measure(measure::Arguments),
+    Report(report::Arguments),
     Schedule(schedule::Arguments),
     Exec(exec::Arguments),
     /// Finds what is wrong with a GOAL file.
@@ -36,7 +38,10 @@ pub(crate) enum Command {
     OverlapRank(overlap::rank::Arguments),
     /// Is one rank of a measurement of queues.
     #[command(hide = true)]
-    QueuesRank(measure::queues::Arguments),
+    QueuesRank(measure::queues::PlanArguments),
+    /// Is one rank of an experiment.
+    #[command(hide = true)]
+    MeasureRank(measure::suite::rank::Arguments),
     /// Is one rank of a GOAL file.
     #[command(hide = true)]
     ExecRank(exec::rank::Arguments),
@@ -55,6 +60,8 @@ impl Command {
             Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
             Command::Measure(arguments) => measure::execute(arguments, format),
             Command::QueuesRank(arguments) => measure::queues::rank::execute(arguments),
+            Command::Report(arguments) => report::execute(&arguments, format),
+            Command::MeasureRank(arguments) => measure::suite::rank::execute(&arguments),
             Command::Schedule(arguments) => schedule::execute(&arguments, format),
             Command::Exec(arguments) => exec::execute(&arguments, format),
             Command::ExecRank(arguments) => exec::rank::execute(&arguments),

@@ -5,20 +5,31 @@
 //! a message costs that no collective describes.
 //!
 //! What the parts of the suite found is a [`Part`](results::Part) each, whatever the experiment; [`results`] keeps them in a
-//! directory.
+//! directory. [`suite`] is the frame in which they are measured, and lists them.
 //!
 //! What an experiment measures with lies beside it: a [computation] of fixed length, [clocks](clock) that
 //! all processes of a node share, the [processor time](processor) that a job has used, and
 //! [order statistics](statistics).
 #![forbid(unsafe_code)]
 
+pub mod barrier;
 pub mod clock;
 pub mod computation;
+pub mod contention;
 mod error;
+mod exchange;
+pub mod hypercube;
+pub mod laps;
+pub mod matchings;
+pub mod memory;
 pub mod overlap;
+pub mod pingpong;
+pub mod placement;
 pub mod processor;
 pub mod queues;
 pub mod results;
 pub mod statistics;
+pub mod suite;
+pub mod summary;
 
 pub use error::Error;

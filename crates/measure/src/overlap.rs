@@ -41,12 +41,14 @@ mod agree;
 mod alone;
 mod collective;
 mod evaluate;
+mod part;
 mod plan;
 mod repetitions;
 mod row;
 mod trial;
 
 pub use collective::Collective;
+pub use part::experiment;
 pub use plan::{Case, MOST_BYTES, MOST_COMPUTATION_US, MOST_REPETITIONS, Plan};
 pub use row::Row;
 

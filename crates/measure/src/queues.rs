@@ -29,20 +29,22 @@ mod crossover;
 mod error;
 mod idle;
 mod mechanism;
-mod open;
+pub(crate) mod open;
+mod part;
 mod parts;
-mod phases;
+pub(crate) mod phases;
 mod plan;
 mod ring;
 mod row;
 mod tagged;
 mod trial;
-mod way;
+pub(crate) mod way;
 mod words;
 
 pub use crossover::Crossover;
 pub use error::QueuesError;
 pub use mechanism::Mechanism;
+pub use part::{experiment, rows_of};
 pub use plan::{Case, LEAST_ROUNDS, MOST_BYTES, MOST_ROUNDS, MOST_ROW_MS, MOST_THREADS, Plan};
 pub use row::{Figure, Row};
 

@@ -23,6 +23,7 @@ pub use directory::{Directory, ResultsError};
 
 use crate::statistics::percentile;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What one experiment found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +41,12 @@ pub struct Part {
     pub source: String,
     /// Whether all of it was measured.
     pub complete: bool,
+    /// How many of the experiment's steps are in it. Whoever goes on with it begins behind them.
+    #[serde(default)]
+    pub steps_done: u64,
+    /// What it was measured with, by name: only what was measured with the same can be put together.
+    #[serde(default)]
+    pub setting: BTreeMap<String, String>,
     /// Curves.
     #[serde(default)]
     pub figures: Vec<Figure>,
@@ -126,8 +133,10 @@ pub enum Role {
 #[serde(deny_unknown_fields)]
 pub struct Point {
     /// Across.
+    #[serde(deserialize_with = "number")]
     pub x: f64,
     /// The middle of the repetitions, or the value if there are none.
+    #[serde(deserialize_with = "number")]
     pub median: f64,
     /// The least repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,6 +252,8 @@ impl Part {
             about: String::new(),
             source: String::new(),
             complete: false,
+            steps_done: 0,
+            setting: BTreeMap::new(),
             figures: Vec::new(),
             maps: Vec::new(),
             tables: Vec::new(),
@@ -314,6 +325,11 @@ impl Point {
             repetitions: u32::try_from(sorted.len()).unwrap_or(u32::MAX),
         }
     }
+}
+
+/// JSON has null for what is no number.
+fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl From<f64> for Value {

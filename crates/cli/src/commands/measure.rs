@@ -1,26 +1,60 @@
-//! `tradewind measure`: experiments on what messages cost that no collective describes.
+//! `tradewind measure`: experiments on what communication on this machine costs.
 
 pub(crate) mod queues;
+pub(crate) mod suite;
 
 use crate::failure::Failure;
 use crate::format::Format;
 use std::process::ExitCode;
 
-/// Measures what messages cost that no collective describes.
+/// Measures what communication on this machine costs.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     experiment: Experiment,
 }
 
+const AFTER: &str = "\
+What was found is kept in a directory (--out), as JSON and CSV. Ctrl-C leaves there what has been measured so far, and the
+same command goes on behind it; what is complete is not measured again.";
+
 /// What is measured.
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
+    /// Everything, one experiment after the other; about ten minutes on two cores, with --quick about one.
+    All(suite::Arguments),
+    /// Copies of memory against size and alignment.
+    Memory(suite::Arguments),
+    /// Time against message length, by exchange and by ping-pong, the receive posted beforehand or not.
+    Pingpong(suite::Arguments),
+    /// A barrier on 2^d ranks.
+    Barrier(suite::Arguments),
+    /// Exchanges over all dimensions of a hypercube.
+    Hypercube(suite::Arguments),
+    /// Exchanges over random matchings.
+    Matchings(suite::Arguments),
+    /// Exchanges in a chain, all across its middle.
+    Contention(suite::Arguments),
+    /// Messages against where two ranks lie.
+    Placement(suite::Arguments),
     Queues(queues::Arguments),
+    /// What collectives cost that finish underneath a computation, with both engines.
+    Overlap(suite::Arguments),
 }
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
-    match arguments.experiment {
-        Experiment::Queues(arguments) => queues::execute(&arguments.into_plan(), format),
-    }
+    let (name, arguments) = match arguments.experiment {
+        Experiment::Queues(arguments) => return queues::execute(arguments, format),
+        Experiment::All(arguments) => return suite::all(&arguments, format),
+        Experiment::Memory(arguments) => ("memory", arguments),
+        Experiment::Pingpong(arguments) => ("pingpong", arguments),
+        Experiment::Barrier(arguments) => ("barrier", arguments),
+        Experiment::Hypercube(arguments) => ("hypercube", arguments),
+        Experiment::Matchings(arguments) => ("matchings", arguments),
+        Experiment::Contention(arguments) => ("contention", arguments),
+        Experiment::Placement(arguments) => ("placement", arguments),
+        Experiment::Overlap(arguments) => ("overlap", arguments),
+    };
+    suite::one(name, &arguments, format)
 }

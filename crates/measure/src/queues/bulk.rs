@@ -13,7 +13,7 @@ const MAY_BE_DIRECT: u64 = 2 * STAGING;
 
 /// A link in each direction.
 #[derive(Debug)]
-pub(super) struct Bulk {
+pub(crate) struct Bulk {
     pub(super) sender: Sender,
     pub(super) receiver: BulkReceiver,
     pub(super) policy: Policy,

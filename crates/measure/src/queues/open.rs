@@ -81,7 +81,7 @@ pub(super) fn words(world: &Communicator, threads: usize) -> Result<Vec<Parts<Wo
 }
 
 /// Wide Express.
-pub(super) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Lines>>, QueuesError> {
+pub(crate) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Lines>>, QueuesError> {
     let open = || {
         let mut port = world.wide(CAPACITY)?;
         Ok((port.receiver, port.senders.swap_remove(other(world))))
@@ -160,7 +160,7 @@ pub(super) fn remote(world: &Communicator, command: Command) -> Result<Vec<Remot
 }
 
 /// A link in each direction; none, and why, if the policy wants a direct path and there is none.
-pub(super) fn bulk(world: &Communicator, policy: Policy) -> Result<(Vec<Bulk>, Option<String>), QueuesError> {
+pub(crate) fn bulk(world: &Communicator, policy: Policy) -> Result<(Vec<Bulk>, Option<String>), QueuesError> {
     let (mut receivers, mut senders) = (Vec::new(), Vec::new());
     for (from, to) in [(0, 1), (1, 0)] {
         match world.bulk(from, to, STAGING)? {

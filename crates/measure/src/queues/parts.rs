@@ -14,7 +14,7 @@ use tradewind::queues::word::Message;
 pub(super) const CAPACITY: usize = 1024;
 
 /// Moves a part of a message.
-pub(super) trait Carrier: Send {
+pub(crate) trait Carrier: Send {
     /// Bytes of a part.
     const DATA: usize;
 
@@ -27,7 +27,7 @@ pub(super) trait Carrier: Send {
 
 /// A way of parts.
 #[derive(Debug)]
-pub(super) struct Parts<C> {
+pub(crate) struct Parts<C> {
     carrier: C,
     payload: Vec<u8>,
     /// By sender: how much has come of its message, and the message.
@@ -168,7 +168,7 @@ impl Carrier for Polled {
 
 /// Lines of 48 bytes.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     pub(super) source: SourceName,
     /// By thread of the other rank.
     pub(super) senders: Vec<WideSender>,

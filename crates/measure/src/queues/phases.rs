@@ -55,14 +55,14 @@ fn whole(spans: &[Span]) -> Span {
 }
 
 /// The largest that a rank has of each.
-pub(super) fn largest<const N: usize>(world: &Communicator, own: [f64; N]) -> Result<[f64; N], QueuesError> {
+pub(crate) fn largest<const N: usize>(world: &Communicator, own: [f64; N]) -> Result<[f64; N], QueuesError> {
     let mut all = [0.0; N];
     world.allreduce(&own, &mut all, Op::Maximum)?;
     Ok(all)
 }
 
 /// Half a round trip in nanoseconds, of `count` for each of the threads. Rank 1 gives 0.
-pub(super) fn round_trips<W: Way>(
+pub(crate) fn round_trips<W: Way>(
     world: &Communicator,
     ways: &mut [W],
     threads: usize,

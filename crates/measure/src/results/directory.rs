@@ -21,9 +21,24 @@ pub enum ResultsError {
         /// What the system says.
         source: io::Error,
     },
+    /// The directory cannot be looked into.
+    #[error("{}: cannot be looked into: {source}", .path.display())]
+    Unlistable {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// A file cannot be written or read.
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+impl ResultsError {
+    /// Whether the file is a whole one of another kind, such as a decision table: no part, and no damage either.
+    pub fn is_other_kind(&self) -> bool {
+        matches!(self, ResultsError::File(FileError::OtherKind { .. }))
+    }
 }
 
 /// Where the results of a run lie: `NAME.json` for each part, `NAME-FIGURE.csv` for each of its figures, maps and tables,
@@ -70,6 +85,25 @@ impl Directory {
         self.path.join("machine.json")
     }
 
+    /// The names and paths of the files that may hold parts, in the order of their names.
+    ///
+    /// # Errors
+    /// [`ResultsError::Unlistable`].
+    pub fn files(&self) -> Result<Vec<(String, PathBuf)>, ResultsError> {
+        let unlistable = |source| ResultsError::Unlistable { path: self.path.clone(), source };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(unlistable)? {
+            let path = entry.map_err(unlistable)?.path();
+            let is_json = path.extension().is_some_and(|extension| extension == "json");
+            match path.file_stem().and_then(|name| name.to_str()) {
+                Some(name) if is_json && path != self.machine() => files.push((name.to_owned(), path)),
+                _ => {}
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
     /// The part of this name; `None` if it has not been measured.
     ///
     /// # Errors
@@ -106,5 +140,34 @@ impl Directory {
         let path = self.path.join(name);
         file::replace(&path, |file| write(file).map_err(io::Error::from))
             .map_err(|source| ResultsError::File(FileError::Unwritable { path, source }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Axis, Figure, Point, Role, Series};
+
+    #[test]
+    fn a_value_that_is_no_number_is_read_as_none_again() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = Directory::create(place.path()).expect("it is there");
+        let mut figure = Figure::new("f", "F", Axis::number("x"), Axis::number("y"));
+        figure.series.push(Series { name: "a".into(), role: Role::Measured, points: vec![Point::of(1.0, &[])] });
+        directory.write(&Part { figures: vec![figure], ..Part::new("p", "P") }).expect("it can be written");
+        let part = directory.read("p").expect("it can be read").expect("it is there");
+        assert!(part.figures[0].series[0].points[0].median.is_nan());
+    }
+
+    #[test]
+    fn files_are_listed_but_for_the_machine_and_tables() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = Directory::create(place.path()).expect("it is there");
+        for name in ["memory.json", "barrier.json", "machine.json", "barrier-f.csv"] {
+            fs::write(place.path().join(name), "{}").expect("it can be written");
+        }
+        let files = directory.files().expect("it can be listed");
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["barrier", "memory"]);
     }
 }

@@ -4,11 +4,14 @@ mod job;
 pub(crate) mod rank;
 mod table;
 
+use super::suite::{self, Place};
 use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
 use job::Measured;
-use measure::queues::{Crossover, Mechanism, Plan, Row};
+use measure::queues::{Crossover, Mechanism, Plan, Row, rows_of};
+use measure::suite::Setting;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
@@ -33,9 +36,27 @@ use std::process::ExitCode;
 /// send through one queue from the first rank's core and get their answers in a queue each.
 ///
 /// Idle is the processor time of 8 sleeping receivers in percent of one core.
+///
+/// With --out the rows are kept in a directory too, as they come: when the command is interrupted, it goes on behind them the
+/// next time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    plan: PlanArguments,
+
+    /// Keeps the rows in this directory, made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Measures anew what is in the directory already.
+    #[arg(long, requires = "out")]
+    again: bool,
+}
+
+/// The rows to be measured.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlanArguments {
     /// Numbers of sending threads.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     threads: Vec<u32>,
@@ -76,7 +97,7 @@ struct Report<'a> {
     crossovers: &'a [Crossover],
 }
 
-impl Arguments {
+impl PlanArguments {
     /// What is asked for.
     pub(super) fn into_plan(self) -> Plan {
         let usual = Plan::default();
@@ -101,16 +122,33 @@ fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
     })
 }
 
-pub(crate) fn execute(plan: &Plan, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
+    let plan = arguments.plan.into_plan();
     if let Err(error) = plan.check() {
         // Before any rank is started.
         clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
     }
+    match arguments.out {
+        Some(out) => execute_kept(&plan, Place { out, again: arguments.again }, format),
+        None => execute_once(&plan, format),
+    }
+}
+
+/// As an experiment of the suite.
+fn execute_kept(plan: &Plan, place: Place, format: Format) -> Result<ExitCode, Failure> {
+    let setting = Setting { options: plan.options(), ..Setting::default() };
+    let measured = suite::measure_one("queues", &setting, &place)?;
+    if let Some(part) = measured.parts.first() {
+        print(&rows_of(part), &part.notes, format)?;
+    }
+    Ok(measured.status)
+}
+
+fn execute_once(plan: &Plan, format: Format) -> Result<ExitCode, Failure> {
     match job::run(plan)? {
         Measured::Rows { rows, skipped } => {
-            let crossovers = Crossover::all(&rows);
-            let report = Report { rows: &rows, crossovers: &crossovers };
-            format.print(|| table::of(&rows, &crossovers, &skipped), &report)?;
+            let why = |(mechanism, why): &(Mechanism, String)| format!("{mechanism} was not measured: {why}.");
+            print(&rows, &skipped.iter().map(why).collect::<Vec<_>>(), format)?;
             Ok(ExitCode::SUCCESS)
         }
         Measured::RankFailed { rank, how, status } => {
@@ -124,13 +162,18 @@ pub(crate) fn execute(plan: &Plan, format: Format) -> Result<ExitCode, Failure> 
     }
 }
 
+fn print(rows: &[Row], left_out: &[String], format: Format) -> Result<(), Failure> {
+    let crossovers = Crossover::all(rows);
+    format.print(|| table::of(rows, &crossovers, left_out), &Report { rows, crossovers: &crossovers })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_was_asked_for_twice_is_measured_once() {
-        let arguments = Arguments {
+        let arguments = PlanArguments {
             threads: vec![2, 1, 2],
             mechanisms: vec![Mechanism::Wide, Mechanism::Wide],
             sizes: vec![48, 8, 48],

@@ -1,6 +1,6 @@
 //! One rank of the measurement: this program, started by itself.
 
-use super::Arguments;
+use super::PlanArguments;
 use crate::failure::Failure;
 use measure::queues::{Event, Mechanism, Plan, QueuesError, Row, run};
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub(super) fn command_line(plan: &Plan) -> Vec<OsString> {
 }
 
 /// Is one rank; `tradewind measure queues` starts it.
-pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: PlanArguments) -> Result<ExitCode, Failure> {
     match measure(&arguments.into_plan()) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {

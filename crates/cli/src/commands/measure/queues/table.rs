@@ -5,7 +5,7 @@ use comfy_table::{Cell, Table};
 use measure::queues::{Crossover, Figure, Mechanism, Row};
 
 /// The table, what is to be seen in it, and how to read it.
-pub(super) fn of(rows: &[Row], crossovers: &[Crossover], skipped: &[(Mechanism, String)]) -> String {
+pub(super) fn of(rows: &[Row], crossovers: &[Crossover], left_out: &[String]) -> String {
     let (idle, measured): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.mechanism == Mechanism::Idle);
     let mut parts = vec![ranks_on_cores(2)];
     if !measured.is_empty() {
@@ -14,7 +14,7 @@ pub(super) fn of(rows: &[Row], crossovers: &[Crossover], skipped: &[(Mechanism, 
     }
     let mut sentences: Vec<String> = crossovers.iter().map(ToString::to_string).collect();
     sentences.extend(idle.into_iter().filter_map(waiting));
-    sentences.extend(skipped.iter().map(|(mechanism, why)| format!("{mechanism} was not measured: {why}.")));
+    sentences.extend(left_out.iter().cloned());
     if !sentences.is_empty() {
         parts.push(format!("\n{}", sentences.join("\n")));
     }

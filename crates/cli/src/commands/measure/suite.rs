@@ -1,0 +1,147 @@
+//! The experiments of the suite: measured step by step, kept in a directory, gone on with when they were cut off.
+
+mod job;
+mod kept;
+mod progress;
+pub(crate) mod rank;
+mod table;
+
+use crate::failure::Failure;
+use crate::format::Format;
+use job::{JobEnd, lock};
+use kept::Kept;
+use measure::results::{Directory, Part};
+use measure::suite::{EXPERIMENTS, Experiment, Setting, find};
+use progress::Progress;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+/// How an experiment is made, and where what it finds is kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: Place,
+
+    /// Takes few sizes and short repetitions, to see what comes out.
+    #[arg(long)]
+    quick: bool,
+
+    /// The core of each rank, taken in turn [default: a core for each rank where there are enough].
+    #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
+    map: Option<Vec<usize>>,
+}
+
+/// Where results are kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Place {
+    /// Where results are kept; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "tradewind-measurements")]
+    pub(super) out: PathBuf,
+
+    /// Measures anew what is in the directory already.
+    #[arg(long)]
+    pub(super) again: bool,
+}
+
+/// What was measured, and how that ended.
+pub(super) struct Measured {
+    /// Parts that are as complete as they could be made.
+    pub(super) parts: Vec<Part>,
+    pub(super) status: ExitCode,
+}
+
+impl Arguments {
+    fn setting(&self) -> Result<Setting, Failure> {
+        let setting = Setting { quick: self.quick, map: self.map.clone(), ..Setting::default() };
+        if let Some(core) = setting.map.iter().flatten().find(|core| !setting.cores.contains(core)) {
+            let cores = setting.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+            return Err(Failure::Map { core: *core, cores });
+        }
+        Ok(setting)
+    }
+}
+
+/// Makes one experiment.
+pub(crate) fn one(name: &str, arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    show(measure_one(name, &arguments.setting()?, &arguments.place)?, &arguments.place, format)
+}
+
+/// Makes all of them.
+pub(crate) fn all(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    let setting = arguments.setting()?;
+    let experiments = EXPERIMENTS.iter().map(|(_, draw)| draw(&setting)).collect();
+    show(measure_all(experiments, &setting, &arguments.place)?, &arguments.place, format)
+}
+
+fn show(measured: Measured, place: &Place, format: Format) -> Result<ExitCode, Failure> {
+    let Measured { parts, status } = measured;
+    format.print(|| parts.iter().map(|part| table::of(part, &place.out)).collect::<Vec<_>>().join("\n\n"), &parts)?;
+    Ok(status)
+}
+
+/// Makes the experiment of this name.
+pub(super) fn measure_one(name: &str, setting: &Setting, place: &Place) -> Result<Measured, Failure> {
+    let draw = find(name).ok_or_else(|| Failure::NoExperiment(name.to_owned()))?;
+    measure_all(vec![draw(setting)], setting, place)
+}
+
+fn measure_all(experiments: Vec<Experiment>, setting: &Setting, place: &Place) -> Result<Measured, Failure> {
+    let directory = Directory::create(&place.out)?;
+    // Before anything is measured: what is there may stand in the way.
+    let open = |experiment| Kept::open(&directory, experiment, setting, place.again);
+    let all = experiments.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let progress = Progress::new(all.iter().map(Kept::milliseconds_left).sum());
+    let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
+    for kept in all {
+        progress.say(&kept.announcement());
+        let kept = Arc::new(Mutex::new(kept));
+        let end = measure(&kept, setting, &progress)?;
+        let kept = lock(&kept);
+        match end {
+            JobEnd::Done => {}
+            JobEnd::Interrupted(code) => {
+                progress.finish();
+                eprintln!("tradewind: interrupted; {}", kept.how_far());
+                return Ok(Measured { status: ExitCode::from(code), ..measured });
+            }
+            JobEnd::Failed { why, code } => {
+                progress.say(&format!("tradewind: {}: {why}; {}", kept.name(), kept.how_far()));
+                measured.status = ExitCode::from(code);
+            }
+        }
+        part_written(&directory)?;
+        measured.parts.push(kept.part().clone());
+    }
+    progress.finish();
+    Ok(measured)
+}
+
+/// Makes the steps that are missing, a job for each run of steps that can share one.
+fn measure(kept: &Arc<Mutex<Kept>>, setting: &Setting, progress: &Progress) -> Result<JobEnd, Failure> {
+    loop {
+        let steps = lock(kept).next_job();
+        if steps.is_empty() {
+            return Ok(JobEnd::Done);
+        }
+        match job::run(kept, steps, setting, progress)? {
+            JobEnd::Done => {}
+            end => return Ok(end),
+        }
+    }
+}
+
+/// A part of the directory is new. What is made of several parts is made here.
+fn part_written(directory: &Directory) -> Result<(), Failure> {
+    Ok(directory.write(&measure::summary::of(directory)?)?)
+}
+
+/// Numbers that people read.
+fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+/// A part's file, for messages.
+fn file_of(directory: &Path, part: &Part) -> String {
+    directory.join(format!("{}.json", part.name)).display().to_string()
+}

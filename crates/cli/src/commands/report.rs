@@ -1,0 +1,72 @@
+//! `tradewind report`: what was measured, as one page.
+
+use crate::failure::Failure;
+use crate::format::Format;
+use crate::goal_file;
+use report::{Input, Results};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Draws what was measured as one HTML page that needs nothing else: every figure, map and table of a directory of results,
+/// and the machine's parameters.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The directory that `tradewind measure` wrote, or a machine.json.
+    #[arg(value_name = "DIR")]
+    results: PathBuf,
+
+    /// Another directory or machine.json, whose curves are drawn over the first one's.
+    #[arg(long, value_name = "OTHER_DIR")]
+    compare: Option<PathBuf>,
+
+    /// The file to write; - is standard output. Otherwise report.html in the directory.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    output: String,
+    parts: usize,
+    incomplete: usize,
+    problems: Vec<String>,
+}
+
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    let results = read(&arguments.results)?;
+    let other = arguments.compare.as_deref().map(read).transpose()?;
+    let output = arguments.out.clone().unwrap_or_else(|| beside(&arguments.results));
+    let input = Input { results, other };
+    goal_file::write(&output, report::page(&input).as_bytes())?;
+    let Input { results, other } = input;
+    let problems: Vec<String> =
+        results.problems.into_iter().chain(other.into_iter().flat_map(|other| other.problems)).collect();
+    for problem in &problems {
+        eprintln!("tradewind: {problem}");
+    }
+    let status = if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if output == Path::new("-") {
+        return Ok(status);
+    }
+    let incomplete = results.parts.iter().filter(|part| !part.complete).count();
+    let report = Report { output: output.display().to_string(), parts: results.parts.len(), incomplete, problems };
+    let describe = || {
+        let Report { output, parts, incomplete, .. } = &report;
+        let incomplete = if *incomplete > 0 { format!(", {incomplete} of them incomplete") } else { String::new() };
+        let plural = if *parts == 1 { "" } else { "s" };
+        format!("{output}: {parts} part{plural}{incomplete}")
+    };
+    format.print(describe, &report)?;
+    Ok(status)
+}
+
+/// What lies in a directory, or what one machine.json tells.
+fn read(path: &Path) -> Result<Results, Failure> {
+    Results::read(path).map_err(|source| Failure::Read { path: path.to_owned(), source })
+}
+
+/// Where the page goes if nobody says: into the directory, or beside the file.
+fn beside(results: &Path) -> PathBuf {
+    if results.is_dir() { results.join("report.html") } else { results.with_file_name("report.html") }
+}
