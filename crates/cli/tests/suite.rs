@@ -157,12 +157,27 @@ fn what_cannot_be_read_or_written_is_named() {
 }
 
 #[test]
-fn a_disk_that_is_full_stops_the_measurement_and_says_so() {
-    // A directory that takes no new files stands for it; root may write anywhere but here.
-    let output = tradewind(Path::new("/proc/self/task"), "barrier --quick");
+fn what_cannot_be_kept_any_more_ends_the_measurement() {
+    // A directory in the file's place stands for a disk that is full: no part can be written.
+    let place = place();
+    fs::create_dir(place.path().join("barrier.json")).expect("there is room");
+    let output = tradewind(place.path(), "barrier --quick --again");
     let said = text(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("/proc/self/task"), "{said}");
-    assert!(said.contains("cannot be written") || said.contains("cannot be made"), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("barrier.json: cannot be written") && said.contains("choose another directory"), "{said}");
+    assert!(place.path().join("barrier.json").is_dir(), "what was there is unchanged");
+}
+
+#[test]
+fn one_core_is_enough_for_what_it_is_enough_for() {
+    let place = place();
+    let core = shm::process::allowed_cores()[0];
+    for name in ["pingpong", "contention"] {
+        let output = tradewind(place.path(), &format!("{name} --quick --map {core}"));
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let part = part(place.path(), name);
+        assert!(part.notes.iter().any(|note| note.contains("More ranks than cores")), "{name}: {:?}", part.notes);
+    }
 }
 
 #[test]

@@ -127,6 +127,7 @@ fn measure(kept: &Arc<Mutex<Kept>>, setting: &Setting, progress: &Progress) -> R
     loop {
         let steps = lock(kept).next_job();
         if steps.is_empty() {
+            lock(kept).complete()?;
             return Ok(JobEnd::Done);
         }
         match job::run(kept, steps, setting, progress)? {
