@@ -107,3 +107,38 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     part.replace_rows(TABLE, rows);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Table 1: 126 d − 113 for the Paragon, 72 d − 52 for the SP2 through the minima of scattered times, 17 d − 5.6 for the CS-2.
+    #[test]
+    fn the_machines_of_the_report_are_found_again() {
+        for (slope, intercept, dimensions) in [(126.0, -113.0, 8), (72.0, -52.0, 6), (17.0, -5.6, 6)] {
+            let mut part = outline(&[]);
+            for dimension in (1..=dimensions).map(f64::from) {
+                let least = intercept + slope * dimension;
+                // Whoever interferes makes it longer, now and then by much.
+                let point = Point::of(dimension, &[least, 1.1 * least, 1.3 * least, 5.0 * least]);
+                part.figures[0].add("join", Role::Measured, point);
+            }
+            conclude(&mut part).expect("it can be fitted");
+            let row = &part.table(TABLE).expect("it is there").rows[0];
+            let near = |column: usize, expected: f64| matches!(row[column], Value::Number(found) if (found - expected).abs() < 1e-9);
+            assert!(near(2, slope) && near(4, intercept), "{row:?}");
+            let line = part.figures[0].series.iter().find(|curve| curve.role == Role::Fitted).expect("it is drawn");
+            assert_eq!(line.points.len(), 2);
+            assert!((line.points[0].median - (intercept + slope)).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn one_number_of_ranks_has_no_line() {
+        let mut part = outline(&[]);
+        part.figures[0].add("join", Role::Measured, Point::of(0.0, &[1.0]));
+        part.figures[0].add("join", Role::Measured, Point::of(1.0, &[1.0]));
+        conclude(&mut part).expect("nothing to be fitted is no error");
+        assert!(part.table(TABLE).is_some_and(|table| table.rows.is_empty()));
+    }
+}

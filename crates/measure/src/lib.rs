@@ -20,6 +20,7 @@ mod error;
 mod exchange;
 pub mod hypercube;
 pub mod laps;
+pub mod mapping;
 pub mod matchings;
 pub mod memory;
 pub mod overlap;

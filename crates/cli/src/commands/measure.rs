@@ -1,5 +1,6 @@
 //! `tradewind measure`: experiments on what communication on this machine costs.
 
+mod placement;
 pub(crate) mod queues;
 pub(crate) mod suite;
 
@@ -36,8 +37,7 @@ enum Experiment {
     Matchings(suite::Arguments),
     /// Exchanges in a chain, all across its middle.
     Contention(suite::Arguments),
-    /// Messages against where two ranks lie.
-    Placement(suite::Arguments),
+    Placement(placement::Arguments),
     Queues(queues::Arguments),
     /// What collectives cost that finish underneath a computation, with both engines.
     Overlap(suite::Arguments),
@@ -53,7 +53,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         Experiment::Hypercube(arguments) => ("hypercube", arguments),
         Experiment::Matchings(arguments) => ("matchings", arguments),
         Experiment::Contention(arguments) => ("contention", arguments),
-        Experiment::Placement(arguments) => ("placement", arguments),
+        Experiment::Placement(arguments) => return placement::execute(&arguments, format),
         Experiment::Overlap(arguments) => ("overlap", arguments),
     };
     suite::one(name, &arguments, format)

@@ -67,6 +67,9 @@ impl Plan {
 pub fn experiment(setting: &Setting) -> Experiment {
     let plan = Plan::of_options(&setting.options).unwrap_or_else(|| Plan::of_suite(setting.quick));
     let shape = Shape::bound(setting, 2).with_engine(EngineKind::Caller);
+    if shape.is_crowded() {
+        return Experiment::new(not_here(&shape), []);
+    }
     let steps = plan.cases().into_iter().map(|case| {
         let Case { mechanism, threads, bytes } = case;
         let alone = Plan {
@@ -112,6 +115,16 @@ fn outline() -> Part {
         columns: vec!["threads".to_owned(), "in words".to_owned()],
         rows: Vec::new(),
     });
+    part
+}
+
+/// Two ranks that share a core are not measured: the floor and remote memory are polled, each rank for as long as the
+/// scheduler lets it.
+fn not_here(shape: &Shape) -> Part {
+    let mut part = outline();
+    part.figures.clear();
+    part.tables.clear();
+    part.notes.push(format!("Not measured: {}, and the machine's floor takes a core for each rank.", shape.describe()));
     part
 }
 
@@ -230,6 +243,17 @@ mod tests {
             assert_eq!(Plan::of_options(&plan.options()), Some(plan));
         }
         assert_eq!(Plan::of_options(&BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn ranks_that_share_a_core_are_told_so() {
+        let part = crate::suite::run_on_threads(&experiment(&Setting { cores: vec![0], ..Setting::default() }));
+        let part = part.expect("there is nothing to do");
+        assert!(
+            part.complete && part.figures.is_empty() && part.notes[0].contains("2 ranks on 1 core"),
+            "{:?}",
+            part.notes
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 
     /// Takes few sizes and short repetitions, to see what comes out.
     #[arg(long)]
@@ -52,7 +52,7 @@ pub(super) struct Measured {
 }
 
 impl Arguments {
-    fn setting(&self) -> Result<Setting, Failure> {
+    pub(super) fn setting(&self) -> Result<Setting, Failure> {
         let setting = Setting { quick: self.quick, map: self.map.clone(), ..Setting::default() };
         if let Some(core) = setting.map.iter().flatten().find(|core| !setting.cores.contains(core)) {
             let cores = setting.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
@@ -74,10 +74,15 @@ pub(crate) fn all(arguments: &Arguments, format: Format) -> Result<ExitCode, Fai
     show(measure_all(experiments, &setting, &arguments.place)?, &arguments.place, format)
 }
 
-fn show(measured: Measured, place: &Place, format: Format) -> Result<ExitCode, Failure> {
+pub(super) fn show(measured: Measured, place: &Place, format: Format) -> Result<ExitCode, Failure> {
     let Measured { parts, status } = measured;
     format.print(|| parts.iter().map(|part| table::of(part, &place.out)).collect::<Vec<_>>().join("\n\n"), &parts)?;
     Ok(status)
+}
+
+/// Keeps a part that follows from others.
+pub(super) fn keep(place: &Place, part: &Part) -> Result<(), Failure> {
+    Ok(Directory::create(&place.out)?.write(part)?)
 }
 
 /// Makes the experiment of this name.
@@ -122,6 +127,7 @@ fn measure(kept: &Arc<Mutex<Kept>>, setting: &Setting, progress: &Progress) -> R
     loop {
         let steps = lock(kept).next_job();
         if steps.is_empty() {
+            lock(kept).complete()?;
             return Ok(JobEnd::Done);
         }
         match job::run(kept, steps, setting, progress)? {

@@ -46,12 +46,8 @@ pub(super) fn run(
     options.limit = Some(STARTING + Duration::from_millis(expected) * PATIENCE);
     let trouble = Arc::new(Mutex::new(None));
     options.output = Output::Lines(Box::new({
-        let mut ear = Ear {
-            kept: Arc::clone(kept),
-            trouble: Arc::clone(&trouble),
-            progress: progress.clone(),
-            saved: Instant::now(),
-        };
+        let mut ear =
+            Ear { kept: Arc::clone(kept), trouble: Arc::clone(&trouble), progress: progress.clone(), saved: None };
         move |line| ear.hear(line)
     }));
     let arguments = {
@@ -82,7 +78,8 @@ struct Ear {
     /// Why nothing more can be taken in.
     trouble: Arc<Mutex<Option<Failure>>>,
     progress: Progress,
-    saved: Instant,
+    /// When that was written last; the first step is at once.
+    saved: Option<Instant>,
 }
 
 impl Ear {
@@ -107,9 +104,9 @@ impl Ear {
         self.progress.done(kept.experiment().steps().get(step).map_or(0, |step| step.milliseconds));
         kept.add(findings)?;
         self.progress.begin(kept.what_comes());
-        if self.saved.elapsed() >= SAVE_EVERY {
+        if self.saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY) {
             kept.save()?;
-            self.saved = Instant::now();
+            self.saved = Some(Instant::now());
         }
         Ok(())
     }

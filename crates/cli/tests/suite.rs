@@ -1,0 +1,230 @@
+//! `tradewind measure EXPERIMENT` on real processes: what is kept, what a signal leaves, what the next run makes of it. Never how
+//! long anything takes.
+
+use measure::results::{Directory, Part};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn command(out: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.arg("measure").args(arguments.split_whitespace()).arg("--out").arg(out);
+    command
+}
+
+fn tradewind(out: &Path, arguments: &str) -> Output {
+    command(out, arguments).output().expect("the command can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn place() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+fn part(out: &Path, name: &str) -> Part {
+    let directory = Directory::create(out).expect("a directory");
+    directory.read(name).expect("it is whole").unwrap_or_else(|| panic!("there is no {name}"))
+}
+
+#[test]
+fn a_part_is_kept_with_its_tables_and_not_measured_twice() {
+    let place = place();
+    let output = tradewind(place.path(), "barrier --quick");
+    let (said, shown) = (text(&output.stderr), text(&output.stdout));
+    assert!(output.status.success(), "{said}");
+    assert!(shown.contains("Barrier on 2^d ranks") && shown.contains("barrier.json"), "{shown}");
+    let measured = part(place.path(), "barrier");
+    assert!(measured.complete && measured.setting["effort"] == "quick");
+    for file in ["barrier-time.csv", "barrier-fits.csv", "summary.json", "summary-table-1.csv"] {
+        assert!(place.path().join(file).is_file(), "{file}");
+    }
+    let again = tradewind(place.path(), "barrier --quick");
+    assert!(again.status.success() && text(&again.stderr).contains("is complete"), "{}", text(&again.stderr));
+    assert_eq!(part(place.path(), "barrier"), measured, "nothing was measured");
+    let anew = tradewind(place.path(), "barrier --quick --again");
+    assert!(anew.status.success(), "{}", text(&anew.stderr));
+    assert_ne!(part(place.path(), "barrier"), measured, "clocks never give the same times twice");
+}
+
+#[test]
+fn programs_read_the_parts() {
+    let place = place();
+    let output = tradewind(place.path(), "contention --quick --format json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let parts: Vec<Part> = serde_json::from_slice(&output.stdout).expect("parts and nothing else");
+    assert_eq!(parts, [part(place.path(), "contention")]);
+}
+
+/// A signal while ranks measure: it is sent when a step more is on the disk than before. Gives the exit status and what was
+/// said.
+fn interrupt(out: &Path, signal: Signal) -> (i32, String) {
+    let kept = out.join("matchings.json");
+    let before = fs::read(&kept).ok();
+    // Matchings are many steps in one job.
+    let mut child =
+        command(out, "matchings").stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it can be started");
+    while fs::read(&kept).ok() == before {
+        assert!(child.try_wait().expect("it is ours").is_none(), "it ended before anything was kept");
+        std::thread::yield_now();
+    }
+    let pid = Pid::from_raw(child.id().cast_signed()).expect("a process");
+    kill_process(pid, signal).expect("it still measures");
+    let output = child.wait_with_output().expect("it is ours");
+    let said = text(&output.stderr);
+    (output.status.code().unwrap_or_else(|| panic!("it was killed: {said}")), said)
+}
+
+#[test]
+fn what_is_cut_off_is_kept_and_gone_on_with() {
+    let place = place();
+    let mut done = 0;
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let (status, said) = interrupt(place.path(), signal);
+        assert_eq!(status, code, "{said}");
+        assert!(said.contains("interrupted") && said.contains("the same command goes on"), "{said}");
+        assert!(done == 0 || said.contains(&format!("goes on behind {done} of 256 steps")), "{said}");
+        let partial = part(place.path(), "matchings");
+        assert!(!partial.complete && partial.steps_done > done, "{} steps", partial.steps_done);
+        assert_eq!(partial.table("matchings").map(|table| table.rows.len() as u64), Some(partial.steps_done));
+        done = partial.steps_done;
+    }
+}
+
+#[test]
+fn a_part_that_is_there_in_part_is_completed() {
+    let place = place();
+    let whole = tradewind(place.path(), "matchings --quick");
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    // As an interruption after three steps leaves it.
+    let mut cut = part(place.path(), "matchings");
+    let whole = cut.clone();
+    cut.complete = false;
+    cut.steps_done = 3;
+    for table in cut.tables.iter_mut().filter(|table| table.name == "matchings") {
+        table.rows.truncate(3);
+    }
+    Directory::create(place.path()).and_then(|directory| directory.write(&cut)).expect("there is room");
+    let rest = tradewind(place.path(), "matchings --quick");
+    assert!(rest.status.success(), "{}", text(&rest.stderr));
+    assert!(text(&rest.stderr).contains("goes on behind 3 of 8 steps"), "{}", text(&rest.stderr));
+    let completed = part(place.path(), "matchings");
+    let rows = |part: &Part| part.table("matchings").map(|table| table.rows.clone()).unwrap_or_default();
+    assert!(completed.complete && rows(&completed).len() == 8);
+    assert_eq!(rows(&completed)[..3], rows(&whole)[..3], "what was there is kept");
+    let drawn = |part: &Part| rows(part).iter().map(|row| row[1].clone()).collect::<Vec<_>>();
+    assert_eq!(drawn(&completed), drawn(&whole), "the same matchings, whoever draws them");
+}
+
+#[test]
+fn what_was_measured_otherwise_is_left_alone() {
+    let place = place();
+    assert!(tradewind(place.path(), "placement --quick").status.success());
+    let before = fs::read(place.path().join("placement.json")).expect("it is there");
+    let core = shm::process::allowed_cores()[0];
+    for arguments in ["placement".to_owned(), format!("placement --quick --map {core}"), "all".to_owned()] {
+        let output = tradewind(place.path(), &arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
+        assert!(said.contains("another setting") && said.contains("--again") && said.contains("--out"), "{said}");
+        assert_eq!(fs::read(place.path().join("placement.json")).ok(), Some(before.clone()), "{arguments}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_named() {
+    let place = place();
+    let damaged = place.path().join("barrier.json");
+    fs::write(&damaged, "{\"format\": \"tradewind measure").expect("there is room");
+    let output = tradewind(place.path(), "barrier --quick");
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("barrier.json") && said.contains("damaged"), "{said}");
+    assert!(fs::read_to_string(&damaged).is_ok_and(|text| text.starts_with("{\"format\"")), "it is left as it is");
+    assert!(tradewind(place.path(), "barrier --quick --again").status.success(), "--again puts a new one in its place");
+
+    let file = place.path().join("a-file");
+    fs::write(&file, "").expect("there is room");
+    let output = tradewind(&file.join("below"), "barrier --quick");
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("a-file/below") && said.contains("--out"), "{said}");
+
+    let output = tradewind(place.path(), "barrier --quick --again --map 4095");
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("4095") && said.contains("--map"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_kept_any_more_ends_the_measurement() {
+    // A directory in the file's place stands for a disk that is full: no part can be written.
+    let place = place();
+    fs::create_dir(place.path().join("barrier.json")).expect("there is room");
+    let output = tradewind(place.path(), "barrier --quick --again");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("barrier.json: cannot be written") && said.contains("choose another directory"), "{said}");
+    assert!(place.path().join("barrier.json").is_dir(), "what was there is unchanged");
+}
+
+#[test]
+fn one_core_is_enough_for_what_it_is_enough_for() {
+    let place = place();
+    let core = shm::process::allowed_cores()[0];
+    for name in ["pingpong", "contention"] {
+        let output = tradewind(place.path(), &format!("{name} --quick --map {core}"));
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let part = part(place.path(), name);
+        assert!(part.notes.iter().any(|note| note.contains("More ranks than cores")), "{name}: {:?}", part.notes);
+    }
+}
+
+#[test]
+fn queues_keep_their_rows_and_show_them_as_before() {
+    let place = place();
+    let arguments = "queues --mechanisms wide,bulk --sizes 8,48 --threads 1 --row-ms 1";
+    let output = tradewind(place.path(), arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("Medians over the rounds"), "{}", text(&output.stdout));
+    let kept = part(place.path(), "queues");
+    assert!(kept.complete && kept.setting["mechanisms"] == "wide,bulk");
+    assert_eq!(measure::queues::rows_of(&kept).len(), 4);
+    let again = tradewind(place.path(), &format!("{arguments} --format json"));
+    let report: serde_json::Value = serde_json::from_slice(&again.stdout).expect("one report");
+    assert_eq!(report["rows"].as_array().map(Vec::len), Some(4), "what was kept is shown");
+    let other = tradewind(place.path(), "queues --mechanisms wide --sizes 8 --threads 1 --row-ms 1");
+    assert_eq!(other.status.code(), Some(1), "{}", text(&other.stderr));
+}
+
+#[test]
+fn a_mapping_is_proposed_for_a_program() {
+    let place = place();
+    let (matrix, goal) = (place.path().join("traffic.csv"), place.path().join("program.goal"));
+    fs::write(&matrix, "0,9,0,0\n9,0,0,0\n0,0,0,9\n0,0,9,0\n").expect("there is room");
+    fs::write(&goal, "num_ranks 2\nrank 0 {\na: send 64b to 1 tag 0\n}\nrank 1 {\na: recv 64b from 0 tag 0\n}\n")
+        .expect("there is room");
+    for (file, ranks) in [(&matrix, 4), (&goal, 2)] {
+        let output = tradewind(place.path(), &format!("placement --quick --traffic {}", file.display()));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let row = part(place.path(), "mapping").tables[0].rows[0].clone();
+        let measure::results::Value::Text(map) = &row[0] else { panic!("{row:?}") };
+        assert_eq!(map.split(',').count(), ranks, "{map}");
+        assert!(text(&output.stdout).contains("Proposed mapping"));
+    }
+    fs::write(&matrix, "0 1\n1 x\n").expect("there is room");
+    let output = tradewind(place.path(), &format!("placement --quick --traffic {}", matrix.display()));
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("line 2") && said.contains("traffic.csv"), "{said}");
+}
+
+#[test]
+fn everything_is_made_one_after_the_other() {
+    let place = place();
+    let output = tradewind(place.path(), "all --quick");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for (name, _) in measure::suite::EXPERIMENTS {
+        assert!(part(place.path(), name).complete, "{name}");
+    }
+    assert!(part(place.path(), "summary").tables.iter().all(|table| !table.rows.is_empty()));
+}
