@@ -18,6 +18,7 @@ pub mod computation;
 mod error;
 pub mod laps;
 pub mod overlap;
+pub mod plogp;
 pub mod processor;
 pub mod queues;
 pub mod results;
