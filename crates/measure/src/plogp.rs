@@ -25,8 +25,10 @@
 //!
 //! **Same core.** Two ranks that share a core take turns: their L is mostly a switch by the kernel.
 //!
-//! How the parameters follow from the rounds, and why from the faster half, [`survey`](survey()) says. It knows neither a
-//! clock nor a communicator: anything that is a [`Transport`] can be surveyed.
+//! **Repeatable.** A machine changes its pace for seconds at a time. So every size is measured in every round, the classes and
+//! engines take turns in passes over the whole time, and what counts are the faster half of all rounds.
+//!
+//! [`Survey`] knows neither a clock nor a communicator: anything that is a [`Transport`] can be surveyed.
 
 mod experiment;
 mod joins;
@@ -34,10 +36,11 @@ mod machine;
 mod noise;
 mod pair;
 mod patterns;
+mod rounds;
 mod starts;
 mod survey;
 mod transport;
 
 pub use experiment::experiment;
-pub use survey::{Plan, Survey, SurveyError, survey};
+pub use survey::{Plan, Survey, rounds_of};
 pub use transport::{Lap, Reading, Transport};

@@ -5,13 +5,15 @@ use super::machine;
 use super::noise;
 use super::pair::Pair;
 use super::patterns::FIRST;
+use super::rounds::{Pass, Passes};
 use super::starts;
-use super::survey::{Plan, Survey, SurveyError, survey};
+use super::survey::{Plan, Survey, rounds_of};
 use crate::laps::Laps;
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
 use plogp::machine::{Machine, Sample, StartCosts};
 use plogp::pair_class::PairClass;
+use plogp::parameters::ParametersError;
 use topology::Topology;
 use tradewind::EngineKind;
 
@@ -38,6 +40,8 @@ const FIGURES: [(&str, &str, &str); 5] = [
 const PARAMETERS: &str = "parameters";
 const MACHINE: &str = "machine";
 const JOINS: &str = "joins";
+/// Each class and engine has so many turns: a machine stays at one pace for seconds.
+const PASSES: u32 = 3;
 /// The most ranks that joins are measured among.
 const JOINED: u32 = 8;
 
@@ -70,15 +74,17 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let here = Topology::here();
     let cores: Vec<u32> = setting.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect();
     let mut steps = Vec::new();
-    // The farthest first: there nobody shares the core whose noise is looked at.
-    for (class, pair) in here.pairs_among(&cores).into_iter().rev() {
-        for engine in [EngineKind::Caller, EngineKind::Peers] {
-            let shape = Shape::on(2, &[pair.0 as usize, pair.1 as usize]).with_engine(engine);
-            let (plan, is_first) = (plan.clone(), steps.is_empty());
-            let milliseconds = setting.choose(300, 8_000);
-            steps.push(Step::new(format!("{class}, {engine}"), shape, milliseconds, move |here| {
-                pair_step(here, class, engine, &plan, effort, is_first)
-            }));
+    let passes = setting.choose(1, PASSES);
+    for pass in 1..=passes {
+        // The farthest first: there nobody shares the core whose noise is looked at.
+        for (class, pair) in here.pairs_among(&cores).into_iter().rev() {
+            for engine in [EngineKind::Caller, EngineKind::Peers] {
+                let shape = Shape::on(2, &[pair.0 as usize, pair.1 as usize]).with_engine(engine);
+                let of = Turn { class, engine, is_first: steps.is_empty(), is_last: pass == passes };
+                let (plan, what) = (plan.clone(), format!("{class}, {engine}, pass {pass} of {passes}"));
+                let milliseconds = setting.choose(300, 3_000);
+                steps.push(Step::new(what, shape, milliseconds, move |here| pair_step(here, of, &plan, effort)));
+            }
         }
     }
     let crowd = Shape::on(JOINED, &setting.cores);
@@ -147,40 +153,65 @@ fn outline(here: &Topology) -> Part {
     part
 }
 
-/// Measures one class under one engine. What it found goes into the file and the part.
-fn pair_step(
-    here: &Here<'_>,
+/// Whose turn it is in a pass.
+#[derive(Clone, Copy)]
+struct Turn {
     class: PairClass,
     engine: EngineKind,
-    plan: &Plan,
-    effort: Effort,
+    /// Nothing was measured before.
     is_first: bool,
-) -> Result<Vec<Finding>, SuiteError> {
+    /// This is the last pass.
+    is_last: bool,
+}
+
+impl Turn {
+    /// What its curves are called.
+    fn curve(self) -> String {
+        format!("{}, {}", self.class, self.engine)
+    }
+}
+
+/// Measures one class under one engine once more. What all passes found goes into the file, in the end into the part.
+fn pair_step(here: &Here<'_>, turn: Turn, plan: &Plan, effort: Effort) -> Result<Vec<Finding>, SuiteError> {
     let world = here.world;
+    let leads = world.rank() == FIRST;
+    if let (true, true, Some(directory)) = (leads, turn.is_first, here.directory) {
+        machine::check(directory)?;
+    }
+    let mut passes = if turn.is_first || !leads { Passes::default() } else { Passes::read(here.directory)? };
+    let plan = match passes.sizes(&turn.curve()) {
+        Some(sizes) => Plan { sizes, most_added: 0, ..plan.clone() },
+        None => plan.clone(),
+    };
     let mut pair = Pair::new(world)?;
-    let found = if world.rank() == FIRST {
-        let found = survey(&mut pair, plan).map_err(why)?;
+    let rounds = if leads {
+        let rounds = rounds_of(&mut pair, &plan)?;
         pair.end()?;
-        Some(found)
+        rounds
     } else {
         pair.follow()?;
-        None
+        Vec::new()
     };
     let run = starts::measure(world, effort.laps)?;
     let combine = starts::combine(world, effort.combinations)?;
-    let Some(found) = found else { return Ok(Vec::new()) };
-    let run = starts::without_messages(run, &found.parameters);
-    let clock = is_first.then(|| noise::look(effort.noise_milliseconds));
+    if !leads {
+        return Ok(Vec::new());
+    }
+    let start = starts::without_messages(run, &Survey::of(&rounds).map_err(why)?.parameters);
+    passes.add(&turn.curve(), Pass { rounds, start });
+    passes.write(here.directory)?;
+    let (found, start) = passes.survey(&turn.curve()).map_err(why)?;
+    let clock = turn.is_first.then(|| noise::look(effort.noise_milliseconds));
     if let Some(directory) = here.directory {
         let keep = |machine: &mut Machine| {
             if let Some((resolution, noise)) = clock {
                 (machine.clock_nanoseconds, machine.noise, machine.combine) = (resolution, noise, combine);
             }
-            keep(machine, class, engine, &found, run);
+            keep(machine, turn, &found, start);
         };
-        if is_first { machine::begin(directory, keep)? } else { machine::add(directory, keep)? }
+        if turn.is_first { machine::begin(directory, keep)? } else { machine::add(directory, keep)? }
     }
-    let mut findings = findings_of(here, class, engine, &found, run);
+    let mut findings = if turn.is_last { findings_of(here, turn, &found, start) } else { Vec::new() };
     if let Some((resolution, noise)) = clock {
         let row = |what: &str, value: f64, unit: &str| Finding::row(MACHINE, [what.into(), value.into(), unit.into()]);
         findings.extend([
@@ -194,31 +225,26 @@ fn pair_step(
     Ok(findings)
 }
 
-fn why(error: SurveyError<SuiteError>) -> SuiteError {
-    match error {
-        SurveyError::Transport(error) => error.into(),
-        SurveyError::Parameters(_) => {
-            let way_out = "measure again, with less going on beside".to_owned();
-            SuiteError::Impossible { what: error.to_string(), way_out }
-        }
-    }
+fn why(error: ParametersError) -> SuiteError {
+    let way_out = "measure again, with less going on beside".to_owned();
+    SuiteError::Impossible { what: format!("what was measured makes no parameters: {error}"), way_out }
 }
 
-fn keep(machine: &mut Machine, class: PairClass, engine: EngineKind, found: &Survey, run: StartCosts) {
-    let (classes, samples, starts) = match engine {
+fn keep(machine: &mut Machine, turn: Turn, found: &Survey, start: StartCosts) {
+    let (classes, samples, starts) = match turn.engine {
         EngineKind::Caller => (&mut machine.classes, &mut machine.samples, &mut machine.starts),
         EngineKind::Peers => {
             let peers = &mut machine.peers;
             (&mut peers.classes, &mut peers.samples, &mut peers.starts)
         }
     };
-    classes.insert(class, found.parameters.clone());
-    samples.insert(class, found.samples.clone());
-    starts.insert(class, run);
+    classes.insert(turn.class, found.parameters.clone());
+    samples.insert(turn.class, found.samples.clone());
+    starts.insert(turn.class, start);
 }
 
-fn findings_of(here: &Here<'_>, class: PairClass, engine: EngineKind, found: &Survey, run: StartCosts) -> Vec<Finding> {
-    let curve = format!("{class}, {engine}");
+fn findings_of(here: &Here<'_>, turn: Turn, found: &Survey, start: StartCosts) -> Vec<Finding> {
+    let curve = turn.curve();
     let mut findings = Vec::new();
     for size in &found.samples.sizes {
         let of = |kept: &std::collections::BTreeMap<u64, Sample>| kept.get(&size.bytes).cloned().unwrap_or_default();
@@ -237,8 +263,8 @@ fn findings_of(here: &Here<'_>, class: PairClass, engine: EngineKind, found: &Su
     let cores: Vec<String> = here.shape.cores.iter().map(usize::to_string).collect();
     let last = network.points().last().map_or(0, |point| point.bytes);
     let row: [Value; 13] = [
-        class.name().into(),
-        engine.name().into(),
+        turn.class.name().into(),
+        turn.engine.name().into(),
         cores.join(", ").into(),
         network.latency().into(),
         network.gap(0).into(),
@@ -248,8 +274,8 @@ fn findings_of(here: &Here<'_>, class: PairClass, engine: EngineKind, found: &Su
         network.gap(1 << 20).into(),
         (last as f64 / network.gap(last).max(f64::MIN_POSITIVE)).into(),
         (network.points().len() as f64).into(),
-        run.fixed.into(),
-        (run.per_byte * 1024.0).into(),
+        start.fixed.into(),
+        (start.per_byte * 1024.0).into(),
     ];
     findings.push(Finding::row(PARAMETERS, row));
     findings
@@ -263,6 +289,7 @@ fn join_step(here: &Here<'_>, effort: Effort) -> Result<Vec<Finding>, SuiteError
     let fitted = joins::fit(&measured);
     if let Some(directory) = here.directory {
         machine::add(directory, |machine| machine.joins = fitted.iter().copied().collect())?;
+        Passes::remove(directory);
     }
     Ok(fitted
         .iter()

@@ -11,15 +11,22 @@ fn place(directory: &Path) -> PathBuf {
     directory.join("machine.json")
 }
 
-/// Begins the file anew. What is there may be replaced if it is of this machine, or cannot be read any more; another
-/// machine's file is somebody's measurement.
-pub(super) fn begin(directory: &Path, change: impl FnOnce(&mut Machine)) -> Result<(), SuiteError> {
-    let here = Topology::here().fingerprint().clone();
-    if let Err(error @ FileError::OtherMachine { .. }) = Machine::read_for(&place(directory), &here) {
-        let way_out = "choose another directory with --out, or remove the file".to_owned();
-        return Err(SuiteError::Impossible { what: error.to_string(), way_out });
+/// Whether the file may be begun anew: if what is there is of this machine, or cannot be read any more. Another machine's
+/// file is somebody's measurement.
+pub(super) fn check(directory: &Path) -> Result<(), SuiteError> {
+    match Machine::read_for(&place(directory), Topology::here().fingerprint()) {
+        Err(error @ FileError::OtherMachine { .. }) => {
+            let way_out = "choose another directory with --out, or remove the file".to_owned();
+            Err(SuiteError::Impossible { what: error.to_string(), way_out })
+        }
+        _ => Ok(()),
     }
-    let mut machine = Machine::new(here);
+}
+
+/// Begins the file anew.
+pub(super) fn begin(directory: &Path, change: impl FnOnce(&mut Machine)) -> Result<(), SuiteError> {
+    check(directory)?;
+    let mut machine = Machine::new(Topology::here().fingerprint().clone());
     change(&mut machine);
     Ok(machine.write(&place(directory))?)
 }

@@ -6,8 +6,16 @@ use crate::statistics::median;
 use crate::suite::SuiteError;
 use tradewind::{Buffers, Communicator, Schedule, SharedBuffer};
 
-/// Each schedule runs this often in a round; the middle one counts, so that an interrupt does not.
-const RUNS: usize = 7;
+/// How often a schedule runs in a round, and how many runs at the end count; the middle one of these, so that an interrupt
+/// does not.
+///
+/// A schedule's frames are taken in turn, up to 16 of them. Programs call the same collective again and again, and find
+/// its frames in their caches; so they are all used before runs count.
+const fn runs(bytes: u64) -> (usize, usize) {
+    /// From here on the data take longer to come than the frames, and long enough.
+    const LONG: u64 = 64 << 10;
+    if bytes < LONG { (25, 9) } else { (7, 5) }
+}
 
 /// What the leader has the other rank do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,27 +121,37 @@ impl<'w> Pair<'w> {
         Ok(std::array::from_fn(|number| stamps[number + 1].wrapping_sub(stamps[number]).cast_signed() as f64 * 1e-3))
     }
 
+    /// Runs a schedule again and again and gives the medians of the times between its stamps.
+    fn laps(
+        room: &mut Option<SharedBuffer<u8>>,
+        bytes: u64,
+        schedule: &Schedule,
+    ) -> Result<[f64; STAMPS - 1], SuiteError> {
+        let (all, counted) = runs(bytes);
+        let mut times = [const { Vec::new() }; STAMPS - 1];
+        for run in 0..all {
+            let between = Self::run(room, schedule)?;
+            if run + counted >= all {
+                times.iter_mut().zip(between).for_each(|(times, time)| times.push(time));
+            }
+        }
+        Ok(times.map(|times| median(&times)))
+    }
+
     fn run_all(&mut self) -> Result<Vec<Reading>, SuiteError> {
         let mut readings = Vec::with_capacity(self.sizes.len());
         for size in &self.sizes {
-            let mut laps = [const { Vec::new() }; 5];
-            for _ in 0..RUNS {
-                let trips = Self::run(&mut self.room, &size.round_trips.1)?;
-                let stream = Self::run(&mut self.room, &size.stream.1)?;
-                let overheads = Self::run(&mut self.room, &size.overheads.1)?;
-                for (lap, time) in laps.iter_mut().zip([trips[0], stream[0], overheads[0], overheads[1], overheads[3]])
-                {
-                    lap.push(time);
-                }
-            }
-            let lap = |number: usize, count| Lap { count, microseconds: median(&laps[number]) };
+            let [trips, ..] = Self::laps(&mut self.room, size.bytes, &size.round_trips.1)?;
+            let [stream, ..] = Self::laps(&mut self.room, size.bytes, &size.stream.1)?;
+            let [nothing, sends, _, receives, ..] = Self::laps(&mut self.room, size.bytes, &size.overheads.1)?;
+            let lap = |count, microseconds| Lap { count, microseconds };
             readings.push(Reading {
                 bytes: size.bytes,
-                nothing: median(&laps[2]),
-                round_trips: lap(0, size.round_trips.0),
-                stream: lap(1, size.stream.0),
-                sends: lap(3, size.overheads.0),
-                receives: lap(4, size.overheads.0),
+                nothing,
+                round_trips: lap(size.round_trips.0, trips),
+                stream: lap(size.stream.0, stream),
+                sends: lap(size.overheads.0, sends),
+                receives: lap(size.overheads.0, receives),
             });
         }
         Ok(readings)

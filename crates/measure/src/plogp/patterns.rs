@@ -77,31 +77,37 @@ impl Sheet {
     }
 }
 
-/// Messages to and fro, each sent on from where the one before was received: what algorithms do that pass data on. Stamps 0
-/// and 1 are around `count` round trips.
+/// Messages to and fro, each sent on from where the one before was received: what algorithms do that pass data on. Receives
+/// wait for nothing but their messages, as those of algorithms do; only the last one goes to where the first message came
+/// from, so that the next run has fresh data too. Stamps 0 and 1 are around `count` round trips.
 pub(super) fn round_trips(rank: u32, bytes: u64, count: u32) -> Graph {
     let mut sheet = Sheet::new(rank);
     let both_there = sheet.meet();
-    let data = sheet.place(0, bytes);
-    let mut last = both_there;
-    if rank == FIRST {
-        let begin = sheet.stamp(0);
-        last = sheet.after(last, begin);
+    if rank != FIRST {
+        for trip in 0..count {
+            let place = sheet.place(trip, bytes);
+            let received = sheet.receive(place);
+            let answer = sheet.send(place);
+            sheet.after(received, answer);
+        }
+        return sheet.graph;
     }
-    for _ in 0..count {
-        let halves = if rank == FIRST {
-            [sheet.send(data), sheet.receive(data)]
-        } else {
-            [sheet.receive(data), sheet.send(data)]
-        };
-        for half in halves {
-            last = sheet.after(last, half);
+    let begin = sheet.stamp(0);
+    let mut last = sheet.after(both_there, begin);
+    let mut first_sent = None;
+    for trip in 0..count {
+        let place = sheet.place(trip, bytes);
+        let sent = sheet.send(place);
+        sheet.after(last, sent);
+        let first_sent = *first_sent.get_or_insert(sent);
+        let next = sheet.place((trip + 1) % count, bytes);
+        last = sheet.receive(next);
+        if trip + 1 == count {
+            sheet.after(first_sent, last);
         }
     }
-    if rank == FIRST {
-        let end = sheet.stamp(1);
-        sheet.after(last, end);
-    }
+    let end = sheet.stamp(1);
+    sheet.after(last, end);
     sheet.graph
 }
 

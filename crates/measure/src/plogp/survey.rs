@@ -48,18 +48,6 @@ pub struct Survey {
     pub arrival: BTreeMap<u64, Sample>,
 }
 
-/// Why no parameters come of it.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SurveyError<E> {
-    /// What carries the messages failed.
-    #[error(transparent)]
-    Transport(E),
-    /// What was read cannot be: a clock that goes backwards.
-    #[error("what was measured makes no parameters: {0}; measure again")]
-    Parameters(#[from] ParametersError),
-}
-
 /// The share of the rounds that count, from the fastest on.
 ///
 /// A machine is disturbed in one direction: an interrupt, another guest on the same processor, a slower state of its memory
@@ -70,33 +58,41 @@ pub enum SurveyError<E> {
 const COUNTED: f64 = 0.5;
 
 /// Rounds between two looks at the curves, and what is discarded at the start.
-const LOOK: usize = 7;
+const LOOK: usize = 3;
 
-/// Measures the parameters of what carries the messages.
+/// Goes through rounds with what carries the messages.
 ///
 /// First come short looks at the curves: where a line through the two sizes before misses a size, the size in the middle of
 /// the gap is added (Kielmann et al. 2000, section 3). These rounds are discarded: they touch the memory. Then all sizes
 /// take turns in every round, so that each sees every state that the machine goes through.
 ///
 /// # Errors
-/// What goes wrong on the way, and times that cannot be.
-pub fn survey<T: Transport>(transport: &mut T, plan: &Plan) -> Result<Survey, SurveyError<T::Error>> {
+/// What goes wrong on the way.
+pub fn rounds_of<T: Transport>(transport: &mut T, plan: &Plan) -> Result<Vec<Vec<Reading>>, T::Error> {
     let mut sizes = plan.sizes.clone();
     sizes.sort_unstable();
     sizes.dedup();
-    sizes.iter().try_for_each(|bytes| transport.add(*bytes)).map_err(SurveyError::Transport)?;
+    sizes.iter().try_for_each(|bytes| transport.add(*bytes))?;
     for _ in 0..plan.most_added {
-        let look = Curves::of(&rounds(transport, LOOK)?);
-        let Some(bytes) = look.bend() else { break };
-        transport.add(bytes).map_err(SurveyError::Transport)?;
+        let Some(bytes) = Curves::of(&rounds(transport, LOOK)?).bend() else { break };
+        transport.add(bytes)?;
     }
     rounds(transport, LOOK)?;
-    let all = rounds(transport, plan.rounds)?;
-    Ok(Curves::of(&all).survey()?)
+    rounds(transport, plan.rounds)
 }
 
-fn rounds<T: Transport>(transport: &mut T, count: usize) -> Result<Vec<Vec<Reading>>, SurveyError<T::Error>> {
-    (0..count).map(|_| transport.round().map_err(SurveyError::Transport)).collect()
+impl Survey {
+    /// What the rounds come to; they all go over the same sizes.
+    ///
+    /// # Errors
+    /// Fewer than two sizes, none of them 0, or times that cannot be.
+    pub fn of(rounds: &[Vec<Reading>]) -> Result<Self, ParametersError> {
+        Curves::of(rounds).survey()
+    }
+}
+
+fn rounds<T: Transport>(transport: &mut T, count: usize) -> Result<Vec<Vec<Reading>>, T::Error> {
+    (0..count).map(|_| transport.round()).collect()
 }
 
 /// The values of every round, by size.
@@ -176,7 +172,9 @@ impl Curves {
 
     fn survey(&self) -> Result<Survey, ParametersError> {
         let counted = self.counted();
-        let middle = |values: &[f64]| median(&counted.iter().map(|round| values[*round]).collect::<Vec<_>>()).max(0.0);
+        let middle = |values: &[f64]| {
+            median(&counted.iter().filter_map(|round| values.get(*round).copied()).collect::<Vec<_>>()).max(0.0)
+        };
         let empty = Values::default();
         let zero = self.sizes.get(&0).unwrap_or(&empty);
         // RTT(0) = 2 (L + g(0)), and no part of it is less than nothing.

@@ -1,5 +1,7 @@
 //! What can be measured: something that carries messages between two ranks.
 
+use serde::{Deserialize, Serialize};
+
 /// Carries messages between two ranks and tells how long they take. A machine does, and a simulation in tests.
 pub trait Transport {
     /// What can go wrong.
@@ -19,7 +21,8 @@ pub trait Transport {
 }
 
 /// What a clock showed around the messages of one size. Times in microseconds, with what it takes to read the clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Reading {
     /// The size of the messages.
     pub bytes: u64,
@@ -36,7 +39,8 @@ pub struct Reading {
 }
 
 /// The time of several things in a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Lap {
     /// How many.
     pub count: u32,
