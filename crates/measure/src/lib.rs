@@ -26,6 +26,7 @@ pub mod memory;
 pub mod overlap;
 pub mod pingpong;
 pub mod placement;
+pub mod plogp;
 pub mod processor;
 pub mod queues;
 pub mod results;

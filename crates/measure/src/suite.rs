@@ -55,6 +55,7 @@ pub type Draw = fn(&Setting) -> Experiment;
 
 /// All experiments with their names, in the order in which they are made.
 pub const EXPERIMENTS: &[(&str, Draw)] = &[
+    ("plogp", crate::plogp::experiment),
     ("memory", crate::memory::experiment),
     ("pingpong", crate::pingpong::experiment),
     ("barrier", crate::barrier::experiment),

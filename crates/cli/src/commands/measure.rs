@@ -25,6 +25,8 @@ same command goes on behind it; what is complete is not measured again.";
 enum Experiment {
     /// Everything, one experiment after the other; about ten minutes on two cores, with --quick about one.
     All(suite::Arguments),
+    /// The parameters of pLogP for every class of pairs, into machine.json; about half a minute.
+    Plogp(suite::Arguments),
     /// Copies of memory against size and alignment.
     Memory(suite::Arguments),
     /// Time against message length, by exchange and by ping-pong, the receive posted beforehand or not.
@@ -47,6 +49,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
     let (name, arguments) = match arguments.experiment {
         Experiment::Queues(arguments) => return queues::execute(arguments, format),
         Experiment::All(arguments) => return suite::all(&arguments, format),
+        Experiment::Plogp(arguments) => ("plogp", arguments),
         Experiment::Memory(arguments) => ("memory", arguments),
         Experiment::Pingpong(arguments) => ("pingpong", arguments),
         Experiment::Barrier(arguments) => ("barrier", arguments),

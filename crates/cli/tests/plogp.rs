@@ -1,0 +1,66 @@
+//! `tradewind measure plogp` on real processes: what comes out, never how long anything takes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
+
+use plogp::fingerprint::Fingerprint;
+use plogp::machine::Machine;
+use plogp::pair_class::Classes;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn measure(out: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(["measure", "plogp", "--quick", "--out"]).arg(out).args(more);
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn assert_are_parameters(classes: &Classes, expected: usize) {
+    assert_eq!(classes.iter().count(), expected);
+    for (class, parameters) in classes.iter() {
+        // Reading the file has checked that all are times, with sizes that ascend from 0.
+        assert!(parameters.arrival(0) > 0.0 && parameters.points().len() >= 7, "{class}: {parameters:?}");
+    }
+}
+
+#[test]
+fn a_machine_s_file_is_written_whole_and_belongs_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = measure(directory.path(), &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(shown.contains("L (µs)") && shown.contains("same-core") && shown.contains("allreduce"), "{shown}");
+
+    let here = topology::Topology::here();
+    let machine = Machine::read_for(&directory.path().join("machine.json"), here.fingerprint()).unwrap();
+    let classes = here.pairs().len();
+    assert_are_parameters(&machine.classes, classes);
+    assert_are_parameters(&machine.peers.classes, classes);
+    assert_eq!((machine.starts.len(), machine.peers.starts.len(), machine.samples.len()), (classes, classes, classes));
+    assert!(machine.clock_nanoseconds > 0.0 && machine.combine > 0.0);
+    assert_eq!(machine.joins.len(), 4);
+    assert!(
+        !directory.path().join("plogp-rounds.json").exists(),
+        "what was kept between passes is not needed any more"
+    );
+
+    // What is complete is not measured again.
+    let again = measure(directory.path(), &[]);
+    assert!(again.status.success() && text(&again.stderr).contains("--again"), "{}", text(&again.stderr));
+    assert_eq!(Machine::read(&directory.path().join("machine.json")).unwrap(), machine);
+}
+
+#[test]
+fn another_machine_s_file_is_not_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("machine.json");
+    let other = Machine::new(Fingerprint { cores: 999, ..Fingerprint::default() });
+    other.write(&path).unwrap();
+    let output = measure(directory.path(), &[]);
+    assert!(!output.status.success());
+    let said = text(&output.stderr);
+    assert!(said.contains("999 there") && said.contains("choose another directory"), "{said}");
+    assert_eq!(Machine::read(&path).unwrap(), other);
+}
