@@ -12,7 +12,9 @@
 //! [order statistics](statistics).
 #![forbid(unsafe_code)]
 
+mod agree;
 pub mod clock;
+pub mod collectives;
 pub mod computation;
 mod error;
 pub mod overlap;

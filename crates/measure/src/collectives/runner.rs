@@ -1,0 +1,143 @@
+//! A plan, ready to be run again and again on one rank.
+
+use super::data::Data;
+use super::graphs::Shape;
+use crate::error::Error;
+use plogp::operation::{Algorithm, Operation};
+use plogp::select::Plan;
+use tradewind::{
+    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Buffers, Communicator, Op,
+    Schedule,
+};
+
+/// Whether the operation has a join that programs can call.
+pub(super) fn has_join(operation: Operation) -> bool {
+    use Operation as O;
+    matches!(operation, O::Barrier | O::Bcast | O::Allreduce | O::Alltoall)
+}
+
+/// A plan, linked.
+pub(super) struct Runner {
+    shape: Shape,
+    rank: u32,
+    way: Way,
+}
+
+enum Way {
+    /// A graph.
+    Linked(Schedule),
+    /// The calls that programs make, with joins.
+    Call(Communicator),
+}
+
+/// A rank's memory for all plans of a shape.
+pub(super) struct Memory {
+    input: Words,
+    output: Words,
+    expected: Vec<u8>,
+}
+
+/// Bytes that can be taken for numbers of 64 bits.
+struct Words {
+    words: Vec<u64>,
+    bytes: usize,
+}
+
+impl Words {
+    fn of(bytes: &[u8]) -> Self {
+        let mut words = Words { words: vec![0; bytes.len().div_ceil(8)], bytes: bytes.len() };
+        words.bytes_mut().copy_from_slice(bytes);
+        words
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.bytes]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.bytes]
+    }
+
+    fn numbers(&self) -> &[f64] {
+        bytemuck::cast_slice(&self.words)
+    }
+
+    fn numbers_mut(&mut self) -> &mut [f64] {
+        bytemuck::cast_slice_mut(&mut self.words)
+    }
+}
+
+impl Memory {
+    pub(super) fn new(shape: &Shape, rank: u32) -> Self {
+        let Data { input, expected } = Data::of(shape, rank);
+        Memory { input: Words::of(&input), output: Words::of(&expected), expected }
+    }
+
+    /// So that only a run can make it right.
+    pub(super) fn spoil(&mut self) {
+        self.output.bytes_mut().iter_mut().zip(&self.expected).for_each(|(found, expected)| *found = !expected);
+    }
+
+    /// The first byte of the output that is wrong.
+    pub(super) fn first_wrong(&self, shape: &Shape, rank: u32) -> Option<usize> {
+        if shape.operation == Operation::Exscan && rank == 0 {
+            return None; // it is left as it was
+        }
+        self.output.bytes().iter().zip(&self.expected).position(|(found, expected)| found != expected)
+    }
+}
+
+impl Runner {
+    /// Compiles and links it. All ranks call this.
+    pub(super) fn new(world: &Communicator, shape: &Shape, plan: &Plan) -> Result<Self, Error> {
+        let rank = world.rank();
+        let way = if plan.algorithm == Algorithm::Join {
+            Way::Call(world.with_algorithms(Algorithms {
+                barrier: Some(BarrierAlgorithm::Join),
+                allreduce: Some(AllreduceAlgorithm::Join),
+                alltoall: Some(AlltoallAlgorithm::Join),
+                bcast: Some(BcastAlgorithm::Join),
+            }))
+        } else {
+            Way::Linked(world.compile(&shape.graph(plan, rank)?)?)
+        };
+        Ok(Runner { shape: *shape, rank, way })
+    }
+
+    /// Runs it once, from call to result.
+    #[inline]
+    pub(super) fn run(&self, memory: &mut Memory) -> Result<(), Error> {
+        match &self.way {
+            Way::Linked(schedule) => schedule.run(self.buffers(memory))?.wait().map(drop)?,
+            Way::Call(world) => self.call(world, memory)?,
+        }
+        Ok(())
+    }
+
+    /// As the graphs declare them.
+    fn buffers<'a>(&self, memory: &'a mut Memory) -> Buffers<'a> {
+        let buffers = Buffers::new();
+        match self.shape.operation {
+            Operation::Barrier => buffers,
+            Operation::Bcast if self.rank == self.shape.root => buffers.input(memory.input.bytes()),
+            Operation::Bcast => buffers.output(memory.output.bytes_mut()),
+            _ => buffers.input(memory.input.bytes()).output(memory.output.bytes_mut()),
+        }
+    }
+
+    fn call(&self, world: &Communicator, memory: &mut Memory) -> Result<(), Error> {
+        let Shape { operation, bytes, root, .. } = self.shape;
+        let Memory { input, output, .. } = memory;
+        match operation {
+            Operation::Barrier => world.barrier()?,
+            Operation::Bcast if self.rank == root => world.bcast(input.bytes_mut(), root)?,
+            Operation::Bcast => world.bcast(output.bytes_mut(), root)?,
+            Operation::Allreduce if bytes.is_multiple_of(8) => {
+                world.allreduce(input.numbers(), output.numbers_mut(), Op::Sum)?;
+            }
+            Operation::Allreduce => world.allreduce(input.bytes(), output.bytes_mut(), Op::Sum)?,
+            _ => world.alltoall(input.bytes(), output.bytes_mut())?,
+        }
+        Ok(())
+    }
+}
