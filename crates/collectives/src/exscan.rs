@@ -1,7 +1,7 @@
 //! Exclusive scan: rank r gets the contributions of the ranks 0, …, r − 1 combined in rank order; rank 0 gets nothing.
 
 use crate::drawing::Drawing;
-use crate::{CollectiveError, Reduction};
+use crate::{CollectiveError, Reduction, scan};
 use goal::graph::{Access, Block, Graph};
 
 algorithms! {
@@ -17,6 +17,8 @@ algorithms! {
     ///
     /// Hillis, Steele: "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
     RecursiveDoubling = "recursive-doubling",
+    /// All ranks meet in one join vertex that gives everybody all contributions; each folds those it wants from the left.
+    Join = "join",
 }
 
 impl Algorithm {
@@ -29,7 +31,7 @@ impl Algorithm {
     /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
     /// that are not even associative.
     pub const fn folds_from_left(self) -> bool {
-        matches!(self, Algorithm::Chain)
+        matches!(self, Algorithm::Chain | Algorithm::Join)
     }
 
     /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the input, the
@@ -57,6 +59,7 @@ impl Algorithm {
         match self {
             Algorithm::Chain => chain(&mut drawing, reduction, input, output)?,
             Algorithm::RecursiveDoubling => recursive_doubling(&mut drawing, reduction, input, output)?,
+            Algorithm::Join => scan::join(&mut drawing, reduction, (input, output), rank)?,
         }
         Ok(drawing.finish())
     }

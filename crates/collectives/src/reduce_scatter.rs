@@ -8,7 +8,7 @@ use crate::folding::{Folding, Role};
 use crate::halving::Halving;
 use crate::member::doublings;
 use crate::{CollectiveError, Reduction, Sizes, Tuning, reduce, scatter};
-use goal::graph::{Access, Block, Graph};
+use goal::graph::{Access, Block, Graph, JoinMode};
 
 algorithms! {
     "reduce_scatter",
@@ -32,19 +32,22 @@ algorithms! {
     RecursiveHalving = "recursive-halving",
     /// [`reduce::Algorithm::Binomial`] to rank 0, then [`scatter::Algorithm::Binomial`] from there.
     ReduceThenScatter = "reduce-then-scatter",
+    /// All ranks meet in one join vertex that folds their contributions from the left in rank order; each keeps its own
+    /// block.
+    Join = "join",
 }
 
 impl Algorithm {
     /// Whether contributions are combined in rank order, as an operation must have it that is associative and not
     /// commutative.
     pub const fn keeps_rank_order(self) -> bool {
-        matches!(self, Algorithm::Pairwise | Algorithm::ReduceThenScatter)
+        matches!(self, Algorithm::Pairwise | Algorithm::ReduceThenScatter | Algorithm::Join)
     }
 
     /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
     /// that are not even associative.
     pub const fn folds_from_left(self) -> bool {
-        matches!(self, Algorithm::Pairwise)
+        matches!(self, Algorithm::Pairwise | Algorithm::Join)
     }
 
     /// The graph that this algorithm draws. Buffer 0 is the input, the rank's contribution to the blocks of all ranks in
@@ -77,6 +80,7 @@ impl Algorithm {
             Algorithm::Pairwise => pairwise(&mut drawing, reduction, &input, output)?,
             Algorithm::RecursiveHalving => recursive_halving(&mut drawing, reduction, sizes, &input, output)?,
             Algorithm::ReduceThenScatter => reduce_then_scatter(&mut drawing, reduction, sizes, &input, output)?,
+            Algorithm::Join => join(&mut drawing, reduction, sizes, &input, output)?,
         }
         Ok(drawing.finish())
     }
@@ -183,4 +187,18 @@ fn reduce_then_scatter(
     let (tuning, target) = (Tuning::default(), is_root.then_some(combined));
     reduce::Algorithm::Binomial.draw(drawing, 0, reduction, input.all(), target, tuning)?;
     scatter::Algorithm::Binomial.draw(drawing, 0, sizes, combined, output, tuning)
+}
+
+fn join(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    sizes: &Sizes,
+    input: &Parts,
+    output: Block,
+) -> Result<(), CollectiveError> {
+    let combined = drawing.scratchpad(sizes.total())?;
+    let mode = JoinMode::Reduce { operation: reduction.operation, data_type: reduction.data_type };
+    drawing.join(mode, input.all(), combined);
+    drawing.copy(Parts::new(combined, sizes).at(drawing.member().rank()), output);
+    Ok(())
 }

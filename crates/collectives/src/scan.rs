@@ -1,8 +1,10 @@
 //! Scan: rank r gets the contributions of the ranks 0, …, r combined in rank order.
 
+use crate::blocks::Parts;
 use crate::drawing::Drawing;
-use crate::{CollectiveError, Reduction};
-use goal::graph::{Access, Block, Graph};
+use crate::fold::fold;
+use crate::{CollectiveError, Reduction, Sizes};
+use goal::graph::{Access, Block, Graph, JoinMode};
 
 algorithms! {
     "scan",
@@ -16,6 +18,8 @@ algorithms! {
     ///
     /// Hillis, Steele: "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
     RecursiveDoubling = "recursive-doubling",
+    /// All ranks meet in one join vertex that gives everybody all contributions; each folds those it wants from the left.
+    Join = "join",
 }
 
 impl Algorithm {
@@ -28,7 +32,7 @@ impl Algorithm {
     /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
     /// that are not even associative.
     pub const fn folds_from_left(self) -> bool {
-        matches!(self, Algorithm::Chain)
+        matches!(self, Algorithm::Chain | Algorithm::Join)
     }
 
     /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the input, the
@@ -53,12 +57,13 @@ impl Algorithm {
         reduction.check_grouping(self.name(), self.folds_from_left())?;
         let input = drawing.buffer(Access::Input, bytes);
         let output = drawing.buffer(Access::Output, bytes);
-        if rank == 0 {
+        if rank == 0 && self != Algorithm::Join {
             drawing.copy(input, output);
         }
         match self {
             Algorithm::Chain => chain(&mut drawing, reduction, input, output)?,
             Algorithm::RecursiveDoubling => recursive_doubling(&mut drawing, reduction, input, output)?,
+            Algorithm::Join => join(&mut drawing, reduction, (input, output), rank + 1)?,
         }
         Ok(drawing.finish())
     }
@@ -101,6 +106,23 @@ fn recursive_doubling(
             drawing.combine(reduction, theirs, held, destination);
             held = destination;
         }
+    }
+    Ok(())
+}
+
+/// Gives everybody all contributions and folds the first `count` of them into the output.
+pub(crate) fn join(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    (input, output): (Block, Block),
+    count: u32,
+) -> Result<(), CollectiveError> {
+    let sizes = Sizes::equal(drawing.member().ranks(), input.length)?;
+    let all = Parts::new(drawing.scratchpad(sizes.total())?, &sizes);
+    drawing.join(JoinMode::Gather, input, all.all());
+    if count > 0 {
+        let wanted: Vec<Block> = (0..count).map(|rank| all.at(rank)).collect();
+        fold(drawing, reduction, &wanted, Some(output));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::binomial_tree::BinomialTree;
 use crate::blocks::{Parts, Segments};
 use crate::drawing::Drawing;
 use crate::{CollectiveError, Sizes, Tuning};
-use goal::graph::{Access, Block, Graph};
+use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
 algorithms! {
     "scatter",
@@ -28,6 +28,8 @@ algorithms! {
     ///
     /// Barchet-Estefanel, Mounié 2004, table 2: the binomial tree.
     Binomial = "binomial",
+    /// All ranks meet in one join vertex that gives everybody the root's bytes; each keeps its own block.
+    Join = "join",
 }
 
 impl Algorithm {
@@ -74,6 +76,7 @@ impl Algorithm {
             Algorithm::Chain => scatter.chain(drawing)?,
             Algorithm::PipelinedChain => scatter.pipelined_chain(drawing, tuning)?,
             Algorithm::Binomial => scatter.binomial(drawing)?,
+            Algorithm::Join => scatter.join(drawing)?,
         }
         Ok(())
     }
@@ -140,6 +143,18 @@ impl Scatter<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn join(&self, drawing: &mut Drawing) -> Result<(), CollectiveError> {
+        let (rank, mode) = (drawing.member().rank(), JoinMode::Broadcast { root: self.root });
+        if rank == self.root {
+            drawing.join(mode, self.input.all(), Blocks::none());
+            return Ok(());
+        }
+        let all = drawing.scratchpad(self.sizes.total())?;
+        drawing.join(mode, Blocks::none(), all);
+        drawing.copy(Parts::new(all, self.sizes).at(rank), self.output);
         Ok(())
     }
 

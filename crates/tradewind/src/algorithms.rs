@@ -1,56 +1,243 @@
-//! Which algorithm a communicator uses for each collective.
+//! Which algorithm a communicator uses for each collective: what the caller forces, or what is chosen here.
+//!
+//! Every collective asks [`Communicator::choose`], and nobody else, what to run.
 
+use crate::communicator::Communicator;
+use collectives::Tuning;
 use engine::node::EngineKind;
+use plogp::operation::Operation;
+use plogp::select::{Query, built_in};
+use std::num::NonZeroU32;
+use std::str::FromStr;
 
+pub use collectives::allgather::Algorithm as AllgatherAlgorithm;
 pub use collectives::allreduce::Algorithm as AllreduceAlgorithm;
 pub use collectives::alltoall::Algorithm as AlltoallAlgorithm;
 pub use collectives::barrier::Algorithm as BarrierAlgorithm;
 pub use collectives::bcast::Algorithm as BcastAlgorithm;
+pub use collectives::exscan::Algorithm as ExscanAlgorithm;
+pub use collectives::gather::Algorithm as GatherAlgorithm;
+pub use collectives::reduce::Algorithm as ReduceAlgorithm;
+pub use collectives::reduce_scatter::Algorithm as ReduceScatterAlgorithm;
+pub use collectives::scan::Algorithm as ScanAlgorithm;
+pub use collectives::scatter::Algorithm as ScatterAlgorithm;
 
-/// Up to this many bytes a pair, fewer rounds beat fewer bytes in an exchange without joins (Bruck et al. 1997).
-const BRUCK_BYTES: u64 = 256;
-
-/// The choice for each collective. `None` leaves it to the library: joins under the peers engine, where all ranks share a
-/// node; the classical algorithms under the caller engine, whose point is to be what libraries ship today.
+/// The choice for each collective; those with blocks of different sizes go with those of equal ones. `None` leaves it to
+/// the library: joins under the peers engine, where all ranks share a node; the classical algorithms under the caller engine,
+/// whose point is to be what libraries ship today.
+///
+/// ```
+/// use tradewind::{Algorithms, AllreduceAlgorithm};
+///
+/// let chosen = Algorithms { allreduce: Some(AllreduceAlgorithm::Ring), ..Algorithms::default() };
+/// assert_eq!(Algorithms::default().with("allreduce", "ring")?, chosen);
+/// assert!(Algorithms::default().with("allreduce", "bruck").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Algorithms {
     /// For barrier.
     pub barrier: Option<BarrierAlgorithm>,
-    /// For allreduce.
-    pub allreduce: Option<AllreduceAlgorithm>,
-    /// For alltoall.
-    pub alltoall: Option<AlltoallAlgorithm>,
     /// For bcast.
     pub bcast: Option<BcastAlgorithm>,
+    /// For scatter and scatterv.
+    pub scatter: Option<ScatterAlgorithm>,
+    /// For gather and gatherv, and for reduce with an operation of the caller's own.
+    pub gather: Option<GatherAlgorithm>,
+    /// For allgather and allgatherv, and for allreduce, scan and exscan with an operation of the caller's own.
+    pub allgather: Option<AllgatherAlgorithm>,
+    /// For alltoall and alltoallv, and for reduce_scatter with an operation of the caller's own.
+    pub alltoall: Option<AlltoallAlgorithm>,
+    /// For reduce.
+    pub reduce: Option<ReduceAlgorithm>,
+    /// For allreduce.
+    pub allreduce: Option<AllreduceAlgorithm>,
+    /// For reduce_scatter and reduce_scatter_block.
+    pub reduce_scatter: Option<ReduceScatterAlgorithm>,
+    /// For scan.
+    pub scan: Option<ScanAlgorithm>,
+    /// For exscan.
+    pub exscan: Option<ExscanAlgorithm>,
+    /// Segments and degrees of the algorithms above that have them.
+    pub tuning: Tuning,
+    /// The algorithms above for barrier, bcast, reduce, allreduce and allgather are run in two levels: inside nodes of so
+    /// many consecutive ranks, and between them. Joins have one level.
+    pub ranks_per_node: Option<NonZeroU32>,
 }
 
-impl Algorithms {
-    pub(crate) fn barrier(&self, engine: EngineKind) -> BarrierAlgorithm {
-        self.barrier.unwrap_or(match engine {
-            EngineKind::Peers => BarrierAlgorithm::Join,
-            EngineKind::Caller => BarrierAlgorithm::Dissemination,
-        })
+/// In how many levels a collective runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Levels {
+    /// One algorithm among all ranks.
+    One,
+    /// One inside nodes of so many consecutive ranks, and between them.
+    Two(NonZeroU32),
+}
+
+/// Why something was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The caller's [`Algorithms`] say so.
+    Forced,
+    /// The rules that hold where nothing has been measured.
+    BuiltIn,
+    /// What the caller's [`Algorithms`] say has no meaning for an operation that is not associative.
+    RankOrder,
+}
+
+/// How a collective is to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice<A> {
+    pub(crate) algorithm: A,
+    pub(crate) tuning: Tuning,
+    pub(crate) levels: Levels,
+    pub(crate) why: Why,
+}
+
+impl<A: Choosable> Choice<A> {
+    fn new(algorithm: A, why: Why) -> Self {
+        Choice { algorithm, tuning: Tuning::default(), levels: Levels::One, why }
     }
 
-    pub(crate) fn allreduce(&self, engine: EngineKind) -> AllreduceAlgorithm {
-        self.allreduce.unwrap_or(match engine {
-            EngineKind::Peers => AllreduceAlgorithm::Join,
-            EngineKind::Caller => AllreduceAlgorithm::RecursiveDoubling,
-        })
+    /// A number that differs, as a rule, where the choice does.
+    #[inline]
+    pub(crate) fn digest(&self) -> u64 {
+        let number = self.algorithm.number();
+        if self.algorithm == A::JOIN {
+            return number;
+        }
+        let levels = match self.levels {
+            Levels::One => 0,
+            Levels::Two(ranks_per_node) => u64::from(ranks_per_node.get()),
+        };
+        let Tuning { segment_bytes, degree } = self.tuning;
+        number ^ segment_bytes.get().rotate_left(20) ^ u64::from(degree.get()).rotate_left(44) ^ levels.rotate_left(8)
+    }
+}
+
+/// The algorithms of one collective.
+pub(crate) trait Choosable: Copy + PartialEq + FromStr<Err = goal::arithmetic::UnknownName> {
+    const OPERATION: Operation;
+    const JOIN: Self;
+    /// Where [`Algorithms`] keep the caller's choice.
+    fn forced(algorithms: &Algorithms) -> Option<Self>;
+    fn force(self, algorithms: &mut Algorithms);
+    fn number(self) -> u64;
+    fn name(self) -> &'static str;
+    /// Whether the result is a fold in rank order, from the left. True where nothing is folded.
+    fn folds_from_left(self) -> bool;
+}
+
+macro_rules! choosable {
+    ($($operation:ident, $field:ident: $algorithm:ident, $folds_from_left:expr;)+) => {
+        $(
+            impl Choosable for $algorithm {
+                const OPERATION: Operation = Operation::$operation;
+                const JOIN: Self = $algorithm::Join;
+
+                #[inline]
+                fn forced(algorithms: &Algorithms) -> Option<Self> {
+                    algorithms.$field
+                }
+
+                fn force(self, algorithms: &mut Algorithms) {
+                    algorithms.$field = Some(self);
+                }
+
+                #[inline]
+                fn number(self) -> u64 {
+                    self as u64
+                }
+
+                fn name(self) -> &'static str {
+                    $algorithm::name(self)
+                }
+
+                fn folds_from_left(self) -> bool {
+                    $folds_from_left(self)
+                }
+            }
+        )+
+
+        impl Algorithms {
+            /// These algorithms with another one for an operation, both by name.
+            ///
+            /// # Errors
+            /// When there is no such operation, or it has no such algorithm; the error says which there are.
+            pub fn with(mut self, operation: &str, algorithm: &str) -> Result<Self, goal::arithmetic::UnknownName> {
+                match operation {
+                    $(name if name == Operation::$operation.name() => {
+                        algorithm.parse::<$algorithm>()?.force(&mut self);
+                    })+
+                    _ => {
+                        let known = vec![$(Operation::$operation.name()),+];
+                        return Err(goal::arithmetic::UnknownName { kind: "operation", name: operation.into(), known });
+                    }
+                }
+                Ok(self)
+            }
+        }
+    };
+}
+
+choosable! {
+    Barrier, barrier: BarrierAlgorithm, |_| true;
+    Bcast, bcast: BcastAlgorithm, |_| true;
+    Scatter, scatter: ScatterAlgorithm, |_| true;
+    Gather, gather: GatherAlgorithm, |_| true;
+    Allgather, allgather: AllgatherAlgorithm, |_| true;
+    Alltoall, alltoall: AlltoallAlgorithm, |_| true;
+    Reduce, reduce: ReduceAlgorithm, ReduceAlgorithm::folds_from_left;
+    Allreduce, allreduce: AllreduceAlgorithm, AllreduceAlgorithm::folds_from_left;
+    ReduceScatter, reduce_scatter: ReduceScatterAlgorithm, ReduceScatterAlgorithm::folds_from_left;
+    Scan, scan: ScanAlgorithm, ScanAlgorithm::folds_from_left;
+    Exscan, exscan: ExscanAlgorithm, ExscanAlgorithm::folds_from_left;
+}
+
+/// What an algorithm may do with the order of contributions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Whatever it does, the result is what was asked for.
+    Any,
+    /// Only a fold in rank order, from the left, has a meaning.
+    FromLeft,
+}
+
+impl Communicator {
+    /// How to run a collective of `bytes` bytes, as [`Operation`] counts them. All ranks come to the same answer. An immediate
+    /// branch where nothing is forced and ranks share a node: a small join takes no longer than a few of them.
+    #[inline]
+    pub(crate) fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        match A::forced(self.chosen()) {
+            None if self.group().engine() == EngineKind::Peers => Choice::new(A::JOIN, Why::BuiltIn),
+            Some(algorithm) if algorithm == A::JOIN => Choice::new(A::JOIN, Why::Forced),
+            None => self.choose_classical(bytes, order),
+            Some(algorithm) => self.choose_forced(algorithm, order),
+        }
     }
 
-    pub(crate) fn alltoall(&self, engine: EngineKind, bytes_per_pair: u64) -> AlltoallAlgorithm {
-        self.alltoall.unwrap_or(match engine {
-            EngineKind::Peers => AlltoallAlgorithm::Join,
-            EngineKind::Caller if bytes_per_pair <= BRUCK_BYTES => AlltoallAlgorithm::Bruck,
-            EngineKind::Caller => AlltoallAlgorithm::RotatedDirect,
-        })
+    #[cold]
+    fn choose_forced<A: Choosable>(&self, algorithm: A, order: Order) -> Choice<A> {
+        if order == Order::FromLeft && !algorithm.folds_from_left() {
+            return Choice::new(A::JOIN, Why::RankOrder);
+        }
+        let Algorithms { tuning, ranks_per_node, .. } = *self.chosen();
+        let levels = match ranks_per_node {
+            Some(ranks) if A::OPERATION.has_two_levels() && algorithm != A::JOIN => Levels::Two(ranks),
+            _ => Levels::One,
+        };
+        Choice { algorithm, tuning, levels, why: Why::Forced }
     }
 
-    pub(crate) fn bcast(&self, engine: EngineKind) -> BcastAlgorithm {
-        self.bcast.unwrap_or(match engine {
-            EngineKind::Peers => BcastAlgorithm::Join,
-            EngineKind::Caller => BcastAlgorithm::Binomial,
-        })
+    /// What libraries ship, as if every rank were alone on its node.
+    #[cold]
+    fn choose_classical<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        let query = Query { operation: A::OPERATION, ranks: self.size(), ranks_per_node: 1, bytes };
+        let plan = built_in::plan(&query);
+        match plan.algorithm.name().parse::<A>() {
+            Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => Choice::new(algorithm, Why::BuiltIn),
+            Ok(_) => Choice::new(A::JOIN, Why::RankOrder),
+            Err(_) => Choice::new(A::JOIN, Why::BuiltIn),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The collectives of a communicator: blocking, nonblocking, persistent.
 
+use crate::algorithms::{Levels, Order};
 use crate::buffers::{Input, Output};
 use crate::communicator::{Communicator, LinkKey};
 use crate::error::{Error, Result};
@@ -8,7 +9,7 @@ use crate::persistent::{Persistent, Plan};
 use crate::request::{Outputs, Request};
 use crate::{AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm};
 use bytemuck::Pod;
-use collectives::{Reduction, Tuning};
+use collectives::{Reduction, two_level};
 use engine::call::CallKind;
 use engine::lane::Argument;
 use engine::meeting::Meeting;
@@ -44,13 +45,16 @@ impl Communicator {
 
     #[inline]
     fn plan_barrier(&self) -> Result<Plan> {
-        let algorithm = self.algorithms().barrier(self.group().engine());
-        let call = Self::call(CallKind::Barrier, 0, algorithm as u64);
-        if algorithm == BarrierAlgorithm::Join {
+        let choice = self.choose::<BarrierAlgorithm>(0, Order::Any);
+        let call = Self::call(CallKind::Barrier, 0, choice.digest());
+        if choice.algorithm == BarrierAlgorithm::Join {
             return Ok(Plan::Meeting(Meeting { kind: JoinKind::Barrier, arithmetic: None, root: 0, bytes: 0, call }));
         }
-        let key = LinkKey { call, algorithm: algorithm.name(), arguments: 0 };
-        Ok(Plan::Linked(self.linkage(key, || Ok(algorithm.graph(self.rank(), self.size())?))?))
+        let draw = || match choice.levels {
+            Levels::One => choice.algorithm.graph(self.rank(), self.size()),
+            Levels::Two(per_node) => two_level::barrier(self.rank(), self.size(), per_node, choice.algorithm),
+        };
+        Ok(Plan::Linked(self.linkage(LinkKey::new(call, &choice, 0), || Ok(draw()?))?))
     }
 
     /// Combines the ranks' inputs element by element; every rank gets the same result, bit for bit.
@@ -111,20 +115,19 @@ impl Communicator {
         if !operation.applies_to(T::DATA_TYPE) {
             return Err(argument("the operation", format!("{operation} on {}", T::DATA_TYPE), "one that the type has"));
         }
-        let algorithm = match self.algorithms().allreduce(self.group().engine()) {
-            // Only a fold in rank order gives these a meaning.
-            _ if matches!(op, Op::Difference | Op::Quotient) => AllreduceAlgorithm::Join,
-            algorithm => algorithm,
-        };
-        let arguments = (algorithm as u64) << 16 | (operation as u64) << 8 | T::DATA_TYPE as u64;
+        let choice = self.choose::<AllreduceAlgorithm>(bytes, op.order());
+        let arguments = choice.digest() << 16 | (operation as u64) << 8 | T::DATA_TYPE as u64;
         let call = Self::call(CallKind::Allreduce, bytes, arguments);
-        if algorithm == AllreduceAlgorithm::Join {
+        if choice.algorithm == AllreduceAlgorithm::Join {
             let arithmetic = Some((operation, T::DATA_TYPE));
             return Ok(Plan::Meeting(Meeting { kind: JoinKind::Reduce, arithmetic, root: 0, bytes, call }));
         }
-        let key = LinkKey { call, algorithm: algorithm.name(), arguments };
-        let draw = || Ok(algorithm.graph(self.rank(), self.size(), bytes, Reduction::new(operation, T::DATA_TYPE))?);
-        Ok(Plan::Linked(self.linkage(key, draw)?))
+        let (rank, ranks, reduction) = (self.rank(), self.size(), Reduction::new(operation, T::DATA_TYPE));
+        let draw = || match choice.levels {
+            Levels::One => choice.algorithm.graph(rank, ranks, bytes, reduction),
+            Levels::Two(per_node) => two_level::allreduce(rank, ranks, per_node, bytes, reduction, choice.algorithm),
+        };
+        Ok(Plan::Linked(self.linkage(LinkKey::new(call, &choice, arguments), || Ok(draw()?))?))
     }
 
     /// Every rank gives one part to every rank: part j of rank i's input becomes part i of rank j's output.
@@ -173,14 +176,13 @@ impl Communicator {
             let expected = format!("a multiple of the {ranks} ranks");
             return Err(argument("the length of an alltoall's buffers", format!("{bytes} bytes"), &expected));
         }
-        let algorithm = self.algorithms().alltoall(self.group().engine(), bytes / ranks);
-        let call = Self::call(CallKind::Alltoall, bytes, algorithm as u64);
-        if algorithm == AlltoallAlgorithm::Join {
+        let choice = self.choose::<AlltoallAlgorithm>(bytes / ranks, Order::Any);
+        let call = Self::call(CallKind::Alltoall, bytes, choice.digest());
+        if choice.algorithm == AlltoallAlgorithm::Join {
             return Ok(Plan::Meeting(Meeting { kind: JoinKind::Exchange, arithmetic: None, root: 0, bytes, call }));
         }
-        let key = LinkKey { call, algorithm: algorithm.name(), arguments: 0 };
-        let draw = || Ok(algorithm.graph(self.rank(), self.size(), bytes / ranks, Tuning::default())?);
-        Ok(Plan::Linked(self.linkage(key, draw)?))
+        let draw = || Ok(choice.algorithm.graph(self.rank(), self.size(), bytes / ranks, choice.tuning)?);
+        Ok(Plan::Linked(self.linkage(LinkKey::new(call, &choice, 0), draw)?))
     }
 
     /// Gives every rank the root's buffer.
@@ -230,14 +232,17 @@ impl Communicator {
         if root >= self.size() {
             return Err(argument("the root", root.to_string(), &format!("below {}", self.size())));
         }
-        let algorithm = self.algorithms().bcast(self.group().engine());
-        let call = Self::call(CallKind::Bcast, bytes, (algorithm as u64) << 32 | u64::from(root));
-        if algorithm == BcastAlgorithm::Join {
+        let choice = self.choose::<BcastAlgorithm>(bytes, Order::Any);
+        let call = Self::call(CallKind::Bcast, bytes, choice.digest() << 32 | u64::from(root));
+        if choice.algorithm == BcastAlgorithm::Join {
             return Ok(Plan::Meeting(Meeting { kind: JoinKind::Broadcast, arithmetic: None, root, bytes, call }));
         }
-        let key = LinkKey { call, algorithm: algorithm.name(), arguments: u64::from(root) };
-        let draw = || Ok(algorithm.graph(self.rank(), self.size(), root, bytes, Tuning::default())?);
-        Ok(Plan::Linked(self.linkage(key, draw)?))
+        let (rank, ranks, algorithm, tuning) = (self.rank(), self.size(), choice.algorithm, choice.tuning);
+        let draw = || match choice.levels {
+            Levels::One => algorithm.graph(rank, ranks, root, bytes, tuning),
+            Levels::Two(per_node) => two_level::bcast(rank, ranks, per_node, root, bytes, algorithm, tuning),
+        };
+        Ok(Plan::Linked(self.linkage(LinkKey::new(call, &choice, u64::from(root)), || Ok(draw()?))?))
     }
 }
 

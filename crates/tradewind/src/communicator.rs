@@ -1,9 +1,10 @@
 //! A communicator: ranks that run collectives together.
 
-use crate::algorithms::Algorithms;
+use crate::algorithms::{Algorithms, Choice, Choosable, Levels};
 use crate::buffers::SharedBuffer;
 use crate::error::Result;
 use bytemuck::Pod;
+use collectives::Tuning;
 use engine::call::{Call, CallKind};
 use engine::group::Group;
 use engine::lane::Argument;
@@ -87,8 +88,16 @@ impl std::fmt::Debug for Kept {
 pub(crate) struct LinkKey {
     pub(crate) call: Call,
     pub(crate) algorithm: &'static str,
+    pub(crate) tuning: Tuning,
+    pub(crate) levels: Levels,
     /// Operation and type, root, or number of a topology.
     pub(crate) arguments: u64,
+}
+
+impl LinkKey {
+    pub(crate) fn new<A: Choosable>(call: Call, choice: &Choice<A>, arguments: u64) -> Self {
+        LinkKey { call, algorithm: choice.algorithm.name(), tuning: choice.tuning, levels: choice.levels, arguments }
+    }
 }
 
 impl Communicator {
@@ -125,6 +134,11 @@ impl Communicator {
     #[must_use]
     pub fn with_algorithms(&self, algorithms: Algorithms) -> Self {
         Communicator { shared: Arc::clone(&self.shared), algorithms }
+    }
+
+    #[inline]
+    pub(crate) fn chosen(&self) -> &Algorithms {
+        &self.algorithms
     }
 
     /// The algorithms this handle uses.

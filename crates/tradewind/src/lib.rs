@@ -42,7 +42,10 @@ pub mod profile;
 mod request;
 mod schedule;
 
-pub use algorithms::{Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm};
+pub use algorithms::{
+    Algorithms, AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
+    ExscanAlgorithm, GatherAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, ScatterAlgorithm,
+};
 pub use buffers::{Input, Output, SharedBuffer};
 pub use collectives;
 pub use communicator::Communicator;

@@ -1,5 +1,6 @@
 //! Sparse neighbour collectives over any directed graph of ranks.
 
+use crate::algorithms::Levels;
 use crate::buffers::{Input, Output};
 use crate::collective::argument;
 use crate::communicator::{Communicator, LinkKey};
@@ -7,6 +8,7 @@ use crate::error::Result;
 use crate::persistent::{Persistent, Plan};
 use crate::request::{Outputs, Request};
 use bytemuck::Pod;
+use collectives::Tuning;
 use collectives::neighbor::{self, Neighborhood};
 use engine::call::CallKind;
 
@@ -174,7 +176,13 @@ impl Neighbors {
 
     fn plan(&self, kind: CallKind, bytes: u64) -> Result<Plan> {
         let call = Communicator::call(kind, bytes, self.number);
-        let key = LinkKey { call, algorithm: "direct", arguments: self.number };
+        let key = LinkKey {
+            call,
+            algorithm: "direct",
+            tuning: Tuning::default(),
+            levels: Levels::One,
+            arguments: self.number,
+        };
         let draw = || match kind {
             CallKind::NeighborAllgather => Ok(neighbor::neighbor_allgather(&self.neighborhood, bytes)?),
             _ => Ok(neighbor::neighbor_alltoall(&self.neighborhood, bytes)?),

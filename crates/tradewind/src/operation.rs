@@ -1,5 +1,6 @@
 //! The reductions a person asks for by name.
 
+use crate::algorithms::Order;
 use goal::arithmetic::Arithmetic;
 
 /// How values are combined in a reduction. What each means on every type is defined in [`goal::arithmetic`]: integers
@@ -20,10 +21,18 @@ pub enum Op {
     Or,
     /// Bitwise exclusive or, on integers.
     Xor,
-    /// ((c₀ − c₁) − c₂) − …, in rank order; only by the algorithm `join`.
+    /// ((c₀ − c₁) − c₂) − …, in rank order; only by algorithms that fold so, else by `join`.
     Difference,
-    /// ((c₀ / c₁) / c₂) / …, in rank order; only by the algorithm `join`.
+    /// ((c₀ / c₁) / c₂) / …, in rank order; only by algorithms that fold so, else by `join`.
     Quotient,
+}
+
+impl Op {
+    /// What an algorithm may do with the order of contributions.
+    #[inline]
+    pub(crate) fn order(self) -> Order {
+        if matches!(self, Op::Difference | Op::Quotient) { Order::FromLeft } else { Order::Any }
+    }
 }
 
 impl From<Op> for Arithmetic {

@@ -137,17 +137,17 @@ fn algorithms_are_found_by_their_names() {
     }
     assert_eq!(names(barrier::Algorithm::ALL).len(), 5);
     assert_eq!(names(bcast::Algorithm::ALL).len(), 14);
-    assert_eq!(names(scatter::Algorithm::ALL), ["flat", "chain", "pipelined-chain", "binomial"]);
+    assert_eq!(names(scatter::Algorithm::ALL), ["flat", "chain", "pipelined-chain", "binomial", "join"]);
     assert_eq!(names(gather::Algorithm::ALL), ["flat", "chain", "pipelined-chain", "binomial", "join"]);
     assert_eq!(names(allgather::Algorithm::ALL), ["ring", "recursive-doubling", "bruck", "gather-bcast", "join"]);
     assert_eq!(names(alltoall::Algorithm::ALL).len(), 6);
     assert_eq!(names(reduce::Algorithm::ALL).len(), 7);
     assert_eq!(names(allreduce::Algorithm::ALL).len(), 5);
-    assert_eq!(names(reduce_scatter::Algorithm::ALL).len(), 4);
+    assert_eq!(names(reduce_scatter::Algorithm::ALL).len(), 5);
     assert_eq!(names(scan::Algorithm::ALL), names(exscan::Algorithm::ALL));
     let error = "binary".parse::<scatter::Algorithm>().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`binary` is no scatter algorithm; use one of flat, chain, pipelined-chain, binomial"
+        "`binary` is no scatter algorithm; use one of flat, chain, pipelined-chain, binomial, join"
     );
 }
