@@ -12,6 +12,7 @@ mod board;
 pub mod call;
 mod claims;
 mod combiner;
+mod decisions;
 mod error;
 mod execute;
 pub mod group;
@@ -35,4 +36,5 @@ mod wait;
 mod wildcard;
 mod work;
 
+pub use decisions::Decisions;
 pub use error::{Departure, Error, Laggard};

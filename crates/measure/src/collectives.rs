@@ -15,6 +15,7 @@
 
 mod data;
 mod graphs;
+mod program;
 mod rounds;
 mod runner;
 

@@ -51,5 +51,6 @@ pub mod pair_class;
 pub mod parameters;
 pub mod segment;
 pub mod select;
+pub mod sharing;
 
 pub use names::UnknownName;

@@ -3,11 +3,12 @@
 //! Every collective asks [`Communicator::choose`], and nobody else, what to run.
 
 use crate::communicator::Communicator;
+use crate::explanation::Explanation;
 use collectives::Tuning;
 use engine::node::EngineKind;
 use plogp::operation::Operation;
-use plogp::select::{Query, built_in};
-use std::num::NonZeroU32;
+use plogp::select::{Plan, Query, built_in};
+use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 
 pub use collectives::allgather::Algorithm as AllgatherAlgorithm;
@@ -79,8 +80,8 @@ pub(crate) enum Levels {
 pub(crate) enum Why {
     /// The caller's [`Algorithms`] say so.
     Forced,
-    /// The rules that hold where nothing has been measured.
-    BuiltIn,
+    /// Nobody forces anything: the decision table says so, or the rules that hold where nothing has been measured.
+    Open,
     /// What the caller's [`Algorithms`] say has no meaning for an operation that is not associative.
     RankOrder,
 }
@@ -159,6 +160,22 @@ macro_rules! choosable {
             }
         )+
 
+        impl Communicator {
+            /// Which algorithm a collective of this communicator is run by, and why; bytes as [`Operation`] counts them. Every
+            /// rank gives the same answer.
+            ///
+            /// With the variable `TRADEWIND_EXPLAIN` set to 1, the first rank says each new decision on standard error.
+            pub fn explain(&self, operation: Operation, bytes: u64) -> Explanation {
+                match operation {
+                    $(Operation::$operation => {
+                        self.rules().explain(&self.choose::<$algorithm>(bytes, Order::Any), bytes)
+                    })+
+                    // Operations are non-exhaustive; all there are stand above.
+                    _ => self.rules().explain(&self.choose::<BarrierAlgorithm>(0, Order::Any), 0),
+                }
+            }
+        }
+
         impl Algorithms {
             /// These algorithms with another one for an operation, both by name.
             ///
@@ -205,14 +222,39 @@ pub(crate) enum Order {
 
 impl Communicator {
     /// How to run a collective of `bytes` bytes, as [`Operation`] counts them. All ranks come to the same answer. An immediate
-    /// branch where nothing is forced and ranks share a node: a small join takes no longer than a few of them.
+    /// branch where nothing is forced and it is a join: a small one takes no longer than a few of them.
     #[inline]
     pub(crate) fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
         match A::forced(self.chosen()) {
-            None if self.group().engine() == EngineKind::Peers => Choice::new(A::JOIN, Why::BuiltIn),
-            Some(algorithm) if algorithm == A::JOIN => Choice::new(A::JOIN, Why::Forced),
-            None => self.choose_classical(bytes, order),
+            None if bytes < self.rules().joins_below(A::OPERATION) => Choice::new(A::JOIN, Why::Open),
+            Some(algorithm) if algorithm == A::JOIN && !self.rules().explains() => Choice::new(A::JOIN, Why::Forced),
+            forced => self.choose_and_say(forced, bytes, order),
+        }
+    }
+
+    #[cold]
+    fn choose_and_say<A: Choosable>(&self, forced: Option<A>, bytes: u64, order: Order) -> Choice<A> {
+        let choice = match forced {
             Some(algorithm) => self.choose_forced(algorithm, order),
+            None if self.group().engine() == EngineKind::Peers => self.choose_measured(bytes, order),
+            None => self.choose_classical(bytes, order),
+        };
+        if self.rank() == 0 {
+            self.rules().say(&choice, bytes);
+        }
+        choice
+    }
+
+    /// What the decision table says, else a join.
+    fn choose_measured<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        let join = Choice::new(A::JOIN, Why::Open);
+        let Some(plan) = self.rules().plan(A::OPERATION, bytes) else { return join };
+        match plan.algorithm.name().parse::<A>() {
+            Ok(algorithm) if order == Order::FromLeft && !algorithm.folds_from_left() => {
+                Choice { why: Why::RankOrder, ..join }
+            }
+            Ok(algorithm) => Choice { algorithm, tuning: tuning(&plan), ..join },
+            Err(_) => join,
         }
     }
 
@@ -235,9 +277,16 @@ impl Communicator {
         let query = Query { operation: A::OPERATION, ranks: self.size(), ranks_per_node: 1, bytes };
         let plan = built_in::plan(&query);
         match plan.algorithm.name().parse::<A>() {
-            Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => Choice::new(algorithm, Why::BuiltIn),
+            Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => Choice::new(algorithm, Why::Open),
             Ok(_) => Choice::new(A::JOIN, Why::RankOrder),
-            Err(_) => Choice::new(A::JOIN, Why::BuiltIn),
+            Err(_) => Choice::new(A::JOIN, Why::Open),
         }
     }
+}
+
+/// In the words of the algorithms. A plan that says nothing means one segment, or a degree of 2.
+fn tuning(plan: &Plan) -> Tuning {
+    const ONE_SEGMENT: NonZeroU64 = NonZeroU64::MAX;
+    const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
+    Tuning { segment_bytes: plan.segment_bytes.unwrap_or(ONE_SEGMENT), degree: plan.degree.unwrap_or(TWO) }
 }

@@ -6,6 +6,7 @@ use collectives::{
     allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, scan, scatter,
 };
 use goal::arithmetic::{Arithmetic, DataType, UnknownName};
+use goal::compile::CompileError;
 use goal::graph::Graph;
 use plogp::operation::{Algorithm, Operation};
 use plogp::select::{Levels, Plan};
@@ -34,6 +35,9 @@ pub enum PlanError {
     /// It cannot be drawn for this shape.
     #[error(transparent)]
     Shape(#[from] CollectiveError),
+    /// Its graph cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
     /// Ranks of one node have one level.
     #[error("a plan in two levels needs several nodes, and what is measured here is one")]
     TwoLevels,
@@ -43,12 +47,6 @@ impl Shape {
     /// What a reduction combines: the longest words that the bytes divide into, numbers of 64 bits or single bytes.
     pub(super) fn data_type(&self) -> DataType {
         if self.bytes.is_multiple_of(8) { DataType::F64 } else { DataType::U8 }
-    }
-
-    /// Whether contributions are combined.
-    pub(super) fn reduces(&self) -> bool {
-        use Operation as O;
-        matches!(self.operation, O::Reduce | O::Allreduce | O::ReduceScatter | O::Scan | O::Exscan)
     }
 
     /// The bytes of all buffers of all ranks together, about.

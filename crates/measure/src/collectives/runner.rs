@@ -5,10 +5,7 @@ use super::graphs::Shape;
 use crate::error::Error;
 use plogp::operation::{Algorithm, Operation};
 use plogp::select::Plan;
-use tradewind::{
-    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Buffers, Communicator, Op,
-    Schedule,
-};
+use tradewind::{Algorithms, Buffers, Communicator, Op, Schedule};
 
 /// Whether the operation has a join that programs can call.
 pub(super) fn has_join(operation: Operation) -> bool {
@@ -92,12 +89,9 @@ impl Runner {
     pub(super) fn new(world: &Communicator, shape: &Shape, plan: &Plan) -> Result<Self, Error> {
         let rank = world.rank();
         let way = if plan.algorithm == Algorithm::Join {
-            Way::Call(world.with_algorithms(Algorithms {
-                barrier: Some(BarrierAlgorithm::Join),
-                allreduce: Some(AllreduceAlgorithm::Join),
-                alltoall: Some(AlltoallAlgorithm::Join),
-                bcast: Some(BcastAlgorithm::Join),
-            }))
+            // What it is asked for has a join, see `has_join`.
+            let joins = Algorithms::default().with(shape.operation.name(), Algorithm::Join.name());
+            Way::Call(world.with_algorithms(joins.unwrap_or_default()))
         } else {
             Way::Linked(world.compile(&shape.graph(plan, rank)?)?)
         };
