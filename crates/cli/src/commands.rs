@@ -23,7 +23,7 @@ pub(crate) enum Command {
     Tour(tour::Arguments),
     /// Measures how much of a collective remains when the program computes meanwhile.
     Overlap(overlap::Arguments),
-    /// Measures what messages cost that no collective describes.
+    /// Measures what communication on this machine costs.
     Measure(measure::Arguments),
     Schedule(schedule::Arguments),
     Exec(exec::Arguments),
@@ -37,6 +37,9 @@ pub(crate) enum Command {
     /// Is one rank of a measurement of queues.
     #[command(hide = true)]
     QueuesRank(measure::queues::Arguments),
+    /// Is one rank of an experiment.
+    #[command(hide = true)]
+    MeasureRank(measure::suite::rank::Arguments),
     /// Is one rank of a GOAL file.
     #[command(hide = true)]
     ExecRank(exec::rank::Arguments),
@@ -55,6 +58,7 @@ impl Command {
             Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
             Command::Measure(arguments) => measure::execute(arguments, format),
             Command::QueuesRank(arguments) => measure::queues::rank::execute(arguments),
+            Command::MeasureRank(arguments) => measure::suite::rank::execute(&arguments),
             Command::Schedule(arguments) => schedule::execute(&arguments, format),
             Command::Exec(arguments) => exec::execute(&arguments, format),
             Command::ExecRank(arguments) => exec::rank::execute(&arguments),

@@ -27,6 +27,24 @@ pub(crate) enum Failure {
     /// A schedule cannot be shown.
     #[error(transparent)]
     Schedule(#[from] crate::commands::schedule::ScheduleError),
+    /// What was measured cannot be kept or read.
+    #[error(transparent)]
+    Results(#[from] measure::results::ResultsError),
+    /// An experiment cannot go on.
+    #[error(transparent)]
+    Suite(#[from] measure::suite::SuiteError),
+    /// What is there was measured otherwise.
+    #[error(
+        "{file} was measured with another setting ({differences}) and is left as it is: --again measures it anew, --out \
+         names another directory"
+    )]
+    OtherSetting { file: String, differences: String },
+    /// There is no such core.
+    #[error("core {core} of --map is none that this process may use: choose among {cores}")]
+    Map { core: usize, cores: String },
+    /// There is no such experiment.
+    #[error("there is no experiment {0:?}: `tradewind measure --help` lists them")]
+    NoExperiment(String),
     /// A rank of a job that this command has started for itself cannot go on.
     #[error(transparent)]
     Rank(#[from] tradewind::Error),

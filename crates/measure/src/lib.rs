@@ -5,7 +5,8 @@
 //! a message costs that no collective describes.
 //!
 //! What the parts of the suite found is a [`Part`](results::Part) each, whatever the experiment; [`results`] keeps them in a
-//! directory.
+//! directory. [`suite`] is the frame in which they are measured, and lists them. [`collectives`](mod@collectives) times any
+//! algorithm of any collective.
 //!
 //! What an experiment measures with lies beside it: a [computation] of fixed length, [clocks](clock) that
 //! all processes of a node share, the [processor time](processor) that a job has used, and
@@ -13,14 +14,17 @@
 #![forbid(unsafe_code)]
 
 mod agree;
+pub mod barrier;
 pub mod clock;
 pub mod collectives;
 pub mod computation;
 mod error;
+pub mod laps;
 pub mod overlap;
 pub mod processor;
 pub mod queues;
 pub mod results;
 pub mod statistics;
+pub mod suite;
 
 pub use error::Error;

@@ -23,6 +23,7 @@ pub use directory::{Directory, ResultsError};
 
 use crate::statistics::percentile;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What one experiment found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +41,12 @@ pub struct Part {
     pub source: String,
     /// Whether all of it was measured.
     pub complete: bool,
+    /// How many of the experiment's steps are in it. Whoever goes on with it begins behind them.
+    #[serde(default)]
+    pub steps_done: u64,
+    /// What it was measured with, by name: only what was measured with the same can be put together.
+    #[serde(default)]
+    pub setting: BTreeMap<String, String>,
     /// Curves.
     #[serde(default)]
     pub figures: Vec<Figure>,
@@ -243,6 +250,8 @@ impl Part {
             about: String::new(),
             source: String::new(),
             complete: false,
+            steps_done: 0,
+            setting: BTreeMap::new(),
             figures: Vec::new(),
             maps: Vec::new(),
             tables: Vec::new(),

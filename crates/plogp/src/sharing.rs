@@ -11,7 +11,8 @@
 //! next operation, and counts what lies on the way to the moment at which the last process is done:
 //!
 //! - a process begins: a fixed cost, and its private input is copied to where others can read it;
-//! - an operation: a fixed cost, and its bytes are copied or combined;
+//! - an operation: a fixed cost, and its bytes are copied or combined, copies being dearer where another core has written
+//!   the bytes last;
 //! - what another core has done is seen after a crossing;
 //! - a core turns to another of its processes when one has to wait or is done: a switch;
 //! - a process ends: its output is copied to its private memory.
@@ -55,6 +56,8 @@ pub struct Rank {
 pub struct Step {
     /// Whose it is.
     pub rank: usize,
+    /// From whose memory it copies.
+    pub from: usize,
     /// How many arrivals it waits for: of its rank's start, of operations before it, of its message.
     pub waits: u32,
     /// Bytes that it copies.
@@ -80,8 +83,10 @@ pub struct Constants {
     pub crossing: f64,
     /// To turn a core to another process.
     pub switch: f64,
-    /// To copy bytes: at these sizes, and on straight lines between.
+    /// To copy bytes that the same core has written last.
     pub copy: Curve,
+    /// To copy bytes that another core has written last, beyond what a copy costs anyway.
+    pub fetch: Curve,
     /// To combine a byte.
     pub combine: f64,
 }
@@ -133,6 +138,8 @@ pub struct Counts {
     pub combined: f64,
     /// Copies, by knot.
     pub copies: [f64; KNOTS.len()],
+    /// Those of them whose bytes another core has written last.
+    pub fetches: [f64; KNOTS.len()],
 }
 
 /// A moment, and what it is made of.
@@ -161,18 +168,22 @@ impl Constants {
             crossing: network.latency(),
             switch: 0.0,
             copy: Curve(KNOTS.map(gap)),
+            fetch: Curve::default(),
             combine: 0.0,
         }
     }
 
     /// What these counts cost.
     pub fn price(&self, counts: &Counts) -> f64 {
-        let copies: f64 = self.copy.0.iter().zip(counts.copies).map(|(cost, count)| cost * count).sum();
+        let sum = |curve: &Curve, counts: [f64; KNOTS.len()]| -> f64 {
+            curve.0.iter().zip(counts).map(|(cost, count)| cost * count).sum()
+        };
         self.start * counts.starts
             + self.operation * counts.operations
             + self.crossing * counts.crossings
             + self.switch * counts.switches
             + self.combine * counts.combined
-            + copies
+            + sum(&self.copy, counts.copies)
+            + sum(&self.fetch, counts.fetches)
     }
 }

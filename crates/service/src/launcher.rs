@@ -74,6 +74,8 @@ pub struct Outcome {
     pub ended: Vec<u32>,
     /// Whether the job's time was over.
     pub out_of_time: bool,
+    /// Whether a signal that ends programs came for it.
+    pub asked_to_end: bool,
 }
 
 impl Outcome {
@@ -125,8 +127,7 @@ pub fn launch(program: &OsStr, arguments: &[OsString], options: LaunchOptions) -
         signals,
         grace: options.grace,
         limit,
-        asked_to_end: false,
-        outcome: Outcome { failed: None, ended: Vec::new(), out_of_time: false },
+        outcome: Outcome { failed: None, ended: Vec::new(), out_of_time: false, asked_to_end: false },
     };
     launch.run()?;
     let Launch { children, outcome, .. } = launch;
@@ -159,8 +160,6 @@ struct Launch {
     grace: Duration,
     /// When the job's time is over.
     limit: Option<Instant>,
-    /// Whether a signal that ends programs has been passed on.
-    asked_to_end: bool,
     outcome: Outcome,
 }
 
@@ -192,7 +191,7 @@ impl Launch {
                     self.children.pass_on(signal);
                     signals::follow(signal);
                     // Who asks twice is in a hurry.
-                    if signals::ends(signal) && std::mem::replace(&mut self.asked_to_end, true) {
+                    if signals::ends(signal) && std::mem::replace(&mut self.outcome.asked_to_end, true) {
                         self.children.fail_within(Duration::ZERO);
                     }
                 }

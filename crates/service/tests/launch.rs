@@ -30,7 +30,7 @@ fn lines_come_with_rank_and_stream() {
     }));
     options.environment.push(("WORD".into(), "told".into()));
     let outcome = shell("echo $WORD; echo $TRADEWIND_RANK of $TRADEWIND_SIZE >&2", options);
-    assert_eq!(outcome, Outcome { failed: None, ended: vec![], out_of_time: false });
+    assert_eq!(outcome, Outcome { failed: None, ended: vec![], out_of_time: false, asked_to_end: false });
     let expected: BTreeSet<_> =
         (0..3).flat_map(|rank| [(rank, false, "told".to_owned()), (rank, true, format!("{rank} of 3"))]).collect();
     assert_eq!(*seen.lock().expect("nobody panics"), expected);
@@ -41,7 +41,10 @@ fn the_outcome_tells_who_failed_and_who_had_to_be_ended() {
     let mut options = options(3);
     options.grace = Duration::ZERO;
     let outcome = shell("[ $TRADEWIND_RANK = 1 ] && exit 6; exec sleep 1000", options);
-    assert_eq!(outcome, Outcome { failed: Some((1, Departure::Exited(6))), ended: vec![0, 2], out_of_time: false });
+    assert_eq!(
+        outcome,
+        Outcome { failed: Some((1, Departure::Exited(6))), ended: vec![0, 2], out_of_time: false, asked_to_end: false }
+    );
     assert_eq!(outcome.exit_status(), 6);
 }
 

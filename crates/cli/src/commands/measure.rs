@@ -1,26 +1,39 @@
-//! `tradewind measure`: experiments on what messages cost that no collective describes.
+//! `tradewind measure`: experiments on what communication on this machine costs.
 
 pub(crate) mod queues;
+pub(crate) mod suite;
 
 use crate::failure::Failure;
 use crate::format::Format;
 use std::process::ExitCode;
 
-/// Measures what messages cost that no collective describes.
+/// Measures what communication on this machine costs.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     experiment: Experiment,
 }
 
+const AFTER: &str = "\
+What was found is kept in a directory (--out), as JSON and CSV. Ctrl-C leaves there what has been measured so far, and the
+same command goes on behind it; what is complete is not measured again.";
+
 /// What is measured.
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
+    /// Everything, one experiment after the other; about ten minutes on two cores, with --quick about one.
+    All(suite::Arguments),
+    /// The time of a barrier on 2^d ranks.
+    Barrier(suite::Arguments),
     Queues(queues::Arguments),
 }
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
-    match arguments.experiment {
-        Experiment::Queues(arguments) => queues::execute(&arguments.into_plan(), format),
-    }
+    let (name, arguments) = match arguments.experiment {
+        Experiment::Queues(arguments) => return queues::execute(&arguments.into_plan(), format),
+        Experiment::All(arguments) => return suite::all(&arguments, format),
+        Experiment::Barrier(arguments) => ("barrier", arguments),
+    };
+    suite::one(name, &arguments, format)
 }

@@ -71,6 +71,9 @@ fn link(schedules: &[Schedule], eager_limit: u64) -> Program {
     for (rank, schedule) in schedules.iter().enumerate() {
         add_rank(&mut program, rank, first[rank], &schedule.view(), &deliveries[first[rank]..]);
     }
+    for (rank, schedule) in schedules.iter().enumerate() {
+        add_posts(&mut program, rank, first[rank], &schedule.view());
+    }
     for (send, receive) in &pairs {
         connect(&mut program.steps, place(send), place(receive), deliveries[place(send)]);
     }
@@ -104,8 +107,6 @@ fn add_rank(
         if implied[index] {
             view.successors(record).chain(view.start_successors(record)).for_each(|next| implied[next as usize] = true);
         }
-        // Its message, whether it comes to the receive or takes it along.
-        waits += u32::from(receives);
         let moves = match (record.kind(), deliveries[index]) {
             (Kind::Copy, _) => true,
             (Kind::Send, Some(delivery)) => delivery != Delivery::Direct,
@@ -114,7 +115,9 @@ fn add_rank(
         };
         program.steps.push(Step {
             rank,
-            waits,
+            from: rank,
+            // Its message, whether it comes to the receive or takes it along.
+            waits: waits + u32::from(receives),
             copied: if moves { record.bytes } else { 0 },
             combined: if record.kind() == Kind::Local { record.bytes } else { 0 },
             enables: view.successors(record).map(|next| first + next as usize).collect(),
@@ -124,8 +127,30 @@ fn add_rank(
     program.ranks.push(Rank { input, output, starts });
 }
 
+/// Operations whose mere start others wait for. That of a receive is a step of its own, before its message is there.
+fn add_posts(program: &mut Program, rank: usize, first: usize, view: &ScheduleView<'_>) {
+    for (index, record) in view.operations().iter().enumerate().filter(|(_, record)| record.start_edge_count > 0) {
+        let started: Vec<usize> = view.start_successors(record).map(|next| first + next as usize).collect();
+        let operation = first + index;
+        if record.kind() != Kind::Receive {
+            program.steps[operation].enables.extend(started);
+            continue;
+        }
+        let post = program.steps.len();
+        let waits = std::mem::replace(&mut program.steps[operation].waits, 2) - 1;
+        let before = program.steps[..post].iter_mut().filter(|step| step.rank == rank);
+        before.flat_map(|step| &mut step.enables).filter(|next| **next == operation).for_each(|next| *next = post);
+        program.ranks[rank].starts.iter_mut().filter(|start| **start == operation).for_each(|start| *start = post);
+        let enables = started.into_iter().chain([operation]).collect();
+        program.steps.push(Step { rank, from: rank, waits, copied: 0, combined: 0, enables, completes: Vec::new() });
+    }
+}
+
 /// Has the two ends of a message wait for each other.
 fn connect(steps: &mut [Step], send: usize, receive: usize, delivery: Option<Delivery>) {
+    // Bytes come from the sender, and whoever moves them leaves them with the receiver.
+    let (from, to) = (steps[send].rank, steps[receive].rank);
+    steps[receive].from = if delivery == Some(Delivery::Direct) { from } else { to };
     match delivery {
         Some(Delivery::Early) => {
             let after = std::mem::take(&mut steps[receive].enables);

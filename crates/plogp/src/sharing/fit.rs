@@ -48,21 +48,25 @@ fn row(sample: &Sample, cores: usize, constants: &Constants) -> Vec<f64> {
     list(&counts).iter().map(|count| count / sample.measured).collect()
 }
 
-const LENGTH: usize = 5 + KNOTS.len();
+/// Constants that are no curves.
+const SINGLE: usize = 5;
+const LENGTH: usize = SINGLE + 2 * KNOTS.len();
 
 fn list(counts: &Counts) -> [f64; LENGTH] {
-    let Counts { starts, operations, crossings, switches, combined, copies } = *counts;
+    let Counts { starts, operations, crossings, switches, combined, copies, fetches } = *counts;
     let mut list = [0.0; LENGTH];
-    list[..5].copy_from_slice(&[starts, operations, crossings, switches, combined]);
-    list[5..].copy_from_slice(&copies);
+    list[..SINGLE].copy_from_slice(&[starts, operations, crossings, switches, combined]);
+    list[SINGLE..][..KNOTS.len()].copy_from_slice(&copies);
+    list[SINGLE + KNOTS.len()..].copy_from_slice(&fetches);
     list
 }
 
 fn of_constants(constants: &Constants) -> [f64; LENGTH] {
-    let Constants { start, operation, crossing, switch, copy, combine } = constants;
+    let Constants { start, operation, crossing, switch, copy, fetch, combine } = constants;
     let mut list = [0.0; LENGTH];
-    list[..5].copy_from_slice(&[*start, *operation, *crossing, *switch, *combine]);
-    list[5..].copy_from_slice(&copy.0);
+    list[..SINGLE].copy_from_slice(&[*start, *operation, *crossing, *switch, *combine]);
+    list[SINGLE..][..KNOTS.len()].copy_from_slice(&copy.0);
+    list[SINGLE + KNOTS.len()..].copy_from_slice(&fetch.0);
     list
 }
 
@@ -85,8 +89,9 @@ fn solve(rows: &[Vec<f64>], before: &Constants) -> Constants {
             rows.iter().zip(&mut rest).for_each(|(row, rest)| *rest -= row[place] * step);
         }
     }
-    let mut copy = super::Curve::default();
-    copy.0.copy_from_slice(&values[5..]);
+    let (mut copy, mut fetch) = (super::Curve::default(), super::Curve::default());
+    copy.0.copy_from_slice(&values[SINGLE..][..KNOTS.len()]);
+    fetch.0.copy_from_slice(&values[SINGLE + KNOTS.len()..]);
     Constants {
         start: values[0],
         operation: values[1],
@@ -94,5 +99,6 @@ fn solve(rows: &[Vec<f64>], before: &Constants) -> Constants {
         switch: values[3],
         combine: values[4],
         copy,
+        fetch,
     }
 }

@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 ///
 /// // Two processes that only begin and end, at 3 µs each; on one core there is a switch of 2 µs between them.
 /// let constants =
-///     Constants { start: 3.0, operation: 0.0, crossing: 0.0, switch: 2.0, copy: Curve::default(), combine: 0.0 };
+///     Constants { start: 3.0, operation: 0.0, crossing: 0.0, switch: 2.0, copy: Curve::default(), combine: 0.0,
+///     fetch: Curve::default() };
 /// let program = Program { ranks: vec![Rank::default(); 2], steps: Vec::new() };
 /// assert_eq!(run(&program, 2, &constants).microseconds, 3.0);
 /// assert_eq!(run(&program, 1, &constants).microseconds, 8.0);
@@ -43,6 +44,8 @@ struct Play<'a> {
     /// Operations of each rank that are not complete, and when and on which core the last one was.
     open: Vec<usize>,
     completed: Vec<(Moment, usize)>,
+    /// The core that has last written what a rank has got or gives.
+    writers: Vec<usize>,
     end: Moment,
 }
 
@@ -60,6 +63,7 @@ impl<'a> Play<'a> {
             missing: program.steps.iter().map(|step| step.waits).collect(),
             open,
             completed: (0..ranks).map(|rank| (Moment::default(), rank % cores)).collect(),
+            writers: (0..ranks).map(|rank| rank % cores).collect(),
             end: Moment::default(),
         }
     }
@@ -123,7 +127,8 @@ impl<'a> Play<'a> {
             (Stage::Waiting, _) => {
                 self.stages[rank] = Stage::Begun;
                 let input = self.program.ranks[rank].input;
-                self.spend(&mut now, copy(input, Counts { starts: 1.0, ..Counts::default() }));
+                self.spend(&mut now, copy(input, false, Counts { starts: 1.0, ..Counts::default() }));
+                self.writers[rank] = core;
                 for step in &self.program.ranks[rank].starts {
                     self.arrive(*step, rank);
                 }
@@ -131,7 +136,8 @@ impl<'a> Play<'a> {
             (_, Some(step)) => self.execute(step, rank, core, &mut now),
             (_, None) => {
                 self.stages[rank] = Stage::Ended;
-                self.spend(&mut now, copy(self.program.ranks[rank].output, Counts::default()));
+                let fetched = self.writers[rank] != core;
+                self.spend(&mut now, copy(self.program.ranks[rank].output, fetched, Counts::default()));
                 self.end = self.end.later(now);
             }
         }
@@ -142,9 +148,12 @@ impl<'a> Play<'a> {
         let program = self.program;
         let step = &program.steps[number];
         let fixed = Counts { operations: 1.0, combined: step.combined as f64, ..Counts::default() };
-        self.spend(now, copy(step.copied, fixed));
+        self.spend(now, copy(step.copied, self.writers[step.from] != core, fixed));
         for complete in &step.completes {
             let rank = program.steps[*complete].rank;
+            if step.copied > 0 && rank != step.from {
+                self.writers[rank] = core;
+            }
             self.open[rank] -= 1;
             if self.open[rank] == 0 {
                 self.completed[rank] = (*now, core);
@@ -169,9 +178,12 @@ impl<'a> Play<'a> {
     }
 }
 
-/// These counts, and a copy.
-fn copy(bytes: u64, mut counts: Counts) -> Counts {
-    weights(bytes).for_each(|(knot, weight)| counts.copies[knot] += weight);
+/// These counts, and a copy, of bytes that another core has written last or not.
+fn copy(bytes: u64, fetched: bool, mut counts: Counts) -> Counts {
+    for (knot, weight) in weights(bytes) {
+        counts.copies[knot] += weight;
+        counts.fetches[knot] += if fetched { weight } else { 0.0 };
+    }
     counts
 }
 
@@ -183,5 +195,6 @@ impl Counts {
         self.switches += other.switches;
         self.combined += other.combined;
         self.copies.iter_mut().zip(other.copies).for_each(|(count, more)| *count += more);
+        self.fetches.iter_mut().zip(other.fetches).for_each(|(count, more)| *count += more);
     }
 }

@@ -1,0 +1,125 @@
+//! One job of an experiment: rank processes that make some of its steps.
+
+use super::kept::Kept;
+use super::progress::Progress;
+use super::rank::{self, Report};
+use crate::failure::Failure;
+use measure::suite::{Finding, Setting, Step};
+use service::launcher::{Binding, LaunchOptions, Line, Outcome, Output, Stream, launch};
+use std::ffi::OsString;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often what has been found is written while ranks measure: each time takes some of their processor time.
+const SAVE_EVERY: Duration = Duration::from_secs(3);
+/// A job may take so many times as long as expected, and …
+const PATIENCE: u32 = 20;
+/// … this long besides.
+const STARTING: Duration = Duration::from_secs(120);
+
+/// How a job ended.
+pub(super) enum JobEnd {
+    /// All its steps are made.
+    Done,
+    /// Somebody wanted it to end; the exit status for that.
+    Interrupted(u8),
+    /// It could not be made.
+    Failed { why: String, code: u8 },
+}
+
+/// Makes these steps. What each found is in the part, and on the disk, when this returns.
+pub(super) fn run(
+    kept: &Arc<Mutex<Kept>>,
+    steps: Range<usize>,
+    setting: &Setting,
+    progress: &Progress,
+) -> Result<JobEnd, Failure> {
+    let experiment = Arc::clone(lock(kept).experiment());
+    let job = &experiment.steps()[steps.clone()];
+    let Some(Step { shape, .. }) = job.first() else { return Ok(JobEnd::Done) };
+    let mut options = LaunchOptions::new(shape.ranks, shape.engine)?;
+    // The ranks bind themselves: several may share a core.
+    options.binding = Binding::None;
+    options.job.cores = shape.shared_cores;
+    let expected: u64 = job.iter().map(|step| step.milliseconds).sum();
+    options.limit = Some(STARTING + Duration::from_millis(expected) * PATIENCE);
+    let trouble = Arc::new(Mutex::new(None));
+    options.output = Output::Lines(Box::new({
+        let mut ear = Ear {
+            kept: Arc::clone(kept),
+            trouble: Arc::clone(&trouble),
+            progress: progress.clone(),
+            saved: Instant::now(),
+        };
+        move |line| ear.hear(line)
+    }));
+    let arguments = {
+        let kept = lock(kept);
+        progress.begin(kept.what_comes());
+        rank::command_line(kept.name(), steps.clone(), setting, kept.directory())
+    };
+    let launched = launch(&OsString::from("/proc/self/exe"), &arguments, options);
+    if let Some(failure) = lock_any(&trouble).take() {
+        return Err(failure);
+    }
+    lock(kept).conclude()?;
+    let outcome = launched?;
+    let code = outcome.exit_status();
+    let is_done = lock(kept).next_job().start >= steps.end;
+    Ok(match outcome {
+        Outcome { asked_to_end: true, .. } if !is_done => JobEnd::Interrupted(code),
+        Outcome { out_of_time: true, .. } => JobEnd::Failed { why: "it took far too long".to_owned(), code },
+        Outcome { failed: Some((rank, how)), .. } => JobEnd::Failed { why: format!("rank {rank} failed: {how}"), code },
+        _ if is_done => JobEnd::Done,
+        _ => JobEnd::Failed { why: "its ranks ended before they were done".to_owned(), code: 1 },
+    })
+}
+
+/// Hears what the ranks say.
+struct Ear {
+    kept: Arc<Mutex<Kept>>,
+    /// Why nothing more can be taken in.
+    trouble: Arc<Mutex<Option<Failure>>>,
+    progress: Progress,
+    saved: Instant,
+}
+
+impl Ear {
+    /// Takes in a line. An error ends the ranks, which find that nobody hears them.
+    fn hear(&mut self, line: Line<'_>) -> std::io::Result<()> {
+        if line.stream == Stream::Output
+            && let Ok(Report { step, findings }) = serde_json::from_slice(line.text)
+        {
+            return self.take_in(step, findings).map_err(|failure| {
+                let said = std::io::Error::other(failure.to_string());
+                lock_any(&self.trouble).get_or_insert(failure);
+                said
+            });
+        }
+        // Not ours to understand, so ours to pass on.
+        self.progress.say(&format!("[{}] {}", line.rank, String::from_utf8_lossy(line.text)));
+        Ok(())
+    }
+
+    fn take_in(&mut self, step: usize, findings: Vec<Finding>) -> Result<(), Failure> {
+        let mut kept = lock(&self.kept);
+        self.progress.done(kept.experiment().steps().get(step).map_or(0, |step| step.milliseconds));
+        kept.add(findings)?;
+        self.progress.begin(kept.what_comes());
+        if self.saved.elapsed() >= SAVE_EVERY {
+            kept.save()?;
+            self.saved = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+/// A part is changed in one step; a thread that panics leaves it as it was.
+pub(super) fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    lock_any(kept)
+}
+
+fn lock_any<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

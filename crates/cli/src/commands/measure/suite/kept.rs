@@ -1,0 +1,141 @@
+//! A part that grows, and what was there of it before.
+
+use super::{count, file_of};
+use crate::failure::Failure;
+use measure::results::{Directory, Part, ResultsError};
+use measure::suite::{Experiment, Finding, Setting, Step};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Partial,
+    Complete,
+}
+
+/// A part and its place in the directory.
+pub(super) struct Kept {
+    experiment: Arc<Experiment>,
+    directory: Directory,
+    found: Found,
+    part: Part,
+}
+
+impl Kept {
+    /// What the directory has of this experiment, to go on with; nothing if it is wanted anew.
+    pub(super) fn open(
+        directory: &Directory,
+        name: &str,
+        experiment: Experiment,
+        setting: &Setting,
+        again: bool,
+    ) -> Result<Self, Failure> {
+        let words = setting.words();
+        let fresh = || Part { setting: words.clone(), ..experiment.outline().clone() };
+        let there = if again { None } else { directory.read(name)? };
+        let (found, part) = match there {
+            None => (Found::Nothing, fresh()),
+            Some(part) if part.setting != words => return Err(other_setting(directory, &part, &words)),
+            Some(part) if part.complete => (Found::Complete, part),
+            Some(part) if part.steps_done as usize > experiment.steps().len() => {
+                return Err(other_setting(directory, &part, &words));
+            }
+            Some(part) => (if part.steps_done == 0 { Found::Nothing } else { Found::Partial }, part),
+        };
+        Ok(Kept { experiment: Arc::new(experiment), directory: directory.clone(), found, part })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.part.name
+    }
+
+    pub(super) fn experiment(&self) -> &Arc<Experiment> {
+        &self.experiment
+    }
+
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    pub(super) fn part(&self) -> &Part {
+        &self.part
+    }
+
+    fn steps_left(&self) -> &[Step] {
+        match self.found {
+            Found::Complete => &[],
+            _ => &self.experiment.steps()[self.part.steps_done as usize..],
+        }
+    }
+
+    pub(super) fn milliseconds_left(&self) -> u64 {
+        self.steps_left().iter().map(|step| step.milliseconds).sum()
+    }
+
+    /// The steps that the next job makes; none if all are made.
+    pub(super) fn next_job(&self) -> Range<usize> {
+        match self.found {
+            Found::Complete => 0..0,
+            _ => self.experiment.job_from(self.part.steps_done as usize),
+        }
+    }
+
+    /// The step that is made next, in words.
+    pub(super) fn what_comes(&self) -> String {
+        let step = self.steps_left().first().map(|step| format!(": {}", step.what));
+        format!("{}{}", self.part.name, step.unwrap_or_default())
+    }
+
+    /// Takes in what the next step found.
+    pub(super) fn add(&mut self, findings: Vec<Finding>) -> Result<(), Failure> {
+        Ok(self.experiment.add(&mut self.part, findings)?)
+    }
+
+    /// Writes what there is, as it is.
+    pub(super) fn save(&self) -> Result<(), ResultsError> {
+        self.directory.write(&self.part)
+    }
+
+    /// Draws conclusions and writes.
+    pub(super) fn conclude(&mut self) -> Result<(), Failure> {
+        self.experiment.conclude(&mut self.part)?;
+        Ok(self.save()?)
+    }
+
+    /// What is said when its turn comes.
+    pub(super) fn announcement(&self) -> String {
+        let (name, file) = (&self.part.name, file_of(&self.directory, &self.part));
+        match self.found {
+            Found::Nothing => format!("{name}: {}", self.part.title),
+            Found::Partial => format!("{name}: goes on behind {} in {file}", self.steps()),
+            Found::Complete => format!("{name}: is complete in {file}; --again measures it anew"),
+        }
+    }
+
+    /// What is said when it was cut off.
+    pub(super) fn how_far(&self) -> String {
+        let file = file_of(&self.directory, &self.part);
+        format!("{} of {} are kept in {file}, and the same command goes on behind them", self.steps(), self.part.name)
+    }
+
+    fn steps(&self) -> String {
+        format!("{} of {}", self.part.steps_done, count(self.experiment.steps().len(), "step"))
+    }
+}
+
+/// Why what is there cannot be gone on with.
+fn other_setting(directory: &Directory, part: &Part, asked: &BTreeMap<String, String>) -> Failure {
+    let names: BTreeSet<&String> = part.setting.keys().chain(asked.keys()).collect();
+    let value =
+        |of: &BTreeMap<String, String>, name: &String| of.get(name).cloned().unwrap_or_else(|| "none".to_owned());
+    let differences: Vec<String> = names
+        .into_iter()
+        .filter(|name| part.setting.get(*name) != asked.get(*name))
+        .map(|name| format!("{name} {} there, {} now", value(&part.setting, name), value(asked, name)))
+        .collect();
+    let differences = if differences.is_empty() { "more steps there".to_owned() } else { differences.join("; ") };
+    Failure::OtherSetting { file: file_of(directory, part), differences }
+}

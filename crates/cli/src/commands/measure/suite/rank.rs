@@ -1,0 +1,111 @@
+//! One rank of an experiment: this program, started by itself.
+
+use crate::failure::Failure;
+use measure::results::Directory;
+use measure::suite::{Finding, Here, Setting, SuiteError, find};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tradewind::Job;
+
+/// A line that rank 0 writes to its standard output: a step is made.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Report {
+    /// Which, from 0.
+    pub(super) step: usize,
+    /// What it found.
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Is one rank; `tradewind measure` starts it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    experiment: String,
+    /// The steps that this job makes: from this one …
+    #[arg(long)]
+    first: usize,
+    /// … to the one before this.
+    #[arg(long)]
+    end: usize,
+    /// A setting, in JSON.
+    #[arg(long)]
+    setting: String,
+    /// Process of the node service.
+    #[arg(long)]
+    service: u32,
+    #[arg(long)]
+    directory: PathBuf,
+}
+
+/// Why this rank cannot go on.
+#[derive(Debug, thiserror::Error)]
+enum RankError {
+    #[error(transparent)]
+    Suite(#[from] SuiteError),
+    #[error(transparent)]
+    Job(#[from] tradewind::Error),
+    #[error(transparent)]
+    Bind(#[from] shm::process::ProcessError),
+    #[error("the steps {0:?} are none of this experiment: only `tradewind measure` calls this")]
+    Steps(Range<usize>),
+    #[error("the setting cannot be understood: {0}; only `tradewind measure` calls this")]
+    Setting(#[from] serde_json::Error),
+    #[error("nobody hears what was found: {0}")]
+    Unheard(#[from] std::io::Error),
+}
+
+/// The command line that gets to [`execute`].
+pub(super) fn command_line(name: &str, steps: Range<usize>, setting: &Setting, directory: &Directory) -> Vec<OsString> {
+    let setting = serde_json::to_string(setting).unwrap_or_default();
+    let options: [(&str, OsString); 5] = [
+        ("--first", steps.start.to_string().into()),
+        ("--end", steps.end.to_string().into()),
+        ("--setting", setting.into()),
+        ("--service", std::process::id().to_string().into()),
+        ("--directory", directory.path().into()),
+    ];
+    let options = options.into_iter().flat_map(|(option, value)| [option.into(), value]);
+    ["measure-rank".into(), name.into()].into_iter().chain(options).collect()
+}
+
+pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    match measure(arguments) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            eprintln!("{error}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn measure(arguments: &Arguments) -> Result<(), RankError> {
+    let range = arguments.first..arguments.end;
+    let setting: Setting = serde_json::from_str(&arguments.setting)?;
+    let experiment = find(&arguments.experiment).map(|draw| draw(&setting));
+    let steps = experiment.as_ref().and_then(|experiment| experiment.steps().get(range.clone()));
+    let Some((shape, steps)) = steps.and_then(|steps| Some((&steps.first()?.shape, steps))) else {
+        return Err(RankError::Steps(range));
+    };
+    let job = Job::init()?;
+    let world = job.world();
+    if let Some(core) = shape.cores.get(world.rank() as usize) {
+        shm::process::bind_current_thread(*core)?;
+    }
+    let here = Here { world, shape, service: Some(arguments.service), directory: Some(&arguments.directory) };
+    for (step, number) in steps.iter().zip(range) {
+        let findings = step.run(&here)?;
+        if world.rank() == 0 {
+            say(&Report { step: number, findings })?;
+        }
+    }
+    Ok(job.finish()?)
+}
+
+fn say(report: &Report) -> Result<(), RankError> {
+    let line = serde_json::to_string(report)?;
+    Ok(writeln!(std::io::stdout(), "{line}")?)
+}

@@ -1,0 +1,64 @@
+//! What a part found, for people: its tables and notes; curves are for the files.
+
+use super::{count, file_of};
+use crate::commands::overlap::figures::{figure, table_with};
+use comfy_table::Cell;
+use measure::results::{Directory, Part, Table, Value};
+
+/// A table of more rows is for other programs.
+const MOST_ROWS: usize = 48;
+
+/// The part's title, tables and notes, and where the rest lies.
+pub(super) fn of(part: &Part, directory: &Directory) -> String {
+    let mut lines = vec![part.title.clone()];
+    for table in part.tables.iter().filter(|table| !table.rows.is_empty()) {
+        if table.rows.len() <= MOST_ROWS {
+            lines.push(format!("{}\n{}", table.title, shown(table)));
+        } else {
+            let file = directory.path().join(format!("{}-{}.csv", part.name, table.name));
+            lines.push(format!("{}: {} in {}", table.title, count(table.rows.len(), "row"), file.display()));
+        }
+    }
+    lines.extend(part.notes.iter().cloned());
+    let points: usize = part.figures.iter().flat_map(|figure| &figure.series).map(|series| series.points.len()).sum();
+    let (figures, points) = (count(part.figures.len(), "figure"), count(points, "point"));
+    lines.push(format!("{figures} of {points}: {}", file_of(directory, part)));
+    lines.join("\n")
+}
+
+fn shown(table: &Table) -> comfy_table::Table {
+    let heads: Vec<&str> = table.columns.iter().map(String::as_str).collect();
+    let mut shown = table_with(&heads);
+    for row in &table.rows {
+        shown.add_row(row.iter().map(|value| match value {
+            Value::None => figure("–"),
+            Value::Number(number) => figure(digits(*number)),
+            Value::Text(text) => Cell::new(text),
+        }));
+    }
+    shown
+}
+
+/// About four digits that mean something.
+fn digits(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e15 {
+        return format!("{number:.0}");
+    }
+    match number.abs() {
+        large if large >= 1000.0 => format!("{number:.0}"),
+        middling if middling >= 10.0 => format!("{number:.2}"),
+        small if small >= 0.01 => format!("{number:.4}"),
+        _ => format!("{number:.3e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_mean_something() {
+        let read = [0.0, 7.0, 1234.5, -50.25, 0.0563, 0.000_043].map(digits);
+        assert_eq!(read, ["0", "7", "1234", "-50.25", "0.0563", "4.300e-5"]);
+    }
+}
