@@ -20,6 +20,7 @@ pub mod collectives;
 pub mod computation;
 mod error;
 pub mod laps;
+pub mod models;
 pub mod overlap;
 pub mod processor;
 pub mod queues;

@@ -54,7 +54,7 @@ use tradewind::Communicator;
 pub type Draw = fn(&Setting) -> Experiment;
 
 /// All experiments with their names, in the order in which they are made.
-pub const EXPERIMENTS: &[(&str, Draw)] = &[("barrier", crate::barrier::experiment)];
+pub const EXPERIMENTS: &[(&str, Draw)] = &[("barrier", crate::barrier::experiment), ("models", crate::models::experiment)];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<Draw> {

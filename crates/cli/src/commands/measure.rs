@@ -26,6 +26,8 @@ enum Experiment {
     All(suite::Arguments),
     /// The time of a barrier on 2^d ranks.
     Barrier(suite::Arguments),
+    /// Every algorithm of every collective against what the models predict.
+    Models(suite::Arguments),
     Queues(queues::Arguments),
 }
 
@@ -34,6 +36,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         Experiment::Queues(arguments) => return queues::execute(&arguments.into_plan(), format),
         Experiment::All(arguments) => return suite::all(&arguments, format),
         Experiment::Barrier(arguments) => ("barrier", arguments),
+        Experiment::Models(arguments) => ("models", arguments),
     };
     suite::one(name, &arguments, format)
 }

@@ -12,6 +12,7 @@ use plogp::operation::{Algorithm, Operation};
 use plogp::select::{Levels, Plan};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// A collective to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,6 +62,24 @@ impl Shape {
             _ => 2 * ranks,
         };
         ranks.saturating_mul(of_a_rank).saturating_mul(self.bytes)
+    }
+
+    /// Plans for every algorithm of the operation that can be run for this shape: of those in segments, one for each of
+    /// these sizes that is below the message's; of those with a degree, one for 2 and one for 4.
+    pub fn plans(&self, segments: &[NonZeroU64]) -> Vec<Plan> {
+        let with = |algorithm: Algorithm| -> Vec<Plan> {
+            let plan = Plan::of(algorithm);
+            if algorithm.is_segmented() {
+                let shorter = segments.iter().filter(|segment| segment.get() < self.bytes);
+                shorter.map(|segment| Plan { segment_bytes: Some(*segment), ..plan }).collect()
+            } else if algorithm.has_degree() {
+                [2, 4].into_iter().map(|degree| Plan { degree: NonZeroU32::new(degree), ..plan }).collect()
+            } else {
+                vec![plan]
+            }
+        };
+        let all = self.operation.algorithms().iter().flat_map(|algorithm| with(*algorithm));
+        all.filter(|plan| self.admits(plan)).collect()
     }
 
     /// What the plan has this rank do.

@@ -53,7 +53,7 @@ impl<'a> Play<'a> {
     fn new(program: &'a Program, cores: usize, constants: &'a Constants) -> Self {
         let ranks = program.ranks.len();
         let mut open = vec![0; ranks];
-        program.steps.iter().for_each(|step| open[step.rank] += 1);
+        program.steps.iter().flat_map(|step| &step.completes).for_each(|step| open[program.steps[*step].rank] += 1);
         Play {
             program,
             constants,
