@@ -9,6 +9,7 @@ mod run;
 pub(crate) mod schedule;
 mod serve;
 mod tour;
+mod tune;
 
 use crate::failure::Failure;
 use crate::format::Format;
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Overlap(overlap::Arguments),
     /// Measures what communication on this machine costs.
     Measure(measure::Arguments),
+    Tune(tune::Arguments),
     Schedule(schedule::Arguments),
     Exec(exec::Arguments),
     /// Finds what is wrong with a GOAL file.
@@ -57,6 +59,7 @@ impl Command {
             Command::Overlap(arguments) => overlap::execute(&arguments, format),
             Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
             Command::Measure(arguments) => measure::execute(arguments, format),
+            Command::Tune(arguments) => tune::execute(&arguments, format),
             Command::QueuesRank(arguments) => measure::queues::rank::execute(arguments),
             Command::MeasureRank(arguments) => measure::suite::rank::execute(&arguments),
             Command::Schedule(arguments) => schedule::execute(&arguments, format),

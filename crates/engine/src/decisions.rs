@@ -89,8 +89,8 @@ fn read(path: &std::path::Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
     use proptest::prelude::*;
+    use std::ffi::OsStr;
 
     proptest! {
         #[test]

@@ -56,7 +56,9 @@ pub enum Error {
     #[error(transparent)]
     Plan(crate::collectives::PlanError),
     /// An algorithm gave something else than it should.
-    #[error("rank {rank} got wrong data from {shape} by {plan}, first at byte {at}: please report this, none of its figures can be trusted")]
+    #[error(
+        "rank {rank} got wrong data from {shape} by {plan}, first at byte {at}: please report this, none of its figures can be trusted"
+    )]
     WrongResult {
         /// The rank.
         rank: u32,

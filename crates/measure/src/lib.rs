@@ -18,6 +18,7 @@ pub mod barrier;
 pub mod clock;
 pub mod collectives;
 pub mod computation;
+pub mod decisions;
 mod error;
 pub mod laps;
 pub mod models;

@@ -54,7 +54,12 @@ use tradewind::Communicator;
 pub type Draw = fn(&Setting) -> Experiment;
 
 /// All experiments with their names, in the order in which they are made.
-pub const EXPERIMENTS: &[(&str, Draw)] = &[("barrier", crate::barrier::experiment), ("models", crate::models::experiment)];
+pub const EXPERIMENTS: &[(&str, Draw)] = &[
+    ("barrier", crate::barrier::experiment),
+    ("models", crate::models::experiment),
+    ("decisions", crate::decisions::experiment),
+    ("regret", crate::decisions::regret),
+];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<Draw> {

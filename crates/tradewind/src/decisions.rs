@@ -154,4 +154,3 @@ fn joins(row: &Row) -> u64 {
     }
     end
 }
-

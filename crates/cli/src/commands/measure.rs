@@ -28,6 +28,10 @@ enum Experiment {
     Barrier(suite::Arguments),
     /// Every algorithm of every collective against what the models predict.
     Models(suite::Arguments),
+    /// Which algorithm is best when; `tradewind tune` makes the table that programs go by from it.
+    Decisions(suite::Arguments),
+    /// What the choices of the directory's decision table lose.
+    Regret(suite::Arguments),
     Queues(queues::Arguments),
 }
 
@@ -37,6 +41,8 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         Experiment::All(arguments) => return suite::all(&arguments, format),
         Experiment::Barrier(arguments) => ("barrier", arguments),
         Experiment::Models(arguments) => ("models", arguments),
+        Experiment::Decisions(arguments) => ("decisions", arguments),
+        Experiment::Regret(arguments) => ("regret", arguments),
     };
     suite::one(name, &arguments, format)
 }

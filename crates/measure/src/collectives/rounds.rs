@@ -106,13 +106,7 @@ pub fn compare(
 }
 
 /// Runs a plan for the first time, which is not counted, and looks at what came of it.
-fn verify(
-    world: &Communicator,
-    shape: &Shape,
-    runner: &Runner,
-    plan: &Plan,
-    memory: &mut Memory,
-) -> Result<(), Error> {
+fn verify(world: &Communicator, shape: &Shape, runner: &Runner, plan: &Plan, memory: &mut Memory) -> Result<(), Error> {
     memory.spoil();
     runner.run(memory)?;
     let rank = world.rank();

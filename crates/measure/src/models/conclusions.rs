@@ -1,6 +1,8 @@
 //! What all sizes together say.
 
-use super::outline::{ANOMALIES, CONSTANTS, CONTENTION, ERRORS, GUIDELINES, SUMMARY, by_plogp, by_sharing, is_by_sharing};
+use super::outline::{
+    ANOMALIES, CONSTANTS, CONTENTION, ERRORS, GUIDELINES, SUMMARY, by_plogp, by_sharing, is_by_sharing,
+};
 use super::shared::{Measured, Model, is_fitted, measured, program};
 use super::{LOWER, UPPER, curve, figure, guidelines};
 use crate::results::{Figure, Part, Point, Role, Value};
@@ -160,9 +162,9 @@ fn rows_of(ranks: u32, constants: &Constants) -> Vec<Vec<Value>> {
 /// γ, fitted to every other size and tested on the others.
 fn ratio(part: &Part, all: &[Measured], ranks: u32, engine: EngineKind, model: Option<&Model>) -> Option<Vec<Value>> {
     let figure = part.figure(&figure(Operation::Alltoall, ranks, engine))?;
-    let direct = all.iter().filter(|one| {
-        one.shape.operation == Operation::Alltoall && one.plan.algorithm == Algorithm::RotatedDirect
-    });
+    let direct = all
+        .iter()
+        .filter(|one| one.shape.operation == Operation::Alltoall && one.plan.algorithm == Algorithm::RotatedDirect);
     let mut samples = Vec::new();
     let mut which = "table 3";
     for one in direct {

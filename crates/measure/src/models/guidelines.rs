@@ -33,7 +33,10 @@ const GUIDELINES: &[Guideline] = &[
         right: &[(Operation::ReduceScatter, Size::Part), (Operation::Allgather, Size::Part)],
     },
     Guideline { left: Operation::Allgather, right: &[(Operation::Gather, Size::Same), (Operation::Bcast, Size::All)] },
-    Guideline { left: Operation::Bcast, right: &[(Operation::Scatter, Size::Part), (Operation::Allgather, Size::Part)] },
+    Guideline {
+        left: Operation::Bcast,
+        right: &[(Operation::Scatter, Size::Part), (Operation::Allgather, Size::Part)],
+    },
     Guideline {
         left: Operation::Reduce,
         right: &[(Operation::ReduceScatter, Size::Part), (Operation::Gather, Size::Part)],

@@ -63,23 +63,40 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]
         part.tables.push(Table { name, title, caption, columns, rows: Vec::new() });
     };
     let about_errors = "Relative errors of predictions against medians, over all sizes.";
-    let columns = ["operation", "algorithm", "ranks", "engine", "model", "median error", "worst error", "sizes", "fitted"];
+    let columns =
+        ["operation", "algorithm", "ranks", "engine", "model", "median error", "worst error", "sizes", "fitted"];
     table(ERRORS, "How far predictions are off", about_errors, &columns);
     let caption = "Over all algorithms of the paper's tables 1 and 2 (bcast and scatter) without joins, and over all others; \
                    algorithms that the constants were fitted to are left out of the model of sharing's errors.";
     let columns = ["algorithms", "ranks", "engine", "model", "median error", "worst error", "points"];
     table(SUMMARY, "How far predictions are off, in all", caption, &columns);
     let columns = ["ranks", "what", "size (bytes)", "cost (µs)"];
-    table(CONSTANTS, "Constants of the model of sharing", "Fitted to the simplest algorithm of each operation.", &columns);
+    table(
+        CONSTANTS,
+        "Constants of the model of sharing",
+        "Fitted to the simplest algorithm of each operation.",
+        &columns,
+    );
     let caption = "The ratio is fitted to every other size of the direct exchange and tested on the sizes between. Bounds are \
                    those of table 3 where machine.json is there, else: all work spread over the cores, and all of it on one.";
-    let columns = ["ranks", "engine", "bounds", "ratio", "quartiles", "sizes fitted", "sizes tested", "median error", "worst error"];
+    let columns = [
+        "ranks",
+        "engine",
+        "bounds",
+        "ratio",
+        "quartiles",
+        "sizes fitted",
+        "sizes tested",
+        "median error",
+        "worst error",
+    ];
     table(CONTENTION, "The contention ratio γ of the all-to-all", caption, &columns);
     let caption = "What should hold, where it does not by more than a tenth. Each side is the best algorithm measured.";
     let columns = ["guideline", "ranks", "bytes", "left (µs)", "right (µs)", "ratio"];
     table(GUIDELINES, "Guidelines that are broken", caption, &columns);
     let caption = "Sizes up to 4 KiB that take at least a fifth longer than the next larger one (2004, section 3.1).";
-    let columns = ["operation", "algorithm", "ranks", "bytes", "time (µs)", "larger (bytes)", "time (µs) of the larger"];
+    let columns =
+        ["operation", "algorithm", "ranks", "bytes", "time (µs)", "larger (bytes)", "time (µs) of the larger"];
     table(ANOMALIES, "Anomalies of small messages", caption, &columns);
     part
 }

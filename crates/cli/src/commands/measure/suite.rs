@@ -12,6 +12,7 @@ use job::{JobEnd, lock};
 use kept::Kept;
 use measure::results::{Directory, Part};
 use measure::suite::{EXPERIMENTS, Experiment, Setting};
+use plogp::select::DecisionTable;
 use progress::Progress;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,6 +55,26 @@ pub(crate) fn one(name: &str, arguments: &Arguments, format: Format) -> Result<E
         EXPERIMENTS.iter().find(|(known, _)| *known == name).ok_or_else(|| Failure::NoExperiment(name.to_owned()))?;
     let setting = arguments.setting()?;
     run(vec![(name, draw(&setting))], &setting, arguments, format)
+}
+
+/// Makes these, in this order, in a directory, whatever is there of them.
+pub(crate) fn these(
+    names: &[&str],
+    setting: &Setting,
+    directory: &std::path::Path,
+    format: Format,
+) -> Result<ExitCode, Failure> {
+    let arguments =
+        Arguments { out: directory.to_owned(), quick: setting.quick, again: true, map: setting.map.clone() };
+    let mut experiments = Vec::new();
+    for name in names {
+        let (name, draw) = EXPERIMENTS
+            .iter()
+            .find(|(known, _)| known == name)
+            .ok_or_else(|| Failure::NoExperiment((*name).to_owned()))?;
+        experiments.push((*name, draw(setting)));
+    }
+    run(experiments, setting, &arguments, format)
 }
 
 /// Makes all of them.
@@ -118,8 +139,17 @@ fn measure(kept: &Arc<Mutex<Kept>>, setting: &Setting, progress: &Progress) -> R
 
 /// A part of the directory is new. What is made of several parts is made here.
 fn part_written(directory: &Directory) -> Result<(), Failure> {
-    let _: &Directory = directory;
+    if let Some(table) = decisions(directory)? {
+        table.write(&directory.path().join(measure::decisions::FILE))?;
+    }
     Ok(())
+}
+
+/// The decision table that a directory's measurements make, if any of them are there.
+pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, Failure> {
+    let Some(part) = directory.read("decisions")? else { return Ok(None) };
+    let here = topology::Topology::here().fingerprint().clone();
+    measure::decisions::table(&part, here).map(Some).map_err(Failure::Decisions)
 }
 
 /// Numbers that people read.
