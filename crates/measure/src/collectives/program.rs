@@ -155,13 +155,14 @@ fn connect(steps: &mut [Step], send: usize, receive: usize, delivery: Option<Del
         Some(Delivery::Early) => {
             let after = std::mem::take(&mut steps[receive].enables);
             steps[send].enables.extend(after);
-            steps[send].completes.push(receive);
+            let with_it = std::mem::take(&mut steps[receive].completes);
+            steps[send].completes.extend(with_it);
         }
         Some(Delivery::Direct) => {
             let after = std::mem::replace(&mut steps[send].enables, vec![receive]);
             steps[receive].enables.extend(after);
-            steps[send].completes.clear();
-            steps[receive].completes.push(send);
+            let with_it = std::mem::take(&mut steps[send].completes);
+            steps[receive].completes.extend(with_it);
         }
         _ => steps[send].enables.push(receive),
     }
@@ -195,4 +196,41 @@ fn is_untouched_before(view: &ScheduleView<'_>, record: &OperationRecord) -> boo
         };
         block.memory == SCRATCHPAD || output(block.memory as usize)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plogp::operation::Operation;
+    use plogp::sharing::{Constants, Curve, KNOTS, bounds, run};
+
+    const CONSTANTS: Constants = Constants {
+        start: 1.0,
+        operation: 0.5,
+        crossing: 0.25,
+        switch: 2.0,
+        copy: Curve([0.1; KNOTS.len()]),
+        fetch: Curve([0.05; KNOTS.len()]),
+        combine: 1e-4,
+    };
+
+    /// Every algorithm of every operation, short and long messages: each process comes to its end, at a time that is no
+    /// shorter than the bounds. A step that nothing sets going would leave its rank waiting for ever, at time zero.
+    #[test]
+    fn every_program_comes_to_its_end() {
+        for operation in Operation::ALL {
+            for (ranks, bytes) in [(2, 8), (3, 100), (4, 5000), (5, 20_000), (8, 100_000)] {
+                let shape = Shape { operation: *operation, ranks, bytes, root: ranks - 1 };
+                for plan in shape.plans(&[std::num::NonZeroU64::MIN.saturating_add(4095)]) {
+                    let program = shape.program(&plan, 4096).expect("it was among the plans");
+                    for cores in [1, 2, 8] {
+                        let time = run(&program, cores, &CONSTANTS).microseconds;
+                        let bounds = bounds(&program, cores, &CONSTANTS);
+                        assert!(time >= bounds.work - 1e-6, "{shape} by {plan} on {cores}: {time} below {bounds:?}");
+                        assert!(time >= bounds.chain - 1e-6, "{shape} by {plan} on {cores}: {time} below {bounds:?}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -5,9 +5,9 @@ use super::{Constants, Counts, KNOTS, Program, run};
 /// How often programs are played with better constants.
 const PASSES: u32 = 12;
 /// Sweeps over all constants in each pass.
-const SWEEPS: u32 = 200;
+const SWEEPS: u32 = 3000;
 /// Constants that no measurement asks for stay near what they were: by this weight against a measurement's.
-const INERTIA: f64 = 1e-4;
+const INERTIA: f64 = 1e-6;
 
 /// A program and how long it took.
 #[derive(Clone, Debug)]
