@@ -12,7 +12,7 @@ mod alltoall;
 mod grid;
 mod neighborhood;
 
-pub use allgather::neighbor_allgather;
+pub use allgather::{neighbor_allgather, neighbor_allgatherv};
 pub use alltoall::{neighbor_alltoall, neighbor_alltoallv};
 pub use grid::{balanced_dimensions, cartesian};
 pub use neighborhood::{Neighbor, Neighborhood};

@@ -20,10 +20,24 @@ pub enum CallKind {
     Queues = 12,
     /// A link for bulk transfers.
     BulkLink = 13,
+    Scatter = 14,
+    Scatterv = 15,
+    Gather = 16,
+    Gatherv = 17,
+    Allgather = 18,
+    Allgatherv = 19,
+    Reduce = 20,
+    ReduceScatter = 21,
+    ReduceScatterBlock = 22,
+    Scan = 23,
+    Exscan = 24,
+    Alltoallv = 25,
+    NeighborAllgatherv = 26,
+    NeighborAlltoallv = 27,
 }
 
 impl CallKind {
-    const ALL: [CallKind; 14] = [
+    const ALL: [CallKind; 28] = [
         CallKind::None,
         CallKind::Barrier,
         CallKind::Allreduce,
@@ -38,6 +52,20 @@ impl CallKind {
         CallKind::Channel,
         CallKind::Queues,
         CallKind::BulkLink,
+        CallKind::Scatter,
+        CallKind::Scatterv,
+        CallKind::Gather,
+        CallKind::Gatherv,
+        CallKind::Allgather,
+        CallKind::Allgatherv,
+        CallKind::Reduce,
+        CallKind::ReduceScatter,
+        CallKind::ReduceScatterBlock,
+        CallKind::Scan,
+        CallKind::Exscan,
+        CallKind::Alltoallv,
+        CallKind::NeighborAllgatherv,
+        CallKind::NeighborAlltoallv,
     ];
 
     fn from_u8(number: u8) -> CallKind {
@@ -61,6 +89,20 @@ impl CallKind {
             CallKind::Channel => "channel",
             CallKind::Queues => "queues",
             CallKind::BulkLink => "bulk link",
+            CallKind::Scatter => "scatter",
+            CallKind::Scatterv => "scatterv",
+            CallKind::Gather => "gather",
+            CallKind::Gatherv => "gatherv",
+            CallKind::Allgather => "allgather",
+            CallKind::Allgatherv => "allgatherv",
+            CallKind::Reduce => "reduce",
+            CallKind::ReduceScatter => "reduce_scatter",
+            CallKind::ReduceScatterBlock => "reduce_scatter_block",
+            CallKind::Scan => "scan",
+            CallKind::Exscan => "exscan",
+            CallKind::Alltoallv => "alltoallv",
+            CallKind::NeighborAllgatherv => "neighbor_allgatherv",
+            CallKind::NeighborAlltoallv => "neighbor_alltoallv",
         }
     }
 }

@@ -109,6 +109,34 @@ pub enum Error {
         /// What was given.
         found: usize,
     },
+    /// Two ranks do not agree on the length of a block.
+    #[error(
+        "rank {from} has {sent} bytes for rank {to} in {call}, rank {to} expects {expected}: their counts must agree"
+    )]
+    BlockLength {
+        /// What was called.
+        call: &'static str,
+        /// Who gives the block.
+        from: u32,
+        /// Who gets it.
+        to: u32,
+        /// The bytes that are given.
+        sent: u64,
+        /// The bytes that are expected.
+        expected: u64,
+    },
+    /// A rank expects a block from another that has none for it.
+    #[error(
+        "rank {to} expects a block from rank {from} in {call}, which has none for it: their lists of neighbours must agree"
+    )]
+    NoEdge {
+        /// What was called.
+        call: &'static str,
+        /// Who should give the block.
+        from: u32,
+        /// Who expects it.
+        to: u32,
+    },
     /// An argument outside its range.
     #[error("{what} is {found}, it must be {expected}")]
     Argument {

@@ -4,17 +4,16 @@ use crate::board::{Board, BoardLayout, EXCHANGE_WORDS, RING_SLOTS};
 use crate::call::{Call, CallKind};
 use crate::error::{Departure, Error, Laggard};
 use crate::lane::{Argument, Hold, Lane, Numbered, Plan, Run};
-use crate::meeting::{Meeting, Work};
+use crate::meeting::{Meeting, Pattern, Work};
 use crate::member::{Grave, Member, OwnWork};
 use crate::node::EngineKind;
 use crate::pending::{Course, Pending};
 use crate::program;
-use crate::ring::{Attendance, Ring};
+use crate::ring::{Attendance, ResultBinding, Ring};
 use crate::run::Bell;
 use crate::staging::{self, Staging};
 use crate::trace::Trace;
 use crate::wait;
-use goal::schedule::JoinKind;
 use shm::arena::Arena;
 use shm::handle::Mapped;
 use shm::owned::OwnedBytes;
@@ -22,6 +21,18 @@ use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
+
+/// A meeting that a thread has come to and not yet left; see [`Group::come`].
+#[derive(Debug)]
+#[must_use = "the other ranks wait until it is left"]
+pub struct Held(HeldRun);
+
+#[derive(Debug)]
+enum HeldRun {
+    Begun(Numbered, ResultBinding),
+    /// It found no slot.
+    Queued(Run<Ring>),
+}
 
 /// A communicator on one node.
 #[derive(Debug)]
@@ -184,44 +195,65 @@ impl Group {
         arguments: &[Argument<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Error> {
+        let held = self.come(meeting, arguments)?;
+        self.leave(held, meeting, outputs)
+    }
+
+    /// Comes to a meeting that this thread ends with [`leave`](Self::leave) before it does anything else here: the first half
+    /// of [`meet_and_wait`](Self::meet_and_wait), for callers whose input and output are the same memory.
+    ///
+    /// # Errors
+    /// As [`meet`](Self::meet).
+    #[inline]
+    pub fn come(self: &Arc<Self>, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Held, Error> {
         self.check(meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
-        let run = match self.ring.hold(meeting, arguments).inspect_err(|_| self.take_back(sequence))? {
-            Hold::Begun { run } => run,
-            Hold::NoSlot => return self.queue_and_wait(sequence, meeting, arguments, outputs),
+        match self.ring.hold(meeting, arguments).inspect_err(|_| self.take_back(sequence))? {
+            Hold::Begun { run } => Ok(Held(HeldRun::Begun(Numbered { run, sequence }, Ring::bindings(arguments)))),
+            Hold::NoSlot => self.queue(sequence, meeting, arguments),
             Hold::Failed { run, error } => {
-                self.ring.give_up(Numbered { run, sequence }, meeting, arguments);
-                return Err(error);
+                self.ring.give_up(Numbered { run, sequence }, meeting, Ring::bindings(arguments));
+                Err(error)
             }
+        }
+    }
+
+    /// Waits for the meeting and fetches its results.
+    ///
+    /// # Errors
+    /// As [`Pending::wait`] and [`Pending::collect`].
+    #[inline]
+    pub fn leave(self: &Arc<Self>, held: Held, meeting: &Meeting, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+        let (number, bindings) = match held.0 {
+            HeldRun::Begun(number, bindings) => (number, bindings),
+            HeldRun::Queued(run) => return self.leave_queue(run, meeting, outputs),
         };
-        let number = Numbered { run, sequence };
-        if !self.ring.plan.is_complete(run, meeting)
+        if !self.ring.plan.is_complete(number.run, meeting)
             && let Err(error) = self.wait_begun(number, meeting, None)
         {
-            self.trace_call_ended(sequence, None);
-            self.ring.give_up(number, meeting, arguments);
+            self.trace_call_ended(number.sequence, None);
+            self.ring.give_up(number, meeting, bindings);
             return Err(error);
         }
-        self.trace_call_ended(sequence, Some(meeting.call));
-        self.ring.fetch_held(number, meeting, &Ring::bindings(arguments), outputs)
+        self.trace_call_ended(number.sequence, Some(meeting.call));
+        self.ring.fetch_held(number, meeting, &bindings, outputs)
     }
 
     #[cold]
-    fn queue_and_wait(
-        self: &Arc<Self>,
-        sequence: u64,
-        meeting: &Meeting,
-        arguments: &[Argument<'_>],
-        outputs: &mut [&mut [u8]],
-    ) -> Result<(), Error> {
+    fn queue(self: &Arc<Self>, sequence: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Held, Error> {
         let started = self.ring.start(sequence, meeting, arguments);
-        let mut run = started.inspect_err(|_| self.take_back(sequence))?;
+        let run = started.inspect_err(|_| self.take_back(sequence))?;
         self.look_after(&run);
+        Ok(Held(HeldRun::Queued(run)))
+    }
+
+    #[cold]
+    fn leave_queue(&self, mut run: Run<Ring>, meeting: &Meeting, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         self.wait_meeting(&run, None).inspect_err(|_| {
-            if self.ring.withdraw(&run) { self.take_back(sequence) } else { self.ring.abandon(&run) }
+            if self.ring.withdraw(&run) { self.take_back(run.number.sequence) } else { self.ring.abandon(&run) }
         })?;
-        self.trace_call_ended(sequence, Some(meeting.call));
+        self.trace_call_ended(run.number.sequence, Some(meeting.call));
         self.ring.collect(&mut run, outputs)
     }
 
@@ -230,23 +262,24 @@ impl Group {
     #[inline]
     fn check(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<(), Error> {
         self.check_buffers(meeting, arguments)?;
-        if self.ring.plan.is_large(meeting) { staging::check(self.arena(), meeting.bytes) } else { Ok(()) }
+        let Some(bytes) = self.ring.plan.large_bytes(meeting) else { return Ok(()) };
+        staging::check(self.arena(), bytes)
     }
 
     /// The bytes that a meeting copies are those that its buffers have.
     #[inline]
     fn check_buffers(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<(), Error> {
         match arguments {
-            [] if meeting.kind == JoinKind::Barrier => Ok(()),
+            [] if meeting.pattern == Pattern::Barrier => Ok(()),
             [input, output] => {
                 if meeting.contributes(self.rank) {
-                    input.check(0, meeting.bytes, true)?;
+                    input.check(0, meeting.contribution_bytes(), true)?;
                 }
-                let listens = meeting.kind != JoinKind::Broadcast || self.rank != meeting.root;
-                if listens { output.check(1, meeting.result_bytes(self.size()), false) } else { Ok(()) }
+                let expected = meeting.result_bytes(self.rank, self.size());
+                if meeting.listens(self.rank) { output.check(1, expected, false) } else { Ok(()) }
             }
             _ => {
-                let expected = if meeting.kind == JoinKind::Barrier { 0 } else { 2 };
+                let expected = if meeting.pattern == Pattern::Barrier { 0 } else { 2 };
                 Err(Error::BufferCount { expected, found: arguments.len() })
             }
         }

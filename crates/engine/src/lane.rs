@@ -107,6 +107,8 @@ pub(crate) trait Plan {
     ) -> Result<(), Error>;
     /// Lengths of the outputs to keep for a run that nobody has fetched.
     fn output_lengths(&self, call: &Self::Call, bindings: &Self::Bindings) -> Vec<usize>;
+    /// Copies to an output what of it the run has written and was kept.
+    fn put_back(&self, call: &Self::Call, buffer: usize, kept: &[u8], output: &mut [u8]);
 }
 
 /// The numbers of a run.
@@ -254,9 +256,9 @@ impl<P: Plan> Lane<P> {
 
     /// Gives up a run that [`hold`](Self::hold) has begun: whoever needs its slot takes it when the run is complete.
     #[cold]
-    pub(crate) fn give_up(&self, number: Numbered, call: &P::Call, arguments: &[Argument<'_>]) {
+    pub(crate) fn give_up(&self, number: Numbered, call: &P::Call, bindings: P::Bindings) {
         let mut starter = self.lock();
-        let record = Record { sequence: number.sequence, call: call.clone(), bindings: P::bindings(arguments) };
+        let record = Record { sequence: number.sequence, call: call.clone(), bindings };
         starter.records[(number.run & (self.slots - 1)) as usize] = Some(record);
         self.own().change(number.run, RunState::Taken, RunState::Abandoned);
     }
@@ -484,10 +486,9 @@ impl<P: Plan> Lane<P> {
             return outcome;
         }
         let kept = self.lock().retired.remove(&run.number.run);
-        for (output, result) in outputs.iter_mut().zip(kept.unwrap_or_else(|| Ok(Vec::new()))?) {
-            if output.len() == result.len() {
-                output.copy_from_slice(&result);
-            }
+        let kept = kept.unwrap_or_else(|| Ok(Vec::new()))?;
+        for (buffer, (output, result)) in outputs.iter_mut().zip(&kept).enumerate() {
+            self.plan.put_back(&run.call, buffer, result, output);
         }
         Ok(())
     }

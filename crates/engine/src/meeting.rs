@@ -1,29 +1,158 @@
-//! What happens when all ranks of a communicator meet: the join of the graph language, by itself.
+//! What happens when all ranks of a communicator meet: a collective that needs no linking.
 //!
-//! A [`Meeting`] says how contributions are combined, alike on every rank. How its bytes travel follows from their number
-//! alone, so that every rank comes to the same answer without asking.
+//! A [`Meeting`] says what each rank contributes and which part of the contributions it wants, alike on every rank. How its
+//! bytes travel follows from their number alone, so that every rank comes to the same answer without asking; contributions
+//! whose lengths only their owners know say themselves where they lie (see `parcel`).
 
 use crate::call::Call;
 use goal::arithmetic::{Arithmetic, DataType};
-use goal::schedule::{JoinKind, ScheduleView};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Up to this many bytes of all contributions together every rank reduces by itself: that costs less than waiting for
 /// one rank's result to travel back.
 const OWNER_REDUCES: u64 = 8192;
 
-/// A collective that is one join of all ranks.
+/// What a rank gets of the contributions. In all that are not for everybody a rank waits for those alone whose contributions
+/// it wants, and fetches its result itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Nothing.
+    Barrier,
+    /// The root's contribution, on all ranks but the root.
+    Broadcast {
+        /// Who contributes.
+        root: u32,
+    },
+    /// Its block of the root's contribution, which has one for each rank.
+    Scatter {
+        /// Who contributes.
+        root: u32,
+    },
+    /// All contributions, in rank order.
+    Gather,
+    /// All contributions, in rank order, at the root; the others get nothing.
+    GatherTo {
+        /// Who gets them.
+        root: u32,
+    },
+    /// Its block of every contribution, each of which has one for each rank.
+    Exchange,
+    /// All contributions combined from the left in rank order.
+    Reduce,
+    /// All contributions combined from the left in rank order, at the root; the others get nothing.
+    ReduceTo {
+        /// Who gets the result.
+        root: u32,
+    },
+    /// Its block of all contributions combined.
+    ReduceScatter {
+        /// Where the rank's block begins.
+        at: u64,
+        /// How many bytes it has.
+        bytes: u64,
+    },
+    /// The contributions up to its own combined.
+    Scan,
+    /// The contributions before its own combined; rank 0 gets nothing.
+    Exscan,
+    /// A block from each of its sources, which has a block for each of its destinations, or one for all.
+    Neighbors,
+}
+
+/// A collective that needs no linking.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
-    /// How contributions are combined.
-    pub kind: JoinKind,
+    /// What a rank gets.
+    pub pattern: Pattern,
     /// The operation and type of a reduction.
     pub arithmetic: Option<(Arithmetic, DataType)>,
-    /// The contributor of a broadcast.
-    pub root: u32,
-    /// Bytes a rank contributes (in a broadcast, the root).
+    /// Bytes a rank contributes (in a broadcast or a scatter, the root), the same on all ranks unless `blocks` says more.
     pub bytes: u64,
+    /// Where blocks are of different sizes that not every rank knows: this rank's.
+    pub blocks: Option<Arc<Blocks>>,
+    /// This rank's own block of the result is put there by the caller.
+    pub leaves_own: bool,
     /// What the ranks called, for telling them apart.
     pub call: Call,
+}
+
+/// The sizes of this rank's blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// Where each block of the contribution ends: one block, or one for each rank.
+    pub(crate) sent: Vec<u64>,
+    /// Where each block of the result ends: one from each rank, or one block. Empty: this rank gets nothing.
+    pub(crate) received: Vec<u64>,
+    /// For neighbours: whom the blocks of the result come from.
+    pub(crate) sources: Option<Vec<Option<Edge>>>,
+    /// For neighbours: whom the blocks of the contribution are for, if not all are for all.
+    pub(crate) labels: Option<Vec<u64>>,
+}
+
+/// An edge between neighbours, seen from the end that is not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The rank at the other end.
+    pub rank: u32,
+    /// Parallel edges are told apart by it.
+    pub tag: u32,
+    /// Which of the edges with this rank and this tag it is, in the order of the lists.
+    pub number: u32,
+}
+
+/// What the block for a rank is found by.
+pub(crate) fn label(rank: u32, tag: u32) -> u64 {
+    u64::from(rank) << 32 | u64::from(tag)
+}
+
+impl Blocks {
+    /// Blocks of so many bytes, one after the other.
+    pub fn new(sent: impl IntoIterator<Item = u64>, received: impl IntoIterator<Item = u64>) -> Self {
+        Blocks { sent: ends(sent), received: ends(received), sources: None, labels: None }
+    }
+
+    /// Blocks for and from neighbours. Without `destinations` there is one block for all of them.
+    pub fn between_neighbors(
+        sent: impl IntoIterator<Item = u64>,
+        received: impl IntoIterator<Item = u64>,
+        sources: Vec<Option<Edge>>,
+        destinations: Option<Vec<Option<Edge>>>,
+    ) -> Self {
+        // Beyond the edge of a grid nobody looks for its block.
+        let label = |edge: &Option<Edge>| edge.map_or(u64::MAX, |edge| label(edge.rank, edge.tag));
+        let labels = destinations.map(|destinations| destinations.iter().map(label).collect());
+        Blocks { sources: Some(sources), labels, ..Blocks::new(sent, received) }
+    }
+
+    /// The ranks that this rank gets blocks from, if it has neighbours.
+    pub(crate) fn source_ranks(&self) -> impl Iterator<Item = u32> + '_ {
+        self.sources.iter().flatten().flatten().map(|edge| edge.rank)
+    }
+
+    /// Bytes of the contribution.
+    pub(crate) fn contribution(&self) -> u64 {
+        self.sent.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes of the result.
+    pub(crate) fn result(&self) -> u64 {
+        self.received.last().copied().unwrap_or(0)
+    }
+}
+
+fn ends(sizes: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    let add = |end: &mut u64, size| {
+        *end = end.saturating_add(size);
+        Some(*end)
+    };
+    sizes.into_iter().scan(0, add).collect()
+}
+
+/// The block of this number among blocks that end there.
+pub(crate) fn block(ends: &[u64], number: usize) -> Range<u64> {
+    let start = number.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    start..ends.get(number).copied().unwrap_or(start)
 }
 
 /// Where a meeting's contributions lie.
@@ -35,6 +164,8 @@ pub(crate) enum Travel {
     Cell,
     /// In the ranks' arenas; the cells say where.
     Arena,
+    /// Each where its owner says, in its line of the slot.
+    Parcel,
 }
 
 /// Who computes a result.
@@ -46,26 +177,76 @@ pub(crate) enum Work {
     Claimed,
 }
 
+/// For whom a rank waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// For all.
+    All,
+    /// For one.
+    One(u32),
+    /// For all but one.
+    AllBut(u32),
+    /// For the first so many.
+    First(u32),
+    /// For those that it gets blocks from.
+    Sources,
+}
+
 impl Meeting {
-    /// The meeting that a schedule is, if it is nothing else: a single join over whole user buffers.
-    pub fn of_schedule(schedule: &ScheduleView<'_>, call: Call) -> Option<Meeting> {
-        let [record] = schedule.operations() else { return None };
-        let kind = JoinKind::from_u8(record.join_mode).filter(|_| record.kind() == goal::schedule::Kind::Join)?;
-        Some(Meeting { kind, arithmetic: record.arithmetic(), root: record.peer, bytes: record.bytes, call })
+    /// A meeting with contributions of `bytes` bytes.
+    #[inline]
+    pub fn new(pattern: Pattern, bytes: u64, call: Call) -> Self {
+        Meeting { pattern, arithmetic: None, bytes, blocks: None, leaves_own: false, call }
     }
 
-    /// Bytes of a rank's result among `ranks`.
-    pub(crate) fn result_bytes(&self, ranks: u32) -> u64 {
-        match self.kind {
-            JoinKind::Barrier => 0,
-            JoinKind::Reduce | JoinKind::Exchange | JoinKind::Broadcast => self.bytes,
-            JoinKind::Gather => self.bytes.saturating_mul(u64::from(ranks)),
+    /// Bytes that this rank contributes, if it contributes.
+    #[inline]
+    pub(crate) fn contribution_bytes(&self) -> u64 {
+        match &self.blocks {
+            None => self.bytes,
+            Some(blocks) => blocks.contribution(),
+        }
+    }
+
+    /// Bytes of the result of `rank` among `ranks`.
+    #[inline]
+    pub(crate) fn result_bytes(&self, rank: u32, ranks: u32) -> u64 {
+        if !self.listens(rank) {
+            return 0;
+        }
+        if let Some(blocks) = &self.blocks {
+            return blocks.result();
+        }
+        match self.pattern {
+            Pattern::Barrier => 0,
+            Pattern::Gather | Pattern::GatherTo { .. } => self.bytes.saturating_mul(u64::from(ranks)),
+            Pattern::Scatter { .. } => self.bytes / u64::from(ranks),
+            Pattern::ReduceScatter { bytes, .. } => bytes,
+            _ => self.bytes,
+        }
+    }
+
+    /// Where the rank's own block lies in its result, if the caller puts it there.
+    pub(crate) fn own_block(&self, rank: u32, ranks: u32) -> Option<Range<u64>> {
+        let from = u64::from(rank);
+        match (&self.blocks, self.pattern) {
+            _ if !self.leaves_own => None,
+            // Who has a block of its own to leave gets nothing else.
+            (_, Pattern::Scatter { .. }) => None,
+            (Some(blocks), _) => Some(block(&blocks.received, rank as usize)),
+            (None, Pattern::Exchange) => {
+                let part = self.bytes / u64::from(ranks);
+                Some(part * from..part * (from + 1))
+            }
+            _ => Some(self.bytes * from..self.bytes * (from + 1)),
         }
     }
 
     #[inline]
     pub(crate) fn travel(&self, inline_bytes: u64, cell_bytes: u64) -> Travel {
-        if self.bytes <= inline_bytes {
+        if self.blocks.is_some() {
+            Travel::Parcel
+        } else if self.bytes <= inline_bytes {
             Travel::Inline
         } else if self.bytes <= cell_bytes {
             Travel::Cell
@@ -76,22 +257,87 @@ impl Meeting {
 
     #[inline]
     pub(crate) fn work(&self, ranks: u32, travel: Travel) -> Work {
-        let heavy = self.kind == JoinKind::Reduce && self.bytes.saturating_mul(u64::from(ranks)) > OWNER_REDUCES;
-        if heavy || travel == Travel::Arena { Work::Claimed } else { Work::Owner }
+        let claimed = match self.pattern {
+            Pattern::Reduce => travel == Travel::Arena || self.bytes.saturating_mul(u64::from(ranks)) > OWNER_REDUCES,
+            Pattern::Broadcast { .. } | Pattern::Gather | Pattern::Exchange => travel == Travel::Arena,
+            _ => false,
+        };
+        if claimed { Work::Claimed } else { Work::Owner }
     }
 
     /// Whether `rank` puts bytes on the table.
+    #[inline]
     pub(crate) fn contributes(&self, rank: u32) -> bool {
-        match self.kind {
-            JoinKind::Barrier => false,
-            JoinKind::Broadcast => rank == self.root,
-            _ => self.bytes > 0,
+        match self.pattern {
+            Pattern::Barrier => false,
+            Pattern::Broadcast { root } | Pattern::Scatter { root } => rank == root,
+            Pattern::GatherTo { root } => !(self.leaves_own && rank == root),
+            _ => self.blocks.is_some() || self.bytes > 0,
         }
     }
 
-    /// Whether anybody waits for `rank`: nobody does for those that only listen to a small broadcast.
+    /// Whether `rank` gets a result that it has not already.
     #[inline]
-    pub(crate) fn is_awaited(&self, rank: u32, travel: Travel) -> bool {
-        self.kind != JoinKind::Broadcast || travel == Travel::Arena || rank == self.root
+    pub(crate) fn listens(&self, rank: u32) -> bool {
+        match self.pattern {
+            Pattern::Broadcast { root } => rank != root,
+            Pattern::Scatter { root } => !(self.leaves_own && rank == root),
+            Pattern::GatherTo { root } | Pattern::ReduceTo { root } => rank == root,
+            Pattern::Exscan => rank != 0,
+            _ => true,
+        }
+    }
+
+    /// For whom `rank` waits.
+    #[inline]
+    pub(crate) fn awaits(&self, rank: u32, travel: Travel) -> Awaits {
+        match self.pattern {
+            Pattern::Broadcast { .. } if travel == Travel::Arena => Awaits::All,
+            Pattern::Broadcast { root } | Pattern::Scatter { root } => Awaits::One(root),
+            Pattern::GatherTo { root } | Pattern::ReduceTo { root } if rank == root => Awaits::AllBut(root),
+            Pattern::GatherTo { .. } | Pattern::ReduceTo { .. } => Awaits::First(0),
+            Pattern::Scan => Awaits::First(rank + 1),
+            Pattern::Exscan => Awaits::First(rank),
+            Pattern::Neighbors => Awaits::Sources,
+            _ => Awaits::All,
+        }
+    }
+
+    /// Who must have come before it is worth waking anybody.
+    #[inline]
+    pub(crate) fn wakes_after(&self, rank: u32, travel: Travel) -> Awaits {
+        match self.pattern {
+            Pattern::GatherTo { root } | Pattern::ReduceTo { root } => Awaits::AllBut(root),
+            // Only its neighbours know for whom else they wait.
+            Pattern::Neighbors => Awaits::First(0),
+            // Of those that a rank waits for the last to come wakes it: all that are before that one have come.
+            _ => self.awaits(rank, travel),
+        }
+    }
+
+    /// Whether anybody waits for `rank` of `ranks`: nobody does for those that only listen.
+    #[inline]
+    pub(crate) fn is_awaited(&self, rank: u32, ranks: u32, travel: Travel) -> bool {
+        match self.pattern {
+            Pattern::Broadcast { root } => travel == Travel::Arena || rank == root,
+            Pattern::Scatter { root } => rank == root,
+            Pattern::GatherTo { root } | Pattern::ReduceTo { root } => rank != root,
+            Pattern::Scan | Pattern::Exscan => rank + 1 < ranks,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_follow_each_other() {
+        let blocks = Blocks::new([3, 0, 5], [u64::MAX, 1]);
+        assert_eq!(blocks.sent, [3, 3, 8]);
+        assert_eq!(blocks.received, [u64::MAX, u64::MAX]);
+        let of = |number| block(&blocks.sent, number);
+        assert_eq!([of(0), of(1), of(2), of(3)], [0..3, 3..3, 3..8, 8..8]);
     }
 }

@@ -9,23 +9,18 @@ use crate::board::{Board, CELL_BYTES, CELL_SETS, RING_SLOTS, SEAT_BYTES, SeatLin
 use crate::call::{Call, CallKind};
 use crate::error::Error;
 use crate::lane::{Argument, Binding, Numbered, Plan, SharedStates};
-use crate::meeting::{Meeting, Travel, Work};
+use crate::meeting::{Awaits, Blocks, Meeting, Pattern, Travel, Work, block};
+use crate::parcel;
 use crate::staging::Staging;
 use crate::wait::{Awaited, Counted};
 use crate::work::{self, Places, WorkLine};
-use goal::arithmetic::{self, ArithmeticError};
-use goal::schedule::JoinKind;
 use shm::futex;
 use shm::handle::{Mapped, MappedSlice};
 use shm::memory::Memory;
 use shm::segment::Offset;
 use shm::sync::{Ordering, fence};
-use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A rank that reduces by itself goes over all contributions in pieces that stay in its first cache.
-const FOLD_BYTES: usize = 8 << 10;
 
 /// One slot's shared words.
 #[derive(Debug)]
@@ -38,9 +33,9 @@ struct Slot {
 /// A rank's view of its communicator's slots.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    memory: Memory,
-    rank: u32,
-    ranks: u32,
+    pub(crate) memory: Memory,
+    pub(crate) rank: u32,
+    pub(crate) ranks: u32,
     cells: u64,
     sleepers: Mapped<SleepersLine>,
     slots: Vec<Slot>,
@@ -79,9 +74,9 @@ impl Ring {
 
     /// Where the small contribution of `rank` lies, or the pointers to its large one.
     #[inline]
-    fn cell(&self, run: u64, travel: Travel, rank: u32) -> Offset {
+    pub(crate) fn cell(&self, run: u64, travel: Travel, rank: u32) -> Offset {
         match travel {
-            Travel::Inline => Offset(self.slot(run).at.0 + u64::from(rank) * 64 + (64 - SEAT_BYTES)),
+            Travel::Inline | Travel::Parcel => Offset(self.slot(run).at.0 + u64::from(rank) * 64 + (64 - SEAT_BYTES)),
             Travel::Cell | Travel::Arena => {
                 let number = run % CELL_SETS * u64::from(self.ranks) + u64::from(rank);
                 Offset(self.cells + number * CELL_BYTES)
@@ -92,6 +87,12 @@ impl Ring {
     #[inline]
     pub(crate) fn travel(&self, meeting: &Meeting) -> Travel {
         meeting.travel(SEAT_BYTES, CELL_BYTES)
+    }
+
+    /// Bytes of memory of its own that a meeting takes, if it takes any.
+    #[inline]
+    pub(crate) fn large_bytes(&self, meeting: &Meeting) -> Option<u64> {
+        self.is_large(meeting).then(|| meeting.blocks.as_ref().map_or(meeting.bytes, |blocks| parcel::bytes(blocks)))
     }
 
     /// Who computes results.
@@ -122,25 +123,39 @@ impl Ring {
         let mut stage = |bytes: u64| staging.take(bytes, run, everyone);
         let [input, output] = arguments else { return Ok(()) };
         let contributes = meeting.contributes(self.rank);
-        let reduces = meeting.kind == JoinKind::Reduce;
+        let reduces = meeting.pattern == Pattern::Reduce;
+        let owners = self.work(meeting) == Work::Owner;
         let (contribution, spare) = match input.binding {
             _ if !contributes => (Offset(0), Offset(0)),
-            Binding::Private => {
+            // Those who fetch may do so when the caller has its buffer back.
+            _ if owners || input.binding == Binding::Private => {
                 let at = stage(meeting.bytes)?;
-                self.memory.write(at, input.data)?;
+                self.stage(at, meeting, input)?;
                 (at, Offset(0))
             }
+            Binding::Private => (Offset(0), Offset(0)),
             // A reduction reads contributions before it is complete; in all else somebody may fetch them afterwards.
             Binding::Segment(at) if reduces => (at, Offset(0)),
             Binding::Segment(at) => (at, stage(meeting.bytes)?),
         };
         let (result, fetches) = match (output.binding, input.binding) {
+            _ if owners => (contribution, true),
             (Binding::Segment(at), _) => (at, false),
             (Binding::Private, Binding::Segment(_)) if reduces => (stage(meeting.bytes)?, true),
             (Binding::Private, _) => (contribution, true),
         };
         let cell = self.cell(run, Travel::Arena, self.rank);
         Places { contribution, result, spare, fetches }.write(&self.memory, cell)
+    }
+
+    /// Copies a contribution to where it is staged, except what nobody takes from there.
+    fn stage(&self, at: Offset, meeting: &Meeting, input: &Argument<'_>) -> Result<(), Error> {
+        let own = match meeting.own_block(self.rank, self.ranks) {
+            Some(own) if meeting.pattern == Pattern::Exchange => own,
+            _ => meeting.bytes..meeting.bytes,
+        };
+        self.put_piece(at, input, 0..own.start)?;
+        self.put_piece(at, input, own.end..meeting.bytes)
     }
 
     /// Arrives at the meeting; the last to come does what work there is.
@@ -151,7 +166,7 @@ impl Ring {
         if self.rank == 0 && self.work(meeting) == Work::Owner {
             slot.work.pass(Self::lap(run));
         }
-        if !meeting.is_awaited(self.rank, travel) {
+        if !meeting.is_awaited(self.rank, self.ranks, travel) {
             if Self::lap(run).is_multiple_of(work::REFRESH_LAPS) {
                 // Words are told apart by the sign of their difference: one that is never written would once seem new.
                 let word = attendance::word(run, meeting.call.stamp());
@@ -160,7 +175,7 @@ impl Ring {
             return Ok(());
         }
         attendance::arrive(&slot.seats[self.rank as usize].came, attendance::word(run, meeting.call.stamp()));
-        if travel == Travel::Arena && self.rank == meeting.root && self.is_staged_broadcast(run, meeting)? {
+        if travel == Travel::Arena && meeting.contributes(self.rank) && self.is_staged_broadcast(run, meeting)? {
             // There is nothing to wait for. Those who find it complete find the stamp, too.
             slot.work.done.set(Self::lap(run).wrapping_add(1));
         }
@@ -169,7 +184,8 @@ impl Ring {
             fence(Ordering::SeqCst);
             self.help(run, meeting)?;
         }
-        if attendance::must_wake(&self.sleepers.word, || self.all_are_here(run, meeting)) {
+        let wakes_after = meeting.wakes_after(self.rank, travel);
+        if attendance::must_wake(&self.sleepers.word, || self.have_come(run, wakes_after)) {
             futex::wake_all(&self.sleepers.word);
         }
         Ok(())
@@ -178,16 +194,34 @@ impl Ring {
     /// Whether all whom this meeting waits for have come.
     #[inline]
     fn all_are_here(&self, run: u64, meeting: &Meeting) -> bool {
-        let seats = &*self.slot(run).seats;
-        match meeting.kind {
-            JoinKind::Broadcast if self.travel(meeting) != Travel::Arena => {
-                attendance::has_come(&seats[meeting.root as usize].came, run)
+        match (meeting.awaits(self.rank, self.travel(meeting)), &meeting.blocks) {
+            (Awaits::Sources, Some(blocks)) => {
+                let seats = &*self.slot(run).seats;
+                let came = |rank: u32| rank == self.rank || attendance::has_come(&seats[rank as usize].came, run);
+                blocks.source_ranks().all(came)
             }
-            _ => {
+            (awaited, _) => self.have_come(run, awaited),
+        }
+    }
+
+    #[inline]
+    fn have_come(&self, run: u64, awaited: Awaits) -> bool {
+        let seats = &*self.slot(run).seats;
+        let came = |seat: &SeatLine| attendance::has_come(&seat.came, run);
+        match awaited {
+            Awaits::All => {
                 // This rank asks because it has come itself; its own word is looked at last.
                 let (before, after) = seats.split_at(self.rank as usize + 1);
-                after.iter().chain(before).all(|seat| attendance::has_come(&seat.came, run))
+                after.iter().chain(before).all(came)
             }
+            Awaits::One(rank) => came(&seats[rank as usize]),
+            Awaits::AllBut(rank) => {
+                let (before, after) = seats.split_at(rank as usize);
+                before.iter().chain(&after[1..]).all(came)
+            }
+            // This rank has come, and may be one that need not say so.
+            Awaits::Sources => true,
+            Awaits::First(count) => (0..count).zip(seats.iter()).all(|(rank, seat)| rank == self.rank || came(seat)),
         }
     }
 
@@ -223,7 +257,7 @@ impl Ring {
         Counted(&self.slot(run).work.done, Self::lap(run).wrapping_add(1))
     }
 
-    fn all_places(&self, run: u64) -> Result<Vec<Places>, Error> {
+    pub(crate) fn all_places(&self, run: u64) -> Result<Vec<Places>, Error> {
         (0..self.ranks).map(|rank| Places::read(&self.memory, self.cell(run, Travel::Arena, rank))).collect()
     }
 
@@ -233,9 +267,16 @@ impl Ring {
         let slot = self.slot(run);
         // Ordered by the look that found all of them here (Acquire).
         let differs = |rank: u32| slot.seats[rank as usize].came.load(Ordering::Relaxed) != mine;
-        match meeting.kind {
-            JoinKind::Broadcast => differs(meeting.root),
-            _ => (0..self.ranks).any(differs),
+        match meeting.awaits(self.rank, self.travel(meeting)) {
+            // All have come to a large broadcast, but who finds it complete at once knows of the root alone.
+            Awaits::All => match meeting.pattern {
+                Pattern::Broadcast { root } => differs(root),
+                _ => (0..self.ranks).any(differs),
+            },
+            Awaits::One(rank) => differs(rank),
+            Awaits::AllBut(rank) => (0..self.ranks).any(|other| other != rank && differs(other)),
+            Awaits::First(count) => (0..count).any(|other| other != self.rank && differs(other)),
+            Awaits::Sources => meeting.blocks.iter().any(|blocks| blocks.source_ranks().any(differs)),
         }
     }
 
@@ -257,7 +298,7 @@ impl Ring {
 
     /// Whether whoever did the work has put results where they are wanted in the segment.
     fn is_in_place(&self, run: u64, meeting: &Meeting) -> Result<bool, Error> {
-        if self.travel(meeting) != Travel::Arena {
+        if self.travel(meeting) != Travel::Arena || self.work(meeting) == Work::Owner {
             return Ok(false);
         }
         Ok(!self.is_staged_broadcast(run, meeting)?)
@@ -266,115 +307,16 @@ impl Ring {
     /// Whether this is a broadcast that its root has staged: it is complete at once, and nobody puts it anywhere but the one
     /// who fetches it. Only for large meetings to which the root has come.
     fn is_staged_broadcast(&self, run: u64, meeting: &Meeting) -> Result<bool, Error> {
-        if meeting.kind != JoinKind::Broadcast {
-            return Ok(false);
-        }
-        let cell = self.cell(run, Travel::Arena, meeting.root);
+        let Pattern::Broadcast { root } = meeting.pattern else { return Ok(false) };
+        let cell = self.cell(run, Travel::Arena, root);
         Ok(Places::read(&self.memory, cell)?.spare.0 == 0)
     }
 
-    fn claimed_failure(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
+    pub(crate) fn claimed_failure(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
         if self.work(meeting) == Work::Claimed && self.slot(run).work.failed(Self::lap(run)) {
             return Err(Error::DivisionByZero { rank: self.rank, vertex: 0 });
         }
         Ok(())
-    }
-
-    fn fetch(&self, run: u64, meeting: &Meeting, result: &mut [u8]) -> Result<(), Error> {
-        let travel = self.travel(meeting);
-        // Where a rank's contribution lies.
-        let contribution = |rank: u32| -> Result<Offset, Error> {
-            let cell = self.cell(run, travel, rank);
-            match travel {
-                Travel::Arena => Ok(Places::read(&self.memory, cell)?.kept()),
-                _ => Ok(cell),
-            }
-        };
-        match meeting.kind {
-            JoinKind::Barrier => Ok(()),
-            JoinKind::Broadcast => Ok(self.memory.read(contribution(meeting.root)?, result)?),
-            JoinKind::Gather | JoinKind::Exchange => {
-                let (part, skip) = match meeting.kind {
-                    JoinKind::Gather => (meeting.bytes, 0),
-                    _ => {
-                        let part = meeting.bytes / u64::from(self.ranks);
-                        (part, part * u64::from(self.rank))
-                    }
-                };
-                if part == 0 {
-                    return Ok(());
-                }
-                for (rank, piece) in (0..self.ranks).zip(result.chunks_exact_mut(part as usize)) {
-                    self.memory.read(Offset(contribution(rank)?.0 + skip), piece)?;
-                }
-                Ok(())
-            }
-            JoinKind::Reduce if self.work(meeting) == Work::Claimed => {
-                self.claimed_failure(run, meeting)?;
-                let place = match travel {
-                    Travel::Arena => {
-                        let all = self.all_places(run)?;
-                        if Places::owners_reduce(&all) {
-                            return self.reduce_here(meeting, contribution, result);
-                        }
-                        Places::first_result(&all)
-                    }
-                    _ => self.cell(run, travel, 0),
-                };
-                Ok(self.memory.read(place, result)?)
-            }
-            JoinKind::Reduce => self.reduce_here(meeting, contribution, result),
-        }
-    }
-
-    /// Folds all contributions from the left, in rank order, into this rank's own memory.
-    fn reduce_here(
-        &self,
-        meeting: &Meeting,
-        contribution: impl Fn(u32) -> Result<Offset, Error>,
-        result: &mut [u8],
-    ) -> Result<(), Error> {
-        let Some((operation, data_type)) = meeting.arithmetic else { return Ok(()) };
-        let mut places = SmallVec::<[Offset; 8]>::with_capacity(self.ranks as usize);
-        for rank in 0..self.ranks {
-            places.push(contribution(rank)?);
-        }
-        let mut outcome = Ok(());
-        for (index, piece) in result.chunks_mut(FOLD_BYTES).enumerate() {
-            let (from, length) = ((index * FOLD_BYTES) as u64, piece.len() as u64);
-            let at = |place: &Offset| Offset(place.0 + from);
-            let rest = match places.as_slice() {
-                [first, second, rest @ ..] => {
-                    let applied = self.memory.inspect(at(first), length, |left| {
-                        self.memory.inspect(at(second), length, |right| {
-                            arithmetic::apply(operation, data_type, left, right, piece)
-                        })
-                    })??;
-                    outcome = outcome.and(applied);
-                    rest
-                }
-                [only] => {
-                    self.memory.read(at(only), piece)?;
-                    &[]
-                }
-                [] => &[],
-            };
-            for place in rest {
-                let applied = self.memory.inspect(at(place), length, |right| {
-                    arithmetic::apply_in_place_left(operation, data_type, piece, right)
-                })?;
-                outcome = outcome.and(applied);
-            }
-        }
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(ArithmeticError::DivisionByZero { .. }) => Err(Error::DivisionByZero { rank: self.rank, vertex: 0 }),
-            Err(other) => Err(Error::Argument {
-                what: "the contribution",
-                found: other.to_string(),
-                expected: "whole elements that the operation applies to".into(),
-            }),
-        }
     }
 }
 
@@ -390,7 +332,10 @@ impl Plan for Ring {
 
     #[inline]
     fn is_large(&self, meeting: &Meeting) -> bool {
-        self.travel(meeting) == Travel::Arena
+        match &meeting.blocks {
+            None => self.travel(meeting) == Travel::Arena,
+            Some(blocks) => parcel::is_large(blocks),
+        }
     }
 
     #[inline]
@@ -427,11 +372,13 @@ impl Plan for Ring {
     ) -> Result<(), Error> {
         let travel = self.travel(meeting);
         if travel == Travel::Arena {
-            self.put_places(staging, run, everyone, meeting, arguments)?;
-        } else if let Some(input) = arguments.first().filter(|_| meeting.contributes(self.rank)) {
-            self.put(self.cell(run, travel, self.rank), input)?;
+            return self.put_places(staging, run, everyone, meeting, arguments);
         }
-        Ok(())
+        let Some(input) = arguments.first().filter(|_| meeting.contributes(self.rank)) else { return Ok(()) };
+        match &meeting.blocks {
+            None => self.put(self.cell(run, travel, self.rank), input),
+            Some(blocks) => self.put_parcel((staging, everyone), run, (meeting, blocks), input),
+        }
     }
 
     #[inline]
@@ -449,10 +396,10 @@ impl Plan for Ring {
     ) -> Result<(), Error> {
         self.check_stamps(run, sequence, meeting)?;
         let [_, output] = outputs else { return Ok(()) };
-        if meeting.kind == JoinKind::Broadcast && self.rank == meeting.root {
+        if !meeting.listens(self.rank) {
             return Ok(());
         }
-        let expected = meeting.result_bytes(self.ranks);
+        let expected = meeting.result_bytes(self.rank, self.ranks);
         match bindings.output() {
             Binding::Private if output.is_empty() => self.claimed_failure(run, meeting),
             Binding::Private if output.len() as u64 != expected => {
@@ -466,9 +413,30 @@ impl Plan for Ring {
 
     fn output_lengths(&self, meeting: &Meeting, bindings: &ResultBinding) -> Vec<usize> {
         match bindings.output() {
-            _ if meeting.kind == JoinKind::Barrier => Vec::new(),
-            Binding::Private => vec![0, meeting.result_bytes(self.ranks) as usize],
+            _ if meeting.pattern == Pattern::Barrier => Vec::new(),
+            Binding::Private => vec![0, meeting.result_bytes(self.rank, self.ranks) as usize],
             Binding::Segment(_) => vec![0, 0],
+        }
+    }
+
+    fn put_back(&self, meeting: &Meeting, _buffer: usize, kept: &[u8], output: &mut [u8]) {
+        // The input has nothing to put back.
+        if !meeting.listens(self.rank) || kept.is_empty() || kept.len() != output.len() {
+            return;
+        }
+        if let Some(Blocks { sources: Some(sources), received, .. }) = meeting.blocks.as_deref() {
+            // What no neighbour writes keeps its value.
+            for (number, _) in sources.iter().enumerate().filter(|(_, source)| source.is_some()) {
+                let piece = block(received, number);
+                let piece = piece.start as usize..piece.end as usize;
+                output[piece.clone()].copy_from_slice(&kept[piece]);
+            }
+            return;
+        }
+        let end = kept.len() as u64;
+        let own = meeting.own_block(self.rank, self.ranks).unwrap_or(end..end);
+        for piece in [0..own.start as usize, own.end as usize..kept.len()] {
+            output[piece.clone()].copy_from_slice(&kept[piece]);
         }
     }
 }

@@ -208,4 +208,14 @@ impl Plan for LinkedPlan {
         let wanted = |binding: &Binding, length: u64| if *binding == Binding::Private { length as usize } else { 0 };
         buffers.iter().zip(bindings).map(|(buffer, binding)| wanted(binding, buffer.length)).collect()
     }
+
+    fn put_back(&self, _call: &(), buffer: usize, kept: &[u8], output: &mut [u8]) {
+        if kept.len() != output.len() {
+            return;
+        }
+        for (at, length) in &self.program.linked(self.program.rank).written[buffer] {
+            let piece = *at as usize..(at + length) as usize;
+            output[piece.clone()].copy_from_slice(&kept[piece]);
+        }
+    }
 }

@@ -123,11 +123,12 @@ pub(crate) fn for_slot(
 ) -> Result<bool, Error> {
     const FIRST_NAP: Duration = Duration::from_micros(20);
     const LAST_NAP: Duration = Duration::from_millis(5);
-    for _ in 0..patience.yields {
+    for look in 0..patience.looks + patience.yields {
         if has_begun()? {
             return Ok(true);
         }
-        std::thread::yield_now();
+        // Where each rank has a core, those that this one waits for are at it.
+        if look < patience.looks { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
     let mut nap = FIRST_NAP;
     while !has_begun()? {

@@ -5,9 +5,8 @@
 
 use crate::claims::next_in_lap;
 use crate::error::Error;
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, Pattern};
 use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
-use goal::schedule::JoinKind;
 use shm::completion::Completion;
 use shm::memory::{Memory, Operands};
 use shm::segment::Offset;
@@ -131,7 +130,7 @@ const COPY_CHUNK: u64 = 64 << 10;
 impl Work {
     /// What a large meeting leaves to do when all have come; `None` when those who fetch need nothing done for them.
     pub(crate) fn of(meeting: &Meeting, in_arena: bool, places: Vec<Places>) -> Option<Work> {
-        if let (JoinKind::Reduce, Some(arithmetic)) = (meeting.kind, meeting.arithmetic) {
+        if let (Pattern::Reduce, Some(arithmetic)) = (meeting.pattern, meeting.arithmetic) {
             if in_arena && Places::owners_reduce(&places) {
                 return None;
             }
@@ -144,16 +143,17 @@ impl Work {
             if from.spare.0 != 0 && somebody_fetches {
                 copies.push((from.contribution, from.spare, meeting.bytes));
             }
-            for (other, to) in (0u64..).zip(&places).filter(|(_, to)| !to.fetches) {
+            let leaves = |other: u64| meeting.leaves_own && other == rank;
+            for (other, to) in (0u64..).zip(&places).filter(|(other, to)| !to.fetches && !leaves(*other)) {
                 let at = |offset: Offset, by: u64| Offset(offset.0 + by);
-                match meeting.kind {
-                    JoinKind::Gather => {
+                match meeting.pattern {
+                    Pattern::Gather => {
                         copies.push((from.contribution, at(to.result, rank * meeting.bytes), meeting.bytes));
                     }
-                    JoinKind::Exchange => {
+                    Pattern::Exchange => {
                         copies.push((at(from.contribution, other * part), at(to.result, rank * part), part));
                     }
-                    JoinKind::Broadcast if rank == u64::from(meeting.root) && other != rank => {
+                    Pattern::Broadcast { root } if rank == u64::from(root) && other != rank => {
                         copies.push((from.contribution, to.result, meeting.bytes));
                     }
                     _ => {}

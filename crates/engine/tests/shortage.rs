@@ -4,23 +4,22 @@ use engine::Error;
 use engine::call::{Call, CallKind};
 use engine::group::Group;
 use engine::lane::Argument;
-use engine::meeting::Meeting;
+use engine::meeting::{Meeting, Pattern};
 use engine::node::{EngineKind, JobOptions, Node};
 use goal::arithmetic::{Arithmetic, DataType};
-use goal::schedule::JoinKind;
 use std::sync::Arc;
 
 const ARENA_BYTES: u64 = 1 << 20;
 
 fn barrier() -> Meeting {
     let call = Call::new(CallKind::Barrier, 0, 0);
-    Meeting { kind: JoinKind::Barrier, arithmetic: None, root: 0, bytes: 0, call }
+    Meeting::new(Pattern::Barrier, 0, call)
 }
 
 fn sum(bytes: u64) -> Meeting {
     let arithmetic = Some((Arithmetic::Add, DataType::U64));
     let call = Call::new(CallKind::Allreduce, bytes, 0);
-    Meeting { kind: JoinKind::Reduce, arithmetic, root: 0, bytes, call }
+    Meeting { arithmetic, ..Meeting::new(Pattern::Reduce, bytes, call) }
 }
 
 /// Runs on two ranks with little memory.

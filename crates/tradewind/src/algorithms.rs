@@ -6,6 +6,7 @@ use crate::communicator::Communicator;
 use crate::explanation::Explanation;
 use collectives::Tuning;
 use engine::node::EngineKind;
+use goal::arithmetic::UnknownName;
 use plogp::operation::Operation;
 use plogp::select::{Plan, Query, built_in};
 use std::num::{NonZeroU32, NonZeroU64};
@@ -59,11 +60,54 @@ pub struct Algorithms {
     pub scan: Option<ScanAlgorithm>,
     /// For exscan.
     pub exscan: Option<ExscanAlgorithm>,
+    /// For the neighbour collectives.
+    pub neighbor: Option<NeighborAlgorithm>,
     /// Segments and degrees of the algorithms above that have them.
     pub tuning: Tuning,
     /// The algorithms above for barrier, bcast, reduce, allreduce and allgather are run in two levels: inside nodes of so
     /// many consecutive ranks, and between them. Joins have one level.
     pub ranks_per_node: Option<NonZeroU32>,
+}
+
+/// The algorithms for the neighbour collectives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NeighborAlgorithm {
+    /// A message along every edge, all at once (`collectives::neighbor`).
+    Direct,
+    /// All ranks meet; each waits for its sources only.
+    Join,
+}
+
+impl NeighborAlgorithm {
+    /// All of them.
+    pub const ALL: &[Self] = &[NeighborAlgorithm::Direct, NeighborAlgorithm::Join];
+
+    /// The name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NeighborAlgorithm::Direct => "direct",
+            NeighborAlgorithm::Join => "join",
+        }
+    }
+}
+
+impl std::fmt::Display for NeighborAlgorithm {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl FromStr for NeighborAlgorithm {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Self::ALL.iter().copied().find(|algorithm| algorithm.name() == name).ok_or_else(|| UnknownName {
+            kind: "neighbor algorithm",
+            name: name.to_owned(),
+            known: Self::ALL.iter().map(|algorithm| algorithm.name()).collect(),
+        })
+    }
 }
 
 /// In how many levels a collective runs.
@@ -117,7 +161,7 @@ impl<A: Choosable> Choice<A> {
 }
 
 /// The algorithms of one collective.
-pub(crate) trait Choosable: Copy + PartialEq + FromStr<Err = goal::arithmetic::UnknownName> {
+pub(crate) trait Choosable: Copy + PartialEq + FromStr<Err = UnknownName> {
     const OPERATION: Operation;
     const JOIN: Self;
     /// Where [`Algorithms`] keep the caller's choice.
@@ -181,14 +225,15 @@ macro_rules! choosable {
             ///
             /// # Errors
             /// When there is no such operation, or it has no such algorithm; the error says which there are.
-            pub fn with(mut self, operation: &str, algorithm: &str) -> Result<Self, goal::arithmetic::UnknownName> {
+            pub fn with(mut self, operation: &str, algorithm: &str) -> Result<Self, UnknownName> {
                 match operation {
                     $(name if name == Operation::$operation.name() => {
                         algorithm.parse::<$algorithm>()?.force(&mut self);
                     })+
+                    "neighbor" => self.neighbor = Some(algorithm.parse()?),
                     _ => {
-                        let known = vec![$(Operation::$operation.name()),+];
-                        return Err(goal::arithmetic::UnknownName { kind: "operation", name: operation.into(), known });
+                        let known = vec![$(Operation::$operation.name(),)+ "neighbor"];
+                        return Err(UnknownName { kind: "operation", name: operation.into(), known });
                     }
                 }
                 Ok(self)
@@ -255,6 +300,18 @@ impl Communicator {
             }
             Ok(algorithm) => Choice { algorithm, tuning: tuning(&plan), ..join },
             Err(_) => join,
+        }
+    }
+
+    /// How to run a neighbour collective with blocks of so many bytes, or of sizes that not all ranks know. Long blocks in
+    /// memory of the segment are copied once by a message, and twice by a meeting.
+    pub(crate) fn choose_neighbor(&self, bytes: Option<u64>) -> NeighborAlgorithm {
+        const LONG: u64 = 4096;
+        match self.chosen().neighbor {
+            Some(algorithm) => algorithm,
+            None if self.group().engine() == EngineKind::Caller => NeighborAlgorithm::Direct,
+            None if bytes.is_some_and(|bytes| bytes > LONG) => NeighborAlgorithm::Direct,
+            None => NeighborAlgorithm::Join,
         }
     }
 

@@ -42,7 +42,7 @@ impl<T: Pod> SharedBuffer<T> {
         Ok(SharedBuffer { memory: group.allocate(bytes)?, count, element: PhantomData })
     }
 
-    pub(crate) fn argument(&self) -> Argument<'static> {
+    pub(crate) fn place(&self) -> Argument<'static> {
         Argument::segment(self.memory.offset(), self.memory.bytes())
     }
 }
@@ -65,28 +65,75 @@ impl<T: Pod> DerefMut for SharedBuffer<T> {
     }
 }
 
+/// Stands for a buffer whose bytes already lie in the other one, as MPI_IN_PLACE does.
+///
+/// | collective | given as | what it means |
+/// |---|---|---|
+/// | allreduce, scan, exscan, alltoall, alltoallv | input | the input lies in the output, which it is replaced in |
+/// | reduce | input, at the root | as above |
+/// | reduce_scatter, reduce_scatter_block | input | the output is as long as an input and holds it; the result replaces its beginning |
+/// | allgather, allgatherv | input | the rank's own block already lies where it belongs in the output |
+/// | gather, gatherv | input, at the root | as above |
+/// | scatter, scatterv | output, at the root | the root's own block stays where it lies in the input |
+///
+/// The library makes the copies that are needed.
+///
+/// ```
+/// use tradewind::{InPlace, Op};
+/// # fn main() -> Result<(), tradewind::Error> {
+/// tradewind::local(3, |world| {
+///     let mut values = [world.rank(), 10];
+///     world.allreduce(InPlace, &mut values, Op::Sum)?;
+///     assert_eq!(values, [3, 30]);
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct InPlace;
+
 mod sealed {
     pub trait Sealed {}
 }
 
-/// What a collective can read: `&[T]`, or a [`SharedBuffer`] by value.
+/// What a collective can read: a slice, [`InPlace`], or a [`SharedBuffer`] by value.
 pub trait Input<'a, T: Pod>: sealed::Sealed {
     /// What comes back when the collective is complete: nothing, or the buffer.
     type Back: Send + 'static;
 
-    /// Splits into what the engine is told and what comes back.
+    /// What the engine is told; none if the bytes lie in the output.
     #[doc(hidden)]
-    fn into_parts(self) -> (Argument<'a>, Self::Back);
+    fn argument(&self) -> Option<Argument<'_>>;
+
+    /// The bytes.
+    #[doc(hidden)]
+    fn bytes(&self) -> &[u8];
+
+    /// What comes back.
+    #[doc(hidden)]
+    fn into_back(self) -> Self::Back;
 }
 
-/// What a collective can write: `&mut [T]`, or a [`SharedBuffer`] by value.
+/// What a collective can write: a slice, or a [`SharedBuffer`] by value; [`InPlace`] at the root of a scatter.
 pub trait Output<'a, T: Pod>: sealed::Sealed {
     /// What comes back when the collective is complete: nothing, or the buffer.
     type Back: Send + 'static;
 
-    /// Splits into what the engine is told, the private memory the result is fetched into, and what comes back.
+    /// What the engine is told; none if the bytes stay in the input.
     #[doc(hidden)]
-    fn into_parts(self) -> (Argument<'static>, &'a mut [u8], Self::Back);
+    fn argument(&self) -> Option<Argument<'static>>;
+
+    /// The bytes as they are before.
+    #[doc(hidden)]
+    fn bytes(&mut self) -> &mut [u8];
+
+    /// The private memory that the result is fetched into, and what comes back.
+    #[doc(hidden)]
+    fn into_parts(self) -> (&'a mut [u8], Self::Back);
+
+    /// The bytes of what comes back.
+    #[doc(hidden)]
+    fn bytes_of_back(back: &mut Self::Back) -> &mut [u8];
 }
 
 impl<T> sealed::Sealed for &[T] {}
@@ -96,68 +143,90 @@ impl<T> sealed::Sealed for &mut Vec<T> {}
 impl<T, const N: usize> sealed::Sealed for &[T; N] {}
 impl<T, const N: usize> sealed::Sealed for &mut [T; N] {}
 impl<T: Pod> sealed::Sealed for SharedBuffer<T> {}
+impl<T: Pod> sealed::Sealed for &SharedBuffer<T> {}
+impl sealed::Sealed for InPlace {}
 
-impl<'a, T: Pod> Input<'a, T> for &'a [T] {
-    type Back = ();
+macro_rules! private_inputs {
+    ($($type:ty $(, $count:ident)?;)+) => {
+        $(
+            impl<'a, T: Pod $(, const $count: usize)?> Input<'a, T> for &'a $type {
+                type Back = ();
 
-    #[inline]
-    fn into_parts(self) -> (Argument<'a>, ()) {
-        (Argument::input(bytemuck::cast_slice(self)), ())
-    }
+                #[inline]
+                fn argument(&self) -> Option<Argument<'_>> {
+                    Some(Argument::input(bytemuck::cast_slice::<T, u8>(&**self)))
+                }
+
+                #[inline]
+                fn bytes(&self) -> &[u8] {
+                    bytemuck::cast_slice::<T, u8>(&**self)
+                }
+
+                #[inline]
+                fn into_back(self) {}
+            }
+        )+
+    };
 }
 
-impl<'a, T: Pod> Input<'a, T> for &'a Vec<T> {
-    type Back = ();
-
-    #[inline]
-    fn into_parts(self) -> (Argument<'a>, ()) {
-        Input::<T>::into_parts(self.as_slice())
-    }
+private_inputs! {
+    [T];
+    Vec<T>;
+    [T; N], N;
+    SharedBuffer<T>;
 }
 
-impl<'a, T: Pod, const N: usize> Input<'a, T> for &'a [T; N] {
-    type Back = ();
+macro_rules! private_outputs {
+    ($($type:ty $(, $count:ident)?;)+) => {
+        $(
+            impl<'a, T: Pod $(, const $count: usize)?> Output<'a, T> for &'a mut $type {
+                type Back = ();
 
-    #[inline]
-    fn into_parts(self) -> (Argument<'a>, ()) {
-        Input::<T>::into_parts(self.as_slice())
-    }
+                #[inline]
+                fn argument(&self) -> Option<Argument<'static>> {
+                    Some(Argument::output(size_of_val::<[T]>(&**self) as u64))
+                }
+
+                #[inline]
+                fn bytes(&mut self) -> &mut [u8] {
+                    bytemuck::cast_slice_mut::<T, u8>(&mut **self)
+                }
+
+                #[inline]
+                fn into_parts(self) -> (&'a mut [u8], ()) {
+                    (bytemuck::cast_slice_mut::<T, u8>(self), ())
+                }
+
+                fn bytes_of_back((): &mut ()) -> &mut [u8] {
+                    &mut []
+                }
+            }
+        )+
+    };
+}
+
+private_outputs! {
+    [T];
+    Vec<T>;
+    [T; N], N;
 }
 
 impl<'a, T: Pod> Input<'a, T> for SharedBuffer<T> {
     type Back = SharedBuffer<T>;
 
     #[inline]
-    fn into_parts(self) -> (Argument<'a>, SharedBuffer<T>) {
-        (self.argument(), self)
+    fn argument(&self) -> Option<Argument<'_>> {
+        Some(self.place())
     }
-}
-
-impl<'a, T: Pod> Output<'a, T> for &'a mut [T] {
-    type Back = ();
 
     #[inline]
-    fn into_parts(self) -> (Argument<'static>, &'a mut [u8], ()) {
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(self);
-        (Argument::output(bytes.len() as u64), bytes, ())
+    fn bytes(&self) -> &[u8] {
+        self.memory.as_slice()
     }
-}
-
-impl<'a, T: Pod> Output<'a, T> for &'a mut Vec<T> {
-    type Back = ();
 
     #[inline]
-    fn into_parts(self) -> (Argument<'static>, &'a mut [u8], ()) {
-        Output::<T>::into_parts(self.as_mut_slice())
-    }
-}
-
-impl<'a, T: Pod, const N: usize> Output<'a, T> for &'a mut [T; N] {
-    type Back = ();
-
-    #[inline]
-    fn into_parts(self) -> (Argument<'static>, &'a mut [u8], ()) {
-        Output::<T>::into_parts(self.as_mut_slice())
+    fn into_back(self) -> SharedBuffer<T> {
+        self
     }
 }
 
@@ -165,7 +234,61 @@ impl<'a, T: Pod> Output<'a, T> for SharedBuffer<T> {
     type Back = SharedBuffer<T>;
 
     #[inline]
-    fn into_parts(self) -> (Argument<'static>, &'a mut [u8], SharedBuffer<T>) {
-        (self.argument(), &mut [], self)
+    fn argument(&self) -> Option<Argument<'static>> {
+        Some(self.place())
+    }
+
+    #[inline]
+    fn bytes(&mut self) -> &mut [u8] {
+        self.memory.as_mut_slice()
+    }
+
+    #[inline]
+    fn into_parts(self) -> (&'a mut [u8], SharedBuffer<T>) {
+        (&mut [], self)
+    }
+
+    fn bytes_of_back(back: &mut SharedBuffer<T>) -> &mut [u8] {
+        back.memory.as_mut_slice()
+    }
+}
+
+impl<'a, T: Pod> Input<'a, T> for InPlace {
+    type Back = ();
+
+    #[inline]
+    fn argument(&self) -> Option<Argument<'_>> {
+        None
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+
+    #[inline]
+    fn into_back(self) {}
+}
+
+impl<'a, T: Pod> Output<'a, T> for InPlace {
+    type Back = ();
+
+    #[inline]
+    fn argument(&self) -> Option<Argument<'static>> {
+        None
+    }
+
+    #[inline]
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut []
+    }
+
+    #[inline]
+    fn into_parts(self) -> (&'a mut [u8], ()) {
+        (&mut [], ())
+    }
+
+    fn bytes_of_back((): &mut ()) -> &mut [u8] {
+        &mut []
     }
 }

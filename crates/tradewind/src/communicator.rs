@@ -1,12 +1,12 @@
 //! A communicator: ranks that run collectives together.
 
-use crate::algorithms::{Algorithms, Choice, Choosable, Levels};
+use crate::algorithms::{Algorithms, Levels};
 use crate::buffers::SharedBuffer;
 use crate::decisions::{self, Rules};
 use crate::error::Result;
 use bytemuck::Pod;
 use collectives::Tuning;
-use engine::call::{Call, CallKind};
+use engine::call::Call;
 use engine::group::Group;
 use engine::lane::Argument;
 use engine::linkage::Linkage;
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Kept {
 }
 
 /// What tells linked schedules apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LinkKey {
     pub(crate) call: Call,
     pub(crate) algorithm: &'static str,
@@ -94,12 +94,8 @@ pub(crate) struct LinkKey {
     pub(crate) levels: Levels,
     /// Operation and type, root, or number of a topology.
     pub(crate) arguments: u64,
-}
-
-impl LinkKey {
-    pub(crate) fn new<A: Choosable>(call: Call, choice: &Choice<A>, arguments: u64) -> Self {
-        LinkKey { call, algorithm: choice.algorithm.name(), tuning: choice.tuning, levels: choice.levels, arguments }
-    }
+    /// The sizes of blocks that are not all equal; all ranks have the same.
+    pub(crate) sizes: Vec<u64>,
 }
 
 impl Communicator {
@@ -247,10 +243,5 @@ impl Communicator {
     /// The number of the next topology, the same on all ranks.
     pub(crate) fn next_topology(&self) -> u64 {
         self.shared.topologies.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The call of a collective, from its size and whatever else must agree.
-    pub(crate) fn call(kind: CallKind, bytes: u64, arguments: u64) -> Call {
-        Call::new(kind, bytes, arguments)
     }
 }

@@ -103,3 +103,9 @@ impl Error {
         }
     }
 }
+
+/// An argument error in the engine's words.
+#[cold]
+pub(crate) fn argument(what: &'static str, found: impl Into<String>, expected: impl Into<String>) -> Error {
+    Error::Engine(engine::Error::Argument { what, found: found.into(), expected: expected.into() })
+}

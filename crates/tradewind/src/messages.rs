@@ -3,9 +3,9 @@
 //! Every method here is a collective call that makes the shared parts and tells all ranks where they lie; afterwards a
 //! message costs no call into the communicator. The mechanisms themselves are [`queues`]'s.
 
-use crate::collective::argument;
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::error::argument;
 use engine::Departure;
 use engine::call::{Call, CallKind};
 use engine::group::Group;
@@ -282,7 +282,7 @@ impl Communicator {
         let size = self.size();
         if from >= size || to >= size || from == to {
             let ends = format!("{from} and {to}");
-            return Err(argument("the ranks at its ends", ends, &format!("two ranks below {size}")));
+            return Err(argument("the ranks at its ends", ends, format!("two ranks below {size}")));
         }
         let made = (self.rank() == to).then(make).transpose();
         let (made, places) = self.share(what, call, made, |made| made.as_ref().map_or(Offset(0), &at))?;

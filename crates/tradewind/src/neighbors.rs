@@ -1,16 +1,21 @@
 //! Sparse neighbour collectives over any directed graph of ranks.
 
-use crate::algorithms::Levels;
+use crate::algorithms::{Levels, NeighborAlgorithm};
 use crate::buffers::{Input, Output};
-use crate::collective::argument;
+use crate::collective::plan::{Course, InPlaceRule, Plan, Shape, bytes_of};
+use crate::collective::sizes::{Counts, digest};
 use crate::communicator::{Communicator, LinkKey};
-use crate::error::Result;
-use crate::persistent::{Persistent, Plan};
-use crate::request::{Outputs, Request};
+use crate::error::{Result, argument};
+use crate::persistent::Persistent;
+use crate::request::Request;
 use bytemuck::Pod;
-use collectives::Tuning;
-use collectives::neighbor::{self, Neighborhood};
-use engine::call::CallKind;
+use collectives::neighbor::{self, Neighbor, Neighborhood};
+use collectives::{CollectiveError, Tuning};
+use engine::call::{Call, CallKind};
+use engine::meeting::{Blocks, Edge, Meeting, Pattern};
+use goal::graph::Graph;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A communicator with neighbours: who sends to this rank, and whom it sends to (Hoefler and Träff: "Sparse collective
 /// operations for MPI", 2009).
@@ -32,8 +37,33 @@ use engine::call::CallKind;
 pub struct Neighbors {
     communicator: Communicator,
     neighborhood: Neighborhood,
+    edges: Arc<Edges>,
     /// Tells the topologies of one communicator apart.
     number: u64,
+}
+
+/// A rank's edges, as meetings name them.
+#[derive(Debug)]
+struct Edges {
+    sources: Vec<Option<Edge>>,
+    destinations: Vec<Option<Edge>>,
+}
+
+impl Edges {
+    fn of(neighborhood: &Neighborhood) -> Self {
+        let list = |neighbors: &[Neighbor]| {
+            let mut seen: HashMap<(u32, u32), u32> = HashMap::new();
+            let mut edge = |neighbor: &Neighbor| {
+                let (rank, tag) = (neighbor.rank?, neighbor.tag);
+                let next = seen.entry((rank, tag)).or_default();
+                let number = *next;
+                *next += 1;
+                Some(Edge { rank, tag, number })
+            };
+            neighbors.iter().map(&mut edge).collect()
+        };
+        Edges { sources: list(neighborhood.sources()), destinations: list(neighborhood.destinations()) }
+    }
 }
 
 impl Communicator {
@@ -41,13 +71,18 @@ impl Communicator {
     /// are allowed; the k-th edge from a to b, in a's list, meets the k-th edge from a in b's list.
     ///
     /// All ranks call it, in the same order as their other collectives; it does not wait for them. Lists that do not fit
-    /// together are found when the first neighbour collective is linked.
+    /// together are found by the collectives: where a schedule is linked all that is wrong, else a block that is missing.
     ///
     /// # Errors
     /// When a neighbour is no rank of the communicator.
     pub fn neighbors(&self, sources: &[u32], destinations: &[u32]) -> Result<Neighbors> {
         let neighborhood = Neighborhood::new(self.rank(), self.size(), sources, destinations)?;
-        Ok(Neighbors { communicator: self.clone(), neighborhood, number: self.next_topology() })
+        Ok(self.with_neighbors(neighborhood))
+    }
+
+    fn with_neighbors(&self, neighborhood: Neighborhood) -> Neighbors {
+        let edges = Arc::new(Edges::of(&neighborhood));
+        Neighbors { communicator: self.clone(), neighborhood, edges, number: self.next_topology() }
     }
 
     /// A grid of ranks; the neighbours are, dimension by dimension, the one before and the one after. Rank 0 is at the
@@ -59,9 +94,9 @@ impl Communicator {
         let neighborhood = Neighborhood::cartesian(dimensions, periodic, self.rank())?;
         if neighborhood.ranks() != self.size() {
             let found = format!("{} ranks", neighborhood.ranks());
-            return Err(argument("the product of the dimensions", found, &format!("{} ranks", self.size())));
+            return Err(argument("the product of the dimensions", found, format!("{} ranks", self.size())));
         }
-        Ok(Neighbors { communicator: self.clone(), neighborhood, number: self.next_topology() })
+        Ok(self.with_neighbors(neighborhood))
     }
 }
 
@@ -89,8 +124,9 @@ impl Neighbors {
     ///
     /// # Errors
     /// When lengths do not fit, a rank is gone or in another collective.
-    pub fn neighbor_alltoall<T: Pod>(&self, input: &[T], output: &mut [T]) -> Result<()> {
-        self.ineighbor_alltoall(input, output)?.wait().map(|_| ())
+    pub fn neighbor_alltoall<'i, T: Pod>(&self, input: impl Input<'i, T, Back = ()>, output: &mut [T]) -> Result<()> {
+        let bytes = self.block(input.bytes().len(), self.neighborhood.destinations().len(), size_of_val(output))?;
+        self.plan_equal(CallKind::NeighborAlltoall, bytes)?.run(&self.communicator, input, output)
     }
 
     /// Begins a [`neighbor_alltoall`](Self::neighbor_alltoall).
@@ -100,13 +136,11 @@ impl Neighbors {
     pub fn ineighbor_alltoall<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
-        output: O,
+        mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let (from, kept) = input.into_parts();
-        let (to, private, back) = output.into_parts();
-        let bytes = self.block(from.length, self.neighborhood.destinations().len(), to.length)?;
-        let plan = self.plan(CallKind::NeighborAlltoall, bytes)?;
-        plan.start(&self.communicator, &[from, to], Outputs::Second(private), (kept, back))
+        let destinations = self.neighborhood.destinations().len();
+        let bytes = self.block(input.bytes().len(), destinations, output.bytes().len())?;
+        self.plan_equal(CallKind::NeighborAlltoall, bytes)?.start(&self.communicator, input, output)
     }
 
     /// Prepares a neighbor_alltoall of `count` elements a neighbour to be started many times.
@@ -114,7 +148,65 @@ impl Neighbors {
     /// # Errors
     /// As [`ineighbor_alltoall`](Self::ineighbor_alltoall).
     pub fn neighbor_alltoall_init<T: Pod>(&self, count: usize) -> Result<Persistent> {
-        let plan = self.plan(CallKind::NeighborAlltoall, (count * size_of::<T>()) as u64)?;
+        let plan = self.plan_equal(CallKind::NeighborAlltoall, bytes_of::<T>(count)?)?;
+        Ok(Persistent::new(&self.communicator, plan))
+    }
+
+    /// Gives every destination a block of its own and gets one from every source, each as long as it is.
+    ///
+    /// Shapes: `sent` has the number of elements for each destination and `received` that from each source; blocks follow
+    /// each other without gaps. A neighbour beyond the edge of a grid has its block, too.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// // A ring in which rank r passes on r elements.
+    /// tradewind::local(3, |world| {
+    ///     let (rank, before) = (world.rank(), (world.rank() + 2) % 3);
+    ///     let ring = world.neighbors(&[before], &[(rank + 1) % 3])?;
+    ///     let mut got = vec![9; before as usize];
+    ///     ring.neighbor_alltoallv(&vec![rank; rank as usize], &[rank as usize], &mut got, &[before as usize])?;
+    ///     assert_eq!(got, vec![before; before as usize]);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When lengths do not fit, what a rank gives to another is not as long as what that one expects, a rank is gone or in
+    /// another collective.
+    pub fn neighbor_alltoallv<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        sent: &[usize],
+        output: &mut [T],
+        received: &[usize],
+    ) -> Result<()> {
+        let plan = self.plan_different::<T>(CallKind::NeighborAlltoallv, sent, received)?;
+        plan.run(&self.communicator, input, output)
+    }
+
+    /// Begins a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits, with the algorithm `join`; with `direct` the
+    /// ranks tell each other first whether they have the same sizes as before.
+    ///
+    /// # Errors
+    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    pub fn ineighbor_alltoallv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
+        &self,
+        input: I,
+        sent: &[usize],
+        output: O,
+        received: &[usize],
+    ) -> Result<Request<'a, (I::Back, O::Back)>> {
+        let plan = self.plan_different::<T>(CallKind::NeighborAlltoallv, sent, received)?;
+        plan.start(&self.communicator, input, output)
+    }
+
+    /// Prepares a neighbor_alltoallv of these numbers of elements to be started many times.
+    ///
+    /// # Errors
+    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    pub fn neighbor_alltoallv_init<T: Pod>(&self, sent: &[usize], received: &[usize]) -> Result<Persistent> {
+        let plan = self.plan_different::<T>(CallKind::NeighborAlltoallv, sent, received)?;
         Ok(Persistent::new(&self.communicator, plan))
     }
 
@@ -124,8 +216,9 @@ impl Neighbors {
     ///
     /// # Errors
     /// When lengths do not fit, a rank is gone or in another collective.
-    pub fn neighbor_allgather<T: Pod>(&self, input: &[T], output: &mut [T]) -> Result<()> {
-        self.ineighbor_allgather(input, output)?.wait().map(|_| ())
+    pub fn neighbor_allgather<'i, T: Pod>(&self, input: impl Input<'i, T, Back = ()>, output: &mut [T]) -> Result<()> {
+        let bytes = self.block(input.bytes().len(), 1, size_of_val(output))?;
+        self.plan_equal(CallKind::NeighborAllgather, bytes)?.run(&self.communicator, input, output)
     }
 
     /// Begins a [`neighbor_allgather`](Self::neighbor_allgather).
@@ -135,13 +228,10 @@ impl Neighbors {
     pub fn ineighbor_allgather<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
-        output: O,
+        mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let (from, kept) = input.into_parts();
-        let (to, private, back) = output.into_parts();
-        let bytes = self.block(from.length, 1, to.length)?;
-        let plan = self.plan(CallKind::NeighborAllgather, bytes)?;
-        plan.start(&self.communicator, &[from, to], Outputs::Second(private), (kept, back))
+        let bytes = self.block(input.bytes().len(), 1, output.bytes().len())?;
+        self.plan_equal(CallKind::NeighborAllgather, bytes)?.start(&self.communicator, input, output)
     }
 
     /// Prepares a neighbor_allgather of `count` elements to be started many times.
@@ -149,44 +239,135 @@ impl Neighbors {
     /// # Errors
     /// As [`ineighbor_allgather`](Self::ineighbor_allgather).
     pub fn neighbor_allgather_init<T: Pod>(&self, count: usize) -> Result<Persistent> {
-        let plan = self.plan(CallKind::NeighborAllgather, (count * size_of::<T>()) as u64)?;
+        let plan = self.plan_equal(CallKind::NeighborAllgather, bytes_of::<T>(count)?)?;
+        Ok(Persistent::new(&self.communicator, plan))
+    }
+
+    /// Gives every destination the same input and gets one block from every source, each as long as it is.
+    ///
+    /// Shapes: `received` has the number of elements from each source.
+    ///
+    /// # Errors
+    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    pub fn neighbor_allgatherv<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        output: &mut [T],
+        received: &[usize],
+    ) -> Result<()> {
+        let sent = [input.bytes().len() / size_of::<T>().max(1)];
+        let plan = self.plan_different::<T>(CallKind::NeighborAllgatherv, &sent, received)?;
+        plan.run(&self.communicator, input, output)
+    }
+
+    /// Begins a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits, with the algorithm `join`; with `direct` the
+    /// ranks tell each other first whether they have the same sizes as before.
+    ///
+    /// # Errors
+    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    pub fn ineighbor_allgatherv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
+        &self,
+        input: I,
+        output: O,
+        received: &[usize],
+    ) -> Result<Request<'a, (I::Back, O::Back)>> {
+        let sent = [input.bytes().len() / size_of::<T>().max(1)];
+        let plan = self.plan_different::<T>(CallKind::NeighborAllgatherv, &sent, received)?;
+        plan.start(&self.communicator, input, output)
+    }
+
+    /// Prepares a neighbor_allgatherv of `count` elements, and `received` from the sources, to be started many times.
+    ///
+    /// # Errors
+    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    pub fn neighbor_allgatherv_init<T: Pod>(&self, count: usize, received: &[usize]) -> Result<Persistent> {
+        let plan = self.plan_different::<T>(CallKind::NeighborAllgatherv, &[count], received)?;
         Ok(Persistent::new(&self.communicator, plan))
     }
 
     /// The bytes of a block, from the lengths of both buffers.
-    fn block(&self, input: u64, blocks: usize, output: u64) -> Result<u64> {
-        let sources = self.neighborhood.sources().len() as u64;
-        let blocks = blocks as u64;
+    fn block(&self, input: usize, blocks: usize, output: usize) -> Result<u64> {
+        let sources = self.neighborhood.sources().len();
         let Some(bytes) = input.checked_div(blocks).or(output.checked_div(sources)) else {
             return Err(argument(
                 "the number of neighbours",
-                "none, so that the buffers do not tell the length of a block".into(),
+                "none, so that the buffers do not tell the length of a block",
                 "at least one, or the collective prepared with its _init call, which is told the length",
             ));
         };
         if input == bytes * blocks && output == bytes * sources {
-            return Ok(bytes);
+            return Ok(bytes as u64);
         }
         Err(argument(
             "the length of a neighbour collective's buffers",
             format!("{input} and {output} bytes"),
-            &format!("{blocks} and {sources} blocks of equal length"),
+            format!("{blocks} and {sources} blocks of equal length"),
         ))
     }
 
-    fn plan(&self, kind: CallKind, bytes: u64) -> Result<Plan> {
-        let call = Communicator::call(kind, bytes, self.number);
-        let key = LinkKey {
-            call,
-            algorithm: "direct",
-            tuning: Tuning::default(),
-            levels: Levels::One,
-            arguments: self.number,
+    /// Blocks of equal size.
+    fn plan_equal(&self, kind: CallKind, bytes: u64) -> Result<Plan> {
+        let Neighbors { neighborhood, number, .. } = self;
+        let call = Call::new(kind, bytes, *number);
+        let blocks = |neighbors: &[Neighbor]| {
+            let all = bytes.checked_mul(neighbors.len() as u64);
+            all.ok_or_else(|| argument("the length of a block", format!("{bytes} bytes"), "one that 64 bits can count"))
         };
-        let draw = || match kind {
-            CallKind::NeighborAllgather => Ok(neighbor::neighbor_allgather(&self.neighborhood, bytes)?),
-            _ => Ok(neighbor::neighbor_alltoall(&self.neighborhood, bytes)?),
+        let output = blocks(neighborhood.sources())?;
+        let (input, graph) = match kind {
+            CallKind::NeighborAllgather => (bytes, neighbor::neighbor_allgather as DrawEqual),
+            _ => (blocks(neighborhood.destinations())?, neighbor::neighbor_alltoall as DrawEqual),
         };
-        Ok(Plan::Linked(self.communicator.linkage(key, draw)?))
+        let equal = vec![bytes; neighborhood.sources().len()];
+        let course = match self.communicator.choose_neighbor(Some(bytes)) {
+            NeighborAlgorithm::Join if kind == CallKind::NeighborAllgather => self.meet(call, &[bytes], equal),
+            NeighborAlgorithm::Join => self.meet(call, &vec![bytes; neighborhood.destinations().len()], equal),
+            NeighborAlgorithm::Direct => self.link(call, vec![bytes], || graph(neighborhood, bytes))?,
+        };
+        Ok(Plan::new(course, Shape { in_place: InPlaceRule::Never, ..Shape::new(input, output) }))
+    }
+
+    /// Blocks of different sizes: each rank knows its own.
+    fn plan_different<T>(&self, kind: CallKind, sent: &[usize], received: &[usize]) -> Result<Plan> {
+        let neighborhood = &self.neighborhood;
+        let (destinations, sources) = (neighborhood.destinations().len() as u32, neighborhood.sources().len() as u32);
+        let gathers = kind == CallKind::NeighborAllgatherv;
+        let sent = Counts::of::<T>("the list of counts that are sent", sent, if gathers { 1 } else { destinations })?;
+        let received = Counts::of::<T>("the list of counts that are received", received, sources)?;
+        let call = Call::new(kind, 0, self.number);
+        let shape = Shape { in_place: InPlaceRule::Never, ..Shape::new(sent.total, received.total) };
+        if self.communicator.choose_neighbor(None) == NeighborAlgorithm::Join {
+            return Ok(Plan::new(self.meet(call, &sent.bytes, received.bytes.iter().copied()), shape));
+        }
+        // Ranks whose own sizes are as before must link anew, too, if those of others are not.
+        let sizes = self.communicator.tell_all(digest(&[sent.digest(), received.digest()]), call)?;
+        let course = self.link(call, sizes, || match kind {
+            CallKind::NeighborAllgatherv => neighbor::neighbor_allgatherv(neighborhood, sent.total, &received.bytes),
+            _ => neighbor::neighbor_alltoallv(neighborhood, &sent.bytes, &received.bytes),
+        })?;
+        Ok(Plan::new(course, shape))
+    }
+
+    /// A meeting in which each rank waits for its sources.
+    fn meet(&self, call: Call, sent: &[u64], received: impl IntoIterator<Item = u64>) -> Course {
+        let edges = &self.edges;
+        let gathers = matches!(call.kind, CallKind::NeighborAllgather | CallKind::NeighborAllgatherv);
+        let destinations = (!gathers).then(|| edges.destinations.clone());
+        let blocks = Blocks::between_neighbors(sent.iter().copied(), received, edges.sources.clone(), destinations);
+        Course::Meeting(Meeting { blocks: Some(Arc::new(blocks)), ..Meeting::new(Pattern::Neighbors, 0, call) })
+    }
+
+    fn link(
+        &self,
+        call: Call,
+        sizes: Vec<u64>,
+        draw: impl FnOnce() -> Result<Graph, CollectiveError>,
+    ) -> Result<Course> {
+        let (tuning, levels) = (Tuning::default(), Levels::One);
+        let key = LinkKey { call, algorithm: "direct", tuning, levels, arguments: self.number, sizes };
+        Ok(Course::Linked(self.communicator.linkage(key, || Ok(draw()?))?))
     }
 }
+
+/// How a collective of equal blocks is drawn.
+type DrawEqual = fn(&Neighborhood, u64) -> Result<Graph, CollectiveError>;

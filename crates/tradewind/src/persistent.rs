@@ -1,23 +1,11 @@
 //! Collectives prepared once and started many times.
 
 use crate::buffers::{Input, Output};
-use crate::collective::argument;
+use crate::collective::plan::Plan;
 use crate::communicator::Communicator;
 use crate::error::Result;
-use crate::request::{Outputs, Request};
+use crate::request::Request;
 use bytemuck::Pod;
-use engine::linkage::Linkage;
-use engine::meeting::Meeting;
-use std::sync::Arc;
-
-/// What a collective goes through.
-#[derive(Clone, Debug)]
-pub(crate) enum Plan {
-    /// A single join of all ranks.
-    Meeting(Meeting),
-    /// A linked schedule.
-    Linked(Arc<Linkage>),
-}
 
 /// A collective prepared by one of the `_init` calls: nothing is looked up when it is started.
 ///
@@ -38,20 +26,11 @@ pub(crate) enum Plan {
 pub struct Persistent {
     communicator: Communicator,
     plan: Plan,
-    root: Option<u32>,
 }
 
 impl Persistent {
     pub(crate) fn new(communicator: &Communicator, plan: Plan) -> Self {
-        Persistent::of(communicator, plan, None)
-    }
-
-    pub(crate) fn bcast(communicator: &Communicator, plan: Plan, root: u32) -> Self {
-        Persistent::of(communicator, plan, Some(root))
-    }
-
-    fn of(communicator: &Communicator, plan: Plan, root: Option<u32>) -> Self {
-        Persistent { communicator: communicator.clone(), plan, root }
+        Persistent { communicator: communicator.clone(), plan }
     }
 
     /// Starts a collective that has no buffers: a barrier.
@@ -63,7 +42,8 @@ impl Persistent {
         self.plan.start_bare(&self.communicator)
     }
 
-    /// Starts a collective with an input and an output.
+    /// Starts a collective with an input and an output, either of which may be [in place](crate::InPlace) where the
+    /// collective allows it.
     ///
     /// # Errors
     /// When the buffers have not the length that was prepared.
@@ -73,13 +53,7 @@ impl Persistent {
         input: I,
         output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let (from, kept) = input.into_parts();
-        let (to, private, back) = output.into_parts();
-        if let Plan::Meeting(meeting) = &self.plan {
-            self.check(meeting.bytes, from.length)?;
-            self.check(meeting.bytes, to.length)?;
-        }
-        self.plan.start(&self.communicator, &[from, to], Outputs::Second(private), (kept, back))
+        self.plan.start(&self.communicator, input, output)
     }
 
     /// Starts a broadcast: one buffer, read on the root and written on the others.
@@ -88,21 +62,6 @@ impl Persistent {
     /// When the buffer has not the length that was prepared, or the collective is no broadcast.
     #[inline]
     pub fn start_bcast<'a, T: Pod, O: Output<'a, T>>(&self, buffer: O) -> Result<Request<'a, O::Back>> {
-        let Some(root) = self.root else {
-            return Err(argument("the collective", "no broadcast".into(), "prepared by bcast_init"));
-        };
-        let (to, private, back) = buffer.into_parts();
-        if let Plan::Meeting(meeting) = &self.plan {
-            self.check(meeting.bytes, to.length)?;
-        }
-        self.plan.start_bcast(&self.communicator, self.communicator.rank() == root, to, private, back)
-    }
-
-    #[inline]
-    fn check(&self, expected: u64, found: u64) -> Result<()> {
-        if expected == found {
-            return Ok(());
-        }
-        Err(argument("the length of a buffer", format!("{found} bytes"), &format!("{expected} bytes, as prepared")))
+        self.plan.start_broadcast(&self.communicator, buffer)
     }
 }

@@ -2,12 +2,14 @@
 
 use crate::communicator::{Communicator, Keeper};
 use crate::error::Result;
+use crate::operation::Function;
 use engine::pending::Pending;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Private memory that results are fetched into.
 #[derive(Debug)]
-pub(crate) enum Outputs<'a> {
+pub(crate) enum Outputs<'a, B> {
     /// No buffer of the caller's.
     None,
     /// The output of a collective with one buffer.
@@ -16,17 +18,45 @@ pub(crate) enum Outputs<'a> {
     Second(&'a mut [u8]),
     /// Any, by buffer.
     Many(Vec<&'a mut [u8]>),
+    /// Contributions that this rank folds, and how to come to the bytes of a buffer that moved in.
+    Folded(Box<Folded<'a>>, fn(&mut B) -> &mut [u8]),
 }
 
-impl Outputs<'_> {
-    /// Fetches the results of a complete collective into them.
+/// Contributions that are folded when they have come.
+#[derive(Debug)]
+pub(crate) struct Folded<'a> {
+    pub(crate) function: Function,
+    /// What the collective brings.
+    pub(crate) contributions: Vec<u8>,
+    /// What of it is folded.
+    pub(crate) folded: Range<usize>,
+    /// Where the result goes, if the caller's memory is private.
+    pub(crate) private: &'a mut [u8],
+    /// How long it is.
+    pub(crate) bytes: usize,
+}
+
+impl<B> Outputs<'_, B> {
+    /// Fetches the results of a complete collective into them, or into what moved in.
     #[inline]
-    fn fetch(&mut self, pending: &mut Pending) -> Result<()> {
+    fn fetch(&mut self, pending: &mut Pending, back: &mut Option<B>) -> Result<()> {
         match self {
             Outputs::None => pending.collect(&mut [])?,
             Outputs::First(private) => pending.collect(&mut [private])?,
             Outputs::Second(private) => pending.collect(&mut [&mut [], private])?,
             Outputs::Many(all) => pending.collect(all)?,
+            Outputs::Folded(folded, bytes_of_back) => {
+                let Folded { function, contributions, folded, private, bytes } = &mut **folded;
+                pending.collect(&mut [&mut [], contributions])?;
+                let output = match back {
+                    Some(back) if private.is_empty() => bytes_of_back(back),
+                    _ => private,
+                };
+                // Nothing is folded, and nothing written, where there is no contribution.
+                if let (Some(output), false) = (output.get_mut(..*bytes), folded.end == 0) {
+                    function.combine(&contributions[folded.clone()], output);
+                }
+            }
         }
         Ok(())
     }
@@ -55,7 +85,7 @@ impl Outputs<'_> {
 #[must_use = "the result is there only after test or wait"]
 pub struct Request<'a, B: Send + 'static = ()> {
     pending: Pending,
-    outputs: Outputs<'a>,
+    outputs: Outputs<'a, B>,
     fetched: bool,
     /// Buffers that moved in; `None` once they are handed back or kept for later.
     back: Option<B>,
@@ -65,7 +95,7 @@ pub struct Request<'a, B: Send + 'static = ()> {
 
 impl<'a, B: Send + 'static> Request<'a, B> {
     #[inline]
-    pub(crate) fn new(communicator: &Communicator, pending: Pending, outputs: Outputs<'a>, back: B) -> Self {
+    pub(crate) fn new(communicator: &Communicator, pending: Pending, outputs: Outputs<'a, B>, back: B) -> Self {
         let keeper = (size_of::<B>() > 0).then(|| communicator.keeper());
         Request { pending, outputs, fetched: false, back: Some(back), keeper }
     }
@@ -83,7 +113,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
             return Ok(false);
         }
         self.fetched = true;
-        self.outputs.fetch(&mut self.pending)?;
+        self.outputs.fetch(&mut self.pending, &mut self.back)?;
         Ok(true)
     }
 
@@ -124,7 +154,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         }
         self.pending.wait(limit)?;
         self.fetched = true;
-        self.outputs.fetch(&mut self.pending)
+        self.outputs.fetch(&mut self.pending, &mut self.back)
     }
 }
 

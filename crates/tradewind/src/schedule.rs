@@ -1,12 +1,12 @@
 //! Collectives of one's own: a graph a rank, compiled and linked once, run as often as wanted.
 
 use crate::buffers::SharedBuffer;
-use crate::collective::argument;
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::error::argument;
 use crate::request::{Outputs, Request};
 use bytemuck::Pod;
-use engine::call::CallKind;
+use engine::call::{Call, CallKind};
 use engine::lane::Argument;
 use engine::linkage::Linkage;
 use goal::graph::Graph;
@@ -49,7 +49,7 @@ impl Communicator {
     /// When the graph breaks a rule, the graphs do not fit together (every rank gets the list), or a rank is gone.
     pub fn compile(&self, graph: &Graph) -> Result<Schedule> {
         let at = |what: &'static str, found: u32, expected: u32| {
-            Err(argument(what, found.to_string(), &format!("{expected}, as in the communicator")))
+            Err(argument(what, found.to_string(), format!("{expected}, as in the communicator")))
         };
         if graph.rank() != self.rank() {
             return at("the graph's rank", graph.rank(), self.rank());
@@ -57,7 +57,7 @@ impl Communicator {
         if graph.ranks() != self.size() {
             return at("the graph's number of ranks", graph.ranks(), self.size());
         }
-        let linkage = self.link(graph, Self::call(CallKind::Schedule, 0, 0))?;
+        let linkage = self.link(graph, Call::new(CallKind::Schedule, 0, 0))?;
         Ok(Schedule { communicator: self.clone(), linkage })
     }
 }
@@ -106,7 +106,7 @@ impl Entry<'_> {
             Entry::Input(data) => Argument::input(data),
             Entry::InOut(data) => Argument::input(data),
             Entry::Output(data) => Argument::output(data.len() as u64),
-            Entry::Shared(buffer) => buffer.argument(),
+            Entry::Shared(buffer) => buffer.place(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Neighbour allgather: the same block along every outgoing edge.
 
 use super::Neighborhood;
-use crate::blocks::Parts;
-use crate::{CollectiveError, Sizes};
+use super::alltoall::blocks;
+use crate::CollectiveError;
 use goal::graph::{Access, Graph};
 
 /// Sends the same block of `bytes` bytes to every destination and receives one block from each source. The output
@@ -23,14 +23,19 @@ use goal::graph::{Access, Graph};
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
 pub fn neighbor_allgather(neighborhood: &Neighborhood, bytes: u64) -> Result<Graph, CollectiveError> {
+    neighbor_allgatherv(neighborhood, bytes, &vec![bytes; neighborhood.sources().len()])
+}
+
+/// As [`neighbor_allgather`], with a size in bytes for each source. What comes from each follows without gaps; a neighbour
+/// beyond the edge of a grid has its block, too.
+///
+/// # Errors
+/// [`CollectiveError::SizesDoNotFit`], [`CollectiveError::SelfLoopSizesDiffer`], [`CollectiveError::TooManyBytes`].
+pub fn neighbor_allgatherv(neighborhood: &Neighborhood, sent: u64, received: &[u64]) -> Result<Graph, CollectiveError> {
     let mut graph = neighborhood.graph();
-    let input = graph.buffer(Access::Input, bytes);
+    let input = graph.buffer(Access::Input, sent);
     let sent = vec![input; neighborhood.destinations().len()];
-    // A graph has fewer than 2^32 vertices, so a longer list fails to compile whatever its length reads as here.
-    let sources = u32::try_from(neighborhood.sources().len()).unwrap_or(u32::MAX);
-    let sizes = Sizes::equal(sources, bytes)?;
-    let output = Parts::new(graph.buffer(Access::Output, sizes.total()), &sizes);
-    let received: Vec<_> = (0..sources).map(|position| output.at(position)).collect();
+    let received = blocks(&mut graph, Access::Output, "source", neighborhood.sources().len(), received)?;
     neighborhood.draw(&mut graph, &sent, &received)?;
     Ok(graph)
 }

@@ -55,7 +55,7 @@ pub fn neighbor_alltoallv(
 }
 
 /// Declares a buffer that holds one block for each neighbour.
-fn blocks(
+pub(super) fn blocks(
     graph: &mut Graph,
     access: Access,
     list: &'static str,

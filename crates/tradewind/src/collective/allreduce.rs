@@ -1,0 +1,96 @@
+//! Allreduce.
+
+use super::plan::{Course, Plan, Shape, bytes_of};
+use crate::AllreduceAlgorithm;
+use crate::algorithms::Levels;
+use crate::buffers::{Input, Output};
+use crate::communicator::Communicator;
+use crate::error::Result;
+use crate::operation::{Combination, Operation};
+use crate::persistent::Persistent;
+use crate::request::Request;
+use bytemuck::Pod;
+use collectives::two_level;
+use engine::call::{Call, CallKind};
+use engine::meeting::{Meeting, Pattern};
+
+/// # Allreduce
+impl Communicator {
+    /// Combines the ranks' inputs element by element; every rank gets the same result, bit for bit.
+    ///
+    /// Shapes: input and output have the same number of elements, the same on all ranks. The input may be
+    /// [in place](crate::InPlace). With the algorithm `join`, and with operations of the caller's own
+    /// ([`fold`](crate::fold())), the result is ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(4, |world| {
+    ///     let mut largest = [0u32; 2];
+    ///     world.allreduce(&[world.rank(), 7], &mut largest, tradewind::Op::Maximum)?;
+    ///     assert_eq!(largest, [3, 7]);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the lengths differ, an integer is divided by zero, a rank is gone or in another collective.
+    #[inline]
+    pub fn allreduce<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        output: &mut [T],
+        op: impl Operation<T>,
+    ) -> Result<()> {
+        self.plan_allreduce(size_of_val(output) as u64, op)?.run(self, input, output)
+    }
+
+    /// Begins an [`allreduce`](Self::allreduce). Buffers of the segment move in and come back from
+    /// [`wait`](Request::wait).
+    ///
+    /// # Errors
+    /// When the lengths differ or the schedule cannot be linked. Never waits, once linked.
+    #[inline]
+    pub fn iallreduce<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
+        &self,
+        input: I,
+        mut output: O,
+        op: impl Operation<T>,
+    ) -> Result<Request<'a, (I::Back, O::Back)>> {
+        self.plan_allreduce(output.bytes().len() as u64, op)?.start(self, input, output)
+    }
+
+    /// Prepares an allreduce of `count` elements to be started many times.
+    ///
+    /// # Errors
+    /// As [`iallreduce`](Self::iallreduce).
+    pub fn allreduce_init<T: Pod>(&self, count: usize, op: impl Operation<T>) -> Result<Persistent> {
+        Ok(Persistent::new(self, self.plan_allreduce(bytes_of::<T>(count)?, op)?))
+    }
+
+    #[inline]
+    fn plan_allreduce<T: Pod>(&self, bytes: u64, op: impl Operation<T>) -> Result<Plan> {
+        let shape = Shape::new(bytes, bytes);
+        let known = match op.into_combination()? {
+            Combination::Known(known) => known,
+            Combination::Own(function) => {
+                let course = self.course_of_allgather(CallKind::Allreduce, bytes, false)?;
+                return Ok(Plan::folded(course, shape, function, (self.size(), self.size(), bytes)));
+            }
+        };
+        let choice = self.choose::<AllreduceAlgorithm>(bytes, known.op.order());
+        let arguments = choice.digest() << 16 | known.number();
+        let call = Call::new(CallKind::Allreduce, bytes, arguments);
+        if choice.algorithm == AllreduceAlgorithm::Join {
+            let meeting =
+                Meeting { arithmetic: Some(known.arithmetic()), ..Meeting::new(Pattern::Reduce, bytes, call) };
+            return Ok(Plan::new(Course::Meeting(meeting), shape));
+        }
+        let (rank, ranks, reduction) = (self.rank(), self.size(), known.reduction());
+        let course = self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
+            Levels::One => choice.algorithm.graph(rank, ranks, bytes, reduction),
+            Levels::Two(per_node) => two_level::allreduce(rank, ranks, per_node, bytes, reduction, choice.algorithm),
+        })?;
+        Ok(Plan::new(course, shape))
+    }
+}

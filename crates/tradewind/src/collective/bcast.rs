@@ -1,0 +1,87 @@
+//! Broadcast.
+
+use super::plan::{Course, Plan, bytes_of};
+use crate::BcastAlgorithm;
+use crate::algorithms::{Levels, Order};
+use crate::buffers::Output;
+use crate::communicator::Communicator;
+use crate::error::Result;
+use crate::persistent::Persistent;
+use crate::request::Request;
+use bytemuck::Pod;
+use collectives::two_level;
+use engine::call::{Call, CallKind};
+use engine::lane::Argument;
+use engine::meeting::{Meeting, Pattern};
+
+/// # Broadcast
+impl Communicator {
+    /// Gives every rank the root's buffer.
+    ///
+    /// Shapes: the same number of elements on all ranks.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(3, |world| {
+    ///     let mut word = if world.rank() == 1 { *b"tell" } else { [0; 4] };
+    ///     world.bcast(&mut word, 1)?;
+    ///     assert_eq!(&word, b"tell");
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no such root, a rank is gone or in another collective.
+    #[inline]
+    pub fn bcast<T: Pod>(&self, buffer: &mut [T], root: u32) -> Result<()> {
+        let bytes = size_of_val(buffer) as u64;
+        let course = self.course_of_bcast(bytes, root)?;
+        let Course::Meeting(meeting) = &course else {
+            return Plan::broadcast(course, bytes, self.rank() == root).start_broadcast(self, buffer)?.wait();
+        };
+        let private = bytemuck::cast_slice_mut::<T, u8>(buffer);
+        if self.rank() == root {
+            let arguments = [Argument::input(private), Argument::output(0)];
+            return Ok(self.group().meet_and_wait(meeting, &arguments, &mut [])?);
+        }
+        let arguments = [Argument::input(&[]), Argument::output(bytes)];
+        Ok(self.group().meet_and_wait(meeting, &arguments, &mut [&mut [], private])?)
+    }
+
+    /// Begins a [`bcast`](Self::bcast).
+    ///
+    /// # Errors
+    /// When there is no such root or the schedule cannot be linked. Never waits, once linked.
+    #[inline]
+    pub fn ibcast<'a, T: Pod, O: Output<'a, T>>(&self, mut buffer: O, root: u32) -> Result<Request<'a, O::Back>> {
+        let bytes = buffer.bytes().len() as u64;
+        let course = self.course_of_bcast(bytes, root)?;
+        Plan::broadcast(course, bytes, self.rank() == root).start_broadcast(self, buffer)
+    }
+
+    /// Prepares a bcast of `count` elements to be started many times, with [`Persistent::start_bcast`].
+    ///
+    /// # Errors
+    /// As [`ibcast`](Self::ibcast).
+    pub fn bcast_init<T: Pod>(&self, count: usize, root: u32) -> Result<Persistent> {
+        let bytes = bytes_of::<T>(count)?;
+        let course = self.course_of_bcast(bytes, root)?;
+        Ok(Persistent::new(self, Plan::broadcast(course, bytes, self.rank() == root)))
+    }
+
+    #[inline]
+    fn course_of_bcast(&self, bytes: u64, root: u32) -> Result<Course> {
+        self.check_root(root)?;
+        let choice = self.choose::<BcastAlgorithm>(bytes, Order::Any);
+        let call = Call::new(CallKind::Bcast, bytes, choice.digest() << 32 | u64::from(root));
+        if choice.algorithm == BcastAlgorithm::Join {
+            return Ok(Course::Meeting(Meeting::new(Pattern::Broadcast { root }, bytes, call)));
+        }
+        let (rank, ranks, algorithm, tuning) = (self.rank(), self.size(), choice.algorithm, choice.tuning);
+        self.linked((call, &choice), (root.into(), Vec::new()), || match choice.levels {
+            Levels::One => algorithm.graph(rank, ranks, root, bytes, tuning),
+            Levels::Two(per_node) => two_level::bcast(rank, ranks, per_node, root, bytes, algorithm, tuning),
+        })
+    }
+}

@@ -1,0 +1,173 @@
+//! Reduce-scatter, with blocks of equal and of different sizes.
+
+use super::plan::{Course, Plan, Shape, bytes_of};
+use super::sizes::Counts;
+use crate::ReduceScatterAlgorithm;
+use crate::buffers::{Input, Output};
+use crate::communicator::Communicator;
+use crate::error::Result;
+use crate::operation::{Combination, Operation};
+use crate::persistent::Persistent;
+use crate::request::Request;
+use bytemuck::Pod;
+use collectives::Sizes;
+use engine::call::{Call, CallKind};
+use engine::meeting::{Meeting, Pattern};
+
+/// # Reduce-scatter
+impl Communicator {
+    /// Combines the ranks' inputs element by element; every rank gets its block of the result.
+    ///
+    /// Shapes: `counts` has the number of elements of each rank's block, the same list on all ranks; the input has as many as
+    /// they are together, the output those of the rank. If the input is [in place](crate::InPlace), the output is as long
+    /// as an input and holds it, and the result replaces its beginning. With the algorithm `join`, and with operations of
+    /// the caller's own ([`fold`](crate::fold())), elements are ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(2, |world| {
+    ///     let mut mine = vec![0; 1 + world.rank() as usize];
+    ///     world.reduce_scatter(&[1, 10, 100], &mut mine, &[1, 2], tradewind::Op::Sum)?;
+    ///     assert_eq!(mine, if world.rank() == 0 { vec![2] } else { vec![20, 200] });
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the lengths do not fit, the ranks' counts differ, an integer is divided by zero, a rank is gone or in another
+    /// collective.
+    pub fn reduce_scatter<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        output: &mut [T],
+        counts: &[usize],
+        op: impl Operation<T>,
+    ) -> Result<()> {
+        self.plan_reduce_scatter(counts, op)?.run(self, input, output)
+    }
+
+    /// Begins a [`reduce_scatter`](Self::reduce_scatter).
+    ///
+    /// # Errors
+    /// As [`reduce_scatter`](Self::reduce_scatter), and when the schedule cannot be linked. Never waits, once linked.
+    pub fn ireduce_scatter<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
+        &self,
+        input: I,
+        output: O,
+        counts: &[usize],
+        op: impl Operation<T>,
+    ) -> Result<Request<'a, (I::Back, O::Back)>> {
+        self.plan_reduce_scatter(counts, op)?.start(self, input, output)
+    }
+
+    /// Prepares a reduce_scatter of `counts` elements to be started many times.
+    ///
+    /// # Errors
+    /// As [`ireduce_scatter`](Self::ireduce_scatter).
+    pub fn reduce_scatter_init<T: Pod>(&self, counts: &[usize], op: impl Operation<T>) -> Result<Persistent> {
+        Ok(Persistent::new(self, self.plan_reduce_scatter(counts, op)?))
+    }
+
+    /// A [`reduce_scatter`](Self::reduce_scatter) of equal blocks.
+    ///
+    /// Shapes: the output has n elements, the same on all ranks, the input size × n. If the input is
+    /// [in place](crate::InPlace), the output is as long as an input and holds it, and the result replaces its beginning.
+    ///
+    /// # Errors
+    /// As [`reduce_scatter`](Self::reduce_scatter).
+    #[inline]
+    pub fn reduce_scatter_block<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        output: &mut [T],
+        op: impl Operation<T>,
+    ) -> Result<()> {
+        let bytes = self.block_of_reduce_scatter(input.argument().is_none(), size_of_val(output) as u64)?;
+        self.plan_reduce_scatter_block(bytes, op)?.run(self, input, output)
+    }
+
+    /// Begins a [`reduce_scatter_block`](Self::reduce_scatter_block).
+    ///
+    /// # Errors
+    /// As [`ireduce_scatter`](Self::ireduce_scatter).
+    #[inline]
+    pub fn ireduce_scatter_block<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
+        &self,
+        input: I,
+        mut output: O,
+        op: impl Operation<T>,
+    ) -> Result<Request<'a, (I::Back, O::Back)>> {
+        let bytes = self.block_of_reduce_scatter(input.argument().is_none(), output.bytes().len() as u64)?;
+        self.plan_reduce_scatter_block(bytes, op)?.start(self, input, output)
+    }
+
+    /// Prepares a reduce_scatter_block of `count` elements a rank to be started many times.
+    ///
+    /// # Errors
+    /// As [`ireduce_scatter`](Self::ireduce_scatter).
+    pub fn reduce_scatter_block_init<T: Pod>(&self, count: usize, op: impl Operation<T>) -> Result<Persistent> {
+        Ok(Persistent::new(self, self.plan_reduce_scatter_block(bytes_of::<T>(count)?, op)?))
+    }
+
+    #[inline]
+    fn block_of_reduce_scatter(&self, in_place: bool, output: u64) -> Result<u64> {
+        if in_place { self.equal_part("the length of a reduce_scatter_block's buffer", output) } else { Ok(output) }
+    }
+
+    #[inline]
+    fn plan_reduce_scatter_block<T: Pod>(&self, bytes: u64, op: impl Operation<T>) -> Result<Plan> {
+        let total = self.for_each_rank(bytes)?;
+        let shape = Shape::new(total, bytes);
+        let known = match op.into_combination()? {
+            Combination::Known(known) => known,
+            Combination::Own(function) => {
+                let course = self.course_of_alltoall(CallKind::ReduceScatterBlock, (bytes, 1), false)?;
+                return Ok(Plan::folded(course, shape, function, (self.size(), self.size(), bytes)));
+            }
+        };
+        let choice = self.choose::<ReduceScatterAlgorithm>(bytes, known.op.order());
+        let arguments = choice.digest() << 16 | known.number();
+        let call = Call::new(CallKind::ReduceScatterBlock, bytes, arguments);
+        if choice.algorithm == ReduceScatterAlgorithm::Join {
+            let at = u64::from(self.rank()) * bytes;
+            let meeting = Meeting::new(Pattern::ReduceScatter { at, bytes }, total, call);
+            let meeting = Meeting { arithmetic: Some(known.arithmetic()), ..meeting };
+            return Ok(Plan::new(Course::Meeting(meeting), shape));
+        }
+        let sizes = Sizes::equal(self.size(), bytes)?;
+        let course = self.linked((call, &choice), (arguments, Vec::new()), || {
+            choice.algorithm.graph(self.rank(), &sizes, known.reduction())
+        })?;
+        Ok(Plan::new(course, shape))
+    }
+
+    fn plan_reduce_scatter<T: Pod>(&self, counts: &[usize], op: impl Operation<T>) -> Result<Plan> {
+        let (rank, ranks) = (self.rank(), self.size());
+        let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
+        let (at, bytes) = (counts.offset(rank), counts.block(rank));
+        let shape = Shape::new(counts.total, bytes);
+        let known = match op.into_combination()? {
+            Combination::Known(known) => known,
+            Combination::Own(function) => {
+                let received = Counts { bytes: vec![bytes; ranks as usize], total: bytes.saturating_mul(ranks.into()) };
+                let both = (&counts, &received);
+                let course = self.course_of_alltoallv(CallKind::ReduceScatter, both, Some(&counts))?;
+                return Ok(Plan::folded(course, shape, function, (ranks, ranks, bytes)));
+            }
+        };
+        let choice = self.choose::<ReduceScatterAlgorithm>(counts.total / u64::from(ranks), known.op.order());
+        let arguments = choice.digest() << 16 | known.number();
+        let call = Call::new(CallKind::ReduceScatter, counts.total, arguments ^ counts.digest() << 24);
+        if choice.algorithm == ReduceScatterAlgorithm::Join {
+            let meeting = Meeting::new(Pattern::ReduceScatter { at, bytes }, counts.total, call);
+            let meeting = Meeting { arithmetic: Some(known.arithmetic()), ..meeting };
+            return Ok(Plan::new(Course::Meeting(meeting), shape));
+        }
+        let sizes = Sizes::each(&counts.bytes)?;
+        let course = self.linked((call, &choice), (arguments, counts.bytes), || {
+            choice.algorithm.graph(rank, &sizes, known.reduction())
+        })?;
+        Ok(Plan::new(course, shape))
+    }
+}

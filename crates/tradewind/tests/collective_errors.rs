@@ -1,0 +1,308 @@
+//! What goes wrong in collectives is told by name: other lengths, other collectives, functions that panic; and what is
+//! unusual goes right: many at once, dropped requests, elements of no size.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tradewind::{
+    Communicator, EngineKind, GatherAlgorithm, InPlace, Op, Request, Result, fold, local, local_with, wait_all,
+};
+
+const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
+
+fn text<T>(outcome: Result<T>) -> String {
+    outcome.err().expect("refused").to_string()
+}
+
+/// Runs a body on ranks whose errors are kept; gives what each said.
+fn errors(ranks: u32, body: impl Fn(&Communicator) -> Result<()> + Sync) -> Vec<String> {
+    let said = std::sync::Mutex::new(vec![String::new(); ranks as usize]);
+    local(ranks, |world| {
+        if let Err(error) = body(&world) {
+            said.lock().expect("no rank panics")[world.rank() as usize] = error.to_string();
+        }
+        Ok(())
+    })
+    .expect("errors are kept, not returned");
+    said.into_inner().expect("no rank panics")
+}
+
+#[test]
+fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
+    local(2, |world| {
+        let refused = |outcome: Result<()>, expected: &str| {
+            let said = text(outcome);
+            assert!(said.contains(expected), "{said}");
+        };
+        refused(world.allgather(&[1u8], &mut [0; 3]), "a multiple of the 2 ranks");
+        refused(world.allgather(&[1u8, 2], &mut [0; 2]), "the input is 2 bytes long, it must be 1 bytes long");
+        refused(world.scan(&[1u8; 3], &mut [0; 2], Op::Sum), "the input is 3 bytes long");
+        refused(world.gather(&[1u8], &mut [0; 2], 2), "the root is 2, it must be below 2");
+        refused(world.allgatherv(&[1u8], &mut [0; 2], &[1]), "the list of counts is 1 counts, it must be 2 counts");
+        let differs = if world.rank() == 0 { [2, 1] } else { [1, 2] };
+        refused(world.alltoallv(&[1u8; 2], &[1, 1], &mut [0; 3], &differs), "itself");
+        refused(world.alltoallv(&[0u64; 0], &[usize::MAX, 0], &mut [], &[0, 0]), "64 bits");
+        if world.rank() == 0 {
+            refused(world.gather(&[1u8], &mut [0; 3], 0), "the output is 3 bytes long, it must be 2 bytes");
+        } else {
+            refused(world.gather(InPlace, &mut [0u8; 2], 0), "the input is in place");
+            refused(world.scatter(&[0u8; 2], InPlace, 0), "the output is in place");
+            refused(world.reduce(InPlace, &mut [0u8; 2], Op::Sum, 0), "the input is in place");
+        }
+        let grid = world.cartesian(&[2], &[true])?;
+        refused(grid.neighbor_alltoall(InPlace, &mut [0u8; 2]), "neighbour collective's buffers");
+        refused(world.barrier_init()?.start(&[0u8], &mut [0u8]).map(drop), "start_bare");
+        let scan = world.scan_init::<u8>(1, Op::Sum)?;
+        refused(scan.start_bare().map(drop), "an input and an output");
+        refused(scan.start(&[1u8; 2], &mut [0u8; 2]).map(drop), "2 bytes long");
+        world.barrier()
+    })
+    .expect("the job goes on");
+}
+
+#[test]
+fn a_block_of_another_length_than_expected_names_ranks_and_lengths() {
+    let said = errors(3, |world| {
+        let mine = vec![1u64; if world.rank() == 2 { 3 } else { 1 }];
+        match world.rank() {
+            0 => world.gatherv(&mine, &mut [0; 4], &[1, 1, 2], 0),
+            _ => world.gatherv(&mine, &mut [], &[], 0),
+        }
+    });
+    assert_eq!(said[0], "rank 2 has 24 bytes for rank 0 in gatherv, rank 0 expects 16: their counts must agree");
+    assert_eq!(said[1..], ["", ""], "who only gives has done its part");
+
+    let said = errors(2, |world| {
+        let mut mine = vec![0u32; 2];
+        match world.rank() {
+            0 => world.scatterv(&[1; 3], &[2, 1], &mut mine, 0),
+            _ => world.scatterv(&[], &[], &mut mine, 0),
+        }
+    });
+    assert_eq!(said[1], "rank 0 has 4 bytes for rank 1 in scatterv, rank 1 expects 8: their counts must agree");
+
+    let said = errors(2, |world| match world.rank() {
+        0 => world.alltoallv(&[1u8; 4], &[1, 3], &mut [0; 3], &[1, 2]),
+        _ => world.alltoallv(&[1u8; 4], &[2, 2], &mut [0; 4], &[2, 2]),
+    });
+    assert_eq!(said[0], "");
+    assert_eq!(said[1], "rank 0 has 3 bytes for rank 1 in alltoallv, rank 1 expects 2: their counts must agree");
+
+    let said = errors(2, |world| {
+        let (destinations, sent): (&[u32], &[usize]) = if world.rank() == 0 { (&[], &[]) } else { (&[0], &[1]) };
+        let list = world.neighbors(&[1 - world.rank()], destinations)?;
+        list.neighbor_alltoallv(&vec![7u8; world.rank() as usize], sent, &mut [0], &[1])
+    });
+    assert_eq!(said[0], "");
+    let expected = "rank 1 expects a block from rank 0 in neighbor_alltoallv, which has none for it";
+    assert!(said[1].starts_with(expected), "{}", said[1]);
+}
+
+#[test]
+fn where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts() {
+    let said = errors(3, |world| {
+        let mut chosen = world.algorithms();
+        chosen.gather = Some(GatherAlgorithm::Binomial);
+        let world = world.with_algorithms(chosen);
+        let mine = vec![1u64; if world.rank() == 2 { 3 } else { 1 }];
+        world.gatherv(&mine, &mut [0; 4][..if world.rank() == 0 { 4 } else { 0 }], &[1, 1, 2], 0)
+    });
+    assert_eq!(said[0], "rank 2 has 24 bytes for rank 0 in gatherv, rank 0 expects 16: their counts must agree");
+    assert!(said[1..].iter().all(|text| text.contains("the list of counts at the root")), "{said:?}");
+}
+
+#[test]
+fn ranks_in_different_collectives_are_told() {
+    type Call = fn(&Communicator) -> Result<()>;
+    let calls: [(&str, Call); 8] = [
+        ("allgather", |world| world.allgather(&[1u8], &mut [0; 2])),
+        ("allgatherv", |world| world.allgatherv(&[1u8], &mut [0; 2], &[1, 1])),
+        ("alltoallv", |world| world.alltoallv(&[1u8; 2], &[1, 1], &mut [0; 2], &[1, 1])),
+        ("reduce_scatter", |world| world.reduce_scatter(&[1u8; 2], &mut [0], &[1, 1], Op::Sum)),
+        ("reduce_scatter_block", |world| world.reduce_scatter_block(&[1u8; 2], &mut [0], Op::Sum)),
+        ("allreduce", |world| world.allreduce(&[1u8], &mut [0], Op::Sum)),
+        ("allreduce", |world| world.allreduce(&[1u8], &mut [0], fold(|a: &mut u8, b: &u8| *a += b))),
+        ("alltoall", |world| world.alltoall(&[1u8; 2], &mut [0; 2])),
+    ];
+    for (name, call) in calls {
+        let said = errors(2, |world| if world.rank() == 0 { call(world) } else { world.barrier() });
+        let expected = format!("rank 0 is in {name} #0, rank 1 is in barrier #0");
+        assert_eq!(said, [expected.clone(), expected]);
+    }
+    // Who waits for nobody does not hear of it, the others do.
+    let said = errors(2, |world| match world.rank() {
+        0 => world.gather(&[1u8], &mut [0; 2], 0),
+        _ => world.reduce(&[1u8], &mut [], Op::Sum, 0),
+    });
+    assert_eq!(said[0], "rank 0 is in gather #0, rank 1 is in reduce #0");
+    let said = errors(2, |world| {
+        let op = if world.rank() == 0 { Op::Sum } else { Op::Product };
+        world.reduce(&[1u16], &mut [0], op, 0)
+    });
+    assert!(said[0].contains("reduce #0"), "{said:?}");
+    let said = errors(2, |world| {
+        let counts = if world.rank() == 0 { [1, 3] } else { [3, 1] };
+        world.allgatherv(&vec![1u8; counts[world.rank() as usize]], &mut [0; 4], &counts)
+    });
+    assert!(said.iter().all(|text| text.contains("allgatherv #0")), "{said:?}");
+}
+
+#[test]
+fn hundreds_of_every_kind_may_be_under_way() {
+    for engine in ENGINES {
+        local_with(3, engine, |world| {
+            let (rank, size) = (world.rank(), 3);
+            let mine = [rank; 3];
+            let lengths = [0, 1, 2];
+            let block = vec![rank; rank as usize];
+            let mut all = vec![[7u32; 3]; 300];
+            let mut requests: Vec<Request<'_, _>> = Vec::new();
+            for (turn, output) in all.iter_mut().enumerate() {
+                let root = turn as u32 / 8 % size;
+                let sum = fold(|a: &mut u32, b: &u32| *a += b);
+                requests.push(match turn % 8 {
+                    0 => world.iallgather(&mine[..1], &mut output[..])?,
+                    1 => world.igather(&mine[..1], &mut output[..], root)?,
+                    2 => world.iscatter(&mine[..], &mut output[..1], root)?,
+                    3 => world.iscan(&mine[..], &mut output[..], Op::Sum)?,
+                    4 => world.iexscan(&mine[..], &mut output[..], Op::Sum)?,
+                    5 => world.iallgatherv(&block[..], &mut output[..], &lengths)?,
+                    6 => world.ireduce(&mine[..], &mut output[..], Op::Maximum, root)?,
+                    _ => world.ireduce_scatter_block(&mine[..], &mut output[..1], sum)?,
+                });
+            }
+            // The last ones first: earlier results are moved out of the way meanwhile.
+            requests.reverse();
+            wait_all(requests)?;
+            for (turn, output) in all.iter().enumerate() {
+                let root = turn as u32 / 8 % size;
+                let expected = match turn % 8 {
+                    0 => [0, 1, 2],
+                    1 if rank == root => [0, 1, 2],
+                    2 => [root, 7, 7],
+                    3 => [[0, 1, 3][rank as usize]; 3],
+                    4 => [[7, 0, 1][rank as usize]; 3],
+                    5 => [1, 2, 2],
+                    6 if rank == root => [2; 3],
+                    7 => [3, 7, 7],
+                    _ => [7; 3],
+                };
+                assert_eq!(*output, expected, "{engine}, kind {}, root {root}, rank {rank}", turn % 8);
+            }
+            Ok(())
+        })
+        .expect("all of them complete");
+    }
+}
+
+#[test]
+fn roots_and_leaves_may_run_far_ahead() {
+    local(2, |world| {
+        let mine = vec![world.rank(); 300];
+        let mut all = vec![0; 600];
+        for root in [0, 1] {
+            for _ in 0..500 {
+                world.gather(&mine, &mut all, root)?;
+            }
+            assert!(world.rank() != root || all == [vec![0; 300], vec![1; 300]].concat());
+            let mut part = vec![9; 300];
+            for _ in 0..500 {
+                world.scatter(&all, &mut part, root)?;
+            }
+            assert!(part == mine);
+        }
+        Ok(())
+    })
+    .expect("those behind catch up");
+}
+
+#[test]
+fn dropped_requests_hold_nobody_up() {
+    for engine in ENGINES {
+        local_with(3, engine, |world| {
+            for round in 0..200u32 {
+                let (mine, mut all) = ([round; 3], [0; 9]);
+                let sum = fold(|a: &mut u32, b: &u32| *a += b);
+                match round % 6 {
+                    0 => drop(world.igather(&mine, &mut all, round % 3)?),
+                    1 => drop(world.iscatter(&all[..], &mut [0; 3], round % 3)?),
+                    2 => std::mem::forget(world.iscan(&mine, &mut [0; 3], sum)?),
+                    3 => drop(world.ireduce(world.alloc::<u32>(3000)?, world.alloc::<u32>(3000)?, Op::Sum, 1)?),
+                    4 => drop(world.iallgather(world.alloc::<u32>(900)?, world.alloc::<u32>(2700)?)?),
+                    _ => drop(world.iallgatherv(&mine, &mut all, &[3, 3, 3])?),
+                }
+                let mut sum = [0];
+                world.allreduce(&[1u32], &mut sum, Op::Sum)?;
+                assert_eq!(sum, [3]);
+            }
+            Ok(())
+        })
+        .expect("the others go on");
+    }
+}
+
+#[test]
+fn a_function_that_panics_leaves_the_communicator_usable() {
+    local(2, |world| {
+        let picky = || fold(|a: &mut u32, b: &u32| *a = a.checked_sub(*b).expect("enough to take from"));
+        let mut difference = [0];
+        let panic = catch_unwind(AssertUnwindSafe(|| world.allreduce(&[world.rank() + 1], &mut difference, picky())));
+        assert!(panic.is_err(), "1 - 2 panics");
+        let mine = [2 * world.rank()];
+        let mut request = world.iscan(&mine, &mut difference, picky())?;
+        let limit = std::time::Duration::from_secs(60);
+        let outcome = catch_unwind(AssertUnwindSafe(|| request.wait_timeout(limit)));
+        assert_eq!(outcome.is_err(), world.rank() == 1);
+        drop(request);
+        world.allreduce(&[2 - world.rank()], &mut difference, picky())?;
+        assert_eq!(difference, [1]);
+        world.barrier()
+    })
+    .expect("it goes on");
+}
+
+#[test]
+fn elements_of_no_size_are_elements() {
+    for engine in ENGINES {
+        local_with(3, engine, |world| {
+            let (none, mut nothing) = ([(); 3], [(); 3]);
+            world.allgather(&none[..1], &mut nothing)?;
+            world.alltoall(&none, &mut nothing)?;
+            world.gather(&none[..1], &mut nothing, 1)?;
+            world.scatter(&none, &mut nothing[..1], 1)?;
+            world.allgatherv(&none, &mut nothing, &[0, 3, 5])?;
+            world.alltoallv(&none, &[1, 2, 3], &mut nothing, &[4, 5, 6])?;
+            let keep = || fold(|_: &mut (), _: &()| {});
+            world.allreduce(&none, &mut nothing, keep())?;
+            world.reduce_scatter_block(&none, &mut nothing[..1], keep())?;
+            let mut empty: [u64; 0] = [];
+            world.exscan(&[], &mut empty, Op::Sum)?;
+            world.reduce(&[], &mut empty, Op::Quotient, 2)?;
+            world.barrier()
+        })
+        .expect("nothing is moved, in order");
+    }
+}
+
+#[test]
+fn persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again() {
+    for engine in ENGINES {
+        local_with(3, engine, |world| {
+            let rank = world.rank();
+            let gather = world.gather_init::<u32>(1, 1)?;
+            let reduce = world.reduce_init::<u32>(2, fold(|a: &mut u32, b: &u32| *a = 10 * *a + b), 2)?;
+            let exchange = world.alltoallv_init::<u32>(&[1; 3], &[1; 3])?;
+            for round in 0..100 {
+                let mut all = vec![0; if rank == 1 { 3 } else { 0 }];
+                gather.start(&[rank + round], &mut all)?.wait()?;
+                assert!(rank != 1 || all == [round, round + 1, round + 2]);
+                let mut digits = vec![0; if rank == 2 { 2 } else { 0 }];
+                reduce.start(&[rank + 1, 9], &mut digits)?.wait()?;
+                assert!(rank != 2 || digits == [123, 999]);
+                let mut values = [rank; 3];
+                exchange.start(InPlace, &mut values)?.wait()?;
+                assert_eq!(values, [0, 1, 2]);
+            }
+            Ok(())
+        })
+        .expect("every start succeeds");
+    }
+}
