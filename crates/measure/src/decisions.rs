@@ -23,7 +23,7 @@ use std::num::NonZeroU64;
 use tradewind::EngineKind;
 
 /// The file of the table in a directory of results.
-pub const FILE: &str = "decisions.json";
+pub const FILE: &str = "decision-table.json";
 /// The option that says for which numbers of ranks: a list with commas.
 pub const RANKS: &str = "ranks";
 /// Who is predicted to take so many times as long as the fastest is left out.
@@ -127,8 +127,9 @@ impl Grid {
 
 const QUICK_OPERATIONS: [Operation; 3] = [Operation::Barrier, Operation::Bcast, Operation::Allreduce];
 
-/// Sizes that the table is made from.
-const SIZES: [u64; 10] = [1, 64, 8 << 10, 8, 512, 2 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20];
+/// Sizes that the table is made from, in the order in which a quick look takes them.
+const SIZES: [u64; 13] =
+    [1, 64, 8 << 10, 8, 512, 2 << 10, 4 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
 /// Segments of the segmented algorithms.
 fn segments() -> Vec<NonZeroU64> {
@@ -150,7 +151,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
     grid.bytes.sort_unstable();
     let mut part = Part::new("decisions", "Which algorithm is best when");
     part.about = "The candidates of each operation, number of ranks and size take turns; the fastest median wins, and a \
-                  winner is kept for larger sizes as long as it is within 3 % of the best. Models only leave out candidates \
+                  winner is kept for larger sizes as long as it is within 5 % of the best, and so is a join, which needs no \
+                  schedule. Models only leave out candidates \
                   that they predict to take more than three times as long as the fastest; the table says which. Joins are \
                   always measured."
         .to_owned();

@@ -3,6 +3,7 @@
 //! Every collective asks [`Communicator::choose`], and nobody else, what to run.
 
 use crate::communicator::Communicator;
+use crate::decisions::Rules;
 use crate::explanation::Explanation;
 use collectives::Tuning;
 use engine::node::EngineKind;
@@ -204,18 +205,15 @@ macro_rules! choosable {
             }
         )+
 
-        impl Communicator {
-            /// Which algorithm a collective of this communicator is run by, and why; bytes as [`Operation`] counts them. Every
-            /// rank gives the same answer.
-            ///
-            /// With the variable `TRADEWIND_EXPLAIN` set to 1, the first rank says each new decision on standard error.
-            pub fn explain(&self, operation: Operation, bytes: u64) -> Explanation {
+        impl Chooser {
+            /// Which algorithm a collective is run by, and why; bytes as [`Operation`] counts them.
+            pub(crate) fn explain(&self, operation: Operation, bytes: u64) -> Explanation {
                 match operation {
                     $(Operation::$operation => {
-                        self.rules().explain(&self.choose::<$algorithm>(bytes, Order::Any), bytes)
+                        self.rules.explain(&self.choose::<$algorithm>(bytes, Order::Any), bytes)
                     })+
                     // Operations are non-exhaustive; all there are stand above.
-                    _ => self.rules().explain(&self.choose::<BarrierAlgorithm>(0, Order::Any), 0),
+                    _ => self.rules.explain(&self.choose::<BarrierAlgorithm>(0, Order::Any), 0),
                 }
             }
         }
@@ -273,34 +271,17 @@ impl Communicator {
         match A::forced(self.chosen()) {
             None if bytes < self.rules().joins_below(A::OPERATION) => Choice::new(A::JOIN, Why::Open),
             Some(algorithm) if algorithm == A::JOIN && !self.rules().explains() => Choice::new(A::JOIN, Why::Forced),
-            forced => self.choose_and_say(forced, bytes, order),
+            _ => self.choose_and_say(bytes, order),
         }
     }
 
     #[cold]
-    fn choose_and_say<A: Choosable>(&self, forced: Option<A>, bytes: u64, order: Order) -> Choice<A> {
-        let choice = match forced {
-            Some(algorithm) => self.choose_forced(algorithm, order),
-            None if self.group().engine() == EngineKind::Peers => self.choose_measured(bytes, order),
-            None => self.choose_classical(bytes, order),
-        };
+    fn choose_and_say<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        let choice = self.chooser().choose(bytes, order);
         if self.rank() == 0 {
             self.rules().say(&choice, bytes);
         }
         choice
-    }
-
-    /// What the decision table says, else a join.
-    fn choose_measured<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
-        let join = Choice::new(A::JOIN, Why::Open);
-        let Some(plan) = self.rules().plan(A::OPERATION, bytes) else { return join };
-        match plan.algorithm.name().parse::<A>() {
-            Ok(algorithm) if order == Order::FromLeft && !algorithm.folds_from_left() => {
-                Choice { why: Why::RankOrder, ..join }
-            }
-            Ok(algorithm) => Choice { algorithm, tuning: tuning(&plan), ..join },
-            Err(_) => join,
-        }
     }
 
     /// How to run a neighbour collective with blocks of so many bytes, or of sizes that not all ranks know. Long blocks in
@@ -315,12 +296,55 @@ impl Communicator {
         }
     }
 
-    #[cold]
+    /// Which algorithm a collective of this communicator is run by, and why; bytes as [`Operation`] counts them. Every
+    /// rank gives the same answer. [`Request::explain`](crate::Request::explain) says it of a collective under way.
+    ///
+    /// With the variable `TRADEWIND_EXPLAIN` set to 1, the first rank says each new decision on standard error.
+    pub fn explain(&self, operation: Operation, bytes: u64) -> Explanation {
+        self.chooser().explain(operation, bytes)
+    }
+
+    /// All that a choice depends on.
+    #[inline]
+    pub(crate) fn chooser(&self) -> Chooser {
+        Chooser { rules: self.rules(), algorithms: *self.chosen() }
+    }
+}
+
+/// All that a choice depends on besides the call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chooser {
+    rules: &'static Rules,
+    algorithms: Algorithms,
+}
+
+impl Chooser {
+    fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        match A::forced(&self.algorithms) {
+            Some(algorithm) => self.choose_forced(algorithm, order),
+            None if self.rules.engine() == EngineKind::Peers => self.choose_measured(bytes, order),
+            None => self.choose_classical(bytes, order),
+        }
+    }
+
+    /// What the decision table says, else a join.
+    fn choose_measured<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        let join = Choice::new(A::JOIN, Why::Open);
+        let Some(plan) = self.rules.plan(A::OPERATION, bytes) else { return join };
+        match plan.algorithm.name().parse::<A>() {
+            Ok(algorithm) if order == Order::FromLeft && !algorithm.folds_from_left() => {
+                Choice { why: Why::RankOrder, ..join }
+            }
+            Ok(algorithm) => Choice { algorithm, tuning: tuning(&plan), ..join },
+            Err(_) => join,
+        }
+    }
+
     fn choose_forced<A: Choosable>(&self, algorithm: A, order: Order) -> Choice<A> {
         if order == Order::FromLeft && !algorithm.folds_from_left() {
             return Choice::new(A::JOIN, Why::RankOrder);
         }
-        let Algorithms { tuning, ranks_per_node, .. } = *self.chosen();
+        let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;
         let levels = match ranks_per_node {
             Some(ranks) if A::OPERATION.has_two_levels() && algorithm != A::JOIN => Levels::Two(ranks),
             _ => Levels::One,
@@ -329,9 +353,8 @@ impl Communicator {
     }
 
     /// What libraries ship, as if every rank were alone on its node.
-    #[cold]
     fn choose_classical<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
-        let query = Query { operation: A::OPERATION, ranks: self.size(), ranks_per_node: 1, bytes };
+        let query = Query { operation: A::OPERATION, ranks: self.rules.ranks(), ranks_per_node: 1, bytes };
         let plan = built_in::plan(&query);
         match plan.algorithm.name().parse::<A>() {
             Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => Choice::new(algorithm, Why::Open),

@@ -42,7 +42,7 @@ struct Shared {
     group: Arc<Group>,
     linked: Mutex<HashMap<LinkKey, Arc<Linkage>>>,
     topologies: AtomicU64,
-    rules: Rules,
+    rules: &'static Rules,
     /// Dropped requests whose buffers are still in use.
     kept: Mutex<Vec<(Pending, Kept)>>,
 }
@@ -102,11 +102,11 @@ impl Communicator {
     /// The communicator of all ranks of a job.
     pub(crate) fn world(group: Arc<Group>) -> Self {
         let table = decisions::of_job(group.member().node());
-        let rules = Rules::new(table, group.size(), group.engine());
+        let rules = Rules::of(table, group.size(), group.engine());
         Communicator::new(group, rules)
     }
 
-    fn new(group: Arc<Group>, rules: Rules) -> Self {
+    fn new(group: Arc<Group>, rules: &'static Rules) -> Self {
         let (linked, kept) = (Mutex::default(), Mutex::default());
         let shared = Shared { group, linked, topologies: AtomicU64::new(0), rules, kept };
         Communicator { shared: Arc::new(shared), algorithms: Algorithms::default() }
@@ -118,8 +118,8 @@ impl Communicator {
 
     /// What it goes by when an algorithm is left open.
     #[inline]
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.shared.rules
+    pub(crate) fn rules(&self) -> &'static Rules {
+        self.shared.rules
     }
 
     /// Ranks of this one that are a communicator of their own, with the same algorithms.

@@ -80,9 +80,25 @@ pub(crate) struct Rules {
     said: Option<Mutex<HashSet<String>>>,
 }
 
+/// Those that this process has come across. They are few, one for each number of ranks, and requests refer to them without
+/// counting.
+static KNOWN: Mutex<Vec<&'static Rules>> = Mutex::new(Vec::new());
+
 impl Rules {
-    pub(crate) fn new(table: Option<Arc<DecisionTable>>, ranks: u32, engine: EngineKind) -> Self {
+    /// Those for so many ranks.
+    pub(crate) fn of(table: Option<Arc<DecisionTable>>, ranks: u32, engine: EngineKind) -> &'static Self {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |rules: &&&Rules| (rules.ranks, rules.engine) == (ranks, engine) && rules.table == table;
+        if let Some(rules) = known.iter().find(same) {
+            return rules;
+        }
         let explains = std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0");
+        let rules: &'static Rules = Box::leak(Box::new(Rules::new(table, ranks, engine, explains)));
+        known.push(rules);
+        rules
+    }
+
+    fn new(table: Option<Arc<DecisionTable>>, ranks: u32, engine: EngineKind, explains: bool) -> Self {
         let row = |operation: &Operation| {
             let query = Query { operation: *operation, ranks, ranks_per_node: ranks, bytes: 0 };
             table.as_ref()?.row(&query).ok().cloned()
@@ -97,8 +113,18 @@ impl Rules {
     }
 
     /// The same for another number of ranks.
-    pub(crate) fn for_ranks(&self, ranks: u32) -> Self {
-        Rules::new(self.table.clone(), ranks, self.engine)
+    pub(crate) fn for_ranks(&self, ranks: u32) -> &'static Self {
+        Rules::of(self.table.clone(), ranks, self.engine)
+    }
+
+    /// The number of ranks.
+    pub(crate) fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Who runs operations.
+    pub(crate) fn engine(&self) -> EngineKind {
+        self.engine
     }
 
     /// Below so many bytes an operation that nobody forces is a join.

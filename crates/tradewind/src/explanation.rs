@@ -13,7 +13,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
 /// tradewind::local(2, |world| {
-///     let explanation = world.explain(tradewind::Operation::Barrier, 0);
+///     let explanation = world.explain(tradewind::Collective::Barrier, 0);
 ///     assert!(explanation.to_string().starts_with("barrier of 0 bytes among 2 ranks: "));
 ///     Ok(())
 /// })
@@ -77,6 +77,13 @@ impl Explanation {
             engine,
             reason,
         }
+    }
+
+    /// What ran was a join, for the sake of the order of ranks.
+    pub(crate) fn must_keep_rank_order(&mut self) {
+        let (segment_bytes, degree, ranks_per_node) = (None, None, None);
+        let (algorithm, reason) = (Algorithm::Join.name(), Reason::RankOrder);
+        *self = Explanation { algorithm, segment_bytes, degree, ranks_per_node, reason, ..self.clone() };
     }
 
     /// The text without the size: equal for all sizes that one decision is for.

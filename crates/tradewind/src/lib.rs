@@ -85,7 +85,7 @@ pub use messages::{
 pub use neighbors::Neighbors;
 pub use operation::{Fold, Op, Operation, fold};
 pub use persistent::Persistent;
-pub use plogp::operation::Operation;
+pub use plogp::operation::Operation as Collective;
 pub use queues;
 pub use request::{Request, wait_all, wait_any};
 pub use schedule::{Buffers, Schedule};

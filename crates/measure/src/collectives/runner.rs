@@ -5,13 +5,7 @@ use super::graphs::Shape;
 use crate::error::Error;
 use plogp::operation::{Algorithm, Operation};
 use plogp::select::Plan;
-use tradewind::{Algorithms, Buffers, Communicator, Op, Schedule};
-
-/// Whether the operation has a join that programs can call.
-pub(super) fn has_join(operation: Operation) -> bool {
-    use Operation as O;
-    matches!(operation, O::Barrier | O::Bcast | O::Allreduce | O::Alltoall)
-}
+use tradewind::{Algorithms, Buffers, Communicator, Element, Op, Schedule};
 
 /// A plan, linked.
 pub(super) struct Runner {
@@ -89,7 +83,7 @@ impl Runner {
     pub(super) fn new(world: &Communicator, shape: &Shape, plan: &Plan) -> Result<Self, Error> {
         let rank = world.rank();
         let way = if plan.algorithm == Algorithm::Join {
-            // What it is asked for has a join, see `has_join`.
+            // Every operation has a join.
             let joins = Algorithms::default().with(shape.operation.name(), Algorithm::Join.name());
             Way::Call(world.with_algorithms(joins.unwrap_or_default()))
         } else {
@@ -122,16 +116,43 @@ impl Runner {
     fn call(&self, world: &Communicator, memory: &mut Memory) -> Result<(), Error> {
         let Shape { operation, bytes, root, .. } = self.shape;
         let Memory { input, output, .. } = memory;
+        if reduces(operation) && bytes.is_multiple_of(8) {
+            return reduce(world, operation, input.numbers(), output.numbers_mut(), root);
+        }
+        let (is_root, input) = (self.rank == root, &mut *input);
         match operation {
             Operation::Barrier => world.barrier()?,
-            Operation::Bcast if self.rank == root => world.bcast(input.bytes_mut(), root)?,
+            Operation::Bcast if is_root => world.bcast(input.bytes_mut(), root)?,
             Operation::Bcast => world.bcast(output.bytes_mut(), root)?,
-            Operation::Allreduce if bytes.is_multiple_of(8) => {
-                world.allreduce(input.numbers(), output.numbers_mut(), Op::Sum)?;
-            }
-            Operation::Allreduce => world.allreduce(input.bytes(), output.bytes_mut(), Op::Sum)?,
-            _ => world.alltoall(input.bytes(), output.bytes_mut())?,
+            Operation::Scatter => world.scatter(input.bytes(), output.bytes_mut(), root)?,
+            Operation::Gather => world.gather(input.bytes(), output.bytes_mut(), root)?,
+            Operation::Allgather => world.allgather(input.bytes(), output.bytes_mut())?,
+            Operation::Alltoall => world.alltoall(input.bytes(), output.bytes_mut())?,
+            _ => reduce(world, operation, input.bytes(), output.bytes_mut(), root)?,
         }
         Ok(())
     }
+}
+
+fn reduces(operation: Operation) -> bool {
+    use Operation as O;
+    matches!(operation, O::Reduce | O::Allreduce | O::ReduceScatter | O::Scan | O::Exscan)
+}
+
+/// The sum of elements of any type.
+fn reduce<T: Element>(
+    world: &Communicator,
+    operation: Operation,
+    input: &[T],
+    output: &mut [T],
+    root: u32,
+) -> Result<(), Error> {
+    match operation {
+        Operation::Reduce => world.reduce(input, output, Op::Sum, root)?,
+        Operation::Allreduce => world.allreduce(input, output, Op::Sum)?,
+        Operation::ReduceScatter => world.reduce_scatter_block(input, output, Op::Sum)?,
+        Operation::Scan => world.scan(input, output, Op::Sum)?,
+        _ => world.exscan(input, output, Op::Sum)?,
+    }
+    Ok(())
 }

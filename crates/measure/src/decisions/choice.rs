@@ -5,12 +5,12 @@ use crate::collectives::{Plan, Shape};
 use crate::results::{Figure, Part, Role, Square};
 use crate::suite::SuiteError;
 use plogp::fingerprint::Fingerprint;
-use plogp::operation::Operation;
+use plogp::operation::{Algorithm, Operation};
 use plogp::select::{DecisionTable, Range, Row, RunnerUp, TableError};
 
 /// A plan is kept as long as it takes no longer than this times the best: the table stays small, and chance does not write
 /// it.
-const SLACK: f64 = 1.03;
+const SLACK: f64 = 1.05;
 
 /// The decision table of this machine from the part of the [experiment](super::experiment), as far as it has been measured.
 ///
@@ -62,7 +62,9 @@ fn ranges(sizes: &[Size]) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     let mut before = 0;
     for (bytes, plans) in sizes {
-        let Some((best, least)) = plans.first().copied() else { continue };
+        let Some((first, least)) = plans.first().copied() else { continue };
+        let join = plans.iter().find(|(plan, time)| plan.algorithm == Algorithm::Join && *time <= SLACK * least);
+        let (best, time) = join.copied().unwrap_or((first, least));
         let still = |range: &Range| plans.iter().any(|(plan, time)| *plan == range.plan && *time <= SLACK * least);
         let from =
             if before == 0 { 0 } else { ((before as f64 * *bytes as f64).sqrt() as u64).clamp(before + 1, *bytes) };
@@ -74,7 +76,7 @@ fn ranges(sizes: &[Size]) -> Vec<Range> {
                 }
                 let other = plans.iter().find(|(plan, _)| plan.algorithm != best.algorithm);
                 let runner_up = other.map(|(plan, microseconds)| RunnerUp { plan: *plan, microseconds: *microseconds });
-                ranges.push(Range { from, to: None, plan: best, microseconds: least, runner_up });
+                ranges.push(Range { from, to: None, plan: best, microseconds: time, runner_up });
             }
         }
         before = *bytes;
@@ -116,7 +118,6 @@ pub(super) fn fill_maps(part: &mut Part) -> Result<(), SuiteError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plogp::operation::Algorithm;
     use proptest::prelude::*;
 
     fn sizes(times: &[(u64, f64, f64)]) -> Vec<Size> {

@@ -9,7 +9,7 @@ use plogp::select::{DecisionTable, Origin, Query, decide};
 
 const SUMMARY: &str = "summary";
 /// Sizes between those that the table is made from.
-const SIZES: [u64; 9] = [3, 192, 24 << 10, 24, 1 << 10, 5 << 10, 64 << 10, 256 << 10, 768 << 10];
+const SIZES: [u64; 10] = [3, 192, 24 << 10, 24, 1000, 3000, 6000, 96 << 10, 384 << 10, 768 << 10];
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
