@@ -23,6 +23,7 @@ mod error;
 pub mod laps;
 pub mod models;
 pub mod overlap;
+pub mod plogp;
 pub mod processor;
 pub mod queues;
 pub mod results;

@@ -55,6 +55,7 @@ pub type Draw = fn(&Setting) -> Experiment;
 
 /// All experiments with their names, in the order in which they are made.
 pub const EXPERIMENTS: &[(&str, Draw)] = &[
+    ("plogp", crate::plogp::experiment),
     ("barrier", crate::barrier::experiment),
     ("models", crate::models::experiment),
     ("decisions", crate::decisions::experiment),

@@ -30,16 +30,45 @@ pub struct Machine {
     pub clock_nanoseconds: f64,
     /// What disturbed the measurements.
     pub noise: Noise,
-    /// The parameters of each class of pairs.
+    /// The parameters of each class of pairs, where every rank runs its own operations (the caller engine): then an
+    /// overhead is that of the rank whose message it is.
     pub classes: Classes,
     /// What they were found from.
     pub samples: BTreeMap<PairClass, Samples>,
+    /// What a run of a schedule costs besides its messages, for each class of pairs.
+    pub starts: BTreeMap<PairClass, StartCosts>,
+    /// The same where whoever completes an operation runs what it enabled, for whichever rank (the peers engine).
+    pub peers: Peers,
     /// How long it takes to combine two contributions, in microseconds a byte.
     pub combine: f64,
     /// γ, the contention ratio of the direct all-to-all.
     pub contention: f64,
     /// What joins cost inside a node.
     pub joins: BTreeMap<Operation, JoinCosts>,
+}
+
+/// What messages cost under the peers engine. There one process carries a chain of messages through all ranks, and nothing is
+/// under way: the latency is about nothing, and the gap is what the message takes of that process. What an algorithm costs is
+/// then nearer to the sum of its messages' gaps than to its longest chain.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peers {
+    /// The parameters of each class of pairs.
+    pub classes: Classes,
+    /// What they were found from.
+    pub samples: BTreeMap<PairClass, Samples>,
+    /// What a run of a schedule costs besides its messages, for each class of pairs.
+    pub starts: BTreeMap<PairClass, StartCosts>,
+}
+
+/// What a run of a schedule costs besides its messages: a + c × m, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartCosts {
+    /// a: to start, and to be told that all is done.
+    pub fixed: f64,
+    /// c, for each byte of private buffers, which are copied in or out. What lies in the job's memory costs nothing.
+    pub per_byte: f64,
 }
 
 /// What disturbed the measurements: what a loop that does nothing but look at the clock saw.
@@ -146,6 +175,8 @@ impl Machine {
             noise: Noise::default(),
             classes: Classes::default(),
             samples: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            peers: Peers::default(),
             combine: 0.0,
             contention: 1.0,
             joins: BTreeMap::new(),
@@ -222,6 +253,10 @@ struct Unchecked {
     classes: Classes,
     #[serde(default)]
     samples: BTreeMap<PairClass, Samples>,
+    #[serde(default)]
+    starts: BTreeMap<PairClass, StartCosts>,
+    #[serde(default)]
+    peers: Peers,
     combine: f64,
     contention: f64,
     #[serde(default)]
@@ -232,8 +267,18 @@ impl TryFrom<Unchecked> for Machine {
     type Error = OutOfRange;
 
     fn try_from(unchecked: Unchecked) -> Result<Self, Self::Error> {
-        let Unchecked { fingerprint, clock_nanoseconds, noise, classes, samples, combine, contention, joins } =
-            unchecked;
+        let Unchecked {
+            fingerprint,
+            clock_nanoseconds,
+            noise,
+            classes,
+            samples,
+            starts,
+            peers,
+            combine,
+            contention,
+            joins,
+        } = unchecked;
         not_negative("clock_nanoseconds", clock_nanoseconds)?;
         not_negative("combine", combine)?;
         moderate("contention".to_owned(), contention)?;
@@ -242,14 +287,42 @@ impl TryFrom<Unchecked> for Machine {
                 moderate(format!("joins.{operation}.{name}"), value)?;
             }
         }
-        Ok(Machine { fingerprint, clock_nanoseconds, noise, classes, samples, combine, contention, joins })
+        for (engine, starts) in [("", &starts), ("peers.", &peers.starts)] {
+            for (class, costs) in starts {
+                not_negative(&format!("{engine}starts.{class}.fixed"), costs.fixed)?;
+                not_negative(&format!("{engine}starts.{class}.per_byte"), costs.per_byte)?;
+            }
+        }
+        Ok(Machine {
+            fingerprint,
+            clock_nanoseconds,
+            noise,
+            classes,
+            samples,
+            starts,
+            peers,
+            combine,
+            contention,
+            joins,
+        })
     }
 }
 
 impl From<Machine> for Unchecked {
     fn from(machine: Machine) -> Self {
-        let Machine { fingerprint, clock_nanoseconds, noise, classes, samples, combine, contention, joins } = machine;
-        Unchecked { fingerprint, clock_nanoseconds, noise, classes, samples, combine, contention, joins }
+        let Machine {
+            fingerprint,
+            clock_nanoseconds,
+            noise,
+            classes,
+            samples,
+            starts,
+            peers,
+            combine,
+            contention,
+            joins,
+        } = machine;
+        Unchecked { fingerprint, clock_nanoseconds, noise, classes, samples, starts, peers, combine, contention, joins }
     }
 }
 

@@ -116,9 +116,14 @@ impl Topology {
 
     /// For every class of pairs among the [usable](Self::usable) cores the first pair of it; a core with itself is one.
     pub fn pairs(&self) -> BTreeMap<PairClass, (u32, u32)> {
+        self.pairs_among(&self.usable())
+    }
+
+    /// For every class of pairs among these cores the first pair of it; a core with itself is one.
+    pub fn pairs_among(&self, cores: &[u32]) -> BTreeMap<PairClass, (u32, u32)> {
         let mut pairs = BTreeMap::new();
-        for one in &self.usable {
-            for other in self.usable.range(one..) {
+        for (place, one) in cores.iter().enumerate() {
+            for other in &cores[place..] {
                 pairs.entry(self.class_of(*one, *other)).or_insert((*one, *other));
             }
         }

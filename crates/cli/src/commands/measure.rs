@@ -24,6 +24,8 @@ same command goes on behind it; what is complete is not measured again.";
 enum Experiment {
     /// Everything, one experiment after the other; about ten minutes on two cores, with --quick about one.
     All(suite::Arguments),
+    /// The parameters of pLogP for every class of pairs, into machine.json; about half a minute.
+    Plogp(suite::Arguments),
     /// The time of a barrier on 2^d ranks.
     Barrier(suite::Arguments),
     /// Every algorithm of every collective against what the models predict.
@@ -39,6 +41,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
     let (name, arguments) = match arguments.experiment {
         Experiment::Queues(arguments) => return queues::execute(&arguments.into_plan(), format),
         Experiment::All(arguments) => return suite::all(&arguments, format),
+        Experiment::Plogp(arguments) => ("plogp", arguments),
         Experiment::Barrier(arguments) => ("barrier", arguments),
         Experiment::Models(arguments) => ("models", arguments),
         Experiment::Decisions(arguments) => ("decisions", arguments),

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use plogp::fingerprint::Fingerprint;
-use plogp::machine::{Machine, Noise, Sample, Samples, SizeSamples};
+use plogp::machine::{Machine, Noise, Sample, Samples, SizeSamples, StartCosts};
 use plogp::models::join::JoinCosts;
 use plogp::operation::Operation;
 use plogp::pair_class::PairClass;
@@ -34,6 +34,12 @@ pub(crate) fn machine() -> Machine {
     let size =
         SizeSamples { bytes: 0, send_overhead: sample.clone(), receive_overhead: sample.clone(), gap: sample.clone() };
     machine.samples.insert(PairClass::SameSocket, Samples { round_trip: sample, sizes: vec![size] });
+    machine.starts.insert(PairClass::SameSocket, StartCosts { fixed: 0.5, per_byte: 0.0001 });
+    machine.peers.starts.insert(PairClass::SameCore, StartCosts { fixed: 0.75, per_byte: 0.0001 });
+    machine.peers.classes.insert(
+        PairClass::SameSocket,
+        Parameters::linear(0.0, (0.0625, 0.0), (0.0625, 0.0), (0.125, 0.0001)).expect("valid"),
+    );
     machine.combine = 0.001;
     machine.contention = 0.4;
     let join = JoinCosts { fixed: 0.125, per_rank: 0.0625, per_byte: 0.001 };

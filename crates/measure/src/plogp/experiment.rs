@@ -1,0 +1,275 @@
+//! The steps of the experiment: each class of pairs under each engine, and then the joins.
+
+use super::joins;
+use super::machine;
+use super::noise;
+use super::pair::Pair;
+use super::patterns::FIRST;
+use super::starts;
+use super::survey::{Plan, Survey, SurveyError, survey};
+use crate::laps::Laps;
+use crate::results::{Axis, Figure, Part, Point, Table, Value};
+use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
+use plogp::machine::{Machine, Sample, StartCosts};
+use plogp::pair_class::PairClass;
+use topology::Topology;
+use tradewind::EngineKind;
+
+/// Figures: their names, titles and captions, in the order in which a survey gives their values.
+const FIGURES: [(&str, &str, &str); 5] = [
+    (
+        "arrival",
+        "L + g(m): a message under way",
+        "Half a round trip, of messages that are sent on from where they were received.",
+    ),
+    ("gap", "g(m): the gap", "Half a round trip less L; at size 0 by saturation."),
+    (
+        "send-overhead",
+        "os(m): the send overhead",
+        "A send to a rank that does not receive yet. Above the eager limit it only says that there is something.",
+    ),
+    ("receive-overhead", "or(m): the receive overhead", "A receive of a message that has come."),
+    (
+        "stream",
+        "A message in a stream",
+        "The time of each of many messages that do not wait for each other: saturation.",
+    ),
+];
+const PARAMETERS: &str = "parameters";
+const MACHINE: &str = "machine";
+const JOINS: &str = "joins";
+/// The most ranks that joins are measured among.
+const JOINED: u32 = 8;
+
+/// How much is measured besides messages.
+#[derive(Clone, Copy)]
+struct Effort {
+    laps: Laps,
+    noise_milliseconds: u64,
+    combinations: usize,
+    join_sizes: &'static [u64],
+}
+
+/// The experiment.
+pub fn experiment(setting: &Setting) -> Experiment {
+    let plan = setting.choose(Plan::quick(), Plan::default());
+    let effort = setting.choose(
+        Effort {
+            laps: Laps { laps: 5, microseconds: 200.0 },
+            noise_milliseconds: 5,
+            combinations: 5,
+            join_sizes: &[8, 4096],
+        },
+        Effort {
+            laps: Laps { laps: 25, microseconds: 1_000.0 },
+            noise_milliseconds: 500,
+            combinations: 101,
+            join_sizes: &[8, 512, 8 << 10, 64 << 10, 256 << 10],
+        },
+    );
+    let here = Topology::here();
+    let cores: Vec<u32> = setting.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect();
+    let mut steps = Vec::new();
+    // The farthest first: there nobody shares the core whose noise is looked at.
+    for (class, pair) in here.pairs_among(&cores).into_iter().rev() {
+        for engine in [EngineKind::Caller, EngineKind::Peers] {
+            let shape = Shape::on(2, &[pair.0 as usize, pair.1 as usize]).with_engine(engine);
+            let (plan, is_first) = (plan.clone(), steps.is_empty());
+            let milliseconds = setting.choose(300, 8_000);
+            steps.push(Step::new(format!("{class}, {engine}"), shape, milliseconds, move |here| {
+                pair_step(here, class, engine, &plan, effort, is_first)
+            }));
+        }
+    }
+    let crowd = Shape::on(JOINED, &setting.cores);
+    let note = crowd.is_crowded().then(|| format!("Joins among more ranks than cores: {}.", crowd.describe()));
+    steps.push(Step::new("joins", crowd, setting.choose(200, 3_000), move |here| {
+        let mut findings = join_step(here, effort)?;
+        findings.extend(note.clone().map(Finding::Note));
+        Ok(findings)
+    }));
+    Experiment::new(outline(&here), steps)
+}
+
+fn outline(here: &Topology) -> Part {
+    let mut part = Part::new("plogp", "Parameters of pLogP");
+    part.about = "What messages of linked schedules cost between two ranks, for each class of pairs on this machine and for \
+                  both engines. A value is the median over the faster half of the rounds; curves show medians and quartiles \
+                  over all of them. Under the caller engine each rank runs its own operations, and the parameters are those \
+                  of the model; under peers one process runs a whole chain, so that nothing is under way. All raw values \
+                  are in machine.json."
+        .to_owned();
+    part.source = "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1".to_owned();
+    for (name, title, caption) in FIGURES {
+        let (x, y) = (Axis::bytes("message length").logarithmic(), Axis::microseconds("time").logarithmic());
+        part.figures.push(Figure { caption: caption.to_owned(), ..Figure::new(name, title, x, y) });
+    }
+    let table = |name: &str, title: &str, caption: &str, columns: &[&str]| Table {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+        rows: Vec::new(),
+    };
+    part.tables.push(table(
+        PARAMETERS,
+        "Parameters",
+        "A run: what a schedule costs besides its messages, and for each KiB of private buffers.",
+        &[
+            "pair",
+            "engine",
+            "cores",
+            "L (µs)",
+            "g(0) (µs)",
+            "os(0) (µs)",
+            "or(0) (µs)",
+            "g(4 KiB) (µs)",
+            "g(1 MiB) (µs)",
+            "MB/s",
+            "sizes",
+            "a run (µs)",
+            "a KiB (µs)",
+        ],
+    ));
+    part.tables.push(table(
+        MACHINE,
+        "The machine",
+        "Noise is what a loop saw that only looked at the clock.",
+        &["what", "value", "unit"],
+    ));
+    part.tables.push(table(
+        JOINS,
+        "Joins: a + b × P + c × m",
+        "Fitted to joins among 2, 4 and 8 ranks, those that share cores included.",
+        &["operation", "a (µs)", "b (µs)", "c (µs/KiB)"],
+    ));
+    part.notes.extend(here.unknown().map(|unknown| format!("Of this machine, {unknown}.")));
+    part
+}
+
+/// Measures one class under one engine. What it found goes into the file and the part.
+fn pair_step(
+    here: &Here<'_>,
+    class: PairClass,
+    engine: EngineKind,
+    plan: &Plan,
+    effort: Effort,
+    is_first: bool,
+) -> Result<Vec<Finding>, SuiteError> {
+    let world = here.world;
+    let mut pair = Pair::new(world)?;
+    let found = if world.rank() == FIRST {
+        let found = survey(&mut pair, plan).map_err(why)?;
+        pair.end()?;
+        Some(found)
+    } else {
+        pair.follow()?;
+        None
+    };
+    let run = starts::measure(world, effort.laps)?;
+    let combine = starts::combine(world, effort.combinations)?;
+    let Some(found) = found else { return Ok(Vec::new()) };
+    let run = starts::without_messages(run, &found.parameters);
+    let clock = is_first.then(|| noise::look(effort.noise_milliseconds));
+    if let Some(directory) = here.directory {
+        let keep = |machine: &mut Machine| {
+            if let Some((resolution, noise)) = clock {
+                (machine.clock_nanoseconds, machine.noise, machine.combine) = (resolution, noise, combine);
+            }
+            keep(machine, class, engine, &found, run);
+        };
+        if is_first { machine::begin(directory, keep)? } else { machine::add(directory, keep)? }
+    }
+    let mut findings = findings_of(here, class, engine, &found, run);
+    if let Some((resolution, noise)) = clock {
+        let row = |what: &str, value: f64, unit: &str| Finding::row(MACHINE, [what.into(), value.into(), unit.into()]);
+        findings.extend([
+            row("a step of the clock", resolution, "ns"),
+            row("noise", noise.share * 100.0, "%"),
+            row("interruptions", noise.per_second, "a second"),
+            row("longest interruption", noise.longest, "µs"),
+            row("combining doubles", combine * 1024.0, "µs/KiB"),
+        ]);
+    }
+    Ok(findings)
+}
+
+fn why(error: SurveyError<SuiteError>) -> SuiteError {
+    match error {
+        SurveyError::Transport(error) => error.into(),
+        SurveyError::Parameters(_) => {
+            let way_out = "measure again, with less going on beside".to_owned();
+            SuiteError::Impossible { what: error.to_string(), way_out }
+        }
+    }
+}
+
+fn keep(machine: &mut Machine, class: PairClass, engine: EngineKind, found: &Survey, run: StartCosts) {
+    let (classes, samples, starts) = match engine {
+        EngineKind::Caller => (&mut machine.classes, &mut machine.samples, &mut machine.starts),
+        EngineKind::Peers => {
+            let peers = &mut machine.peers;
+            (&mut peers.classes, &mut peers.samples, &mut peers.starts)
+        }
+    };
+    classes.insert(class, found.parameters.clone());
+    samples.insert(class, found.samples.clone());
+    starts.insert(class, run);
+}
+
+fn findings_of(here: &Here<'_>, class: PairClass, engine: EngineKind, found: &Survey, run: StartCosts) -> Vec<Finding> {
+    let curve = format!("{class}, {engine}");
+    let mut findings = Vec::new();
+    for size in &found.samples.sizes {
+        let of = |kept: &std::collections::BTreeMap<u64, Sample>| kept.get(&size.bytes).cloned().unwrap_or_default();
+        let samples = [
+            of(&found.arrival),
+            size.gap.clone(),
+            size.send_overhead.clone(),
+            size.receive_overhead.clone(),
+            of(&found.stream),
+        ];
+        for ((figure, ..), sample) in FIGURES.iter().zip(samples) {
+            findings.push(Finding::measured(figure, &curve, Point::of(size.bytes as f64, &sample.values)));
+        }
+    }
+    let network = &found.parameters;
+    let cores: Vec<String> = here.shape.cores.iter().map(usize::to_string).collect();
+    let last = network.points().last().map_or(0, |point| point.bytes);
+    let row: [Value; 13] = [
+        class.name().into(),
+        engine.name().into(),
+        cores.join(", ").into(),
+        network.latency().into(),
+        network.gap(0).into(),
+        network.send_overhead(0).into(),
+        network.receive_overhead(0).into(),
+        network.gap(4 << 10).into(),
+        network.gap(1 << 20).into(),
+        (last as f64 / network.gap(last).max(f64::MIN_POSITIVE)).into(),
+        (network.points().len() as f64).into(),
+        run.fixed.into(),
+        (run.per_byte * 1024.0).into(),
+    ];
+    findings.push(Finding::row(PARAMETERS, row));
+    findings
+}
+
+fn join_step(here: &Here<'_>, effort: Effort) -> Result<Vec<Finding>, SuiteError> {
+    let measured = joins::measure(here.world, effort.join_sizes, effort.laps)?;
+    if here.world.rank() != FIRST {
+        return Ok(Vec::new());
+    }
+    let fitted = joins::fit(&measured);
+    if let Some(directory) = here.directory {
+        machine::add(directory, |machine| machine.joins = fitted.iter().copied().collect())?;
+    }
+    Ok(fitted
+        .iter()
+        .map(|(operation, costs)| {
+            let row =
+                [operation.name().into(), costs.fixed.into(), costs.per_rank.into(), (costs.per_byte * 1024.0).into()];
+            Finding::row(JOINS, row)
+        })
+        .collect())
+}

@@ -1,0 +1,220 @@
+//! What runs as one schedule: the start of a run is paid once, and lies before the first reading of the clock.
+//!
+//! Every pattern begins with a message to and fro, so that both ranks are in the run when the clock is read. Operations that
+//! become ready together execute in the order of their vertices: a timestamp behind sends is read when they have been
+//! sent, whether or not they have arrived.
+
+use goal::arithmetic::{Arithmetic, DataType};
+use tradewind::graph::{Access, Block, Graph, Vertex};
+
+/// The rank that reads the clock.
+pub(super) const FIRST: u32 = 0;
+/// Bytes of the shared buffer that every pattern's data lie in.
+pub(super) const ROOM: u64 = 4 << 20;
+/// Timestamps, of eight bytes, that come back from a run.
+pub(super) const STAMPS: usize = 8;
+
+/// A graph with the buffers of every pattern.
+struct Sheet {
+    graph: Graph,
+    data: Block,
+    stamps: Block,
+}
+
+impl Sheet {
+    fn new(rank: u32) -> Self {
+        let mut graph = Graph::new(rank, 2);
+        let data = graph.buffer(Access::InOut, ROOM);
+        let stamps = graph.buffer(Access::Output, 8 * STAMPS as u64);
+        Sheet { graph, data, stamps }
+    }
+
+    fn peer(&self) -> u32 {
+        1 - self.graph.rank()
+    }
+
+    fn stamp(&mut self, number: u64) -> Vertex {
+        self.graph.timestamp(self.stamps.part(8 * number, 8))
+    }
+
+    fn send(&mut self, data: Block) -> Vertex {
+        self.graph.send(data, self.peer(), 0)
+    }
+
+    fn receive(&mut self, data: Block) -> Vertex {
+        self.graph.receive(data, self.peer(), 0)
+    }
+
+    /// Nothing, to be sent.
+    fn nothing(&self) -> Block {
+        self.data.part(0, 0)
+    }
+
+    /// The place of the message of this number.
+    fn place(&self, number: u32, bytes: u64) -> Block {
+        self.data.part(u64::from(number) * bytes, bytes)
+    }
+
+    /// To and fro; the vertex after which both ranks are in the run.
+    fn meet(&mut self) -> Vertex {
+        let nothing = self.nothing();
+        if self.graph.rank() == FIRST {
+            let sent = self.send(nothing);
+            let answer = self.receive(nothing);
+            self.graph.requires(answer, sent);
+            answer
+        } else {
+            let heard = self.receive(nothing);
+            let sent = self.send(nothing);
+            self.graph.requires(sent, heard);
+            sent
+        }
+    }
+
+    fn after(&mut self, before: Vertex, vertex: Vertex) -> Vertex {
+        self.graph.requires(vertex, before);
+        vertex
+    }
+}
+
+/// Messages to and fro, each sent on from where the one before was received: what algorithms do that pass data on. Stamps 0
+/// and 1 are around `count` round trips.
+pub(super) fn round_trips(rank: u32, bytes: u64, count: u32) -> Graph {
+    let mut sheet = Sheet::new(rank);
+    let both_there = sheet.meet();
+    let data = sheet.place(0, bytes);
+    let mut last = both_there;
+    if rank == FIRST {
+        let begin = sheet.stamp(0);
+        last = sheet.after(last, begin);
+    }
+    for _ in 0..count {
+        let halves = if rank == FIRST {
+            [sheet.send(data), sheet.receive(data)]
+        } else {
+            [sheet.receive(data), sheet.send(data)]
+        };
+        for half in halves {
+            last = sheet.after(last, half);
+        }
+    }
+    if rank == FIRST {
+        let end = sheet.stamp(1);
+        sheet.after(last, end);
+    }
+    sheet.graph
+}
+
+/// Messages one after the other to different places, and an empty answer when all have arrived. Stamps 0 and 1 are around
+/// all of it.
+pub(super) fn stream(rank: u32, bytes: u64, count: u32) -> Graph {
+    let mut sheet = Sheet::new(rank);
+    let both_there = sheet.meet();
+    let nothing = sheet.nothing();
+    if rank == FIRST {
+        let begin = sheet.stamp(0);
+        sheet.after(both_there, begin);
+        for number in 0..count {
+            let place = sheet.place(number, bytes);
+            let sent = sheet.send(place);
+            sheet.after(begin, sent);
+        }
+        let answer = sheet.receive(nothing);
+        sheet.after(begin, answer);
+        let end = sheet.stamp(1);
+        sheet.after(answer, end);
+    } else {
+        let received: Vec<Vertex> = (0..count)
+            .map(|number| {
+                let place = sheet.place(number, bytes);
+                let received = sheet.receive(place);
+                sheet.after(both_there, received)
+            })
+            .collect();
+        let answer = sheet.send(nothing);
+        for one in received {
+            sheet.after(one, answer);
+        }
+    }
+    sheet.graph
+}
+
+/// Sends to a rank that does not receive yet, and then receives of messages that wait. Stamps 0 and 1 are around nothing, 1
+/// and 2 around the sends, 3 and 4 around the receives; the data are written anew before they are sent.
+pub(super) fn overheads(rank: u32, bytes: u64, count: u32) -> Graph {
+    let mut sheet = Sheet::new(rank);
+    let both_there = sheet.meet();
+    let nothing = sheet.nothing();
+    if rank == FIRST {
+        let all = u64::from(count) * bytes;
+        let fresh = sheet.data.part(0, all);
+        let old = sheet.data.part(ROOM / 2, all);
+        let written = sheet.graph.copy(old, fresh);
+        sheet.after(both_there, written);
+        let nothing_between = sheet.stamp(0);
+        sheet.after(written, nothing_between);
+        let begin = sheet.stamp(1);
+        sheet.after(nothing_between, begin);
+        for number in 0..count {
+            let place = sheet.place(number, bytes);
+            let sent = sheet.send(place);
+            sheet.after(begin, sent);
+        }
+        let end = sheet.stamp(2);
+        sheet.after(begin, end);
+        let all_sent = sheet.send(nothing);
+        sheet.after(end, all_sent);
+        let its_stamps = sheet.stamps.part(24, 16);
+        sheet.receive(its_stamps);
+    } else {
+        let received: Vec<Vertex> = (0..count)
+            .map(|number| {
+                let place = sheet.place(number, bytes);
+                sheet.receive(place)
+            })
+            .collect();
+        let all_sent = sheet.receive(nothing);
+        sheet.after(both_there, all_sent);
+        let begin = sheet.stamp(3);
+        sheet.after(all_sent, begin);
+        for one in received {
+            sheet.after(begin, one);
+        }
+        let end = sheet.stamp(4);
+        sheet.after(begin, end);
+        let own_stamps = sheet.stamps.part(24, 16);
+        let told = sheet.send(own_stamps);
+        sheet.after(end, told);
+    }
+    sheet.graph
+}
+
+/// An empty message to and fro and nothing else, with a private buffer of this length if it has one.
+pub(super) fn bare_round_trip(rank: u32, private_bytes: u64) -> Graph {
+    let mut graph = Graph::new(rank, 2);
+    if private_bytes > 0 {
+        graph.buffer(Access::Input, private_bytes);
+    }
+    let nothing = graph.scratchpad(8).part(0, 0);
+    let (first, second) = if rank == FIRST {
+        (graph.send(nothing, 1, 0), graph.receive(nothing, 1, 0))
+    } else {
+        (graph.receive(nothing, 0, 0), graph.send(nothing, 0, 0))
+    };
+    graph.requires(second, first);
+    graph
+}
+
+/// One combination of as many bytes, with stamps 0 and 1 around it; every rank for itself.
+pub(super) fn combination(rank: u32, ranks: u32, bytes: u64) -> Graph {
+    let mut graph = Graph::new(rank, ranks);
+    let data = graph.buffer(Access::InOut, 2 * bytes);
+    let stamps = graph.buffer(Access::Output, 16);
+    let (left, right) = (data.part(0, bytes), data.part(bytes, bytes));
+    let begin = graph.timestamp(stamps.part(0, 8));
+    let sum = graph.local(Arithmetic::Add, DataType::F64, left, right, left);
+    let end = graph.timestamp(stamps.part(8, 8));
+    graph.requires(sum, begin);
+    graph.requires(end, sum);
+    graph
+}

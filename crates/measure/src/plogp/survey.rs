@@ -1,0 +1,238 @@
+//! From readings of a clock to parameters.
+
+use super::transport::{Reading, Transport};
+use crate::statistics::median;
+use plogp::machine::{Sample, Samples, SizeSamples};
+use plogp::parameters::{Parameters, ParametersError, Point};
+use std::collections::BTreeMap;
+
+/// How much is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Sizes that are measured in any case, in bytes; 0 among them.
+    pub sizes: Vec<u64>,
+    /// How many sizes may be added where curves bend.
+    pub most_added: usize,
+    /// Rounds over all sizes.
+    pub rounds: usize,
+}
+
+impl Default for Plan {
+    /// 0, 1, 2, 4 … 1 MiB.
+    fn default() -> Self {
+        Plan {
+            sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(),
+            most_added: 12,
+            rounds: 150,
+        }
+    }
+}
+
+impl Plan {
+    /// Few sizes and rounds, to see that it works.
+    pub fn quick() -> Self {
+        Plan { sizes: vec![0, 1, 64, 1 << 10, 4 << 10, 16 << 10, 128 << 10], most_added: 3, rounds: 9 }
+    }
+}
+
+/// What was found about one class of pairs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Survey {
+    /// The parameters.
+    pub parameters: Parameters,
+    /// What they were found from.
+    pub samples: Samples,
+    /// The gap of each size in a stream of messages that do not wait for each other.
+    pub stream: BTreeMap<u64, Sample>,
+    /// Half a round trip of each size: L + g(m).
+    pub arrival: BTreeMap<u64, Sample>,
+}
+
+/// Why no parameters come of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SurveyError<E> {
+    /// What carries the messages failed.
+    #[error(transparent)]
+    Transport(E),
+    /// What was read cannot be: a clock that goes backwards.
+    #[error("what was measured makes no parameters: {0}; measure again")]
+    Parameters(#[from] ParametersError),
+}
+
+/// The share of the rounds that count, from the fastest on.
+///
+/// A machine is disturbed in one direction: an interrupt, another guest on the same processor, a slower state of its memory
+/// make a round longer, and nothing makes it shorter than it can be. The faster rounds are those that two runs have in
+/// common, and the very fastest are luck: so the parameters are medians over the faster half. Which rounds are fast all
+/// sizes decide together. Were that done for each size by itself, the difference of two sizes would be one of two states of
+/// the machine.
+const COUNTED: f64 = 0.5;
+
+/// Rounds between two looks at the curves, and what is discarded at the start.
+const LOOK: usize = 7;
+
+/// Measures the parameters of what carries the messages.
+///
+/// First come short looks at the curves: where a line through the two sizes before misses a size, the size in the middle of
+/// the gap is added (Kielmann et al. 2000, section 3). These rounds are discarded: they touch the memory. Then all sizes
+/// take turns in every round, so that each sees every state that the machine goes through.
+///
+/// # Errors
+/// What goes wrong on the way, and times that cannot be.
+pub fn survey<T: Transport>(transport: &mut T, plan: &Plan) -> Result<Survey, SurveyError<T::Error>> {
+    let mut sizes = plan.sizes.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes.iter().try_for_each(|bytes| transport.add(*bytes)).map_err(SurveyError::Transport)?;
+    for _ in 0..plan.most_added {
+        let look = Curves::of(&rounds(transport, LOOK)?);
+        let Some(bytes) = look.bend() else { break };
+        transport.add(bytes).map_err(SurveyError::Transport)?;
+    }
+    rounds(transport, LOOK)?;
+    let all = rounds(transport, plan.rounds)?;
+    Ok(Curves::of(&all).survey()?)
+}
+
+fn rounds<T: Transport>(transport: &mut T, count: usize) -> Result<Vec<Vec<Reading>>, SurveyError<T::Error>> {
+    (0..count).map(|_| transport.round().map_err(SurveyError::Transport)).collect()
+}
+
+/// The values of every round, by size.
+#[derive(Debug, Default)]
+struct Curves {
+    sizes: BTreeMap<u64, Values>,
+}
+
+#[derive(Debug, Default)]
+struct Values {
+    /// From a send until the message has been received: L + g(m).
+    arrival: Vec<f64>,
+    stream: Vec<f64>,
+    send: Vec<f64>,
+    receive: Vec<f64>,
+}
+
+impl Curves {
+    fn of(rounds: &[Vec<Reading>]) -> Self {
+        let mut curves = Curves::default();
+        for round in rounds {
+            let mut nothing: Vec<f64> = round.iter().map(|reading| reading.nothing).collect();
+            nothing.sort_by(f64::total_cmp);
+            let nothing = nothing.get(nothing.len() / 2).copied().unwrap_or(0.0);
+            let arrival = |reading: &Reading| reading.round_trips.each(nothing) / 2.0;
+            // k messages and an empty answer take k g(m) + 2 L + g(0), and 2 (L + g(0)) is a round trip.
+            let zero = round.iter().find(|reading| reading.bytes == 0);
+            let round_trip = zero.map_or(0.0, |zero| 2.0 * arrival(zero));
+            let beyond = |reading: &Reading| reading.stream.microseconds - nothing - round_trip;
+            let gap = zero.map_or(0.0, |zero| beyond(zero) / f64::from(zero.stream.count.saturating_sub(1).max(1)));
+            for reading in round {
+                let values = curves.sizes.entry(reading.bytes).or_default();
+                values.stream.push((beyond(reading) + gap) / f64::from(reading.stream.count.max(1)));
+                values.arrival.push(arrival(reading));
+                values.send.push(reading.sends.each(nothing));
+                values.receive.push(reading.receives.each(nothing));
+            }
+        }
+        curves
+    }
+
+    /// The first size in the middle between two others where a curve is not straight.
+    fn bend(&self) -> Option<u64> {
+        let points: Vec<(u64, [f64; 3])> = self
+            .sizes
+            .iter()
+            .map(|(bytes, values)| {
+                (*bytes, [&values.arrival, &values.send, &values.receive].map(|values| median(values)))
+            })
+            .collect();
+        points.windows(3).find_map(|window| {
+            let [(before, first), (left, second), (right, third)] = window else { return None };
+            let matters = 0.1 * third[0];
+            let is_missed = |curve: usize| {
+                is_missed((*before, first[curve]), (*left, second[curve]), (*right, third[curve]), matters)
+            };
+            (0..3).any(is_missed).then(|| middle(*left, *right)).flatten()
+        })
+    }
+
+    /// The rounds that count.
+    fn counted(&self) -> Vec<usize> {
+        let rounds = self.sizes.values().map(|values| values.arrival.len()).min().unwrap_or(0);
+        let mut slowness = vec![0.0; rounds];
+        for values in self.sizes.values() {
+            let usual = median(&values.arrival).max(f64::MIN_POSITIVE);
+            for (sum, arrival) in slowness.iter_mut().zip(&values.arrival) {
+                // What is not positive is no time; it must not make a round the fastest.
+                *sum += if *arrival > 0.0 { (arrival / usual).ln() } else { f64::INFINITY };
+            }
+        }
+        let mut order: Vec<usize> = (0..rounds).collect();
+        order.sort_by(|one, other| slowness[*one].total_cmp(&slowness[*other]));
+        order.truncate((rounds as f64 * COUNTED).ceil() as usize);
+        order
+    }
+
+    fn survey(&self) -> Result<Survey, ParametersError> {
+        let counted = self.counted();
+        let middle = |values: &[f64]| median(&counted.iter().map(|round| values[*round]).collect::<Vec<_>>()).max(0.0);
+        let empty = Values::default();
+        let zero = self.sizes.get(&0).unwrap_or(&empty);
+        // RTT(0) = 2 (L + g(0)), and no part of it is less than nothing.
+        let alone = middle(&zero.arrival);
+        let first_gap = middle(&zero.stream).min(alone);
+        let latency = alone - first_gap;
+        let (mut points, mut sizes) = (Vec::new(), Vec::new());
+        for (bytes, values) in &self.sizes {
+            let gaps: Vec<f64> = match bytes {
+                0 => values.stream.clone(),
+                _ => values.arrival.iter().map(|arrival| arrival - latency).collect(),
+            };
+            let gap = if *bytes == 0 { first_gap } else { middle(&gaps).max(middle(&values.stream)) };
+            let (send_overhead, receive_overhead) = (middle(&values.send), middle(&values.receive));
+            points.push(Point { bytes: *bytes, send_overhead, receive_overhead, gap });
+            sizes.push(SizeSamples {
+                bytes: *bytes,
+                send_overhead: sample(&values.send),
+                receive_overhead: sample(&values.receive),
+                gap: sample(&gaps),
+            });
+        }
+        let round_trips: Vec<f64> = zero.arrival.iter().map(|arrival| 2.0 * arrival).collect();
+        Ok(Survey {
+            parameters: Parameters::new(latency, points)?,
+            samples: Samples { round_trip: sample(&round_trips), sizes },
+            stream: self.sizes.iter().map(|(bytes, values)| (*bytes, sample(&values.stream))).collect(),
+            arrival: self.sizes.iter().map(|(bytes, values)| (*bytes, sample(&values.arrival))).collect(),
+        })
+    }
+}
+
+/// To a tenth of a nanosecond: no clock tells more, and files keep every digit.
+fn sample(values: &[f64]) -> Sample {
+    Sample::of(values.iter().map(|value| (value * 1e4).round() / 1e4).collect())
+}
+
+/// Whether the line through the first two points misses the third by more than a quarter, and by more than matters.
+fn is_missed(
+    (before, first): (u64, f64),
+    (left, second): (u64, f64),
+    (right, third): (u64, f64),
+    matters: f64,
+) -> bool {
+    const SHARE: f64 = 0.25;
+    let slope = (second - first) / (left - before) as f64;
+    let expected = second + slope * (right - left) as f64;
+    let miss = (third - expected).abs();
+    miss > matters && miss > SHARE * third.abs().max(expected.abs())
+}
+
+/// Where to measure between two sizes; nowhere if they are as near as matters.
+fn middle(left: u64, right: u64) -> Option<u64> {
+    /// Sizes end with cache lines.
+    const LINE: u64 = 64;
+    let near = LINE.max(left / 16);
+    let middle = (left + (right - left) / 2).next_multiple_of(LINE);
+    (right - left > near && middle < right).then_some(middle)
+}
