@@ -2,7 +2,7 @@
 //!
 //! [`experiment`] times the candidates of every operation, number of ranks and size of a grid side by side; [`table`] makes
 //! ranges of sizes from the winners. Models leave out what they are sure about, where `machine.json` has parameters: who is
-//! predicted to take more than three times as long as the fastest is not measured. Between what is left they cannot decide,
+//! predicted to take more than five times as long as the fastest is not measured. Between what is left they cannot decide,
 //! so the clock does. Joins, which no model of messages knows, are always measured.
 //!
 //! [`regret`] then times all candidates, without leaving any out, at sizes that the table was not made from, in another job: how
@@ -27,7 +27,7 @@ pub const FILE: &str = "decision-table.json";
 /// The option that says for which numbers of ranks: a list with commas.
 pub const RANKS: &str = "ranks";
 /// Who is predicted to take so many times as long as the fastest is left out.
-const SURE: f64 = 3.0;
+const SURE: f64 = 5.0;
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 28;
 
@@ -153,7 +153,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     part.about = "The candidates of each operation, number of ranks and size take turns; the fastest median wins, and a \
                   winner is kept for larger sizes as long as it is within 5 % of the best, and so is a join, which needs no \
                   schedule. Models only leave out candidates \
-                  that they predict to take more than three times as long as the fastest; the table says which. Joins are \
+                  that they predict to take more than five times as long as the fastest; the table says which. Joins are \
                   always measured."
         .to_owned();
     part.source = "Barchet-Estefanel, Mounié 2004, section 6".to_owned();
@@ -170,7 +170,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         name: LEFT_OUT.to_owned(),
         title: "Left out by the models".to_owned(),
         caption:
-            "Candidates that were not measured, being predicted to take more than three times as long as the fastest."
+            "Candidates that were not measured, being predicted to take more than five times as long as the fastest."
                 .to_owned(),
         columns: ["operation", "ranks", "bytes", "candidates", "left out"].map(str::to_owned).to_vec(),
         rows: Vec::new(),

@@ -14,7 +14,7 @@ use crate::collectives::{Budget, Plan, Shape as Collective, compare};
 use crate::results::{Point, Role};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
 use plogp::costs::Costs;
-use plogp::machine::Machine;
+use plogp::machine::{Machine, StartCosts};
 use plogp::models::alltoall;
 use plogp::operation::{Algorithm, Operation};
 use std::num::NonZeroU64;
@@ -119,7 +119,7 @@ fn measure(here: &Here<'_>, collective: &Collective, budget: Budget) -> Result<V
     for timed in &compared.timed {
         found.push(Finding::measured(&figure, &curve(&timed.plan), Point::of(x, &timed.microseconds)));
     }
-    let Some(costs) = costs(here) else { return Ok(found) };
+    let Some((costs, start)) = costs(here) else { return Ok(found) };
     let Collective { operation, ranks, bytes, .. } = *collective;
     let mut predict = |name: String, microseconds: f64| {
         if microseconds.is_finite() {
@@ -129,7 +129,9 @@ fn measure(here: &Here<'_>, collective: &Collective, budget: Budget) -> Result<V
     for timed in &compared.timed {
         let plan = &timed.plan;
         if let Some(microseconds) = costs.predict(operation, plan.algorithm, ranks, bytes, plan.tuning()) {
-            predict(outline::by_plogp(&curve(plan)), microseconds);
+            // Buffers are private: what goes in and what comes out is copied.
+            let copied = start.per_byte * collective.private_bytes() as f64;
+            predict(outline::by_plogp(&curve(plan)), microseconds + start.fixed + copied);
         }
     }
     if operation == Operation::Alltoall {
@@ -140,10 +142,18 @@ fn measure(here: &Here<'_>, collective: &Collective, budget: Budget) -> Result<V
     Ok(found)
 }
 
-/// What messages cost here, if that has been measured.
-fn costs(here: &Here<'_>) -> Option<Costs> {
+/// What messages cost under the step's engine, and what a run costs besides; none if that has not been measured.
+fn costs(here: &Here<'_>) -> Option<(Costs, StartCosts)> {
     let path = here.directory?.join("machine.json");
     let machine = Machine::read(&path).ok()?;
-    let farthest = machine.classes.iter().map(|(class, _)| class).filter(|class| class.is_inside_host()).last()?;
-    machine.costs(farthest)
+    let (classes, starts) = match here.shape.engine {
+        EngineKind::Peers if machine.peers.classes.iter().next().is_some() => {
+            (&machine.peers.classes, &machine.peers.starts)
+        }
+        _ => (&machine.classes, &machine.starts),
+    };
+    let farthest = classes.iter().map(|(class, _)| class).filter(|class| class.is_inside_host()).last()?;
+    let (class, network) = classes.for_pair(farthest)?;
+    let start = starts.get(&class).copied().unwrap_or_default();
+    Some((Costs { network: network.clone(), ..machine.costs(farthest)? }, start))
 }

@@ -140,7 +140,10 @@ fn a_table_that_is_no_use_is_one_line_and_rules_hold() {
     let files = [
         ("damaged", text[..text.len() / 2].to_owned()),
         ("older tradewind", text.replacen("\"version\": 1", "\"version\": 0", 1)),
-        ("another machine", String::from_utf8(table(foreign, true).to_bytes().expect("as above")).expect("JSON is text")),
+        (
+            "another machine",
+            String::from_utf8(table(foreign, true).to_bytes().expect("as above")).expect("JSON is text"),
+        ),
         ("damaged", String::new()),
     ];
     for (what, content) in files {

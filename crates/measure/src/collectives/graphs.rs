@@ -64,6 +64,19 @@ impl Shape {
         ranks.saturating_mul(of_a_rank).saturating_mul(self.bytes)
     }
 
+    /// The bytes of a root's or a rank's input, and of one rank's output: what the slowest has to copy.
+    pub fn private_bytes(&self) -> u64 {
+        use Operation as O;
+        let ranks = u64::from(self.ranks);
+        let blocks = match self.operation {
+            O::Barrier => 0,
+            O::Bcast | O::Reduce | O::Allreduce | O::Scan | O::Exscan => 2,
+            O::Scatter | O::Gather | O::Allgather | O::ReduceScatter => ranks + 1,
+            _ => 2 * ranks,
+        };
+        blocks * self.bytes
+    }
+
     /// Plans for every algorithm of the operation that can be run for this shape: of those in segments, one for each of
     /// these sizes that is below the message's; of those with a degree, one for 2 and one for 4.
     pub fn plans(&self, segments: &[NonZeroU64]) -> Vec<Plan> {

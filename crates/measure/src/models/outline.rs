@@ -35,7 +35,8 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]
     let mut part = Part::new("models", "Predicted against measured");
     part.about = "Every algorithm of an operation takes turns with the others; a point is the time from a common start until \
                   the slowest rank is done. Dashed are predictions. Those named pLogP come from the formulas of tables 1 \
-                  to 3 and the parameters in machine.json: each rank works for itself. Those named sharing come from \
+                  to 3 and the parameters in machine.json, with what a run costs besides its messages: each rank works \
+                  for itself. Those named sharing come from \
                   playing through what the engine does: whoever enables an operation executes it, for whichever rank it \
                   is, and ranks of one core take turns; its constants are fitted to the simplest algorithm of each \
                   operation, which the tables mark, and predict all others."
