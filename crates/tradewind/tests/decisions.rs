@@ -191,3 +191,21 @@ fn what_is_forced_is_said_to_be() {
     })
     .expect("nothing is run");
 }
+
+/// Ranks that would decide differently, were they to decide for themselves: the first to ask settles it, and all see the same
+/// bytes, whatever lies where they would look.
+#[test]
+fn ranks_that_see_different_things_go_by_the_same() {
+    use engine::Decisions;
+    use engine::node::{EngineKind, JobOptions, Node};
+    let bytes = table(here(), true).to_bytes().expect("a table can be written");
+    let decisions = Decisions { path: "of/the/job.json".into(), content: Ok(bytes) };
+    let usual = JobOptions::new(2, EngineKind::Peers).expect("nothing in the environment stands against it");
+    let options = JobOptions { decisions: Some(decisions.clone()), ..usual };
+    let node = Node::create(&options).expect("room for a segment");
+    let other = Node::open(node.segment().clone()).expect("it is a job's");
+    assert_eq!(node.decisions().expect("they lie there"), Some(decisions.clone()));
+    assert_eq!(other.decisions().expect("they lie there"), Some(decisions));
+    assert_eq!(other.settle_decisions(false), (false, true));
+    assert_eq!(node.settle_decisions(true), (false, false));
+}
