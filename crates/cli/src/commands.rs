@@ -10,6 +10,7 @@ mod run;
 pub(crate) mod schedule;
 mod serve;
 mod tour;
+mod tune;
 
 use crate::failure::Failure;
 use crate::format::Format;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     /// Measures what communication on this machine costs.
     Measure(measure::Arguments),
     Report(report::Arguments),
+    Tune(tune::Arguments),
     Schedule(schedule::Arguments),
     Exec(exec::Arguments),
     /// Finds what is wrong with a GOAL file.
@@ -59,6 +61,7 @@ impl Command {
             Command::Overlap(arguments) => overlap::execute(&arguments, format),
             Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
             Command::Measure(arguments) => measure::execute(arguments, format),
+            Command::Tune(arguments) => tune::execute(&arguments, format),
             Command::QueuesRank(arguments) => measure::queues::rank::execute(arguments),
             Command::Report(arguments) => report::execute(&arguments, format),
             Command::MeasureRank(arguments) => measure::suite::rank::execute(&arguments),

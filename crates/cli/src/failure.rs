@@ -30,6 +30,15 @@ pub(crate) enum Failure {
     /// What was measured cannot be kept or read.
     #[error(transparent)]
     Results(#[from] measure::results::ResultsError),
+    /// A decision table cannot be made.
+    #[error("{0}: please report this")]
+    Decisions(plogp::select::TableError),
+    /// A decision table cannot be kept.
+    #[error(transparent)]
+    Table(#[from] plogp::file::FileError),
+    /// There is nowhere to keep a decision table.
+    #[error("there is no place for the decision table: name a file with --out, or set HOME")]
+    NoPlace,
     /// An experiment cannot go on.
     #[error(transparent)]
     Suite(#[from] measure::suite::SuiteError),

@@ -12,6 +12,7 @@ mod board;
 pub mod call;
 mod claims;
 mod combiner;
+mod decisions;
 mod error;
 mod execute;
 mod fetch;
@@ -38,4 +39,5 @@ mod wait;
 mod wildcard;
 mod work;
 
+pub use decisions::Decisions;
 pub use error::{Departure, Error, Laggard};

@@ -24,7 +24,8 @@ pub(crate) const STAGED_BYTES: u64 = 8 << 10;
 pub(crate) const NODE_PAYLOAD: u64 = 56;
 /// Frames are cut into this many slots at most: so many runs of a program can be under way at once.
 const SLOT_LIMIT: u64 = 16;
-/// Memory for which a program's frames are multiplied.
+/// Memory for which a program's frames and long buffers are multiplied. More would drive each run's memory out of the caches
+/// before its turn comes again.
 const SLOT_BYTES: u64 = 4 << 20;
 
 /// What the linker needs to know besides the schedules.
@@ -137,7 +138,7 @@ pub(crate) fn link(schedules: Vec<Schedule>, options: LinkOptions) -> Result<Lin
     for rank in &mut ranks {
         lay_out(rank, needs_owner);
     }
-    let total: u64 = ranks.iter().map(|rank| rank.frame.bytes).sum();
+    let total: u64 = ranks.iter().map(|rank| rank.frame.bytes + long_bytes(rank)).sum();
     let slots = 1 << (SLOT_BYTES / total.max(1)).clamp(2, SLOT_LIMIT).ilog2();
     Ok(Linked { ranks, joins, needs_owner, slots })
 }
@@ -347,6 +348,13 @@ fn lay_out(rank: &mut LinkedRank, needs_owner: bool) {
     frame.bytes = take(0);
     rank.written = written(&view);
     rank.frame = frame;
+}
+
+/// Bytes of the user buffers that have no place in the frame: private ones get one for each slot.
+fn long_bytes(rank: &LinkedRank) -> u64 {
+    let view = rank.schedule.view();
+    let buffers = view.buffers().iter().zip(&rank.staging);
+    buffers.filter(|(_, staged)| staged.is_none()).map(|(buffer, _)| buffer.length).sum()
 }
 
 /// The byte ranges of each user buffer that operations write, as (offset, length), merged.

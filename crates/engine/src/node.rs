@@ -1,6 +1,7 @@
 //! A job's segment on one node: its layout, who has joined, who is gone.
 
 use crate::board::BoardLayout;
+use crate::decisions::Decisions;
 use crate::error::{Departure, Error, Laggard};
 use crate::member::{Member, Watch};
 use crate::wait::Patience;
@@ -52,7 +53,7 @@ impl std::str::FromStr for EngineKind {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tradewin");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const RANK_LIMIT: u32 = 4096;
 
 shm::shared_lines! {
@@ -76,6 +77,11 @@ shm::shared_lines! {
         /// Ends operations of kind `calc` at once instead of spinning.
         skip_calc: AtomicU32,
         eager_limit: AtomicU64,
+        /// What whoever made the job found of decisions, and how long it is; 0 if there is nothing.
+        decisions_at: AtomicU64,
+        decisions_bytes: AtomicU64,
+        /// Whether the ranks go by it: a number of `verdict`.
+        decisions_verdict: AtomicU32,
     }
 
     /// A rank's doorbell: counts what others have left for it or completed for it.
@@ -90,6 +96,12 @@ shm::shared_lines! {
         process: AtomicU32,
         detail: AtomicU32,
     }
+}
+
+mod verdict {
+    pub(super) const NONE_YET: u32 = 0;
+    pub(super) const USE: u32 = 1;
+    pub(super) const LEAVE: u32 = 2;
 }
 
 mod state {
@@ -120,12 +132,14 @@ pub struct JobOptions {
     pub skip_calc: bool,
     /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
     pub eager_limit: u64,
+    /// Which algorithms to use when, for all ranks.
+    pub decisions: Option<Decisions>,
 }
 
 impl JobOptions {
     /// The usual options for `ranks` ranks. `TRADEWIND_SEGMENT_DIR` names a directory for the segment (default: anonymous
     /// memory), `TRADEWIND_ARENA_MIB` the address space of a rank's part in MiB (default 4096), `TRADEWIND_EAGER_BYTES`
-    /// the eager limit (default 4096).
+    /// the eager limit (default 4096), `TRADEWIND_DECISIONS` the [decisions](Decisions).
     ///
     /// # Errors
     /// When a variable cannot be understood.
@@ -137,7 +151,8 @@ impl JobOptions {
         let arena_mib = number("TRADEWIND_ARENA_MIB", 4096, 1..=1 << 24)?;
         let eager_limit = number("TRADEWIND_EAGER_BYTES", 4096, 0..=1 << 30)?;
         let cores = (shm::process::allowed_cores().len() as u32).max(1);
-        Ok(JobOptions { ranks, engine, arena_bytes: arena_mib << 20, cores, backing, skip_calc: false, eager_limit })
+        let (arena_bytes, decisions) = (arena_mib << 20, Decisions::find());
+        Ok(JobOptions { ranks, engine, arena_bytes, cores, backing, skip_calc: false, eager_limit, decisions })
     }
 }
 
@@ -184,11 +199,13 @@ impl Node {
         }
         let board = world_board(options.ranks);
         let board_bytes = BoardLayout::new(options.ranks).bytes();
-        let arena_first = (board.0 + board_bytes).next_multiple_of(1 << 20);
+        let decisions = options.decisions.as_ref().map_or(Vec::new(), Decisions::encode);
+        let decisions_at = board.0 + board_bytes;
+        let arena_first = (decisions_at + decisions.len() as u64).next_multiple_of(1 << 20);
         let arena_bytes = options.arena_bytes.next_multiple_of(4096);
         let total = u64::from(options.ranks).saturating_mul(arena_bytes).saturating_add(arena_first);
         let segment = Arc::new(Segment::create(total, options.backing.clone())?);
-        segment.commit(Offset(0), board.0 + board_bytes)?;
+        segment.commit(Offset(0), decisions_at + decisions.len() as u64)?;
         let header = Mapped::<JobHeader>::new(&segment, Offset(0))?;
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(options.ranks, Ordering::Relaxed);
@@ -201,7 +218,12 @@ impl Node {
         header.service.store(std::process::id(), Ordering::Relaxed);
         // Release: pairs with the Acquire in `open`: who sees the magic number sees the fields above.
         header.magic.store(MAGIC, Ordering::Release);
-        Node::open(segment)
+        let node = Node::open(segment)?;
+        // Nobody else has been given the segment yet.
+        node.memory.write(Offset(decisions_at), &decisions)?;
+        node.header.decisions_at.store(decisions_at, Ordering::Relaxed);
+        node.header.decisions_bytes.store(decisions.len() as u64, Ordering::Relaxed);
+        Ok(node)
     }
 
     /// Looks at the segment of a job that exists.
@@ -259,6 +281,29 @@ impl Node {
     /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
     pub fn eager_limit(&self) -> u64 {
         self.eager_limit
+    }
+
+    /// What whoever made the job found of decisions: the same bytes for every rank.
+    ///
+    /// # Errors
+    /// When the segment is not laid out as expected.
+    pub fn decisions(&self) -> Result<Option<Decisions>, Error> {
+        let at = Offset(self.header.decisions_at.load(Ordering::Relaxed));
+        match self.header.decisions_bytes.load(Ordering::Relaxed) {
+            0 => Ok(None),
+            bytes => Ok(Some(self.memory.inspect(at, bytes, Decisions::decode)?)),
+        }
+    }
+
+    /// Whether the ranks go by the decisions: what the first to ask thinks of them, so that all ranks do alike; and whether
+    /// this was the first.
+    pub fn settle_decisions(&self, use_them: bool) -> (bool, bool) {
+        let mine = if use_them { verdict::USE } else { verdict::LEAVE };
+        let word = &self.header.decisions_verdict;
+        match word.compare_exchange(verdict::NONE_YET, mine, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => (use_them, true),
+            Err(settled) => (settled == verdict::USE, false),
+        }
     }
 
     /// The segment's bytes.

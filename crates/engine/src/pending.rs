@@ -46,8 +46,13 @@ impl Pending {
         }
     }
 
+    /// Whether all ranks meet, so that there is no schedule.
+    pub fn is_meeting(&self) -> bool {
+        matches!(self.course, Course::Meeting(..))
+    }
+
     /// What was called.
-    fn call(&self) -> Call {
+    pub fn call(&self) -> Call {
         match &self.course {
             Course::Meeting(_, run) => run.call.call,
             Course::Program(linkage, _) => linkage.call(),

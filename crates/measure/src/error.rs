@@ -52,4 +52,21 @@ pub enum Error {
         /// The system's reason.
         source: shm::process::ProcessError,
     },
+    /// A plan that cannot be run.
+    #[error(transparent)]
+    Plan(crate::collectives::PlanError),
+    /// An algorithm gave something else than it should.
+    #[error(
+        "rank {rank} got wrong data from {shape} by {plan}, first at byte {at}: please report this, none of its figures can be trusted"
+    )]
+    WrongResult {
+        /// The rank.
+        rank: u32,
+        /// What was run.
+        shape: crate::collectives::Shape,
+        /// By what.
+        plan: Box<plogp::select::Plan>,
+        /// The first wrong byte of the output.
+        at: usize,
+    },
 }

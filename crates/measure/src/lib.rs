@@ -5,17 +5,21 @@
 //! a message costs that no collective describes.
 //!
 //! What the parts of the suite found is a [`Part`](results::Part) each, whatever the experiment; [`results`] keeps them in a
-//! directory. [`suite`] is the frame in which they are measured, and lists them.
+//! directory. [`suite`] is the frame in which they are measured, and lists them. [`collectives`](mod@collectives) times any
+//! algorithm of any collective.
 //!
 //! What an experiment measures with lies beside it: a [computation] of fixed length, [clocks](clock) that
 //! all processes of a node share, the [processor time](processor) that a job has used, and
 //! [order statistics](statistics).
 #![forbid(unsafe_code)]
 
+mod agree;
 pub mod barrier;
 pub mod clock;
+pub mod collectives;
 pub mod computation;
 pub mod contention;
+pub mod decisions;
 mod error;
 mod exchange;
 pub mod hypercube;
@@ -23,6 +27,7 @@ pub mod laps;
 pub mod mapping;
 pub mod matchings;
 pub mod memory;
+pub mod models;
 pub mod overlap;
 pub mod pingpong;
 pub mod placement;

@@ -37,7 +37,6 @@
 //! **Stolen.** What the node service uses is charged in full. The kernel counts softirqs for the whole machine, whoever
 //! they serve, in ticks of commonly ten milliseconds: a difference of two ticks or less is none.
 
-mod agree;
 mod alone;
 mod collective;
 mod evaluate;
@@ -52,6 +51,7 @@ pub use part::experiment;
 pub use plan::{Case, MOST_BYTES, MOST_COMPUTATION_US, MOST_REPETITIONS, Plan};
 pub use row::Row;
 
+use crate::agree;
 use crate::computation::Pace;
 use crate::error::Error;
 use crate::processor::RankKind;

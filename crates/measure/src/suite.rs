@@ -65,6 +65,9 @@ pub const EXPERIMENTS: &[(&str, Draw)] = &[
     ("placement", crate::placement::experiment),
     ("queues", crate::queues::experiment),
     ("overlap", crate::overlap::experiment),
+    ("models", crate::models::experiment),
+    ("decisions", crate::decisions::experiment),
+    ("regret", crate::decisions::regret),
 ];
 
 /// The experiment of this name.

@@ -8,6 +8,7 @@
 //! | [`models`] | one function for each formula, with its source; its page has the table of all of them |
 //! | [`segment`] | the search for the best segment size |
 //! | [`costs`] | all that one level of a machine costs; predicts any algorithm by name, with its best segment size or degree |
+//! | [`sharing`] | what a collective costs where processes execute each other's operations and share cores, played through |
 //! | [`fit`] | lines, broken lines, contention ratio and joins from measurements, with their uncertainty |
 //! | [`select`] | candidates, decision tables, decisions and their reasons |
 //! | [`machine`], [`fingerprint`] | `machine.json`, and whose it is |
@@ -51,5 +52,6 @@ pub mod pair_class;
 pub mod parameters;
 pub mod segment;
 pub mod select;
+pub mod sharing;
 
 pub use names::UnknownName;

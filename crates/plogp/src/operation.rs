@@ -115,13 +115,13 @@ impl Operation {
                 TwoTree,
                 Join,
             ],
-            Operation::Scatter => &[Flat, Chain, PipelinedChain, Binomial],
+            Operation::Scatter => &[Flat, Chain, PipelinedChain, Binomial, Join],
             Operation::Gather => &[Flat, Chain, PipelinedChain, Binomial, Join],
             Operation::Allgather => &[Ring, RecursiveDoubling, Bruck, GatherBcast, Join],
             Operation::Reduce => &[Flat, Chain, SegmentedChain, Binomial, Dary, Rabenseifner, Join],
             Operation::Allreduce => &[RecursiveDoubling, Ring, Rabenseifner, ReduceBcast, Join],
-            Operation::ReduceScatter => &[Ring, Pairwise, RecursiveHalving, ReduceThenScatter],
-            Operation::Scan | Operation::Exscan => &[Chain, RecursiveDoubling],
+            Operation::ReduceScatter => &[Ring, Pairwise, RecursiveHalving, ReduceThenScatter, Join],
+            Operation::Scan | Operation::Exscan => &[Chain, RecursiveDoubling, Join],
             Operation::Alltoall => &[RotatedDirect, Direct, Bruck, Pairwise, Multiphase, Join],
         }
     }

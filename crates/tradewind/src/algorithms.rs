@@ -3,12 +3,14 @@
 //! Every collective asks [`Communicator::choose`], and nobody else, what to run.
 
 use crate::communicator::Communicator;
+use crate::decisions::Rules;
+use crate::explanation::Explanation;
 use collectives::Tuning;
 use engine::node::EngineKind;
 use goal::arithmetic::UnknownName;
 use plogp::operation::Operation;
-use plogp::select::{Query, built_in};
-use std::num::NonZeroU32;
+use plogp::select::{Plan, Query, built_in};
+use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 
 pub use collectives::allgather::Algorithm as AllgatherAlgorithm;
@@ -125,8 +127,8 @@ pub(crate) enum Levels {
 pub(crate) enum Why {
     /// The caller's [`Algorithms`] say so.
     Forced,
-    /// The rules that hold where nothing has been measured.
-    BuiltIn,
+    /// Nobody forces anything: the decision table says so, or the rules that hold where nothing has been measured.
+    Open,
     /// What the caller's [`Algorithms`] say has no meaning for an operation that is not associative.
     RankOrder,
 }
@@ -205,6 +207,19 @@ macro_rules! choosable {
             }
         )+
 
+        impl Chooser {
+            /// Which algorithm a collective is run by, and why; bytes as [`Operation`] counts them.
+            pub(crate) fn explain(&self, operation: Operation, bytes: u64) -> Explanation {
+                match operation {
+                    $(Operation::$operation => {
+                        self.rules.explain(&self.choose::<$algorithm>(bytes, Order::Any), bytes)
+                    })+
+                    // Operations are non-exhaustive; all there are stand above.
+                    _ => self.rules.explain(&self.choose::<BarrierAlgorithm>(0, Order::Any), 0),
+                }
+            }
+        }
+
         impl Algorithms {
             /// These algorithms with another one for an operation, both by name.
             ///
@@ -252,14 +267,13 @@ pub(crate) enum Order {
 
 impl Communicator {
     /// How to run a collective of `bytes` bytes, as [`Operation`] counts them. All ranks come to the same answer. An immediate
-    /// branch where nothing is forced and ranks share a node: a small join takes no longer than a few of them.
+    /// branch where nothing is forced and it is a join: a small one takes no longer than a few of them.
     #[inline]
     pub(crate) fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
         match A::forced(self.chosen()) {
-            None if self.group().engine() == EngineKind::Peers => Choice::new(A::JOIN, Why::BuiltIn),
-            Some(algorithm) if algorithm == A::JOIN => Choice::new(A::JOIN, Why::Forced),
-            None => self.choose_classical(bytes, order),
-            Some(algorithm) => self.choose_forced(algorithm, order),
+            None if bytes < self.rules().joins_below(A::OPERATION) => Choice::new(A::JOIN, Why::Open),
+            Some(algorithm) if algorithm == A::JOIN && !self.rules().explains() => Choice::new(A::JOIN, Why::Forced),
+            _ => self.choose_and_say(bytes, order),
         }
     }
 
@@ -272,11 +286,63 @@ impl Communicator {
     }
 
     #[cold]
+    fn choose_and_say<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        let choice = self.chooser().choose(bytes, order);
+        if self.rank() == 0 {
+            self.rules().say(&choice, bytes);
+        }
+        choice
+    }
+
+    /// Which algorithm a collective of this communicator is run by, and why; bytes as [`Operation`] counts them. Every
+    /// rank gives the same answer. [`Request::explain`](crate::Request::explain) says it of a collective under way.
+    ///
+    /// With the variable `TRADEWIND_EXPLAIN` set to 1, the first rank says each new decision on standard error.
+    pub fn explain(&self, operation: Operation, bytes: u64) -> Explanation {
+        self.chooser().explain(operation, bytes)
+    }
+
+    /// All that a choice depends on.
+    #[inline]
+    pub(crate) fn chooser(&self) -> Chooser {
+        Chooser { rules: self.rules(), algorithms: *self.chosen() }
+    }
+}
+
+/// All that a choice depends on besides the call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chooser {
+    rules: &'static Rules,
+    algorithms: Algorithms,
+}
+
+impl Chooser {
+    fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        match A::forced(&self.algorithms) {
+            Some(algorithm) => self.choose_forced(algorithm, order),
+            None if self.rules.engine() == EngineKind::Peers => self.choose_measured(bytes, order),
+            None => self.choose_classical(bytes, order),
+        }
+    }
+
+    /// What the decision table says, else a join.
+    fn choose_measured<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        let join = Choice::new(A::JOIN, Why::Open);
+        let Some(plan) = self.rules.plan(A::OPERATION, bytes) else { return join };
+        match plan.algorithm.name().parse::<A>() {
+            Ok(algorithm) if order == Order::FromLeft && !algorithm.folds_from_left() => {
+                Choice { why: Why::RankOrder, ..join }
+            }
+            Ok(algorithm) => Choice { algorithm, tuning: tuning(&plan), ..join },
+            Err(_) => join,
+        }
+    }
+
     fn choose_forced<A: Choosable>(&self, algorithm: A, order: Order) -> Choice<A> {
         if order == Order::FromLeft && !algorithm.folds_from_left() {
             return Choice::new(A::JOIN, Why::RankOrder);
         }
-        let Algorithms { tuning, ranks_per_node, .. } = *self.chosen();
+        let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;
         let levels = match ranks_per_node {
             Some(ranks) if A::OPERATION.has_two_levels() && algorithm != A::JOIN => Levels::Two(ranks),
             _ => Levels::One,
@@ -285,14 +351,20 @@ impl Communicator {
     }
 
     /// What libraries ship, as if every rank were alone on its node.
-    #[cold]
     fn choose_classical<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
-        let query = Query { operation: A::OPERATION, ranks: self.size(), ranks_per_node: 1, bytes };
+        let query = Query { operation: A::OPERATION, ranks: self.rules.ranks(), ranks_per_node: 1, bytes };
         let plan = built_in::plan(&query);
         match plan.algorithm.name().parse::<A>() {
-            Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => Choice::new(algorithm, Why::BuiltIn),
+            Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => Choice::new(algorithm, Why::Open),
             Ok(_) => Choice::new(A::JOIN, Why::RankOrder),
-            Err(_) => Choice::new(A::JOIN, Why::BuiltIn),
+            Err(_) => Choice::new(A::JOIN, Why::Open),
         }
     }
+}
+
+/// In the words of the algorithms. A plan that says nothing means one segment, or a degree of 2.
+fn tuning(plan: &Plan) -> Tuning {
+    const ONE_SEGMENT: NonZeroU64 = NonZeroU64::MAX;
+    const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
+    Tuning { segment_bytes: plan.segment_bytes.unwrap_or(ONE_SEGMENT), degree: plan.degree.unwrap_or(TWO) }
 }

@@ -2,6 +2,7 @@
 
 use crate::algorithms::{Algorithms, Levels};
 use crate::buffers::SharedBuffer;
+use crate::decisions::{self, Rules};
 use crate::error::Result;
 use bytemuck::Pod;
 use collectives::Tuning;
@@ -42,6 +43,7 @@ struct Shared {
     group: Arc<Group>,
     linked: Mutex<HashMap<LinkKey, Arc<Linkage>>>,
     topologies: AtomicU64,
+    rules: &'static Rules,
     /// Dropped requests whose buffers are still in use.
     kept: Mutex<Vec<(Pending, Kept)>>,
 }
@@ -98,13 +100,33 @@ pub(crate) struct LinkKey {
 }
 
 impl Communicator {
-    pub(crate) fn new(group: Arc<Group>) -> Self {
-        let shared = Shared { group, linked: Mutex::default(), topologies: AtomicU64::new(0), kept: Mutex::default() };
+    /// The communicator of all ranks of a job.
+    pub(crate) fn world(group: Arc<Group>) -> Self {
+        let table = decisions::of_job(group.member().node());
+        let rules = Rules::of(table, group.size(), group.engine());
+        Communicator::new(group, rules)
+    }
+
+    fn new(group: Arc<Group>, rules: &'static Rules) -> Self {
+        let (linked, kept) = (Mutex::default(), Mutex::default());
+        let shared = Shared { group, linked, topologies: AtomicU64::new(0), rules, kept };
         Communicator { shared: Arc::new(shared), algorithms: Algorithms::default() }
     }
 
     pub(crate) fn group(&self) -> &Arc<Group> {
         &self.shared.group
+    }
+
+    /// What it goes by when an algorithm is left open.
+    #[inline]
+    pub(crate) fn rules(&self) -> &'static Rules {
+        self.shared.rules
+    }
+
+    /// Ranks of this one that are a communicator of their own, with the same algorithms.
+    fn part(&self, group: Arc<Group>) -> Self {
+        let rules = self.rules().for_ranks(group.size());
+        Communicator::new(group, rules).with_algorithms(self.algorithms)
     }
 
     /// This rank, from 0.
@@ -161,7 +183,7 @@ impl Communicator {
     /// When a rank is in another collective or gone, or the segment is full.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>> {
         let group = self.group().split(color, key)?;
-        Ok(group.map(|group| Communicator::new(group).with_algorithms(self.algorithms)))
+        Ok(group.map(|group| self.part(group)))
     }
 
     /// Another communicator of the same ranks. A collective call that waits for all ranks.
@@ -170,7 +192,7 @@ impl Communicator {
     /// As [`split`](Self::split).
     pub fn dup(&self) -> Result<Communicator> {
         let group = self.group().split(Some(0), i64::from(self.rank()))?;
-        Ok(group.map_or_else(|| self.clone(), |group| Communicator::new(group).with_algorithms(self.algorithms)))
+        Ok(group.map_or_else(|| self.clone(), |group| self.part(group)))
     }
 
     /// Zeroed memory of the job's segment, for collectives to work on in place.

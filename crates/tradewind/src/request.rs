@@ -1,9 +1,13 @@
 //! A collective under way.
 
+use crate::algorithms::Chooser;
 use crate::communicator::{Communicator, Keeper};
 use crate::error::Result;
+use crate::explanation::Explanation;
 use crate::operation::Function;
+use engine::call::CallKind;
 use engine::pending::Pending;
+use plogp::operation::{Algorithm, Operation};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -91,13 +95,15 @@ pub struct Request<'a, B: Send + 'static = ()> {
     back: Option<B>,
     /// Keeps buffers of the segment when the request is dropped early; only requests that hold some have it.
     keeper: Option<Keeper>,
+    /// What its algorithm was chosen by.
+    chooser: Chooser,
 }
 
 impl<'a, B: Send + 'static> Request<'a, B> {
     #[inline]
     pub(crate) fn new(communicator: &Communicator, pending: Pending, outputs: Outputs<'a, B>, back: B) -> Self {
         let keeper = (size_of::<B>() > 0).then(|| communicator.keeper());
-        Request { pending, outputs, fetched: false, back: Some(back), keeper }
+        Request { pending, outputs, fetched: false, back: Some(back), keeper, chooser: communicator.chooser() }
     }
 
     /// Whether the collective is complete; if so, private results are in their buffers. Never waits.
@@ -115,6 +121,36 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         self.fetched = true;
         self.outputs.fetch(&mut self.pending, &mut self.back)?;
         Ok(true)
+    }
+
+    /// Which algorithm runs the collective, on which engine, and why. None for schedules of one's own and neighbour
+    /// collectives, where nothing is chosen.
+    ///
+    /// A reduction with an operation of one's own is explained where it is folded, as what brings the contributions there.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(2, |world| {
+    ///     let mut sum = [0.0];
+    ///     let request = world.iallreduce(&[1.0], &mut sum, tradewind::Op::Sum)?;
+    ///     let explanation = request.explain().expect("an allreduce has algorithms");
+    ///     assert_eq!((explanation.operation, explanation.bytes), (tradewind::Collective::Allreduce, 8));
+    ///     println!("{explanation}");
+    ///     request.wait()?;
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn explain(&self) -> Option<Explanation> {
+        let call = self.pending.call();
+        let ranks = u64::from(self.pending.group().size());
+        let (operation, bytes) = asked(call.kind, call.bytes, ranks)?;
+        let operation = if matches!(self.outputs, Outputs::Folded(..)) { brings(operation) } else { operation };
+        let mut explanation = self.chooser.explain(operation, bytes);
+        if self.pending.is_meeting() && explanation.algorithm != Algorithm::Join.name() {
+            explanation.must_keep_rank_order();
+        }
+        Some(explanation)
     }
 
     /// Whether the collective has finished, without taking the result and without doing anything for it: one load.
@@ -168,6 +204,38 @@ impl<B: Send + 'static> Drop for Request<'_, B> {
         {
             keeper.keep(self.pending.hand_over(), Box::new(back));
         }
+    }
+}
+
+/// What was asked for, with its bytes as [`Operation`] counts them. Nobody chooses by the sizes of blocks that not all know.
+fn asked(kind: CallKind, bytes: u64, ranks: u64) -> Option<(Operation, u64)> {
+    Some(match kind {
+        CallKind::Barrier => (Operation::Barrier, 0),
+        CallKind::Bcast => (Operation::Bcast, bytes),
+        CallKind::Scatter => (Operation::Scatter, bytes),
+        CallKind::Scatterv => (Operation::Scatter, 0),
+        CallKind::Gather => (Operation::Gather, bytes),
+        CallKind::Gatherv => (Operation::Gather, 0),
+        CallKind::Allgather => (Operation::Allgather, bytes),
+        CallKind::Allgatherv => (Operation::Allgather, bytes / ranks),
+        CallKind::Alltoall => (Operation::Alltoall, bytes / ranks),
+        CallKind::Alltoallv => (Operation::Alltoall, 0),
+        CallKind::Reduce => (Operation::Reduce, bytes),
+        CallKind::Allreduce => (Operation::Allreduce, bytes),
+        CallKind::ReduceScatterBlock => (Operation::ReduceScatter, bytes),
+        CallKind::ReduceScatter => (Operation::ReduceScatter, bytes / ranks),
+        CallKind::Scan => (Operation::Scan, bytes),
+        CallKind::Exscan => (Operation::Exscan, bytes),
+        _ => return None,
+    })
+}
+
+/// What brings the contributions of a reduction that is folded by the caller's own function.
+fn brings(operation: Operation) -> Operation {
+    match operation {
+        Operation::Reduce => Operation::Gather,
+        Operation::ReduceScatter => Operation::Alltoall,
+        _ => Operation::Allgather,
     }
 }
 

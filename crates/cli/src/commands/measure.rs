@@ -40,6 +40,12 @@ enum Experiment {
     /// Exchanges in a chain, all across its middle.
     Contention(suite::Arguments),
     Placement(placement::Arguments),
+    /// Every algorithm of every collective against what the models predict.
+    Models(suite::Arguments),
+    /// Which algorithm is best when; `tradewind tune` makes the table that programs go by from it.
+    Decisions(suite::Arguments),
+    /// What the choices of the directory's decision table lose.
+    Regret(suite::Arguments),
     Queues(queues::Arguments),
     /// What collectives cost that finish underneath a computation, with both engines.
     Overlap(suite::Arguments),
@@ -58,6 +64,9 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         Experiment::Contention(arguments) => ("contention", arguments),
         Experiment::Placement(arguments) => return placement::execute(&arguments, format),
         Experiment::Overlap(arguments) => ("overlap", arguments),
+        Experiment::Models(arguments) => ("models", arguments),
+        Experiment::Decisions(arguments) => ("decisions", arguments),
+        Experiment::Regret(arguments) => ("regret", arguments),
     };
     suite::one(name, &arguments, format)
 }

@@ -78,7 +78,7 @@ fn world(job: &Job) -> Communicator {
         barrier: Some(BarrierAlgorithm::Dissemination),
         allreduce: Some(AllreduceAlgorithm::RecursiveDoubling),
         alltoall: Some(AlltoallAlgorithm::Bruck),
-        bcast: None,
+        ..Algorithms::default()
     };
     let usual = Algorithms::default();
     job.world().with_algorithms(if std::env::var_os("LINKED").is_some() { linked } else { usual })

@@ -26,18 +26,8 @@ const FEW_RANKS: u32 = 8;
 /// assert_eq!(plan.to_string(), "scatter-allgather");
 /// ```
 pub fn plan(query: &Query) -> Plan {
-    let algorithm = if query.nodes() == 1 { inside_a_node(query.operation) } else { between_nodes(query) };
+    let algorithm = if query.nodes() == 1 { Algorithm::Join } else { between_nodes(query) };
     Plan::of(algorithm)
-}
-
-/// Joins where the operation has one.
-fn inside_a_node(operation: Operation) -> Algorithm {
-    match operation {
-        Operation::Scatter => Algorithm::Flat,
-        Operation::ReduceScatter => Algorithm::Pairwise,
-        Operation::Scan | Operation::Exscan => Algorithm::Chain,
-        _ => Algorithm::Join,
-    }
 }
 
 fn between_nodes(query: &Query) -> Algorithm {

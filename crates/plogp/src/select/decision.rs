@@ -77,11 +77,17 @@ pub fn decide(table: Option<&DecisionTable>, query: &Query) -> Decision {
 impl fmt::Display for Decision {
     /// What was chosen, and below it why.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "{}: {}", self.query, self.plan)?;
-        match &self.origin {
+        write!(formatter, "{}: {}\n  {}", self.query, self.plan, self.origin)
+    }
+}
+
+impl fmt::Display for Origin {
+    /// Why, in one or two lines.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Origin::Table { ranks, ranks_per_node, from, to, microseconds, runner_up } => {
                 let sizes = sizes(*from, *to);
-                writeln!(formatter, "  decision table, row for {ranks} ranks, {ranks_per_node} a node, {sizes}")?;
+                writeln!(formatter, "decision table, row for {ranks} ranks, {ranks_per_node} a node, {sizes}")?;
                 write!(formatter, "  predicted for {from} bytes: {microseconds:.3} µs")?;
                 match runner_up {
                     Some(RunnerUp { plan, microseconds }) => {
@@ -92,10 +98,10 @@ impl fmt::Display for Decision {
             }
             Origin::BuiltIn(Reason::NoTable) => {
                 let way_out = "`tradewind tune` writes one";
-                write!(formatter, "  built-in rules, because there is no decision table for this machine: {way_out}")
+                write!(formatter, "built-in rules, because there is no decision table for this machine: {way_out}")
             }
             Origin::BuiltIn(Reason::Gap(gap)) => {
-                write!(formatter, "  built-in rules, because {gap}: `tradewind tune` writes a whole one")
+                write!(formatter, "built-in rules, because {gap}: `tradewind tune` writes a whole one")
             }
         }
     }

@@ -16,7 +16,16 @@ pub struct Found<'a> {
 const NEAR: f64 = 1.0;
 
 impl DecisionTable {
-    /// The row and the range for a query.
+    /// The row and the range for a query: the range of [`row`](Self::row) that the size lies in.
+    ///
+    /// # Errors
+    /// [`Gap`]: what the table would have to say.
+    pub fn look_up(&self, query: &Query) -> Result<Found<'_>, Gap> {
+        let row = self.row(query)?;
+        row.range(query.bytes).map(|range| Found { row, range })
+    }
+
+    /// The row for a query of any size.
     ///
     /// Among the rows of the operation with one node, if the query has one node, or with several, if it has several, the
     /// nearest number of ranks counts first, the nearest number of ranks a node second; near is by ratio, and of two equally
@@ -25,7 +34,7 @@ impl DecisionTable {
     ///
     /// # Errors
     /// [`Gap`]: what the table would have to say.
-    pub fn look_up(&self, query: &Query) -> Result<Found<'_>, Gap> {
+    pub fn row(&self, query: &Query) -> Result<&Row, Gap> {
         let operation = query.operation;
         let mut rows = self.rows.iter().filter(|row| row.operation == operation).peekable();
         if rows.peek().is_none() {
@@ -52,12 +61,22 @@ impl DecisionTable {
             let (ranks, ranks_per_node) = (query.ranks, query.ranks_per_node);
             return Err(Gap::Ranks { operation, ranks, ranks_per_node });
         };
-        let after = row.ranges.partition_point(|range| range.from <= query.bytes);
-        match row.ranges[..after].last() {
-            Some(range) if range.to.is_none_or(|to| query.bytes < to) => Ok(Found { row, range }),
+        Ok(row)
+    }
+}
+
+impl Row {
+    /// The range that a size lies in.
+    ///
+    /// # Errors
+    /// [`Gap::Bytes`].
+    pub fn range(&self, bytes: u64) -> Result<&Range, Gap> {
+        let after = self.ranges.partition_point(|range| range.from <= bytes);
+        match self.ranges[..after].last() {
+            Some(range) if range.to.is_none_or(|to| bytes < to) => Ok(range),
             before => {
                 let from = before.and_then(|range| range.to).unwrap_or(0);
-                Err(row.gap(from, row.ranges.get(after).map(|range| range.from)))
+                Err(self.gap(from, self.ranges.get(after).map(|range| range.from)))
             }
         }
     }

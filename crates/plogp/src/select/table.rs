@@ -179,6 +179,16 @@ impl DecisionTable {
         file::parse(path, &Kind::DECISION_TABLE, bytes)
     }
 
+    /// As [`from_bytes`](Self::from_bytes), for the machine here.
+    ///
+    /// # Errors
+    /// As [`read_for`](Self::read_for).
+    pub fn from_bytes_for(path: &Path, bytes: &[u8], here: &Fingerprint) -> Result<Self, FileError> {
+        let table = Self::from_bytes(path, bytes)?;
+        file::belongs(path, &Kind::DECISION_TABLE, &table.fingerprint, here)?;
+        Ok(table)
+    }
+
     /// The bytes of the file.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use job::{JobEnd, lock};
 use kept::Kept;
 use measure::results::{Directory, Part};
 use measure::suite::{EXPERIMENTS, Experiment, Setting, find};
+use plogp::select::DecisionTable;
 use progress::Progress;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,6 +66,19 @@ impl Arguments {
 /// Makes one experiment.
 pub(crate) fn one(name: &str, arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     show(measure_one(name, &arguments.setting()?, &arguments.place)?, &arguments.place, format)
+}
+
+/// Makes these, in this order, in a directory, whatever is there of them.
+pub(crate) fn these(
+    names: &[&str],
+    setting: &Setting,
+    directory: &Path,
+    format: Format,
+) -> Result<ExitCode, Failure> {
+    let place = Place { out: directory.to_owned(), again: true };
+    let draw = |name: &&str| find(name).map(|draw| draw(setting)).ok_or_else(|| Failure::NoExperiment((*name).to_owned()));
+    let experiments = names.iter().map(draw).collect::<Result<_, Failure>>()?;
+    show(measure_all(experiments, setting, &place)?, &place, format)
 }
 
 /// Makes all of them.
@@ -139,7 +153,17 @@ fn measure(kept: &Arc<Mutex<Kept>>, setting: &Setting, progress: &Progress) -> R
 
 /// A part of the directory is new. What is made of several parts is made here.
 fn part_written(directory: &Directory) -> Result<(), Failure> {
+    if let Some(table) = decisions(directory)? {
+        table.write(&directory.path().join(measure::decisions::FILE))?;
+    }
     Ok(directory.write(&measure::summary::of(directory)?)?)
+}
+
+/// The decision table that a directory's measurements make, if any of them are there.
+pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, Failure> {
+    let Some(part) = directory.read("decisions")? else { return Ok(None) };
+    let here = topology::Topology::here().fingerprint().clone();
+    measure::decisions::table(&part, here).map(Some).map_err(Failure::Decisions)
 }
 
 /// Numbers that people read.

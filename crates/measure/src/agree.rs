@@ -10,21 +10,21 @@ fn combine<T: Element + Default>(world: &Communicator, own: &[T], op: Op) -> Res
 }
 
 /// Of each figure the largest that a rank has.
-pub(super) fn largest(world: &Communicator, own: &[f64]) -> Result<Vec<f64>, Error> {
+pub(crate) fn largest(world: &Communicator, own: &[f64]) -> Result<Vec<f64>, Error> {
     combine(world, own, Op::Maximum)
 }
 
 /// Of each figure the sum over the ranks.
-pub(super) fn sum(world: &Communicator, own: &[f64]) -> Result<Vec<f64>, Error> {
+pub(crate) fn sum(world: &Communicator, own: &[f64]) -> Result<Vec<f64>, Error> {
     combine(world, own, Op::Sum)
 }
 
 /// Of each moment the earliest.
-pub(super) fn earliest(world: &Communicator, own: &[i64]) -> Result<Vec<i64>, Error> {
+pub(crate) fn earliest(world: &Communicator, own: &[i64]) -> Result<Vec<i64>, Error> {
     combine(world, own, Op::Minimum)
 }
 
 /// Of each moment the latest.
-pub(super) fn latest(world: &Communicator, own: &[i64]) -> Result<Vec<i64>, Error> {
+pub(crate) fn latest(world: &Communicator, own: &[i64]) -> Result<Vec<i64>, Error> {
     combine(world, own, Op::Maximum)
 }

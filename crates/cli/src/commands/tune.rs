@@ -1,0 +1,73 @@
+//! `tradewind tune`: the decision table of this machine.
+
+use super::measure::suite;
+use crate::failure::Failure;
+use crate::format::Format;
+use measure::decisions::RANKS;
+use measure::results::Directory;
+use measure::suite::{Setting, find};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Finds out which algorithm is best when on this machine, and keeps it where programs look for it.
+///
+/// Times the candidates of every collective side by side, for several sizes and numbers of ranks, and writes the winners as a
+/// decision table. Every job on this machine goes by it from then on; programs need not be built anew. Takes about half a
+/// minute for each number of ranks, and as long again with --check.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Arguments {
+    /// The file to write [default: $TRADEWIND_DECISIONS, else tradewind/decisions.json under $XDG_CONFIG_HOME or ~/.config].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// Numbers of ranks; for others the nearest one counts, up to twice or half as many.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8")]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=4096))]
+    ranks: Vec<u32>,
+
+    /// Checks the table in jobs of their own, at sizes it was not made from: how long its choices take over the best.
+    #[arg(long)]
+    check: bool,
+
+    /// Few operations, few sizes, short repetitions: to see how it goes. What it writes is no good.
+    #[arg(long)]
+    quick: bool,
+
+    /// Keeps what was measured in this directory.
+    #[arg(long, value_name = "DIR")]
+    measurements: Option<PathBuf>,
+}
+
+const AFTER: &str = "\
+A program says which algorithm runs and why when the variable TRADEWIND_EXPLAIN is 1, and goes by the built-in rules when
+TRADEWIND_DECISIONS is set to nothing.";
+
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    // Before minutes are spent on it.
+    let out = arguments.out.clone().or_else(engine::Decisions::place).ok_or(Failure::NoPlace)?;
+    let temporary = tempfile::tempdir()?;
+    let path = arguments.measurements.clone().unwrap_or_else(|| temporary.path().to_owned());
+    let ranks = arguments.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let options = [(RANKS.to_owned(), ranks)].into();
+    let setting = Setting { quick: arguments.quick, options, ..Setting::default() };
+    // Models choose who is measured, where there are parameters.
+    let has_parameters = path.join("machine.json").exists();
+    let first = ["plogp"].into_iter().filter(|name| !has_parameters && find(name).is_some());
+    let check = ["regret"].into_iter().filter(|_| arguments.check);
+    let names: Vec<&str> = first.chain(["decisions"]).chain(check).collect();
+    let status = suite::these(&names, &setting, &path, format)?;
+    let directory = Directory::create(&path)?;
+    let complete = directory.read("decisions")?.is_some_and(|part| part.complete);
+    match suite::decisions(&directory)?.filter(|_| complete) {
+        Some(table) => {
+            if let Some(parent) = out.parent() {
+                std::fs::create_dir_all(parent).map_err(|source| Failure::Write { path: out.clone(), source })?;
+            }
+            table.write(&out)?;
+            eprintln!("tradewind: {} rows written to {}", table.rows().len(), out.display());
+        }
+        None => eprintln!("tradewind: not all was measured, so that {} is left as it is", out.display()),
+    }
+    Ok(status)
+}

@@ -1,0 +1,110 @@
+//! A job's decisions: which algorithms to use when. To the engine they are bytes.
+//!
+//! Ranks that decide differently wait for each other for ever. So whoever makes the job looks for the file, once, and puts
+//! what it found where every rank finds the same.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// Names the file; empty for none.
+const VARIABLE: &str = "TRADEWIND_DECISIONS";
+/// A file that is longer is no table of decisions.
+const LONGEST: u64 = 16 << 20;
+
+/// What was found at the place of the decisions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decisions {
+    /// The place.
+    pub path: PathBuf,
+    /// The file, or why it cannot be read.
+    pub content: Result<Vec<u8>, String>,
+}
+
+impl Decisions {
+    /// Where they are kept: where `TRADEWIND_DECISIONS` says, which may be empty for nowhere; else in
+    /// `tradewind/decisions.json` under `XDG_CONFIG_HOME`, else under `.config` at home.
+    pub fn place() -> Option<PathBuf> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let usual = |base: PathBuf| base.join("tradewind").join("decisions.json");
+        match std::env::var_os(VARIABLE) {
+            Some(named) => Some(PathBuf::from(named)).filter(|named| !named.as_os_str().is_empty()),
+            None => match set("XDG_CONFIG_HOME") {
+                Some(base) => Some(usual(base.into())),
+                None => set("HOME").map(|home| usual(PathBuf::from(home).join(".config"))),
+            },
+        }
+    }
+
+    /// What lies there. That there is nothing at the usual place is no news.
+    pub(crate) fn find() -> Option<Self> {
+        let path = Decisions::place()?;
+        match read(&path) {
+            Ok(bytes) => Some(Decisions { path, content: Ok(bytes) }),
+            Err(error) if error.kind() == ErrorKind::NotFound && std::env::var_os(VARIABLE).is_none() => None,
+            Err(error) => Some(Decisions { path, content: Err(error.to_string()) }),
+        }
+    }
+
+    /// The length of the path, the path, whether the file could be read, and the file or the reason.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let path = self.path.as_os_str().as_bytes();
+        let (readable, rest) = match &self.content {
+            Ok(bytes) => (1, bytes.as_slice()),
+            Err(why) => (0, why.as_bytes()),
+        };
+        let length = (path.len() as u64).to_le_bytes();
+        [length.as_slice(), path, &[readable], rest].concat()
+    }
+
+    /// What [`encode`](Self::encode) gave; damage becomes a file that cannot be read.
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        Decisions::try_decode(bytes).unwrap_or_else(|| Decisions {
+            path: PathBuf::new(),
+            content: Err("the job's memory does not hold what its first process put there".to_owned()),
+        })
+    }
+
+    fn try_decode(bytes: &[u8]) -> Option<Self> {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (path, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        let (readable, rest) = rest.split_first()?;
+        let why = || String::from_utf8_lossy(rest).into_owned();
+        let content = if *readable == 1 { Ok(rest.to_vec()) } else { Err(why()) };
+        Some(Decisions { path: OsString::from_vec(path.to_vec()).into(), content })
+    }
+}
+
+fn read(path: &std::path::Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(io::Error::new(ErrorKind::InvalidData, format!("it is longer than {LONGEST} bytes")));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::ffi::OsStr;
+
+    proptest! {
+        #[test]
+        fn what_is_put_down_is_found(path in proptest::collection::vec(1u8.., 0..40), bytes: Vec<u8>, why: String) {
+            let path = PathBuf::from(OsStr::from_bytes(&path));
+            for content in [Ok(bytes.clone()), Err(why.clone())] {
+                let decisions = Decisions { path: path.clone(), content };
+                prop_assert_eq!(Decisions::decode(&decisions.encode()), decisions);
+            }
+        }
+
+        #[test]
+        fn damage_is_no_panic(bytes: Vec<u8>) {
+            Decisions::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Ranges of sizes from what was measured.
+
+use super::{map_of, segments};
+use crate::collectives::{Plan, Shape};
+use crate::results::{Figure, Part, Role, Square};
+use crate::suite::SuiteError;
+use plogp::fingerprint::Fingerprint;
+use plogp::operation::{Algorithm, Operation};
+use plogp::select::{DecisionTable, Range, Row, RunnerUp, TableError};
+
+/// A plan is kept as long as it takes no longer than this times the best: the table stays small, and chance does not write
+/// it.
+const SLACK: f64 = 1.05;
+
+/// The decision table of this machine from the part of the [experiment](super::experiment), as far as it has been measured.
+///
+/// # Errors
+/// Ranges that cannot be, which is a mistake of this function.
+pub fn table(part: &Part, fingerprint: Fingerprint) -> Result<DecisionTable, TableError> {
+    DecisionTable::new(fingerprint, rows(part))
+}
+
+fn rows(part: &Part) -> Vec<Row> {
+    let row = |figure: &Figure| {
+        let (operation, ranks) = shape_of(&figure.name)?;
+        let ranges = ranges(&sizes(figure, operation, ranks));
+        (!ranges.is_empty()).then_some(Row { operation, ranks, ranks_per_node: ranks, ranges })
+    };
+    part.figures.iter().filter_map(row).collect()
+}
+
+/// What a figure is of, by its name.
+fn shape_of(name: &str) -> Option<(Operation, u32)> {
+    let (operation, ranks) = name.rsplit_once('-')?;
+    Some((operation.replace('-', "_").parse().ok()?, ranks.parse().ok()?))
+}
+
+/// Plans of one size with their times, fastest first.
+type Size = (u64, Vec<(Plan, f64)>);
+
+fn sizes(figure: &Figure, operation: Operation, ranks: u32) -> Vec<Size> {
+    let mut sizes: Vec<Size> = Vec::new();
+    for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
+        for point in &series.points {
+            let shape = Shape { operation, ranks, bytes: point.x as u64, root: 0 };
+            let named = |plan: &Plan| plan.to_string() == series.name;
+            let Some(plan) = shape.plans(&segments()).into_iter().find(named) else { continue };
+            match sizes.iter_mut().find(|(bytes, _)| *bytes == shape.bytes) {
+                Some((_, plans)) => plans.push((plan, point.median)),
+                None => sizes.push((shape.bytes, vec![(plan, point.median)])),
+            }
+        }
+    }
+    sizes.sort_by_key(|(bytes, _)| *bytes);
+    sizes.iter_mut().for_each(|(_, plans)| plans.sort_by(|left, right| left.1.total_cmp(&right.1)));
+    sizes
+}
+
+/// Ranges of one row; the first begins with 0, the last has no end. Between two sizes with different winners the plan changes
+/// in the middle, by ratio.
+fn ranges(sizes: &[Size]) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    let mut before = 0;
+    for (bytes, plans) in sizes {
+        let Some((first, least)) = plans.first().copied() else { continue };
+        let join = plans.iter().find(|(plan, time)| plan.algorithm == Algorithm::Join && *time <= SLACK * least);
+        let (best, time) = join.copied().unwrap_or((first, least));
+        let still = |range: &Range| plans.iter().any(|(plan, time)| *plan == range.plan && *time <= SLACK * least);
+        let from =
+            if before == 0 { 0 } else { ((before as f64 * *bytes as f64).sqrt() as u64).clamp(before + 1, *bytes) };
+        match ranges.last_mut() {
+            Some(range) if still(range) => {}
+            last => {
+                if let Some(last) = last {
+                    last.to = Some(from);
+                }
+                let other = plans.iter().find(|(plan, _)| plan.algorithm != best.algorithm);
+                let runner_up = other.map(|(plan, microseconds)| RunnerUp { plan: *plan, microseconds: *microseconds });
+                ranges.push(Range { from, to: None, plan: best, microseconds: time, runner_up });
+            }
+        }
+        before = *bytes;
+    }
+    ranges
+}
+
+/// Says in each map what the table has.
+pub(super) fn fill_maps(part: &mut Part) -> Result<(), SuiteError> {
+    let rows = rows(part);
+    for map in &mut part.maps {
+        map.cells.clear();
+        for row in rows.iter().filter(|row| map_of(row.ranks) == map.name) {
+            let Some(at) = map.rows.names.iter().position(|name| name == row.operation.name()) else { continue };
+            for (column, name) in map.columns.names.iter().enumerate() {
+                // A barrier has one size, and stands in the first column.
+                let bytes = if row.operation == Operation::Barrier {
+                    Some(0).filter(|_| column == 0)
+                } else {
+                    name.parse().ok()
+                };
+                let Some(Ok(range)) = bytes.map(|bytes: u64| row.range(bytes)) else { continue };
+                let next =
+                    range.runner_up.map(|next| format!("; next best: {}, {:.3} µs", next.plan, next.microseconds));
+                let detail = format!(
+                    "{}, from {} bytes on: {:.3} µs{}",
+                    range.plan,
+                    range.from,
+                    range.microseconds,
+                    next.unwrap_or_default()
+                );
+                map.cells.push(Square { column, row: at, text: range.plan.to_string(), value: None, detail });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sizes(times: &[(u64, f64, f64)]) -> Vec<Size> {
+        let plans = |join: f64, ring: f64| {
+            let mut plans = vec![(Plan::of(Algorithm::Join), join), (Plan::of(Algorithm::Ring), ring)];
+            plans.sort_by(|left, right| left.1.total_cmp(&right.1));
+            plans
+        };
+        times.iter().map(|(bytes, join, ring)| (*bytes, plans(*join, *ring))).collect()
+    }
+
+    #[test]
+    fn a_winner_is_kept_until_it_loses_clearly() {
+        let ranges = ranges(&sizes(&[(1, 1.0, 2.0), (64, 1.02, 1.0), (4096, 2.0, 1.0)]));
+        let found: Vec<_> = ranges.iter().map(|range| (range.from, range.to, range.plan.algorithm)).collect();
+        assert_eq!(found, [(0, Some(512), Algorithm::Join), (512, None, Algorithm::Ring)]);
+        assert_eq!(ranges[0].runner_up.map(|next| next.plan.algorithm), Some(Algorithm::Ring));
+    }
+
+    proptest! {
+        #[test]
+        fn every_size_has_one_plan(times in proptest::collection::btree_map(1u64..1 << 30, (0.1f64..9.0, 0.1f64..9.0), 1..12), bytes: u64) {
+            let times: Vec<_> = times.into_iter().map(|(bytes, (join, ring))| (bytes, join, ring)).collect();
+            let row = Row { operation: Operation::Allreduce, ranks: 4, ranks_per_node: 4, ranges: ranges(&sizes(&times)) };
+            prop_assert!(row.range(bytes).is_ok());
+            let table = DecisionTable::new(Fingerprint::default(), vec![row]);
+            prop_assert!(table.is_ok(), "{:?}", table);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a communicator goes by when the caller leaves the algorithm open: the job's decision table, or built-in rules.
+//!
+//! The table is found by whoever makes the job, so that every rank has the same ([`engine::Decisions`]); what it says about
+//! this communicator's number of ranks is worked out when the communicator is made. A small join asks for one number only.
+
+use crate::algorithms::{Choice, Choosable, Why};
+use crate::explanation::{Explanation, Reason};
+use engine::Decisions;
+use engine::node::{EngineKind, Node};
+use plogp::file::FileError;
+use plogp::operation::{Algorithm, Operation};
+use plogp::select::{self, DecisionTable, Levels, Plan, Query, Row};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use topology::Topology;
+
+/// Has each new decision said on standard error.
+const EXPLAIN: &str = "TRADEWIND_EXPLAIN";
+
+/// The table that the job's ranks go by, if there is one. The first rank to ask warns of one that is no use.
+pub(crate) fn of_job(node: &Node) -> Option<Arc<DecisionTable>> {
+    let decisions = node.decisions().ok().flatten()?;
+    let read = table(&decisions);
+    let (use_it, first) = node.settle_decisions(read.is_ok());
+    if first && let Some(warning) = warning(&decisions, &read) {
+        eprintln!("tradewind: {warning}");
+    }
+    // Ranks that see the machine differently go by what the first of them has seen.
+    let table = match read {
+        Err(FileError::OtherMachine { .. }) if use_it => unchecked(&decisions),
+        read => read,
+    };
+    table.ok().filter(|_| use_it).map(Arc::new)
+}
+
+fn table(decisions: &Decisions) -> Result<DecisionTable, FileError> {
+    match &decisions.content {
+        Ok(bytes) => DecisionTable::from_bytes_for(&decisions.path, bytes, Topology::here().fingerprint()),
+        Err(_) => unchecked(decisions),
+    }
+}
+
+/// The table, whichever machine it is of.
+fn unchecked(Decisions { path, content }: &Decisions) -> Result<DecisionTable, FileError> {
+    match content {
+        Ok(bytes) => DecisionTable::from_bytes(path, bytes),
+        Err(why) => {
+            let (kind, source) = (&plogp::file::Kind::DECISION_TABLE, std::io::Error::other(why.clone()));
+            Err(FileError::Unreadable { path: path.clone(), kind, source })
+        }
+    }
+}
+
+/// What is wrong with a table, in one line with the way out.
+fn warning(decisions: &Decisions, table: &Result<DecisionTable, FileError>) -> Option<String> {
+    let rules = "built-in rules choose the algorithms";
+    match table {
+        Err(error) => Some(format!("{error} ({rules})")),
+        Ok(table) => {
+            let gaps = table.gaps();
+            let first = gaps.first()?;
+            let more = if gaps.len() > 1 { format!(", and {} gaps more", gaps.len() - 1) } else { String::new() };
+            let path = decisions.path.display();
+            Some(format!("{path}: {first}{more} ({rules} there): write a whole one with `tradewind tune`"))
+        }
+    }
+}
+
+/// What a communicator goes by.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    table: Option<Arc<DecisionTable>>,
+    ranks: u32,
+    engine: EngineKind,
+    /// Below so many bytes the answer is a join, by operation.
+    joins_below: [u64; Operation::ALL.len()],
+    /// What the table says, by operation.
+    rows: Vec<Option<Row>>,
+    /// What has been said, if decisions are to be said.
+    said: Option<Mutex<HashSet<String>>>,
+}
+
+/// Those that this process has come across. They are few, one for each number of ranks, and requests refer to them without
+/// counting.
+static KNOWN: Mutex<Vec<&'static Rules>> = Mutex::new(Vec::new());
+
+impl Rules {
+    /// Those for so many ranks.
+    pub(crate) fn of(table: Option<Arc<DecisionTable>>, ranks: u32, engine: EngineKind) -> &'static Self {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |rules: &&&Rules| (rules.ranks, rules.engine) == (ranks, engine) && rules.table == table;
+        if let Some(rules) = known.iter().find(same) {
+            return rules;
+        }
+        let explains = std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0");
+        let rules: &'static Rules = Box::leak(Box::new(Rules::new(table, ranks, engine, explains)));
+        known.push(rules);
+        rules
+    }
+
+    fn new(table: Option<Arc<DecisionTable>>, ranks: u32, engine: EngineKind, explains: bool) -> Self {
+        let row = |operation: &Operation| {
+            let query = Query { operation: *operation, ranks, ranks_per_node: ranks, bytes: 0 };
+            table.as_ref()?.row(&query).ok().cloned()
+        };
+        let rows: Vec<Option<Row>> = Operation::ALL.iter().map(row).collect();
+        let mut joins_below = [0; Operation::ALL.len()];
+        // With the caller engine, and where every decision is looked at, none is settled beforehand.
+        if engine == EngineKind::Peers && !explains {
+            joins_below.iter_mut().zip(&rows).for_each(|(below, row)| *below = row.as_ref().map_or(u64::MAX, joins));
+        }
+        Rules { table, ranks, engine, joins_below, rows, said: explains.then(Mutex::default) }
+    }
+
+    /// The same for another number of ranks.
+    pub(crate) fn for_ranks(&self, ranks: u32) -> &'static Self {
+        Rules::of(self.table.clone(), ranks, self.engine)
+    }
+
+    /// The number of ranks.
+    pub(crate) fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Who runs operations.
+    pub(crate) fn engine(&self) -> EngineKind {
+        self.engine
+    }
+
+    /// Below so many bytes an operation that nobody forces is a join.
+    #[inline]
+    pub(crate) fn joins_below(&self, operation: Operation) -> u64 {
+        self.joins_below[operation as usize]
+    }
+
+    /// What the table says, if there is one and it says anything that can be done here.
+    pub(crate) fn plan(&self, operation: Operation, bytes: u64) -> Option<Plan> {
+        let row = self.rows[operation as usize].as_ref()?;
+        row.range(bytes).ok().map(|range| range.plan).filter(|plan| plan.levels == Levels::One)
+    }
+
+    /// Whether every decision is to be looked at.
+    #[inline]
+    pub(crate) fn explains(&self) -> bool {
+        self.said.is_some()
+    }
+
+    /// Why this was chosen.
+    pub(crate) fn explain<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) -> Explanation {
+        let query = Query { operation: A::OPERATION, ranks: self.ranks, ranks_per_node: self.ranks, bytes };
+        let reason = match choice.why {
+            Why::Forced => Reason::Forced,
+            Why::RankOrder => Reason::RankOrder,
+            Why::Open if self.engine == EngineKind::Caller => Reason::CallerEngine,
+            Why::Open => Reason::Decision(select::decide(self.table.as_deref(), &query).origin),
+        };
+        Explanation::new(query, choice, self.engine, reason)
+    }
+
+    /// Says a decision that was not said before.
+    pub(crate) fn say<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) {
+        let Some(said) = &self.said else { return };
+        let explanation = self.explain(choice, bytes);
+        // The size alone makes no decision another one.
+        let new = said.lock().unwrap_or_else(PoisonError::into_inner).insert(explanation.without_bytes());
+        if new {
+            eprintln!("tradewind: {explanation}");
+        }
+    }
+}
+
+/// Up to which size a row's ranges are all joins.
+fn joins(row: &Row) -> u64 {
+    let mut end = 0;
+    for range in &row.ranges {
+        if range.from != end || range.plan != Plan::of(Algorithm::Join) {
+            return end;
+        }
+        end = range.to.unwrap_or(u64::MAX);
+    }
+    end
+}

@@ -1,0 +1,120 @@
+//! Which algorithm, and why.
+
+use crate::algorithms::{Choice, Choosable, Levels};
+use collectives::Tuning;
+use engine::node::EngineKind;
+use plogp::operation::{Algorithm, Operation};
+use plogp::select::{Origin, Query};
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
+
+/// Which algorithm runs a collective, how it is adjusted, which engine runs it, and why. Its text says all of it.
+///
+/// ```
+/// # fn main() -> Result<(), tradewind::Error> {
+/// tradewind::local(2, |world| {
+///     let explanation = world.explain(tradewind::Collective::Barrier, 0);
+///     assert!(explanation.to_string().starts_with("barrier of 0 bytes among 2 ranks: "));
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The collective.
+    pub operation: Operation,
+    /// The number of ranks.
+    pub ranks: u32,
+    /// Bytes as [`Operation`] counts them.
+    pub bytes: u64,
+    /// The algorithm's name.
+    pub algorithm: &'static str,
+    /// Bytes in a segment, where the algorithm has segments.
+    pub segment_bytes: Option<NonZeroU64>,
+    /// The degree, where the algorithm has one.
+    pub degree: Option<NonZeroU32>,
+    /// In two levels: ranks on each node.
+    pub ranks_per_node: Option<NonZeroU32>,
+    /// Who runs operations.
+    pub engine: EngineKind,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why an algorithm was chosen.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The communicator's [`Algorithms`](crate::Algorithms) say so.
+    Forced,
+    /// Only a fold in rank order has a meaning for this operation, and what was asked for does not keep to it.
+    RankOrder,
+    /// The caller engine runs what libraries ship, whatever a decision table says.
+    CallerEngine,
+    /// A decision table, or the built-in rules because there is none or it has a gap here.
+    Decision(Origin),
+}
+
+impl Explanation {
+    pub(crate) fn new<A: Choosable>(query: Query, choice: &Choice<A>, engine: EngineKind, reason: Reason) -> Self {
+        let Query { operation, ranks, bytes, .. } = query;
+        let algorithm = choice.algorithm.name();
+        let known = algorithm.parse::<Algorithm>().ok();
+        let Tuning { segment_bytes, degree } = choice.tuning;
+        let segmented = known.is_some_and(|known| known.is_segmented() || known == Algorithm::PipelinedChain);
+        let has_degree = known.is_some_and(Algorithm::has_degree);
+        Explanation {
+            operation,
+            ranks,
+            bytes,
+            algorithm,
+            segment_bytes: segmented.then_some(segment_bytes).filter(|segment| segment.get() < bytes),
+            degree: has_degree.then_some(degree),
+            ranks_per_node: match choice.levels {
+                Levels::One => None,
+                Levels::Two(ranks_per_node) => Some(ranks_per_node),
+            },
+            engine,
+            reason,
+        }
+    }
+
+    /// What ran was a join, for the sake of the order of ranks.
+    pub(crate) fn must_keep_rank_order(&mut self) {
+        let (segment_bytes, degree, ranks_per_node) = (None, None, None);
+        let (algorithm, reason) = (Algorithm::Join.name(), Reason::RankOrder);
+        *self = Explanation { algorithm, segment_bytes, degree, ranks_per_node, reason, ..self.clone() };
+    }
+
+    /// The text without the size: equal for all sizes that one decision is for.
+    pub(crate) fn without_bytes(&self) -> String {
+        Explanation { bytes: 0, ..self.clone() }.to_string()
+    }
+}
+
+impl fmt::Display for Explanation {
+    /// What was chosen, and below it why.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explanation { operation, ranks, bytes, algorithm, engine, .. } = self;
+        write!(formatter, "{operation} of {bytes} bytes among {ranks} ranks: ")?;
+        if let Some(here) = self.ranks_per_node {
+            write!(formatter, "two-level, {here} ranks a node, ")?;
+        }
+        write!(formatter, "{algorithm}")?;
+        if let Some(segment) = self.segment_bytes {
+            write!(formatter, " in segments of {segment} bytes")?;
+        }
+        if let Some(degree) = self.degree {
+            write!(formatter, " of degree {degree}")?;
+        }
+        writeln!(formatter, ", {engine} engine")?;
+        match &self.reason {
+            Reason::Forced => write!(formatter, "  forced by the communicator's algorithms"),
+            Reason::RankOrder => {
+                write!(formatter, "  because only a fold in rank order has a meaning for the operation")
+            }
+            Reason::CallerEngine => write!(formatter, "  built-in rules, which the caller engine always goes by"),
+            Reason::Decision(origin) => write!(formatter, "  {origin}"),
+        }
+    }
+}
