@@ -19,8 +19,8 @@ mod threads;
 use collective::Collective;
 use memory::{Memory, Private, Segment};
 use operation::{
-    Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Barrier, Bcast, Exscan, Gather, Gatherv, Neighbor, NeighborGather,
-    Operation, Reduce, ReduceScatter, Scan, Scatter, Scatterv,
+    Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Barrier, Bcast, Exscan, Gather, Gatherv, Neighbor,
+    NeighborGather, Operation, Reduce, ReduceScatter, Scan, Scatter, Scatterv,
 };
 use report::Options;
 use row::{Kind, Row};

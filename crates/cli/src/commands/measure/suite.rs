@@ -8,12 +8,14 @@ mod table;
 
 use crate::failure::Failure;
 use crate::format::Format;
+use crate::goal_file;
 use job::{JobEnd, lock};
 use kept::Kept;
 use measure::results::{Directory, Part};
 use measure::suite::{EXPERIMENTS, Experiment, Setting, find};
 use plogp::select::DecisionTable;
 use progress::Progress;
+use report::{Input, Results};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -69,14 +71,10 @@ pub(crate) fn one(name: &str, arguments: &Arguments, format: Format) -> Result<E
 }
 
 /// Makes these, in this order, in a directory, whatever is there of them.
-pub(crate) fn these(
-    names: &[&str],
-    setting: &Setting,
-    directory: &Path,
-    format: Format,
-) -> Result<ExitCode, Failure> {
+pub(crate) fn these(names: &[&str], setting: &Setting, directory: &Path, format: Format) -> Result<ExitCode, Failure> {
     let place = Place { out: directory.to_owned(), again: true };
-    let draw = |name: &&str| find(name).map(|draw| draw(setting)).ok_or_else(|| Failure::NoExperiment((*name).to_owned()));
+    let draw =
+        |name: &&str| find(name).map(|draw| draw(setting)).ok_or_else(|| Failure::NoExperiment((*name).to_owned()));
     let experiments = names.iter().map(draw).collect::<Result<_, Failure>>()?;
     show(measure_all(experiments, setting, &place)?, &place, format)
 }
@@ -156,7 +154,9 @@ fn part_written(directory: &Directory) -> Result<(), Failure> {
     if let Some(table) = decisions(directory)? {
         table.write(&directory.path().join(measure::decisions::FILE))?;
     }
-    Ok(directory.write(&measure::summary::of(directory)?)?)
+    directory.write(&measure::summary::of(directory)?)?;
+    let input = Input { results: Results::of(directory), other: None };
+    goal_file::write(&directory.path().join("report.html"), report::page(&input).as_bytes())
 }
 
 /// The decision table that a directory's measurements make, if any of them are there.
