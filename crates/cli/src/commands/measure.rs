@@ -37,7 +37,7 @@ enum Experiment {
     Matchings(suite::Arguments),
     /// Exchanges in a chain, all across its middle.
     Contention(suite::Arguments),
-    Placement(placement::Arguments),
+    Placement(placement::PlacementArguments),
     Queues(queues::Arguments),
     /// What collectives cost that finish underneath a computation, with both engines.
     Overlap(suite::Arguments),
