@@ -10,7 +10,7 @@ const TABLE: &str = "factors";
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 9, microseconds: 2_000.0 });
+    let laps = setting.choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
     // As in the report up to 32 ranks, but no more than four a core.
     let most = (4 * setting.cores.len() as u32).clamp(2, 32).ilog2();
     let mut crowded = Vec::new();
@@ -21,7 +21,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         if shape.is_crowded() {
             crowded.push(shape.describe());
         }
-        for bytes in (0..=16_000).step_by(setting.choose(8_000, 1_000)) {
+        for bytes in setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000))) {
             let what = format!("chain of {ranks} ranks, {bytes} bytes");
             steps.push(Step::new(what, shape.clone(), laps.milliseconds() + 5, move |here| measure(here, bytes, laps)));
         }

@@ -15,7 +15,7 @@ const SHOWN: [u64; 3] = [0, 4_000, 16_000];
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 9, microseconds: 2_000.0 });
+    let laps = setting.choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
     // More would only measure turns of the scheduler: four ranks a core, at most 64.
     let most = (4 * setting.cores.len() as u32).clamp(2, 64).ilog2();
     let dimensions = 1..=setting.choose(2.min(most), most);
@@ -26,7 +26,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         if shape.is_crowded() {
             crowded.push(shape.describe());
         }
-        for bytes in (0..=16_000).step_by(setting.choose(4_000, 1_000)) {
+        for bytes in setting.shuffled((0..=16_000).step_by(setting.choose(4_000, 1_000))) {
             let what = format!("dimension {dimension}, {bytes} bytes");
             steps.push(Step::new(what, shape.clone(), laps.milliseconds() + 5, move |here| {
                 measure(here, dimension, bytes, laps)
@@ -100,6 +100,10 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
             vec![bytes.map_or(Value::None, Value::Number), (*dimension).into(), (*time).into(), each.into(), ratio]
         }));
     }
+    rows.sort_by(|one: &Vec<Value>, other| match (&one[0], &other[0]) {
+        (Value::Number(one), Value::Number(other)) => one.total_cmp(other),
+        _ => std::cmp::Ordering::Equal,
+    });
     part.replace_series(BY_DIMENSION, Role::Fitted, lines);
     part.replace_rows(TABLE, rows);
     Ok(())

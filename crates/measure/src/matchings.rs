@@ -16,10 +16,19 @@ const DISTRIBUTION: &str = "distribution";
 const DISTANCE: &str = "distance";
 const TABLE: &str = "matchings";
 const VARIATION: &str = "variation";
+const VARIATION_COLUMNS: [&str; 7] = [
+    "bytes",
+    "fastest (µs)",
+    "lower quartile (µs)",
+    "median (µs)",
+    "upper quartile (µs)",
+    "slowest (µs)",
+    "slowest / fastest",
+];
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 3, microseconds: 100.0 }, Laps { laps: 5, microseconds: 1_000.0 });
+    let laps = setting.choose(Laps { laps: 3, microseconds: 100.0 }, Laps { laps: 9, microseconds: 1_000.0 });
     let ranks = ranks(setting.cores.len());
     let shape = match &setting.map {
         Some(map) => Shape::on(ranks, map),
@@ -85,9 +94,7 @@ fn outline(shape: &Shape, sizes: &[u64]) -> Part {
         name: VARIATION.to_owned(),
         title: "Variation over the matchings".to_owned(),
         caption: "The slowest matching over the fastest; the report finds 1.25 to more than 2.".to_owned(),
-        columns: ["bytes", "fastest (µs)", "median (µs)", "slowest (µs)", "slowest / fastest"]
-            .map(str::to_owned)
-            .to_vec(),
+        columns: VARIATION_COLUMNS.map(str::to_owned).to_vec(),
         rows: Vec::new(),
     });
     let times = sizes.iter().map(|bytes| format!("{bytes} bytes (µs)"));
@@ -155,8 +162,11 @@ fn conclude(part: &mut Part, sizes: &[u64]) -> Result<(), SuiteError> {
         let mut times = at(&all, 3 + index);
         times.sort_by(f64::total_cmp);
         let point = Point::of(*bytes as f64, &times);
-        let [least, most] = [point.minimum, point.maximum].map(|value| value.unwrap_or(point.median));
-        variation.push([*bytes as f64, least, point.median, most, most / least].map(Value::Number).to_vec());
+        let Point { minimum, lower_quartile, median, upper_quartile, maximum, .. } = point;
+        let [least, lower, upper, most] =
+            [minimum, lower_quartile, upper_quartile, maximum].map(|value| value.unwrap_or(median));
+        let row = [*bytes as f64, least, lower, median, upper, most, most / least];
+        variation.push(row.map(Value::Number).to_vec());
         // The shortest and the longest tell enough.
         if index == 0 || index + 1 == sizes.len() {
             let share = |rank: usize| 100.0 * (rank + 1) as f64 / times.len() as f64;

@@ -34,12 +34,12 @@ pub fn experiment(setting: &Setting) -> Experiment {
             by_size(here, bytes, laps)
         }));
     }
-    for offset in (0..LINE).step_by(setting.choose(16, 1)) {
+    for offset in setting.shuffled((0..LINE).step_by(setting.choose(16, 1))) {
         let what = format!("offset {offset}");
         steps
             .push(Step::new(what, alone.clone(), 3 * short.milliseconds(), move |here| by_offset(here, offset, short)));
     }
-    for source in (0..LINE).step_by(STEP * setting.choose(4, 1)) {
+    for source in setting.shuffled((0..LINE).step_by(STEP * setting.choose(4, 1))) {
         let targets = setting.choose(4, 1);
         let milliseconds = short.milliseconds() * (LINE / STEP) as u64 / targets as u64;
         steps.push(Step::new(format!("source offset {source}"), alone.clone(), milliseconds, move |here| {

@@ -24,8 +24,8 @@ const SHORT: &str = "-short";
 pub fn experiment(setting: &Setting) -> Experiment {
     let laps = setting.choose(Laps { laps: 5, microseconds: 100.0 }, Laps { laps: 11, microseconds: 1_000.0 });
     let [long, short]: [Vec<u64>; 2] = [
-        (0..=16_000).step_by(setting.choose(2_000, 64)).collect(),
-        (0..=2_000).step_by(setting.choose(400, 16)).collect(),
+        setting.shuffled((0..=16_000).step_by(setting.choose(2_000, 64))),
+        setting.shuffled((0..=2_000).step_by(setting.choose(400, 16))),
     ];
     let shape = |engine| Shape::bound(setting, 2).with_engine(engine);
     let sweep = |engine| {

@@ -16,8 +16,8 @@ pub(crate) const LENGTH: u64 = 1024;
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 11, microseconds: 2_000.0 });
-    let sizes: Vec<u64> = (0..=16_000).step_by(setting.choose(8_000, 1_000)).collect();
+    let laps = setting.choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
+    let sizes: Vec<u64> = setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000)));
     let mut steps = Vec::new();
     for (name, shape) in placements(setting) {
         for bytes in sizes.clone() {

@@ -105,7 +105,7 @@ fn further(
     if let Some(row) = rows(matchings, "variation").last() {
         add(
             format!("slowest over fastest random matching, {} bytes", number(row, 0).unwrap_or(0.0)),
-            number(row, 4),
+            number(row, 6),
             "",
         );
     }

@@ -39,7 +39,7 @@ enum Experiment {
     Matchings(suite::Arguments),
     /// Exchanges in a chain, all across its middle.
     Contention(suite::Arguments),
-    Placement(placement::Arguments),
+    Placement(placement::PlacementArguments),
     /// Every algorithm of every collective against what the models predict.
     Models(suite::Arguments),
     /// Which algorithm is best when; `tradewind tune` makes the table that programs go by from it.

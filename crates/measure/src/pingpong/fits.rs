@@ -5,8 +5,8 @@ use crate::results::{Part, Point, Role, Series, Value};
 use crate::suite::SuiteError;
 use plogp::fit::{Messages, Weights, messages};
 
-/// Short and long messages, and one kind between.
-const MOST_PIECES: usize = 3;
+/// Short and long messages.
+const MOST_PIECES: usize = 2;
 /// Fewer lengths than this have no break to be found.
 const LEAST_POINTS: usize = 4;
 
@@ -61,8 +61,7 @@ fn formula(piece: &plogp::fit::Piece) -> String {
 fn kinds(count: usize) -> &'static [&'static str] {
     match count {
         1 => &["all"],
-        2 => &["short", "long"],
-        _ => &["short", "middling", "long"],
+        _ => &["short", "long"],
     }
 }
 

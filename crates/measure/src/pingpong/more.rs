@@ -47,8 +47,8 @@ pub(super) fn steps(setting: &Setting, laps: Laps) -> Vec<Step> {
             first_touch(here, bytes, fresh as usize, laps)
         })
     });
-    let sizes = (0..=16_000).step_by(setting.choose(8_000, 1_000));
-    let blocking = sizes.map(|bytes| {
+    let sizes = setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000)));
+    let blocking = sizes.into_iter().map(|bytes| {
         Step::new(format!("blocking sends, {bytes} bytes"), shape.clone(), laps.milliseconds() * 2, move |here| {
             blocking(here, bytes, laps)
         })

@@ -1,5 +1,8 @@
 //! What an experiment is made with: what a person asked for, and the job that a step needs.
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tradewind::EngineKind;
@@ -45,6 +48,14 @@ impl Setting {
             put("map", list(map));
         }
         words
+    }
+
+    /// In an order drawn at random, the same for all processes. Whatever disturbs a machine for a while then disturbs points
+    /// here and there, which fits leave out, and not a stretch of a curve, which would look like a property of the machine.
+    pub fn shuffled<T>(&self, items: impl IntoIterator<Item = T>) -> Vec<T> {
+        let mut items: Vec<T> = items.into_iter().collect();
+        items.shuffle(&mut StdRng::seed_from_u64(self.seed));
+        items
     }
 
     /// `quick` if little is to be done, else `full`.
@@ -136,6 +147,17 @@ mod tests {
         assert_eq!((shape.cores, shape.shared_cores), (vec![5, 3, 5, 5], 2));
         let same = Setting { map: Some(vec![5]), ..on_two_cores() };
         assert!(Shape::bound(&same, 2).is_crowded());
+    }
+
+    #[test]
+    fn everybody_shuffles_alike() {
+        let setting = on_two_cores();
+        let order = setting.shuffled(0..100);
+        assert_eq!(order, setting.shuffled(0..100));
+        assert!(!order.is_sorted() && setting.shuffled(order.clone()).len() == 100);
+        let mut sorted = order;
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(0..100));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// With --traffic it also proposes which core each rank of a program should run on (--map, or `tradewind run` with a wrapper
 /// that binds), and says what that would gain over ranks on cores in turn.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct PlacementArguments {
     #[command(flatten)]
     suite: suite::Arguments,
 
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     traffic: Option<PathBuf>,
 }
 
-pub(super) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(super) fn execute(arguments: &PlacementArguments, format: Format) -> Result<ExitCode, Failure> {
     // Before anything is measured.
     let traffic = arguments.traffic.as_deref().map(read).transpose()?;
     let mut measured = suite::measure_one("placement", &arguments.suite.setting()?, &arguments.suite.place)?;
