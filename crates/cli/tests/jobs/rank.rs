@@ -79,6 +79,7 @@ fn world(job: &Job) -> Communicator {
         allreduce: Some(AllreduceAlgorithm::RecursiveDoubling),
         alltoall: Some(AlltoallAlgorithm::Bruck),
         bcast: None,
+        ..Algorithms::default()
     };
     let usual = Algorithms::default();
     job.world().with_algorithms(if std::env::var_os("LINKED").is_some() { linked } else { usual })
