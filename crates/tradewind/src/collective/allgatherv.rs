@@ -74,7 +74,10 @@ impl Communicator {
         let joins = choice.algorithm == AllgatherAlgorithm::Join;
         let own = joins.then_some(Own { from: 0, to: at, bytes });
         let shape = Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, counts.total) };
-        let course = if joins {
+        let course = if joins && counts.bytes.iter().all(|other| *other == bytes) {
+            // All ranks see that parcels are not needed.
+            Course::Meeting(Meeting { leaves_own: true, ..Meeting::new(Pattern::Gather, bytes, call) })
+        } else if joins {
             let blocks = Some(Arc::new(Blocks::new([bytes], counts.bytes.iter().copied())));
             Course::Meeting(Meeting { blocks, leaves_own: true, ..Meeting::new(Pattern::Gather, 0, call) })
         } else {

@@ -163,8 +163,11 @@ impl Plan {
         function: Function,
         (gathered, count, bytes): (u32, u32, u64),
     ) -> Self {
-        let fold =
-            OwnFold { function, gathered: u64::from(gathered) * bytes, folded: 0..(u64::from(count) * bytes) as usize };
+        let fold = OwnFold {
+            function,
+            gathered: u64::from(gathered).saturating_mul(bytes),
+            folded: 0..u64::from(count).saturating_mul(bytes) as usize,
+        };
         Plan { course, buffers: Buffers::Two(shape), fold: Some(fold) }
     }
 

@@ -1,0 +1,266 @@
+//! Blocks that are moved: gather, scatter, all-to-all, broadcast and their kin.
+
+use crate::harness::{COUNTS, Form, UNTOUCHED, every_job, roots, uneven, values, with_own_block};
+use tradewind::{
+    Algorithms, AllgatherAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, InPlace, Result,
+    ScatterAlgorithm,
+};
+
+#[test]
+fn allgather_gives_everyone_all_blocks() {
+    let force = |algorithm| Algorithms { allgather: Some(algorithm), ..Default::default() };
+    every_job(AllgatherAlgorithm::ALL, force, |world, turn| {
+        let (rank, size) = (world.rank(), world.size());
+        for count in COUNTS {
+            let (form, in_place) = turn.next(rank);
+            let sizes = vec![count; size as usize];
+            let input = (!in_place).then(|| values(rank, count));
+            let output = if in_place { with_own_block(rank, &sizes) } else { vec![UNTOUCHED; count * size as usize] };
+            let all = call!(
+                world,
+                form,
+                input,
+                output,
+                |from, to| world.allgather(from, to),
+                world.iallgather(from, to),
+                world.allgather_init::<u64>(count)
+            );
+            let expected: Vec<u64> = (0..size).flat_map(|rank| values(rank, count)).collect();
+            assert!(all == expected, "{form:?}, in place {in_place}, count {count}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn allgatherv_gives_everyone_all_blocks() {
+    let force = |algorithm| Algorithms { allgather: Some(algorithm), ..Default::default() };
+    every_job(AllgatherAlgorithm::ALL, force, |world, turn| {
+        let (rank, size) = (world.rank(), world.size());
+        for count in COUNTS {
+            let (form, in_place) = turn.next(rank);
+            let sizes = uneven(size, count);
+            let input = (!in_place).then(|| values(rank, sizes[rank as usize]));
+            let output = if in_place { with_own_block(rank, &sizes) } else { vec![UNTOUCHED; sizes.iter().sum()] };
+            let all = call!(
+                world,
+                form,
+                input,
+                output,
+                |from, to| world.allgatherv(from, to, &sizes),
+                world.iallgatherv(from, to, &sizes),
+                world.allgatherv_init::<u64>(&sizes)
+            );
+            let expected: Vec<u64> = (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
+            assert!(all == expected, "{form:?}, in place {in_place}, count {count}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn gather_gives_the_root_all_blocks_and_leaves_the_others_alone() {
+    let force = |algorithm| Algorithms { gather: Some(algorithm), ..Default::default() };
+    every_job(GatherAlgorithm::ALL, force, |world, turn| {
+        let (rank, size) = (world.rank(), world.size());
+        for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
+            let (form, in_place) = turn.next(rank);
+            let (sizes, in_place) = (vec![count; size as usize], in_place && rank == root);
+            let input = (!in_place).then(|| values(rank, count));
+            // Elsewhere the output may have any length.
+            let before = match (in_place, rank == root) {
+                (true, _) => with_own_block(rank, &sizes),
+                (_, true) => vec![UNTOUCHED; count * size as usize],
+                _ => vec![UNTOUCHED; rank as usize],
+            };
+            let got = call!(
+                world,
+                form,
+                input,
+                before.clone(),
+                |from, to| world.gather(from, to, root),
+                world.igather(from, to, root),
+                world.gather_init::<u64>(count, root)
+            );
+            let expected: Vec<u64> = (0..size).flat_map(|rank| values(rank, count)).collect();
+            assert!(got == if rank == root { expected } else { before }, "{form:?}, {in_place}, {count}, root {root}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn gatherv_gives_the_root_all_blocks_and_leaves_the_others_alone() {
+    let force = |algorithm| Algorithms { gather: Some(algorithm), ..Default::default() };
+    let some =
+        [GatherAlgorithm::Flat, GatherAlgorithm::Chain, GatherAlgorithm::PipelinedChain, GatherAlgorithm::Binomial];
+    every_job(&some, force, |world, turn| {
+        let (rank, size) = (world.rank(), world.size());
+        for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
+            let (form, in_place) = turn.next(rank);
+            let (sizes, in_place) = (uneven(size, count), in_place && rank == root);
+            let mine = sizes[rank as usize];
+            let input = (!in_place).then(|| values(rank, mine));
+            let before = match (in_place, rank == root) {
+                (true, _) => with_own_block(rank, &sizes),
+                (_, true) => vec![UNTOUCHED; sizes.iter().sum()],
+                _ => vec![UNTOUCHED; rank as usize],
+            };
+            let counts: &[usize] = if rank == root { &sizes } else { &[] };
+            let got = call!(
+                world,
+                form,
+                input,
+                before.clone(),
+                |from, to| world.gatherv(from, to, counts, root),
+                world.igatherv(from, to, counts, root),
+                world.gatherv_init::<u64>(mine, counts, root)
+            );
+            let expected: Vec<u64> = (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
+            assert!(got == if rank == root { expected } else { before }, "{form:?}, {in_place}, {count}, root {root}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn scatter_and_scatterv_give_everyone_its_block() {
+    let force = |algorithm| Algorithms { scatter: Some(algorithm), ..Default::default() };
+    every_job(ScatterAlgorithm::ALL, force, |world, turn| {
+        let (rank, size) = (world.rank(), world.size());
+        for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
+            let (form, _) = turn.next(rank);
+            for sizes in [vec![count; size as usize], uneven(size, count)] {
+                let equal = sizes.iter().all(|size| *size == count);
+                let all: Vec<u64> = (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
+                let (all, counts): (_, &[usize]) = if rank == root { (all, &sizes) } else { (vec![], &[]) };
+                let mine = sizes[rank as usize];
+                let got = if equal {
+                    call!(
+                        world,
+                        form,
+                        Some(all),
+                        vec![UNTOUCHED; mine],
+                        |from, to| world.scatter(from, to, root),
+                        world.iscatter(from, to, root),
+                        world.scatter_init::<u64>(mine, root)
+                    )
+                } else {
+                    call!(
+                        world,
+                        form,
+                        Some(all),
+                        vec![UNTOUCHED; mine],
+                        |from, to| world.scatterv(from, counts, to, root),
+                        world.iscatterv(from, counts, to, root),
+                        world.scatterv_init::<u64>(counts, mine, root)
+                    )
+                };
+                assert!(got == values(rank, mine), "{form:?}, count {count}, root {root}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_root_of_a_scatter_may_keep_its_block_in_place() {
+    every_job(
+        &[ScatterAlgorithm::Binomial],
+        |algorithm| Algorithms { scatter: Some(algorithm), ..Default::default() },
+        |world, _| {
+            let (rank, size) = (world.rank(), world.size());
+            for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
+                let mut mine = vec![UNTOUCHED; count];
+                if rank != root {
+                    world.scatter(&[], &mut mine, root)?;
+                    assert!(mine == values(rank, count));
+                    world.iscatterv(&[], &[], &mut mine, root)?.wait()?;
+                    assert!(mine == values(rank, count));
+                    continue;
+                }
+                let all: Vec<u64> = (0..size).flat_map(|rank| values(rank, count)).collect();
+                world.scatter(&all, InPlace, root)?;
+                world.iscatterv(&all, &vec![count; size as usize], InPlace, root)?.wait()?;
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn alltoall_and_alltoallv_exchange_blocks() {
+    let force = |algorithm| Algorithms { alltoall: Some(algorithm), ..Default::default() };
+    let all = AlltoallAlgorithm::ALL;
+    every_job(all, force, |world, turn| {
+        let (rank, size) = (world.rank(), world.size());
+        for count in COUNTS {
+            let (form, in_place) = turn.next(rank);
+            let block = |from: u32, to: u32, count: usize| values(from * 100 + to, count);
+            let mine: Vec<u64> = (0..size).flat_map(|to| block(rank, to, count)).collect();
+            let expected: Vec<u64> = (0..size).flat_map(|from| block(from, rank, count)).collect();
+            let output = if in_place { mine.clone() } else { vec![UNTOUCHED; mine.len()] };
+            let got = call!(
+                world,
+                form,
+                (!in_place).then_some(mine),
+                output,
+                |from, to| world.alltoall(from, to),
+                world.ialltoall(from, to),
+                world.alltoall_init::<u64>(count)
+            );
+            assert!(got == expected, "{form:?}, in place {in_place}, count {count}");
+
+            // In place the block of a pair has one size in both directions.
+            let sent_to = |from: u32, to: u32| {
+                let other = if to % 3 == 1 { 0 } else { count + (2 * from + to) as usize };
+                if in_place_of(count) { count + (from + to) as usize } else { other }
+            };
+            let in_place = in_place && in_place_of(count);
+            let sent: Vec<usize> = (0..size).map(|to| sent_to(rank, to)).collect();
+            let received: Vec<usize> = (0..size).map(|from| sent_to(from, rank)).collect();
+            let mine: Vec<u64> = (0..size).flat_map(|to| block(rank, to, sent_to(rank, to))).collect();
+            let expected: Vec<u64> = (0..size).flat_map(|from| block(from, rank, sent_to(from, rank))).collect();
+            let output = if in_place { mine.clone() } else { vec![UNTOUCHED; expected.len()] };
+            let got = call!(
+                world,
+                form,
+                (!in_place).then_some(mine),
+                output,
+                |from, to| world.alltoallv(from, &sent, to, &received),
+                world.ialltoallv(from, &sent, to, &received),
+                world.alltoallv_init::<u64>(&sent, &received)
+            );
+            assert!(got == expected, "{form:?}, in place {in_place}, count {count}, different sizes");
+        }
+        Ok(())
+    });
+}
+
+/// Whether blocks of this count have one size in both directions.
+fn in_place_of(count: usize) -> bool {
+    count % 2 == 1
+}
+
+#[test]
+fn bcast_gives_everyone_the_roots_buffer() {
+    let force = |algorithm| Algorithms { bcast: Some(algorithm), ..Default::default() };
+    every_job(BcastAlgorithm::ALL, force, |world, turn| {
+        let rank = world.rank();
+        for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
+            let mut buffer = if rank == root { values(root, count) } else { vec![UNTOUCHED; count] };
+            match turn.next(rank).0 {
+                Form::Blocking => world.bcast(&mut buffer, root)?,
+                Form::Nonblocking => world.ibcast(&mut buffer, root)?.wait()?,
+                Form::Shared => {
+                    let mut shared = world.alloc(count)?;
+                    shared.copy_from_slice(&buffer);
+                    buffer.copy_from_slice(&world.ibcast(shared, root)?.wait()?);
+                }
+                Form::Persistent => world.bcast_init::<u64>(count, root)?.start_bcast(&mut buffer)?.wait()?,
+            }
+            assert!(buffer == values(root, count), "count {count}, root {root}");
+        }
+        Ok(())
+    });
+}

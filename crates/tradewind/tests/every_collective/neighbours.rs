@@ -1,0 +1,112 @@
+//! Neighbour collectives.
+
+use crate::harness::{COUNTS, Form, UNTOUCHED, every_job, values};
+use tradewind::{Algorithms, InPlace, NeighborAlgorithm, Result};
+
+#[test]
+fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
+    let force = |algorithm| Algorithms { neighbor: Some(algorithm), ..Default::default() };
+    every_job(NeighborAlgorithm::ALL, force, |world, turn| {
+        let (rank, size) = (world.rank(), world.size());
+        // Two edges to the next rank, one to the one after it, one to oneself; on few ranks they are parallel.
+        let steps = [1, 2, 1, 0];
+        let next = steps.map(|step| (rank + step) % size);
+        let before = steps.map(|step| (rank + 2 * size - step) % size);
+        let graph = world.neighbors(&before, &next)?;
+        // The k-th edge from a to b in a's list is the k-th from a in b's, and both lists have the steps in one order.
+        let count_of =
+            |from: u32, edge: usize, count: usize| if edge == 1 { 0 } else { count + (from as usize + edge) % 4 };
+        let block = |from: u32, edge: usize, count: usize| values(from * 8 + edge as u32, count);
+        for count in COUNTS {
+            let (form, _) = turn.next(rank);
+            let mine: Vec<u64> = (0..4).flat_map(|edge| block(rank, edge, count)).collect();
+            let expected: Vec<u64> = (0..4).flat_map(|edge| block(before[edge], edge, count)).collect();
+            let got = call!(
+                world,
+                form,
+                Some(mine),
+                vec![UNTOUCHED; 4 * count],
+                |from, to| graph.neighbor_alltoall(from, to),
+                graph.ineighbor_alltoall(from, to),
+                graph.neighbor_alltoall_init::<u64>(count)
+            );
+            assert!(got == expected, "{form:?}, count {count}");
+
+            let sent = [0, 1, 2, 3].map(|edge| count_of(rank, edge, count));
+            let received = [0, 1, 2, 3].map(|edge| count_of(before[edge], edge, count));
+            let mine: Vec<u64> = (0..4).flat_map(|edge| block(rank, edge, sent[edge])).collect();
+            let expected: Vec<u64> = (0..4).flat_map(|edge| block(before[edge], edge, received[edge])).collect();
+            let got = call!(
+                world,
+                form,
+                Some(mine),
+                vec![UNTOUCHED; expected.len()],
+                |from, to| graph.neighbor_alltoallv(from, &sent, to, &received),
+                graph.ineighbor_alltoallv(from, &sent, to, &received),
+                graph.neighbor_alltoallv_init::<u64>(&sent, &received)
+            );
+            assert!(got == expected, "{form:?}, count {count}, different sizes");
+
+            let expected: Vec<u64> = before.iter().flat_map(|from| values(*from, count)).collect();
+            let got = call!(
+                world,
+                form,
+                Some(values(rank, count)),
+                vec![UNTOUCHED; 4 * count],
+                |from, to| graph.neighbor_allgather(from, to),
+                graph.ineighbor_allgather(from, to),
+                graph.neighbor_allgather_init::<u64>(count)
+            );
+            assert!(got == expected, "allgather, {form:?}, count {count}");
+
+            let length = |rank: u32| count + rank as usize % 3;
+            let received = before.map(length);
+            let expected: Vec<u64> = before.iter().flat_map(|from| values(*from, length(*from))).collect();
+            let got = call!(
+                world,
+                form,
+                Some(values(rank, length(rank))),
+                vec![UNTOUCHED; expected.len()],
+                |from, to| graph.neighbor_allgatherv(from, to, &received),
+                graph.ineighbor_allgatherv(from, to, &received),
+                graph.neighbor_allgatherv_init::<u64>(length(rank), &received)
+            );
+            assert!(got == expected, "allgatherv, {form:?}, count {count}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_lies_beyond_the_edge_of_a_grid_is_left_alone() {
+    let force = |algorithm| Algorithms { neighbor: Some(algorithm), ..Default::default() };
+    every_job(NeighborAlgorithm::ALL, force, |world, turn| {
+        let (rank, size) = (world.rank(), world.size());
+        let line = world.cartesian(&[size], &[false])?;
+        for count in [1, 30] {
+            let (form, _) = turn.next(rank);
+            let mine: Vec<u64> = vec![rank.into(); 2 * count];
+            let got = call!(
+                world,
+                form,
+                Some(mine),
+                vec![UNTOUCHED; 2 * count],
+                |from, to| line.neighbor_alltoall(from, to),
+                line.ineighbor_alltoall(from, to),
+                line.neighbor_alltoall_init::<u64>(count)
+            );
+            let value = |other: Option<u32>| other.filter(|other| *other < size).map_or(UNTOUCHED, u64::from);
+            let expected = [value(rank.checked_sub(1)), value(Some(rank + 1))].map(|value| vec![value; count]).concat();
+            assert_eq!(got, expected, "{form:?}");
+        }
+        // Results that are moved out of their slots leave it alone, too.
+        let mine = [rank; 2];
+        let mut outputs = vec![[77u32; 2]; 100];
+        let requests: Vec<_> =
+            outputs.iter_mut().map(|output| line.ineighbor_alltoall(&mine, output)).collect::<Result<_>>()?;
+        tradewind::wait_all(requests)?;
+        let expected = [rank.checked_sub(1).unwrap_or(77), if rank + 1 < size { rank + 1 } else { 77 }];
+        assert!(outputs.iter().all(|output| *output == expected), "{outputs:?}");
+        Ok(())
+    });
+}
