@@ -128,7 +128,8 @@ impl<K: Kind, F: Form> Receiver<K, F> {
         self.ring.control.settings.empty.store(message.to_bits(), Ordering::Relaxed);
     }
 
-    /// Asks that the [`Event`] that senders were given be notified once. True if it is already so; then receive first.
+    /// Asks that the [`Event`](crate::event::Event) that senders were given be notified once. True if it is already so;
+    /// then receive first.
     pub fn ask_for_event(&mut self, when: Notify) -> bool {
         self.ring.ask(Some(when));
         match when {
