@@ -7,8 +7,9 @@ use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
 use tradewind::EngineKind;
 
 const TABLE: &str = "rows";
-/// Figures, by what of a row they show.
-const FIGURES: [(&str, &str, fn(&Row) -> f64); 4] = [
+/// A figure's name, its title, and what of a row it shows.
+type Shown = (&'static str, &'static str, fn(&Row) -> f64);
+const FIGURES: [Shown; 4] = [
     ("alone", "Time of the collective alone", |row| row.alone_us),
     ("exposed", "Time that the collective adds to a computation", |row| row.exposed_us),
     ("stolen", "Processor time that the collective takes", |row| row.stolen_us),

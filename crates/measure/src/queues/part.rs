@@ -10,8 +10,9 @@ use tradewind::EngineKind;
 
 const ROWS: &str = "rows";
 const CROSSOVERS: &str = "crossovers";
-/// Figures, by what of a row they show.
-const FIGURES: [(&str, &str, fn(&Row) -> Option<Spread>); 4] = [
+/// A figure's name, its title, and what of a row it shows.
+type Shown = (&'static str, &'static str, fn(&Row) -> Option<Spread>);
+const FIGURES: [Shown; 4] = [
     ("latency", "Half a round trip", |row| row.latency_ns),
     ("gap", "A message in a stream", |row| row.gap_ns),
     ("send", "Sender's overhead", |row| row.send_ns),
