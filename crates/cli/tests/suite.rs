@@ -89,6 +89,8 @@ fn what_is_cut_off_is_kept_and_gone_on_with() {
         assert!(done == 0 || said.contains(&format!("goes on behind {done} of 256 steps")), "{said}");
         let partial = part(place.path(), "matchings");
         assert!(!partial.complete && partial.steps_done > done, "{} steps", partial.steps_done);
+        let kept = format!("{} of 256 steps of matchings are kept", partial.steps_done);
+        assert!(said.contains(&kept), "{kept:?} is missing from {said}");
         assert_eq!(partial.table("matchings").map(|table| table.rows.len() as u64), Some(partial.steps_done));
         done = partial.steps_done;
     }

@@ -7,7 +7,7 @@ use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
 use tradewind::EngineKind;
 
 const TABLE: &str = "rows";
-/// The name and the title of a figure, and what of a row it shows.
+/// A figure's name, its title, and what of a row it shows.
 type Shown = (&'static str, &'static str, fn(&Row) -> f64);
 const FIGURES: [Shown; 4] = [
     ("alone", "Time of the collective alone", |row| row.alone_us),

@@ -10,7 +10,7 @@ use tradewind::EngineKind;
 
 const ROWS: &str = "rows";
 const CROSSOVERS: &str = "crossovers";
-/// The name and the title of a figure, and what of a row it shows.
+/// A figure's name, its title, and what of a row it shows.
 type Shown = (&'static str, &'static str, fn(&Row) -> Option<Spread>);
 const FIGURES: [Shown; 4] = [
     ("latency", "Half a round trip", |row| row.latency_ns),
