@@ -4,7 +4,6 @@ use super::patterns::{self, FIRST, ROOM, STAMPS};
 use super::transport::{Lap, Reading, Transport};
 use crate::statistics::median;
 use crate::suite::SuiteError;
-use tradewind::graph::Graph;
 use tradewind::{Buffers, Communicator, Schedule, SharedBuffer};
 
 /// How often a schedule runs in a round, and how many runs at the end count; the middle one of these, so that an interrupt
@@ -44,16 +43,21 @@ impl Order {
     }
 }
 
-/// Two ranks, the sizes, and the memory that messages come from and go to.
+/// Two ranks, the schedules of every size, and the memory that messages come from and go to.
 pub(super) struct Pair<'w> {
     world: &'w Communicator,
-    sizes: Vec<u64>,
+    sizes: Vec<Size>,
     /// Away while a schedule runs.
     room: Option<SharedBuffer<u8>>,
 }
 
-/// Draws a rank's part of a pattern: rank, bytes, count.
-type Draw = fn(u32, u64, u32) -> Graph;
+/// The schedules of one size.
+struct Size {
+    bytes: u64,
+    round_trips: (u32, Schedule),
+    stream: (u32, Schedule),
+    overheads: (u32, Schedule),
+}
 
 impl<'w> Pair<'w> {
     /// Both ranks call this.
@@ -76,7 +80,7 @@ impl<'w> Pair<'w> {
             let mut words = Order::End.words();
             self.world.bcast(&mut words, FIRST)?;
             match Order::of(words) {
-                Order::Add(bytes) => self.sizes.push(bytes),
+                Order::Add(bytes) => self.compile(bytes)?,
                 Order::Round => self.run_all().map(|_| ())?,
                 Order::End => return Ok(()),
             }
@@ -92,6 +96,22 @@ impl<'w> Pair<'w> {
         Ok(self.world.bcast(&mut order.words(), FIRST)?)
     }
 
+    fn compile(&mut self, bytes: u64) -> Result<(), SuiteError> {
+        let rank = self.world.rank();
+        // As many messages as take some microseconds, while they are short; few long ones, which take long enough.
+        let few = |most: u64, memory: u64| (memory / bytes.max(1)).clamp(1, most) as u32;
+        let (trips, messages, calls) = (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));
+        let world = self.world;
+        let size = Size {
+            bytes,
+            round_trips: (trips, world.compile(&patterns::round_trips(rank, bytes, trips))?),
+            stream: (messages, world.compile(&patterns::stream(rank, bytes, messages))?),
+            overheads: (calls, world.compile(&patterns::overheads(rank, bytes, calls))?),
+        };
+        self.sizes.push(size);
+        Ok(())
+    }
+
     /// Runs a schedule and gives the times between its stamps, in microseconds.
     fn run(room: &mut Option<SharedBuffer<u8>>, schedule: &Schedule) -> Result<[f64; STAMPS - 1], SuiteError> {
         let mut stamps = [0u64; STAMPS];
@@ -101,16 +121,16 @@ impl<'w> Pair<'w> {
         Ok(std::array::from_fn(|number| stamps[number + 1].wrapping_sub(stamps[number]).cast_signed() as f64 * 1e-3))
     }
 
-    /// Runs a pattern again and again and gives the medians of the times between its stamps.
-    ///
-    /// It is linked for this alone. Under the caller engine every look of a waiting rank goes through all schedules that
-    /// are linked: with those of all sizes at once, a message would seem to be under way several times as long.
-    fn laps(&mut self, draw: Draw, bytes: u64, count: u32) -> Result<[f64; STAMPS - 1], SuiteError> {
-        let schedule = self.world.compile(&draw(self.world.rank(), bytes, count))?;
+    /// Runs a schedule again and again and gives the medians of the times between its stamps.
+    fn laps(
+        room: &mut Option<SharedBuffer<u8>>,
+        bytes: u64,
+        schedule: &Schedule,
+    ) -> Result<[f64; STAMPS - 1], SuiteError> {
         let (all, counted) = runs(bytes);
         let mut times = [const { Vec::new() }; STAMPS - 1];
         for run in 0..all {
-            let between = Self::run(&mut self.room, &schedule)?;
+            let between = Self::run(room, schedule)?;
             if run + counted >= all {
                 times.iter_mut().zip(between).for_each(|(times, time)| times.push(time));
             }
@@ -118,26 +138,23 @@ impl<'w> Pair<'w> {
         Ok(times.map(|times| median(&times)))
     }
 
-    fn read(&mut self, bytes: u64) -> Result<Reading, SuiteError> {
-        // As many messages as take some microseconds, while they are short; few long ones, which take long enough.
-        let few = |most: u64, memory: u64| (memory / bytes.max(1)).clamp(1, most) as u32;
-        let (trips, messages, calls) = (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));
-        let [round_trips, ..] = self.laps(patterns::round_trips, bytes, trips)?;
-        let [stream, ..] = self.laps(patterns::stream, bytes, messages)?;
-        let [nothing, sends, _, receives, ..] = self.laps(patterns::overheads, bytes, calls)?;
-        let lap = |count, microseconds| Lap { count, microseconds };
-        Ok(Reading {
-            bytes,
-            nothing,
-            round_trips: lap(trips, round_trips),
-            stream: lap(messages, stream),
-            sends: lap(calls, sends),
-            receives: lap(calls, receives),
-        })
-    }
-
     fn run_all(&mut self) -> Result<Vec<Reading>, SuiteError> {
-        self.sizes.clone().into_iter().map(|bytes| self.read(bytes)).collect()
+        let mut readings = Vec::with_capacity(self.sizes.len());
+        for size in &self.sizes {
+            let [trips, ..] = Self::laps(&mut self.room, size.bytes, &size.round_trips.1)?;
+            let [stream, ..] = Self::laps(&mut self.room, size.bytes, &size.stream.1)?;
+            let [nothing, sends, _, receives, ..] = Self::laps(&mut self.room, size.bytes, &size.overheads.1)?;
+            let lap = |count, microseconds| Lap { count, microseconds };
+            readings.push(Reading {
+                bytes: size.bytes,
+                nothing,
+                round_trips: lap(size.round_trips.0, trips),
+                stream: lap(size.stream.0, stream),
+                sends: lap(size.overheads.0, sends),
+                receives: lap(size.overheads.0, receives),
+            });
+        }
+        Ok(readings)
     }
 }
 
@@ -146,8 +163,7 @@ impl Transport for Pair<'_> {
 
     fn add(&mut self, bytes: u64) -> Result<(), SuiteError> {
         self.order(Order::Add(bytes))?;
-        self.sizes.push(bytes);
-        Ok(())
+        self.compile(bytes)
     }
 
     fn round(&mut self) -> Result<Vec<Reading>, SuiteError> {

@@ -20,7 +20,11 @@ pub struct Plan {
 impl Default for Plan {
     /// 0, 1, 2, 4 … 1 MiB.
     fn default() -> Self {
-        Plan { sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(), most_added: 12, rounds: 20 }
+        Plan {
+            sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(),
+            most_added: 12,
+            rounds: 30,
+        }
     }
 }
 
