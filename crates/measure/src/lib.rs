@@ -2,7 +2,7 @@
 //!
 //! An experiment runs on all ranks of a job, is given a [`Communicator`](tradewind::Communicator), and gives rows that can
 //! be printed as JSON. [`overlap`] asks how much of a collective remains when a program computes meanwhile, [`queues`] what
-//! a message costs that no collective describes.
+//! a message costs that no collective describes, and [`mod@plogp`] what those cost that collectives are made of.
 //!
 //! What the parts of the suite found is a [`Part`](results::Part) each, whatever the experiment; [`results`] keeps them in a
 //! directory. [`suite`] is the frame in which they are measured, and lists them. [`collectives`](mod@collectives) times any

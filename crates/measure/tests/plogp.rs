@@ -201,7 +201,7 @@ proptest! {
         gap in (0.1f64..0.8, 0.0001f64..0.002),
     ) {
         let known = Parameters::linear(latency, os, or, gap).unwrap();
-        let plan = Plan { most_added: 0, ..Plan::default() };
+        let plan = Plan { most_added: 0, rounds: 90, ..Plan::default() };
         let found = surveyed(Simulated::noisy(known.clone(), seed), &plan);
         prop_assert!((found.parameters.latency() - latency).abs() < 0.05 * (latency + gap.0));
         for bytes in [0, 1, 256, 4096, 65536, 1 << 20] {

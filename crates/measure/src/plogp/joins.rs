@@ -46,12 +46,12 @@ pub(super) fn measure(world: &Communicator, sizes: &[u64], laps: Laps) -> Result
 }
 
 fn time(some: &Communicator, operation: Operation, bytes: u64, laps: Laps) -> Result<Vec<f64>, SuiteError> {
-    let some = some.with_algorithms(Algorithms {
-        barrier: Some(BarrierAlgorithm::Join),
-        allreduce: Some(AllreduceAlgorithm::Join),
-        alltoall: Some(AlltoallAlgorithm::Join),
-        bcast: Some(BcastAlgorithm::Join),
-        ..Algorithms::default()
+    let usual = Algorithms::default();
+    let some = some.with_algorithms(match operation {
+        Operation::Bcast => Algorithms { bcast: Some(BcastAlgorithm::Join), ..usual },
+        Operation::Allreduce => Algorithms { allreduce: Some(AllreduceAlgorithm::Join), ..usual },
+        Operation::Alltoall => Algorithms { alltoall: Some(AlltoallAlgorithm::Join), ..usual },
+        _ => Algorithms { barrier: Some(BarrierAlgorithm::Join), ..usual },
     });
     let doubles = (bytes / 8) as usize;
     let all = doubles * if operation == Operation::Alltoall { some.size() as usize } else { 1 };

@@ -23,7 +23,7 @@ impl Default for Plan {
         Plan {
             sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(),
             most_added: 12,
-            rounds: 150,
+            rounds: 30,
         }
     }
 }
