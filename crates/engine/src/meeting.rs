@@ -109,6 +109,11 @@ impl Label {
     /// Of a block that nobody looks for, beyond the edge of a grid.
     pub const NOBODY: Label = Label(u64::MAX);
 
+    /// Whom the block is for.
+    pub(crate) fn rank(self) -> Option<u32> {
+        (self != Label::NOBODY).then_some((self.0 >> 32) as u32)
+    }
+
     /// Of the blocks for this rank with this tag.
     pub fn new(rank: u32, tag: u32) -> Self {
         Label(u64::from(rank) << 32 | u64::from(tag))

@@ -17,10 +17,11 @@ mod route;
 mod transfer;
 mod words;
 
+use crate::board::CELL_BYTES;
 use crate::call::Call;
 use crate::error::Error;
 use crate::group::{Group, let_go};
-use crate::meeting::{Meeting, Pattern};
+use crate::meeting::{Meeting, Pattern, Travel};
 use crate::node::EngineKind;
 use crate::program::ReleaseLine;
 use crate::ring::Ring;
@@ -191,14 +192,14 @@ impl Group {
             }
         };
         let mut transfer = Transfer::new(self.rank());
-        route::fill(&mut transfer, meeting, (self.rank(), self.size()), input, memory);
+        let filled = route::fill(&mut transfer, meeting, (self.rank(), self.size()), input, memory);
         let outcome = transfer.run(self, streams, sequence, call);
         streams.scratch = scratch;
         if !matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. })) {
             // The two ends of a ring may not agree any more on what comes next.
             *state = StreamsState::Broken { at: streams.at };
         }
-        Some(outcome)
+        Some(outcome.and(filled))
     }
 
     /// The ranks agree on where the streams lie.
@@ -224,9 +225,12 @@ impl Group {
 }
 
 impl Ring {
-    /// Whether contributions are too long for the slots' cells.
+    /// Whether contributions are too long for the slots' cells. Neighbours know it where all blocks have one length.
     #[inline]
     pub(crate) fn is_long(&self, meeting: &Meeting) -> bool {
-        self.travel(meeting) == crate::meeting::Travel::Arena
+        match &meeting.blocks {
+            None => self.travel(meeting) == Travel::Arena,
+            Some(blocks) => blocks.labels.is_some() && meeting.call.bytes > CELL_BYTES,
+        }
     }
 }

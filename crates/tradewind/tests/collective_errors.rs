@@ -306,3 +306,23 @@ fn persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again() 
         .expect("every start succeeds");
     }
 }
+
+#[test]
+fn long_blocks_for_a_neighbour_who_expects_others_are_found_out() {
+    const COUNT: usize = 1000;
+    // What rank 0 has for rank 1 and what that expects.
+    for (has, expects) in [(2, 1), (1, 2)] {
+        local(2, |world| {
+            let (sources, destinations) =
+                if world.rank() == 0 { (vec![1], vec![1; has]) } else { (vec![0; expects], vec![0]) };
+            let graph = world.neighbors(&sources, &destinations)?;
+            let (input, mut output) = (vec![1u64; COUNT * destinations.len()], vec![0; COUNT * sources.len()]);
+            let outcome = graph.neighbor_alltoall(&input, &mut output);
+            if world.rank() == 1 {
+                assert!(text(outcome).contains("lists of neighbours must agree"), "{has} blocks, {expects} expected");
+            }
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{has} blocks, {expects} expected: {error}"));
+    }
+}

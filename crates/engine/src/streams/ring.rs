@@ -16,7 +16,7 @@ shm::shared_lines! {
     /// Which piece lies in a place of the ring.
     struct PieceLine {
         stamp: AtomicU64,
-        /// Bytes of the whole message that the piece belongs to.
+        /// The message that the piece belongs to.
         message: AtomicU64,
     }
 }
@@ -24,6 +24,18 @@ shm::shared_lines! {
 /// The longest piece: long enough that a line's way from core to core does not count, short enough for several to lie in a first
 /// cache's neighbour.
 pub(super) const PIECE_BYTES: u64 = 32 << 10;
+
+/// What a receiver is told of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    /// Its length.
+    pub(super) bytes: u64,
+    /// How many messages to the same rank follow in the same call.
+    pub(super) behind: u64,
+}
+
+/// A message's word has the number behind above its bytes.
+const BYTES_BITS: u32 = 48;
 
 /// One side's view of a ring.
 #[derive(Debug)]
@@ -71,10 +83,10 @@ impl PieceRing {
     }
 
     /// Puts a piece where there is room.
-    pub(super) fn put(&mut self, bytes: &[u8], message: u64, call: u32) -> Result<(), Error> {
+    pub(super) fn put(&mut self, bytes: &[u8], message: Message, call: u32) -> Result<(), Error> {
         let (line, at) = self.place();
         self.memory.write(at, bytes)?;
-        line.message.store(message, Ordering::Relaxed);
+        line.message.store(message.behind << BYTES_BITS | message.bytes, Ordering::Relaxed);
         words::publish(&line.stamp, self.next, call);
         self.next += 1;
         Ok(())
@@ -85,10 +97,11 @@ impl PieceRing {
         words::look(&self.place().0.stamp, self.next, call)
     }
 
-    /// Bytes of the whole message that the piece which [`look`](Self::look) has found belongs to.
-    pub(super) fn message_bytes(&self) -> u64 {
+    /// The message that the piece which [`look`](Self::look) has found belongs to.
+    pub(super) fn message(&self) -> Message {
         // Ordered by the look.
-        self.place().0.message.load(Ordering::Relaxed)
+        let word = self.place().0.message.load(Ordering::Relaxed);
+        Message { bytes: word & ((1 << BYTES_BITS) - 1), behind: word >> BYTES_BITS }
     }
 
     /// Uses the piece that [`look`](Self::look) has found and gives its place back.

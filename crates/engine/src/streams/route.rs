@@ -1,17 +1,22 @@
 //! Which bytes of a collective go from whom to whom.
 
 use super::transfer::Transfer;
-use crate::meeting::{Meeting, Pattern};
+use crate::error::Error;
+use crate::meeting::{Label, Meeting, Pattern, block};
+use smallvec::SmallVec;
 
 /// Has a transfer send and receive what this rank has to in a meeting among so many ranks. The result lies at the beginning of
 /// `memory`.
+///
+/// # Errors
+/// When this rank's own lists of neighbours do not agree; the transfer is complete all the same, for the others' sake.
 pub(super) fn fill<'a>(
     transfer: &mut Transfer<'a>,
     meeting: &Meeting,
     (me, ranks): (u32, u32),
     input: &'a [u8],
     memory: &'a mut [u8],
-) {
+) -> Result<(), Error> {
     let length = memory.len().min(meeting.result_bytes(me, ranks) as usize);
     let output = &mut memory[..length];
     // Of two ranks, where a pattern is for no more.
@@ -59,8 +64,10 @@ pub(super) fn fill<'a>(
         }
         Pattern::Scan => transfer.fold(other, input, meeting.arithmetic, output),
         Pattern::Exscan => transfer.receive(other, output),
-        Pattern::Barrier | Pattern::Neighbors => {}
+        Pattern::Neighbors => return neighbors(transfer, meeting, me, input, output),
+        Pattern::Barrier => {}
     }
+    Ok(())
 }
 
 /// A block to every other rank, the next one first, so that not all send to the same.
@@ -83,4 +90,69 @@ fn receive_blocks<'a>(transfer: &mut Transfer<'a>, meeting: &Meeting, me: u32, o
             place.copy_from_slice(own);
         }
     }
+}
+
+/// The blocks between two ranks, and those of a rank for itself, in the order of their labels on both sides.
+fn neighbors<'a>(
+    transfer: &mut Transfer<'a>,
+    meeting: &Meeting,
+    me: u32,
+    input: &'a [u8],
+    output: &'a mut [u8],
+) -> Result<(), Error> {
+    let Some((blocks, labels, sources)) = meeting.blocks.as_deref().and_then(|blocks| {
+        let (labels, sources) = (blocks.labels.as_deref()?, blocks.sources.as_deref()?);
+        Some((blocks, labels, sources))
+    }) else {
+        return Ok(());
+    };
+    let mut places: SmallVec<[Option<&mut [u8]>; 8]> = SmallVec::new();
+    let mut rest = output;
+    for number in 0..sources.len() {
+        let piece = block(&blocks.received, number);
+        let (place, behind) = rest.split_at_mut(((piece.end - piece.start) as usize).min(rest.len()));
+        places.push(Some(place));
+        rest = behind;
+    }
+    let edges = |rank: u32| {
+        let mut sent: SmallVec<[(Label, usize); 8]> = labels.iter().copied().zip(0..).collect();
+        sent.retain(|(label, _)| label.rank() == Some(rank));
+        sent.sort_by_key(|(label, _)| label.0);
+        let mut received: SmallVec<[(u32, u32, usize); 8]> = SmallVec::new();
+        for (edge, number) in sources.iter().zip(0..) {
+            received.extend(edge.filter(|edge| edge.rank == rank).map(|edge| (edge.tag, edge.number, number)));
+        }
+        received.sort_unstable();
+        (sent, received)
+    };
+    let bytes = |number: usize| {
+        let piece = block(&blocks.sent, number);
+        &input[piece.start as usize..piece.end as usize]
+    };
+    let (sent, received) = edges(me);
+    let outcome = match sent.len() < received.len() {
+        true => Err(Error::NoEdge { call: meeting.call.kind.name(), from: me, to: me }),
+        false => Ok(()),
+    };
+    for ((_, from), (_, _, to)) in sent.into_iter().zip(received) {
+        if let Some(place) = &mut places[to] {
+            place.copy_from_slice(bytes(from));
+        }
+    }
+    let other = 1 - me.min(1);
+    let (sent, received) = edges(other);
+    // Where there is no block an empty message says so: who waits for one finds out.
+    if sent.is_empty() {
+        transfer.send(other, &[]);
+    }
+    if received.is_empty() {
+        transfer.receive(other, &mut []);
+    }
+    sent.into_iter().for_each(|(_, from)| transfer.send(other, bytes(from)));
+    for (_, _, to) in received {
+        if let Some(place) = places[to].take() {
+            transfer.receive(other, place);
+        }
+    }
+    outcome
 }

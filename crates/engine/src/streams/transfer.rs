@@ -1,7 +1,7 @@
 //! All that a rank sends and receives in one call, piece by piece.
 
 use super::Streams;
-use super::ring::{PIECE_BYTES, PieceRing};
+use super::ring::{Message, PIECE_BYTES, PieceRing};
 use super::words::Found;
 use crate::attendance;
 use crate::call::{Call, CallKind};
@@ -19,6 +19,8 @@ use std::time::Duration;
 struct Sending<'a> {
     to: u32,
     bytes: &'a [u8],
+    /// How many messages to the same rank follow.
+    behind: u64,
     done: usize,
     finished: bool,
 }
@@ -28,6 +30,8 @@ struct Sending<'a> {
 struct Receiving<'a> {
     from: u32,
     target: Target<'a>,
+    /// How many messages from the same rank follow.
+    behind: u64,
     done: usize,
     finished: bool,
 }
@@ -96,12 +100,12 @@ impl<'a> Transfer<'a> {
 
     /// Sends bytes to another rank.
     pub(crate) fn send(&mut self, to: u32, bytes: &'a [u8]) {
-        self.sendings.push(Sending { to, bytes, done: 0, finished: false });
+        self.sendings.push(Sending { to, bytes, behind: 0, done: 0, finished: false });
     }
 
     /// Receives bytes from another rank.
     pub(crate) fn receive(&mut self, from: u32, into: &'a mut [u8]) {
-        self.receivings.push(Receiving { from, target: Target::Into(into), done: 0, finished: false });
+        self.receivings.push(Receiving { from, target: Target::Into(into), behind: 0, done: 0, finished: false });
     }
 
     /// Receives bytes from another rank and combines them with this rank's, in rank order.
@@ -109,11 +113,12 @@ impl<'a> Transfer<'a> {
         // A reduction without a rule has no result.
         let Some(rule) = rule else { return };
         let target = Target::Fold { own, own_is_left: self.me < from, rule, into };
-        self.receivings.push(Receiving { from, target, done: 0, finished: false });
+        self.receivings.push(Receiving { from, target, behind: 0, done: 0, finished: false });
     }
 
     /// Carries everything out.
     pub(super) fn run(mut self, group: &Group, streams: &mut Streams, sequence: u64, call: Call) -> Result<(), Error> {
+        self.count();
         let mut step = Step { group, streams, sequence, call, stamp: stamp(sequence, call), told: true };
         while !(self.sendings.is_empty() && self.receivings.is_empty()) {
             let moved = step.send(&mut self)? | step.receive(&mut self)?;
@@ -123,6 +128,18 @@ impl<'a> Transfer<'a> {
             }
         }
         self.failure.map_or(Ok(()), |failure| Err(refused(failure, group.rank())))
+    }
+
+    /// Counts what follows each message, so that a rank with another number of messages is found out.
+    fn count(&mut self) {
+        for at in 0..self.sendings.len() {
+            let (first, rest) = self.sendings[at..].split_at_mut(1);
+            first[0].behind = rest.iter().filter(|later| later.to == first[0].to).count() as u64;
+        }
+        for at in 0..self.receivings.len() {
+            let (first, rest) = self.receivings[at..].split_at_mut(1);
+            first[0].behind = rest.iter().filter(|later| later.from == first[0].from).count() as u64;
+        }
     }
 
     /// Waits until there is a piece to take or room for one.
@@ -225,7 +242,11 @@ impl Step<'_> {
             first |= bit;
             let rest = &sending.bytes[sending.done..];
             let length = rest.len().min(piece_bytes(sending.bytes.len()));
-            ring.put(&rest[..length], sending.bytes.len() as u64, self.stamp)?;
+            ring.put(
+                &rest[..length],
+                Message { bytes: sending.bytes.len() as u64, behind: sending.behind },
+                self.stamp,
+            )?;
             sending.done += length;
             sending.finished = sending.done == sending.bytes.len();
             moved = true;
@@ -246,10 +267,12 @@ impl Step<'_> {
             let expected = receiving.target.length();
             match found {
                 Found::Nothing => continue,
-                Found::Piece if ring.message_bytes() == expected as u64 => {}
                 Found::Piece => {
-                    let (found, expected) = (expected as u64, ring.message_bytes());
-                    return Err(Error::BufferLength { buffer: 1, expected, found });
+                    let wanted = Message { bytes: expected as u64, behind: receiving.behind };
+                    let found = ring.message();
+                    if found != wanted {
+                        return Err(self.other_message(receiving.from, found, wanted));
+                    }
                 }
                 Found::Stranger => return Err(self.mismatch(receiving.from)),
             }
@@ -263,6 +286,20 @@ impl Step<'_> {
         transfer.receivings.retain(|receiving| !receiving.finished);
         self.told &= !moved;
         Ok(moved)
+    }
+
+    /// Another rank has another message than this one expects.
+    #[cold]
+    fn other_message(&self, from: u32, found: Message, wanted: Message) -> Error {
+        let (to, call) = (self.group.rank(), self.call.kind.name());
+        if found.behind == wanted.behind {
+            return Error::BlockLength { call, from, to, sent: found.bytes, expected: wanted.bytes };
+        }
+        Error::Argument {
+            what: "the number of blocks that another rank has for this one",
+            found: format!("{}, from rank {from} in {call}", found.behind + 1),
+            expected: format!("{}: their lists of neighbours must agree", wanted.behind + 1),
+        }
     }
 
     /// Another rank is in another collective. Its journal has gone on if the piece it left is from long ago.

@@ -20,11 +20,7 @@ pub struct Plan {
 impl Default for Plan {
     /// 0, 1, 2, 4 … 1 MiB.
     fn default() -> Self {
-        Plan {
-            sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(),
-            most_added: 12,
-            rounds: 30,
-        }
+        Plan { sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(), most_added: 12, rounds: 30 }
     }
 }
 
