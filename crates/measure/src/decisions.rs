@@ -150,7 +150,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let mut grid = Grid::of(setting, &SIZES);
     grid.bytes.sort_unstable();
     let mut part = Part::new("decisions", "Which algorithm is best when");
-    part.about = "The candidates of each operation, number of ranks and size take turns; the fastest median wins, and a \
+    part.about = "The candidates of each operation, number of ranks and size take turns; the fastest lower quartile wins, and a \
                   winner is kept for larger sizes as long as it is within 5 % of the best, and so is a join, which needs no \
                   schedule. Models only leave out candidates \
                   that they predict to take more than five times as long as the fastest; the table says which. Joins are \

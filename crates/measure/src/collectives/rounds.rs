@@ -13,7 +13,7 @@ const LEAD_NS: i64 = 3000;
 /// A rank that begins later than this after the common start makes a repetition say nothing.
 const LATE_NS: i64 = 300;
 /// Whatever the budget, so many repetitions.
-const LEAST_ROUNDS: u32 = 3;
+const LEAST_ROUNDS: u32 = 7;
 
 /// So many repetitions before any is counted, as time allows: a linked schedule's runs take turns in up to so many places
 /// in memory, each new at first.
@@ -22,7 +22,7 @@ const WARM_UP_ROUNDS: u32 = 17;
 /// How long a comparison may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// All repetitions of all plans together take about so long, unless three of each take longer.
+    /// All repetitions of all plans together take about so long, unless seven of each take longer.
     pub milliseconds: f64,
     /// No plan is repeated more often.
     pub most_rounds: u32,
