@@ -1,6 +1,6 @@
 //! The parameters of pLogP, by the method of Kielmann, Bal and Verstoep ("Fast Measurement of LogP Parameters for Message
 //! Passing Platforms", IPPS Workshops 2000, Lecture Notes in Computer Science 1800), for the transport that algorithms of
-//! [`collectives`](tradewind::collectives) use: sends and receives of linked schedules.
+//! [`collectives`] use: sends and receives of linked schedules.
 //!
 //! Everything runs inside schedules, with clock readings as operations between the messages. So what is measured is what a
 //! message of an algorithm pays, and not the call that starts a run, which is measured apart.
