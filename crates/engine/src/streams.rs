@@ -26,10 +26,31 @@ use crate::node::EngineKind;
 use crate::program::ReleaseLine;
 use crate::ring::Ring;
 use ring::PieceRing;
+use shm::handle::Mapped;
 use shm::segment::Offset;
+use shm::sync::{AtomicU32, Ordering};
 use std::ops::Range;
 use std::sync::PoisonError;
 use transfer::Transfer;
+
+shm::shared_lines! {
+    /// Not zero once a transfer ended half way on some rank: the two ends of a ring may not agree any more on what comes next.
+    struct BrokenLine {
+        broken: AtomicU32,
+    }
+}
+
+impl BrokenLine {
+    fn is_set(&self) -> bool {
+        // Relaxed: nothing else is read on the strength of it.
+        self.broken.load(Ordering::Relaxed) != 0
+    }
+
+    fn set(&self) {
+        // Relaxed: see `is_set`. Sleepers look before they sleep on.
+        self.broken.store(1, Ordering::Relaxed);
+    }
+}
 
 /// Rings in one direction, for each pair of ranks.
 #[derive(Debug)]
@@ -40,6 +61,8 @@ pub(crate) struct Streams {
     from: Vec<Option<PieceRing>>,
     /// Copies of inputs that lie where results go.
     scratch: Vec<u8>,
+    /// Tells the others.
+    broken: Mapped<BrokenLine>,
 }
 
 /// What a communicator knows about its streams.
@@ -74,10 +97,15 @@ fn ring_bytes(ranks: u32) -> u64 {
     (ALL_RINGS / pairs).clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two().min(*RING_BYTES.end())
 }
 
+/// So many bytes of a copied input are kept for the next one.
+const KEPT_SCRATCH: usize = 4 << 20;
+
+const HEADER_BYTES: u64 = (size_of::<ReleaseLine>() + size_of::<BrokenLine>()) as u64;
+
 impl Streams {
-    /// Bytes of the shared memory: a release line, then a ring for every pair.
+    /// Bytes of the shared memory: a line for the release, one for what is broken, then a ring for every pair.
     fn bytes(ranks: u32) -> u64 {
-        size_of::<ReleaseLine>() as u64 + u64::from(ranks * ranks) * PieceRing::bytes(ring_bytes(ranks))
+        HEADER_BYTES + u64::from(ranks * ranks) * PieceRing::bytes(ring_bytes(ranks))
     }
 
     fn open(group: &Group, at: Offset) -> Result<Self, Error> {
@@ -89,12 +117,13 @@ impl Streams {
                 return Ok(None);
             }
             let number = u64::from(from * ranks + to);
-            let place = at.0 + size_of::<ReleaseLine>() as u64 + number * PieceRing::bytes(bytes);
+            let place = at.0 + HEADER_BYTES + number * PieceRing::bytes(bytes);
             PieceRing::new(memory, Offset(place), bytes).map(Some)
         };
         let out = (0..ranks).map(|rank| ring(me, rank)).collect::<Result<_, _>>()?;
         let from = (0..ranks).map(|rank| ring(rank, me)).collect::<Result<_, _>>()?;
-        Ok(Streams { at, out, from, scratch: Vec::new() })
+        let broken = Mapped::new(memory.segment(), Offset(at.0 + size_of::<ReleaseLine>() as u64))?;
+        Ok(Streams { at, out, from, scratch: Vec::new(), broken })
     }
 }
 
@@ -177,8 +206,8 @@ impl Group {
             }
         }
         let streams = match &mut *state {
-            StreamsState::Ready(streams) => streams,
-            StreamsState::Broken { .. } => return Some(Err(Error::Broken)),
+            StreamsState::Ready(streams) if !streams.broken.is_set() => streams,
+            StreamsState::Ready(_) | StreamsState::Broken { .. } => return Some(Err(Error::Broken)),
             StreamsState::Unknown | StreamsState::Missing => return None,
         };
         // What is sent must stay as it is while results take its place.
@@ -194,9 +223,10 @@ impl Group {
         let mut transfer = Transfer::new(self.rank());
         let filled = route::fill(&mut transfer, meeting, (self.rank(), self.size()), input, memory);
         let outcome = transfer.run(self, streams, sequence, call);
+        scratch.shrink_to(KEPT_SCRATCH);
         streams.scratch = scratch;
         if !matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. })) {
-            // The two ends of a ring may not agree any more on what comes next.
+            streams.broken.set();
             *state = StreamsState::Broken { at: streams.at };
         }
         Some(outcome.and(filled))

@@ -15,9 +15,9 @@ pub use choice::table;
 pub use regret::experiment as regret;
 
 use crate::collectives::{Budget, Plan, Shape as Collective, compare};
+use crate::models;
 use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Table};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
-use plogp::machine::Machine;
 use plogp::operation::{Algorithm, Operation};
 use std::num::NonZeroU64;
 use tradewind::EngineKind;
@@ -207,13 +207,9 @@ fn measure(
 
 /// Plans that are measured, and those that models are sure about. Every rank reads the same file and comes to the same answer.
 fn keep(here: &Here<'_>, collective: &Collective, all: Vec<Plan>) -> (Vec<Plan>, Vec<Plan>) {
-    let read = |directory: &std::path::Path| Machine::read(&directory.join("machine.json")).ok();
-    let machine = here.directory.and_then(read);
-    let costs = machine.and_then(|machine| {
-        let farthest = machine.classes.iter().map(|(class, _)| class).filter(|class| class.is_inside_host()).last()?;
-        machine.costs(farthest)
-    });
-    let Some(costs) = costs else { return (all, Vec::new()) };
+    // The models are about ranks that have a core each.
+    let costs = models::costs(here).filter(|_| !here.shape.is_crowded());
+    let Some((costs, _)) = costs else { return (all, Vec::new()) };
     let Collective { operation, ranks, bytes, .. } = *collective;
     let price = |plan: &Plan| match plan.algorithm {
         Algorithm::Join => None,

@@ -131,7 +131,9 @@ fn measure(here: &Here<'_>, collective: &Collective, budget: Budget) -> Result<V
         if let Some(microseconds) = costs.predict(operation, plan.algorithm, ranks, bytes, plan.tuning()) {
             // Buffers are private: what goes in and what comes out is copied.
             let copied = start.per_byte * collective.private_bytes() as f64;
-            predict(outline::by_plogp(&curve(plan)), microseconds + start.fixed + copied);
+            // A join has no schedule to start, and was measured with its copies.
+            let besides = if plan.algorithm == Algorithm::Join { 0.0 } else { start.fixed + copied };
+            predict(outline::by_plogp(&curve(plan)), microseconds + besides);
         }
     }
     if operation == Operation::Alltoall {
@@ -143,7 +145,7 @@ fn measure(here: &Here<'_>, collective: &Collective, budget: Budget) -> Result<V
 }
 
 /// What messages cost under the step's engine, and what a run costs besides; none if that has not been measured.
-fn costs(here: &Here<'_>) -> Option<(Costs, StartCosts)> {
+pub(crate) fn costs(here: &Here<'_>) -> Option<(Costs, StartCosts)> {
     let path = here.directory?.join("machine.json");
     let machine = Machine::read(&path).ok()?;
     let (classes, starts) = match here.shape.engine {

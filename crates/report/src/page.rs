@@ -208,7 +208,13 @@ fn section(part: &Part, other: Option<&Part>, other_label: &str) -> Markup {
     let other_id = |name: &str| format!("{}--other", id(name));
     html! {
         section.part id=(slug(&part.name)) {
-            h2 { (part.title) @if !part.complete { " " span.badge { "partial: not all of it was measured" } } }
+            h2 {
+                (part.title)
+                @if !part.complete { " " span.badge { "partial: not all of it was measured" } }
+                @if part.setting.get("effort").is_some_and(|effort| effort == "quick") {
+                    " " span.badge { "quick: few sizes, short repetitions; not to be quoted" }
+                }
+            }
             @if !part.about.is_empty() { p.about { (part.about) } }
             @if !part.source.is_empty() { p.source { (part.source) } }
             @if !part.notes.is_empty() { ul.notes { @for note in &part.notes { li { (note) } } } }

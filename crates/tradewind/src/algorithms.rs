@@ -309,6 +309,9 @@ impl Communicator {
     }
 }
 
+/// A message that the decision table would have cut into more segments is a join instead.
+const MOST_SEGMENTS: u64 = 1024;
+
 /// All that a choice depends on besides the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chooser {
@@ -325,7 +328,8 @@ impl Chooser {
         }
     }
 
-    /// What the decision table says, else a join.
+    /// What the decision table says, else a join. Where a table's last range goes on without end, its segments may become more
+    /// than are worth drawing, or can be.
     fn choose_measured<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
         let join = Choice::new(A::JOIN, Why::Open);
         let Some(plan) = self.rules.plan(A::OPERATION, bytes) else { return join };
@@ -333,6 +337,7 @@ impl Chooser {
             Ok(algorithm) if order == Order::FromLeft && !algorithm.folds_from_left() => {
                 Choice { why: Why::RankOrder, ..join }
             }
+            Ok(_) if plan.segment_bytes.is_some_and(|segment| bytes / segment > MOST_SEGMENTS) => join,
             Ok(algorithm) => Choice { algorithm, tuning: tuning(&plan), ..join },
             Err(_) => join,
         }

@@ -30,8 +30,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     check: bool,
 
-    /// Few operations, few sizes, short repetitions: to see how it goes. What it writes is no good.
-    #[arg(long)]
+    /// Few operations, few sizes, short repetitions: to see how it goes. What it writes is no good, so it goes where --out says.
+    #[arg(long, requires = "out")]
     quick: bool,
 
     /// Keeps what was measured in this directory.

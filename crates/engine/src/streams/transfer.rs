@@ -146,7 +146,11 @@ impl<'a> Transfer<'a> {
     #[cold]
     fn wait(&self, step: &mut Step<'_>) -> Result<(), Error> {
         let (group, sequence, call) = (step.group, step.sequence, step.call);
+        let broken = step.streams.broken.clone();
         let look_out = || {
+            if broken.is_set() {
+                return Err(Error::Broken);
+            }
             group.board.find_mismatch(sequence, call)?;
             group.member.watch(&group.members).check(|rank| !self.awaits(rank))
         };

@@ -41,6 +41,8 @@ pub(super) fn run(
     let mut options = LaunchOptions::new(shape.ranks, shape.engine)?;
     // The ranks bind themselves: several may share a core.
     options.binding = Binding::None;
+    // What is measured does not depend on what was found out before.
+    options.job.decisions = None;
     options.job.cores = shape.shared_cores;
     let expected: u64 = job.iter().map(|step| step.milliseconds).sum();
     options.limit = Some(STARTING + Duration::from_millis(expected) * PATIENCE);
