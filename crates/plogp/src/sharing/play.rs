@@ -41,6 +41,8 @@ struct Play<'a> {
     work: Vec<VecDeque<usize>>,
     /// Arrivals that each operation still waits for.
     missing: Vec<u32>,
+    /// The latest of what each operation waits for.
+    arrived: Vec<Moment>,
     /// Operations of each rank that are not complete, and when and on which core the last one was.
     open: Vec<usize>,
     completed: Vec<(Moment, usize)>,
@@ -61,6 +63,7 @@ impl<'a> Play<'a> {
             stages: vec![Stage::Waiting; ranks],
             work: vec![VecDeque::new(); ranks],
             missing: program.steps.iter().map(|step| step.waits).collect(),
+            arrived: vec![Moment::default(); program.steps.len()],
             open,
             completed: (0..ranks).map(|rank| (Moment::default(), rank % cores)).collect(),
             writers: (0..ranks).map(|rank| rank % cores).collect(),
@@ -130,7 +133,7 @@ impl<'a> Play<'a> {
                 self.spend(&mut now, copy(input, false, Counts { starts: 1.0, ..Counts::default() }));
                 self.writers[rank] = core;
                 for step in &self.program.ranks[rank].starts {
-                    self.arrive(*step, rank);
+                    self.arrive(*step, rank, now);
                 }
             }
             (_, Some(step)) => self.execute(step, rank, core, &mut now),
@@ -147,6 +150,8 @@ impl<'a> Play<'a> {
     fn execute(&mut self, number: usize, by: usize, core: usize, now: &mut Moment) {
         let program = self.program;
         let step = &program.steps[number];
+        // Of those it waited for the one that was played last need not have come last.
+        *now = now.later(self.arrived[number]);
         let fixed = Counts { operations: 1.0, combined: step.combined as f64, ..Counts::default() };
         self.spend(now, copy(step.copied, self.writers[step.from] != core, fixed));
         for complete in &step.completes {
@@ -160,12 +165,13 @@ impl<'a> Play<'a> {
             }
         }
         for next in &step.enables {
-            self.arrive(*next, by);
+            self.arrive(*next, by, *now);
         }
     }
 
     /// One thing that an operation waits for has come; whoever brings the last one executes it.
-    fn arrive(&mut self, step: usize, by: usize) {
+    fn arrive(&mut self, step: usize, by: usize, at: Moment) {
+        self.arrived[step] = self.arrived[step].later(at);
         self.missing[step] = self.missing[step].saturating_sub(1);
         if self.missing[step] == 0 {
             self.work[by].push_back(step);
