@@ -1,6 +1,7 @@
 //! What can go wrong with a job, a communicator or a run.
 
 use crate::call::{Call, CallKind};
+use goal::arithmetic::ArithmeticError;
 use goal::check::Problem;
 use goal::schedule::ScheduleError;
 use shm::arena::ArenaError;
@@ -179,6 +180,21 @@ pub enum Error {
 }
 
 /// Names the smaller parties: "3 of 4 ranks are in allreduce #17, rank 1 is in barrier #17".
+impl Error {
+    /// What kept `rank` from combining contributions.
+    #[cold]
+    pub(crate) fn of_reduction(failure: ArithmeticError, rank: u32) -> Self {
+        match failure {
+            ArithmeticError::DivisionByZero { .. } => Error::DivisionByZero { rank, vertex: 0 },
+            other => Error::Argument {
+                what: "the contribution",
+                found: other.to_string(),
+                expected: "whole elements that the operation applies to".into(),
+            },
+        }
+    }
+}
+
 fn mismatch(sequence: u64, calls: &[Call]) -> String {
     let mut groups: Vec<(Call, Vec<usize>)> = Vec::new();
     for (rank, call) in calls.iter().enumerate() {

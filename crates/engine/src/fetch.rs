@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::meeting::{Meeting, Pattern, Travel, Work};
 use crate::ring::Ring;
 use crate::work::Places;
-use goal::arithmetic::{self, ArithmeticError};
+use goal::arithmetic;
 use shm::segment::Offset;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -128,14 +128,6 @@ impl Ring {
                 outcome = outcome.and(applied);
             }
         }
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(ArithmeticError::DivisionByZero { .. }) => Err(Error::DivisionByZero { rank: self.rank, vertex: 0 }),
-            Err(other) => Err(Error::Argument {
-                what: "the contribution",
-                found: other.to_string(),
-                expected: "whole elements that the operation applies to".into(),
-            }),
-        }
+        outcome.map_err(|failure| Error::of_reduction(failure, self.rank))
     }
 }

@@ -93,8 +93,8 @@ const ALL_RINGS: u64 = 16 << 20;
 const RING_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=2 << 20;
 
 fn ring_bytes(ranks: u32) -> u64 {
-    let pairs = u64::from(ranks) * u64::from(ranks.saturating_sub(1)).max(1);
-    (ALL_RINGS / pairs).clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two().min(*RING_BYTES.end())
+    let each = ALL_RINGS / u64::from(ranks * ranks).max(1);
+    (1 << each.ilog2()).clamp(*RING_BYTES.start(), *RING_BYTES.end())
 }
 
 /// So many bytes of a copied input are kept for the next one.

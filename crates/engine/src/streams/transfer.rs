@@ -19,7 +19,7 @@ use std::time::Duration;
 struct Sending<'a> {
     to: u32,
     bytes: &'a [u8],
-    /// How many messages to the same rank follow.
+    /// How many messages to the same rank follow: a rank that expects another number is found out.
     behind: u64,
     done: usize,
     finished: bool,
@@ -100,25 +100,29 @@ impl<'a> Transfer<'a> {
 
     /// Sends bytes to another rank.
     pub(crate) fn send(&mut self, to: u32, bytes: &'a [u8]) {
+        self.sendings.iter_mut().filter(|earlier| earlier.to == to).for_each(|earlier| earlier.behind += 1);
         self.sendings.push(Sending { to, bytes, behind: 0, done: 0, finished: false });
     }
 
     /// Receives bytes from another rank.
     pub(crate) fn receive(&mut self, from: u32, into: &'a mut [u8]) {
-        self.receivings.push(Receiving { from, target: Target::Into(into), behind: 0, done: 0, finished: false });
+        self.expect(from, Target::Into(into));
+    }
+
+    fn expect(&mut self, from: u32, target: Target<'a>) {
+        self.receivings.iter_mut().filter(|earlier| earlier.from == from).for_each(|earlier| earlier.behind += 1);
+        self.receivings.push(Receiving { from, target, behind: 0, done: 0, finished: false });
     }
 
     /// Receives bytes from another rank and combines them with this rank's, in rank order.
     pub(crate) fn fold(&mut self, from: u32, own: &'a [u8], rule: Option<(Arithmetic, DataType)>, into: &'a mut [u8]) {
         // A reduction without a rule has no result.
         let Some(rule) = rule else { return };
-        let target = Target::Fold { own, own_is_left: self.me < from, rule, into };
-        self.receivings.push(Receiving { from, target, behind: 0, done: 0, finished: false });
+        self.expect(from, Target::Fold { own, own_is_left: self.me < from, rule, into });
     }
 
     /// Carries everything out.
     pub(super) fn run(mut self, group: &Group, streams: &mut Streams, sequence: u64, call: Call) -> Result<(), Error> {
-        self.count();
         let mut step = Step { group, streams, sequence, call, stamp: stamp(sequence, call), told: true };
         while !(self.sendings.is_empty() && self.receivings.is_empty()) {
             let moved = step.send(&mut self)? | step.receive(&mut self)?;
@@ -127,19 +131,7 @@ impl<'a> Transfer<'a> {
                 self.wait(&mut step)?;
             }
         }
-        self.failure.map_or(Ok(()), |failure| Err(refused(failure, group.rank())))
-    }
-
-    /// Counts what follows each message, so that a rank with another number of messages is found out.
-    fn count(&mut self) {
-        for at in 0..self.sendings.len() {
-            let (first, rest) = self.sendings[at..].split_at_mut(1);
-            first[0].behind = rest.iter().filter(|later| later.to == first[0].to).count() as u64;
-        }
-        for at in 0..self.receivings.len() {
-            let (first, rest) = self.receivings[at..].split_at_mut(1);
-            first[0].behind = rest.iter().filter(|later| later.from == first[0].from).count() as u64;
-        }
+        self.failure.map_or(Ok(()), |failure| Err(Error::of_reduction(failure, group.rank())))
     }
 
     /// Waits until there is a piece to take or room for one.
@@ -184,17 +176,6 @@ fn stamp(sequence: u64, call: Call) -> u32 {
     /// 2³² over the golden ratio: neighbouring numbers lie far apart.
     const SPREAD: u32 = 0x9e37_79b1;
     (call.stamp() ^ ((sequence as u32).wrapping_mul(SPREAD) >> 8)) & 0xff_ffff
-}
-
-fn refused(failure: ArithmeticError, rank: u32) -> Error {
-    match failure {
-        ArithmeticError::DivisionByZero { .. } => Error::DivisionByZero { rank, vertex: 0 },
-        other => Error::Argument {
-            what: "the contribution",
-            found: other.to_string(),
-            expected: "whole elements that the operation applies to".into(),
-        },
-    }
 }
 
 /// Pieces that can be moved, as something to wait for.

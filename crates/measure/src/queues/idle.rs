@@ -47,7 +47,8 @@ pub(super) fn measure(world: &Communicator) -> Result<Row, QueuesError> {
     Ok(row(all[0] / WATCHED.as_secs_f64() / 1e4))
 }
 
-fn row(percent: f64) -> Row {
+/// The row of so many percent of a core.
+pub(super) fn row(percent: f64) -> Row {
     let none: Option<Figure> = None;
     Row {
         mechanism: Mechanism::Idle,

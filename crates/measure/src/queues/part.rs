@@ -235,6 +235,7 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::idle;
     use super::*;
 
     #[test]
@@ -277,25 +278,6 @@ mod tests {
         };
         assert_eq!(row_of(&values(&row)), Some(row));
         assert_eq!(row_of(&[]), None);
-        assert_eq!(values(&row_with_nothing()).len(), outline().tables[0].columns.len());
-    }
-
-    fn row_with_nothing() -> Row {
-        let none = None;
-        Row {
-            mechanism: Mechanism::Idle,
-            threads: 8,
-            bytes: 0,
-            send_ns: none,
-            receive_ns: none,
-            latency_ns: none,
-            gap_ns: none,
-            floor_ns: none,
-            ratio: none,
-            megabytes_per_second: None,
-            processor_percent: Some(0.1),
-            rounds: 1,
-            round_trips: 0,
-        }
+        assert_eq!(values(&idle::row(0.1)).len(), outline().tables[0].columns.len());
     }
 }
