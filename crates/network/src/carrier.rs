@@ -1,0 +1,131 @@
+//! What an engine between hosts does for one rank.
+
+use goal::schedule::Schedule;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What tells the messages of one communicator from those of all others, and who belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Number of the communicator: the same on all its ranks, different from that of every other communicator of the job
+    /// that any of them belongs to.
+    pub number: u32,
+    /// Ranks of the job, by rank of the communicator.
+    pub members: Arc<[u32]>,
+    /// This rank of the communicator.
+    pub rank: u32,
+}
+
+/// A schedule that a carrier has taken, to be started any number of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prepared(pub u64);
+
+/// A run under way, or complete and not fetched yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// Runs one rank's schedules between hosts.
+///
+/// All methods may be called by many threads of the rank. None but [`wait`](Self::wait) waits for other ranks.
+pub trait Carrier: Send + Sync + Debug {
+    /// Its name, as `--engine` takes it.
+    fn name(&self) -> &'static str;
+
+    /// Whether it can run this schedule: small enough, with no operation that it does not know.
+    fn admits(&self, schedule: &Schedule) -> bool;
+
+    /// Takes a schedule, compiled for the communicator's ranks. A matter of this rank alone.
+    ///
+    /// # Errors
+    /// When it does not admit the schedule, or has no memory for it.
+    fn prepare(&self, context: &Context, schedule: &Schedule) -> Result<Prepared, Error>;
+
+    /// Lets go of a schedule. Runs of it go on.
+    fn release(&self, prepared: Prepared);
+
+    /// Starts a run with the contents of the user buffers in their order, for those that the run only writes an empty
+    /// slice. `sequence` numbers the runs of the communicator from 0, the same on all its ranks: messages meet by it.
+    ///
+    /// # Errors
+    /// When a buffer has another length than the schedule says, or there is no memory for the run.
+    fn start(&self, prepared: Prepared, sequence: u64, inputs: &[&[u8]]) -> Result<Ticket, Error>;
+
+    /// Whether the run has ended, well or not: one load.
+    fn is_complete(&self, ticket: Ticket) -> bool;
+
+    /// Waits until the run has ended; false when the deadline came first. Looks for a moment, then sleeps.
+    ///
+    /// # Errors
+    /// When the run can not end: a host or a rank is gone.
+    fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error>;
+
+    /// Takes the results of a run that has ended: the contents of the user buffers that it wrote; a slice that is empty
+    /// is not wanted. The ticket ends with it.
+    ///
+    /// # Errors
+    /// What went wrong in the run; it has not ended.
+    fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error>;
+
+    /// Lets go of a run without its results. It goes on: other ranks may need it.
+    fn forget(&self, ticket: Ticket);
+}
+
+/// What can go wrong between hosts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A host does not answer any more, or its node service has ended.
+    #[error("host {host} ({address}) is unreachable: {why}; its ranks take part in nothing any more")]
+    HostUnreachable {
+        /// Its number in the job.
+        host: u32,
+        /// Where it was reached.
+        address: String,
+        /// How that was noticed.
+        why: String,
+    },
+    /// A rank on another host, or on this one, is gone.
+    #[error("rank {rank} {how}")]
+    RankFailed {
+        /// Its number in the job.
+        rank: u32,
+        /// How it went, for a sentence that begins with the rank.
+        how: String,
+    },
+    /// An operation of a run went wrong.
+    #[error("{0}")]
+    Operation(String),
+    /// A buffer has another length than its schedule says.
+    #[error("buffer {buffer} is {found} bytes long, the schedule says {expected}: pass as many as the graph declares")]
+    Length {
+        /// Which, by its number in the graph.
+        buffer: usize,
+        /// Bytes that the schedule says.
+        expected: u64,
+        /// Bytes that were passed.
+        found: u64,
+    },
+    /// A schedule, run or message that is larger than the carrier takes.
+    #[error("{what} needs {needed}, the {carrier} engine takes {limit}: {way_out}")]
+    TooLarge {
+        /// Which engine.
+        carrier: &'static str,
+        /// What is too large.
+        what: String,
+        /// Its size.
+        needed: u64,
+        /// The largest one.
+        limit: u64,
+        /// What to do.
+        way_out: &'static str,
+    },
+    /// The system refused something.
+    #[error("{what}: {why}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said, and the way out.
+        why: String,
+    },
+}
