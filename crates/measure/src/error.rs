@@ -12,6 +12,9 @@ pub enum Error {
     /// An engine between hosts.
     #[error(transparent)]
     Network(#[from] network::carrier::Error),
+    /// A socket, with nothing of ours between it and the network.
+    #[error("a plain socket between the hosts: {0}")]
+    Socket(#[from] std::io::Error),
     /// A graph that no collective has.
     #[error(transparent)]
     Graph(#[from] collectives::CollectiveError),

@@ -19,11 +19,13 @@
 //! ```
 
 mod cost;
+mod floor;
 mod lap;
 mod programs;
 mod row;
 mod session;
 
+pub use floor::sockets;
 pub use row::{Claim, Row, Unit, claims};
 pub use session::Contender;
 
