@@ -14,7 +14,7 @@ from . import installation, machine
 from .main import Progress, interrupt
 from .options import positive
 from .places import BENCH, BUILD, RESULTS, ROOT, Trouble, release
-from .processes import Failed, run
+from .processes import Failed, output, run
 
 ENTER = BENCH / "harness" / "enter"
 PEERS = ("mpich", "openmpi")
@@ -107,6 +107,16 @@ def own_command(options):
     return command + (["--receiver-core"] if options.receiver_core else [])
 
 
+def figures(who, command, variables):
+    """What a command found: tradewind prints one array, the peers' program a line for each value."""
+    if who != "tradewind":
+        return run(command, variables, LIMIT_S)
+    try:
+        return json.loads(output(command, variables, LIMIT_S))
+    except json.JSONDecodeError as error:
+        raise Failed(f"did not print JSON: {error}") from error
+
+
 def measure(options, say):
     """All rounds: values by engine or configuration, then by what was measured; and what failed."""
     values, failures = {}, {}
@@ -118,7 +128,7 @@ def measure(options, say):
             say(f"round {number + 1} of {options.rounds}")
             for who, command in [("tradewind", own_command(options)), *peers.items()]:
                 try:
-                    found = run(command, {"TRADEWIND_BENCH_HOSTS": str(table)}, LIMIT_S)
+                    found = figures(who, command, {"TRADEWIND_BENCH_HOSTS": str(table)})
                 except Failed as failure:
                     failures[who] = str(failure)
                     continue

@@ -34,7 +34,7 @@ pub fn sockets(pair: &[UdpSocket; 2], setting: &Setting) -> Result<Vec<Row>, Err
 fn round(pair: &[UdpSocket; 2], trips: u32) -> Result<f64, Error> {
     let gate = Gate::new(2);
     let cores = shm::process::allowed_cores();
-    let walk = |rank: usize| -> Result<f64, Error> {
+    let walk = &|rank: usize| -> Result<f64, Error> {
         // Without a core of its own a rank is measured all the same.
         let _ = shm::process::bind_current_thread(cores[rank % cores.len()]);
         let mut message = [0; BYTES];
@@ -52,9 +52,10 @@ fn round(pair: &[UdpSocket; 2], trips: u32) -> Result<f64, Error> {
         Ok(microseconds(begin, now_ns()) / f64::from(2 * trips))
     };
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| walk(1));
-        let here = walk(0);
-        other.join().unwrap_or(Err(Error::Panicked))?;
+        // Threads of their own, both: they stay bound to their cores.
+        let ranks = [0, 1].map(|rank| scope.spawn(move || walk(rank)));
+        let [here, there] = ranks.map(|thread| thread.join().unwrap_or(Err(Error::Panicked)));
+        there?;
         here
     })
 }
