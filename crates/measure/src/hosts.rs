@@ -21,11 +21,13 @@
 mod cost;
 mod floor;
 mod lap;
+mod part;
 mod programs;
 mod row;
 mod session;
 
 pub use floor::sockets;
+pub use part::part;
 pub use row::{Claim, Row, Unit, claims};
 pub use session::Contender;
 

@@ -82,7 +82,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> (&'static str, Unit) {
+    pub(super) fn name(self) -> (&'static str, Unit) {
         match self {
             Kind::Latency => ("ping-pong, half a round trip", Unit::Microseconds),
             Kind::Barrier => ("barrier", Unit::Microseconds),

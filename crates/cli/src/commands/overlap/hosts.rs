@@ -6,7 +6,9 @@ use super::figures::{figure, table_with, trusted};
 use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::Cell;
-use measure::hosts::{Claim, Contender, Measure, Row, Setting, claims, compare};
+use measure::hosts::{Claim, Contender, Measure, Row, Setting, claims, compare, part};
+use measure::results::Directory;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use testbed::{Options, Testbed};
 
@@ -42,6 +44,21 @@ pub(super) struct Arguments {
     /// call.
     #[arg(long, requires = "hosts")]
     receiver_core: bool,
+
+    /// Also keeps what was found in this directory, for `tradewind report`.
+    #[arg(long, value_name = "DIR", requires = "hosts")]
+    out: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// How packets were received.
+    fn way(&self) -> &'static str {
+        if self.receiver_core {
+            "received on a core of the receiver (RPS)"
+        } else {
+            "received inside the sender's call (veth without RPS)"
+        }
+    }
 }
 
 /// Makes the hosts, measures, and says what the kernel engine reaches.
@@ -51,6 +68,8 @@ pub(super) fn execute(
     compute_us: Option<f64>,
     format: Format,
 ) -> Result<ExitCode, Failure> {
+    // Before anything is measured that could not be kept.
+    let directory = arguments.out.as_deref().map(Directory::create).transpose()?;
     let testbed = Testbed::new(hosts as usize, Options { mtu: arguments.mtu, ..Options::default() })?;
     if arguments.receiver_core {
         let cores = shm::process::allowed_cores();
@@ -63,6 +82,9 @@ pub(super) fn execute(
     let mut rows = contenders::floor(&testbed, &setting)?;
     let engines = contenders::of(&testbed)?;
     rows.extend(measure_all(&engines, &setting)?);
+    if let Some(directory) = directory {
+        directory.write(&part(&rows, arguments.way()))?;
+    }
     format.print(|| table(arguments, hosts, &rows), &rows)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -88,15 +110,12 @@ fn table(arguments: &Arguments, hosts: u32, rows: &[Row]) -> String {
             Cell::new(row.unit.sign()),
         ]);
     }
-    let way = if arguments.receiver_core {
-        "received on a core of the receiver (RPS)"
-    } else {
-        "received inside the sender's call (veth without RPS)"
-    };
     let cores = shm::process::allowed_cores().len();
     let mut text = format!(
-        "{hosts} hosts (network namespaces, MTU {}) on {cores} cores; packets are {way}. {} rounds in turns.\n{table}",
-        arguments.mtu, arguments.rounds
+        "{hosts} hosts (network namespaces, MTU {}) on {cores} cores; packets are {}. {} rounds in turns.\n{table}",
+        arguments.mtu,
+        arguments.way(),
+        arguments.rounds
     );
     let claims = claims(rows);
     if !claims.is_empty() {
