@@ -32,7 +32,7 @@ use std::sync::Arc;
 ///     let context = Context { number: 0, members: [0, 1].into(), rank };
 ///     let schedule = goal::compile::compile(graph).expect("in order");
 ///     let client = &clients[rank as usize];
-///     client.start(client.prepare(&context, &schedule)?, 0, &[input])
+///     client.start(client.prepare(&context, &schedule, 0)?, 0, &[input])
 /// };
 /// start(0, &sender, b"wind")?;
 /// let ticket = start(1, &receiver, &[])?;
