@@ -8,14 +8,18 @@
 //! process is that of ranks, engines and, where a packet is received in its sender's call, of the network, too.
 //!
 //! ```
-//! use measure::hosts::{Measure, Setting, compare, Contender};
+//! use measure::hosts::{Contender, Measure, Setting, compare};
+//! use network::carrier::Carrier;
+//! use std::sync::Arc;
 //!
 //! // Two hosts that are threads: no network at all.
-//! let carriers = network::agent::local(2, 1).expect("a job of two hosts");
-//! let contenders = [Contender::new("agent", carriers)];
+//! let clients = network::agent::local(&network::hosts::Hosts::new(["a", "b"]))?;
+//! let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
+//! let contenders = [Contender::new("agent", carriers.collect())];
 //! let setting = Setting { rounds: 1, ..Setting::quick() };
-//! let rows = compare(&contenders, &[Measure::Barrier], &setting).expect("a barrier");
+//! let rows = compare(&contenders, &[Measure::Barrier], &setting)?;
 //! assert!(rows[0].median > 0.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod cost;
