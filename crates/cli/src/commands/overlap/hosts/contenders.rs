@@ -43,20 +43,27 @@ fn agent(testbed: &Testbed) -> Result<Contender, Error> {
     let listeners = hosts.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let key = random_key()?;
-    let transports = std::thread::scope(|scope| {
-        let connect = |(host, listener): (&Host, Listener)| {
-            let number = host.number() as u32;
-            host.run(|| Tcp::connect(listener, number, &addresses, key, Patience::default()))
-        };
-        let connect = &connect;
-        // All at once: each waits for all others.
-        let threads: Vec<_> = hosts.iter().zip(listeners).map(|pair| scope.spawn(move || connect(pair))).collect();
-        let all = threads.into_iter().map(|thread| match thread.join() {
-            Ok(connected) => connected.map(|transport| Box::new(transport) as Box<dyn Transport>),
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        all.collect::<Result<Vec<_>, Error>>()
-    })?;
+    let connect = |host: &Host, listener: Listener| {
+        host.run(|| Tcp::connect(listener, host.number() as u32, &addresses, key, Patience::default()))
+    };
+    // All at once: each waits for all others.
+    let connected = std::thread::scope(|scope| {
+        let pairs = hosts.iter().zip(listeners);
+        let threads: Vec<_> = pairs
+            .map(|(host, listener)| {
+                scope.spawn({
+                    let connect = &connect;
+                    move || connect(host, listener)
+                })
+            })
+            .collect();
+        threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+    });
+    let transports = connected.into_iter().map(|outcome| match outcome {
+        Ok(connected) => connected.map(|transport| Box::new(transport) as Box<dyn Transport>),
+        Err(panic) => std::panic::resume_unwind(panic),
+    });
+    let transports = transports.collect::<Result<Vec<_>, Error>>()?;
     let clients = local_over(&Hosts::new(0..hosts.len()), transports, Limits::default())?;
     let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
     Ok(Contender::new("agent", carriers.collect()))
