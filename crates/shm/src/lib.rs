@@ -41,6 +41,7 @@ pub mod fence;
 mod free_list;
 pub mod futex;
 pub mod handle;
+pub mod inherited;
 pub mod memory;
 pub mod owned;
 pub mod prefetch;
