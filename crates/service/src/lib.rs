@@ -18,6 +18,7 @@ mod events;
 mod identity;
 pub mod launcher;
 mod protocol;
+mod reach;
 mod server;
 pub mod start;
 pub mod variables;

@@ -23,6 +23,13 @@ pub const COMMAND: &str = "TRADEWIND_COMMAND";
 /// The directory into which ranks write their part of a profile.
 pub const TRACE: &str = "TRADEWIND_TRACE";
 
+/// What this host is called, where several are simulated on one machine; usually the system says which processes share one.
+pub const HOST: &str = "TRADEWIND_HOST";
+/// Which network leads to the other hosts: the name of an interface, or a range of addresses such as 10.1.0.0/16.
+pub const INTERFACE: &str = "TRADEWIND_INTERFACE";
+/// The version of PMI to speak, 1 or 2; usually the first one that the process manager knows.
+pub const PMI_VERSION: &str = "TRADEWIND_PMI";
+
 /// How long a rank waits for the others unless [`START_TIMEOUT`] says otherwise.
 const USUAL_START_TIMEOUT: f64 = 60.0;
 

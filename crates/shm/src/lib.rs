@@ -43,6 +43,7 @@ pub mod fence;
 mod free_list;
 pub mod futex;
 pub mod handle;
+pub mod inherited;
 pub mod memory;
 pub mod owned;
 pub mod prefetch;

@@ -5,16 +5,12 @@ use crate::host::{Host, INTERFACE, read_attribute};
 use crate::namespace::Namespace;
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 pub(crate) struct Bridge {
     namespace: Namespace,
     sysfs: OwnedFd,
 }
-
-/// How long a link may take to come up.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Bridge {
     /// Makes a bridge with a port for each host, at the other end of which is the host's interface.
@@ -41,16 +37,9 @@ impl Bridge {
         self.namespace.configure("the bridge", &format!("link set port{host} {state}\n"))
     }
 
-    /// Waits until the bridge forwards to and from a port, which takes the kernel a moment after its link is up.
-    pub(crate) fn await_port(&self, host: usize) -> Result<(), Error> {
+    /// Whether the bridge forwards to and from a port, which it does a moment after the link is up.
+    pub(crate) fn forwards(&self, host: usize) -> Result<bool, Error> {
         const FORWARDING: &str = "3";
-        let end = Instant::now() + PATIENCE;
-        while read_attribute(&self.sysfs, &format!("port{host}"), "brport/state")?.trim() != FORWARDING {
-            if Instant::now() > end {
-                return Err(Error::Link { host, seconds: PATIENCE.as_secs() });
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        Ok(read_attribute(&self.sysfs, &format!("port{host}"), "brport/state")?.trim() == FORWARDING)
     }
 }

@@ -45,7 +45,11 @@ impl Host {
                 let _ = writeln!(orders, "neighbour replace {address} lladdr {hardware} dev {INTERFACE} nud permanent");
             }
         }
-        self.namespace.configure(&format!("host {}", self.number), &orders)
+        self.configure(&orders)
+    }
+
+    pub(crate) fn configure(&self, orders: &str) -> Result<(), Error> {
+        self.namespace.configure(&format!("host {}", self.number), orders)
     }
 
     /// Its place among the hosts of the testbed.

@@ -1,7 +1,7 @@
 //! Hosts for tests, made of network namespaces.
 //!
 //! A [`Testbed`] is a few hosts on one Ethernet: each a network namespace with its own interface and addresses, joined
-//! by a bridge. The machine's own network
+//! by a bridge or by a [`Relay`] of our own that loses, duplicates, reorders and damages frames. The machine's own network
 //! is not touched. A namespace has no name, so nothing is left behind however the process ends; to look into one,
 //! `nsenter --net=` takes [`Host::namespace`].
 //!
@@ -26,18 +26,26 @@ mod bridge;
 mod error;
 mod host;
 mod namespace;
+mod relay;
+mod tap;
 
 use bridge::Bridge;
 pub use error::{Error, say_skipped};
 pub use host::Host;
+pub use relay::{Counts, Faults, Relay};
+use std::time::{Duration, Instant};
 
 /// How the hosts are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub enum Medium {
     /// veth pairs and a bridge: what the kernel makes of it, without losses.
     #[default]
     Bridge,
+    /// TAP interfaces and a thread of this process between them: slower, and as bad as [`Faults`] ask for.
+    Relay {
+        /// What chance is drawn from.
+        seed: u64,
+    },
 }
 
 /// What a testbed is like.
@@ -60,7 +68,13 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Testbed {
     hosts: Vec<Host>,
-    bridge: Bridge,
+    link: Link,
+}
+
+#[derive(Debug)]
+enum Link {
+    Bridge(Bridge),
+    Relay(Relay),
 }
 
 /// The most hosts of a testbed.
@@ -76,12 +90,15 @@ impl Testbed {
             return Err(Error::Hosts { hosts, limit: MAXIMUM_HOSTS });
         }
         let hosts: Vec<Host> = (0..hosts).map(Host::new).collect::<Result<_, _>>()?;
-        let bridge = Bridge::join(&hosts, options.mtu)?;
+        let link = match options.medium {
+            Medium::Bridge => Link::Bridge(Bridge::join(&hosts, options.mtu)?),
+            Medium::Relay { seed } => Link::Relay(Relay::join(&hosts, options.mtu, seed)?),
+        };
         for host in &hosts {
             host.set_up(&hosts)?;
         }
-        let testbed = Testbed { hosts, bridge };
-        testbed.await_links()?;
+        let testbed = Testbed { hosts, link };
+        testbed.hosts.iter().try_for_each(|host| testbed.await_link(host))?;
         Ok(testbed)
     }
 
@@ -95,7 +112,7 @@ impl Testbed {
     /// # Errors
     /// When the system refuses.
     pub fn unplug(&self, host: usize) -> Result<(), Error> {
-        self.bridge.set_port(host, false)
+        self.set_port(host, false)
     }
 
     /// Plugs the cable in again and waits until the link is up.
@@ -103,11 +120,44 @@ impl Testbed {
     /// # Errors
     /// When the system refuses, or the link does not come up.
     pub fn plug(&self, host: usize) -> Result<(), Error> {
-        self.bridge.set_port(host, true)?;
-        self.await_links()
+        self.set_port(host, true)?;
+        self.await_link(&self.hosts[host])
     }
 
-    fn await_links(&self) -> Result<(), Error> {
-        (0..self.hosts.len()).try_for_each(|host| self.bridge.await_port(host))
+    /// What joins the hosts, if it is a relay.
+    pub fn relay(&self) -> Option<&Relay> {
+        match &self.link {
+            Link::Bridge(_) => None,
+            Link::Relay(relay) => Some(relay),
+        }
     }
+
+    fn set_port(&self, host: usize, up: bool) -> Result<(), Error> {
+        match &self.link {
+            Link::Bridge(bridge) => bridge.set_port(host, up),
+            Link::Relay(relay) => relay.set_port(host, up),
+        }
+    }
+
+    fn await_link(&self, host: &Host) -> Result<(), Error> {
+        // A TAP interface that was never without a carrier says "unknown".
+        await_that(host.number(), || Ok(host.read("operstate")?.trim() != "down"))?;
+        match &self.link {
+            Link::Bridge(bridge) => await_that(host.number(), || bridge.forwards(host.number())),
+            Link::Relay(_) => Ok(()),
+        }
+    }
+}
+
+/// Waits until the kernel has noticed that a link is up, which it does a moment after it was told.
+fn await_that(host: usize, up: impl Fn() -> Result<bool, Error>) -> Result<(), Error> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
+    while !up()? {
+        if Instant::now() > end {
+            return Err(Error::Link { host, seconds: PATIENCE.as_secs() });
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }

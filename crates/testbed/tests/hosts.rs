@@ -5,6 +5,7 @@ mod common;
 use common::{Family, SIZES, exchange, receiver};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
+use std::panic::AssertUnwindSafe;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use testbed::{Error, Options, Testbed};
@@ -50,7 +51,7 @@ fn a_command_and_its_threads_are_in_the_host() {
 #[test]
 fn a_panic_in_a_host_is_a_panic_here() {
     let testbed = testbed::or_skip!(Testbed::new(1, Options::default()));
-    let caught = std::panic::catch_unwind(|| testbed.hosts()[0].run(|| panic!("in the host")));
+    let caught = std::panic::catch_unwind(AssertUnwindSafe(|| testbed.hosts()[0].run(|| panic!("in the host"))));
     assert_eq!(caught.expect_err("it panicked").downcast_ref(), Some(&"in the host"));
 }
 

@@ -38,7 +38,7 @@ impl Job {
         let mut member = service::client::attach()?.member;
         let profile = std::env::var_os("TRADEWIND_TRACE")
             .map(|directory| (profile::part(directory.as_ref(), member.rank()), member.record_trace()));
-        let world = Communicator::world(Group::world(Arc::new(member))?);
+        let world = Communicator::world(Group::world(Arc::new(member))?, None);
         Ok(Job { world, profile })
     }
 
@@ -123,7 +123,7 @@ where
 {
     let rank = member.rank();
     let node = Arc::clone(member.node());
-    let world = Communicator::world(Group::world(Arc::new(member))?);
+    let world = Communicator::world(Group::world(Arc::new(member))?, None);
     catch_unwind(AssertUnwindSafe(|| body(world))).unwrap_or_else(|panic| {
         node.mark(rank, engine::Departure::Panicked);
         Err(panicked(rank, &*panic))
