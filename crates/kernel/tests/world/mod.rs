@@ -14,26 +14,25 @@ use std::time::{Duration, Instant};
 use testbed::{Options, Testbed};
 
 /// How long a run may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Something for a rank's thread to do.
 type Work = Box<dyn FnOnce(&Rank) + Send>;
 
 /// A job of the kernel engine. Rank r is on host r modulo the number of hosts.
-pub struct World {
+pub(crate) struct World {
     // Before the testbed, so that threads and programs go first.
     workers: Vec<(Sender<Work>, Option<JoinHandle<()>>)>,
-    pub ranks: Vec<Arc<Rank>>,
-    pub loaders: Vec<Loader>,
-    pub testbed: Testbed,
+    pub(crate) ranks: Vec<Arc<Rank>>,
+    pub(crate) loaders: Vec<Loader>,
+    pub(crate) testbed: Testbed,
     communicators: AtomicU32,
     name: String,
-    random_programs: u32,
 }
 
 impl World {
     /// Hosts with so many ranks each.
-    pub fn new(hosts: usize, ranks_per_host: usize, mtu: u32, random_programs: u32) -> Result<World, testbed::Error> {
+    pub(crate) fn new(hosts: usize, ranks_per_host: usize, mtu: u32) -> Result<World, testbed::Error> {
         let testbed = Testbed::new(hosts, Options { mtu, ..Options::default() })?;
         let ranks = hosts * ranks_per_host;
         let host_of_rank: Vec<u32> = (0..ranks).map(|rank| (rank % hosts) as u32).collect();
@@ -64,21 +63,21 @@ impl World {
             workers.push((sender, Some(worker)));
         }
         let name = format!("kernel, {hosts} hosts with {ranks_per_host} ranks each, MTU {mtu}");
-        Ok(World { workers, ranks: all, loaders, testbed, communicators: AtomicU32::new(0), name, random_programs })
+        Ok(World { workers, ranks: all, loaders, testbed, communicators: AtomicU32::new(0), name })
     }
 
     /// A number for a communicator that no other has.
-    pub fn communicator(&self) -> u32 {
+    pub(crate) fn communicator(&self) -> u32 {
         self.communicators.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What a rank knows about a communicator of the first ranks.
-    pub fn context(&self, number: u32, ranks: usize, rank: usize) -> Context {
+    pub(crate) fn context(&self, number: u32, ranks: usize, rank: usize) -> Context {
         Context { number, members: (0..ranks as u32).collect(), rank: rank as u32 }
     }
 
     /// Has the first ranks do something, each on its thread in its host; gives what each brings home.
-    pub fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         ranks: usize,
         work: impl Fn(usize, &Rank) -> T + Send + Sync + 'static,
@@ -121,12 +120,7 @@ impl Engine for World {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            joins: false,
-            max_ranks: self.ranks.len() as u32,
-            random_programs: self.random_programs,
-            ..Capabilities::default()
-        }
+        Capabilities { joins: false, max_ranks: self.ranks.len() as u32, ..Capabilities::default() }
     }
 
     fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {
@@ -150,7 +144,7 @@ impl Engine for World {
 }
 
 /// Computations take no time in the kernel.
-fn without_computations(graph: &Graph) -> Graph {
+pub(crate) fn without_computations(graph: &Graph) -> Graph {
     let mut graph = graph.clone();
     for vertex in 0..graph.vertices().len() as u32 {
         if let Some(entry) = graph.vertex_mut(Vertex(vertex))
