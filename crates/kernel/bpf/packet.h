@@ -15,6 +15,7 @@
 enum {
 	WIRE_DATA = 1,    /* carries a piece of a message, under `sequence` */
 	WIRE_REQUEST = 2, /* asks for what is missing and for an answer; `sequence` numbers requests */
+	WIRE_ANSWER = 4,  /* to the request `sequence` */
 };
 
 struct wire_header {
@@ -28,7 +29,7 @@ struct wire_header {
 	__u32 destination;
 	__u64 sequence;
 	__u64 acknowledged; /* every packet of the other direction before this one has arrived */
-	__u64 arrived;      /* in a request: bit i says that packet `acknowledged` + i has arrived */
+	__u64 arrived;      /* in requests and answers: bit i says that packet `acknowledged` + i has arrived */
 	__u32 length;       /* bytes that follow: none, or a message */
 	__u32 unused;
 };
@@ -93,7 +94,7 @@ static __always_inline __u16 folded(__u64 sum)
 }
 
 /* Puts the MAC and the network's headers in front of a packet whose own header is complete but for the MAC. */
-static __always_inline void finish(struct packet *packet, struct peer *peer, __u64 key0, __u64 key1)
+static __always_inline void finish_packet(struct packet *packet, struct peer *peer, __u64 key0, __u64 key1)
 {
 	__u32 length = packet->header.length;
 	__u64 mac = seal(packet, length, key0, key1);

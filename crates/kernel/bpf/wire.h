@@ -2,8 +2,11 @@
  *
  * Between any two hosts there are two streams of numbered data packets, one in each direction. Every packet says up to where the other
  * stream has arrived; what is not yet known to have arrived is kept. Nothing here has a clock: who waits in vain asks
- * the other host (`wire_ask`), and that one sends again what is missing. Packets are delivered in whichever order they come:
- * a message says which receive it is for. `src/wire.rs` describes the protocol. */
+ * the other host (`wire_ask`), and both send again what is missing. Packets are delivered in whichever order they come:
+ * a message says which receive it is for. `src/wire.rs` describes the protocol.
+ *
+ * Who includes this has two functions beforehand: `deliver(message)`, which gives 0 if it took a message and something else if
+ * there is no room for it, and `interpreter_resume()`, which hears that sends that were refused may succeed. */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -17,11 +20,6 @@
 /* Requests that are not answered are sent less and less often: after 1/4 ms, twice that, … 128 ms. */
 #define ASK_NANOSECONDS 250000ull
 #define ASK_DOUBLINGS 9
-
-/* What the interpreter has to offer. Gives 0 if it took the message, and something else if there is no room. */
-int deliver(struct message *message);
-/* Some sends that were refused may succeed now. */
-int interpreter_resume(struct __sk_buff *skb);
 
 /* The job, as the loader writes it. No rank can change it, nor any other map of this file. */
 struct wire {
@@ -58,7 +56,10 @@ struct stream {
 	__u64 told;         /* `expected`, as the other host was told last */
 	__u64 asked;        /* requests sent */
 	__u64 asked_at;     /* when, in nanoseconds */
-	__u64 answered;     /* number of the last request that was answered */
+	__u64 asked_about;  /* `sent`, as it was then */
+	__u64 settled;      /* the last of our requests of which the answer came */
+	__u64 answered;     /* the last of their requests that was answered */
+	__u64 tended;       /* `sent`, when this was last tended */
 	__u32 unanswered;   /* requests sent since anything came from there */
 	__u32 held;         /* a send was refused because the window is full */
 	__u64 laps[WINDOW]; /* by number modulo WINDOW: twice the lap of the last arrival, odd while the next is delivered */
@@ -105,7 +106,7 @@ enum {
 	COUNT_RECEIVED,    /* messages that the interpreter took */
 	COUNT_REFUSED,     /* those for which it had no room */
 	COUNT_DUPLICATE,   /* here and below: packets dropped */
-	COUNT_STALE,       /* requests that are not newer than one before */
+	COUNT_STALE,       /* requests and answers that come late, or once more */
 	COUNT_TRUNCATED,   /* lengths contradict each other */
 	COUNT_STRANGE,     /* not of this protocol and version, or from nowhere */
 	COUNT_OTHER_JOB,
@@ -164,7 +165,7 @@ __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnu
 }
 
 /* Fills in a packet's header. */
-static __always_inline void begin(struct packet *packet, struct wire *here, struct stream *stream, __u32 host)
+static __always_inline void fill_header(struct packet *packet, struct wire *here, struct stream *stream, __u32 host)
 {
 	struct wire_header *header = &packet->header;
 	__u64 expected = *(volatile __u64 *)&stream->expected;
@@ -228,11 +229,11 @@ __noinline int wire_send(struct __sk_buff *skb, __u32 host, struct message *mess
 	struct packet *packet = &kept->packet;
 	if (bpf_probe_read_kernel(&packet->message, length, message))
 		return 0;
-	begin(packet, here, stream, host);
+	fill_header(packet, here, stream, host);
 	packet->header.flags = WIRE_DATA;
 	packet->header.sequence = sequence;
 	packet->header.length = length;
-	finish(packet, peer, here->key[0], here->key[1]);
+	finish_packet(packet, peer, here->key[0], here->key[1]);
 	/* From here on it may be sent again by whoever is asked for it. A full barrier. */
 	__sync_lock_test_and_set(&kept->sequence, sequence);
 	count(COUNT_SENT);
@@ -250,12 +251,12 @@ __noinline int send_control(struct __sk_buff *skb, __u32 host, __u32 flags, __u6
 	struct packet *packet = scratch_packet(CONTROL);
 	if (!here || !stream || !peer || !packet)
 		return 0;
-	begin(packet, here, stream, host);
+	fill_header(packet, here, stream, host);
 	packet->header.flags = flags;
 	packet->header.sequence = sequence;
 	packet->header.arrived = arrived;
 	packet->header.length = 0;
-	finish(packet, peer, here->key[0], here->key[1]);
+	finish_packet(packet, peer, here->key[0], here->key[1]);
 	transmit(skb, packet);
 	return 0;
 }
@@ -272,8 +273,18 @@ static __always_inline __u64 *lap_at(struct stream *stream, __u64 sequence)
 	return &stream->laps[sequence];
 }
 
-/* Asks a host for what has not arrived from there, and for an answer in any case; too soon after the last time, it does nothing. Gives
- * how many requests have remained unanswered. */
+/* Which packets have arrived here, from the first that has not on: a bit each. */
+static __always_inline __u64 arrivals(struct stream *stream)
+{
+	__u64 first = WINDOW + *(volatile __u64 *)&stream->expected, arrived = 0;
+	for (__u32 i = zero; i < WINDOW && can_loop(); i++)
+		if (*(volatile __u64 *)lap_at(stream, first + i) == lap_of(first + i))
+			arrived |= 1ull << (i & 63);
+	return arrived;
+}
+
+/* Asks a host for what has not arrived from there, and what has arrived there; too soon after the last time, it does
+ * nothing. Gives how many requests have remained unanswered. */
 __noinline int wire_ask(struct __sk_buff *skb, __u32 host)
 {
 	struct wire *here = wire();
@@ -286,26 +297,38 @@ __noinline int wire_ask(struct __sk_buff *skb, __u32 host)
 	if (now - before < ASK_NANOSECONDS << doublings ||
 	    __sync_val_compare_and_swap(&stream->asked_at, before, now) != before)
 		return unanswered;
-	__u64 first = WINDOW + *(volatile __u64 *)&stream->expected, arrived = 0;
-	for (__u32 i = zero; i < WINDOW && can_loop(); i++) {
-		__u64 lap = *(volatile __u64 *)lap_at(stream, first + i);
-		if (lap == lap_of(first + i))
-			arrived |= 1ull << (i & 63);
-	}
+	stream->asked_about = *(volatile __u64 *)&stream->sent;
 	__sync_fetch_and_add(&stream->unanswered, 1);
 	count(COUNT_ASKED);
-	send_control(skb, host, WIRE_REQUEST, __sync_fetch_and_add(&stream->asked, 1) + 1, arrived);
+	send_control(skb, host, WIRE_REQUEST, __sync_fetch_and_add(&stream->asked, 1) + 1, arrivals(stream));
 	return unanswered + 1;
 }
 
-/* Sends again what the other host says has not arrived; at least one packet. */
-__noinline int answer(struct __sk_buff *skb, __u32 host, __u64 acknowledged, __u64 arrived)
+/* Asks the hosts that have long not acknowledged something: it may be lost, with nobody there who waits for it. Called every now
+ * and then. Gives how many requests the most silent host has left unanswered, and in the upper half its number. */
+__noinline __u64 wire_tend(struct __sk_buff *skb)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
-	if (!stream)
-		return 0;
-	__u64 end = WINDOW + *(volatile __u64 *)&stream->sent;
-	__u32 sent_again = zero;
+	struct wire *here = wire();
+	__u64 worst = 0;
+	for (__u32 i = zero; here && i < here->hosts && i < HOSTS && can_loop(); i++) {
+		__u32 host = i;
+		struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+		if (!stream)
+			break;
+		__u64 before = stream->tended;
+		stream->tended = *(volatile __u64 *)&stream->sent;
+		if (*(volatile __u64 *)&stream->acknowledged >= before)
+			continue;
+		__u32 unanswered = wire_ask(skb, host);
+		if (unanswered > (__u32)worst)
+			worst = (__u64)host << 32 | unanswered;
+	}
+	return worst;
+}
+
+/* Sends again what the other host says has not arrived, of the packets before `end`. */
+static __always_inline void resend(struct __sk_buff *skb, __u32 host, __u64 acknowledged, __u64 arrived, __u64 end)
+{
 	for (__u32 i = zero; i < WINDOW && can_loop(); i++) {
 		__u64 sequence = acknowledged + i;
 		if (sequence >= end)
@@ -316,15 +339,43 @@ __noinline int answer(struct __sk_buff *skb, __u32 host, __u64 acknowledged, __u
 		/* If a later packet takes its place meanwhile, this one has arrived, and what goes out is dropped there. */
 		transmit(skb, &kept->packet);
 		count(COUNT_RESENT);
-		sent_again++;
 	}
-	if (!sent_again)
-		send_control(skb, host, 0, 0, 0);
+}
+
+/* What a request leads to. Each is answered once, and none after a later one. */
+__noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
+{
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	if (!stream)
+		return 0;
+	__u64 last = *(volatile __u64 *)&stream->answered;
+	if (sequence <= last || __sync_val_compare_and_swap(&stream->answered, last, sequence) != last) {
+		count(COUNT_STALE);
+		return 0;
+	}
+	resend(skb, host, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->sent);
+	send_control(skb, host, WIRE_ANSWER, sequence, arrivals(stream));
+	return 0;
+}
+
+/* What the answer to the last request leads to: of the packets that were sent before it, what was missing there is lost. */
+__noinline int settle(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
+{
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	if (!stream)
+		return 0;
+	__u64 last = *(volatile __u64 *)&stream->settled;
+	if (sequence != *(volatile __u64 *)&stream->asked || sequence <= last ||
+	    __sync_val_compare_and_swap(&stream->settled, last, sequence) != last) {
+		count(COUNT_STALE);
+		return 0;
+	}
+	resend(skb, host, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->asked_about);
 	return 0;
 }
 
 /* Delivers a data packet, unless it was delivered before. */
-static __always_inline void take(struct stream *stream, struct packet *packet)
+static __always_inline void receive_data(struct stream *stream, struct packet *packet)
 {
 	__u64 sequence = packet->header.sequence, lap = lap_of(sequence);
 	__u64 *word = lap_at(stream, sequence);
@@ -366,11 +417,11 @@ static __always_inline void acknowledge(struct stream *stream, __u64 acknowledge
 static __always_inline int makes_sense(struct wire *here, struct wire_header *header, struct message *message)
 {
 	if (header->destination != here->host || header->source == here->host || header->source >= here->hosts ||
-	    header->flags & ~(WIRE_DATA | WIRE_REQUEST) || header->acknowledged < WINDOW)
+	    header->acknowledged < WINDOW)
 		return 0;
-	if (!(header->flags & WIRE_DATA))
+	if (!header->flags || header->flags == WIRE_REQUEST || header->flags == WIRE_ANSWER)
 		return header->length == 0;
-	return header->sequence >= WINDOW && !(header->flags & WIRE_REQUEST) &&
+	return header->flags == WIRE_DATA && header->sequence >= WINDOW &&
 	       header->length >= sizeof(struct message_header) &&
 	       message->header.length == header->length - sizeof(struct message_header);
 }
@@ -405,20 +456,18 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 	__u32 flags = header->flags;
 	*(volatile __u32 *)&stream->unanswered = 0;
 	acknowledge(stream, acknowledged - WINDOW);
-	if (flags & WIRE_DATA)
-		take(stream, packet);
-	if (flags & WIRE_REQUEST) {
-		__u64 last = *(volatile __u64 *)&stream->answered;
-		if (sequence > last && __sync_val_compare_and_swap(&stream->answered, last, sequence) == last)
-			answer(skb, host, acknowledged, arrived);
-		else
-			count(COUNT_STALE);
+	if (flags == WIRE_DATA)
+		receive_data(stream, packet);
+	if (flags == WIRE_REQUEST) {
+		answer(skb, host, sequence, acknowledged, arrived);
+	} else if (flags == WIRE_ANSWER) {
+		settle(skb, host, sequence, acknowledged, arrived);
 	} else if (*(volatile __u64 *)&stream->expected - *(volatile __u64 *)&stream->told >= WINDOW / 2) {
 		count(COUNT_ACKNOWLEDGED);
 		send_control(skb, host, 0, 0, 0);
 	}
 	if (*(volatile __u32 *)&stream->held && has_room(stream) && __sync_lock_test_and_set(&stream->held, 0))
-		interpreter_resume(skb);
+		interpreter_resume();
 }
 
 struct ipv4_headers {

@@ -1,3 +1,15 @@
-//! Runs schedules in the operating system's kernel: the BPF interpreter and its loader.
+//! Runs schedules in the operating system's kernel.
 
+mod arena;
+mod bell;
+mod error;
+mod layout;
+mod loader;
+mod prepared;
+mod rank;
+mod system;
 pub mod wire;
+
+pub use error::LoadError;
+pub use loader::{Handles, JobDescription, Loader};
+pub use rank::{Fault, Rank};

@@ -37,9 +37,13 @@ pub trait Carrier: Send + Sync + Debug {
 
     /// Takes a schedule, compiled for the communicator's ranks. A matter of this rank alone.
     ///
+    /// `stamp` says in 24 bits what is called: the same on all ranks, as a rule another one for another call. It goes with
+    /// every message of a run. A run that meets a message of its communicator and sequence with another stamp ends with
+    /// [`Error::Mismatch`], where ranks would otherwise wait for each other for ever.
+    ///
     /// # Errors
     /// When it does not admit the schedule, or has no memory for it.
-    fn prepare(&self, context: &Context, schedule: &Schedule) -> Result<Prepared, Error>;
+    fn prepare(&self, context: &Context, schedule: &Schedule, stamp: u32) -> Result<Prepared, Error>;
 
     /// Lets go of a schedule. Runs of it go on.
     fn release(&self, prepared: Prepared);
@@ -59,6 +63,12 @@ pub trait Carrier: Send + Sync + Debug {
     /// # Errors
     /// When the run can not end: a host or a rank is gone.
     fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error>;
+
+    /// Ranks of the job whose messages the run waits for at this moment, as far as that can be seen.
+    fn awaited(&self, ticket: Ticket) -> Vec<u32> {
+        let _ = ticket;
+        Vec::new()
+    }
 
     /// Takes the results of a run that has ended: the contents of the user buffers that it wrote; a slice that is empty
     /// is not wanted. The ticket ends with it.
@@ -92,6 +102,18 @@ pub enum Error {
         rank: u32,
         /// How it went, for a sentence that begins with the rank.
         how: String,
+    },
+    /// Two ranks are in different collectives.
+    #[error("this rank and rank {rank} are in different collectives at run {sequence} of a communicator")]
+    Mismatch {
+        /// The number of the run on its communicator.
+        sequence: u64,
+        /// The stamp of this rank's call.
+        ours: u32,
+        /// The other rank, by its number in the job.
+        rank: u32,
+        /// The stamp of its call.
+        theirs: u32,
     },
     /// An operation of a run went wrong.
     #[error("{0}")]

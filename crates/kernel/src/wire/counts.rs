@@ -42,7 +42,7 @@ counts! {
     refused,
     /// Data packets dropped because they had arrived before.
     duplicate,
-    /// Requests dropped because that one or a later one was answered before.
+    /// Requests and answers dropped because they came late or once more.
     stale,
     /// Packets dropped because lengths contradict each other.
     truncated,

@@ -15,6 +15,7 @@ pub const LONGEST_PIECE: usize = 8192;
 
 const DATA: u8 = 1;
 const REQUEST: u8 = 2;
+const ANSWER: u8 = 4;
 /// Bytes of a packet before its message.
 pub(crate) const HEADER: usize = size_of::<Header>();
 /// Bytes of the MAC, which does not cover itself.
@@ -84,6 +85,13 @@ pub enum Content {
     /// It asks for what is missing.
     Request {
         /// Its number among the requests of its source.
+        sequence: u64,
+        /// Bit i: the packet `acknowledged` + i has arrived.
+        arrived: u64,
+    },
+    /// It answers a request.
+    Answer {
+        /// The number of the request.
         sequence: u64,
         /// Bit i: the packet `acknowledged` + i has arrived.
         arrived: u64,
@@ -165,6 +173,9 @@ impl Packet {
             Content::Request { sequence, arrived } => {
                 (header.flags, header.sequence, header.arrived) = (REQUEST, *sequence, *arrived);
             }
+            Content::Answer { sequence, arrived } => {
+                (header.flags, header.sequence, header.arrived) = (ANSWER, *sequence, *arrived);
+            }
             Content::Acknowledgement => {}
         }
         header.length = message.len() as u32;
@@ -224,6 +235,9 @@ impl Content {
             (REQUEST, None) if message.is_empty() => {
                 Ok(Content::Request { sequence: header.sequence, arrived: header.arrived })
             }
+            (ANSWER, None) if message.is_empty() => {
+                Ok(Content::Answer { sequence: header.sequence, arrived: header.arrived })
+            }
             (0, None) if message.is_empty() => Ok(Content::Acknowledgement),
             _ => Err(Strange("flags or lengths that no host sends")),
         }
@@ -282,7 +296,8 @@ mod tests {
             Content::Data { sequence, header, piece }
         });
         let request = any::<(u64, u64)>().prop_map(|(sequence, arrived)| Content::Request { sequence, arrived });
-        let content = prop_oneof![data, request, Just(Content::Acknowledgement)];
+        let answer = any::<(u64, u64)>().prop_map(|(sequence, arrived)| Content::Answer { sequence, arrived });
+        let content = prop_oneof![data, request, answer, Just(Content::Acknowledgement)];
         let hosts = any::<(u32, u32)>().prop_filter("two hosts", |(source, destination)| source != destination);
         (any::<u64>(), hosts, WINDOW.., content).prop_map(|(job, (source, destination), acknowledged, content)| {
             Packet { job, source, destination, acknowledged, content }
@@ -322,7 +337,7 @@ mod tests {
         #[test]
         fn sealed_nonsense_is_no_packet_or_reads_the_same(mut bytes in proptest::collection::vec(any::<u8>(), 64..200)) {
             bytes[8..12].copy_from_slice(&MAGIC.to_le_bytes());
-            (bytes[12], bytes[13]) = (VERSION, bytes[13] % 4);
+            (bytes[12], bytes[13]) = (VERSION, bytes[13] % 8);
             let (job, length) = (7u64, bytes.len() as u32 - 64);
             bytes[16..24].copy_from_slice(&job.to_le_bytes());
             bytes[56..60].copy_from_slice(&length.to_le_bytes());
