@@ -48,26 +48,40 @@ static __always_inline __u32 find_run(struct rank_memory *rank, struct message_h
 	return place;
 }
 
-/* Copies a message to a slot that was free. Gives the slot plus one, or 0 if all are taken. Anybody may call this, at
- * any time: whoever exchanges a slot's state from free to filling has it. */
-__noinline int store(struct rank_memory *rank __arg_nonnull, struct message *message __arg_nonnull, __u32 state)
+/* Copies a message to a slot that was free, out of so many from `first` on, beginning at `hint`. Gives the slot plus one,
+ * or 0 if all are taken. Whoever exchanges a slot's state from free to filling has it. */
+static __always_inline __u32 store_among(struct rank_memory *rank, struct message *message, __u32 state, __u32 first,
+					 __u32 count, __u32 *hint)
 {
-	__u32 hint = rank->head.next_slot;
-	for (__u32 i = zero; i < SLOTS && can_loop(); i++) {
-		struct slot *slot = slot_at(rank, hint + i);
+	__u32 start = *hint;
+	for (__u32 i = zero; i < count && can_loop(); i++) {
+		__u32 place = start + i & (count - 1);
+		struct slot *slot = slot_at(rank, first + place);
 		if (slot->state != SLOT_FREE ||
 		    __sync_val_compare_and_swap(&slot->state, SLOT_FREE, SLOT_FILLING) != SLOT_FREE)
 			continue;
 		slot->next = 0;
 		slot->message.header = message->header;
 		copy_bytes(slot->message.payload, message->payload, message->header.length);
-		rank->head.next_slot = hint + i + 1;
+		*hint = place + 1;
 		/* A full barrier: the message is there before it is said to be. Partner: `accept_waiting`. */
 		__sync_lock_test_and_set(&slot->state, state);
-		return (hint + i) % SLOTS + 1;
+		return first + place + 1;
 	}
-	rank->head.refused++;
 	return 0;
+}
+
+/* Keeps a message in a slot. Gives the slot plus one, or 0 if there is none. Anybody may call this, at any time. */
+__noinline int store(struct rank_memory *rank __arg_nonnull, struct message *message __arg_nonnull, __u32 state)
+{
+	__u32 slot = 0;
+	if (message->header.length <= SMALL_BYTES)
+		slot = store_among(rank, message, state, LARGE_SLOTS, SMALL_SLOTS, &rank->head.next_small);
+	if (!slot)
+		slot = store_among(rank, message, state, 0, LARGE_SLOTS, &rank->head.next_large);
+	if (!slot)
+		rank->head.refused++;
+	return slot;
 }
 
 /* Whether a receive with a wildcard admits a message. */
@@ -351,7 +365,7 @@ __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 		struct slot *slot = slot_at(rank, i);
 		/* Partner: `store`. */
 		if (slot->state == SLOT_WAITING)
-			accept(rank, &slot->message, (i % SLOTS) + 1);
+			accept(rank, &slot->message, i + 1);
 	}
 	return 0;
 }

@@ -9,8 +9,6 @@ pub(crate) const ARENA_BYTES: usize = 4 << 20;
 pub(crate) const PIECE_BYTES: usize = 8192;
 /// What may be behind an offset.
 pub(crate) const SLACK_BYTES: usize = 2 * PIECE_BYTES;
-/// Messages that are kept until their receive wants them.
-pub(crate) const SLOTS: usize = 256;
 /// Ranks of a job on one host.
 pub(crate) const LOCAL_RANKS: usize = 64;
 /// Ranks of a job.
@@ -21,7 +19,8 @@ pub(crate) const BELL_BYTES: usize = 4096;
 const RUN_BUCKETS: usize = 256;
 const EARLY_BUCKETS: usize = 64;
 const MESSAGE_HEADER_BYTES: usize = 48;
-const SLOT_BYTES: usize = 8 + MESSAGE_HEADER_BYTES + PIECE_BYTES + 64;
+const LARGE_SLOTS_BYTES: usize = 256 * (8 + MESSAGE_HEADER_BYTES + PIECE_BYTES + 64);
+const SMALL_SLOTS_BYTES: usize = 2048 * (8 + MESSAGE_HEADER_BYTES + 256);
 
 /// `struct rank_head`.
 #[repr(C)]
@@ -30,18 +29,20 @@ pub(crate) struct RankHead {
     pub submitted: u32,
     pub sleeping: u32,
     pub waiting_slots: u32,
-    pub next_slot: u32,
+    pub next_small: u32,
     pub active_first: u32,
     pub active_last: u32,
     pub stalled_first: u32,
     pub completed: u32,
     pub dropped: u64,
     pub refused: u64,
-    pub reserved: [u64; 2],
+    pub next_large: u32,
+    pub reserved: [u32; 3],
 }
 
 /// Where the arena begins in a rank's memory.
-pub(crate) const ARENA: usize = size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * EARLY_BUCKETS + SLOTS * SLOT_BYTES;
+pub(crate) const ARENA: usize =
+    size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * EARLY_BUCKETS + SMALL_SLOTS_BYTES + LARGE_SLOTS_BYTES;
 /// Bytes of a rank's memory.
 pub(crate) const RANK_BYTES: usize = ARENA + ARENA_BYTES + SLACK_BYTES;
 

@@ -8,6 +8,7 @@ mod loader;
 mod prepared;
 mod rank;
 mod system;
+mod tender;
 pub mod wire;
 
 pub use error::LoadError;

@@ -107,7 +107,7 @@ impl<'a> Station<'a> {
             loader.map_max_entries(map, length);
         }
         let mut ebpf = loader.load(object).unwrap_or_else(|error| panic!("{error:?}"));
-        for name in ["ingress", "start", "ask"] {
+        for name in ["ingress", "start", "ask", "tend"] {
             program(&mut ebpf, name).load().unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         for (map, element, value) in description.map_values() {

@@ -68,12 +68,12 @@ fn the_program_takes_what_the_encoder_makes() {
             send(Content::Data { sequence: WINDOW + u64::from(ordinal), header, piece });
         }
         assert_eq!(receiver.deliveries(0..5), [ONCE; 5]);
-        // Number 2 of our own stream has not arrived: the request is answered by an acknowledgement, with nothing to send again.
+        // There is nothing to send again, so the answer comes alone.
         send(Content::Request { sequence: 1, arrived: 0 });
         let mut bytes = [0; 100];
         let length = sender.recv(&mut bytes).expect("the answer comes");
         let answer = Packet::decode(&bytes[..length], JOB, &KEY).expect("it is one of ours");
-        assert_eq!((answer.acknowledged, answer.content), (WINDOW + 5, Content::Acknowledgement));
+        assert_eq!((answer.acknowledged, answer.content), (WINDOW + 5, Content::Answer { sequence: 1, arrived: 0 }));
         assert_eq!(receiver.counts().rejected(), 0);
     }
 }

@@ -4,7 +4,8 @@
 use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use goal::compile::compile;
 use goal::graph::{Graph, Operation, Vertex};
-use kernel::{Fault as RunFault, JobDescription, Loader, Peer, Rank};
+use kernel::wire::{Endpoint, Key};
+use kernel::{Fault as RunFault, JobDescription, Loader, Rank};
 use network::carrier::{Carrier, Context, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,39 +15,54 @@ use std::time::{Duration, Instant};
 use testbed::{Options, Testbed};
 
 /// How long a run may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Something for a rank's thread to do.
 type Work = Box<dyn FnOnce(&Rank) + Send>;
 
 /// A job of the kernel engine. Rank r is on host r modulo the number of hosts.
-pub struct World {
+pub(crate) struct World {
     // Before the testbed, so that threads and programs go first.
     workers: Vec<(Sender<Work>, Option<JoinHandle<()>>)>,
-    pub ranks: Vec<Arc<Rank>>,
-    pub loaders: Vec<Loader>,
-    pub testbed: Testbed,
+    pub(crate) ranks: Vec<Arc<Rank>>,
+    pub(crate) loaders: Vec<Loader>,
+    pub(crate) testbed: Arc<Testbed>,
     communicators: AtomicU32,
     name: String,
-    random_programs: u32,
+}
+
+/// What tells jobs on the same hosts apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct JobKind {
+    pub(crate) number: u64,
+    pub(crate) is_version_6: bool,
 }
 
 impl World {
     /// Hosts with so many ranks each.
-    pub fn new(hosts: usize, ranks_per_host: usize, mtu: u32, random_programs: u32) -> Result<World, testbed::Error> {
+    pub(crate) fn new(hosts: usize, ranks_per_host: usize, mtu: u32) -> Result<World, testbed::Error> {
         let testbed = Testbed::new(hosts, Options { mtu, ..Options::default() })?;
+        Ok(World::on(Arc::new(testbed), ranks_per_host, mtu, JobKind::default()))
+    }
+
+    /// A job on hosts that there are.
+    pub(crate) fn on(testbed: Arc<Testbed>, ranks_per_host: usize, mtu: u32, kind: JobKind) -> World {
+        let hosts = testbed.hosts().len();
         let ranks = hosts * ranks_per_host;
         let host_of_rank: Vec<u32> = (0..ranks).map(|rank| (rank % hosts) as u32).collect();
-        let peers: Vec<Peer> = testbed
-            .hosts()
-            .iter()
-            .map(|host| Peer { hardware_address: host.hardware_address(), address: host.address() })
-            .collect();
+        let endpoint = |host: &testbed::Host| Endpoint {
+            hardware_address: host.hardware_address(),
+            address: if kind.is_version_6 { host.address_v6().into() } else { host.address().into() },
+            port: 7199 + kind.number as u16,
+        };
+        let endpoints: Vec<Endpoint> = testbed.hosts().iter().map(endpoint).collect();
         let load = |(number, host): (usize, &testbed::Host)| {
             let job = JobDescription {
                 host: number as u32,
                 host_of_rank: host_of_rank.clone(),
-                peers: peers.clone(),
+                endpoints: endpoints.clone(),
+                number: kind.number,
+                key: Key([kind.number, 0x5eed]),
                 interface: host.interface().to_owned(),
                 mtu,
             };
@@ -64,21 +80,21 @@ impl World {
             workers.push((sender, Some(worker)));
         }
         let name = format!("kernel, {hosts} hosts with {ranks_per_host} ranks each, MTU {mtu}");
-        Ok(World { workers, ranks: all, loaders, testbed, communicators: AtomicU32::new(0), name, random_programs })
+        World { workers, ranks: all, loaders, testbed, communicators: AtomicU32::new(0), name }
     }
 
     /// A number for a communicator that no other has.
-    pub fn communicator(&self) -> u32 {
+    pub(crate) fn communicator(&self) -> u32 {
         self.communicators.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What a rank knows about a communicator of the first ranks.
-    pub fn context(&self, number: u32, ranks: usize, rank: usize) -> Context {
+    pub(crate) fn context(&self, number: u32, ranks: usize, rank: usize) -> Context {
         Context { number, members: (0..ranks as u32).collect(), rank: rank as u32 }
     }
 
     /// Has the first ranks do something, each on its thread in its host; gives what each brings home.
-    pub fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         ranks: usize,
         work: impl Fn(usize, &Rank) -> T + Send + Sync + 'static,
@@ -121,12 +137,7 @@ impl Engine for World {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            joins: false,
-            max_ranks: self.ranks.len() as u32,
-            random_programs: self.random_programs,
-            ..Capabilities::default()
-        }
+        Capabilities { joins: false, max_ranks: self.ranks.len() as u32, ..Capabilities::default() }
     }
 
     fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {
@@ -150,7 +161,7 @@ impl Engine for World {
 }
 
 /// Computations take no time in the kernel.
-fn without_computations(graph: &Graph) -> Graph {
+pub(crate) fn without_computations(graph: &Graph) -> Graph {
     let mut graph = graph.clone();
     for vertex in 0..graph.vertices().len() as u32 {
         if let Some(entry) = graph.vertex_mut(Vertex(vertex))
