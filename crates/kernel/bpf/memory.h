@@ -2,6 +2,7 @@
 #ifndef MEMORY_H
 #define MEMORY_H
 
+#include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "layout.h"
 

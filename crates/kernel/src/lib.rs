@@ -8,7 +8,9 @@ mod loader;
 mod prepared;
 mod rank;
 mod system;
+mod tender;
+pub mod wire;
 
 pub use error::LoadError;
-pub use loader::{Handles, JobDescription, Loader, Peer};
+pub use loader::{Handles, JobDescription, Loader};
 pub use rank::{Fault, Rank};

@@ -9,12 +9,14 @@ use crate::layout::{
 use crate::loader::Handles;
 use crate::prepared::{PreparedSchedule, Sizes};
 use crate::system::{self, Mapping};
-use goal::schedule::{Kind, Schedule};
+use crate::wire::MAXIMUM_UNANSWERED;
+use goal::schedule::{Kind, OperationRecord, Schedule};
 use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A schedule and a run of it may take so many bytes of the arena, so that several can be there at once.
@@ -23,8 +25,9 @@ const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 const LIMIT_OPERATIONS: u32 = 8192;
 /// How often a waiter looks before it sleeps: about as long as a packet takes.
 const LOOKS: u32 = 200;
-/// A sleeper looks after its runs now and then, should there be work left over.
-const NAP: Duration = Duration::from_millis(20);
+/// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The first nap, and the
+/// longest: each is twice as long as the one before.
+const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
 /// What went wrong in a run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,8 @@ pub struct Rank {
     start: OwnedFd,
     slot: u32,
     rank: u32,
+    host_of_rank: Arc<[u32]>,
+    addresses: Arc<[IpAddr]>,
     books: Mutex<Books>,
 }
 
@@ -102,8 +107,9 @@ impl Rank {
             forgotten: Vec::new(),
             timed: false,
         };
-        let (bell, slot, rank) = (Bell::new(handles.bell)?, handles.slot, handles.rank);
-        Ok(Rank { memory, bell, start: handles.start, slot, rank, books: Mutex::new(books) })
+        let Handles { bell, start, slot, rank, host_of_rank, addresses, .. } = handles;
+        let bell = Bell::new(bell)?;
+        Ok(Rank { memory, bell, start, slot, rank, host_of_rank, addresses, books: Mutex::new(books) })
     }
 
     /// Has runs that start from now on note when each operation is executed; see [`times`](Self::times).
@@ -161,8 +167,34 @@ impl Rank {
 
     /// Has the program look after this rank: it starts what was submitted and goes on with what was left over.
     fn kick(&self) -> Result<(), Error> {
-        while system::run_program(self.start.as_fd(), self.slot).map_err(system_error("starting a run"))? != 0 {}
+        while self.run_program(0)? % 2 != 0 {}
         Ok(())
+    }
+
+    /// Has the program ask the hosts of all ranks that a run waits for, for what may be lost.
+    fn ask(&self, ticket: Ticket) -> Result<(), Error> {
+        let mut hosts = BTreeMap::new();
+        for rank in self.partners(ticket) {
+            if let Some(host) = self.host_of_rank.get(rank as usize) {
+                hosts.insert(*host, rank);
+            }
+        }
+        for (host, rank) in hosts {
+            let unanswered = self.run_program(rank + 1)? / 2;
+            if unanswered >= MAXIMUM_UNANSWERED {
+                return Err(Error::HostUnreachable {
+                    host,
+                    address: self.addresses.get(host as usize).map_or_else(String::new, IpAddr::to_string),
+                    why: format!("it has left {unanswered} requests in a row unanswered"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the program; `asked` is one more than a rank whose host is to be asked.
+    fn run_program(&self, asked: u32) -> Result<u32, Error> {
+        system::run_program(self.start.as_fd(), [self.slot, asked]).map_err(system_error("starting a run"))
     }
 
     /// Puts a run on the stack of those that are to be started.
@@ -361,8 +393,9 @@ impl Carrier for Rank {
             }
             std::hint::spin_loop();
         }
+        let [mut nap, longest] = NAPS;
         while !self.is_complete(ticket) {
-            let left = deadline.map_or(NAP, |deadline| deadline.saturating_duration_since(Instant::now()).min(NAP));
+            let left = deadline.map_or(nap, |deadline| deadline.saturating_duration_since(Instant::now()).min(nap));
             if left.is_zero() {
                 return Ok(false);
             }
@@ -371,33 +404,15 @@ impl Carrier for Rank {
             self.bell.sleep(&self.memory, left, is_complete).map_err(system_error("waiting for a run"))?;
             if !is_complete() && before.elapsed() >= left {
                 self.kick()?;
+                self.ask(ticket)?;
+                nap = longest.min(2 * nap);
             }
         }
         Ok(true)
     }
 
     fn awaited(&self, ticket: Ticket) -> Vec<u32> {
-        let books = self.books();
-        let frame = ticket.0 as u32;
-        let Some(prepared) = books.runs.get(&frame).and_then(|number| books.prepared.get(number)) else {
-            return Vec::new();
-        };
-        const RUNNING: u32 = 2;
-        let operations = prepared.schedule.view().operations();
-        let states = ARENA + frame as usize + prepared.progress();
-        let is_running = |index: usize| {
-            let at = states + 32 * index + std::mem::offset_of!(crate::layout::Progress, phase);
-            self.memory.word(at).load(Ordering::Relaxed) == RUNNING
-        };
-        let waiting = operations
-            .iter()
-            .enumerate()
-            .filter(|(index, record)| record.kind() == Kind::Receive && is_running(*index));
-        let mut ranks: Vec<u32> =
-            waiting.filter_map(|(_, record)| prepared.context.members.get(record.peer()? as usize).copied()).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
+        self.ranks_of(ticket, |record| if record.kind() == Kind::Receive { record.peer() } else { None })
     }
 
     fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
@@ -427,6 +442,40 @@ impl Carrier for Rank {
 }
 
 impl Rank {
+    /// Ranks with which a run exchanges messages at present, in either direction: those of which anything may be lost.
+    fn partners(&self, ticket: Ticket) -> Vec<u32> {
+        let is_from_any = |record: &OperationRecord| record.kind() == Kind::Receive && record.peer().is_none();
+        let mut from_any = false;
+        let partners = self.ranks_of(ticket, |record| {
+            from_any |= is_from_any(record);
+            matches!(record.kind(), Kind::Send | Kind::Receive).then(|| record.peer())?
+        });
+        if from_any { (0..self.host_of_rank.len() as u32).collect() } else { partners }
+    }
+
+    /// Ranks of the job for operations of a run that are started and not complete; `peer` gives the rank of the
+    /// communicator for one of them.
+    fn ranks_of(&self, ticket: Ticket, mut peer: impl FnMut(&OperationRecord) -> Option<u32>) -> Vec<u32> {
+        const RUNNING: u32 = 2;
+        let books = self.books();
+        let frame = ticket.0 as u32;
+        let Some(prepared) = books.runs.get(&frame).and_then(|number| books.prepared.get(number)) else {
+            return Vec::new();
+        };
+        let states = ARENA + frame as usize + prepared.progress();
+        let is_running = |index: usize| {
+            let at = states + 32 * index + std::mem::offset_of!(crate::layout::Progress, phase);
+            self.memory.word(at).load(Ordering::Relaxed) == RUNNING
+        };
+        let operations = prepared.schedule.view().operations();
+        let running = operations.iter().enumerate().filter(|(index, _)| is_running(*index));
+        let mut ranks: Vec<u32> =
+            running.filter_map(|(_, record)| prepared.context.members.get(peer(record)? as usize).copied()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
     /// The number of this rank in the job.
     pub fn rank(&self) -> u32 {
         self.rank
