@@ -1,0 +1,16 @@
+//! Runs schedules in the operating system's kernel.
+
+mod arena;
+mod bell;
+mod error;
+mod layout;
+mod loader;
+mod prepared;
+mod rank;
+mod system;
+mod tender;
+pub mod wire;
+
+pub use error::LoadError;
+pub use loader::{Handles, JobDescription, Loader};
+pub use rank::{Fault, Rank};
