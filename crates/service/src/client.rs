@@ -52,6 +52,9 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
             let job = start::Job { name, ranks, launcher, engine: engine_kind(environment)? };
             enter_foreign(&job, rank, limit)?
         }
+        Origin::Spread { rank, ranks, .. } => {
+            return Err(ServiceError::SeveralNodes { here: format!("rank {rank} and perhaps others"), ranks });
+        }
     };
     if let Some(core) = environment.number(CORE)? {
         shm::process::bind_current_thread(core as usize)?;

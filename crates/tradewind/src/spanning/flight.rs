@@ -5,7 +5,7 @@ use crate::error::{Awaited, Error, Result};
 use engine::call::Call;
 use engine::lane::Argument;
 use goal::graph::Access;
-use goal::schedule::{BufferRecord, Schedule};
+use goal::schedule::{BufferRecord, Kind, Schedule};
 use network::carrier::{Carrier, Error as CarrierError, Prepared, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,6 +34,9 @@ impl Carried {
         schedule: &Schedule,
         call: Call,
     ) -> Result<Arc<Self>> {
+        if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
+            return Err(Error::SeveralHosts { what: "joins of a schedule of one's own" });
+        }
         let prepared = carrier.prepare(&span.context, schedule, call.stamp()).map_err(|error| span.explain(error))?;
         let (span, carrier) = (Arc::clone(span), Arc::clone(carrier));
         Ok(Arc::new(Carried { span, carrier, prepared, call, buffers: schedule.view().buffers().to_vec() }))
