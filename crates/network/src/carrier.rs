@@ -103,18 +103,6 @@ pub enum Error {
         /// How it went, for a sentence that begins with the rank.
         how: String,
     },
-    /// Two ranks are in different collectives.
-    #[error("this rank and rank {rank} are in different collectives at run {sequence} of a communicator")]
-    Mismatch {
-        /// The number of the run on its communicator.
-        sequence: u64,
-        /// The stamp of this rank's call.
-        ours: u32,
-        /// The other rank, by its number in the job.
-        rank: u32,
-        /// The stamp of its call.
-        theirs: u32,
-    },
     /// An integer was divided by zero; the element's result is 0, the run is complete and its results are there.
     #[error("{why}")]
     DivisionByZero {
@@ -128,6 +116,18 @@ pub enum Error {
     /// A message is not as long as its receive; the text names both.
     #[error("{0}")]
     SizesDiffer(String),
+    /// Two ranks are in different collectives.
+    #[error("this rank and rank {rank} are in different collectives at run {sequence} of a communicator")]
+    Mismatch {
+        /// The number of the run on its communicator.
+        sequence: u64,
+        /// The stamp of this rank's call.
+        ours: u32,
+        /// The other rank, by its number in the job.
+        rank: u32,
+        /// The stamp of its call.
+        theirs: u32,
+    },
     /// Something else in a run went wrong.
     #[error("{0}")]
     Operation(String),

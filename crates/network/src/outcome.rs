@@ -2,7 +2,7 @@
 //!
 //! | byte | field |
 //! |---|---|
-//! | 0 | u8 kind: 0 well, 1 [`Error::DivisionByZero`], 2 sizes, 3 operation, 4 rank, 5 host, 6 system |
+//! | 0 | u8 kind: 0 well, 1 [`Error::DivisionByZero`], 2 sizes, 3 operation, 4 rank, 5 host, 6 system, 7 mismatch |
 //! | 1 | u32 number, 5: u32 second number |
 //! | 9 | u16 length of the first text; then both texts |
 
@@ -10,6 +10,7 @@ use crate::carrier::Error;
 
 /// The bytes of an outcome.
 pub(crate) fn encode(outcome: &Result<(), Error>) -> Vec<u8> {
+    let (sequence, theirs);
     let (kind, number, second, texts): (u8, u32, u32, [&str; 2]) = match outcome {
         Ok(()) => (0, 0, 0, ["", ""]),
         Err(Error::DivisionByZero { rank, vertex, why }) => (1, *rank, *vertex, [why, ""]),
@@ -18,6 +19,10 @@ pub(crate) fn encode(outcome: &Result<(), Error>) -> Vec<u8> {
         Err(Error::HostUnreachable { host, address, why }) => (5, *host, 0, [address, why]),
         Err(Error::System { what, why }) => (6, 0, 0, [what, why]),
         Err(Error::Operation(why)) => (3, 0, 0, [why, ""]),
+        Err(Error::Mismatch { sequence: run, ours, rank, theirs: stamp }) => {
+            (sequence, theirs) = (run.to_string(), stamp.to_string());
+            (7, *rank, *ours, [&sequence, &theirs])
+        }
         // Found before a run starts; an agent has none of these to tell.
         Err(other) => return encode(&Err(Error::Operation(other.to_string()))),
     };
@@ -49,6 +54,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Result<(), Error>> {
         4 => Error::RankFailed { rank: number, how: first },
         5 => Error::HostUnreachable { host: number, address: first, why: last },
         6 => Error::System { what: first, why: last },
+        7 => {
+            let (sequence, theirs) = (first.parse().ok()?, last.parse().ok()?);
+            Error::Mismatch { sequence, ours: second, rank: number, theirs }
+        }
         _ => return None,
     }))
 }
@@ -65,3 +74,33 @@ fn shortened(text: &str) -> &str {
 
 /// The most bytes of an outcome.
 pub(crate) const MAX_BYTES: usize = 11 + 2 * 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let text = || "why é".to_owned();
+        for error in [
+            Error::DivisionByZero { rank: 1, vertex: 2, why: text() },
+            Error::SizesDiffer(text()),
+            Error::Operation(String::new()),
+            Error::RankFailed { rank: u32::MAX, how: text() },
+            Error::HostUnreachable { host: 7, address: "10.0.0.1:80".into(), why: text() },
+            Error::System { what: text(), why: text() },
+            Error::Mismatch { sequence: u64::MAX, ours: 3, rank: 4, theirs: 5 },
+        ] {
+            assert_eq!(decode(&encode(&Err(error.clone()))), Some(Err(error)));
+        }
+        assert_eq!(decode(&encode(&Ok(()))), Some(Ok(())));
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_noise_is_refused() {
+        let bytes = encode(&Err(Error::System { what: "é".repeat(500), why: "x".repeat(500) }));
+        assert!(bytes.len() <= MAX_BYTES && decode(&bytes).is_some());
+        assert_eq!(decode(&bytes[..200]), None);
+        assert_eq!(decode(&[9; 20]), None);
+    }
+}

@@ -65,7 +65,7 @@ shm::shared_lines! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submission {
     /// Take a schedule: the members of the communicator (u32 each) at `at`, the schedule's bytes at the next multiple of 8.
-    Prepare { id: u64, communicator: u32, rank: u32, at: Offset, members: u64, bytes: u64 },
+    Prepare { id: u64, communicator: u32, rank: u32, at: Offset, members: u64, bytes: u64, stamp: u32 },
     /// Forget a schedule.
     Release { id: u64 },
     /// Start a run whose buffers lie at `at`.
@@ -78,8 +78,8 @@ impl Submission {
     fn encode(self) -> [u64; 8] {
         let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         match self {
-            Submission::Prepare { id, communicator, rank, at, members, bytes } => {
-                [1, id, pair(communicator, rank), at.0, members, bytes, 0, 0]
+            Submission::Prepare { id, communicator, rank, at, members, bytes, stamp } => {
+                [1, id, pair(communicator, rank), at.0, members, bytes, u64::from(stamp), 0]
             }
             Submission::Release { id } => [2, id, 0, 0, 0, 0, 0, 0],
             Submission::Start { id, slot, generation, sequence, at } => {
@@ -89,10 +89,13 @@ impl Submission {
         }
     }
 
-    fn decode([kind, id, pair, at, fourth, fifth, ..]: [u64; 8]) -> Option<Submission> {
+    fn decode([kind, id, pair, at, fourth, fifth, sixth, _]: [u64; 8]) -> Option<Submission> {
         let (low, high, at) = (pair as u32, (pair >> 32) as u32, Offset(at));
         match kind {
-            1 => Some(Submission::Prepare { id, communicator: low, rank: high, at, members: fourth, bytes: fifth }),
+            1 => {
+                let (members, bytes, stamp) = (fourth, fifth, sixth as u32);
+                Some(Submission::Prepare { id, communicator: low, rank: high, at, members, bytes, stamp })
+            }
             2 => Some(Submission::Release { id }),
             3 if low < SLOTS => Some(Submission::Start { id, slot: low, generation: high, sequence: fourth, at }),
             4 => Some(Submission::Leave),
@@ -247,7 +250,7 @@ mod tests {
         let other = Area::open(Arc::clone(area.segment())).expect("the same");
         let at = Offset(1 << 33);
         for submission in [
-            Submission::Prepare { id: 7, communicator: u32::MAX, rank: 3, at, members: 9, bytes: 1 << 40 },
+            Submission::Prepare { id: 7, communicator: u32::MAX, rank: 3, at, members: 9, bytes: 1 << 40, stamp: 77 },
             Submission::Release { id: u64::MAX },
             Submission::Start { id: 1, slot: SLOTS - 1, generation: 5, sequence: 1 << 50, at },
             Submission::Leave,

@@ -235,7 +235,7 @@ impl Carrier for Client {
         view.header().operation_count < MAX_OPERATIONS && longest <= MAX_MESSAGE
     }
 
-    fn prepare(&self, context: &Context, schedule: &Schedule, _stamp: u32) -> Result<Prepared, Error> {
+    fn prepare(&self, context: &Context, schedule: &Schedule, stamp: u32) -> Result<Prepared, Error> {
         let (header, bytes) = (*schedule.view().header(), schedule.as_bytes());
         if (header.rank, header.ranks as usize) != (context.rank, context.members.len()) {
             let why = format!(
@@ -265,7 +265,7 @@ impl Carrier for Client {
         self.tidy(&mut books);
         let id = books.next_prepared;
         let (communicator, rank, members) = (context.number, context.rank, context.members.len() as u64);
-        let prepare = Submission::Prepare { id, communicator, rank, at, members, bytes: bytes.len() as u64 };
+        let prepare = Submission::Prepare { id, communicator, rank, at, members, bytes: bytes.len() as u64, stamp };
         self.submit(&mut books, prepare)?;
         let published = books.published;
         books.retired.push_back((published, at));

@@ -3,7 +3,7 @@
 use super::area::Submission;
 use super::departures::{Departures, Ledger};
 use super::desk::{Desk, Place};
-use super::run::{Incoming, Outcome, Outside, Run, RunKey, Timers};
+use super::run::{Incoming, Origin, Outcome, Outside, Run, RunKey, Timers};
 use super::windows::Windows;
 use crate::carrier::Error;
 use crate::hosts::Hosts;
@@ -44,9 +44,7 @@ pub(crate) struct Core {
 
 #[derive(Debug)]
 struct Early {
-    source: u32,
-    /// The host it came from; that of this agent for its own ranks.
-    host: u32,
+    origin: Origin,
     incoming: Incoming,
 }
 
@@ -199,52 +197,56 @@ impl Core {
         if let Some(count) = self.early_messages.get_mut(&key.rank) {
             *count -= early.len();
         }
-        for Early { source, host, incoming } in early {
+        for Early { origin, incoming } in early {
             match incoming {
                 Incoming::TooMany => self.finish(key, Err(too_many(key))),
-                incoming => self.deliver(key, source, host, incoming),
+                incoming => self.deliver(key, origin, incoming),
             }
         }
     }
 
     /// Hands something to a run, or keeps it until that starts.
-    fn deliver(&mut self, key: RunKey, source: u32, host: u32, incoming: Incoming) {
-        let Some(run) = self.runs.get_mut(&key) else { return self.keep(key, source, host, incoming) };
-        if run.taken.hosts.get(source as usize) != Some(&host) {
-            // Neither that rank nor any other of this communicator is there.
+    fn deliver(&mut self, key: RunKey, origin: Origin, incoming: Incoming) {
+        let Some(run) = self.runs.get_mut(&key) else { return self.keep(key, origin, incoming) };
+        if run.taken.hosts.get(origin.source as usize) != Some(&origin.host) {
+            // No such rank of this communicator is there.
             self.refused += 1;
-            return self.drop_message(host, &incoming);
+            return self.drop_message(origin, &incoming);
         }
-        let told = matches!(incoming, Incoming::Fail(_));
-        if let Some(outcome) = run.take(source, incoming, &mut self.outside) {
-            if told { self.close(key, outcome) } else { self.finish(key, outcome) }
+        if let Some(error) = run.mismatch(origin) {
+            self.drop_message(origin, &incoming);
+            return self.finish(key, Err(error));
+        }
+        let is_told = matches!(incoming, Incoming::Fail(_));
+        if let Some(outcome) = run.take(origin.source, incoming, &mut self.outside) {
+            if is_told { self.close(key, outcome) } else { self.finish(key, outcome) }
         }
     }
 
     /// Keeps what came for a run that has not started, and drops what came for one that is over.
-    fn keep(&mut self, key: RunKey, source: u32, host: u32, incoming: Incoming) {
+    fn keep(&mut self, key: RunKey, origin: Origin, incoming: Incoming) {
         let is_over = self.ledgers.get(&(key.rank, key.communicator)).is_some_and(|l| l.has_started(key.sequence));
         let is_ours = self.seat_of(key.rank).is_some();
         if is_over || !is_ours || self.departures.has_left(key.rank) {
-            return self.drop_message(host, &incoming);
+            return self.drop_message(origin, &incoming);
         }
         let waiting = self.early_messages.entry(key.rank).or_insert(0);
         *waiting += 1;
         let is_too_many = *waiting > EARLY_MESSAGES;
         if is_too_many {
             self.drop_early(key);
-            self.drop_message(host, &incoming);
+            self.drop_message(origin, &incoming);
         }
         let incoming = if is_too_many { Incoming::TooMany } else { incoming };
-        self.early.entry(key).or_default().push(Early { source, host, incoming });
+        self.early.entry(key).or_default().push(Early { origin, incoming });
     }
 
     /// A message that no run takes weighs on its sender no longer.
-    fn drop_message(&mut self, host: u32, incoming: &Incoming) {
+    fn drop_message(&mut self, origin: Origin, incoming: &Incoming) {
         if let Incoming::Packet(Packet::Eager { payload, .. }) = incoming
-            && host != self.outside.transport.host()
+            && origin.host != self.outside.transport.host()
         {
-            self.outside.windows.consumed(host, payload.len() as u64);
+            self.outside.windows.consumed(origin.host, payload.len() as u64);
         }
     }
 
@@ -254,8 +256,8 @@ impl Core {
         if let Some(count) = self.early_messages.get_mut(&key.rank) {
             *count -= dropped.len();
         }
-        for Early { host, incoming, .. } in dropped {
-            self.drop_message(host, &incoming);
+        for Early { origin, incoming } in dropped {
+            self.drop_message(origin, &incoming);
         }
     }
 
@@ -294,15 +296,9 @@ impl Core {
 
     /// Does everything that needs nobody outside: messages between ranks of this host, computations that have ended.
     pub(crate) fn settle(&mut self) {
-        let host = self.outside.transport.host();
         loop {
-            if let Some((key, source, incoming)) = self.outside.local.pop_front() {
-                // A payload that was held back comes from the run itself, on behalf of a rank that may be elsewhere.
-                let released = matches!(incoming, Incoming::Packet(Packet::Data { .. }));
-                let from =
-                    self.runs.get(&key).filter(|_| released).and_then(|run| run.taken.hosts.get(source as usize));
-                let from = from.copied().unwrap_or(host);
-                self.deliver(key, source, from, incoming);
+            if let Some((key, origin, incoming)) = self.outside.local.pop_front() {
+                self.deliver(key, origin, incoming);
             } else if let Some((key, operation)) = self.outside.timers.pop(self.outside.now) {
                 let event = Event::CalcFinished { operation };
                 let ended = self.runs.get_mut(&key).and_then(|run| run.event(event, &mut self.outside));
@@ -355,8 +351,8 @@ impl Core {
     }
 
     fn route(&mut self, host: u32, route: Route, incoming: Incoming) {
-        let Route { destination: rank, communicator, source, sequence } = route;
-        self.deliver(RunKey { rank, communicator, sequence }, source, host, incoming);
+        let Route { destination: rank, communicator, source, sequence, stamp } = route;
+        self.deliver(RunKey { rank, communicator, sequence }, Origin { host, source, stamp }, incoming);
     }
 
     /// Answers requests that had to wait for room.

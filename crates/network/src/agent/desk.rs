@@ -36,6 +36,8 @@ pub(crate) struct Desk {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) communicator: u32,
+    /// What is called, in 24 bits.
+    pub(crate) stamp: u32,
     /// This rank of the communicator.
     pub(crate) rank: u32,
     /// Ranks of the job, and their hosts, by rank of the communicator.
@@ -92,7 +94,9 @@ impl Desk {
 
     /// Copies and checks a schedule.
     pub(crate) fn prepare(&mut self, submission: Submission, hosts: &Hosts) -> Result<(), Nonsense> {
-        let Submission::Prepare { id, communicator, rank, at, members, bytes } = submission else { return Ok(()) };
+        let Submission::Prepare { id, communicator, rank, at, members, bytes, stamp } = submission else {
+            return Ok(());
+        };
         let second = members.checked_mul(4).and_then(|bytes| bytes.checked_next_multiple_of(8)).ok_or(Nonsense)?;
         let end = at.plus(second).and_then(|middle| middle.plus(bytes)).ok_or(Nonsense)?;
         if end.0 > self.area.segment().bytes() || members > u64::from(hosts.ranks()) {
@@ -112,7 +116,8 @@ impl Desk {
         let (true, Some(hosts)) = (fits, homes) else { return Err(Nonsense) };
         let plan = Plan::of(&schedule);
         let spare = Mutex::default();
-        let taken = Taken { communicator, rank, members, hosts, schedule: Arc::new(schedule), plan, spare };
+        let stamp = stamp & 0xff_ffff;
+        let taken = Taken { communicator, stamp, rank, members, hosts, schedule: Arc::new(schedule), plan, spare };
         self.schedules.insert(id, Arc::new(taken));
         Ok(())
     }

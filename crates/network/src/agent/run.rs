@@ -33,14 +33,25 @@ pub(crate) enum Incoming {
     TooMany,
 }
 
+/// Where something for a run comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The host.
+    pub(crate) host: u32,
+    /// The rank of the communicator.
+    pub(crate) source: u32,
+    /// What that rank called.
+    pub(crate) stamp: u32,
+}
+
 /// What a run touches outside of itself.
 #[derive(Debug)]
 pub(crate) struct Outside {
     pub(crate) hosts: Hosts,
     pub(crate) transport: Box<dyn Transport>,
     pub(crate) windows: Windows,
-    /// For ranks of this host: whose run, from which rank of the communicator, what.
-    pub(crate) local: VecDeque<(RunKey, u32, Incoming)>,
+    /// For ranks of this host.
+    pub(crate) local: VecDeque<(RunKey, Origin, Incoming)>,
     pub(crate) timers: Timers,
     /// Nanoseconds of the machine's monotonic clock, read once for what happens together.
     pub(crate) now: u64,
@@ -109,6 +120,13 @@ impl Run {
         }
     }
 
+    /// What is wrong with something from there, if that rank is in another collective.
+    pub(crate) fn mismatch(&self, origin: Origin) -> Option<Error> {
+        let (ours, theirs) = (self.taken.stamp, origin.stamp);
+        let rank = self.taken.members.get(origin.source as usize).copied().unwrap_or_default();
+        (ours != theirs).then(|| Error::Mismatch { sequence: self.key.sequence, ours, rank, theirs })
+    }
+
     /// Takes in what came from a rank of the communicator. `Some` when the run has ended with it.
     pub(crate) fn take(&mut self, source: u32, incoming: Incoming, outside: &mut Outside) -> Option<Outcome> {
         match incoming {
@@ -164,7 +182,10 @@ impl Run {
                     let payload = self.held.remove(&(source, tag, ordinal)).unwrap_or_default();
                     self.consumed(source, payload.len() as u64, outside);
                     let released = Packet::Data { receive, payload };
-                    outside.local.push_back((self.key, source, Incoming::Packet(released)));
+                    // It comes on behalf of the rank that sent it.
+                    let host = self.taken.hosts.get(source as usize).copied().unwrap_or_default();
+                    let origin = Origin { host, source, stamp: self.taken.stamp };
+                    outside.local.push_back((self.key, origin, Incoming::Packet(released)));
                     None
                 }
                 Effect::Calc { operation, nanoseconds, cpu } => {
@@ -204,17 +225,19 @@ impl Run {
 
     /// Sends something to a rank of the communicator.
     fn transmit(&self, peer: u32, what: Incoming, outside: &mut Outside) {
-        let (communicator, sequence, source) = (self.key.communicator, self.key.sequence, self.taken.rank);
+        let (communicator, sequence) = (self.key.communicator, self.key.sequence);
+        let (source, stamp) = (self.taken.rank, self.taken.stamp);
         // The schedule was checked: its peers are ranks of the communicator.
         let Some(destination) = self.taken.members.get(peer as usize).copied() else { return };
         let Some(host) = self.remote(peer, outside) else {
             let key = RunKey { rank: destination, communicator, sequence };
-            return outside.local.push_back((key, source, what));
+            let origin = Origin { host: outside.transport.host(), source, stamp };
+            return outside.local.push_back((key, origin, what));
         };
         if let Incoming::Packet(Packet::Eager { payload, .. }) = &what {
             outside.windows.sent(host, payload.len() as u64);
         }
-        let route = Route { destination, communicator, source, sequence };
+        let route = Route { destination, communicator, source, sequence, stamp };
         let frame = match what {
             Incoming::Packet(packet) => Frame::Packet(route, packet),
             Incoming::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },

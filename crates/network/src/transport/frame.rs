@@ -5,7 +5,7 @@
 //! | byte | field |
 //! |---|---|
 //! | 0 | u8 kind |
-//! | 1 | three zero bytes |
+//! | 1 | u24 stamp: what was called, see [`Carrier::prepare`](crate::carrier::Carrier::prepare) |
 //! | 4 | u32 destination: the rank of the job that it is for |
 //! | 8 | u32 communicator |
 //! | 12 | u32 source: the rank of the communicator that it comes from |
@@ -52,6 +52,8 @@ pub struct Route {
     pub source: u32,
     /// Number of the run.
     pub sequence: u64,
+    /// What the source called; 24 bits.
+    pub stamp: u32,
 }
 
 /// What one agent says to another.
@@ -131,10 +133,16 @@ struct Head {
 
 impl Head {
     fn bytes(&self) -> [u8; HEAD_BYTES] {
-        let Route { destination, communicator, source, sequence } = self.route;
+        let Route { destination, communicator, source, sequence, stamp } = self.route;
         let mut bytes = [0; HEAD_BYTES];
-        bytes[0] = self.kind;
-        for (at, word) in [(4, destination), (8, communicator), (12, source), (24, self.first), (28, self.second)] {
+        for (at, word) in [
+            (0, stamp << 8 | u32::from(self.kind)),
+            (4, destination),
+            (8, communicator),
+            (12, source),
+            (24, self.first),
+            (28, self.second),
+        ] {
             bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
         }
         for (at, word) in [(16, sequence), (32, self.length)] {
@@ -150,10 +158,8 @@ impl Head {
         if !(EAGER..=FAREWELL).contains(&kind) {
             return Err(FrameError::Kind(kind));
         }
-        if bytes[1..4] != [0; 3] {
-            return Err(FrameError::Damaged(kind));
-        }
-        let route = Route { destination: word(4), communicator: word(8), source: word(12), sequence: long(16) };
+        let (destination, communicator, source, sequence) = (word(4), word(8), word(12), long(16));
+        let route = Route { destination, communicator, source, sequence, stamp: word(0) >> 8 };
         Ok(Head { kind, route, first: word(24), second: word(28), length: long(32) })
     }
 
@@ -268,8 +274,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn route() -> impl Strategy<Value = Route> {
-        (any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>()).prop_map(
-            |(destination, communicator, source, sequence)| Route { destination, communicator, source, sequence },
+        (any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), 0..1u32 << 24).prop_map(
+            |(destination, communicator, source, sequence, stamp)| Route {
+                destination,
+                communicator,
+                source,
+                sequence,
+                stamp,
+            },
         )
     }
 

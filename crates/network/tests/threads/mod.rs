@@ -89,7 +89,7 @@ fn run_rank(client: Client, graph: &Graph, inputs: &[Round]) -> Result<RankOutco
     let (rank, ranks) = (graph.rank(), graph.ranks());
     let context = Context { number: 7, members: (0..ranks).collect(), rank };
     let schedule = compile(graph).map_err(|error| Error::Operation(error.to_string()))?;
-    let prepared = client.prepare(&context, &schedule)?;
+    let prepared = client.prepare(&context, &schedule, 0)?;
     let mut outcomes = Vec::new();
     for (round, inputs) in (0..).zip(inputs) {
         let mut memory = inputs[rank as usize].clone();
