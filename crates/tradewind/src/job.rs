@@ -10,6 +10,7 @@ use engine::node::{EngineKind, JobOptions, Node};
 use engine::trace::Trace;
 use network::carrier::Carrier;
 use network::hosts::Hosts;
+use service::client::Attachment;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,10 +39,13 @@ impl Job {
     /// # Errors
     /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
     pub fn init() -> Result<Self> {
-        let mut member = service::client::attach()?.member;
+        let Attachment { mut member, rank, carrier, hosts, .. } = service::client::attach()?;
         let profile = std::env::var_os("TRADEWIND_TRACE")
-            .map(|directory| (profile::part(directory.as_ref(), member.rank()), member.record_trace()));
-        let world = Communicator::world(Group::world(Arc::new(member))?, None);
+            .map(|directory| (profile::part(directory.as_ref(), rank), member.record_trace()));
+        let group = Group::world(Arc::new(member))?;
+        let span =
+            carrier.zip(hosts).map(|(carrier, hosts)| Span::world(Reach::new(hosts, vec![carrier]), &group, rank));
+        let world = Communicator::world(group, span);
         Ok(Job { world, profile })
     }
 
@@ -139,29 +143,27 @@ where
     let names = (0u32..).zip(ranks).flat_map(|(host, ranks)| std::iter::repeat_n(host, *ranks as usize));
     let hosts = Hosts::new(names);
     let mut carriers = network::agent::local(&hosts).map_err(Error::Network)?.into_iter();
-    let (mut members, mut rank) = (Vec::new(), 0);
+    let mut members = Vec::new();
     for ranks in ranks {
         let node = Node::create(&JobOptions::new(*ranks, EngineKind::Peers)?)?;
         for local in 0..*ranks {
             let carriers = carriers.next().map(|carrier| Arc::new(carrier) as Arc<dyn Carrier>).into_iter().collect();
-            let span = Span::world(Reach::new(hosts.clone(), carriers), rank);
-            members.push((node.join(local)?, Some(span)));
-            rank += 1;
+            members.push((node.join(local)?, Some(Reach::new(hosts.clone(), carriers))));
         }
     }
     run_ranks(members, body)
 }
 
 /// Runs `body` on a thread for each member of a job.
-fn run_ranks<F>(members: Vec<(Member, Option<Arc<Span>>)>, body: F) -> Result<()>
+fn run_ranks<F>(members: Vec<(Member, Option<Arc<Reach>>)>, body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
-        let start = |(rank, (member, span))| {
+        let start = |(rank, (member, reach))| {
             scope.spawn({
                 let body = &body;
-                move || run_rank(rank, member, span, body)
+                move || run_rank(rank, member, reach, body)
             })
         };
         let threads: Vec<_> = (0..).zip(members).map(start).collect();
@@ -177,12 +179,14 @@ where
     panics.into_iter().chain(rest).collect()
 }
 
-fn run_rank<F>(rank: u32, member: Member, span: Option<Arc<Span>>, body: &F) -> Result<()>
+fn run_rank<F>(rank: u32, member: Member, reach: Option<Arc<Reach>>, body: &F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
     let (node, local) = (Arc::clone(member.node()), member.rank());
-    let world = Communicator::world(Group::world(Arc::new(member))?, span);
+    let group = Group::world(Arc::new(member))?;
+    let span = reach.map(|reach| Span::world(reach, &group, rank));
+    let world = Communicator::world(group, span);
     catch_unwind(AssertUnwindSafe(|| body(world))).unwrap_or_else(|panic| {
         node.mark(local, engine::Departure::Panicked);
         Err(panicked(rank, &*panic))

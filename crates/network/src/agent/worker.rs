@@ -8,6 +8,7 @@ use crate::hosts::Hosts;
 use crate::transport::Transport;
 use interpreter::Limits;
 use rustix::time::{ClockId, clock_gettime};
+use shm::sync::{AtomicU64, Ordering};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,6 +32,7 @@ const OWNER: u64 = u64::MAX - 1;
 pub struct Agent {
     commands: Sender<Command>,
     bell: Arc<OwnedFd>,
+    refused: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -51,16 +53,18 @@ impl Agent {
         let mut core = Core::new(hosts, transport, limits);
         // The thread's own, so that it is still heard when the owner has let go of this agent.
         let heard = Arc::clone(&bell);
+        let refused = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&refused);
         let body = move || {
             let _ended = Finally(Some(ended));
             let _heard = heard;
             // What the system refuses an agent ends it, and so tells its ranks and the other hosts.
-            let _ = work(&mut core, &orders);
+            let _ = work(&mut core, &orders, &counted);
             drop(core);
         };
         let thread = std::thread::Builder::new().name("tradewind-agent".into()).spawn(body);
         let thread = thread.map_err(|error| system("start the agent's thread", error))?;
-        Ok(Agent { commands, bell, thread: Some(thread) })
+        Ok(Agent { commands, bell, refused, thread: Some(thread) })
     }
 
     /// A rank of this host has come, with the agent's side of what it shares with it.
@@ -78,6 +82,11 @@ impl Agent {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
+    /// Connections and frames that were refused because they were not as they should be: strangers, damage.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     fn tell(&self, command: Command) {
         // An agent that has ended needs to know nothing.
         let _ = self.commands.send(command);
@@ -93,7 +102,7 @@ impl<F: FnOnce()> Drop for Finally<F> {
     }
 }
 
-fn work(core: &mut Core, orders: &Receiver<Command>) -> Result<(), Error> {
+fn work(core: &mut Core, orders: &Receiver<Command>, refused: &AtomicU64) -> Result<(), Error> {
     let mut arrivals = Vec::new();
     loop {
         core.set_now(now());
@@ -108,6 +117,7 @@ fn work(core: &mut Core, orders: &Receiver<Command>) -> Result<(), Error> {
         core.settle();
         core.transport().flush();
         core.publish();
+        refused.store(core.refused(), Ordering::Relaxed);
         if core.is_over() {
             return Ok(());
         }

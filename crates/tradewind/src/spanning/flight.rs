@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// How often a rank that waits looks after what it has to do in communicators of its host, if there ever was anything.
+const GLANCE: Duration = Duration::from_millis(1);
+
 /// A schedule that an engine between hosts has taken.
 #[derive(Debug)]
 pub(crate) struct Carried {
@@ -116,8 +119,16 @@ impl Flight {
         let Some(ticket) = self.ticket else { return Ok(()) };
         let Carried { span, carrier, .. } = &*self.carried;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        if carrier.wait(ticket, deadline).map_err(|error| span.explain(error))? {
-            return Ok(());
+        loop {
+            // Others may wait for this rank in a communicator of this host before they come here.
+            let glance = span.group.look_after_own_work()?.then(|| Instant::now() + GLANCE);
+            let until = [deadline, glance].into_iter().flatten().min();
+            if carrier.wait(ticket, until).map_err(|error| span.explain(error))? {
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
+            }
         }
         let mut awaited: Vec<u32> = carrier.awaited(ticket).into_iter().filter_map(|rank| span.rank_of(rank)).collect();
         awaited.sort_unstable();
