@@ -124,7 +124,7 @@ impl Run {
     pub(crate) fn mismatch(&self, origin: Origin) -> Option<Error> {
         let (ours, theirs) = (self.taken.stamp, origin.stamp);
         let rank = self.taken.members.get(origin.source as usize).copied().unwrap_or_default();
-        (ours != theirs).then(|| Error::Mismatch { sequence: self.key.sequence, ours, rank, theirs })
+        (ours != theirs).then_some(Error::Mismatch { sequence: self.key.sequence, ours, rank, theirs })
     }
 
     /// Takes in what came from a rank of the communicator. `Some` when the run has ended with it.

@@ -121,7 +121,7 @@ fn work(core: &mut Core, orders: &Receiver<Command>, refused: &AtomicU64) -> Res
         if core.is_over() {
             return Ok(());
         }
-        let timeout = if core.doze() { core.next_timer().map(|time| left(time)) } else { Some(Duration::ZERO) };
+        let timeout = if core.doze() { core.next_timer().map(left) } else { Some(Duration::ZERO) };
         core.transport().wait(timeout, &mut arrivals)?;
         core.rise();
     }

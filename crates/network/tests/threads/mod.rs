@@ -1,10 +1,11 @@
-//! An engine for the conformance suite: hosts and ranks are threads of this process.
+//! Hosts and ranks that are threads of this process, and an engine for the conformance suite made of them.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use network::agent::{Client, Limits, local, local_over};
-use network::carrier::{Carrier, Context, Error};
+use network::carrier::{Carrier, Context, Error, Prepared};
 use network::hosts::Hosts;
 use network::transport::{Transport, memory};
 use std::time::{Duration, Instant};
@@ -47,6 +48,45 @@ pub(crate) fn connect(hosts: &Hosts, wires: Wires, limits: Limits) -> Result<Vec
             local_over(hosts, boxed, limits)
         }
     }
+}
+
+/// Runs a body as every rank of a job on so many hosts with so many ranks each.
+pub(crate) fn run_job<R: Send>(hosts: &Hosts, wires: Wires, body: impl Fn(u32, Client) -> R + Sync) -> Vec<R> {
+    let clients = connect(hosts, wires, Limits::default()).expect("threads, memory and sockets");
+    let body = &body;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..).zip(clients).map(|(rank, client)| scope.spawn(move || body(rank, client))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+    })
+}
+
+/// A communicator of all ranks.
+pub(crate) fn world(number: u32, rank: u32, ranks: u32) -> Context {
+    Context { number, members: (0..ranks).collect(), rank }
+}
+
+/// Takes a graph.
+pub(crate) fn prepare(client: &Client, context: &Context, graph: &Graph) -> Prepared {
+    client.prepare(context, &compile(graph).expect("in order"), 0).expect("memory")
+}
+
+/// A minute is more than any run takes.
+pub(crate) fn patience() -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_secs(60))
+}
+
+/// Runs a schedule from its start to its end.
+pub(crate) fn run(
+    client: &Client,
+    prepared: Prepared,
+    sequence: u64,
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+) -> Result<(), Error> {
+    let ticket = client.start(prepared, sequence, inputs)?;
+    assert!(client.wait(ticket, patience())?, "run {sequence} does not end");
+    client.fetch(ticket, outputs)
 }
 
 /// What a rank brings home: by round, its buffers and what divided by zero.

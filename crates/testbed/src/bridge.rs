@@ -1,0 +1,45 @@
+//! Hosts joined by veth pairs and a bridge, in a namespace of its own.
+
+use crate::error::Error;
+use crate::host::{Host, INTERFACE, read_attribute};
+use crate::namespace::Namespace;
+use std::fmt::Write;
+use std::os::fd::OwnedFd;
+
+#[derive(Debug)]
+pub(crate) struct Bridge {
+    namespace: Namespace,
+    sysfs: OwnedFd,
+}
+
+impl Bridge {
+    /// Makes a bridge with a port for each host, at the other end of which is the host's interface.
+    pub(crate) fn join(hosts: &[Host], mtu: u32) -> Result<Self, Error> {
+        let namespace = Namespace::new()?;
+        namespace.tune("ipv6/conf/default/disable_ipv6", "1")?;
+        let mut orders = String::from("link add bridge type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n");
+        for host in hosts {
+            let (number, hardware, path) = (host.number(), host.hardware_address_text(), host.namespace());
+            let _ = writeln!(
+                orders,
+                "link add port{number} mtu {mtu} type veth peer name {INTERFACE} mtu {mtu} address {hardware} netns {path}\n\
+                 link set port{number} master bridge up",
+            );
+        }
+        orders.push_str("link set bridge up\n");
+        namespace.configure("the bridge", &orders)?;
+        let sysfs = namespace.sysfs()?;
+        Ok(Bridge { namespace, sysfs })
+    }
+
+    pub(crate) fn set_port(&self, host: usize, up: bool) -> Result<(), Error> {
+        let state = if up { "up" } else { "down" };
+        self.namespace.configure("the bridge", &format!("link set port{host} {state}\n"))
+    }
+
+    /// Whether the bridge forwards to and from a port, which it does a moment after the link is up.
+    pub(crate) fn forwards(&self, host: usize) -> Result<bool, Error> {
+        const FORWARDING: &str = "3";
+        Ok(read_attribute(&self.sysfs, &format!("port{host}"), "brport/state")?.trim() == FORWARDING)
+    }
+}
