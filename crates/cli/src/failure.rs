@@ -60,6 +60,9 @@ pub(crate) enum Failure {
     /// Hosts for a measurement cannot be made.
     #[error("cannot make hosts on this machine: {0}")]
     Testbed(#[from] testbed::Error),
+    /// The kernel engine cannot be had.
+    #[error("no kernel engine here: {0}")]
+    Kernel(#[from] kernel::LoadError),
     /// A measurement cannot go on.
     #[error(transparent)]
     Measurement(#[from] measure::Error),

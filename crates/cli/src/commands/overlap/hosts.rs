@@ -80,7 +80,7 @@ pub(super) fn execute(
     let computation_us = compute_us.unwrap_or(Setting::full().computation_us);
     let setting = Setting { rounds: arguments.rounds, calls: arguments.calls, computation_us };
     let mut rows = contenders::floor(&testbed, &setting)?;
-    let engines = contenders::of(&testbed)?;
+    let (engines, _loaders) = contenders::of(&testbed, arguments.mtu)?;
     rows.extend(measure_all(&engines, &setting)?);
     if let Some(directory) = directory {
         directory.write(&part(&rows, arguments.way()))?;

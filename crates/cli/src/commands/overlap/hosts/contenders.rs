@@ -1,6 +1,7 @@
 //! The engines that are measured, each with a rank on every host.
 
 use crate::failure::Failure;
+use kernel::{JobDescription, Loader, Peer, Rank};
 use measure::hosts::{Contender, Row, Setting, sockets};
 use network::agent::{Limits, local_over};
 use network::carrier::{Carrier, Error};
@@ -31,9 +32,35 @@ pub(super) fn floor(testbed: &Testbed, setting: &Setting) -> Result<Vec<Row>, Fa
     Ok(sockets(&[here, there], setting)?)
 }
 
-/// All engines between hosts that this machine has.
-pub(super) fn of(testbed: &Testbed) -> Result<Vec<Contender>, Failure> {
-    Ok(vec![agent(testbed).map_err(measure::Error::from)?])
+/// All engines between hosts that this machine has, and what must stay while they are used.
+pub(super) fn of(testbed: &Testbed, mtu: u32) -> Result<(Vec<Contender>, Vec<Loader>), Failure> {
+    let agent = agent(testbed).map_err(measure::Error::from)?;
+    let (kernel, loaders) = kernel(testbed, mtu)?;
+    Ok((vec![agent, kernel], loaders))
+}
+
+/// The kernel engine.
+fn kernel(testbed: &Testbed, mtu: u32) -> Result<(Contender, Vec<Loader>), Failure> {
+    let hosts = testbed.hosts();
+    let peer = |host: &Host| Peer { hardware_address: host.hardware_address(), address: host.address() };
+    let peers: Vec<Peer> = hosts.iter().map(peer).collect();
+    let (mut carriers, mut loaders) = (Vec::new(), Vec::new());
+    for host in hosts {
+        let number = host.number() as u32;
+        let job = JobDescription {
+            host: number,
+            host_of_rank: (0..hosts.len() as u32).collect(),
+            peers: peers.clone(),
+            interface: host.interface().to_owned(),
+            mtu,
+        };
+        let loader = host.run(|| Loader::load(&job))?;
+        if let Some(handles) = loader.handles(number)? {
+            carriers.push(Arc::new(Rank::new(handles)?) as Arc<dyn Carrier>);
+        }
+        loaders.push(loader);
+    }
+    Ok((Contender::new("kernel", carriers), loaders))
 }
 
 /// The agent engine over TCP.
@@ -43,20 +70,27 @@ fn agent(testbed: &Testbed) -> Result<Contender, Error> {
     let listeners = hosts.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let key = random_key()?;
-    let transports = std::thread::scope(|scope| {
-        let connect = |(host, listener): (&Host, Listener)| {
-            let number = host.number() as u32;
-            host.run(|| Tcp::connect(listener, number, &addresses, key, Patience::default()))
-        };
-        let connect = &connect;
-        // All at once: each waits for all others.
-        let threads: Vec<_> = hosts.iter().zip(listeners).map(|pair| scope.spawn(move || connect(pair))).collect();
-        let all = threads.into_iter().map(|thread| match thread.join() {
-            Ok(connected) => connected.map(|transport| Box::new(transport) as Box<dyn Transport>),
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        all.collect::<Result<Vec<_>, Error>>()
-    })?;
+    let connect = |host: &Host, listener: Listener| {
+        host.run(|| Tcp::connect(listener, host.number() as u32, &addresses, key, Patience::default()))
+    };
+    // All at once: each waits for all others.
+    let connected = std::thread::scope(|scope| {
+        let pairs = hosts.iter().zip(listeners);
+        let threads: Vec<_> = pairs
+            .map(|(host, listener)| {
+                scope.spawn({
+                    let connect = &connect;
+                    move || connect(host, listener)
+                })
+            })
+            .collect();
+        threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+    });
+    let transports = connected.into_iter().map(|outcome| match outcome {
+        Ok(connected) => connected.map(|transport| Box::new(transport) as Box<dyn Transport>),
+        Err(panic) => std::panic::resume_unwind(panic),
+    });
+    let transports = transports.collect::<Result<Vec<_>, Error>>()?;
     let clients = local_over(&Hosts::new(0..hosts.len()), transports, Limits::default())?;
     let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
     Ok(Contender::new("agent", carriers.collect()))

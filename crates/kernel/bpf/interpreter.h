@@ -1,0 +1,395 @@
+/* Runs schedules: whatever may start is started, until nothing may. */
+#ifndef INTERPRETER_H
+#define INTERPRETER_H
+
+#include "arithmetic.h"
+#include "matching.h"
+
+/* Operations that are executed before somebody else gets the processor. What is left over is done by the next
+ * activation; a rank that waits sees to that. */
+#define STEPS 16384u
+/* Times that a rank is looked at again because something came for it meanwhile. */
+#define LOOKS 64u
+
+/* Who works for a rank: nobody, somebody, or somebody who has to look again. No lock: who finds a rank taken leaves what
+ * he brought in a slot and a word that it is there, and goes on. */
+enum { UNOWNED, OWNED, LOOK_AGAIN };
+
+static __u32 owners[LOCAL_RANKS];
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct job));
+} jobs SEC(".maps");
+
+struct rank_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct rank_memory));
+};
+
+/* Each rank's memory, by its slot. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, LOCAL_RANKS);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+	__array(values, struct rank_map);
+} rank_maps SEC(".maps");
+
+struct bell_map {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+};
+
+/* What wakes a rank that sleeps, by its slot. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, LOCAL_RANKS);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+	__array(values, struct bell_map);
+} bells SEC(".maps");
+
+/* What one activation of the program needs beside its stack. Nothing interrupts an activation on its processor, so one
+ * for each processor is enough. */
+struct activation {
+	__u64 pending; /* ranks of this host that have something to do, a bit each */
+	__u64 contended; /* somebody was turned away for want of a slot while another held the rank for a moment */
+	struct message outgoing;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct activation));
+} activations SEC(".maps");
+
+static __always_inline struct activation *activation(void)
+{
+	__u32 key = 0;
+	return bpf_map_lookup_elem(&activations, &key);
+}
+
+static __always_inline struct job *job(void)
+{
+	__u32 key = 0;
+	return bpf_map_lookup_elem(&jobs, &key);
+}
+
+static __always_inline struct rank_memory *rank_of(__u32 slot)
+{
+	__u32 key = 0;
+	void *map = bpf_map_lookup_elem(&rank_maps, &slot);
+	return map ? bpf_map_lookup_elem(map, &key) : 0;
+}
+
+static __always_inline __u32 *owner_of(__u32 slot)
+{
+	__u64 index = slot;
+	asm volatile("%0 &= %1" : "+r"(index) : "i"(LOCAL_RANKS - 1));
+	return &owners[index];
+}
+
+/* Full barriers on both sides, each the other's partner: who gives a rank back either finds the word that there is more,
+ * or who left that word finds the rank free. */
+static __always_inline int acquire(__u32 slot)
+{
+	return __sync_val_compare_and_swap(owner_of(slot), UNOWNED, OWNED) == UNOWNED;
+}
+
+/* Becomes the rank's owner, or tells its owner to look again. Gives whether it became the owner. */
+static __always_inline int acquire_or_leave_word(__u32 slot)
+{
+	for (__u32 i = zero; i < LOOKS && can_loop(); i++) {
+		__u32 seen = __sync_val_compare_and_swap(owner_of(slot), UNOWNED, OWNED);
+		if (seen == UNOWNED)
+			return 1;
+		if (seen == LOOK_AGAIN || __sync_val_compare_and_swap(owner_of(slot), OWNED, LOOK_AGAIN) != UNOWNED)
+			return 0;
+	}
+	return 0;
+}
+
+/* Gives a rank back. Gives whether somebody left word to look again. */
+static __always_inline int release(__u32 slot)
+{
+	return __sync_lock_test_and_set(owner_of(slot), UNOWNED) == LOOK_AGAIN;
+}
+
+/* Sends a piece to another host; see `wire.h`. */
+int wire_send(struct __sk_buff *skb, __u32 host, struct message *message);
+
+/* Brings a piece to a rank of this host, which gets its turn later. */
+static __always_inline int bring(struct activation *here, __u32 slot, struct message *message)
+{
+	struct rank_memory *rank = rank_of(slot);
+	if (!rank)
+		return TAKEN; /* nobody there any more */
+	here->pending |= 1ull << (slot & (LOCAL_RANKS - 1));
+	if (acquire(slot)) {
+		int outcome = accept(rank, message, 0);
+		if (release(slot))
+			here->contended = 1;
+		return outcome;
+	}
+	if (store(rank, message, SLOT_WAITING)) {
+		__sync_lock_test_and_set(&rank->head.waiting_slots, 1);
+		return TAKEN;
+	}
+	here->contended = 1;
+	return NO_ROOM;
+}
+
+/* Sends what is still to be sent of a message. Gives whether that was everything. */
+__noinline int send(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 slot, __u32 run_place,
+		    __u32 operation)
+{
+	struct job *job_here = job();
+	struct activation *activation_here = activation();
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
+	struct progress *progress = progress_at(rank, run, operation);
+	__u32 rank_to = *AT(rank, __u32, run->members + 4 * record->peer);
+	if (!job_here || !activation_here || rank_to >= job_here->ranks || rank_to >= RANKS)
+		return 1;
+	struct place place = job_here->places[rank_to];
+	__u64 own = slot;
+	asm volatile("%0 &= %1" : "+r"(own) : "i"(LOCAL_RANKS - 1));
+	struct message *message = &activation_here->outgoing;
+	struct message_header *header = &message->header;
+	header->communicator = run->communicator;
+	header->stamp = run->stamp;
+	header->sequence = run->sequence;
+	header->destination = rank_to;
+	header->source = job_here->local_rank[own];
+	header->member = run->member;
+	header->tag = record->tag;
+	header->ordinal = record->ordinal;
+	header->total = record->bytes;
+	__u32 limit = job_here->piece_bytes;
+	if (limit > PIECE_BYTES || !limit)
+		limit = PIECE_BYTES;
+	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
+		__u32 moved = progress->moved, rest = record->bytes - moved;
+		header->offset = moved;
+		header->length = rest < limit ? rest : limit;
+		gather(rank, run_place, operation, message);
+		int outcome;
+		if (place.host != job_here->host)
+			outcome = wire_send(skb, place.host, message);
+		else if (place.slot == slot)
+			outcome = accept(rank, message, 0);
+		else
+			outcome = bring(activation_here, place.slot, message);
+		if (outcome)
+			return 0;
+		progress->moved = moved + header->length;
+		if (rest <= limit)
+			break;
+	}
+	return 1;
+}
+
+/* Puts a send for which there was no room where it is found when there may be. */
+static __always_inline void stall(struct rank_memory *rank, __u32 slot, __u32 run_place, __u32 operation)
+{
+	struct run *run = run_at(rank, run_place);
+	progress_at(rank, run, operation)->next = run->stalled_first;
+	if (!run->stalled_first) {
+		run->next_stalled = rank->head.stalled_first;
+		rank->head.stalled_first = run_place;
+	}
+	run->stalled_first = operation + 1;
+	/* A full barrier: whoever makes room and looks at this word sees the send, or this activation sees the room. */
+	__sync_fetch_and_or(&stalled_ranks, 1ull << (slot & (LOCAL_RANKS - 1)));
+}
+
+/* Lets all sends that found no room try again. */
+static __always_inline void unstall(struct rank_memory *rank, __u32 slot)
+{
+	__u32 run_place = rank->head.stalled_first;
+	if (!run_place)
+		return;
+	rank->head.stalled_first = 0;
+	__sync_fetch_and_and(&stalled_ranks, ~(1ull << (slot & (LOCAL_RANKS - 1))));
+	for (__u32 i = zero; i < WALK_LIMIT && run_place && can_loop(); i++) {
+		struct run *run = run_at(rank, run_place);
+		__u32 next = run->next_stalled, operation = run->stalled_first;
+		run->stalled_first = 0;
+		for (__u32 j = zero; j < WALK_LIMIT && operation && can_loop(); j++) {
+			__u32 after = progress_at(rank, run, operation - 1)->next;
+			make_ready(rank, run, operation - 1);
+			operation = after;
+		}
+		if (run->state == RUN_UNDER_WAY)
+			activate_run(rank, run_place);
+		run_place = next;
+	}
+}
+
+/* Writes the time to where an operation wants it. */
+static __always_inline void record_time(struct rank_memory *rank, struct run *run, struct operation_record *record)
+{
+	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
+	if (cursor_rest(rank, &to))
+		*AT(rank, __u64, cursor_place(rank, run, &to)) = bpf_ktime_get_ns();
+}
+
+/* Executes the first operation that may start, of the first run that has one. Gives whether there was one. */
+static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank, __u32 slot)
+{
+	__u32 run_place = rank->head.active_first;
+	if (!run_place)
+		return 0;
+	struct run *run = run_at(rank, run_place);
+	__u32 operation = run->ready_first - 1;
+	struct progress *progress = progress_at(rank, run, operation);
+	if (operation != ~0u)
+		run->ready_first = progress->next;
+	if (operation == ~0u || !run->ready_first) {
+		rank->head.active_first = run->next_active;
+		run->is_active = 0;
+	}
+	if (operation == ~0u)
+		return 1;
+	struct operation_record *record = record_at(rank, run, operation);
+	if (progress->phase == PHASE_WAITING || progress->phase == PHASE_ARRIVED) {
+		if (run->times)
+			*AT(rank, __u64, run->times + 8 * operation) = bpf_ktime_get_ns();
+		if (record->start_edge_count) {
+			satisfy(rank, run, record->first_edge + record->edge_count, record->start_edge_count);
+			if (run->ready_first)
+				activate_run(rank, run_place);
+		}
+	}
+	switch (record->kind) {
+	case KIND_SEND:
+		progress->phase = PHASE_RUNNING;
+		if (!send(skb, rank, slot, run_place, operation)) {
+			stall(rank, slot, run_place, operation);
+			return 1;
+		}
+		break;
+	case KIND_RECEIVE:
+		if (!post(rank, run_place, operation))
+			return 1;
+		break;
+	case KIND_LOCAL:
+		compute(rank, run_place, operation);
+		break;
+	case KIND_COPY:
+		copy_lists(rank, run_place, operation);
+		break;
+	case KIND_TIMESTAMP:
+		record_time(rank, run, record);
+		break;
+	}
+	complete(rank, run_place, operation);
+	return 1;
+}
+
+/* Does what there is to do for a rank, as its owner. Gives whether anything was done. */
+__noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 slot)
+{
+	__u32 submitted = __sync_lock_test_and_set(&rank->head.submitted, 0), done = submitted;
+	for (__u32 i = zero; i < WALK_LIMIT && submitted && can_loop(); i++) {
+		__u32 next = run_at(rank, submitted)->next;
+		begin(rank, submitted);
+		submitted = next;
+	}
+	if (rank->head.waiting_slots) {
+		__sync_lock_test_and_set(&rank->head.waiting_slots, 0);
+		accept_waiting(rank);
+	}
+	unstall(rank, slot);
+	__u32 steps = zero;
+	for (; steps < STEPS && can_loop(); steps++)
+		if (!step(skb, rank, slot))
+			break;
+	return done || steps;
+}
+
+/* Wakes the rank if it sleeps and something is complete. */
+static __always_inline void ring(struct rank_memory *rank, __u32 slot)
+{
+	if (!rank->head.completed)
+		return;
+	rank->head.completed = 0;
+	/* Between the state of the run and this there is a full barrier. Partner: `Rank::wait`. */
+	if (!rank->head.sleeping)
+		return;
+	rank->head.sleeping = 0;
+	void *bell = bpf_map_lookup_elem(&bells, &slot);
+	__u64 word = 1;
+	if (bell)
+		bpf_ringbuf_output(bell, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
+}
+
+/* Works for a rank, unless somebody does. Gives whether others may have got room by that. */
+__noinline int advance(struct __sk_buff *skb, __u32 slot)
+{
+	struct rank_memory *rank = rank_of(slot);
+	__u32 progress = 0;
+	if (!rank)
+		return 0;
+	for (__u32 i = zero; i < LOOKS && can_loop(); i++) {
+		if (!acquire_or_leave_word(slot))
+			return progress;
+		if (work(skb, rank, slot))
+			progress = 1;
+		ring(rank, slot);
+		if (!release(slot))
+			break;
+		progress = 1;
+	}
+	return progress;
+}
+
+/* Works for all ranks that got something to do during this activation. */
+static __always_inline void advance_pending(struct __sk_buff *skb)
+{
+	struct activation *here = activation();
+	if (!here)
+		return;
+	for (__u32 i = zero; i < LOOKS * LOCAL_RANKS && here->pending && can_loop(); i++) {
+		__u64 bit = 1ull << (i & (LOCAL_RANKS - 1));
+		if (!(here->pending & bit))
+			continue;
+		here->pending &= ~bit;
+		if (!advance(skb, i & (LOCAL_RANKS - 1)) && !here->contended)
+			continue;
+		/* There may be room for those that wait for some. */
+		here->contended = 0;
+		here->pending |= stalled_ranks & ~bit;
+	}
+	here->pending = 0;
+}
+
+/* Hands over a piece that came from another host. Gives NO_ROOM if it has to be brought again. */
+__noinline int deliver(struct message *message __arg_nonnull)
+{
+	struct job *job_here = job();
+	struct activation *here = activation();
+	__u32 destination = message->header.destination;
+	if (!job_here || !here || destination >= job_here->ranks || destination >= RANKS ||
+	    message->header.length > PIECE_BYTES)
+		return TAKEN;
+	struct place place = job_here->places[destination];
+	return place.host == job_here->host ? bring(here, place.slot, message) : TAKEN;
+}
+
+/* There is room towards some host again. */
+static __always_inline void interpreter_resume(void)
+{
+	struct activation *here = activation();
+	if (here)
+		here->pending |= stalled_ranks;
+}
+
+#endif

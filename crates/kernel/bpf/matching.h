@@ -1,0 +1,373 @@
+/* Messages and receives: who belongs to whom, and what is kept until its receive wants it.
+ *
+ * Matching is that of `goal::matching`: a message belongs to the receive that names its source, tag and ordinal. Only
+ * one that no receive names is left for receives with a wildcard: it goes to the first of them in vertex order that is
+ * posted and admits it, and a receive that is posted takes the earliest that it admits. */
+#ifndef MATCHING_H
+#define MATCHING_H
+
+#include "progress.h"
+
+/* What becomes of a message. */
+enum {
+	TAKEN,
+	NO_ROOM, /* there is no slot to keep it in: whoever brings it is to bring it again */
+};
+
+static __always_inline __u32 receive_hash(__u32 source, __u32 tag, __u32 ordinal)
+{
+	__u32 hash = source * 0x9e3779b1u ^ tag * 0x85ebca77u ^ ordinal * 0xc2b2ae3du;
+	return hash ^ hash >> 16;
+}
+
+/* The receive that names this message, plus one; 0 if none does. */
+static __always_inline __u32 find_named(struct rank_memory *rank, struct run *run, struct message_header *header)
+{
+	__u32 hash = receive_hash(header->member, header->tag, header->ordinal), mask = run->receive_mask;
+	for (__u32 i = zero; i <= mask && i < WALK_LIMIT && can_loop(); i++) {
+		__u32 entry = run->receives + (hash + i & mask) * sizeof(struct named_receive);
+		struct named_receive *named = AT(rank, struct named_receive, entry);
+		if (!named->operation)
+			break;
+		if (named->source == header->member && named->tag == header->tag && named->ordinal == header->ordinal)
+			return named->operation;
+	}
+	return 0;
+}
+
+/* The place of the run that a message belongs to; 0 if the rank has not started it. */
+static __always_inline __u32 find_run(struct rank_memory *rank, struct message_header *header)
+{
+	__u32 place = *bucket_at(rank, header->communicator, header->sequence);
+	for (__u32 i = zero; i < WALK_LIMIT && place && can_loop(); i++) {
+		struct run *run = run_at(rank, place);
+		if (run->communicator == header->communicator && run->sequence == header->sequence)
+			break;
+		place = run->next;
+	}
+	return place;
+}
+
+/* Copies a message to a slot that was free, out of so many from `first` on, beginning at `hint`. Gives the slot plus one,
+ * or 0 if all are taken. Whoever exchanges a slot's state from free to filling has it. */
+static __always_inline __u32 store_among(struct rank_memory *rank, struct message *message, __u32 state, __u32 first,
+					 __u32 count, __u32 *hint)
+{
+	__u32 start = *hint;
+	for (__u32 i = zero; i < count && can_loop(); i++) {
+		__u32 place = start + i & (count - 1);
+		struct slot *slot = slot_at(rank, first + place);
+		if (slot->state != SLOT_FREE ||
+		    __sync_val_compare_and_swap(&slot->state, SLOT_FREE, SLOT_FILLING) != SLOT_FREE)
+			continue;
+		slot->next = 0;
+		slot->message.header = message->header;
+		copy_bytes(slot->message.payload, message->payload, message->header.length);
+		*hint = place + 1;
+		/* A full barrier: the message is there before it is said to be. Partner: `accept_waiting`. */
+		__sync_lock_test_and_set(&slot->state, state);
+		return first + place + 1;
+	}
+	return 0;
+}
+
+/* Keeps a message in a slot. Gives the slot plus one, or 0 if there is none. Anybody may call this, at any time. */
+__noinline int store(struct rank_memory *rank __arg_nonnull, struct message *message __arg_nonnull, __u32 state)
+{
+	__u32 slot = 0;
+	if (message->header.length <= SMALL_BYTES)
+		slot = store_among(rank, message, state, LARGE_SLOTS, SMALL_SLOTS, &rank->head.next_small);
+	if (!slot)
+		slot = store_among(rank, message, state, 0, LARGE_SLOTS, &rank->head.next_large);
+	if (!slot)
+		rank->head.refused++;
+	return slot;
+}
+
+/* Whether a receive with a wildcard admits a message. */
+static __always_inline int admits(struct operation_record *record, struct message_header *header)
+{
+	return (record->flags & ANY_SOURCE || record->peer == header->member) &&
+	       (record->flags & ANY_TAG || record->tag == header->tag);
+}
+
+/* A piece of a message has met its posted receive. Gives whether the receive is complete with it. */
+static __always_inline int take(struct rank_memory *rank, __u32 run_place, __u32 operation, struct message *message)
+{
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
+	struct progress *progress = progress_at(rank, run, operation);
+	if (message->header.total != record->bytes) {
+		run->fault_vertex = record->vertex;
+		run->fault_source = message->header.member;
+		run->fault_tag = message->header.tag;
+		run->fault_ordinal = message->header.ordinal;
+		run->fault_sent = message->header.total;
+		run->fault_expected = record->bytes;
+		fail(rank, run, FAULT_SIZES);
+		return 0;
+	}
+	scatter(rank, run_place, operation, message);
+	progress->moved += message->header.length;
+	return progress->moved >= message->header.total;
+}
+
+/* Whether a receive with a wildcard has begun to take this very message. */
+static __always_inline int is_taking(struct progress *progress, struct message_header *header)
+{
+	return progress->source == header->member && progress->tag == header->tag &&
+	       progress->ordinal == header->ordinal;
+}
+
+/* Takes an operation out of one of the two lists of receives with a wildcard. */
+static __always_inline void unlink_receive(struct rank_memory *rank, struct run *run, __u32 *first, __u32 operation)
+{
+	__u32 next = progress_at(rank, run, operation)->next, at = *first;
+	if (at == operation + 1) {
+		*first = next;
+		return;
+	}
+	for (__u32 i = zero; i < WALK_LIMIT && at && can_loop(); i++) {
+		struct progress *progress = progress_at(rank, run, at - 1);
+		if (progress->next == operation + 1) {
+			progress->next = next;
+			return;
+		}
+		at = progress->next;
+	}
+}
+
+/* The receive with a wildcard that takes a piece of a message, plus one: the one that has begun to, or else the first
+ * in vertex order that waits and admits it. 0 if there is none. */
+static __always_inline __u32 find_wild(struct rank_memory *rank, struct run *run, struct message_header *header)
+{
+	__u32 at = run->taking_first;
+	for (__u32 i = zero; i < WALK_LIMIT && at && can_loop(); i++) {
+		struct progress *progress = progress_at(rank, run, at - 1);
+		if (is_taking(progress, header))
+			return at;
+		at = progress->next;
+	}
+	__u32 best = 0, best_vertex = 0;
+	at = run->posted_first;
+	for (__u32 i = zero; i < WALK_LIMIT && at && can_loop(); i++) {
+		struct operation_record *record = record_at(rank, run, at - 1);
+		if (admits(record, header) && (!best || record->vertex < best_vertex)) {
+			best = at;
+			best_vertex = record->vertex;
+		}
+		at = progress_at(rank, run, at - 1)->next;
+	}
+	if (!best)
+		return 0;
+	struct progress *progress = progress_at(rank, run, best - 1);
+	unlink_receive(rank, run, &run->posted_first, best - 1);
+	progress->source = header->member;
+	progress->tag = header->tag;
+	progress->ordinal = header->ordinal;
+	progress->next = run->taking_first;
+	run->taking_first = best;
+	return best;
+}
+
+/* Keeps a message of which the rank has not started the run. */
+static __always_inline void keep_early(struct rank_memory *rank, struct message_header *header, __u32 slot)
+{
+	__u64 bucket = run_hash(header->communicator, header->sequence);
+	asm volatile("%0 &= %1" : "+r"(bucket) : "i"(EARLY_BUCKETS - 1));
+	slot_at(rank, slot - 1)->next = 0;
+	if (rank->early_first[bucket])
+		slot_at(rank, rank->early_last[bucket] - 1)->next = slot;
+	else
+		rank->early_first[bucket] = slot;
+	rank->early_last[bucket] = slot;
+}
+
+/* Keeps a message for receives with a wildcard. */
+static __always_inline void keep_left(struct rank_memory *rank, struct run *run, __u32 slot)
+{
+	slot_at(rank, slot - 1)->next = 0;
+	if (run->left_first)
+		slot_at(rank, run->left_last - 1)->next = slot;
+	else
+		run->left_first = slot;
+	run->left_last = slot;
+}
+
+/* Whether the source is who it says it is in the communicator, and both called the same. */
+static __always_inline int belongs(struct rank_memory *rank, struct run *run, struct message_header *header)
+{
+	if (header->member >= run->member_count || *AT(rank, __u32, run->members + 4 * header->member) != header->source)
+		return 0;
+	if (header->stamp == run->stamp)
+		return 1;
+	run->fault_source = header->member;
+	run->fault_sent = header->stamp;
+	run->fault_expected = run->stamp;
+	fail(rank, run, FAULT_STAMPS);
+	return 0;
+}
+
+/* Finds a message its receive, or keeps it. It lies in a slot (`slot`, plus one) or elsewhere (0). Called by the rank's
+ * owner only. */
+__noinline int accept(struct rank_memory *rank __arg_nonnull, struct message *message __arg_nonnull, __u32 slot)
+{
+	struct message_header *header = &message->header;
+	__u32 run_place = find_run(rank, header), operation = 0, wild = 0;
+	struct run *run = run_at(rank, run_place);
+	if (run_place) {
+		if (run->state != RUN_UNDER_WAY || !belongs(rank, run, header)) {
+			rank->head.dropped++;
+			goto done;
+		}
+		operation = find_named(rank, run, header);
+		if (!operation)
+			wild = operation = find_wild(rank, run, header);
+	}
+	if (operation) {
+		struct progress *progress = progress_at(rank, run, operation - 1);
+		if (progress->phase == PHASE_COMPLETE) {
+			rank->head.dropped++;
+			goto done;
+		}
+		if (progress->phase == PHASE_RUNNING) {
+			if (take(rank, run_place, operation - 1, message)) {
+				if (wild)
+					unlink_receive(rank, run, &run->taking_first, operation - 1);
+				complete(rank, run_place, operation - 1);
+			}
+			goto done;
+		}
+	}
+	if (!slot)
+		slot = store(rank, message, SLOT_KEPT);
+	else
+		slot_at(rank, slot - 1)->state = SLOT_KEPT;
+	if (!slot)
+		return NO_ROOM;
+	if (operation) {
+		struct progress *progress = progress_at(rank, run, operation - 1);
+		progress->phase = PHASE_ARRIVED;
+		slot_at(rank, slot - 1)->next = progress->slots;
+		progress->slots = slot;
+	} else if (run_place) {
+		keep_left(rank, run, slot);
+	} else {
+		keep_early(rank, header, slot);
+	}
+	return TAKEN;
+done:
+	if (slot)
+		slot_free(rank, slot - 1);
+	return TAKEN;
+}
+
+/* Takes the messages that are there for a receive that names them. Gives whether it is complete. */
+static __always_inline int take_arrived(struct rank_memory *rank, __u32 run_place, __u32 operation)
+{
+	struct run *run = run_at(rank, run_place);
+	struct progress *progress = progress_at(rank, run, operation);
+	__u32 slot = progress->slots, done = 0;
+	progress->slots = 0;
+	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+		__u32 next = slot_at(rank, slot - 1)->next;
+		if (run->state == RUN_UNDER_WAY && take(rank, run_place, operation, &slot_at(rank, slot - 1)->message))
+			done = 1;
+		slot_free(rank, slot - 1);
+		slot = next;
+	}
+	return done;
+}
+
+/* Takes the earliest message that a receive with a wildcard admits, as far as it is there. Gives whether the receive is
+ * complete. */
+static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, __u32 operation)
+{
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
+	struct progress *progress = progress_at(rank, run, operation);
+	__u32 slot = run->left_first, before = 0, found = 0, done = 0;
+	for (__u32 i = zero; i < SLOTS && slot && !done && can_loop(); i++) {
+		struct slot *kept = slot_at(rank, slot - 1);
+		struct message_header *header = &kept->message.header;
+		__u32 next = kept->next;
+		if (found ? !is_taking(progress, header) : !admits(record, header)) {
+			before = slot;
+			slot = next;
+			continue;
+		}
+		if (!found) {
+			found = 1;
+			progress->source = header->member;
+			progress->tag = header->tag;
+			progress->ordinal = header->ordinal;
+		}
+		if (before)
+			slot_at(rank, before - 1)->next = next;
+		else
+			run->left_first = next;
+		if (run->left_last == slot)
+			run->left_last = before;
+		if (run->state == RUN_UNDER_WAY && take(rank, run_place, operation, &kept->message))
+			done = 1;
+		slot_free(rank, slot - 1);
+		slot = next;
+	}
+	if (done)
+		return 1;
+	__u32 *list = found ? &run->taking_first : &run->posted_first;
+	progress->next = *list;
+	*list = operation + 1;
+	return 0;
+}
+
+/* Posts a receive: from now on it takes what arrives for it. Gives whether everything is there. */
+__noinline int post(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
+{
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
+	progress_at(rank, run, operation)->phase = PHASE_RUNNING;
+	if (record->flags & (ANY_SOURCE | ANY_TAG))
+		return take_left(rank, run_place, operation);
+	return take_arrived(rank, run_place, operation);
+}
+
+/* A run that the rank has submitted becomes known, and gets what has arrived for it. */
+__noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
+{
+	struct run *run = run_at(rank, run_place);
+	__u32 *bucket = bucket_at(rank, run->communicator, run->sequence);
+	run->next = *bucket;
+	*bucket = run_place;
+	if (!run->operation_count) {
+		finish(rank, run_place);
+		return 0;
+	}
+	__u64 early = run_hash(run->communicator, run->sequence);
+	asm volatile("%0 &= %1" : "+r"(early) : "i"(EARLY_BUCKETS - 1));
+	__u32 slot = rank->early_first[early];
+	rank->early_first[early] = 0;
+	/* What belongs to other runs is put back by `accept`, in the same order. */
+	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+		__u32 next = slot_at(rank, slot - 1)->next;
+		accept(rank, &slot_at(rank, slot - 1)->message, slot);
+		slot = next;
+	}
+	if (run->ready_first)
+		activate_run(rank, run_place);
+	return 0;
+}
+
+/* Accepts what was put into slots by those who could not become the rank's owner. */
+__noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
+{
+	for (__u32 i = zero; i < SLOTS && can_loop(); i++) {
+		struct slot *slot = slot_at(rank, i);
+		/* Partner: `store`. */
+		if (slot->state == SLOT_WAITING)
+			accept(rank, &slot->message, i + 1);
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,254 @@
+/* Access to a rank's memory, of which nothing is believed, and copies in, out and within. */
+#ifndef MEMORY_H
+#define MEMORY_H
+
+#include <bpf/bpf_helpers.h>
+#include "layout.h"
+
+#define __arg_nonnull __attribute__((btf_decl_tag("arg:nonnull")))
+
+/* No list of a valid schedule is longer, so no loop needs to go on further, whatever a rank wrote. */
+#define WALK_LIMIT 65536u
+
+/* A zero of which the verifier does not know that it is one. A counter that starts from it is any number to the
+ * verifier from the first round on, so it looks at a loop's body once or twice and not as often as it may run. */
+static volatile __u32 zero;
+
+/* True, but for the verifier, who takes it as the end of a loop: the kernel bounds the rounds by itself. This is the
+ * instruction `may_goto`, by its bytes, since the compiler has no name for it. */
+static __always_inline int can_loop(void)
+{
+	asm volatile goto("1: .byte 0xe5; .byte 0; .long ((%l[l_end] - 1b - 8) / 8) & 0xffff; .short 0" : : : : l_end);
+	return 1;
+l_end:
+	return 0;
+}
+
+/* Keeps the compiler from knowing a value, and so from turning checked counters into unchecked pointers. */
+#define opaque(value) asm volatile("" : "+r"(value))
+
+/* An offset within the arena, whatever it was before. In assembly, so that the verifier sees the mask on the very
+ * register that is used. */
+static __always_inline __u64 in_arena(__u64 offset)
+{
+	asm volatile("%0 &= %1" : "+r"(offset) : "i"(ARENA_BYTES - 1));
+	return offset;
+}
+
+#define AT(rank, type, offset) ((type *)((rank)->arena + in_arena(offset)))
+
+/* Runs begin at multiples of 64, which atomic operations on their words need. */
+static __always_inline struct run *run_at(struct rank_memory *rank, __u64 offset)
+{
+	asm volatile("%0 &= %1" : "+r"(offset) : "i"((ARENA_BYTES - 1) & ~63u));
+	return (struct run *)(rank->arena + offset);
+}
+
+static __always_inline struct operation_record *record_at(struct rank_memory *rank, struct run *run, __u32 operation)
+{
+	return AT(rank, struct operation_record, run->operations + operation * sizeof(struct operation_record));
+}
+
+static __always_inline struct progress *progress_at(struct rank_memory *rank, struct run *run, __u32 operation)
+{
+	return AT(rank, struct progress, run->progress + operation * sizeof(struct progress));
+}
+
+/* Slots are numbered from 0, the large ones first. */
+static __always_inline struct slot *slot_at(struct rank_memory *rank, __u32 slot)
+{
+	__u64 index = slot;
+	if (slot >= LARGE_SLOTS) {
+		index -= LARGE_SLOTS;
+		asm volatile("%0 &= %1" : "+r"(index) : "i"(SMALL_SLOTS - 1));
+		return (struct slot *)&rank->small_slots[index];
+	}
+	asm volatile("%0 &= %1" : "+r"(index) : "i"(LARGE_SLOTS - 1));
+	return &rank->large_slots[index];
+}
+
+/* Copies up to PIECE_BYTES; there are SLACK_BYTES to read and write behind both places. */
+static __always_inline void copy_bytes(__u8 *to, const __u8 *from, __u32 length)
+{
+	__u32 i = zero;
+	for (; i + 32 <= length && i < PIECE_BYTES && can_loop(); i += 32) {
+		opaque(i);
+		*(__u64 *)(to + i) = *(const __u64 *)(from + i);
+		*(__u64 *)(to + i + 8) = *(const __u64 *)(from + i + 8);
+		*(__u64 *)(to + i + 16) = *(const __u64 *)(from + i + 16);
+		*(__u64 *)(to + i + 24) = *(const __u64 *)(from + i + 24);
+	}
+	for (; i + 8 <= length && i < PIECE_BYTES && can_loop(); i += 8) {
+		opaque(i);
+		*(__u64 *)(to + i) = *(const __u64 *)(from + i);
+	}
+	for (; i < length && i < PIECE_BYTES && can_loop(); i++) {
+		opaque(i);
+		to[i] = from[i];
+	}
+}
+
+__noinline int copy_within(struct rank_memory *rank __arg_nonnull, __u32 to, __u32 from, __u32 length)
+{
+	copy_bytes(AT(rank, __u8, to), AT(rank, __u8, from), length);
+	return 0;
+}
+
+/* From a message's payload, beginning at `start`, to the arena. */
+__noinline int copy_in(struct rank_memory *rank __arg_nonnull, __u32 to, struct message *message __arg_nonnull,
+		       __u32 start, __u32 length)
+{
+	if (start > PIECE_BYTES || length > PIECE_BYTES || start + length > PIECE_BYTES)
+		return 0;
+	__u8 *place = AT(rank, __u8, to);
+	__u32 i = zero;
+	for (; i + 8 <= length && can_loop(); i += 8) {
+		__u64 at = start + i;
+		opaque(i);
+		opaque(at);
+		if (i >= PIECE_BYTES || at >= PIECE_BYTES)
+			break;
+		*(__u64 *)(place + i) = *(__u64 *)(message->payload + at);
+	}
+	for (; i < length && can_loop(); i++) {
+		__u64 at = start + i;
+		opaque(i);
+		opaque(at);
+		if (i >= PIECE_BYTES || at >= PIECE_BYTES)
+			break;
+		place[i] = message->payload[at];
+	}
+	return 0;
+}
+
+/* From the arena to a message's payload, beginning at `start`. */
+__noinline int copy_out(struct rank_memory *rank __arg_nonnull, __u32 from, struct message *message __arg_nonnull,
+			__u32 start, __u32 length)
+{
+	if (start > PIECE_BYTES || length > PIECE_BYTES || start + length > PIECE_BYTES)
+		return 0;
+	__u8 *place = AT(rank, __u8, from);
+	__u32 i = zero;
+	for (; i + 8 <= length && can_loop(); i += 8) {
+		__u64 at = start + i;
+		opaque(i);
+		opaque(at);
+		if (i >= PIECE_BYTES || at >= PIECE_BYTES)
+			break;
+		*(__u64 *)(message->payload + at) = *(__u64 *)(place + i);
+	}
+	for (; i < length && can_loop(); i++) {
+		__u64 at = start + i;
+		opaque(i);
+		opaque(at);
+		if (i >= PIECE_BYTES || at >= PIECE_BYTES)
+			break;
+		message->payload[at] = place[i];
+	}
+	return 0;
+}
+
+/* A position in a list of blocks, whose bytes count as one sequence. Numbers of 32 bits, because to the verifier sums of
+ * those soon are any number of 32 bits, and those of 64 bits grow without end. */
+struct cursor {
+	__u32 block; /* place of its record */
+	__u32 left;  /* blocks from here on */
+	__u32 used;  /* bytes of this one that are behind */
+};
+
+static __always_inline struct cursor cursor_at(struct run *run, __u32 first_block, __u32 count)
+{
+	struct cursor cursor = { run->blocks + first_block * sizeof(struct block_record), count, zero };
+	return cursor;
+}
+
+/* Bytes from here to the end of the block this is in; 0 at the end of the list. */
+static __always_inline __u32 cursor_rest(struct rank_memory *rank, struct cursor *cursor)
+{
+	for (__u32 i = zero; i < WALK_LIMIT && cursor->left && can_loop(); i++) {
+		struct block_record *block = AT(rank, struct block_record, cursor->block);
+		__u32 length = block->length;
+		if (cursor->used < length)
+			return length - cursor->used;
+		cursor->used -= length;
+		cursor->block += sizeof(struct block_record);
+		cursor->left--;
+	}
+	return 0;
+}
+
+/* Where in the arena a cursor stands. */
+static __always_inline __u32 cursor_place(struct rank_memory *rank, struct run *run, struct cursor *cursor)
+{
+	struct block_record *block = AT(rank, struct block_record, cursor->block);
+	__u32 memory = block->memory < run->buffer_count ? block->memory : run->buffer_count;
+	return *AT(rank, __u32, run->memories + 4 * memory) + block->offset + cursor->used;
+}
+
+/* Writes a piece of a message to where its receive wants it. */
+__noinline int scatter(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
+		       struct message *message __arg_nonnull)
+{
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
+	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
+	__u32 length = message->header.length, done = zero;
+	to.used = message->header.offset;
+	while (done < length && can_loop()) {
+		__u32 rest = cursor_rest(rank, &to);
+		if (!rest)
+			break;
+		if (rest > length - done)
+			rest = length - done;
+		copy_in(rank, cursor_place(rank, run, &to), message, done, rest);
+		to.used += rest;
+		done += rest;
+	}
+	return 0;
+}
+
+/* Fetches the piece of a message that its header describes from what the send names. */
+__noinline int gather(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
+		      struct message *message __arg_nonnull)
+{
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
+	struct cursor from = cursor_at(run, record->first_block, record->destination_count);
+	__u32 length = message->header.length, done = zero;
+	from.used = message->header.offset;
+	while (done < length && can_loop()) {
+		__u32 rest = cursor_rest(rank, &from);
+		if (!rest)
+			break;
+		if (rest > length - done)
+			rest = length - done;
+		copy_out(rank, cursor_place(rank, run, &from), message, done, rest);
+		from.used += rest;
+		done += rest;
+	}
+	return 0;
+}
+
+/* The operation `copy`: between two lists that may be cut at different places. */
+__noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
+{
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
+	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
+	struct cursor from = cursor_at(run, record->first_block + record->destination_count, record->left_count);
+	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
+		__u32 rest = cursor_rest(rank, &from), room = cursor_rest(rank, &to);
+		if (rest > room)
+			rest = room;
+		if (rest > PIECE_BYTES)
+			rest = PIECE_BYTES;
+		if (!rest)
+			break;
+		copy_within(rank, cursor_place(rank, run, &to), cursor_place(rank, run, &from), rest);
+		from.used += rest;
+		to.used += rest;
+	}
+	return 0;
+}
+
+#endif

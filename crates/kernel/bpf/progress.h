@@ -1,0 +1,124 @@
+/* Lists of what may run, and what follows when an operation is complete. */
+#ifndef PROGRESS_H
+#define PROGRESS_H
+
+#include "memory.h"
+
+/* Ranks of this host that have something to do, and stalled ones; a bit each. Changed by all processors. */
+static __u64 stalled_ranks;
+
+static __always_inline __u32 run_hash(__u32 communicator, __u64 sequence)
+{
+	__u32 hash = communicator * 0x9e3779b1u + (__u32)sequence;
+	return hash ^ hash >> 16;
+}
+
+static __always_inline __u32 *bucket_at(struct rank_memory *rank, __u32 communicator, __u64 sequence)
+{
+	__u64 bucket = run_hash(communicator, sequence);
+	asm volatile("%0 &= %1" : "+r"(bucket) : "i"(RUN_BUCKETS - 1));
+	return &rank->run_buckets[bucket];
+}
+
+static __always_inline void slot_free(struct rank_memory *rank, __u32 slot)
+{
+	__sync_lock_test_and_set(&slot_at(rank, slot)->state, SLOT_FREE);
+}
+
+/* Puts a run into the list of those that have something to do. */
+static __always_inline void activate_run(struct rank_memory *rank, __u32 run_place)
+{
+	struct run *run = run_at(rank, run_place);
+	if (run->is_active)
+		return;
+	run->is_active = 1;
+	run->next_active = 0;
+	if (rank->head.active_first)
+		run_at(rank, rank->head.active_last)->next_active = run_place;
+	else
+		rank->head.active_first = run_place;
+	rank->head.active_last = run_place;
+}
+
+/* Appends an operation to the list of those that may start. */
+static __always_inline void make_ready(struct rank_memory *rank, struct run *run, __u32 operation)
+{
+	progress_at(rank, run, operation)->next = 0;
+	if (run->ready_first)
+		progress_at(rank, run, run->ready_last - 1)->next = operation + 1;
+	else
+		run->ready_first = operation + 1;
+	run->ready_last = operation + 1;
+}
+
+/* Something has happened for which the operations behind so many edges waited. */
+static __always_inline void satisfy(struct rank_memory *rank, struct run *run, __u32 first_edge, __u32 count)
+{
+	__u32 edges = run->edges + 4 * first_edge;
+	for (__u32 i = zero; i < count && i < WALK_LIMIT && can_loop(); i++) {
+		__u32 target = (*AT(rank, __u32, edges + 4 * i) - HEADER_BYTES) / sizeof(struct operation_record);
+		struct progress *progress = progress_at(rank, run, target);
+		if (--progress->counter == 0)
+			make_ready(rank, run, target);
+	}
+}
+
+/* Tells the rank that a run has ended. It may use the run's memory for something else from now on. */
+static __always_inline void end_run(struct rank_memory *rank, struct run *run, __u32 state)
+{
+	rank->head.completed = 1;
+	/* A full barrier. Partner: the rank's load of the state (`Rank::is_complete`). */
+	__sync_lock_test_and_set(&run->state, state);
+}
+
+/* Everything has been executed. */
+static __always_inline void finish(struct rank_memory *rank, __u32 run_place)
+{
+	struct run *run = run_at(rank, run_place);
+	__u32 *bucket = bucket_at(rank, run->communicator, run->sequence);
+	if (*bucket == run_place) {
+		*bucket = run->next;
+	} else {
+		__u32 before = *bucket;
+		for (__u32 i = zero; i < WALK_LIMIT && before && can_loop(); i++) {
+			struct run *other = run_at(rank, before);
+			if (other->next == run_place) {
+				other->next = run->next;
+				break;
+			}
+			before = other->next;
+		}
+	}
+	__u32 slot = run->left_first;
+	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+		__u32 next = slot_at(rank, slot - 1)->next;
+		rank->head.dropped++;
+		slot_free(rank, slot - 1);
+		slot = next;
+	}
+	end_run(rank, run, RUN_COMPLETE);
+}
+
+/* The program is wrong: the run ends here. It stays known, so that what still arrives for it is dropped. */
+static __always_inline void fail(struct rank_memory *rank, struct run *run, __u32 fault)
+{
+	run->fault = fault;
+	run->ready_first = 0;
+	end_run(rank, run, RUN_FAILED);
+}
+
+/* An operation is complete: what waited for it may start, and the run may be over with it. */
+__noinline int complete(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
+{
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
+	progress_at(rank, run, operation)->phase = PHASE_COMPLETE;
+	satisfy(rank, run, record->first_edge, record->edge_count);
+	if (run->ready_first)
+		activate_run(rank, run_place);
+	if (--run->remaining == 0)
+		finish(rank, run_place);
+	return 0;
+}
+
+#endif

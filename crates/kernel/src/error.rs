@@ -1,0 +1,85 @@
+//! What can go wrong when the program is loaded, and the way out of it.
+
+use std::io;
+
+/// Why the kernel engine cannot be had here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// Rights are missing.
+    #[error(
+        "{what} is not permitted: the process that loads the kernel engine needs CAP_BPF, CAP_NET_ADMIN and \
+         CAP_PERFMON (as root, or `setcap cap_bpf,cap_net_admin,cap_perfmon+ep` on the program that loads it); without \
+         them, take the agent engine"
+    )]
+    Forbidden {
+        /// What was tried.
+        what: &'static str,
+    },
+    /// The kernel does not know what the program needs.
+    #[error(
+        "this kernel ({release}) is too old for the kernel engine: {what}; it needs Linux 6.9 or later, with \
+         CONFIG_BPF_SYSCALL, CONFIG_NET_XGRESS and CONFIG_DEBUG_INFO_BTF; take the agent engine here"
+    )]
+    TooOld {
+        /// What it is.
+        release: String,
+        /// What it refused.
+        what: String,
+    },
+    /// There is no type information about the kernel.
+    #[error(
+        "there is no /sys/kernel/btf/vmlinux: the kernel engine needs a kernel with CONFIG_DEBUG_INFO_BTF and /sys \
+         mounted; take the agent engine here"
+    )]
+    NoTypes,
+    /// There is no such interface.
+    #[error("there is no network interface `{name}` here: `ip link` lists those that there are")]
+    NoInterface {
+        /// Its name.
+        name: String,
+    },
+    /// The interface does not take the program.
+    #[error("the interface `{name}` takes no program at tcx ingress ({source}): take the agent engine on it")]
+    NoTcx {
+        /// Its name.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// More ranks than there are slots, or more hosts or ranks than there are places.
+    #[error("a job of the kernel engine has at most {limit} {what}, this one has {found}: take the agent engine")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// The system refused something else.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program itself was refused: a defect of ours, or a kernel whose verifier differs.
+    #[error("the kernel's verifier refused the program, take the agent engine here and report this: {0}")]
+    Refused(String),
+}
+
+impl LoadError {
+    /// Whether this machine or this process just cannot have the engine, so that another one is to be taken.
+    pub fn is_lack(&self) -> bool {
+        !matches!(self, LoadError::TooMany { .. } | LoadError::System { .. } | LoadError::Refused(_))
+    }
+
+    pub(crate) fn of(what: &'static str) -> impl FnOnce(io::Error) -> LoadError {
+        move |source| match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => LoadError::Forbidden { what },
+            _ => LoadError::System { what, source },
+        }
+    }
+}

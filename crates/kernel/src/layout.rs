@@ -1,0 +1,163 @@
+//! What is where in the maps: `bpf/layout.h` in Rust. The sizes are compared with those that the object file says.
+
+use bytemuck::{Pod, Zeroable};
+use std::mem::offset_of;
+
+/// Bytes for schedules, runs and buffers of a rank. A power of two.
+pub(crate) const ARENA_BYTES: usize = 4 << 20;
+/// The longest payload of one piece of a message.
+pub(crate) const PIECE_BYTES: usize = 8192;
+/// What may be behind an offset.
+pub(crate) const SLACK_BYTES: usize = 2 * PIECE_BYTES;
+/// Ranks of a job on one host.
+pub(crate) const LOCAL_RANKS: usize = 64;
+/// Ranks of a job.
+pub(crate) const RANKS: usize = 4096;
+/// Bytes of a ring that wakes a rank.
+pub(crate) const BELL_BYTES: usize = 4096;
+
+const RUN_BUCKETS: usize = 256;
+const EARLY_BUCKETS: usize = 64;
+const MESSAGE_HEADER_BYTES: usize = 48;
+const LARGE_SLOTS_BYTES: usize = 256 * (8 + MESSAGE_HEADER_BYTES + PIECE_BYTES + 64);
+const SMALL_SLOTS_BYTES: usize = 2048 * (8 + MESSAGE_HEADER_BYTES + 256);
+
+/// `struct rank_head`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(crate) struct RankHead {
+    pub submitted: u32,
+    pub sleeping: u32,
+    pub waiting_slots: u32,
+    pub next_small: u32,
+    pub active_first: u32,
+    pub active_last: u32,
+    pub stalled_first: u32,
+    pub completed: u32,
+    pub dropped: u64,
+    pub refused: u64,
+    pub next_large: u32,
+    pub reserved: [u32; 3],
+}
+
+/// Where the arena begins in a rank's memory.
+pub(crate) const ARENA: usize =
+    size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * EARLY_BUCKETS + SMALL_SLOTS_BYTES + LARGE_SLOTS_BYTES;
+/// Bytes of a rank's memory.
+pub(crate) const RANK_BYTES: usize = ARENA + ARENA_BYTES + SLACK_BYTES;
+
+/// Where the stack of submitted runs is.
+pub(crate) const SUBMITTED: usize = offset_of!(RankHead, submitted);
+/// Where it says that the rank sleeps.
+pub(crate) const SLEEPING: usize = offset_of!(RankHead, sleeping);
+
+/// What a run's first word says.
+pub(crate) const RUN_UNDER_WAY: u32 = 0;
+/// It has ended, with all operations executed. Any other number: at an error; see `fault`.
+pub(crate) const RUN_COMPLETE: u32 = 1;
+
+pub(crate) const FAULT_DIVISION: u32 = 1;
+pub(crate) const FAULT_SIZES: u32 = 2;
+pub(crate) const FAULT_STAMPS: u32 = 3;
+
+/// `struct run`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(crate) struct Run {
+    pub state: u32,
+    pub next: u32,
+    pub sequence: u64,
+    pub communicator: u32,
+    pub stamp: u32,
+    pub member: u32,
+    pub members: u32,
+    pub member_count: u32,
+    pub operation_count: u32,
+    pub operations: u32,
+    pub blocks: u32,
+    pub edges: u32,
+    pub memories: u32,
+    pub buffer_count: u32,
+    pub progress: u32,
+    pub receives: u32,
+    pub receive_mask: u32,
+    pub times: u32,
+    pub remaining: u32,
+    pub ready_first: u32,
+    pub ready_last: u32,
+    pub next_active: u32,
+    pub is_active: u32,
+    pub posted_first: u32,
+    pub taking_first: u32,
+    pub left_first: u32,
+    pub left_last: u32,
+    pub fault: u32,
+    pub fault_vertex: u32,
+    pub fault_source: u32,
+    pub fault_tag: u32,
+    pub fault_ordinal: u32,
+    pub stalled_first: u32,
+    pub next_stalled: u32,
+    pub reserved: u32,
+    pub fault_element: u64,
+    pub fault_sent: u64,
+    pub fault_expected: u64,
+}
+
+/// `struct progress`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(crate) struct Progress {
+    pub counter: u32,
+    pub next: u32,
+    pub phase: u32,
+    pub slots: u32,
+    pub moved: u32,
+    pub source: u32,
+    pub tag: u32,
+    pub ordinal: u32,
+}
+
+/// `struct named_receive`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub(crate) struct NamedReceive {
+    pub source: u32,
+    pub tag: u32,
+    pub ordinal: u32,
+    pub operation: u32,
+}
+
+/// Where the search for a named receive begins: `receive_hash`.
+pub(crate) fn receive_hash(source: u32, tag: u32, ordinal: u32) -> u32 {
+    let hash = source.wrapping_mul(0x9e37_79b1) ^ tag.wrapping_mul(0x85eb_ca77) ^ ordinal.wrapping_mul(0xc2b2_ae3d);
+    hash ^ hash >> 16
+}
+
+/// `struct place`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub(crate) struct Place {
+    /// Number of the host.
+    pub host: u32,
+    /// Number of the rank among those of its host.
+    pub slot: u32,
+}
+
+/// `struct job`, without the places that follow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(crate) struct Job {
+    pub host: u32,
+    pub hosts: u32,
+    pub ranks: u32,
+    pub local_ranks: u32,
+    pub piece_bytes: u32,
+    pub interface: u32,
+    pub local_rank: [u32; LOCAL_RANKS],
+}
+
+/// Bytes of `struct job`.
+pub(crate) const JOB_BYTES: usize = size_of::<Job>() + RANKS * size_of::<Place>();
+
+const _: () = assert!(size_of::<RankHead>() == 64 && size_of::<Run>() == 168 && size_of::<Progress>() == 32);

@@ -1,0 +1,259 @@
+//! Loads the program, attaches it and makes the maps. The one part that needs rights.
+
+use crate::error::LoadError;
+use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, PIECE_BYTES, Place, RANK_BYTES, RANKS};
+use crate::system::{self, MAPPABLE, MapKind};
+use aya::maps::{Map, MapData};
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
+use aya::{Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The program as clang 14 makes it of `bpf/tradewind.bpf.c`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tradewind.bpf.o");
+
+/// How a host is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its Ethernet address, or that of the router towards it.
+    pub hardware_address: [u8; 6],
+    /// Its IP address.
+    pub address: Ipv4Addr,
+}
+
+/// A job as one of its hosts sees it.
+#[derive(Clone, Debug)]
+pub struct JobDescription {
+    /// The number of this host.
+    pub host: u32,
+    /// The host of every rank.
+    pub host_of_rank: Vec<u32>,
+    /// How each host is reached, this one's own addresses among them.
+    pub peers: Vec<Peer>,
+    /// The interface through which the others are reached.
+    pub interface: String,
+    /// The longest IP packet that it takes.
+    pub mtu: u32,
+}
+
+/// What a rank needs, and all it needs, to run schedules: no rights.
+#[derive(Debug)]
+pub struct Handles {
+    /// Its memory.
+    pub memory: OwnedFd,
+    /// What wakes it.
+    pub bell: OwnedFd,
+    /// The program that it starts runs with.
+    pub start: OwnedFd,
+    /// Its number among the ranks of its host.
+    pub slot: u32,
+    /// Its number in the job.
+    pub rank: u32,
+}
+
+/// The program of one job on one host. It is detached and gone when this is dropped or the process ends, however it ends:
+/// the attachment is a descriptor.
+#[derive(Debug)]
+pub struct Loader {
+    ebpf: Ebpf,
+    ranks: Vec<(u32, OwnedFd, OwnedFd)>,
+}
+
+/// Bytes of a packet beside the piece: IP, UDP and what is known about the message.
+const PACKET_OVERHEAD: u32 = 20 + 8 + 48;
+
+impl Loader {
+    /// Loads and attaches the program for a job.
+    ///
+    /// # Errors
+    /// What is missing here, and what to do.
+    pub fn load(job: &JobDescription) -> Result<Self, LoadError> {
+        check_sizes(job)?;
+        if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err(LoadError::NoTypes);
+        }
+        let interface = interface_number(&job.interface)?;
+        let mut loader = EbpfLoader::new();
+        loader.verifier_log_level(VerifierLogLevel::STATS);
+        let mut ebpf = loader.load(OBJECT).map_err(|error| load_error(&error))?;
+        for name in ["start", "ingress"] {
+            program(&mut ebpf, name)?.load().map_err(|error| program_error("loading the program", &error))?;
+        }
+        let places = places(&job.host_of_rank);
+        describe(&ebpf, job, interface, &places)?;
+        let local =
+            (0..).zip(&places).filter(|(_, place)| place.host == job.host).map(|(rank, place)| (rank, place.slot));
+        let ranks = local.map(|(rank, slot)| make_rank(&ebpf, rank, slot)).collect::<Result<_, _>>()?;
+        let order = TcAttachOptions::TcxOrder(LinkOrder::default());
+        program(&mut ebpf, "ingress")?
+            .attach_with_options(&job.interface, TcAttachType::Ingress, order)
+            .map_err(|error| attach_error(&job.interface, error))?;
+        Ok(Loader { ebpf, ranks })
+    }
+
+    /// What a rank of this host needs; `None` if it is on another host.
+    ///
+    /// # Errors
+    /// When descriptors run out.
+    pub fn handles(&self, rank: u32) -> io::Result<Option<Handles>> {
+        let Some(slot) = self.ranks.iter().position(|(other, ..)| *other == rank) else { return Ok(None) };
+        let (_, memory, bell) = &self.ranks[slot];
+        let start = self.program("start").and_then(|program| program.fd().ok()).ok_or(io::ErrorKind::NotFound)?;
+        let start = start.as_fd().try_clone_to_owned()?;
+        Ok(Some(Handles { memory: memory.try_clone()?, bell: bell.try_clone()?, start, slot: slot as u32, rank }))
+    }
+
+    /// How many instructions the kernel's verifier looked at, for each program. The kernel allows a million.
+    pub fn verified_instructions(&self) -> Vec<(&'static str, u32)> {
+        let count = |name| Some((name, self.program(name)?.info().ok()?.verified_instruction_count()?));
+        ["start", "ingress"].into_iter().filter_map(count).collect()
+    }
+
+    fn program(&self, name: &str) -> Option<&SchedClassifier> {
+        self.ebpf.program(name)?.try_into().ok()
+    }
+}
+
+fn check_sizes(job: &JobDescription) -> Result<(), LoadError> {
+    let local = job.host_of_rank.iter().filter(|host| **host == job.host).count();
+    for (what, limit, found) in [
+        ("ranks", RANKS, job.host_of_rank.len()),
+        ("ranks on one host", LOCAL_RANKS, local),
+        ("hosts", 64, job.peers.len()),
+    ] {
+        if found > limit {
+            return Err(LoadError::TooMany { what, limit, found });
+        }
+    }
+    Ok(())
+}
+
+/// Where every rank is.
+fn places(host_of_rank: &[u32]) -> Vec<Place> {
+    let mut slots = std::collections::HashMap::new();
+    let place = |host: &u32| {
+        let slot = slots.entry(*host).or_insert(0);
+        *slot += 1;
+        Place { host: *host, slot: *slot - 1 }
+    };
+    host_of_rank.iter().map(place).collect()
+}
+
+/// Tells the program about the job.
+fn describe(ebpf: &Ebpf, job: &JobDescription, interface: u32, places: &[Place]) -> Result<(), LoadError> {
+    let mut header = Job {
+        host: job.host,
+        hosts: job.peers.len() as u32,
+        ranks: places.len() as u32,
+        local_ranks: places.iter().filter(|place| place.host == job.host).count() as u32,
+        piece_bytes: job.mtu.saturating_sub(PACKET_OVERHEAD).clamp(64, PIECE_BYTES as u32) / 64 * 64,
+        interface,
+        local_rank: [0; LOCAL_RANKS],
+    };
+    for (rank, place) in (0..).zip(places).filter(|(_, place)| place.host == job.host) {
+        header.local_rank[place.slot as usize] = rank;
+    }
+    let mut bytes = bytemuck::bytes_of(&header).to_vec();
+    bytes.extend_from_slice(bytemuck::cast_slice(places));
+    bytes.resize(JOB_BYTES, 0);
+    update(ebpf, "jobs", 0, &bytes)?;
+    for (host, peer) in (0..).zip(&job.peers) {
+        let mut bytes = peer.hardware_address.to_vec();
+        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&peer.address.octets());
+        update(ebpf, "peers", host, &bytes)?;
+    }
+    Ok(())
+}
+
+/// Makes the maps of a rank and tells the program.
+fn make_rank(ebpf: &Ebpf, rank: u32, slot: u32) -> Result<(u32, OwnedFd, OwnedFd), LoadError> {
+    let failed = LoadError::of("making the maps of a rank");
+    let memory = system::create_map(MapKind::Array, RANK_BYTES as u32, 1, MAPPABLE).map_err(failed)?;
+    let failed = LoadError::of("making the maps of a rank");
+    let bell = system::create_map(MapKind::Ring, 0, BELL_BYTES as u32, 0).map_err(failed)?;
+    update(ebpf, "rank_maps", slot, &descriptor(memory.as_fd()))?;
+    update(ebpf, "bells", slot, &descriptor(bell.as_fd()))?;
+    Ok((rank, memory, bell))
+}
+
+/// A descriptor as maps of maps take it.
+fn descriptor(map: BorrowedFd<'_>) -> [u8; 4] {
+    std::os::fd::AsRawFd::as_raw_fd(&map).to_ne_bytes()
+}
+
+fn update(ebpf: &Ebpf, name: &'static str, key: u32, value: &[u8]) -> Result<(), LoadError> {
+    let map = ebpf.map(name).and_then(map_data).ok_or(LoadError::Refused(format!("it has no map `{name}`")))?;
+    system::update_map(map.fd().as_fd(), key, value).map_err(LoadError::of("filling the program's maps"))
+}
+
+fn map_data(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data) | Map::ArrayOfMaps(data) => Some(data),
+        _ => None,
+    }
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier, LoadError> {
+    let missing = || LoadError::Refused(format!("it has no program `{name}`"));
+    ebpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
+}
+
+/// The number of an interface.
+fn interface_number(name: &str) -> Result<u32, LoadError> {
+    let missing = || LoadError::NoInterface { name: name.to_owned() };
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
+        .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })?;
+    rustix::net::netdevice::name_to_index(&socket, name).map_err(|_| missing())
+}
+
+fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The system's error somewhere below another one.
+fn system_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<io::Error>() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn load_error(error: &EbpfError) -> LoadError {
+    match system_error(error).and_then(io::Error::raw_os_error) {
+        Some(libc::EPERM | libc::EACCES) => LoadError::Forbidden { what: "making BPF maps" },
+        Some(libc::EINVAL) => LoadError::TooOld { release: release(), what: error.to_string() },
+        _ => LoadError::Refused(error.to_string()),
+    }
+}
+
+fn program_error(what: &'static str, error: &ProgramError) -> LoadError {
+    match (error, system_error(error).and_then(io::Error::raw_os_error)) {
+        (_, Some(libc::EPERM)) => LoadError::Forbidden { what },
+        (ProgramError::LoadError { verifier_log, .. }, _) => {
+            let text = verifier_log.to_string();
+            let start = text.len().saturating_sub(2000);
+            LoadError::Refused(text.get(start..).unwrap_or(&text).to_owned())
+        }
+        _ => LoadError::Refused(error.to_string()),
+    }
+}
+
+fn attach_error(interface: &str, error: ProgramError) -> LoadError {
+    let source = match system_error(&error) {
+        Some(source) => {
+            source.raw_os_error().map_or_else(|| io::Error::other(source.to_string()), io::Error::from_raw_os_error)
+        }
+        None => io::Error::other(error.to_string()),
+    };
+    match source.raw_os_error() {
+        Some(libc::EPERM) => LoadError::Forbidden { what: "attaching the program" },
+        _ => LoadError::NoTcx { name: interface.to_owned(), source },
+    }
+}

@@ -1,0 +1,226 @@
+//! A schedule in a rank's arena, and the image that every run of it starts from.
+
+use crate::arena::{ALIGNMENT, Arena};
+use crate::layout::{ARENA, NamedReceive, Progress, Run, receive_hash};
+use crate::system::Mapping;
+use goal::schedule::{Kind, Schedule, ScheduleView};
+use network::carrier::Context;
+
+/// A schedule that a rank has taken.
+#[derive(Debug)]
+pub(crate) struct PreparedSchedule {
+    pub(crate) schedule: Schedule,
+    pub(crate) context: Context,
+    /// The run at its start, as if its frame lay at offset 0.
+    run: Run,
+    progress: Vec<Progress>,
+    /// Where each buffer lies in a frame, and last the scratchpad.
+    memories: Vec<u32>,
+    frame_bytes: u32,
+    /// Where schedule, table and members lie, and how many bytes there are.
+    place: u32,
+    bytes: u32,
+    /// Frames of runs that have ended.
+    frames: Vec<u32>,
+    /// Whether nobody will start it again.
+    pub(crate) is_released: bool,
+    /// Runs that have not been fetched.
+    pub(crate) runs: usize,
+}
+
+/// Sizes of what a schedule and its runs take of the arena.
+pub(crate) struct Sizes {
+    /// Schedule, table of receives, members.
+    pub(crate) prepared: u64,
+    /// One run.
+    pub(crate) frame: u64,
+}
+
+impl Sizes {
+    /// The sizes for a schedule of a communicator.
+    pub(crate) fn of(view: &ScheduleView<'_>) -> Self {
+        let header = view.header();
+        let table = named_receives(view).count().max(1).next_power_of_two() as u64 * 2;
+        let operations = u64::from(header.operation_count);
+        let align = |bytes: u64| bytes.next_multiple_of(u64::from(ALIGNMENT));
+        let buffers: u64 = view.buffers().iter().map(|buffer| align(buffer.length)).sum();
+        let control = size_of::<Run>() as u64
+            + operations * size_of::<Progress>() as u64
+            + 4 * (u64::from(header.buffer_count) + 1);
+        Sizes {
+            prepared: align(header.total_bytes)
+                + table * size_of::<NamedReceive>() as u64
+                + 4 * u64::from(header.ranks),
+            frame: align(control) + 8 * operations + buffers + align(header.scratchpad_bytes) + 8,
+        }
+    }
+}
+
+/// Receives that name source and tag, as operation and entry of the table.
+fn named_receives(view: &ScheduleView<'_>) -> impl Iterator<Item = NamedReceive> {
+    (1..).zip(view.operations()).filter(|(_, record)| record.kind() == Kind::Receive).filter_map(
+        |(operation, record)| {
+            Some(NamedReceive { source: record.peer()?, tag: record.tag()?, ordinal: record.ordinal, operation })
+        },
+    )
+}
+
+/// The table in which the program finds receives, at least half empty.
+fn receive_table(view: &ScheduleView<'_>) -> Vec<NamedReceive> {
+    let count = named_receives(view).count().max(1).next_power_of_two() * 2;
+    let mut table = vec![NamedReceive::default(); count];
+    for receive in named_receives(view) {
+        let hash = receive_hash(receive.source, receive.tag, receive.ordinal) as usize;
+        let place = (0..count).map(|step| (hash + step) & (count - 1)).find(|place| table[*place].operation == 0);
+        if let Some(place) = place {
+            table[place] = receive;
+        }
+    }
+    table
+}
+
+impl PreparedSchedule {
+    /// Writes a schedule to the arena, if there is room.
+    pub(crate) fn new(
+        arena: &mut Arena,
+        memory: &Mapping,
+        context: &Context,
+        schedule: &Schedule,
+        stamp: u32,
+    ) -> Option<Self> {
+        let view = schedule.view();
+        let header = view.header();
+        let table = receive_table(&view);
+        let sections = [schedule.as_bytes(), bytemuck::cast_slice(&table), bytemuck::cast_slice(&context.members[..])];
+        let bytes: usize = sections.iter().map(|section| section.len()).sum();
+        let place = arena.take(bytes as u32)?;
+        let mut places = [0; 3];
+        let mut next = place;
+        for (section, at) in sections.iter().zip(&mut places) {
+            memory.write(ARENA + next as usize, section);
+            *at = next;
+            next += section.len() as u32;
+        }
+        let operations = places[0] + 64;
+        let buffers = operations + 64 * header.operation_count;
+        let blocks = buffers + 16 * header.buffer_count;
+        let run = Run {
+            communicator: context.number,
+            stamp,
+            member: context.rank,
+            members: places[2],
+            member_count: context.members.len() as u32,
+            operation_count: header.operation_count,
+            operations,
+            blocks,
+            edges: blocks + 24 * header.block_count,
+            buffer_count: header.buffer_count,
+            receives: places[1],
+            receive_mask: table.len() as u32 - 1,
+            remaining: header.operation_count,
+            ready_first: u32::from(header.independent_count > 0),
+            ready_last: header.independent_count,
+            ..bytemuck::Zeroable::zeroed()
+        };
+        let mut prepared = PreparedSchedule {
+            schedule: schedule.clone(),
+            context: context.clone(),
+            run,
+            progress: Vec::new(),
+            memories: Vec::new(),
+            frame_bytes: 0,
+            place,
+            bytes: bytes as u32,
+            frames: Vec::new(),
+            is_released: false,
+            runs: 0,
+        };
+        prepared.lay_out_frame();
+        Some(prepared)
+    }
+
+    /// Decides what is where in a frame: run, progress, places of the buffers, times, buffers, scratchpad.
+    fn lay_out_frame(&mut self) {
+        let view = self.schedule.view();
+        let header = view.header();
+        self.progress = (1..)
+            .zip(view.operations())
+            .map(|(number, record)| Progress {
+                counter: record.dependencies,
+                // The independent operations are the first ones, and ready in their order.
+                next: if number < header.independent_count { number + 1 } else { 0 },
+                ..bytemuck::Zeroable::zeroed()
+            })
+            .collect();
+        self.run.progress = size_of::<Run>() as u32;
+        self.run.memories = self.run.progress + size_of_val(&self.progress[..]) as u32;
+        self.run.times = (self.run.memories + 4 * (header.buffer_count + 1)).next_multiple_of(8);
+        let mut next = self.run.times + 8 * header.operation_count;
+        let lengths = view.buffers().iter().map(|buffer| buffer.length).chain([header.scratchpad_bytes]);
+        self.memories = lengths
+            .map(|length| {
+                let place = next.next_multiple_of(ALIGNMENT);
+                next = place + length as u32;
+                place
+            })
+            .collect();
+        self.frame_bytes = next;
+    }
+
+    /// A frame with a run that has everything but its inputs.
+    pub(crate) fn frame(&mut self, arena: &mut Arena, memory: &Mapping, sequence: u64, timed: bool) -> Option<u32> {
+        let frame = self.frames.pop().or_else(|| arena.take(self.frame_bytes))?;
+        let mut run = self.run;
+        run.sequence = sequence;
+        run.progress += frame;
+        run.memories += frame;
+        run.times = if timed { run.times + frame } else { 0 };
+        let at = ARENA + frame as usize;
+        memory.write(at, bytemuck::bytes_of(&run));
+        memory.write(at + self.run.progress as usize, bytemuck::cast_slice(&self.progress));
+        for (index, place) in self.memories.iter().enumerate() {
+            memory.write(at + self.run.memories as usize + 4 * index, &(place + frame).to_le_bytes());
+        }
+        if timed {
+            memory.clear(at + self.run.times as usize, 8 * self.progress.len());
+        }
+        let scratchpad = self.schedule.view().header().scratchpad_bytes as usize;
+        memory.clear(at + self.memory(self.memories.len() - 1), scratchpad);
+        self.runs += 1;
+        Some(frame)
+    }
+
+    /// Where a buffer lies in a frame.
+    pub(crate) fn memory(&self, buffer: usize) -> usize {
+        self.memories[buffer] as usize
+    }
+
+    /// Where the operations' times lie in a frame.
+    pub(crate) fn times(&self) -> usize {
+        self.run.times as usize
+    }
+
+    /// Where the operations' states lie in a frame.
+    pub(crate) fn progress(&self) -> usize {
+        self.run.progress as usize
+    }
+
+    /// Takes back the frame of a run that the program does not know any more.
+    pub(crate) fn give_back(&mut self, frame: u32) {
+        self.frames.push(frame);
+        self.runs -= 1;
+    }
+
+    /// Gives the arena the frames that no run uses.
+    pub(crate) fn give_up_frames(&mut self, arena: &mut Arena) {
+        for frame in self.frames.drain(..) {
+            arena.give_back(frame, self.frame_bytes);
+        }
+    }
+
+    /// Gives the arena everything.
+    pub(crate) fn give_up(mut self, arena: &mut Arena) {
+        self.give_up_frames(arena);
+        arena.give_back(self.place, self.bytes);
+    }
+}

@@ -1,0 +1,434 @@
+//! A rank's side: no rights, one mapping and a descriptor to start runs with.
+
+use crate::arena::Arena;
+use crate::bell::Bell;
+use crate::layout::{
+    ARENA, ARENA_BYTES, FAULT_DIVISION, FAULT_SIZES, FAULT_STAMPS, RANK_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run,
+    SUBMITTED,
+};
+use crate::loader::Handles;
+use crate::prepared::{PreparedSchedule, Sizes};
+use crate::system::{self, Mapping};
+use goal::schedule::{Kind, Schedule};
+use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A schedule and a run of it may take so many bytes of the arena, so that several can be there at once.
+const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
+/// Operations of a schedule: fewer than the program executes in one activation.
+const LIMIT_OPERATIONS: u32 = 8192;
+/// How often a waiter looks before it sleeps: about as long as a packet takes.
+const LOOKS: u32 = 200;
+/// A sleeper looks after its runs now and then, should there be work left over.
+const NAP: Duration = Duration::from_millis(20);
+
+/// What went wrong in a run that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// An integer was divided by zero. The results are there nevertheless.
+    Division {
+        /// The operation's place in vertex order.
+        vertex: u32,
+        /// The first element concerned.
+        element: u64,
+    },
+    /// A message is not as long as its receive.
+    Sizes {
+        /// The receive's place in vertex order.
+        vertex: u32,
+        /// The sender, by its rank of the communicator.
+        source: u32,
+        /// The message's tag.
+        tag: u32,
+        /// Its number among the sender's messages of this tag.
+        ordinal: u32,
+        /// Bytes that the sender sends.
+        sent: u64,
+        /// Bytes that the receive expects.
+        expected: u64,
+    },
+    /// Another rank called something else.
+    Stamps {
+        /// It, by its rank of the communicator.
+        source: u32,
+        /// Its stamp.
+        theirs: u32,
+        /// That of this rank.
+        ours: u32,
+    },
+}
+
+/// A rank of a job, to run schedules with.
+#[derive(Debug)]
+pub struct Rank {
+    memory: Mapping,
+    bell: Bell,
+    start: OwnedFd,
+    slot: u32,
+    rank: u32,
+    books: Mutex<Books>,
+}
+
+/// What the rank knows about its arena.
+#[derive(Debug)]
+struct Books {
+    arena: Arena,
+    prepared: HashMap<u64, PreparedSchedule>,
+    next: u64,
+    /// The schedule of every run, by the place of its frame.
+    runs: HashMap<u32, u64>,
+    /// Runs that nobody will fetch.
+    forgotten: Vec<u32>,
+    /// Whether runs note when each operation is executed.
+    timed: bool,
+}
+
+impl Rank {
+    /// A rank with the descriptors that the loader gave it. It needs no rights.
+    ///
+    /// # Errors
+    /// When they cannot be mapped.
+    pub fn new(handles: Handles) -> std::io::Result<Self> {
+        let memory = Mapping::new(&handles.memory, 0, RANK_BYTES.next_multiple_of(4096), true)?;
+        let books = Books {
+            arena: Arena::new(),
+            prepared: HashMap::new(),
+            next: 0,
+            runs: HashMap::new(),
+            forgotten: Vec::new(),
+            timed: false,
+        };
+        let (bell, slot, rank) = (Bell::new(handles.bell)?, handles.slot, handles.rank);
+        Ok(Rank { memory, bell, start: handles.start, slot, rank, books: Mutex::new(books) })
+    }
+
+    /// Has runs that start from now on note when each operation is executed; see [`times`](Self::times).
+    pub fn set_timed(&self, timed: bool) {
+        self.books().timed = timed;
+    }
+
+    /// When the operations of a run were executed, by their place in the schedule, in nanoseconds of `CLOCK_MONOTONIC`; 0
+    /// for those that were not, and for all if nobody asked before the start.
+    pub fn times(&self, ticket: Ticket) -> Vec<u64> {
+        let books = self.books();
+        let frame = ticket.0 as u32;
+        let Some(prepared) = books.runs.get(&frame).and_then(|number| books.prepared.get(number)) else {
+            return Vec::new();
+        };
+        let mut times = vec![0u64; prepared.schedule.view().operations().len()];
+        if self.run(frame).times != 0 {
+            self.memory.read(ARENA + frame as usize + prepared.times(), bytemuck::cast_slice_mut(&mut times));
+        }
+        times
+    }
+
+    /// What went wrong in a run, if anything did so far.
+    pub fn fault(&self, ticket: Ticket) -> Option<Fault> {
+        let run = self.run(ticket.0 as u32);
+        match run.fault {
+            FAULT_DIVISION => Some(Fault::Division { vertex: run.fault_vertex, element: run.fault_element }),
+            FAULT_SIZES => Some(Fault::Sizes {
+                vertex: run.fault_vertex,
+                source: run.fault_source,
+                tag: run.fault_tag,
+                ordinal: run.fault_ordinal,
+                sent: run.fault_sent,
+                expected: run.fault_expected,
+            }),
+            FAULT_STAMPS => Some(Fault::Stamps {
+                source: run.fault_source,
+                theirs: run.fault_sent as u32,
+                ours: run.fault_expected as u32,
+            }),
+            _ => None,
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy of what the program says about a run.
+    fn run(&self, frame: u32) -> Run {
+        let mut run: Run = bytemuck::Zeroable::zeroed();
+        self.memory.read(ARENA + in_arena(frame), bytemuck::bytes_of_mut(&mut run));
+        run
+    }
+
+    /// Has the program look after this rank: it starts what was submitted and goes on with what was left over.
+    fn kick(&self) -> Result<(), Error> {
+        while system::run_program(self.start.as_fd(), self.slot).map_err(system_error("starting a run"))? != 0 {}
+        Ok(())
+    }
+
+    /// Puts a run on the stack of those that are to be started.
+    fn submit(&self, frame: u32) {
+        let stack = self.memory.word(SUBMITTED);
+        let next = self.memory.word(ARENA + in_arena(frame) + std::mem::offset_of!(Run, next));
+        let mut top = stack.load(Ordering::Relaxed);
+        loop {
+            next.store(top, Ordering::Relaxed);
+            // Partner: the exchange in `work`, which takes the whole stack. Whoever sees the run sees what is in it.
+            match stack.compare_exchange_weak(top, frame, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(found) => top = found,
+            }
+        }
+    }
+
+    fn copy_out(&self, prepared: &PreparedSchedule, frame: u32, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+        let buffers = prepared.schedule.view().buffers();
+        for (buffer, (output, record)) in outputs.iter_mut().zip(buffers).enumerate() {
+            if !output.is_empty() {
+                check_length(buffer, record.length, output.len())?;
+                self.memory.read(ARENA + frame as usize + prepared.memory(buffer), output);
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of a run that has ended with a fault.
+    fn describe(&self, context: &Context, fault: Fault) -> Error {
+        let rank = context.rank;
+        let member = |source: u32| context.members.get(source as usize).copied().unwrap_or(source);
+        match fault {
+            Fault::Division { vertex, element } => Error::Operation(format!(
+                "rank {rank}, vertex {vertex}: element {element} was divided by zero; make the divisor nonzero or \
+                 compute on f32 or f64"
+            )),
+            Fault::Sizes { vertex, source, tag, ordinal, sent, expected } => Error::Operation(format!(
+                "rank {source} sends {sent} bytes to rank {rank} (message {ordinal} with tag {tag}), but rank {rank}, \
+                 vertex {vertex}, receives {expected}; make both lengths equal"
+            )),
+            Fault::Stamps { source, theirs, ours } => {
+                Error::Mismatch { sequence: 0, ours, rank: member(source), theirs }
+            }
+        }
+    }
+}
+
+impl Books {
+    /// Takes back the frames of forgotten runs that have ended.
+    fn sweep(&mut self, is_complete: impl Fn(u32) -> Option<bool>) {
+        let forgotten = std::mem::take(&mut self.forgotten);
+        for frame in forgotten {
+            match is_complete(frame) {
+                None => self.forgotten.push(frame),
+                Some(well) => self.end(frame, well),
+            }
+        }
+    }
+
+    /// The end of a run. The frame of one that failed stays: what arrives for it is dropped there.
+    fn end(&mut self, frame: u32, well: bool) {
+        let Some(number) = self.runs.remove(&frame) else { return };
+        let Some(prepared) = self.prepared.get_mut(&number) else { return };
+        if well {
+            prepared.give_back(frame);
+        }
+        self.drop_unused(number);
+    }
+
+    /// Gives up a schedule that nobody will start again and that has no run.
+    fn drop_unused(&mut self, number: u64) {
+        if self.prepared.get(&number).is_some_and(|prepared| prepared.is_released && prepared.runs == 0)
+            && let Some(prepared) = self.prepared.remove(&number)
+        {
+            prepared.give_up(&mut self.arena);
+        }
+    }
+
+    /// A frame for a run, if need be from the frames that others have put by.
+    fn frame(&mut self, memory: &Mapping, number: u64, sequence: u64) -> Option<u32> {
+        let timed = self.timed;
+        let prepared = self.prepared.get_mut(&number)?;
+        let mut frame = prepared.frame(&mut self.arena, memory, sequence, timed);
+        if frame.is_none() {
+            self.prepared.values_mut().for_each(|prepared| prepared.give_up_frames(&mut self.arena));
+            frame = self.prepared.get_mut(&number)?.frame(&mut self.arena, memory, sequence, timed);
+        }
+        self.runs.insert(frame?, number);
+        frame
+    }
+}
+
+fn in_arena(place: u32) -> usize {
+    place as usize & (ARENA_BYTES - 1) & !63
+}
+
+fn check_length(buffer: usize, expected: u64, found: usize) -> Result<(), Error> {
+    let found = found as u64;
+    if expected == found { Ok(()) } else { Err(Error::Length { buffer, expected, found }) }
+}
+
+fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    move |source| Error::System { what: what.to_owned(), why: source.to_string() }
+}
+
+fn too_large(what: &str, needed: u64, limit: u64) -> Error {
+    Error::TooLarge { carrier: "kernel", what: what.to_owned(), needed, limit, way_out: "take the agent engine for it" }
+}
+
+impl Carrier for Rank {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn admits(&self, schedule: &Schedule) -> bool {
+        let view = schedule.view();
+        let sizes = Sizes::of(&view);
+        let known = view.operations().iter().all(|record| match record.kind() {
+            Kind::Join => false,
+            // The program computes nothing but what has a result.
+            Kind::Calc => record.bytes == 0,
+            _ => true,
+        });
+        known && view.header().operation_count <= LIMIT_OPERATIONS && sizes.prepared + sizes.frame <= LIMIT_BYTES
+    }
+
+    fn prepare(&self, context: &Context, schedule: &Schedule, stamp: u32) -> Result<Prepared, Error> {
+        if !self.admits(schedule) {
+            let sizes = Sizes::of(&schedule.view());
+            return Err(too_large(
+                "a schedule with one run of it (or one that meets or computes)",
+                sizes.prepared + sizes.frame,
+                LIMIT_BYTES,
+            ));
+        }
+        let mut books = self.books();
+        let Books { arena, prepared, .. } = &mut *books;
+        let mut made = PreparedSchedule::new(arena, &self.memory, context, schedule, stamp);
+        if made.is_none() {
+            prepared.values_mut().for_each(|prepared| prepared.give_up_frames(arena));
+            made = PreparedSchedule::new(arena, &self.memory, context, schedule, stamp);
+        }
+        let made = made
+            .ok_or_else(|| too_large("what is prepared", Sizes::of(&schedule.view()).prepared, ARENA_BYTES as u64))?;
+        let number = books.next;
+        books.next += 1;
+        books.prepared.insert(number, made);
+        Ok(Prepared(number))
+    }
+
+    fn release(&self, prepared: Prepared) {
+        let mut books = self.books();
+        if let Some(prepared) = books.prepared.get_mut(&prepared.0) {
+            prepared.is_released = true;
+        }
+        books.drop_unused(prepared.0);
+    }
+
+    fn start(&self, prepared: Prepared, sequence: u64, inputs: &[&[u8]]) -> Result<Ticket, Error> {
+        let mut books = self.books();
+        books.sweep(|frame| match self.memory.word(ARENA + in_arena(frame)).load(Ordering::Acquire) {
+            RUN_UNDER_WAY => None,
+            state => Some(state == RUN_COMPLETE),
+        });
+        let unknown = || Error::Operation("the schedule was released before: prepare it again".to_owned());
+        let buffers = books.prepared.get(&prepared.0).ok_or_else(unknown)?.schedule.view().buffers();
+        for (buffer, (input, record)) in
+            inputs.iter().zip(buffers).enumerate().filter(|(_, (input, _))| !input.is_empty())
+        {
+            check_length(buffer, record.length, input.len())?;
+        }
+        let frame = books.frame(&self.memory, prepared.0, sequence);
+        let frame = frame.ok_or_else(|| too_large("the memory of all runs under way", 0, ARENA_BYTES as u64))?;
+        if let Some(prepared) = books.prepared.get(&prepared.0) {
+            for (buffer, input) in inputs.iter().enumerate().filter(|(_, input)| !input.is_empty()) {
+                self.memory.write(ARENA + frame as usize + prepared.memory(buffer), input);
+            }
+        }
+        drop(books);
+        self.submit(frame);
+        self.kick()?;
+        Ok(Ticket(u64::from(frame)))
+    }
+
+    #[inline]
+    fn is_complete(&self, ticket: Ticket) -> bool {
+        // Partner: `end_run`.
+        self.memory.word(ARENA + in_arena(ticket.0 as u32)).load(Ordering::Acquire) != RUN_UNDER_WAY
+    }
+
+    fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error> {
+        for _ in 0..LOOKS {
+            if self.is_complete(ticket) {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        while !self.is_complete(ticket) {
+            let left = deadline.map_or(NAP, |deadline| deadline.saturating_duration_since(Instant::now()).min(NAP));
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let before = Instant::now();
+            let is_complete = || self.is_complete(ticket);
+            self.bell.sleep(&self.memory, left, is_complete).map_err(system_error("waiting for a run"))?;
+            if !is_complete() && before.elapsed() >= left {
+                self.kick()?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn awaited(&self, ticket: Ticket) -> Vec<u32> {
+        let books = self.books();
+        let frame = ticket.0 as u32;
+        let Some(prepared) = books.runs.get(&frame).and_then(|number| books.prepared.get(number)) else {
+            return Vec::new();
+        };
+        const RUNNING: u32 = 2;
+        let operations = prepared.schedule.view().operations();
+        let states = ARENA + frame as usize + prepared.progress();
+        let is_running = |index: usize| {
+            let at = states + 32 * index + std::mem::offset_of!(crate::layout::Progress, phase);
+            self.memory.word(at).load(Ordering::Relaxed) == RUNNING
+        };
+        let waiting = operations
+            .iter()
+            .enumerate()
+            .filter(|(index, record)| record.kind() == Kind::Receive && is_running(*index));
+        let mut ranks: Vec<u32> =
+            waiting.filter_map(|(_, record)| prepared.context.members.get(record.peer()? as usize).copied()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+        let frame = ticket.0 as u32;
+        if !self.is_complete(ticket) {
+            return Err(Error::Operation("the run has not ended: wait for it first".to_owned()));
+        }
+        let mut books = self.books();
+        let unknown = || Error::Operation("the run was fetched before".to_owned());
+        let number = *books.runs.get(&frame).ok_or_else(unknown)?;
+        let prepared = books.prepared.get(&number).ok_or_else(unknown)?;
+        let run = self.run(frame);
+        let fault = self.fault(ticket).map(|fault| match self.describe(&prepared.context, fault) {
+            Error::Mismatch { ours, rank, theirs, .. } => {
+                Error::Mismatch { sequence: run.sequence, ours, rank, theirs }
+            }
+            other => other,
+        });
+        self.copy_out(prepared, frame, outputs)?;
+        books.end(frame, run.state == RUN_COMPLETE);
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn forget(&self, ticket: Ticket) {
+        self.books().forgotten.push(ticket.0 as u32);
+    }
+}
+
+impl Rank {
+    /// The number of this rank in the job.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+}

@@ -1,0 +1,79 @@
+//! The program in the kernel against the suite that every engine must pass, on hosts that are network namespaces.
+
+mod world;
+
+use conformance::random::{lay_out, plans, verify};
+use conformance::{Engine, vectors};
+use goal::compile::compile;
+use network::carrier::Carrier;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use world::{World, without_computations};
+
+/// How many random programs a world runs; `TRADEWIND_RANDOM_PROGRAMS` asks for another number.
+fn random_programs() -> u32 {
+    std::env::var("TRADEWIND_RANDOM_PROGRAMS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+}
+
+fn conforms(hosts: usize, ranks_per_host: usize, mtu: u32) {
+    let world = testbed::or_skip!(World::new(hosts, ranks_per_host, mtu));
+    run_vectors(&world);
+    run_random_programs(&world);
+}
+
+/// All vectors but those that are too large, which have to be refused.
+fn run_vectors(world: &World) {
+    let mut failures = Vec::new();
+    let mut refused = Vec::new();
+    for vector in vectors::all().into_iter().filter(|vector| vector.is_within(&world.capabilities())) {
+        let is_admitted =
+            |graph: &goal::graph::Graph| compile(graph).is_ok_and(|schedule| world.ranks[0].admits(&schedule));
+        if vector.program.iter().map(without_computations).all(|graph| is_admitted(&graph)) {
+            failures.extend(vector.run(world).err().map(|text| format!("{}: {text}", vector.name)));
+        } else {
+            refused.push(vector.name);
+        }
+    }
+    assert!(failures.is_empty(), "{} fails {failures:#?}", world.name());
+    refused.retain(|name| !name.contains("1048579 bytes") && !name.contains("20,000"));
+    assert!(refused.is_empty(), "too large, or of an unknown kind: {refused:?}");
+}
+
+/// Random programs, held against the reference.
+fn run_random_programs(world: &World) {
+    let config = Config { cases: random_programs(), failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config)
+        .run(&plans(&world.capabilities()), |plan| verify(world, &lay_out(&plan)).map_err(TestCaseError::fail));
+    if let Err(difference) = outcome {
+        panic!("{}: {difference}", world.name());
+    }
+}
+
+#[test]
+fn one_host_with_one_rank() {
+    conforms(1, 1, 1500);
+}
+
+#[test]
+fn one_host_with_six_ranks() {
+    conforms(1, 6, 1500);
+}
+
+#[test]
+fn two_hosts_with_one_rank_each() {
+    conforms(2, 1, 1500);
+}
+
+#[test]
+fn two_hosts_with_two_ranks_each() {
+    conforms(2, 2, 9000);
+}
+
+#[test]
+fn four_hosts() {
+    conforms(4, 1, 9000);
+}
+
+#[test]
+fn eight_hosts() {
+    conforms(8, 1, 1500);
+}
