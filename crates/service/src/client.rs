@@ -3,6 +3,7 @@
 use crate::error::ServiceError;
 use crate::identity::{self, Origin};
 use crate::protocol::{Answer, Hello, INVITATION};
+use crate::spread;
 use crate::start;
 use crate::variables::{CORE, ENGINE, Environment, Lookup};
 use engine::Error;
@@ -11,6 +12,7 @@ use engine::node::{EngineKind, JobOptions, Node};
 use network::agent::area::Area;
 use network::agent::{Client, Home};
 use network::carrier::Carrier;
+use network::hosts::Hosts;
 use network::invitation::Invitation;
 use shm::broker::{BrokerError, Connection, connect};
 use shm::process::ProcessHandle;
@@ -26,19 +28,24 @@ const KNOCKING: Duration = Duration::from_secs(5);
 /// A process that has joined its job.
 #[derive(Debug)]
 pub struct Attachment {
-    /// The membership.
+    /// The membership among the ranks of this host.
     pub member: Member,
+    /// This rank of the job.
+    pub rank: u32,
     /// Number of ranks of the job.
     pub ranks: u32,
     /// What carries its schedules to ranks on other hosts, if there are any.
     pub carrier: Option<Arc<dyn Carrier>>,
+    /// Which rank of the job is where, if there are other hosts.
+    pub hosts: Option<Hosts>,
 }
 
 /// Joins the job that this process was started for and waits until all ranks have.
 ///
 /// Who started the process says which job: `tradewind run`; another launcher (Slurm, or one that speaks PMI or is Open
-/// MPI's), whose first rank then starts the node service by executing the `tradewind` command; or TRADEWIND_JOB,
-/// TRADEWIND_RANK and TRADEWIND_SIZE. Without any of them the job is this process alone.
+/// MPI's), whose first rank on each host then starts the node service by executing the `tradewind` command; or TRADEWIND_JOB,
+/// TRADEWIND_RANK and TRADEWIND_SIZE. Without any of them the job is this process alone. Ranks on several hosts find each
+/// other through PMI.
 ///
 /// # Errors
 /// When the environment is incomplete, the service cannot be reached or started, or a rank does not come within
@@ -52,15 +59,16 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
     let attachment = match identity::find(environment)? {
         Origin::Alone => {
             let node = Node::create(&JobOptions::new(1, engine_kind(environment)?)?)?;
-            Attachment { member: node.join(0)?, ranks: 1, carrier: None }
+            Attachment { member: node.join(0)?, rank: 0, ranks: 1, carrier: None, hosts: None }
         }
         Origin::Launched { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
         Origin::Foreign { name, rank, ranks, launcher } => {
             let job = start::Job { name, ranks, launcher, engine: engine_kind(environment)?, listen: None };
             enter_foreign(&job, rank, limit)?
         }
-        Origin::Spread { ranks, .. } => {
-            return Err(ServiceError::SeveralNodes { here: "only some".into(), ranks });
+        Origin::Spread { descriptor, rank, ranks, launcher } => {
+            let spread = spread::Spread { rank, ranks, launcher, engine: engine_kind(environment)? };
+            spread::enter(environment, descriptor, &spread, limit)?
         }
     };
     if let Some(core) = environment.number(CORE)? {
@@ -181,7 +189,7 @@ fn join(
         let (area, service) = (Area::open(Arc::new(area))?, ProcessHandle::open(pid)?);
         carrier = Some(Arc::new(Client::new(area, doorbell, home, Some(service))?));
     }
-    Ok(Attachment { member, ranks, carrier })
+    Ok(Attachment { member, rank, ranks, carrier, hosts: None })
 }
 
 /// Waits until the process at the other end has ended.

@@ -12,6 +12,7 @@
 //! Nothing is left behind however the job ends: the segment has no name, the door's name ends with its process.
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod client;
 mod error;
 mod events;
@@ -19,7 +20,9 @@ mod identity;
 pub mod launcher;
 mod protocol;
 mod reach;
+mod rendezvous;
 mod server;
+mod spread;
 pub mod start;
 pub mod variables;
 

@@ -49,7 +49,8 @@ impl Host {
     /// The host that this process is on: processes that see the same processes and the same network on the same machine.
     /// With a name of its own it is another host than those of other names.
     pub(crate) fn of_this_process(name: Option<&str>, interface: Option<&str>) -> Result<Self, ServiceError> {
-        let read = |path: &str| std::fs::read_to_string(path).map_err(crate::error::system("find out which host this is"));
+        let read =
+            |path: &str| std::fs::read_to_string(path).map_err(crate::error::system("find out which host this is"));
         let link = |path: &str| {
             let link = std::fs::read_link(path).map_err(crate::error::system("find out which host this is"))?;
             // As in `net:[4026531840]`.
