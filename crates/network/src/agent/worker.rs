@@ -11,8 +11,8 @@ use rustix::time::{ClockId, clock_gettime};
 use shm::sync::{AtomicU64, Ordering};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What the agent's owner tells it.
@@ -33,7 +33,8 @@ pub struct Agent {
     commands: Sender<Command>,
     bell: Arc<OwnedFd>,
     refused: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
+    /// Set before the owner is told, which the thread still does.
+    over: Arc<AtomicBool>,
 }
 
 impl Agent {
@@ -55,16 +56,22 @@ impl Agent {
         let heard = Arc::clone(&bell);
         let refused = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&refused);
+        let over = Arc::new(AtomicBool::new(false));
+        let ending = Arc::clone(&over);
         let body = move || {
-            let _ended = Finally(Some(ended));
+            // Release: pairs with the Acquire in `has_ended`.
+            let _ended = Finally(Some(move || {
+                ending.store(true, Ordering::Release);
+                ended();
+            }));
             let _heard = heard;
             // What the system refuses an agent ends it, and so tells its ranks and the other hosts.
             let _ = work(&mut core, &orders, &counted);
             drop(core);
         };
         let thread = std::thread::Builder::new().name("tradewind-agent".into()).spawn(body);
-        let thread = thread.map_err(|error| system("start the agent's thread", error))?;
-        Ok(Agent { commands, bell, refused, thread: Some(thread) })
+        thread.map_err(|error| system("start the agent's thread", error))?;
+        Ok(Agent { commands, bell, refused, over })
     }
 
     /// A rank of this host has come, with the agent's side of what it shares with it.
@@ -77,9 +84,10 @@ impl Agent {
         self.tell(Command::Depart { rank, how });
     }
 
-    /// Whether its thread has ended.
+    /// Whether it has ended: so when the owner is told.
     pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        // Acquire: pairs with the Release in `start`.
+        self.over.load(Ordering::Acquire)
     }
 
     /// Connections and frames that were refused because they were not as they should be: strangers, damage.
