@@ -119,3 +119,79 @@ fn a_host_without_ranks_is_no_host() {
     let error = local_hosts(&[1, 0], |_| Ok(())).expect_err("nobody is there").to_string();
     assert!(error.contains("host 1"), "{error}");
 }
+
+/// Runs a body on ranks whose errors are kept; gives what each said.
+fn errors(hosts: &[u32], body: impl Fn(&Communicator) -> Result<()> + Sync) -> Vec<Option<tradewind::Error>> {
+    let said = std::sync::Mutex::new((0..hosts.iter().sum()).map(|_: u32| None).collect::<Vec<_>>());
+    // A rank that has its error does not leave before the others have theirs, which they would have of that.
+    let all = std::sync::Barrier::new(hosts.iter().sum::<u32>() as usize);
+    local_hosts(hosts, |world| {
+        if let Err(error) = body(&world) {
+            said.lock().expect("no rank panics")[world.rank() as usize] = Some(error);
+        }
+        all.wait();
+        Ok(())
+    })
+    .expect("errors are kept, not returned");
+    said.into_inner().expect("no rank panics")
+}
+
+#[test]
+fn ranks_in_different_collectives_are_told() {
+    let said = errors(&[1, 1], |world| match world.rank() {
+        0 => world.allreduce(&[1u8], &mut [0], Op::Sum),
+        _ => world.barrier(),
+    });
+    let texts: Vec<String> = said.iter().flatten().map(ToString::to_string).collect();
+    let expected =
+        ["rank 0 is in allreduce #0, rank 1 is in barrier #0", "rank 1 is in barrier #0, rank 0 is in allreduce #0"];
+    assert_eq!(texts, expected);
+    let said = errors(&[1, 1], |world| {
+        let mut sum = vec![0; 1 + world.rank() as usize];
+        world.barrier()?;
+        world.allreduce(&vec![1u8; sum.len()], &mut sum, Op::Sum)
+    });
+    for error in said {
+        let text = error.expect("both are told").to_string();
+        assert!(text.contains("in allreduce #1: they differ in something else, such as size"), "{text}");
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_is_named_by_its_number_in_the_communicator() {
+    let gone = std::sync::Barrier::new(2);
+    local_hosts(&[1, 2], |world| {
+        let Some(part) = world.split((world.rank() != 1).then_some(0), -i64::from(world.rank()))? else {
+            return Ok(());
+        };
+        // Rank 2 of the job is rank 0 of its part, and has left.
+        if world.rank() == 2 {
+            drop((part, world));
+            gone.wait();
+            return Ok(());
+        }
+        gone.wait();
+        let error = part.barrier().expect_err("the other one is gone");
+        assert_eq!(error.failed_rank(), Some(0), "{error}");
+        Ok(())
+    })
+    .expect("the others are not to blame");
+}
+
+#[test]
+fn who_waits_for_other_hosts_does_not_keep_its_own_waiting() {
+    local_hosts(&[2, 1], |world| {
+        let here = world.split_by_host()?;
+        // More than there are slots for: some are started by later calls of each rank.
+        let requests: Vec<_> = (0..300).map(|_| here.ibarrier()).collect::<Result<_>>()?;
+        if world.rank() == 0 {
+            world.barrier()?;
+        }
+        tradewind::wait_all(requests)?;
+        if world.rank() != 0 {
+            world.barrier()?;
+        }
+        Ok(())
+    })
+    .expect("nobody waits for ever");
+}
