@@ -72,6 +72,14 @@ impl Span {
         Arc::new(Span { reach, group, context: Context { number: 0, members, rank }, sequence: AtomicU64::new(0) })
     }
 
+    /// The same ranks with another engine before the others, for what it takes. Runs are numbered on.
+    pub(crate) fn preferring(&self, carrier: Arc<dyn Carrier>) -> Arc<Self> {
+        let carriers = [carrier].into_iter().chain(self.reach.carriers.iter().cloned()).collect();
+        let reach = Reach::new(self.reach.hosts.clone(), carriers);
+        let sequence = AtomicU64::new(self.sequence.load(Ordering::Relaxed));
+        Arc::new(Span { reach, group: Arc::clone(&self.group), context: self.context.clone(), sequence })
+    }
+
     pub(crate) fn rank(&self) -> u32 {
         self.context.rank
     }
