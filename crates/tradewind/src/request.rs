@@ -22,16 +22,17 @@ pub(crate) enum Outputs<'a, B> {
     Second(&'a mut [u8]),
     /// Any, by buffer; none for those that are copied into buffers that moved in, which come in this order.
     Many(Vec<Option<&'a mut [u8]>>, fn(&mut B) -> Vec<&mut [u8]>),
-    /// As the others with one output, the number of whose buffer is said, but between hosts, where a result is copied into a
-    /// buffer that moved in, too, if the private memory is none.
-    Copied(usize, CopiedOutput<'a>, fn(&mut B) -> &mut [u8]),
+    /// The output of a collective between hosts, and how to come to the bytes of a buffer that moved in.
+    Copied(Box<CopiedOutput<'a>>, fn(&mut B) -> &mut [u8]),
     /// Contributions that this rank folds, and how to come to the bytes of a buffer that moved in.
     Folded(Box<Folded<'a>>, fn(&mut B) -> &mut [u8]),
 }
 
-/// An output of a collective between hosts.
+/// An output of a collective between hosts, whose result is copied into a buffer that moved in, too.
 #[derive(Debug)]
 pub(crate) struct CopiedOutput<'a> {
+    /// The number of its buffer: 0 or 1.
+    pub(crate) buffer: usize,
     /// Where the result goes, if the caller's memory is private.
     pub(crate) private: &'a mut [u8],
     /// How long it is.
@@ -71,7 +72,8 @@ impl<B> Outputs<'_, B> {
                 }
                 pending.collect(&mut wanted)?;
             }
-            Outputs::Copied(buffer, CopiedOutput { private, bytes }, bytes_of_back) => {
+            Outputs::Copied(copied, bytes_of_back) => {
+                let CopiedOutput { buffer, private, bytes } = &mut **copied;
                 let output = match back {
                     Some(back) if private.is_empty() => bytes_of_back(back),
                     _ => private,

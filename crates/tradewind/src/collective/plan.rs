@@ -255,9 +255,8 @@ impl Plan {
         let outputs = match &self.fold {
             None if self.is_carried() => {
                 let bytes = shape.output.unwrap_or(0) as usize;
-                Outputs::Copied(1, CopiedOutput { private, bytes }, |back: &mut (I::Back, O::Back)| {
-                    O::bytes_of_back(&mut back.1)
-                })
+                let copied = CopiedOutput { buffer: 1, private, bytes };
+                Outputs::Copied(Box::new(copied), |back: &mut (I::Back, O::Back)| O::bytes_of_back(&mut back.1))
             }
             None => Outputs::Second(private),
             Some(OwnFold { function, gathered, folded }) => {
@@ -309,7 +308,8 @@ impl Plan {
             Course::Meeting(_) => Outputs::Second(private),
             Course::Linked(_) => Outputs::First(private),
             Course::Carried(_) => {
-                Outputs::Copied(0, CopiedOutput { private, bytes: bytes as usize }, |back| O::bytes_of_back(back))
+                let copied = CopiedOutput { buffer: 0, private, bytes: bytes as usize };
+                Outputs::Copied(Box::new(copied), |back| O::bytes_of_back(back))
             }
         };
         Ok(Request::new(communicator, pending, outputs, back))
