@@ -21,13 +21,13 @@ pub struct Station {
     pub mtu: u32,
 }
 
-/// Where the node service of a host can be reached, in one line of text: the address at which it listens, and behind a space
+/// Where the node service of a host can be reached, in one line of text: the address at which it listens, and behind an @
 /// the station of its kernel engine, if it has one.
 ///
 /// ```
 /// use network::invitation::Listening;
 ///
-/// let both: Listening = "10.0.0.1:4000 02:00:00:00:00:01/7199/1500".parse().expect("both are in order");
+/// let both: Listening = "10.0.0.1:4000@02:00:00:00:00:01/7199/1500".parse().expect("both are in order");
 /// assert_eq!(both.station.expect("there is one").port, 7199);
 /// assert_eq!("10.0.0.1:4000".parse().map(|place: Listening| place.station), Ok(None));
 /// ```
@@ -70,7 +70,7 @@ impl FromStr for Station {
 impl fmt::Display for Listening {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.address)?;
-        self.station.map_or(Ok(()), |station| write!(formatter, " {station}"))
+        self.station.map_or(Ok(()), |station| write!(formatter, "@{station}"))
     }
 }
 
@@ -78,7 +78,7 @@ impl FromStr for Listening {
     type Err = NotListening;
 
     fn from_str(text: &str) -> Result<Self, NotListening> {
-        let (address, station) = text.split_once(' ').map_or((text, None), |(address, rest)| (address, Some(rest)));
+        let (address, station) = text.split_once('@').map_or((text, None), |(address, rest)| (address, Some(rest)));
         let station = station.map(str::parse).transpose()?;
         Ok(Listening { address: address.parse().map_err(|_| NotListening)?, station })
     }
@@ -202,7 +202,7 @@ mod tests {
             }
         }
         for wrong in
-            ["", "10.0.0.1", "10.0.0.1:7 ", "10.0.0.1:7 1:2:3:4:5/6/7", "10.0.0.1:7 1:2:3:4:5:6/7", "x 1:2:3:4:5:6/7/8"]
+            ["", "10.0.0.1", "10.0.0.1:7@", "10.0.0.1:7@1:2:3:4:5/6/7", "10.0.0.1:7@1:2:3:4:5:6/7", "x@1:2:3:4:5:6/7/8"]
         {
             assert_eq!(wrong.parse::<Listening>(), Err(NotListening), "{wrong:?}");
         }

@@ -103,6 +103,7 @@ impl Job {
         let invitation = |host| Invitation {
             key: random_key().expect("random bytes"),
             host,
+            stations: Vec::new(),
             addresses: addresses.clone(),
             hosts: Hosts::new((0..count * each).map(|rank| rank / each)),
         };
