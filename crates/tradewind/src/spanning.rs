@@ -18,7 +18,7 @@ use engine::call::{Call, CallKind};
 use engine::group::Group;
 use goal::compile::compile;
 use goal::graph::Graph;
-use network::carrier::{Carrier, Context};
+use network::carrier::{Carrier, Context, Ticket};
 use network::hosts::Hosts;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -97,7 +97,7 @@ impl Span {
     }
 
     /// Why a run of this engine never will be complete, as far as the general engine knows; it knows of its own runs itself.
-    fn verdict(&self, carrier: &Arc<dyn Carrier>) -> Result<()> {
+    fn verdict(&self, carrier: &Arc<dyn Carrier>, ticket: Ticket) -> Result<()> {
         let Some(general) = self.reach.carriers.last().filter(|general| !Arc::ptr_eq(general, carrier)) else {
             return Ok(());
         };
@@ -108,7 +108,7 @@ impl Span {
                 self.watch.get_or_init(|| begun)
             }
         };
-        watch.verdict().map_or(Ok(()), |error| Err(self.explain(error)))
+        watch.verdict(self, || carrier.awaited(ticket))
     }
 
     pub(crate) fn rank(&self) -> u32 {

@@ -131,7 +131,7 @@ impl Flight {
                 return Ok(());
             }
             if Instant::now() >= look_out {
-                span.verdict(carrier)?;
+                span.verdict(carrier, ticket)?;
                 look_out = Instant::now() + LOOK_OUT;
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
