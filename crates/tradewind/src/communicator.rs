@@ -102,7 +102,7 @@ pub(crate) struct LinkKey {
 impl Communicator {
     /// The communicator of all ranks of a job.
     pub(crate) fn world(group: Arc<Group>) -> Self {
-        let table = decisions::of_job(group.member().node());
+        let table = decisions::of_job(group.member().node(), group.rank());
         let rules = Rules::of(table, group.size(), group.engine());
         Communicator::new(group, rules)
     }
