@@ -39,6 +39,13 @@ pub enum Error {
     },
 }
 
+impl From<Box<engine::Error>> for Error {
+    #[cold]
+    fn from(error: Box<engine::Error>) -> Self {
+        Error::Engine(*error)
+    }
+}
+
 /// What can go wrong with messages that no collective describes; see [`queues`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
