@@ -152,7 +152,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let mut part = Part::new("decisions", "Which algorithm is best when");
     part.about = "The candidates of each operation, number of ranks and size take turns; those within 30 % of the fastest, and the \
                   join, do so again for longer. The fastest median wins, and a winner is kept for larger sizes as long as it is \
-                  within 8 % of the best, and so is a join, which needs no schedule. Between two sizes the algorithm changes in \
+                  within 8 % of the best; so is a join, which needs no schedule, and also one within 30 % whose middle half of \
+                  repetitions overlaps that of the best. Between two sizes the algorithm changes in \
                   the middle, or where the join changes its way. Models only leave out candidates \
                   that they predict to take more than five times as long as the fastest; the table says which. Joins are \
                   always measured."
