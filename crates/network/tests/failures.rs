@@ -261,7 +261,7 @@ fn wrong_calls_are_refused() {
     assert!(matches!(end_with(&clients[0], twice), Err(Error::Operation(why)) if why.contains("before")));
     let schedule = goal::compile::compile(&graph).expect("in order");
     assert!(clients[1].prepare(&world(0, 1, 2), &schedule, 0).is_err(), "the schedule of another rank");
-    drop(connect(&hosts(1, 1), Wires::Memory, Limits::default()));
+    drop(connect(&hosts(1, 1), &Wires::Memory, Limits::default()));
 }
 
 fn end_with(client: &Client, ticket: network::carrier::Ticket) -> Result<(), Error> {
