@@ -362,8 +362,9 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 {
 	for (__u32 i = zero; i < SLOTS && can_loop(); i++) {
+		opaque(i);
 		struct slot *slot = slot_at(rank, i);
-		/* Partner: `store`. */
+		/* Partner: `store_among`. */
 		if (slot->state == SLOT_WAITING)
 			accept(rank, &slot->message, i + 1);
 	}

@@ -56,5 +56,5 @@ mod setup;
 
 pub use counts::Counts;
 pub use network::{Endpoint, piece_bytes};
-pub use packet::{Content, DecodeError, Key, LONGEST_PIECE, MAGIC, MessageHeader, Packet, VERSION, WINDOW};
+pub use packet::{Content, DecodeError, Key, LONGEST_PIECE, MAGIC, MessageHeader, Packet, VERSION, WINDOW, seal};
 pub use setup::{Description, MAXIMUM_UNANSWERED, map_lengths};

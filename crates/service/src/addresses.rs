@@ -181,7 +181,10 @@ mod tests {
     fn networks_are_read_as_they_are_written() {
         let networks = host(&["10.0.0.1/24", "fd00::1/64", "1.2.3.4/0"]);
         assert_eq!(read_list(&write_list(&networks)), Some(networks.clone()));
-        assert!(networks[2].contains("200.1.1.1".parse().expect("an address")), "everything is in a network of no prefix");
+        assert!(
+            networks[2].contains("200.1.1.1".parse().expect("an address")),
+            "everything is in a network of no prefix"
+        );
         for wrong in ["", "10.0.0.1", "10.0.0.1/33", "10.0.0.1/24,", "fd00::1/129", "a/8", "10.0.0.1/-1"] {
             assert_eq!(read_list(wrong), None, "{wrong:?}");
         }

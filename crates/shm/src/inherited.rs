@@ -1,14 +1,14 @@
 //! Descriptors that this process has from the one that started it, known by their number alone.
 
 use rustix::fd::BorrowedFd;
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{OwnedFd, RawFd};
 
 /// The lowest number of a descriptor that is not standard input, output or error.
 const FIRST: RawFd = 3;
 
-/// Another handle of what an inherited descriptor refers to, which this process's children do not inherit.
+/// Another handle of what an inherited descriptor refers to. From now on this process's children inherit neither.
 ///
 /// The number is taken on trust, as it comes from the environment. If it belongs to something else, that is what the handle
 /// refers to; the number itself stays whoever's it is.
@@ -18,22 +18,23 @@ const FIRST: RawFd = 3;
 ///
 /// # fn main() -> std::io::Result<()> {
 /// let file = std::fs::File::open("/dev/null")?;
-/// let copy = shm::inherited::duplicate(file.as_raw_fd())?;
-/// assert_ne!(copy.as_raw_fd(), file.as_raw_fd());
-/// assert!(shm::inherited::duplicate(-1).is_err());
+/// let handle = shm::inherited::adopt(file.as_raw_fd())?;
+/// assert_ne!(handle.as_raw_fd(), file.as_raw_fd());
+/// assert!(shm::inherited::adopt(-1).is_err());
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
 /// When there is no such descriptor, or no room for another one.
-pub fn duplicate(number: RawFd) -> Result<OwnedFd> {
+pub fn adopt(number: RawFd) -> Result<OwnedFd> {
     if number < 0 {
         return Err(Error::new(ErrorKind::InvalidInput, "the number of a descriptor is not below 0"));
     }
-    // SAFETY: the number is not -1, and it is only borrowed for the call below, which fails if nothing is open under it.
+    // SAFETY: the number is not -1, and it is only borrowed for the calls below, which fail if nothing is open under it.
     // Nothing is read, written or closed by it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
     Ok(fcntl_dupfd_cloexec(borrowed, FIRST)?)
 }
 
@@ -43,6 +44,6 @@ mod tests {
 
     #[test]
     fn a_number_under_which_nothing_is_open_is_an_error() {
-        assert!(duplicate(1 << 20).is_err());
+        assert!(adopt(1 << 20).is_err());
     }
 }

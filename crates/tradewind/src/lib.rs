@@ -80,7 +80,7 @@ pub use error::{Awaited, Error, MessageError, Result};
 pub use explanation::{Explanation, Reason};
 pub use goal::arithmetic::Element;
 pub use goal::graph;
-pub use job::{Job, local, local_with};
+pub use job::{Job, local, local_hosts, local_with};
 pub use messages::{
     BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, Pipeline, WidePort, Windows,
 };

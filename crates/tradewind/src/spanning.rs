@@ -13,6 +13,7 @@ use crate::communicator::{Communicator, LinkKey};
 use crate::error::{Error, Result, argument};
 use collectives::Tuning;
 use engine::call::{Call, CallKind};
+use engine::group::Group;
 use goal::compile::compile;
 use goal::graph::Graph;
 use network::carrier::{Carrier, Context};
@@ -57,6 +58,8 @@ impl Reach {
 #[derive(Debug)]
 pub(crate) struct Span {
     reach: Arc<Reach>,
+    /// Those of its ranks that are on this host.
+    group: Arc<Group>,
     context: Context,
     /// Collectives started.
     sequence: AtomicU64,
@@ -64,9 +67,17 @@ pub(crate) struct Span {
 
 impl Span {
     /// All ranks of a job.
-    pub(crate) fn world(reach: Arc<Reach>, rank: u32) -> Arc<Self> {
-        let members = (0..reach.hosts.ranks()).collect();
-        Arc::new(Span { reach, context: Context { number: 0, members, rank }, sequence: AtomicU64::new(0) })
+    pub(crate) fn world(reach: Arc<Reach>, group: &Arc<Group>, rank: u32) -> Arc<Self> {
+        let (members, group) = ((0..reach.hosts.ranks()).collect(), Arc::clone(group));
+        Arc::new(Span { reach, group, context: Context { number: 0, members, rank }, sequence: AtomicU64::new(0) })
+    }
+
+    /// The same ranks with another engine before the others, for what it takes. Runs are numbered on.
+    pub(crate) fn preferring(&self, carrier: Arc<dyn Carrier>) -> Arc<Self> {
+        let carriers = [carrier].into_iter().chain(self.reach.carriers.iter().cloned()).collect();
+        let reach = Reach::new(self.reach.hosts.clone(), carriers);
+        let sequence = AtomicU64::new(self.sequence.load(Ordering::Relaxed));
+        Arc::new(Span { reach, group: Arc::clone(&self.group), context: self.context.clone(), sequence })
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -194,7 +205,8 @@ impl Communicator {
         let number = told[*first as usize][3] as u32;
         let members = chosen.iter().map(|rank| span.context.members[*rank as usize]).collect();
         let context = Context { number, members, rank };
-        let part = Span { reach: Arc::clone(&span.reach), context, sequence: AtomicU64::new(0) };
+        let part =
+            Span { reach: Arc::clone(&span.reach), group: Arc::clone(&group), context, sequence: AtomicU64::new(0) };
         Ok(Some(self.part(group, Some(Arc::new(part)))))
     }
 

@@ -244,9 +244,9 @@ impl Content {
     }
 }
 
-/// Computes the MAC of a packet anew and puts it in its place.
-pub(crate) fn seal(bytes: &mut [u8], key: &Key) {
-    let (place, rest) = bytes.split_at_mut(MAC);
+/// Puts the MAC in its place before bytes that are to be taken for a packet. Fewer than eight bytes have none.
+pub fn seal(bytes: &mut [u8], key: &Key) {
+    let Some((place, rest)) = bytes.split_at_mut_checked(MAC) else { return };
     place.copy_from_slice(&mac(rest, key).to_le_bytes());
 }
 

@@ -5,11 +5,14 @@ use crate::error::{Awaited, Error, Result};
 use engine::call::Call;
 use engine::lane::Argument;
 use goal::graph::Access;
-use goal::schedule::{BufferRecord, Schedule};
+use goal::schedule::{BufferRecord, Kind, Schedule};
 use network::carrier::{Carrier, Error as CarrierError, Prepared, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// How often a rank that waits looks after what it has to do in communicators of its host, if there ever was anything.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// A schedule that an engine between hosts has taken.
 #[derive(Debug)]
@@ -34,6 +37,9 @@ impl Carried {
         schedule: &Schedule,
         call: Call,
     ) -> Result<Arc<Self>> {
+        if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
+            return Err(Error::SeveralHosts { what: "joins of a schedule of one's own" });
+        }
         let prepared = carrier.prepare(&span.context, schedule, call.stamp()).map_err(|error| span.explain(error))?;
         let (span, carrier) = (Arc::clone(span), Arc::clone(carrier));
         Ok(Arc::new(Carried { span, carrier, prepared, call, buffers: schedule.view().buffers().to_vec() }))
@@ -113,8 +119,16 @@ impl Flight {
         let Some(ticket) = self.ticket else { return Ok(()) };
         let Carried { span, carrier, .. } = &*self.carried;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        if carrier.wait(ticket, deadline).map_err(|error| span.explain(error))? {
-            return Ok(());
+        loop {
+            // Others may wait for this rank in a communicator of this host before they come here.
+            let glance = span.group.look_after_own_work()?.then(|| Instant::now() + GLANCE);
+            let until = [deadline, glance].into_iter().flatten().min();
+            if carrier.wait(ticket, until).map_err(|error| span.explain(error))? {
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
+            }
         }
         let mut awaited: Vec<u32> = carrier.awaited(ticket).into_iter().filter_map(|rank| span.rank_of(rank)).collect();
         awaited.sort_unstable();
