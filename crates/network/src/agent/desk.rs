@@ -167,6 +167,11 @@ impl Desk {
         }
     }
 
+    /// Tells the rank whom a run waits for.
+    pub(crate) fn answer(&self, ranks: &[u32]) {
+        self.area.answer(ranks);
+    }
+
     /// Tells the rank that a run has ended.
     pub(crate) fn end(&self, place: Place, outcome: &Result<(), Error>) {
         self.area.end(place.slot, place.generation, outcome);
