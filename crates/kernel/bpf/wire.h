@@ -57,7 +57,7 @@ struct stream {
 	__u64 asked;        /* requests sent */
 	__u64 asked_at;     /* when, in nanoseconds */
 	__u64 asked_about;  /* `sent`, as it was then */
-	__u64 settled;      /* the last of our requests of which the answer came */
+	__u64 settled;      /* the last of our requests that was answered */
 	__u64 answered;     /* the last of their requests that was answered */
 	__u64 tended;       /* `sent`, when this was last tended */
 	__u32 unanswered;   /* requests sent since anything came from there */
@@ -358,14 +358,15 @@ __noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 a
 	return 0;
 }
 
-/* What the answer to the last request leads to: of the packets that were sent before it, what was missing there is lost. */
+/* What the answer to a request leads to: of the packets that were sent before it, what was missing there is lost. Each answer
+ * counts once, and none after that to a later request. */
 __noinline int settle(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
 {
 	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
 	if (!stream)
 		return 0;
 	__u64 last = *(volatile __u64 *)&stream->settled;
-	if (sequence != *(volatile __u64 *)&stream->asked || sequence <= last ||
+	if (sequence > *(volatile __u64 *)&stream->asked || sequence <= last ||
 	    __sync_val_compare_and_swap(&stream->settled, last, sequence) != last) {
 		count(COUNT_STALE);
 		return 0;

@@ -44,7 +44,7 @@
 //!
 //! There are no timers. A rank that waits in vain has the hosts that it waits for sent a request, which says what has arrived from there.
 //! The other host sends again what is missing, and an answer that says what has arrived there; then the first sends again
-//! what is missing there of what it had sent before. Only the answer to the last request counts, and only once. So that nothing stays
+//! what is missing there of what it had sent before. An answer counts once, and not after that to a later request. So that nothing stays
 //! lost for which nobody waits, the loader asks now and then about packets that have long not been acknowledged.
 //! Requests that stay unanswered are sent after 1/4 ms, then after twice that, up to 128 ms; after [`MAXIMUM_UNANSWERED`] of them,
 //! more than four seconds, the host is unreachable.
