@@ -3,6 +3,7 @@
 mod arena;
 mod bell;
 mod error;
+mod interface;
 mod layout;
 mod loader;
 mod prepared;
@@ -12,5 +13,6 @@ mod tender;
 pub mod wire;
 
 pub use error::LoadError;
+pub use interface::Interface;
 pub use loader::{Handles, JobDescription, Loader};
 pub use rank::{Fault, Rank};
