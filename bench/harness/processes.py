@@ -61,6 +61,14 @@ def is_ours(pid):
 
 def run(command, variables, limit_s):
     """The JSON lines a program prints. Raises Failed for a time-out, a bad exit and for no output."""
+    lines = [json.loads(line) for line in output(command, variables, limit_s).splitlines() if line.startswith("{")]
+    if not lines:
+        raise Failed("printed no figures")
+    return lines
+
+
+def output(command, variables, limit_s):
+    """What a program prints. Raises Failed for a time-out and a bad exit."""
     clean = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     try:
         process = subprocess.Popen(
@@ -70,7 +78,7 @@ def run(command, variables, limit_s):
     except OSError as error:
         raise Failed(f"cannot start {command[0]}: {error.strerror}") from error
     try:
-        output, complaints = process.communicate(timeout=limit_s)
+        printed, complaints = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         end(process)
         raise Failed(f"took longer than {limit_s} s and was ended") from None
@@ -78,9 +86,6 @@ def run(command, variables, limit_s):
         end(process)
         raise
     if process.returncode != 0:
-        words = (complaints.strip() or output.strip() or "it said nothing").splitlines()
+        words = (complaints.strip() or printed.strip() or "it said nothing").splitlines()
         raise Failed(f"ended with {process.returncode}: " + " / ".join(words[-3:]))
-    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    if not lines:
-        raise Failed("printed no figures")
-    return lines
+    return printed

@@ -57,6 +57,15 @@ pub(crate) enum Failure {
     /// A rank of a job that this command has started for itself cannot go on.
     #[error(transparent)]
     Rank(#[from] tradewind::Error),
+    /// Hosts for a measurement cannot be made.
+    #[error("cannot make hosts on this machine: {0}")]
+    Testbed(#[from] testbed::Error),
+    /// The kernel engine cannot be had.
+    #[error("no kernel engine here: {0}")]
+    Kernel(#[from] kernel::LoadError),
+    /// A measurement cannot go on.
+    #[error(transparent)]
+    Measurement(#[from] measure::Error),
     /// A job cannot be run.
     #[error(transparent)]
     Job(#[from] ServiceError),

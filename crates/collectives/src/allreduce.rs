@@ -119,6 +119,32 @@ impl Algorithm {
     }
 }
 
+/// An allreduce for operations that are not even associative: rank 0 folds all contributions from the left in rank order
+/// ([`reduce::Algorithm::Flat`]) and tells everyone ([`bcast::Algorithm::Binomial`]). Buffers are those of
+/// [`Algorithm::graph`].
+///
+/// # Errors
+/// As [`Algorithm::graph`], but for [`CollectiveError::NotAssociative`].
+///
+/// ```
+/// use collectives::{Reduction, allreduce};
+/// use goal::arithmetic::{Arithmetic, DataType};
+///
+/// // Rank 2 of 3 hands in its contribution and gets the result.
+/// let difference = Reduction::new(Arithmetic::Subtract, DataType::I32);
+/// assert_eq!(allreduce::fold_from_left(2, 3, 4, difference)?.vertices().len(), 2);
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn fold_from_left(rank: u32, ranks: u32, bytes: u64, reduction: Reduction) -> Result<Graph, CollectiveError> {
+    let mut drawing = Drawing::new(rank, ranks)?;
+    reduction.check(bytes)?;
+    let (input, output) = (drawing.buffer(Access::Input, bytes), drawing.buffer(Access::Output, bytes));
+    let (tuning, target) = (Tuning::default(), (rank == 0).then_some(output));
+    reduce::Algorithm::Flat.draw(&mut drawing, 0, reduction, input, target, tuning)?;
+    bcast::Algorithm::Binomial.draw(&mut drawing, 0, output, tuning)?;
+    Ok(drawing.finish())
+}
+
 /// The tag of messages between a folded rank and the one it folds into; rounds have their distances as tags.
 const FOLD: u32 = 0;
 

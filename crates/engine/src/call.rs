@@ -131,12 +131,12 @@ impl Call {
 
     /// The 24-bit mark that ranks leave when they meet: kind and digest of everything else. Never 0.
     #[inline]
-    pub(crate) fn stamp(&self) -> u32 {
+    pub fn stamp(&self) -> u32 {
         u32::from(self.kind as u8) << 16 | u32::from(self.digest)
     }
 
     /// The kind that left this mark.
-    pub(crate) fn kind_of(stamp: u32) -> CallKind {
+    pub fn kind_of(stamp: u32) -> CallKind {
         CallKind::from_u8((stamp >> 16) as u8)
     }
 

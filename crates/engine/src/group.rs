@@ -368,6 +368,16 @@ impl Group {
         Group::new(Arc::clone(&self.member), members, rank, Offset(board), name).map(Some)
     }
 
+    /// Does what only this rank can do, in any communicator of this host, for one who waits for something else. True when it
+    /// has to be done again and again.
+    ///
+    /// # Errors
+    /// When this rank's own operations fail.
+    pub fn look_after_own_work(&self) -> Result<bool, Error> {
+        self.progress()?;
+        Ok(self.member.has_own_work())
+    }
+
     /// Does what only this rank can do, in any communicator; true when there was anything.
     pub(crate) fn progress(&self) -> Result<bool, Error> {
         self.member.progress()

@@ -75,6 +75,11 @@ impl Member {
         self.has_own_work.store(1, Ordering::Release);
     }
 
+    /// Whether there ever was anything that only this rank can do.
+    pub(crate) fn has_own_work(&self) -> bool {
+        self.has_own_work.load(Ordering::Relaxed) != 0
+    }
+
     /// Does what only this rank can do, in all its communicators; true when there was anything.
     #[inline]
     pub(crate) fn progress(&self) -> Result<bool, Error> {

@@ -123,6 +123,12 @@ impl Interpreter {
         })
     }
 
+    /// Bounds the bytes of payloads that later calls send eagerly; what does not fit is announced. Without a call there
+    /// is no bound but [`Limits::eager_limit`]. For transports that hold senders back when receivers fall behind.
+    pub fn set_eager_budget(&mut self, bytes: u64) {
+        self.run.set_eager_budget(bytes);
+    }
+
     /// Hands over a payload buffer for reuse, so that sending need not allocate.
     pub fn recycle(&mut self, payload: Vec<u8>) {
         self.run.recycle(payload);

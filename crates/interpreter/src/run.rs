@@ -48,6 +48,8 @@ const SPARE_BYTES: usize = 64 << 10;
 pub(crate) struct Run {
     rank: u32,
     eager_limit: u64,
+    /// Bytes that may still be sent eagerly.
+    eager_budget: u64,
     stage: Stage,
     /// What each operation still waits for.
     counters: Vec<u32>,
@@ -79,6 +81,7 @@ impl Run {
         Run {
             rank: view.header().rank,
             eager_limit: limits.eager_limit,
+            eager_budget: u64::MAX,
             stage: Stage::Idle,
             phases: vec![Phase::Waiting; counters.len()],
             work: Vec::with_capacity(counters.len()),
@@ -95,6 +98,10 @@ impl Run {
             failure: None,
             spare: Vec::new(),
         }
+    }
+
+    pub(crate) fn set_eager_budget(&mut self, bytes: u64) {
+        self.eager_budget = bytes;
     }
 
     pub(crate) fn is_idle(&self) -> bool {

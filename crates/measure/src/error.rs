@@ -9,6 +9,21 @@ pub enum Error {
     /// The collectives themselves: a rank failed, the segment is full.
     #[error(transparent)]
     Tradewind(#[from] tradewind::Error),
+    /// An engine between hosts.
+    #[error(transparent)]
+    Network(#[from] network::carrier::Error),
+    /// A socket, with nothing of ours between it and the network.
+    #[error("a plain socket between the hosts: {0}")]
+    Socket(#[from] std::io::Error),
+    /// A graph that no collective has.
+    #[error(transparent)]
+    Graph(#[from] collectives::CollectiveError),
+    /// A thread that was a rank.
+    #[error("a rank of the measurement panicked: please report what it said above")]
+    Panicked,
+    /// A run that was complete and then was not.
+    #[error("a complete run was found incomplete: please report this, the engine cannot be trusted")]
+    Forgotten,
     /// A size that the collective cannot have.
     #[error("{collective} cannot be measured with {bytes} bytes: give {expected}")]
     Bytes {

@@ -22,6 +22,7 @@ pub mod contention;
 pub mod decisions;
 mod error;
 mod exchange;
+pub mod hosts;
 pub mod hypercube;
 pub mod laps;
 pub mod mapping;

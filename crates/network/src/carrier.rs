@@ -71,10 +71,10 @@ pub trait Carrier: Send + Sync + Debug {
     }
 
     /// Takes the results of a run that has ended: the contents of the user buffers that it wrote; a slice that is empty
-    /// is not wanted. The ticket ends with it.
+    /// is not wanted. What no operation wrote keeps its value. The ticket ends with it.
     ///
     /// # Errors
-    /// What went wrong in the run; it has not ended.
+    /// What went wrong in the run; it has not ended. After a [`Error::DivisionByZero`] the results are there.
     fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error>;
 
     /// Lets go of a run without its results. It goes on: other ranks may need it.
@@ -103,6 +103,19 @@ pub enum Error {
         /// How it went, for a sentence that begins with the rank.
         how: String,
     },
+    /// An integer was divided by zero; the element's result is 0, the run is complete and its results are there.
+    #[error("{why}")]
+    DivisionByZero {
+        /// The rank, by its number in the communicator.
+        rank: u32,
+        /// The operation's place in the rank's vertex order.
+        vertex: u32,
+        /// Which operation, and the way out.
+        why: String,
+    },
+    /// A message is not as long as its receive; the text names both.
+    #[error("{0}")]
+    SizesDiffer(String),
     /// Two ranks are in different collectives.
     #[error("this rank and rank {rank} are in different collectives at run {sequence} of a communicator")]
     Mismatch {
@@ -115,7 +128,7 @@ pub enum Error {
         /// The stamp of its call.
         theirs: u32,
     },
-    /// An operation of a run went wrong.
+    /// Something else in a run went wrong.
     #[error("{0}")]
     Operation(String),
     /// A buffer has another length than its schedule says.

@@ -2,15 +2,22 @@
 
 use crate::error::ServiceError;
 use crate::identity::{self, Origin};
-use crate::protocol::{Answer, Hello};
+use crate::protocol::{Answer, Hello, INVITATION};
+use crate::spread;
 use crate::start;
 use crate::variables::{CORE, ENGINE, Environment, Lookup};
 use engine::Error;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
+use network::agent::area::Area;
+use network::agent::{Client, Home};
+use network::carrier::Carrier;
+use network::hosts::Hosts;
+use network::invitation::Invitation;
 use shm::broker::{BrokerError, Connection, connect};
 use shm::process::ProcessHandle;
 use shm::segment::Segment;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,17 +28,28 @@ const KNOCKING: Duration = Duration::from_secs(5);
 /// A process that has joined its job.
 #[derive(Debug)]
 pub struct Attachment {
-    /// The membership.
+    /// The membership among the ranks of this host.
     pub member: Member,
+    /// This rank of the job.
+    pub rank: u32,
     /// Number of ranks of the job.
     pub ranks: u32,
+    /// What carries its schedules to ranks on other hosts, if there are any.
+    pub carrier: Option<Arc<dyn Carrier>>,
+    /// This rank's place in the kernel engine of its host, until it is taken.
+    pub(crate) seat: Option<Seat>,
+    /// The same by the kernel engine, where this host has it. Whether the others have must be asked.
+    pub offloaded: Option<Arc<dyn Carrier>>,
+    /// Which rank of the job is where, if there are other hosts.
+    pub hosts: Option<Hosts>,
 }
 
 /// Joins the job that this process was started for and waits until all ranks have.
 ///
 /// Who started the process says which job: `tradewind run`; another launcher (Slurm, or one that speaks PMI or is Open
-/// MPI's), whose first rank then starts the node service by executing the `tradewind` command; or TRADEWIND_JOB,
-/// TRADEWIND_RANK and TRADEWIND_SIZE. Without any of them the job is this process alone.
+/// MPI's), whose first rank on each host then starts the node service by executing the `tradewind` command; or TRADEWIND_JOB,
+/// TRADEWIND_RANK and TRADEWIND_SIZE. Without any of them the job is this process alone. Ranks on several hosts find each
+/// other through PMI.
 ///
 /// # Errors
 /// When the environment is incomplete, the service cannot be reached or started, or a rank does not come within
@@ -45,12 +63,24 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
     let attachment = match identity::find(environment)? {
         Origin::Alone => {
             let node = Node::create(&JobOptions::new(1, engine_kind(environment)?)?)?;
-            Attachment { member: node.join(0)?, ranks: 1 }
+            Attachment {
+                member: node.join(0)?,
+                rank: 0,
+                ranks: 1,
+                carrier: None,
+                seat: None,
+                offloaded: None,
+                hosts: None,
+            }
         }
-        Origin::Launched { service, rank, ranks } => enter_launched(&service, rank, ranks, limit)?,
+        Origin::Launched { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
         Origin::Foreign { name, rank, ranks, launcher } => {
-            let job = start::Job { name, ranks, launcher, engine: engine_kind(environment)? };
+            let job = start::Job { name, ranks, launcher, engine: engine_kind(environment)?, listen: None };
             enter_foreign(&job, rank, limit)?
+        }
+        Origin::Spread { descriptor, rank, ranks, launcher } => {
+            let spread = spread::Spread { rank, ranks, launcher, engine: engine_kind(environment)? };
+            spread::enter(environment, descriptor, &spread, limit)?
         }
     };
     if let Some(core) = environment.number(CORE)? {
@@ -66,10 +96,15 @@ fn engine_kind(environment: &impl Lookup) -> Result<EngineKind, ServiceError> {
     name.parse().map_err(|_| ServiceError::Variable { name: ENGINE, value: name.into(), expected: "peers or caller" })
 }
 
-fn enter_launched(service: &str, rank: u32, ranks: u32, limit: Duration) -> Result<Attachment, ServiceError> {
+/// Joins the job whose node service on this host has this name, as one of so many ranks of this host, and does not wait for
+/// the others. Where the service listens for other hosts, somebody must [`invite`] them.
+///
+/// # Errors
+/// When there is no such service, or it does not let this process in within the limit.
+pub fn enter(service: &str, rank: u32, ranks: u32, limit: Duration) -> Result<Attachment, ServiceError> {
     let connection = connect(service, KNOCKING.min(limit))?;
     match ask(&connection, rank, ranks, limit) {
-        Ok(Asked::Segment(segment)) => join(segment, &connection, rank, ranks),
+        Ok(Asked::Segment(segment, shared)) => join(segment, shared, &connection, rank, ranks),
         Ok(Asked::Over) | Err(ServiceError::Broker(BrokerError::Closed)) => Err(Error::ServiceFailed.into()),
         Err(error) => Err(error),
     }
@@ -88,7 +123,7 @@ fn enter_foreign(job: &start::Job, rank: u32, limit: Duration) -> Result<Attachm
             Err(error) => return Err(error.into()),
         };
         match ask(&connection, rank, job.ranks, limit) {
-            Ok(Asked::Segment(segment)) => return join(segment, &connection, rank, job.ranks),
+            Ok(Asked::Segment(segment, shared)) => return join(segment, shared, &connection, rank, job.ranks),
             // An earlier job of the same name has just ended. Its service does too, and then the name is free.
             Ok(Asked::Over) | Err(ServiceError::Broker(BrokerError::Closed)) => {
                 wait_for_end(&connection, deadline, limit)?
@@ -99,30 +134,91 @@ fn enter_foreign(job: &start::Job, rank: u32, limit: Duration) -> Result<Attachm
 }
 
 enum Asked {
-    Segment(Segment),
+    /// Come in; with what is shared with the agent, where there are other hosts.
+    Segment(Segment, Option<Shared>),
     Over,
+}
+
+/// What a rank shares with the agent in the node service.
+struct Shared {
+    area: Segment,
+    doorbell: OwnedFd,
+    home: Home,
+    offload: Option<Seat>,
+}
+
+/// A rank's place in the kernel engine.
+#[derive(Debug)]
+pub struct Seat {
+    pub(crate) memory: OwnedFd,
+    pub(crate) bell: OwnedFd,
+    pub(crate) start: OwnedFd,
+    pub(crate) slot: u32,
+}
+
+/// Brings the node service of this name the invitation of the job's other hosts, and waits until all are connected. One
+/// rank of each host does so.
+///
+/// # Errors
+/// When there is no such service, or a host cannot be reached: the text names it.
+pub fn invite(service: &str, invitation: &Invitation) -> Result<(), ServiceError> {
+    let connection = connect(service, KNOCKING)?;
+    let file = crate::reach::write(invitation)?;
+    connection.send_message(INVITATION, &[file.as_fd()])?;
+    match Answer::decode(&connection.receive_message(None)?.bytes) {
+        Some(Answer::Welcome) => Ok(()),
+        Some(Answer::Refused(why)) => Err(ServiceError::Refused(why)),
+        _ => Err(ServiceError::Answer),
+    }
 }
 
 fn ask(connection: &Connection, rank: u32, ranks: u32, limit: Duration) -> Result<Asked, ServiceError> {
     let started = shm::process::start_time(std::process::id())?;
     connection.send_message(&Hello { rank, ranks, started }.encode(), &[])?;
     let message = connection.receive_message(Some(limit))?;
-    match (Answer::decode(&message.bytes), message.descriptors.into_iter().next()) {
-        (Some(Answer::Welcome), Some(segment)) => Ok(Asked::Segment(Segment::from_fd(segment).map_err(Error::from)?)),
-        (Some(Answer::Refused(why)), _) => Err(ServiceError::Refused(why)),
-        (Some(Answer::Over), _) => Ok(Asked::Over),
-        _ => Err(ServiceError::Answer),
+    let mut descriptors = message.descriptors.into_iter();
+    let mut segment = || match descriptors.next() {
+        Some(descriptor) => Ok(Segment::from_fd(descriptor).map_err(Error::from)?),
+        None => Err(ServiceError::Answer),
+    };
+    match Answer::decode(&message.bytes) {
+        Some(Answer::Welcome) => Ok(Asked::Segment(segment()?, None)),
+        Some(Answer::Reachable { host, slot, address }) => {
+            let (job, area) = (segment()?, segment()?);
+            let mut next = || descriptors.next().ok_or(ServiceError::Answer);
+            let doorbell = next()?;
+            let offload = match slot {
+                Some(slot) => Some(Seat { memory: next()?, bell: next()?, start: next()?, slot }),
+                None => None,
+            };
+            Ok(Asked::Segment(job, Some(Shared { area, doorbell, home: Home { host, address }, offload })))
+        }
+        Some(Answer::Refused(why)) => Err(ServiceError::Refused(why)),
+        Some(Answer::Over) => Ok(Asked::Over),
+        None => Err(ServiceError::Answer),
     }
 }
 
-fn join(segment: Segment, connection: &Connection, rank: u32, ranks: u32) -> Result<Attachment, ServiceError> {
+fn join(
+    segment: Segment,
+    shared: Option<Shared>,
+    connection: &Connection,
+    rank: u32,
+    ranks: u32,
+) -> Result<Attachment, ServiceError> {
     // The number can only have gone to another process if the service is dead. Then the name is nobody's, and the ranks
     // find no service that could tell them of each other's end.
-    let service = connection.peer().pid.ok_or(Error::ServiceFailed)?;
-    let service = ProcessHandle::open(service)?;
+    let pid = connection.peer().pid.ok_or(Error::ServiceFailed)?;
     let mut member = Node::open(Arc::new(segment))?.join(rank)?;
-    member.watch_service(service);
-    Ok(Attachment { member, ranks })
+    member.watch_service(ProcessHandle::open(pid)?);
+    let mut carrier: Option<Arc<dyn Carrier>> = None;
+    let mut seat = None;
+    if let Some(Shared { area, doorbell, home, offload }) = shared {
+        seat = offload;
+        let (area, service) = (Area::open(Arc::new(area))?, ProcessHandle::open(pid)?);
+        carrier = Some(Arc::new(Client::new(area, doorbell, home, Some(service))?));
+    }
+    Ok(Attachment { member, rank, ranks, carrier, seat, offloaded: None, hosts: None })
 }
 
 /// Waits until the process at the other end has ended.

@@ -40,13 +40,43 @@ pub enum ServiceError {
         missing: &'static str,
     },
     /// The launcher has put ranks on other nodes too.
-    #[error("the launcher has put {here} of the job's {ranks} ranks on this node: this version runs jobs of one node")]
+    #[error(
+        "the launcher has put {here} of the job's {ranks} ranks on this node, and does not speak PMI: start ranks on several \
+         nodes with mpiexec of MPICH or Intel MPI, or with `srun --mpi=pmi2`"
+    )]
     SeveralNodes {
         /// Ranks here.
         here: String,
         /// Ranks of the job.
         ranks: u32,
     },
+    /// The launcher speaks PMI through a port instead of a descriptor.
+    #[error("the launcher has set PMI_PORT and not PMI_FD: start the job without -pmi-port")]
+    PmiPort,
+    /// The process manager that knows where the ranks are.
+    #[error(transparent)]
+    Pmi(#[from] pmi::Error),
+    /// What ranks need to find each other is not where another rank should have put it.
+    #[error("rank {rank} has told the process manager {what}: use one version of tradewind on all hosts")]
+    Rendezvous {
+        /// The rank.
+        rank: u32,
+        /// What is missing or wrong.
+        what: String,
+    },
+    /// No address that the other hosts could use.
+    #[error(
+        "{why}: set TRADEWIND_INTERFACE to the interface (or the range of addresses, like 10.1.0.0/16) that connects the hosts; this host has {here}"
+    )]
+    NoAddress {
+        /// What was looked for.
+        why: String,
+        /// The addresses that there are.
+        here: String,
+    },
+    /// The engine between hosts.
+    #[error(transparent)]
+    Network(#[from] network::carrier::Error),
     /// The node service does not let this process in.
     #[error("the node service refuses this process: {0}")]
     Refused(String),

@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Child(u32),
     /// A signal has come.
     Signal,
+    /// Something has come of the connections with other hosts.
+    Reach,
 }
 
 impl Event {
@@ -29,6 +31,7 @@ impl Event {
             Event::Attached(rank) => (2, rank),
             Event::Child(rank) => (3, rank),
             Event::Signal => (4, 0),
+            Event::Reach => (5, 0),
         };
         kind << 32 | u64::from(number)
     }
@@ -40,7 +43,8 @@ impl Event {
             1 => Event::Guest(number),
             2 => Event::Attached(number),
             3 => Event::Child(number),
-            _ => Event::Signal,
+            4 => Event::Signal,
+            _ => Event::Reach,
         }
     }
 }
@@ -91,7 +95,9 @@ mod tests {
 
     #[test]
     fn an_event_survives_the_kernel() {
-        for event in [Event::Door, Event::Guest(u32::MAX), Event::Attached(7), Event::Child(0), Event::Signal] {
+        for event in
+            [Event::Door, Event::Guest(u32::MAX), Event::Attached(7), Event::Child(0), Event::Signal, Event::Reach]
+        {
             assert_eq!(Event::decode(event.encode()), event);
         }
     }

@@ -1,7 +1,7 @@
 //! Which job and which rank of it a process was started as, by whomever.
 
 use crate::error::ServiceError;
-use crate::variables::{JOB, Lookup, RANK, SERVICE, SIZE};
+use crate::variables::{HOST, JOB, Lookup, RANK, SERVICE, SIZE};
 use std::io::{BufRead, BufReader, Read};
 
 /// Who started this process, and as what.
@@ -13,6 +13,8 @@ pub(crate) enum Origin {
     Launched { service: String, rank: u32, ranks: u32 },
     /// Another launcher: the first rank starts the node service under this name. `launcher` is its process, if known.
     Foreign { name: String, rank: u32, ranks: u32, launcher: Option<u32> },
+    /// Another launcher, that has put ranks on several hosts and leads them together by PMI through this descriptor.
+    Spread { descriptor: u32, rank: u32, ranks: u32, launcher: Option<u32> },
 }
 
 /// What a launcher that is not ours tells its ranks.
@@ -58,6 +60,11 @@ const LAUNCHERS: [Launcher; 3] = [
     },
 ];
 
+/// The descriptor that leads to a process manager which speaks PMI.
+const PMI_FD: &str = "PMI_FD";
+/// What such a process manager sets instead if it is to be connected to.
+const PMI_PORT: &str = "PMI_PORT";
+
 /// Set by every launcher that speaks PMIx.
 const PMIX_RANK: &str = "PMIX_RANK";
 
@@ -86,8 +93,14 @@ fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
     for launcher in &LAUNCHERS {
         let Some(rank) = environment.number(launcher.rank)? else { continue };
         let Some(ranks) = environment.number(launcher.ranks)? else { continue };
-        launcher.check_one_node(environment, ranks)?;
         let process = launcher_process(launcher.rank);
+        let named = environment.text(HOST)?.is_some();
+        if let (Some(descriptor), true) = (environment.number(PMI_FD)?, launcher.name == "pmi")
+            && (named || launcher.check_one_node(environment, ranks).is_err())
+        {
+            return Ok(Origin::Spread { descriptor, rank, ranks, launcher: process });
+        }
+        launcher.check_one_node(environment, ranks)?;
         let parts: Vec<String> =
             launcher.job.iter().filter_map(|name| environment.text(name).transpose()).collect::<Result<_, _>>()?;
         let job = if parts.is_empty() {
@@ -98,6 +111,9 @@ fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
             parts.join(".")
         };
         return Ok(Origin::Foreign { name: service_name(launcher.name, &job), rank, ranks, launcher: process });
+    }
+    if environment.text(PMI_PORT)?.is_some() {
+        return Err(ServiceError::PmiPort);
     }
     // PMIx tells the number of ranks only to its own library. One of many ranks must not take itself for the only one.
     match environment.number(PMIX_RANK)? {
@@ -115,6 +131,11 @@ impl Launcher {
             _ => Ok(()),
         }
     }
+}
+
+/// The name of the service of one of a job's hosts; `job` is a secret that its ranks share.
+pub(crate) fn name_on_host(job: &[u8], host: u32) -> String {
+    service_name("hosts", &format!("{:032x}-{host}", digest(job)))
 }
 
 /// The name of a job's service: every rank finds it by itself, other jobs and other users find another.
@@ -218,6 +239,23 @@ mod tests {
             [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_JOB_ID", "77"), ("SLURM_STEP_ID", "3")];
         let Ok(Origin::Foreign { name, rank: 0, ranks: 8, .. }) = find_in(&slurm) else { panic!() };
         assert!(name.ends_with("-slurm-77.3"), "{name}");
+    }
+
+    #[test]
+    fn ranks_on_other_nodes_are_found_by_pmi() {
+        let hydra = [("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2"), ("PMI_FD", "6")];
+        let Ok(Origin::Spread { descriptor: 6, rank: 1, ranks: 4, launcher: Some(_) }) = find_in(&hydra) else {
+            panic!("{:?}", find_in(&hydra));
+        };
+        let slurm = [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("SLURM_STEP_NUM_NODES", "2"), ("PMI_FD", "7")];
+        assert!(matches!(find_in(&slurm), Ok(Origin::Spread { descriptor: 7, .. })));
+        let one_node = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2"), ("PMI_FD", "6")];
+        assert!(matches!(find_in(&one_node), Ok(Origin::Foreign { .. })), "as ever");
+        let named = [&one_node[..], &[(HOST, "a")]].concat();
+        assert!(matches!(find_in(&named), Ok(Origin::Spread { .. })), "the others may have another name");
+        let without = [("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2")];
+        assert!(matches!(find_in(&without), Err(ServiceError::SeveralNodes { .. })));
+        assert!(matches!(find_in(&[("PMI_PORT", "here:99"), ("PMI_ID", "0")]), Err(ServiceError::PmiPort)));
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl Outcome {
 /// ```
 pub fn launch(program: &OsStr, arguments: &[OsString], options: LaunchOptions) -> Result<Outcome, ServiceError> {
     let cores = cores(&options)?;
-    let server = Server::new(&shm::broker::unguessable_name("tradewind")?, &options.job)?;
+    let server = Server::new(&shm::broker::unguessable_name("tradewind")?, &options.job, None)?;
     // Two handles, a connection and two pipes.
     crate::server::allow_open_files(options.job.ranks, 5)?;
     let signals = if options.passes_signals { Some(Signals::catch(server.events())?) } else { None };

@@ -12,13 +12,18 @@
 //! Nothing is left behind however the job ends: the segment has no name, the door's name ends with its process.
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod client;
 mod error;
 mod events;
 mod identity;
 pub mod launcher;
+mod offload;
 mod protocol;
+mod reach;
+mod rendezvous;
 mod server;
+mod spread;
 pub mod start;
 pub mod variables;
 

@@ -2,13 +2,16 @@
 
 use crate::error::ServiceError;
 use crate::events::{Event, Events};
-use crate::protocol::{Answer, Hello};
+use crate::protocol::{Answer, Hello, INVITATION};
+use crate::reach::Reach;
 use engine::Departure;
 use engine::node::{JobOptions, Node};
+use network::invitation::Listening;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shm::broker::{Broker, BrokerError, Connection};
 use shm::process::{ProcessError, ProcessHandle};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,19 +33,23 @@ pub(crate) struct Server {
     guests: HashMap<u32, Connection>,
     next_guest: u32,
     seats: Vec<Seat>,
+    reach: Reach,
     /// Somebody came for a rank of a job whose processes are all gone: this service only stands in the way.
     superseded: bool,
 }
 
 impl Server {
     /// Binds the name first, so that only one of several makes a segment.
-    pub(crate) fn new(name: &str, options: &JobOptions) -> Result<Self, ServiceError> {
+    /// `listen` says where the other hosts' services knock, if there are any.
+    pub(crate) fn new(name: &str, options: &JobOptions, listen: Option<IpAddr>) -> Result<Self, ServiceError> {
         let broker = Broker::bind(name)?;
         let node = Node::create(options)?;
         let events = Events::new()?;
         events.add(&broker, Event::Door)?;
+        let reach = Reach::new(listen)?;
+        events.add(&reach, Event::Reach)?;
         let seats = (0..options.ranks).map(|_| Seat::default()).collect();
-        Ok(Server { node, broker, events, guests: HashMap::new(), next_guest: 0, seats, superseded: false })
+        Ok(Server { node, broker, events, guests: HashMap::new(), next_guest: 0, seats, reach, superseded: false })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -65,9 +72,23 @@ impl Server {
             Event::Door => self.open_door()?,
             Event::Guest(guest) => self.listen(guest),
             Event::Attached(rank) => self.see_off(rank, how),
+            Event::Reach => self.look_out(),
             Event::Child(_) | Event::Signal => {}
         }
         Ok(())
+    }
+
+    /// Something has come of the connections with other hosts.
+    fn look_out(&mut self) {
+        self.reach.progress();
+        let segment = Arc::clone(self.node.segment());
+        for (rank, connection) in self.reach.released() {
+            self.reach.welcome(rank, connection, segment.as_fd());
+        }
+        // Who has ended while it waited for the connections is not known to the agent.
+        for (rank, _) in (0..).zip(&self.seats).filter(|(_, seat)| seat.gone) {
+            self.reach.depart(rank, &self.node.departure(rank).unwrap_or(Departure::Vanished).to_string());
+        }
     }
 
     /// Hears everybody who has come so far. A process that has ended may have joined just before.
@@ -106,14 +127,21 @@ impl Server {
             // Left without a word, or speaks another language and is told so by its own side.
             Err(_) => return,
         };
-        let answer = match Hello::decode(&message.bytes) {
+        if message.bytes == INVITATION {
+            self.reach.invite(message, connection, self.node.ranks());
+            return self.look_out();
+        }
+        let hello = Hello::decode(&message.bytes);
+        let answer = match hello {
             Some(hello) => self.seat(hello, connection.peer().pid),
             None => Answer::Refused("it did not say which rank it is".into()),
         };
-        let segment = Arc::clone(self.node.segment());
-        let descriptors = if answer == Answer::Welcome { vec![segment.as_fd()] } else { Vec::new() };
+        if answer == Answer::Welcome {
+            let segment = Arc::clone(self.node.segment());
+            return self.reach.welcome(hello.map(|hello| hello.rank), connection, segment.as_fd());
+        }
         // Who does not read its answer has ended, which its process handle tells.
-        let _ = connection.send_message(&answer.encode(), &descriptors);
+        let _ = connection.send_message(&answer.encode(), &[]);
     }
 
     /// Gives a rank's seat to the process that has come for it, and watches that process from now on.
@@ -157,7 +185,17 @@ impl Server {
         // Left in the set, the handle would be ready for ever.
         self.events.remove(process);
         seat.gone = true;
-        self.node.mark(rank, how(process.pid()).unwrap_or(Departure::Vanished));
+        let how = how(process.pid()).unwrap_or(Departure::Vanished);
+        self.node.mark(rank, how);
+        self.reach.depart(rank, &self.node.departure(rank).unwrap_or(how).to_string());
+    }
+
+    /// Ranks that have not come yet never will.
+    fn close_door(&mut self) {
+        for (rank, _) in (0..).zip(&self.seats).filter(|(_, seat)| seat.process.is_none()) {
+            self.node.mark(rank, Departure::NeverStarted);
+            self.reach.depart(rank, &Departure::NeverStarted.to_string());
+        }
     }
 
     /// The child that was started as this rank has ended. That matters unless another process, started by it, is the rank.
@@ -213,31 +251,39 @@ pub(crate) fn allow_open_files(ranks: u32, each: u32) -> Result<(), ServiceError
 }
 
 /// Serves a job whose ranks somebody else starts, until the last of their processes is gone. `ready` is called when ranks
-/// may come.
+/// may come, with the address at which the service listens for other hosts, if it was asked to.
 ///
 /// # Errors
 /// [`BrokerError::NameTaken`] if the job has a service already; when the segment cannot be had.
 pub(crate) fn serve(
     name: &str,
     options: &JobOptions,
+    listen: Option<IpAddr>,
     start_timeout: Duration,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(Option<Listening>),
 ) -> Result<(), ServiceError> {
-    let mut server = Server::new(name, options)?;
-    // Its process's handle, and its connection until it has an answer.
-    allow_open_files(options.ranks, 2)?;
-    ready();
+    let mut server = Server::new(name, options, listen)?;
+    // Its process's handle, its connection until it has an answer; the area and doorbell that it shares with the agent.
+    allow_open_files(options.ranks, 5)?;
+    ready(server.reach.listening());
     // Ranks that start late want to know what has become of the others; so this stays even if those are gone.
     let started = Instant::now();
     let patience = started.checked_add(start_timeout);
+    let mut is_closed = false;
     loop {
-        let waits_for_first = !server.has_any() || !server.has_attached();
+        let waits_for_first = !is_closed && (!server.has_any() || !server.has_attached());
         for event in server.events().wait(patience.filter(|_| waits_for_first))? {
             server.handle(event, |_| None)?;
         }
         let idle = !server.has_attached() && started.elapsed() >= start_timeout;
         if server.is_over() || idle {
-            return Ok(());
+            if !std::mem::replace(&mut is_closed, true) {
+                server.close_door();
+            }
+            // What the ranks have started is carried through: other hosts may wait for it.
+            if server.superseded || !server.reach.is_busy() {
+                return Ok(());
+            }
         }
     }
 }
@@ -252,7 +298,7 @@ mod tests {
 
     fn server(ranks: u32) -> Server {
         let options = JobOptions::new(ranks, EngineKind::Peers).expect("an untouched environment");
-        Server::new(&unguessable_name("tradewind-test").expect("random bytes"), &options).expect("a new name")
+        Server::new(&unguessable_name("tradewind-test").expect("random bytes"), &options, None).expect("a new name")
     }
 
     /// Says something at the door and gives the answer, and whether a segment came with it.
@@ -329,7 +375,7 @@ mod tests {
     fn a_name_has_one_service() {
         let server = server(1);
         let options = JobOptions::new(1, EngineKind::Peers).expect("an untouched environment");
-        let second = Server::new(server.name(), &options);
+        let second = Server::new(server.name(), &options, None);
         assert!(matches!(second, Err(ServiceError::Broker(BrokerError::NameTaken { .. }))));
     }
 }

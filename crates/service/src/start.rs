@@ -3,9 +3,11 @@
 use crate::error::{ServiceError, system};
 use crate::variables::{COMMAND, Environment, Lookup};
 use engine::node::{EngineKind, JobOptions};
+use network::invitation::Listening;
 use shm::broker::BrokerError;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
+use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
 /// What the service says when ranks may come.
@@ -21,14 +23,18 @@ pub(crate) struct Job {
     /// The launcher's process, if known.
     pub(crate) launcher: Option<u32>,
     pub(crate) engine: EngineKind,
+    /// Where the service is to listen for those of the job's other hosts, if there are any.
+    pub(crate) listen: Option<IpAddr>,
 }
 
-/// Starts the service, unless another rank is faster, and returns when it can be connected to.
-pub(crate) fn start(job: &Job) -> Result<(), ServiceError> {
+/// Starts the service, unless another rank is faster, and returns when it can be connected to. Gives the address at which
+/// it listens, if this call has started it and it was to listen.
+pub(crate) fn start(job: &Job) -> Result<Option<Listening>, ServiceError> {
     let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
     let mut child = Command::new(&command)
         .args(["serve", &job.name, "--ranks", &job.ranks.to_string(), "--engine", job.engine.name()])
         .args(["--cores", &cores(job.launcher).to_string()])
+        .args(job.listen.iter().flat_map(|ip| ["--listen".to_owned(), ip.to_string()]))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -40,7 +46,13 @@ pub(crate) fn start(job: &Job) -> Result<(), ServiceError> {
     child.wait().map_err(system("wait for the command that starts the node service"))?;
     read.map_err(system("hear from the node service"))?;
     match said.trim_end() {
-        READY | TAKEN => Ok(()),
+        READY | TAKEN => Ok(None),
+        said if said.strip_prefix(READY).is_some_and(|rest| rest.starts_with(' ')) => {
+            let listening = said[READY.len()..].trim_start().parse();
+            listening
+                .map(Some)
+                .map_err(|_| ServiceError::NotReady(format!("it listens where nobody can knock: {said}")))
+        }
         "" => Err(ServiceError::NotReady(format!("{} said nothing and ended", command.display()))),
         why => Err(ServiceError::NotReady(why.to_owned())),
     }
@@ -67,6 +79,8 @@ pub struct Request {
     pub engine: EngineKind,
     /// Cores that the ranks share.
     pub cores: u32,
+    /// Where to listen for the services of the job's other hosts, if there are any.
+    pub listen: Option<IpAddr>,
 }
 
 /// Starts the service as a process that is nobody's child but init's, so that it leaves no zombie with the rank that
@@ -78,7 +92,8 @@ pub fn detach(itself: &mut Command) -> Result<(), ServiceError> {
     itself.spawn().map(drop).map_err(system("start the node service"))
 }
 
-/// Is the node service until the last rank is gone. Says on standard output that ranks may come, or why they may not.
+/// Is the node service until the last rank is gone. Says on standard output that ranks may come and at which address it
+/// listens if it was asked to, or why they may not.
 ///
 /// # Errors
 /// When the service cannot be had; that has been said on standard output too.
@@ -87,7 +102,11 @@ pub fn serve(request: &Request) -> Result<(), ServiceError> {
     let _ = rustix::process::setsid();
     let outcome = JobOptions::new(request.ranks, request.engine).map_err(ServiceError::from).and_then(|options| {
         let options = JobOptions { cores: request.cores, ..options };
-        crate::server::serve(&request.name, &options, Environment.start_timeout()?, || say(READY))
+        let ready = |listening: Option<Listening>| match listening {
+            None => say(READY),
+            Some(listening) => say(&format!("{READY} {listening}")),
+        };
+        crate::server::serve(&request.name, &options, request.listen, Environment.start_timeout()?, ready)
     });
     match &outcome {
         Ok(()) => {}

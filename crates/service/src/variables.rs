@@ -12,6 +12,8 @@ pub const RANK: &str = "TRADEWIND_RANK";
 pub const SIZE: &str = "TRADEWIND_SIZE";
 /// Who runs operations: `peers` or `caller`.
 pub const ENGINE: &str = "TRADEWIND_ENGINE";
+/// Which engine runs collectives between hosts: `kernel` (where all hosts have it, and for what it takes) or `agent`.
+pub const BETWEEN_HOSTS: &str = "TRADEWIND_BETWEEN_HOSTS";
 /// The core that a rank is to bind itself to.
 pub const CORE: &str = "TRADEWIND_CORE";
 /// What tells a job apart from the other jobs of the same user, where no launcher says it.
@@ -22,6 +24,13 @@ pub const START_TIMEOUT: &str = "TRADEWIND_START_TIMEOUT";
 pub const COMMAND: &str = "TRADEWIND_COMMAND";
 /// The directory into which ranks write their part of a profile.
 pub const TRACE: &str = "TRADEWIND_TRACE";
+
+/// What this host is called, where several are simulated on one machine; usually the system says which processes share one.
+pub const HOST: &str = "TRADEWIND_HOST";
+/// Which network leads to the other hosts: the name of an interface, or a range of addresses such as 10.1.0.0/16.
+pub const INTERFACE: &str = "TRADEWIND_INTERFACE";
+/// The version of PMI to speak, 1 or 2; usually the first one that the process manager knows.
+pub const PMI_VERSION: &str = "TRADEWIND_PMI";
 
 /// How long a rank waits for the others unless [`START_TIMEOUT`] says otherwise.
 const USUAL_START_TIMEOUT: f64 = 60.0;

@@ -8,6 +8,7 @@
 //! | say which types may lie in it | [`shared`] |
 //! | keep checked references into it | [`handle`] |
 //! | copy and combine the bytes of its data areas | [`memory`] |
+//! | copy bytes although the other side may not keep to the protocol | [`copies`] |
 //! | count completions and sleep until they come | [`completion`], on top of [`futex`] |
 //! | fence a frequent side against a rare one for nothing | [`fence`] |
 //! | watch other processes, bind threads to cores | [`process`] |
@@ -37,10 +38,12 @@
 pub mod arena;
 pub mod broker;
 pub mod completion;
+pub mod copies;
 pub mod fence;
 mod free_list;
 pub mod futex;
 pub mod handle;
+pub mod inherited;
 pub mod memory;
 pub mod owned;
 pub mod prefetch;

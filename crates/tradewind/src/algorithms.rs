@@ -5,6 +5,7 @@
 use crate::communicator::Communicator;
 use crate::decisions::Rules;
 use crate::explanation::Explanation;
+use crate::spanning::{Layout, Spread};
 use collectives::Tuning;
 use engine::node::EngineKind;
 use goal::arithmetic::UnknownName;
@@ -129,6 +130,8 @@ pub(crate) enum Why {
     Forced,
     /// Nobody forces anything: the decision table says so, or the rules that hold where nothing has been measured.
     Open,
+    /// The caller's [`Algorithms`] say a join, and the ranks are on several hosts.
+    SeveralHosts,
     /// What the caller's [`Algorithms`] say has no meaning for an operation that is not associative.
     RankOrder,
 }
@@ -167,6 +170,8 @@ impl<A: Choosable> Choice<A> {
 pub(crate) trait Choosable: Copy + PartialEq + FromStr<Err = UnknownName> {
     const OPERATION: Operation;
     const JOIN: Self;
+    /// What takes a join's place between hosts where rank order matters.
+    const IN_RANK_ORDER: Self;
     /// Where [`Algorithms`] keep the caller's choice.
     fn forced(algorithms: &Algorithms) -> Option<Self>;
     fn force(self, algorithms: &mut Algorithms);
@@ -177,11 +182,12 @@ pub(crate) trait Choosable: Copy + PartialEq + FromStr<Err = UnknownName> {
 }
 
 macro_rules! choosable {
-    ($($operation:ident, $field:ident: $algorithm:ident, $folds_from_left:expr;)+) => {
+    ($($operation:ident, $field:ident: $algorithm:ident, $folds_from_left:expr, $in_rank_order:ident;)+) => {
         $(
             impl Choosable for $algorithm {
                 const OPERATION: Operation = Operation::$operation;
                 const JOIN: Self = $algorithm::Join;
+                const IN_RANK_ORDER: Self = $algorithm::$in_rank_order;
 
                 #[inline]
                 fn forced(algorithms: &Algorithms) -> Option<Self> {
@@ -243,17 +249,18 @@ macro_rules! choosable {
 }
 
 choosable! {
-    Barrier, barrier: BarrierAlgorithm, |_| true;
-    Bcast, bcast: BcastAlgorithm, |_| true;
-    Scatter, scatter: ScatterAlgorithm, |_| true;
-    Gather, gather: GatherAlgorithm, |_| true;
-    Allgather, allgather: AllgatherAlgorithm, |_| true;
-    Alltoall, alltoall: AlltoallAlgorithm, |_| true;
-    Reduce, reduce: ReduceAlgorithm, ReduceAlgorithm::folds_from_left;
-    Allreduce, allreduce: AllreduceAlgorithm, AllreduceAlgorithm::folds_from_left;
-    ReduceScatter, reduce_scatter: ReduceScatterAlgorithm, ReduceScatterAlgorithm::folds_from_left;
-    Scan, scan: ScanAlgorithm, ScanAlgorithm::folds_from_left;
-    Exscan, exscan: ExscanAlgorithm, ExscanAlgorithm::folds_from_left;
+    Barrier, barrier: BarrierAlgorithm, |_| true, Dissemination;
+    Bcast, bcast: BcastAlgorithm, |_| true, Binomial;
+    Scatter, scatter: ScatterAlgorithm, |_| true, Binomial;
+    Gather, gather: GatherAlgorithm, |_| true, Binomial;
+    Allgather, allgather: AllgatherAlgorithm, |_| true, Ring;
+    Alltoall, alltoall: AlltoallAlgorithm, |_| true, Pairwise;
+    Reduce, reduce: ReduceAlgorithm, ReduceAlgorithm::folds_from_left, Flat;
+    // Whose graph is then drawn with a flat reduction.
+    Allreduce, allreduce: AllreduceAlgorithm, AllreduceAlgorithm::folds_from_left, ReduceBcast;
+    ReduceScatter, reduce_scatter: ReduceScatterAlgorithm, ReduceScatterAlgorithm::folds_from_left, Pairwise;
+    Scan, scan: ScanAlgorithm, ScanAlgorithm::folds_from_left, Chain;
+    Exscan, exscan: ExscanAlgorithm, ExscanAlgorithm::folds_from_left, Chain;
 }
 
 /// What an algorithm may do with the order of contributions.
@@ -272,17 +279,21 @@ impl Communicator {
     pub(crate) fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
         match A::forced(self.chosen()) {
             None if bytes < self.rules().joins_below(A::OPERATION) => Choice::new(A::JOIN, Why::Open),
-            Some(algorithm) if algorithm == A::JOIN && !self.rules().explains() => Choice::new(A::JOIN, Why::Forced),
+            Some(algorithm) if algorithm == A::JOIN && self.rules().joins_unasked() => {
+                Choice::new(A::JOIN, Why::Forced)
+            }
             _ => self.choose_and_say(bytes, order),
         }
     }
 
     /// How to run a neighbour collective.
     pub(crate) fn choose_neighbor(&self) -> NeighborAlgorithm {
-        self.chosen().neighbor.unwrap_or(match self.group().engine() {
-            EngineKind::Peers => NeighborAlgorithm::Join,
-            EngineKind::Caller => NeighborAlgorithm::Direct,
-        })
+        match (self.chosen().neighbor, self.group().engine()) {
+            _ if self.span().is_some() => NeighborAlgorithm::Direct,
+            (Some(forced), _) => forced,
+            (None, EngineKind::Peers) => NeighborAlgorithm::Join,
+            (None, EngineKind::Caller) => NeighborAlgorithm::Direct,
+        }
     }
 
     #[cold]
@@ -321,6 +332,9 @@ pub(crate) struct Chooser {
 
 impl Chooser {
     fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        if let Layout::Hosts(spread) = self.rules.layout() {
+            return self.choose_between_hosts(spread, bytes, order);
+        }
         match A::forced(&self.algorithms) {
             Some(algorithm) => self.choose_forced(algorithm, order),
             None if self.rules.engine() == EngineKind::Peers => self.choose_measured(bytes, order),
@@ -353,6 +367,28 @@ impl Chooser {
             _ => Levels::One,
         };
         Choice { algorithm, tuning, levels, why: Why::Forced }
+    }
+
+    /// Never a join. Left open: the classical algorithms between hosts, and where each host has so many consecutive ranks, in
+    /// two levels.
+    fn choose_between_hosts<A: Choosable>(&self, spread: Spread, bytes: u64, order: Order) -> Choice<A> {
+        let forced = A::forced(&self.algorithms);
+        if let Some(algorithm) = forced.filter(|algorithm| *algorithm != A::JOIN) {
+            let choice = self.choose_forced(algorithm, order);
+            return if choice.algorithm == A::JOIN { Choice::new(A::IN_RANK_ORDER, choice.why) } else { choice };
+        }
+        if order == Order::FromLeft {
+            return Choice::new(A::IN_RANK_ORDER, Why::RankOrder);
+        }
+        let why = if forced.is_some() { Why::SeveralHosts } else { Why::Open };
+        let levels = match spread.ranks_per_host {
+            Some(ranks) if A::OPERATION.has_two_levels() => Levels::Two(ranks),
+            _ => Levels::One,
+        };
+        let ranks = if levels == Levels::One { self.rules.ranks() } else { spread.hosts };
+        let plan = built_in::plan(&Query { operation: A::OPERATION, ranks, ranks_per_node: 1, bytes });
+        let algorithm = plan.algorithm.name().parse().unwrap_or(A::IN_RANK_ORDER);
+        Choice { algorithm, tuning: tuning(&plan), levels, why }
     }
 
     /// What libraries ship, as if every rank were alone on its node.

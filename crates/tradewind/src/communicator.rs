@@ -2,16 +2,18 @@
 
 use crate::algorithms::{Algorithms, Levels};
 use crate::buffers::SharedBuffer;
+use crate::collective::plan::Course;
 use crate::decisions::{self, Rules};
 use crate::error::Result;
+use crate::pending::Pending;
+use crate::spanning::{Layout, Span};
 use bytemuck::Pod;
 use collectives::Tuning;
 use engine::call::Call;
 use engine::group::Group;
 use engine::lane::Argument;
-use engine::linkage::Linkage;
 use engine::meeting::Meeting;
-use engine::pending::Pending;
+use engine::pending::Pending as HostPending;
 use goal::compile::compile;
 use goal::graph::Graph;
 use std::any::Any;
@@ -40,12 +42,17 @@ pub struct Communicator {
 
 #[derive(Debug)]
 struct Shared {
+    /// Those of its ranks that are on this host: as a rule all.
     group: Arc<Group>,
-    linked: Mutex<HashMap<LinkKey, Arc<Linkage>>>,
+    /// What it has if there are others.
+    span: Option<Arc<Span>>,
+    rank: u32,
+    size: u32,
+    linked: Mutex<HashMap<LinkKey, Course>>,
     topologies: AtomicU64,
     rules: &'static Rules,
     /// Dropped requests whose buffers are still in use.
-    kept: Mutex<Vec<(Pending, Kept)>>,
+    kept: Mutex<Vec<(HostPending, Kept)>>,
 }
 
 impl Drop for Shared {
@@ -61,7 +68,7 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    fn lock_kept(&self) -> MutexGuard<'_, Vec<(Pending, Kept)>> {
+    fn lock_kept(&self) -> MutexGuard<'_, Vec<(HostPending, Kept)>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,7 +79,7 @@ pub(crate) struct Keeper(Arc<Shared>);
 
 impl Keeper {
     /// Keeps buffers until their collective is complete.
-    pub(crate) fn keep(&self, pending: Pending, buffers: Box<dyn Any + Send>) {
+    pub(crate) fn keep(&self, pending: HostPending, buffers: Box<dyn Any + Send>) {
         self.0.lock_kept().push((pending, Kept(buffers)));
     }
 }
@@ -100,21 +107,32 @@ pub(crate) struct LinkKey {
 }
 
 impl Communicator {
-    /// The communicator of all ranks of a job.
-    pub(crate) fn world(group: Arc<Group>) -> Self {
+    /// The communicator of all ranks of a job: those of the group, and with a span those of other hosts.
+    pub(crate) fn world(group: Arc<Group>, span: Option<Arc<Span>>) -> Self {
         let table = decisions::of_job(group.member().node());
-        let rules = Rules::of(table, group.size(), group.engine());
-        Communicator::new(group, rules)
+        let (ranks, layout) = ranks_and_layout(&group, span.as_ref());
+        let rules = Rules::of(table, ranks, group.engine(), layout);
+        Communicator::new(group, span, rules)
     }
 
-    fn new(group: Arc<Group>, rules: &'static Rules) -> Self {
+    fn new(group: Arc<Group>, span: Option<Arc<Span>>, rules: &'static Rules) -> Self {
+        let (rank, size) = match &span {
+            None => (group.rank(), group.size()),
+            Some(span) => (span.rank(), span.ranks()),
+        };
         let (linked, kept) = (Mutex::default(), Mutex::default());
-        let shared = Shared { group, linked, topologies: AtomicU64::new(0), rules, kept };
+        let shared = Shared { group, span, rank, size, linked, topologies: AtomicU64::new(0), rules, kept };
         Communicator { shared: Arc::new(shared), algorithms: Algorithms::default() }
     }
 
+    /// Those of its ranks that are on this host: all of them, unless it has a [span](Self::span).
     pub(crate) fn group(&self) -> &Arc<Group> {
         &self.shared.group
+    }
+
+    /// What it has if its ranks are on several hosts.
+    pub(crate) fn span(&self) -> Option<&Arc<Span>> {
+        self.shared.span.as_ref()
     }
 
     /// What it goes by when an algorithm is left open.
@@ -124,19 +142,20 @@ impl Communicator {
     }
 
     /// Ranks of this one that are a communicator of their own, with the same algorithms.
-    fn part(&self, group: Arc<Group>) -> Self {
-        let rules = self.rules().for_ranks(group.size());
-        Communicator::new(group, rules).with_algorithms(self.algorithms)
+    pub(crate) fn part(&self, group: Arc<Group>, span: Option<Arc<Span>>) -> Self {
+        let (ranks, layout) = ranks_and_layout(&group, span.as_ref());
+        let rules = self.rules().for_ranks(ranks, layout);
+        Communicator::new(group, span, rules).with_algorithms(self.algorithms)
     }
 
     /// This rank, from 0.
     pub fn rank(&self) -> u32 {
-        self.group().rank()
+        self.shared.rank
     }
 
     /// The number of ranks.
     pub fn size(&self) -> u32 {
-        self.group().size()
+        self.shared.size
     }
 
     /// The same communicator with other algorithms. All ranks must use the same.
@@ -182,8 +201,11 @@ impl Communicator {
     /// # Errors
     /// When a rank is in another collective or gone, or the segment is full.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>> {
+        if let Some(span) = self.span() {
+            return self.split_between_hosts(span, color, key);
+        }
         let group = self.group().split(color, key)?;
-        Ok(group.map(|group| self.part(group)))
+        Ok(group.map(|group| self.part(group, None)))
     }
 
     /// Another communicator of the same ranks. A collective call that waits for all ranks.
@@ -191,8 +213,8 @@ impl Communicator {
     /// # Errors
     /// As [`split`](Self::split).
     pub fn dup(&self) -> Result<Communicator> {
-        let group = self.group().split(Some(0), i64::from(self.rank()))?;
-        Ok(group.map_or_else(|| self.clone(), |group| self.part(group)))
+        let same = self.split(Some(0), i64::from(self.rank()))?;
+        Ok(same.unwrap_or_else(|| self.clone()))
     }
 
     /// Zeroed memory of the job's segment, for collectives to work on in place.
@@ -217,32 +239,48 @@ impl Communicator {
     /// Starts a meeting of all ranks.
     #[inline]
     pub(crate) fn meet(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Pending> {
-        Ok(self.group().meet(meeting, arguments)?)
+        Ok(Pending::Host(self.group().meet(meeting, arguments)?))
     }
 
-    /// The linked form of a collective, linked now if it was not before.
-    pub(crate) fn linkage(&self, key: LinkKey, draw: impl FnOnce() -> Result<Graph>) -> Result<Arc<Linkage>> {
+    /// A collective's course through a graph, which is linked, or taken by an engine between hosts, now if it was not before.
+    pub(crate) fn course(&self, key: LinkKey, draw: impl FnOnce() -> Result<Graph>) -> Result<Course> {
+        let call = key.call;
+        self.known_or(key, || self.link(&draw()?, call))
+    }
+
+    /// The course that is known by this key, made now if there is none.
+    pub(crate) fn known_or(&self, key: LinkKey, make: impl FnOnce() -> Result<Course>) -> Result<Course> {
         // Not held while linking: that waits for other ranks. Two threads that link the same collective at once each do.
         let known = self.lock_linked().get(&key).cloned();
-        if let Some(linkage) = known {
-            return Ok(linkage);
+        if let Some(course) = known {
+            return Ok(course);
         }
-        let linkage = self.link(&draw()?, key.call)?;
-        self.lock_linked().insert(key, Arc::clone(&linkage));
-        Ok(linkage)
+        let course = make()?;
+        self.lock_linked().insert(key, course.clone());
+        Ok(course)
     }
 
-    fn lock_linked(&self) -> MutexGuard<'_, HashMap<LinkKey, Arc<Linkage>>> {
+    fn lock_linked(&self) -> MutexGuard<'_, HashMap<LinkKey, Course>> {
         self.shared.linked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compiles a graph and links it with those of the other ranks.
-    pub(crate) fn link(&self, graph: &Graph, call: Call) -> Result<Arc<Linkage>> {
-        Ok(self.group().link(&compile(graph)?, call)?)
+    /// Compiles a graph and links it with those of the other ranks; between hosts an engine there takes it.
+    pub(crate) fn link(&self, graph: &Graph, call: Call) -> Result<Course> {
+        match self.span() {
+            None => Ok(Course::Linked(self.group().link(&compile(graph)?, call)?)),
+            Some(span) => Ok(Course::Carried(self.carry(span, graph, call)?)),
+        }
     }
 
     /// The number of the next topology, the same on all ranks.
     pub(crate) fn next_topology(&self) -> u64 {
         self.shared.topologies.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+fn ranks_and_layout(group: &Group, span: Option<&Arc<Span>>) -> (u32, Layout) {
+    match span {
+        None => (group.size(), Layout::OneHost),
+        Some(span) => (span.ranks(), span.layout()),
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::algorithms::{Choice, Choosable, Why};
 use crate::explanation::{Explanation, Reason};
+use crate::spanning::Layout;
 use engine::Decisions;
 use engine::node::{EngineKind, Node};
 use plogp::file::FileError;
@@ -72,6 +73,9 @@ pub(crate) struct Rules {
     table: Option<Arc<DecisionTable>>,
     ranks: u32,
     engine: EngineKind,
+    layout: Layout,
+    /// Whether a join that is asked for needs no further look.
+    joins_unasked: bool,
     /// Below so many bytes the answer is a join, by operation.
     joins_below: [u64; Operation::ALL.len()],
     /// What the table says, by operation.
@@ -86,35 +90,51 @@ static KNOWN: Mutex<Vec<&'static Rules>> = Mutex::new(Vec::new());
 
 impl Rules {
     /// Those for so many ranks.
-    pub(crate) fn of(table: Option<Arc<DecisionTable>>, ranks: u32, engine: EngineKind) -> &'static Self {
+    pub(crate) fn of(
+        table: Option<Arc<DecisionTable>>,
+        ranks: u32,
+        engine: EngineKind,
+        layout: Layout,
+    ) -> &'static Self {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |rules: &&&Rules| (rules.ranks, rules.engine) == (ranks, engine) && rules.table == table;
+        let asked = (ranks, engine, layout);
+        let same = |rules: &&&Rules| (rules.ranks, rules.engine, rules.layout) == asked && rules.table == table;
         if let Some(rules) = known.iter().find(same) {
             return rules;
         }
         let explains = std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0");
-        let rules: &'static Rules = Box::leak(Box::new(Rules::new(table, ranks, engine, explains)));
+        let rules: &'static Rules = Box::leak(Box::new(Rules::new(table, (ranks, engine, layout), explains)));
         known.push(rules);
         rules
     }
 
-    fn new(table: Option<Arc<DecisionTable>>, ranks: u32, engine: EngineKind, explains: bool) -> Self {
+    fn new(
+        table: Option<Arc<DecisionTable>>,
+        (ranks, engine, layout): (u32, EngineKind, Layout),
+        explains: bool,
+    ) -> Self {
         let row = |operation: &Operation| {
             let query = Query { operation: *operation, ranks, ranks_per_node: ranks, bytes: 0 };
             table.as_ref()?.row(&query).ok().cloned()
         };
         let rows: Vec<Option<Row>> = Operation::ALL.iter().map(row).collect();
         let mut joins_below = [0; Operation::ALL.len()];
-        // With the caller engine, and where every decision is looked at, none is settled beforehand.
-        if engine == EngineKind::Peers && !explains {
+        let joins_unasked = layout == Layout::OneHost && !explains;
+        // With the caller engine, between hosts, and where every decision is looked at, none is settled beforehand.
+        if engine == EngineKind::Peers && joins_unasked {
             joins_below.iter_mut().zip(&rows).for_each(|(below, row)| *below = row.as_ref().map_or(u64::MAX, joins));
         }
-        Rules { table, ranks, engine, joins_below, rows, said: explains.then(Mutex::default) }
+        Rules { table, ranks, engine, layout, joins_unasked, joins_below, rows, said: explains.then(Mutex::default) }
     }
 
     /// The same for another number of ranks.
-    pub(crate) fn for_ranks(&self, ranks: u32) -> &'static Self {
-        Rules::of(self.table.clone(), ranks, self.engine)
+    pub(crate) fn for_ranks(&self, ranks: u32, layout: Layout) -> &'static Self {
+        Rules::of(self.table.clone(), ranks, self.engine, layout)
+    }
+
+    /// How the ranks lie on hosts.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// The number of ranks.
@@ -139,22 +159,28 @@ impl Rules {
         row.range(bytes).ok().map(|range| range.plan).filter(|plan| plan.levels == Levels::One)
     }
 
-    /// Whether every decision is to be looked at.
+    /// Whether a join that is asked for needs no further look: it can be had, and not every decision is to be said.
     #[inline]
-    pub(crate) fn explains(&self) -> bool {
-        self.said.is_some()
+    pub(crate) fn joins_unasked(&self) -> bool {
+        self.joins_unasked
     }
 
     /// Why this was chosen.
     pub(crate) fn explain<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) -> Explanation {
         let query = Query { operation: A::OPERATION, ranks: self.ranks, ranks_per_node: self.ranks, bytes };
+        let (engine, hosts) = match self.layout {
+            Layout::OneHost => (self.engine.name(), 1),
+            Layout::Hosts(spread) => (spread.engine, spread.hosts),
+        };
         let reason = match choice.why {
             Why::Forced => Reason::Forced,
             Why::RankOrder => Reason::RankOrder,
+            Why::SeveralHosts => Reason::SeveralHosts,
+            Why::Open if hosts > 1 => Reason::BetweenHosts,
             Why::Open if self.engine == EngineKind::Caller => Reason::CallerEngine,
             Why::Open => Reason::Decision(select::decide(self.table.as_deref(), &query).origin),
         };
-        Explanation::new(query, choice, self.engine, reason)
+        Explanation::new(query, choice, (engine, hosts), reason)
     }
 
     /// Says a decision that was not said before.

@@ -1,6 +1,7 @@
 //! What can go wrong, in one type.
 
 use goal::compile::CompileError;
+use std::time::Duration;
 
 /// Why a call failed. The engine's errors name ranks and collectives; see [`engine::Error`].
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,40 @@ pub enum Error {
     /// A message, a channel or a remote memory command failed.
     #[error(transparent)]
     Message(#[from] MessageError),
+    /// A host cannot be reached, a rank of a communicator on several hosts is gone, … Ranks are those of the communicator.
+    #[error(transparent)]
+    Network(network::carrier::Error),
+    /// Two ranks on different hosts are in different collectives.
+    #[error("rank {rank} is in {ours} #{sequence}, rank {other} is in {theirs} #{sequence}{}", same_name(.ours, .theirs))]
+    DifferentCollectives {
+        /// The number of the collective on its communicator, from 0.
+        sequence: u64,
+        /// This rank.
+        rank: u32,
+        /// What it called.
+        ours: &'static str,
+        /// The other rank.
+        other: u32,
+        /// What that called.
+        theirs: &'static str,
+    },
+    /// The time given to a collective between hosts was over.
+    #[error("not complete after {after:?}{}", awaited(.waiting_for))]
+    NotComplete {
+        /// The time given.
+        after: Duration,
+        /// Ranks whose messages are missing, as far as this host's engine can see.
+        waiting_for: Vec<Awaited>,
+    },
+    /// Something that lives in shared memory was asked of ranks on several hosts.
+    #[error("{what} need ranks that share memory: ask it of the ranks of one host (`split_by_host`)")]
+    SeveralHosts {
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// The job has several hosts and nothing that works between them.
+    #[error("this job has no engine between hosts")]
+    NoCarrier,
     /// A rank of [`local`](crate::local) panicked.
     #[error("rank {rank} panicked: {message}")]
     Panicked {
@@ -37,6 +72,27 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+}
+
+/// A rank on some host that others wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// The rank in the communicator.
+    pub rank: u32,
+    /// The number of its host in the job.
+    pub host: u32,
+}
+
+fn awaited(list: &[Awaited]) -> String {
+    if list.is_empty() {
+        return String::new();
+    }
+    let parts: Vec<String> = list.iter().map(|Awaited { rank, host }| format!("rank {rank} (host {host})")).collect();
+    format!(": waiting for messages of {}", parts.join(", "))
+}
+
+fn same_name(ours: &str, theirs: &str) -> &'static str {
+    if ours == theirs { ": they differ in something else, such as size, root, operation, type" } else { "" }
 }
 
 /// What can go wrong with messages that no collective describes; see [`queues`].
@@ -98,9 +154,24 @@ impl Error {
     /// The rank that failed, if that is what happened.
     pub fn failed_rank(&self) -> Option<u32> {
         match self {
-            Error::Engine(engine::Error::RankFailed { rank, .. }) | Error::Panicked { rank, .. } => Some(*rank),
+            Error::Engine(engine::Error::RankFailed { rank, .. })
+            | Error::Network(network::carrier::Error::RankFailed { rank, .. })
+            | Error::Panicked { rank, .. } => Some(*rank),
             _ => None,
         }
+    }
+
+    /// The host that cannot be reached, by its number in the job, if that is what happened.
+    pub fn unreachable_host(&self) -> Option<u32> {
+        match self {
+            Error::Network(network::carrier::Error::HostUnreachable { host, .. }) => Some(*host),
+            _ => None,
+        }
+    }
+
+    /// Whether only the time given was over, so that it can be waited for again.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Error::Engine(engine::Error::Timeout { .. }) | Error::NotComplete { .. })
     }
 }
 

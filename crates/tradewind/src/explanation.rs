@@ -2,7 +2,6 @@
 
 use crate::algorithms::{Choice, Choosable, Levels};
 use collectives::Tuning;
-use engine::node::EngineKind;
 use plogp::operation::{Algorithm, Operation};
 use plogp::select::{Origin, Query};
 use std::fmt;
@@ -35,8 +34,10 @@ pub struct Explanation {
     pub degree: Option<NonZeroU32>,
     /// In two levels: ranks on each node.
     pub ranks_per_node: Option<NonZeroU32>,
-    /// Who runs operations.
-    pub engine: EngineKind,
+    /// The number of hosts that the ranks are on.
+    pub hosts: u32,
+    /// Who runs operations: `peers` or `caller` on one host, else an engine between hosts.
+    pub engine: &'static str,
     /// Why.
     pub reason: Reason,
 }
@@ -49,6 +50,11 @@ pub enum Reason {
     Forced,
     /// Only a fold in rank order has a meaning for this operation, and what was asked for does not keep to it.
     RankOrder,
+    /// A join was asked for, which ranks on several hosts cannot have; what there is instead is chosen as if nothing had
+    /// been asked for.
+    SeveralHosts,
+    /// The ranks are on several hosts: the built-in rules for those, whatever a decision table says of one.
+    BetweenHosts,
     /// The caller engine runs what libraries ship, whatever a decision table says.
     CallerEngine,
     /// A decision table, or the built-in rules because there is none or it has a gap here.
@@ -56,7 +62,12 @@ pub enum Reason {
 }
 
 impl Explanation {
-    pub(crate) fn new<A: Choosable>(query: Query, choice: &Choice<A>, engine: EngineKind, reason: Reason) -> Self {
+    pub(crate) fn new<A: Choosable>(
+        query: Query,
+        choice: &Choice<A>,
+        (engine, hosts): (&'static str, u32),
+        reason: Reason,
+    ) -> Self {
         let Query { operation, ranks, bytes, .. } = query;
         let algorithm = choice.algorithm.name();
         let known = algorithm.parse::<Algorithm>().ok();
@@ -74,6 +85,7 @@ impl Explanation {
                 Levels::One => None,
                 Levels::Two(ranks_per_node) => Some(ranks_per_node),
             },
+            hosts,
             engine,
             reason,
         }
@@ -96,7 +108,11 @@ impl fmt::Display for Explanation {
     /// What was chosen, and below it why.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explanation { operation, ranks, bytes, algorithm, engine, .. } = self;
-        write!(formatter, "{operation} of {bytes} bytes among {ranks} ranks: ")?;
+        write!(formatter, "{operation} of {bytes} bytes among {ranks} ranks")?;
+        if self.hosts > 1 {
+            write!(formatter, " on {} hosts", self.hosts)?;
+        }
+        write!(formatter, ": ")?;
         if let Some(here) = self.ranks_per_node {
             write!(formatter, "two-level, {here} ranks a node, ")?;
         }
@@ -113,6 +129,8 @@ impl fmt::Display for Explanation {
             Reason::RankOrder => {
                 write!(formatter, "  because only a fold in rank order has a meaning for the operation")
             }
+            Reason::SeveralHosts => write!(formatter, "  built-in rules for several hosts, where a join cannot be had"),
+            Reason::BetweenHosts => write!(formatter, "  built-in rules for several hosts"),
             Reason::CallerEngine => write!(formatter, "  built-in rules, which the caller engine always goes by"),
             Reason::Decision(origin) => write!(formatter, "  {origin}"),
         }

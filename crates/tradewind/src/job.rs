@@ -1,12 +1,17 @@
 //! Joining a job, and jobs whose ranks are threads.
 
 use crate::communicator::Communicator;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, argument};
+use crate::operation::Op;
 use crate::profile;
+use crate::spanning::{Reach, Span};
 use engine::group::Group;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
 use engine::trace::Trace;
+use network::carrier::Carrier;
+use network::hosts::Hosts;
+use service::client::Attachment;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,11 +40,20 @@ impl Job {
     /// # Errors
     /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
     pub fn init() -> Result<Self> {
-        let mut member = service::client::attach()?.member;
+        let Attachment { mut member, rank, carrier, offloaded, hosts, .. } = service::client::attach()?;
         let profile = std::env::var_os("TRADEWIND_TRACE")
-            .map(|directory| (profile::part(directory.as_ref(), member.rank()), member.record_trace()));
-        let world = Communicator::world(Group::world(Arc::new(member))?);
-        Ok(Job { world, profile })
+            .map(|directory| (profile::part(directory.as_ref(), rank), member.record_trace()));
+        let group = Group::world(Arc::new(member))?;
+        let Some((carrier, hosts)) = carrier.zip(hosts) else {
+            return Ok(Job { world: Communicator::world(group, None), profile });
+        };
+        let span = Span::world(Reach::new(hosts, vec![carrier]), &group, rank);
+        let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
+        // All ranks or none: a run is carried by the same engine everywhere.
+        let mut everywhere = [0];
+        world.allreduce(&[u8::from(offloaded.is_some())], &mut everywhere, Op::Minimum)?;
+        let Some(offloaded) = offloaded.filter(|_| everywhere == [1]) else { return Ok(Job { world, profile }) };
+        Ok(Job { world: Communicator::world(group, Some(span.preferring(offloaded))), profile })
     }
 
     /// The communicator of all ranks.
@@ -102,9 +116,64 @@ where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
     let node = Node::create(&JobOptions::new(ranks, engine)?)?;
-    let members = (0..ranks).map(|rank| node.join(rank)).collect::<Result<Vec<Member>, _>>()?;
+    let members = (0..ranks).map(|rank| Ok((node.join(rank)?, None))).collect::<Result<_>>()?;
+    run_ranks(members, body)
+}
+
+/// As [`local`], on several hosts that are simulated in this process: `ranks` are those of each host. Ranks of different
+/// hosts share nothing; between them the agent engine works, over TCP on loopback.
+///
+/// ```
+/// # fn main() -> Result<(), tradewind::Error> {
+/// tradewind::local_hosts(&[2, 1], |world| {
+///     let mut sum = [0u32];
+///     world.allreduce(&[world.rank()], &mut sum, tradewind::Op::Sum)?;
+///     assert_eq!(sum, [0 + 1 + 2]);
+///     assert_eq!((world.hosts(), world.split_by_host()?.size()), (2, if world.rank() < 2 { 2 } else { 1 }));
+///     Ok(())
+/// })
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`local`]; when a host has no ranks, or the system refuses sockets.
+pub fn local_hosts<F>(ranks: &[u32], body: F) -> Result<()>
+where
+    F: Fn(Communicator) -> Result<()> + Sync,
+{
+    if let Some(host) = ranks.iter().position(|ranks| *ranks == 0) {
+        return Err(argument("the number of ranks of a host", format!("0 (host {host})"), "at least 1"));
+    }
+    if let [one] = ranks {
+        return local(*one, body);
+    }
+    let names = (0u32..).zip(ranks).flat_map(|(host, ranks)| std::iter::repeat_n(host, *ranks as usize));
+    let hosts = Hosts::new(names);
+    let mut carriers = network::agent::local(&hosts).map_err(Error::Network)?.into_iter();
+    let mut members = Vec::new();
+    for ranks in ranks {
+        let node = Node::create(&JobOptions::new(*ranks, EngineKind::Peers)?)?;
+        for local in 0..*ranks {
+            let carriers = carriers.next().map(|carrier| Arc::new(carrier) as Arc<dyn Carrier>).into_iter().collect();
+            members.push((node.join(local)?, Some(Reach::new(hosts.clone(), carriers))));
+        }
+    }
+    run_ranks(members, body)
+}
+
+/// Runs `body` on a thread for each member of a job.
+fn run_ranks<F>(members: Vec<(Member, Option<Arc<Reach>>)>, body: F) -> Result<()>
+where
+    F: Fn(Communicator) -> Result<()> + Sync,
+{
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = members.into_iter().map(|member| scope.spawn(|| run_rank(member, &body))).collect();
+        let start = |(rank, (member, reach))| {
+            scope.spawn({
+                let body = &body;
+                move || run_rank(rank, member, reach, body)
+            })
+        };
+        let threads: Vec<_> = (0..).zip(members).map(start).collect();
         threads
             .into_iter()
             .zip(0..)
@@ -117,15 +186,16 @@ where
     panics.into_iter().chain(rest).collect()
 }
 
-fn run_rank<F>(member: Member, body: &F) -> Result<()>
+fn run_rank<F>(rank: u32, member: Member, reach: Option<Arc<Reach>>, body: &F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
-    let rank = member.rank();
-    let node = Arc::clone(member.node());
-    let world = Communicator::world(Group::world(Arc::new(member))?);
+    let (node, local) = (Arc::clone(member.node()), member.rank());
+    let group = Group::world(Arc::new(member))?;
+    let span = reach.map(|reach| Span::world(reach, &group, rank));
+    let world = Communicator::world(group, span);
     catch_unwind(AssertUnwindSafe(|| body(world))).unwrap_or_else(|panic| {
-        node.mark(rank, engine::Departure::Panicked);
+        node.mark(local, engine::Departure::Panicked);
         Err(panicked(rank, &*panic))
     })
 }

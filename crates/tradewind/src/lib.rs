@@ -59,10 +59,12 @@ mod job;
 mod messages;
 mod neighbors;
 mod operation;
+mod pending;
 mod persistent;
 pub mod profile;
 mod request;
 mod schedule;
+mod spanning;
 
 pub use algorithms::{
     Algorithms, AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
@@ -74,15 +76,16 @@ pub use collectives;
 pub use communicator::Communicator;
 pub use engine::node::EngineKind;
 pub use engine::{Departure, Laggard};
-pub use error::{Error, MessageError, Result};
+pub use error::{Awaited, Error, MessageError, Result};
 pub use explanation::{Explanation, Reason};
 pub use goal::arithmetic::Element;
 pub use goal::graph;
-pub use job::{Job, local, local_with};
+pub use job::{Job, local, local_hosts, local_with};
 pub use messages::{
     BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, Pipeline, WidePort, Windows,
 };
 pub use neighbors::Neighbors;
+pub use network::carrier::Error as NetworkError;
 pub use operation::{Fold, Op, Operation, fold};
 pub use persistent::Persistent;
 pub use plogp::operation::Operation as Collective;

@@ -160,6 +160,7 @@ impl Communicator {
         made: std::result::Result<M, impl Into<crate::Error>>,
         at: impl Fn(&M) -> Offset,
     ) -> Result<(M, Vec<Offset>)> {
+        self.expect_one_host("messages that no collective describes")?;
         let mine = match &made {
             Ok(made) => [at(made).0, 0, 0, 0, 0, 0],
             Err(_) => [0, 1, 0, 0, 0, 0],

@@ -5,8 +5,8 @@ use crate::communicator::{Communicator, Keeper};
 use crate::error::Result;
 use crate::explanation::Explanation;
 use crate::operation::Function;
+use crate::pending::Pending;
 use engine::call::CallKind;
-use engine::pending::Pending;
 use plogp::operation::{Algorithm, Operation};
 use std::ops::Range;
 use std::time::Duration;
@@ -20,10 +20,22 @@ pub(crate) enum Outputs<'a, B> {
     First(&'a mut [u8]),
     /// The output of a collective with an input and an output.
     Second(&'a mut [u8]),
-    /// Any, by buffer.
-    Many(Vec<&'a mut [u8]>),
+    /// Any, by buffer; none for those that are copied into buffers that moved in, which come in this order.
+    Many(Vec<Option<&'a mut [u8]>>, fn(&mut B) -> Vec<&mut [u8]>),
+    /// As the others with one output, the number of whose buffer is said, but between hosts, where a result is copied into a
+    /// buffer that moved in, too, if the private memory is none.
+    Copied(usize, CopiedOutput<'a>, fn(&mut B) -> &mut [u8]),
     /// Contributions that this rank folds, and how to come to the bytes of a buffer that moved in.
     Folded(Box<Folded<'a>>, fn(&mut B) -> &mut [u8]),
+}
+
+/// An output of a collective between hosts.
+#[derive(Debug)]
+pub(crate) struct CopiedOutput<'a> {
+    /// Where the result goes, if the caller's memory is private.
+    pub(crate) private: &'a mut [u8],
+    /// How long it is.
+    pub(crate) bytes: usize,
 }
 
 /// Contributions that are folded when they have come.
@@ -48,7 +60,28 @@ impl<B> Outputs<'_, B> {
             Outputs::None => pending.collect(&mut [])?,
             Outputs::First(private) => pending.collect(&mut [private])?,
             Outputs::Second(private) => pending.collect(&mut [&mut [], private])?,
-            Outputs::Many(all) => pending.collect(all)?,
+            Outputs::Many(all, moved_in) => {
+                let mut moved_in = back.as_mut().map(moved_in).unwrap_or_default().into_iter();
+                let mut wanted: Vec<&mut [u8]> = Vec::with_capacity(all.len());
+                for output in all {
+                    match output {
+                        Some(private) => wanted.push(private),
+                        None => wanted.push(moved_in.next().unwrap_or_default()),
+                    }
+                }
+                pending.collect(&mut wanted)?;
+            }
+            Outputs::Copied(buffer, CopiedOutput { private, bytes }, bytes_of_back) => {
+                let output = match back {
+                    Some(back) if private.is_empty() => bytes_of_back(back),
+                    _ => private,
+                };
+                let output = output.get_mut(..*bytes).unwrap_or_default();
+                match buffer {
+                    0 => pending.collect(&mut [output])?,
+                    _ => pending.collect(&mut [&mut [], output])?,
+                }
+            }
             Outputs::Folded(folded, bytes_of_back) => {
                 let Folded { function, contributions, folded, private, bytes } = &mut **folded;
                 pending.collect(&mut [&mut [], contributions])?;
@@ -143,12 +176,15 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     /// ```
     pub fn explain(&self) -> Option<Explanation> {
         let call = self.pending.call();
-        let ranks = u64::from(self.pending.group().size());
+        let ranks = u64::from(self.pending.ranks());
         let (operation, bytes) = asked(call.kind, call.bytes, ranks)?;
         let operation = if matches!(self.outputs, Outputs::Folded(..)) { brings(operation) } else { operation };
         let mut explanation = self.chooser.explain(operation, bytes);
         if self.pending.is_meeting() && explanation.algorithm != Algorithm::Join.name() {
             explanation.must_keep_rank_order();
+        }
+        if let Some(engine) = self.pending.carrier() {
+            explanation.engine = engine;
         }
         Some(explanation)
     }
@@ -201,8 +237,9 @@ impl<B: Send + 'static> Drop for Request<'_, B> {
         if let Some(keeper) = &self.keeper
             && let Some(back) = self.back.take()
             && !self.pending.is_complete()
+            && let Pending::Host(pending) = &mut self.pending
         {
-            keeper.keep(self.pending.hand_over(), Box::new(back));
+            keeper.keep(pending.hand_over(), Box::new(back));
         }
     }
 }
@@ -267,7 +304,7 @@ pub fn wait_any<B: Send + 'static>(requests: &mut [Request<'_, B>]) -> Result<Op
         let index = turn % requests.len();
         match requests[index].wait_timeout(GLANCE) {
             Ok(()) => return Ok(Some(index)),
-            Err(crate::Error::Engine(engine::Error::Timeout { .. })) => {}
+            Err(error) if error.is_timeout() => {}
             Err(error) => return Err(error),
         }
     }

@@ -1,6 +1,7 @@
 //! Collectives of one's own: a graph a rank, compiled and linked once, run as often as wanted.
 
 use crate::buffers::SharedBuffer;
+use crate::collective::plan::Course;
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
@@ -8,10 +9,8 @@ use crate::request::{Outputs, Request};
 use bytemuck::Pod;
 use engine::call::{Call, CallKind};
 use engine::lane::Argument;
-use engine::linkage::Linkage;
 use goal::graph::Graph;
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// A linked schedule of one's own; made by [`Communicator::compile`].
 ///
@@ -39,14 +38,18 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     communicator: Communicator,
-    linkage: Arc<Linkage>,
+    course: Course,
 }
 
 impl Communicator {
     /// Compiles this rank's graph and links it with those of the other ranks. A collective call that waits for all ranks.
     ///
+    /// Between hosts nothing is linked: graphs that do not fit together are found by what they run into, a message that is
+    /// not as long as its receive, or a time-out.
+    ///
     /// # Errors
-    /// When the graph breaks a rule, the graphs do not fit together (every rank gets the list), or a rank is gone.
+    /// When the graph breaks a rule, the graphs do not fit together (every rank gets the list), or a rank is gone; between
+    /// hosts, when it has a join.
     pub fn compile(&self, graph: &Graph) -> Result<Schedule> {
         let at = |what: &'static str, found: u32, expected: u32| {
             Err(argument(what, found.to_string(), format!("{expected}, as in the communicator")))
@@ -57,8 +60,8 @@ impl Communicator {
         if graph.ranks() != self.size() {
             return at("the graph's number of ranks", graph.ranks(), self.size());
         }
-        let linkage = self.link(graph, Call::new(CallKind::Schedule, 0, 0))?;
-        Ok(Schedule { communicator: self.clone(), linkage })
+        let course = self.link(graph, Call::new(CallKind::Schedule, 0, 0))?;
+        Ok(Schedule { communicator: self.clone(), course })
     }
 }
 
@@ -68,22 +71,28 @@ impl Schedule {
     /// # Errors
     /// When the number of buffers or a length is not what the graph declares. Never waits.
     pub fn run<'a>(&self, buffers: Buffers<'a>) -> Result<Request<'a, Vec<SharedBuffer<u8>>>> {
-        let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(Entry::argument).collect();
-        let pending = self.linkage.start(&arguments)?;
+        let between_hosts = matches!(self.course, Course::Carried(_));
+        let argument = if between_hosts { Entry::contents } else { Entry::argument };
+        let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(argument).collect();
+        let pending = self.course.start(&self.communicator, &arguments)?;
         drop(arguments);
         let (mut outputs, mut kept) = (Vec::new(), Vec::new());
         for entry in buffers.entries {
             match entry {
-                Entry::Output(private) | Entry::InOut(private) => outputs.push(private),
-                Entry::Input(_) => outputs.push(&mut []),
+                Entry::Output(private) | Entry::InOut(private) => outputs.push(Some(private)),
+                Entry::Input(_) => outputs.push(Some(&mut [])),
                 Entry::Shared(buffer) => {
-                    outputs.push(&mut []);
+                    outputs.push(if between_hosts { None } else { Some(&mut []) });
                     kept.push(buffer);
                 }
             }
         }
-        Ok(Request::new(&self.communicator, pending, Outputs::Many(outputs), kept))
+        Ok(Request::new(&self.communicator, pending, Outputs::Many(outputs, bytes_of_all), kept))
     }
+}
+
+fn bytes_of_all(buffers: &mut Vec<SharedBuffer<u8>>) -> Vec<&mut [u8]> {
+    buffers.iter_mut().map(|buffer| &mut **buffer).collect()
 }
 
 /// The buffers of a run, in the order in which the graph declares them.
@@ -101,6 +110,14 @@ enum Entry<'a> {
 }
 
 impl Entry<'_> {
+    /// What it holds, wherever it lies.
+    fn contents(&self) -> Argument<'_> {
+        match self {
+            Entry::Shared(buffer) => Argument::input(buffer),
+            private => private.argument(),
+        }
+    }
+
     fn argument(&self) -> Argument<'_> {
         match self {
             Entry::Input(data) => Argument::input(data),

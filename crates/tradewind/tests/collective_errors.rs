@@ -1,12 +1,11 @@
 //! What goes wrong in collectives is told by name: other lengths, other collectives, functions that panic; and what is
 //! unusual goes right: many at once, dropped requests, elements of no size.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use tradewind::{
-    Communicator, EngineKind, GatherAlgorithm, InPlace, Op, Request, Result, fold, local, local_with, wait_all,
-};
+mod common;
 
-const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
+use common::KINDS;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tradewind::{Communicator, GatherAlgorithm, InPlace, Op, Request, Result, fold, local, wait_all};
 
 fn text<T>(outcome: Result<T>) -> String {
     outcome.err().expect("refused").to_string()
@@ -147,8 +146,8 @@ fn ranks_in_different_collectives_are_told() {
 
 #[test]
 fn hundreds_of_every_kind_may_be_under_way() {
-    for engine in ENGINES {
-        local_with(3, engine, |world| {
+    for kind in KINDS {
+        kind.run(3, |world| {
             let (rank, size) = (world.rank(), 3);
             let mine = [rank; 3];
             let lengths = [0, 1, 2];
@@ -185,7 +184,7 @@ fn hundreds_of_every_kind_may_be_under_way() {
                     7 => [3, 7, 7],
                     _ => [7; 3],
                 };
-                assert_eq!(*output, expected, "{engine}, kind {}, root {root}, rank {rank}", turn % 8);
+                assert_eq!(*output, expected, "{kind}, turn {}, root {root}, rank {rank}", turn % 8);
             }
             Ok(())
         })
@@ -216,8 +215,8 @@ fn roots_and_leaves_may_run_far_ahead() {
 
 #[test]
 fn dropped_requests_hold_nobody_up() {
-    for engine in ENGINES {
-        local_with(3, engine, |world| {
+    for kind in KINDS {
+        kind.run(3, |world| {
             for round in 0..200u32 {
                 let (mine, mut all) = ([round; 3], [0; 9]);
                 let sum = fold(|a: &mut u32, b: &u32| *a += b);
@@ -261,8 +260,8 @@ fn a_function_that_panics_leaves_the_communicator_usable() {
 
 #[test]
 fn elements_of_no_size_are_elements() {
-    for engine in ENGINES {
-        local_with(3, engine, |world| {
+    for kind in KINDS {
+        kind.run(3, |world| {
             let (none, mut nothing) = ([(); 3], [(); 3]);
             world.allgather(&none[..1], &mut nothing)?;
             world.alltoall(&none, &mut nothing)?;
@@ -284,8 +283,8 @@ fn elements_of_no_size_are_elements() {
 
 #[test]
 fn persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again() {
-    for engine in ENGINES {
-        local_with(3, engine, |world| {
+    for kind in KINDS {
+        kind.run(3, |world| {
             let rank = world.rank();
             let gather = world.gather_init::<u32>(1, 1)?;
             let reduce = world.reduce_init::<u32>(2, fold(|a: &mut u32, b: &u32| *a = 10 * *a + b), 2)?;

@@ -1,21 +1,23 @@
 //! Every collective by every algorithm against what it must give: any rank count, odd and zero sizes, private and shared
-//! buffers mixed, both engines.
+//! buffers mixed, every kind of job.
+
+mod common;
+
+use common::KINDS;
 
 use tradewind::{
-    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Communicator, EngineKind, Op,
-    Result, local, local_with,
+    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Communicator, Op, Result,
+    local,
 };
 
 const RANKS: [u32; 6] = [1, 2, 3, 4, 5, 8];
 /// Elements: nothing, inside a line, inside a cell, beyond it, beyond a chunk.
 const COUNTS: [usize; 6] = [0, 1, 5, 200, 1000, 40_000];
-const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
 
 fn every_job(body: impl Fn(&Communicator) -> Result<()> + Sync) {
-    for engine in ENGINES {
+    for kind in KINDS {
         for ranks in RANKS {
-            local_with(ranks, engine, |world| body(&world))
-                .unwrap_or_else(|error| panic!("{engine}, {ranks} ranks: {error}"));
+            kind.run(ranks, |world| body(&world)).unwrap_or_else(|error| panic!("{kind}, {ranks} ranks: {error}"));
         }
     }
 }
@@ -23,10 +25,10 @@ fn every_job(body: impl Fn(&Communicator) -> Result<()> + Sync) {
 #[test]
 fn no_rank_leaves_a_barrier_before_all_have_come() {
     use std::sync::atomic::{AtomicU32, Ordering};
-    for engine in ENGINES {
+    for kind in KINDS {
         for ranks in RANKS {
             let come = AtomicU32::new(0);
-            local_with(ranks, engine, |world| {
+            kind.run(ranks, |world| {
                 for algorithm in BarrierAlgorithm::ALL {
                     let chosen = world.with_algorithms(Algorithms { barrier: Some(*algorithm), ..Default::default() });
                     for _ in 0..3 {

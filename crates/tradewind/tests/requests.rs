@@ -1,5 +1,8 @@
 //! Requests in numbers, dropped, forgotten, late; communicators side by side; ranks that do not do as the others.
 
+mod common;
+
+use common::KINDS;
 use std::time::Duration;
 use tradewind::{
     Algorithms, AlltoallAlgorithm, BarrierAlgorithm, Communicator, Departure, EngineKind, Error, Op, Request, Result,
@@ -10,8 +13,8 @@ const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
 
 #[test]
 fn any_number_of_collectives_may_be_under_way() {
-    for engine in ENGINES {
-        local_with(4, engine, |world| {
+    for kind in KINDS {
+        kind.run(4, |world| {
             const RUNS: usize = 1000;
             let inputs: Vec<[u64; 2]> = (0..RUNS as u64).map(|run| [run, u64::from(world.rank())]).collect();
             let mut outputs = vec![[0u64; 2]; RUNS];
@@ -48,8 +51,8 @@ fn large_collectives_may_be_under_way_in_numbers_too() {
 
 #[test]
 fn dropped_and_forgotten_requests_hold_nobody_up() {
-    for engine in ENGINES {
-        local_with(3, engine, |world| {
+    for kind in KINDS {
+        kind.run(3, |world| {
             for round in 0..300u32 {
                 let input = [round; 4];
                 let mut output = [0u32; 4];
@@ -98,8 +101,8 @@ fn test_says_when_and_wait_any_says_which() {
 
 #[test]
 fn communicators_never_take_each_others_messages() {
-    for engine in ENGINES {
-        local_with(6, engine, |world| {
+    for kind in KINDS {
+        kind.run(6, |world| {
             let copy = world.dup()?;
             let Some(half) = world.split(Some(world.rank() % 2), -i64::from(world.rank()))? else { return Ok(()) };
             assert_eq!(half.rank(), 2 - world.rank() / 2, "a smaller key comes first");
@@ -131,8 +134,8 @@ fn communicators_never_take_each_others_messages() {
 
 #[test]
 fn threads_of_a_rank_may_share_it() {
-    for engine in ENGINES {
-        local_with(2, engine, |world| {
+    for kind in KINDS {
+        kind.run(2, |world| {
             let mine: Vec<Communicator> = (0..4).map(|_| world.dup()).collect::<Result<_>>()?;
             std::thread::scope(|scope| {
                 let threads: Vec<_> = mine
@@ -356,8 +359,8 @@ fn a_communicator_may_go_while_others_still_fetch_from_it() {
 
 #[test]
 fn waiting_on_one_communicator_goes_on_with_another() {
-    for engine in ENGINES {
-        local_with(2, engine, |world| {
+    for kind in KINDS {
+        kind.run(2, |world| {
             let copy = world.dup()?;
             let (input, mut output) = ([1u32], [0u32]);
             let request = world.iallreduce(&input, &mut output, Op::Sum)?;

@@ -1,6 +1,7 @@
 //! `tradewind overlap`: how much of a collective remains when the program computes meanwhile.
 
 pub(crate) mod figures;
+mod hosts;
 pub(crate) mod job;
 pub(crate) mod rank;
 mod table;
@@ -24,6 +25,9 @@ use std::process::ExitCode;
 /// (for the whole machine, as far as it can be told) softirqs, less that of the computation alone.
 ///
 /// When there are more ranks than cores, a repetition is timed from the first rank's begin to the last rank's end.
+///
+/// With --hosts it measures the engines between hosts instead: ping-pong, barrier, an exchange of eight rounds under a
+/// computation, and what the kernel engine's parts cost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
@@ -54,6 +58,9 @@ pub(crate) struct Arguments {
     /// Repetitions of each row [default: as many as take a second, from 5 to 4000].
     #[arg(long, value_name = "R")]
     repetitions: Option<u32>,
+
+    #[command(flatten)]
+    between: hosts::Arguments,
 }
 
 const JSON: &str = "\
@@ -76,6 +83,9 @@ impl Arguments {
 }
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    if let Some(hosts) = arguments.between.hosts {
+        return hosts::execute(&arguments.between, hosts, arguments.compute_us, format);
+    }
     let cases = arguments.cases();
     for case in &cases {
         // Before any rank is started.

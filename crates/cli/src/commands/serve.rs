@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use engine::node::EngineKind;
 use service::start::{Request, detach, serve};
+use std::net::IpAddr;
 use std::process::{Command, ExitCode};
 
 /// Is the node service of a job that another launcher has started.
@@ -23,15 +24,19 @@ pub(crate) struct Arguments {
     #[arg(long)]
     cores: u32,
 
+    /// Address at which to listen for the node services of the job's other hosts.
+    #[arg(long)]
+    listen: Option<IpAddr>,
+
     /// Be the service, instead of starting it and ending at once.
     #[arg(long)]
     stay: bool,
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { name, ranks, engine, cores, stay } = arguments;
+    let Arguments { name, ranks, engine, cores, listen, stay } = arguments;
     if *stay {
-        serve(&Request { name: name.clone(), ranks: *ranks, engine: *engine, cores: *cores })?;
+        serve(&Request { name: name.clone(), ranks: *ranks, engine: *engine, cores: *cores, listen: *listen })?;
         return Ok(ExitCode::SUCCESS);
     }
     // Not the name in the command line: this very program, wherever it was found.

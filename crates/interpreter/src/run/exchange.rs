@@ -33,8 +33,9 @@ impl Run {
     /// Sends or announces a message; whether the send is complete with that.
     pub(super) fn send(&mut self, view: &ScheduleView<'_>, record: &OperationRecord, operation: u32) -> bool {
         let (tag, ordinal, bytes) = (record.tag, record.ordinal, record.bytes);
-        let eager = bytes <= self.eager_limit;
+        let eager = bytes <= self.eager_limit.min(self.eager_budget);
         let packet = if eager {
+            self.eager_budget -= bytes;
             Packet::Eager { tag, ordinal, payload: self.payload(view, record) }
         } else {
             self.phases[operation as usize] = Phase::Running;

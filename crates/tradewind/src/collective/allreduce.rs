@@ -2,7 +2,7 @@
 
 use super::plan::{Course, Plan, Shape, bytes_of};
 use crate::AllreduceAlgorithm;
-use crate::algorithms::Levels;
+use crate::algorithms::{Levels, Order};
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -87,7 +87,9 @@ impl Communicator {
             return Ok(Plan::new(Course::Meeting(meeting), shape));
         }
         let (rank, ranks, reduction) = (self.rank(), self.size(), known.reduction());
+        let from_left = known.op.order() == Order::FromLeft;
         let course = self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
+            _ if from_left => collectives::allreduce::fold_from_left(rank, ranks, bytes, reduction),
             Levels::One => choice.algorithm.graph(rank, ranks, bytes, reduction),
             Levels::Two(per_node) => two_level::allreduce(rank, ranks, per_node, bytes, reduction, choice.algorithm),
         })?;

@@ -6,14 +6,15 @@ use crate::buffers::{Input, Output};
 use crate::communicator::{Communicator, LinkKey};
 use crate::error::{Error, Result, argument};
 use crate::operation::Function;
-use crate::request::{Folded, Outputs, Request};
+use crate::pending::Pending;
+use crate::request::{CopiedOutput, Folded, Outputs, Request};
+use crate::spanning::Carried;
 use bytemuck::Pod;
 use engine::call::Call;
 use engine::group::Group;
-use engine::lane::Argument;
+use engine::lane::{Argument, Binding};
 use engine::linkage::Linkage;
 use engine::meeting::Meeting;
-use engine::pending::Pending;
 use engine::streams::Given;
 use goal::graph::Graph;
 use std::ops::Range;
@@ -26,6 +27,20 @@ pub(crate) enum Course {
     Meeting(Meeting),
     /// A linked schedule.
     Linked(Arc<Linkage>),
+    /// A schedule between hosts.
+    Carried(Arc<Carried>),
+}
+
+impl Course {
+    /// Begins it with these buffers.
+    #[inline]
+    pub(crate) fn start(&self, communicator: &Communicator, arguments: &[Argument<'_>]) -> Result<Pending> {
+        match self {
+            Course::Meeting(meeting) => communicator.meet(meeting, arguments),
+            Course::Linked(linkage) => Ok(Pending::Host(linkage.start(arguments)?)),
+            Course::Carried(carried) => Ok(Pending::Hosts(carried.start(arguments)?)),
+        }
+    }
 }
 
 /// A collective on this rank, ready to be started.
@@ -234,10 +249,16 @@ impl Plan {
         mut output: O,
     ) -> Result<Request<'o, (I::Back, O::Back)>> {
         let Buffers::Two(shape) = self.buffers else { return Err(self.other_buffers()) };
-        let pending = self.begin(communicator, &self.arguments(shape, &input, &mut output))?;
+        let pending = self.course.start(communicator, &self.arguments(shape, &input, &mut output))?;
         let (private, back) = output.into_parts();
         let private = shape.wanted(private);
         let outputs = match &self.fold {
+            None if self.is_carried() => {
+                let bytes = shape.output.unwrap_or(0) as usize;
+                Outputs::Copied(1, CopiedOutput { private, bytes }, |back: &mut (I::Back, O::Back)| {
+                    O::bytes_of_back(&mut back.1)
+                })
+            }
             None => Outputs::Second(private),
             Some(OwnFold { function, gathered, folded }) => {
                 let (contributions, function) = (vec![0; *gathered as usize], function.clone());
@@ -253,7 +274,7 @@ impl Plan {
     #[inline]
     pub(crate) fn start_bare(&self, communicator: &Communicator) -> Result<Request<'static>> {
         let Buffers::None = self.buffers else { return Err(self.other_buffers()) };
-        Ok(Request::new(communicator, self.begin(communicator, &[])?, Outputs::None, ()))
+        Ok(Request::new(communicator, self.course.start(communicator, &[])?, Outputs::None, ()))
     }
 
     /// Starts what has one buffer.
@@ -269,16 +290,16 @@ impl Plan {
             let found = format!("{} bytes long", buffer.bytes().len());
             return Err(argument("the buffer", found, format!("{bytes} bytes long here")));
         };
-        let in_segment = matches!(place.binding, engine::lane::Binding::Segment(_));
+        let in_segment = matches!(place.binding, Binding::Segment(_)) && !self.is_carried();
         let nothing = Argument::input(&[]);
         let pending = match &self.course {
-            Course::Meeting(_) if !is_root => self.begin(communicator, &[nothing, place])?,
-            Course::Linked(_) if !is_root => self.begin(communicator, &[place])?,
+            Course::Meeting(_) if !is_root => self.course.start(communicator, &[nothing, place])?,
+            Course::Linked(_) | Course::Carried(_) if !is_root => self.course.start(communicator, &[place])?,
             course => {
                 let given = if in_segment { place } else { Argument::input(buffer.bytes()) };
                 match course {
-                    Course::Meeting(_) => self.begin(communicator, &[given, place])?,
-                    Course::Linked(_) => self.begin(communicator, &[given])?,
+                    Course::Meeting(_) => self.course.start(communicator, &[given, place])?,
+                    Course::Linked(_) | Course::Carried(_) => self.course.start(communicator, &[given])?,
                 }
             }
         };
@@ -287,17 +308,11 @@ impl Plan {
             _ if is_root => Outputs::None,
             Course::Meeting(_) => Outputs::Second(private),
             Course::Linked(_) => Outputs::First(private),
+            Course::Carried(_) => {
+                Outputs::Copied(0, CopiedOutput { private, bytes: bytes as usize }, |back| O::bytes_of_back(back))
+            }
         };
         Ok(Request::new(communicator, pending, outputs, back))
-    }
-
-    /// Begins it with these buffers.
-    #[inline]
-    fn begin(&self, communicator: &Communicator, arguments: &[Argument<'_>]) -> Result<Pending> {
-        match &self.course {
-            Course::Meeting(meeting) => communicator.meet(meeting, arguments),
-            Course::Linked(linkage) => Ok(linkage.start(arguments)?),
-        }
     }
 
     /// Checks the buffers and puts the rank's own block where it belongs, if that is the caller's part.
@@ -326,6 +341,10 @@ impl Plan {
             (None, length, _) => Argument::output(length.unwrap_or(0)),
         };
         let from = match (shape.input, input.argument(), shape.in_place) {
+            // Between hosts nothing is used in place.
+            (Some(_), Some(from), _) if matches!(from.binding, Binding::Segment(_)) && self.is_carried() => {
+                Argument::input(input.bytes())
+            }
             (Some(_), Some(from), _) => from,
             (Some(length), None, InPlaceRule::InputAt(at)) => {
                 let piece = at as usize..(at + length) as usize;
@@ -334,6 +353,11 @@ impl Plan {
             _ => Argument::input(&[]),
         };
         [from, to]
+    }
+
+    #[inline]
+    fn is_carried(&self) -> bool {
+        matches!(self.course, Course::Carried(_))
     }
 
     #[cold]
@@ -381,7 +405,7 @@ impl Communicator {
             arguments,
             sizes,
         };
-        Ok(Course::Linked(self.linkage(key, || Ok(draw()?))?))
+        self.course(key, || Ok(draw()?))
     }
 
     /// Refuses a root that no rank is.

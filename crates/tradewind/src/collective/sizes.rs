@@ -52,7 +52,7 @@ pub(crate) fn digest(sizes: &[u64]) -> u64 {
 impl Communicator {
     /// Every rank tells the others a number. Waits for all ranks.
     pub(crate) fn tell_all(&self, number: u64, call: Call) -> Result<Vec<u64>> {
-        let told = self.group().exchange_words([number, 0, 0, 0, 0, 0], call)?;
+        let told = self.exchange_words([number, 0, 0, 0, 0, 0], call)?;
         Ok(told.into_iter().map(|[number, ..]| number).collect())
     }
 
@@ -65,7 +65,7 @@ impl Communicator {
         (root, call): (u32, Call),
     ) -> Result<Vec<u64>> {
         let expected = counts.map_or(0, Counts::digest);
-        let told = self.group().exchange_words([own, expected, 0, 0, 0, 0], call)?;
+        let told = self.exchange_words([own, expected, 0, 0, 0, 0], call)?;
         let sizes: Vec<u64> = told.iter().map(|[own, ..]| *own).collect();
         if told.get(root as usize).is_some_and(|[_, expected, ..]| *expected == digest(&sizes)) {
             return Ok(sizes);

@@ -1,9 +1,9 @@
 //! Who calls what in which form, and the values that are expected.
 
+use crate::common::KINDS;
 use std::cell::Cell;
-use tradewind::{Algorithms, Communicator, EngineKind, Result, local_with};
+use tradewind::{Algorithms, Communicator, Result};
 
-pub(crate) const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
 /// Elements of a block: nothing, inside a line, inside a cell, beyond it.
 pub(crate) const COUNTS: [usize; 5] = [0, 1, 5, 70, 700];
 
@@ -125,7 +125,7 @@ pub(crate) fn every_job<A: Copy + std::fmt::Display + Sync>(
     force: impl Fn(A) -> Algorithms + Sync,
     body: impl Fn(&Communicator, &Turn) -> Result<()> + Sync,
 ) {
-    for engine in ENGINES {
+    for kind in KINDS {
         for ranks in 1..=9 {
             let run = |world: Communicator| {
                 let turn = Turn(Cell::new(ranks as usize));
@@ -138,7 +138,7 @@ pub(crate) fn every_job<A: Copy + std::fmt::Display + Sync>(
                 }
                 Ok(())
             };
-            local_with(ranks, engine, run).unwrap_or_else(|error| panic!("{engine}, {ranks} ranks: {error}"));
+            kind.run(ranks, run).unwrap_or_else(|error| panic!("{kind}, {ranks} ranks: {error}"));
         }
     }
 }

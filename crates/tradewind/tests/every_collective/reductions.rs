@@ -1,9 +1,10 @@
 //! Reductions with operations that the library knows.
 
-use crate::harness::{COUNTS, ENGINES, Form, Turn, UNTOUCHED, combined, every_job, roots, uneven, values};
+use crate::common::KINDS;
+use crate::harness::{COUNTS, Form, Turn, UNTOUCHED, combined, every_job, roots, uneven, values};
 use tradewind::{
     Algorithms, AllreduceAlgorithm, Communicator, ExscanAlgorithm, InPlace, Op, ReduceAlgorithm,
-    ReduceScatterAlgorithm, Result, ScanAlgorithm, local_with,
+    ReduceScatterAlgorithm, Result, ScanAlgorithm,
 };
 
 #[test]
@@ -34,8 +35,8 @@ fn reductions_by_every_algorithm() {
     all.extend(ScanAlgorithm::ALL.iter().map(|a| each(&|set| set.scan = Some(*a))));
     all.extend(ExscanAlgorithm::ALL.iter().map(|a| each(&|set| set.exscan = Some(*a))));
     for ranks in [2, 5, 8] {
-        for engine in ENGINES {
-            local_with(ranks, engine, |world| {
+        for kind in KINDS {
+            kind.run(ranks, |world| {
                 let turn = Turn::default();
                 for algorithms in &all {
                     let world = world.with_algorithms(*algorithms);
@@ -44,7 +45,7 @@ fn reductions_by_every_algorithm() {
                 }
                 Ok(())
             })
-            .unwrap_or_else(|error| panic!("{engine}, {ranks} ranks: {error}"));
+            .unwrap_or_else(|error| panic!("{kind}, {ranks} ranks: {error}"));
         }
     }
 }

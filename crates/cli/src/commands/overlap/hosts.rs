@@ -1,0 +1,147 @@
+//! `tradewind overlap --hosts`: engines between hosts, on hosts that are made for it.
+
+mod contenders;
+
+use super::figures::{figure, table_with, trusted};
+use crate::failure::Failure;
+use crate::format::Format;
+use comfy_table::Cell;
+use measure::hosts::{Claim, Contender, Measure, Place, Row, Setting, claims, compare, part};
+use measure::results::Directory;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use testbed::{Options, Testbed};
+
+/// Bytes of the messages of the ping-pong.
+const MESSAGES: [u64; 4] = [8, 64, 512, 4096];
+/// Bytes of the vectors that are reduced.
+const VECTORS: [u64; 4] = [4, 64, 512, 4096];
+
+/// What only the measurement between hosts is asked.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Measures engines between so many hosts instead, which are network namespaces made for it. Needs root.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=16))]
+    #[arg(conflicts_with_all = ["ranks", "collectives", "bytes", "engines", "repetitions"])]
+    pub(super) hosts: Option<u32>,
+
+    /// Rounds in which every engine has a turn.
+    #[arg(long, value_name = "R", default_value_t = measure::hosts::ROUNDS, requires = "hosts")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// Calls of a round.
+    #[arg(long, value_name = "C", default_value_t = 500, requires = "hosts")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    calls: u32,
+
+    /// The largest IP packet between the hosts, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "hosts")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1280..=65_535))]
+    mtu: u32,
+
+    /// Packets are received on a core of the receiver, as after a network card's interrupt, instead of inside the sender's
+    /// call.
+    #[arg(long, requires = "hosts")]
+    receiver_core: bool,
+
+    /// Also keeps what was found in this directory, for `tradewind report`.
+    #[arg(long, value_name = "DIR", requires = "hosts")]
+    out: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// How packets were received.
+    fn way(&self) -> &'static str {
+        if self.receiver_core {
+            "received on a core of the receiver (RPS)"
+        } else {
+            "received inside the sender's call (veth without RPS)"
+        }
+    }
+}
+
+/// Makes the hosts, measures, and says what the kernel engine reaches.
+pub(super) fn execute(
+    arguments: &Arguments,
+    hosts: u32,
+    compute_us: Option<f64>,
+    format: Format,
+) -> Result<ExitCode, Failure> {
+    // Before anything is measured that could not be kept.
+    let directory = arguments.out.as_deref().map(Directory::create).transpose()?;
+    let testbed = Testbed::new(hosts as usize, Options { mtu: arguments.mtu, ..Options::default() })?;
+    if arguments.receiver_core {
+        let cores = shm::process::allowed_cores();
+        for host in testbed.hosts() {
+            host.receive_on(1 << cores[host.number() % cores.len()])?;
+        }
+    }
+    let computation_us = compute_us.unwrap_or(Setting::full().computation_us);
+    let setting = Setting { rounds: arguments.rounds, calls: arguments.calls, computation_us };
+    let mut rows = contenders::floor(&testbed, &setting)?;
+    let (engines, _loaders) = contenders::of(&testbed, arguments.mtu)?;
+    rows.extend(measure_all(&engines, &setting, &OnHosts(&testbed))?);
+    if let Some(directory) = directory {
+        directory.write(&part(&rows, arguments.way()))?;
+    }
+    format.print(|| table(arguments, hosts, &rows), &rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The thread of each rank is on the host of its number.
+struct OnHosts<'t>(&'t Testbed);
+
+impl Place for OnHosts<'_> {
+    fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send)) {
+        self.0.hosts()[rank].run(part);
+    }
+}
+
+fn measure_all(engines: &[Contender], setting: &Setting, place: &OnHosts<'_>) -> Result<Vec<Row>, Failure> {
+    let mut measures: Vec<Measure> = MESSAGES.map(|bytes| Measure::PingPong { bytes }).to_vec();
+    measures.extend([Measure::Barrier, Measure::Overlap { bytes: 8 }, Measure::Test, Measure::LateWait]);
+    measures.extend([Measure::Start, Measure::Operation]);
+    measures.extend(VECTORS.map(|bytes| Measure::Reduction { bytes }));
+    Ok(compare(engines, &measures, setting, place)?)
+}
+
+fn table(arguments: &Arguments, hosts: u32, rows: &[Row]) -> String {
+    let mut table = table_with(&["what", "bytes", "engine", "median", "least", "greatest", ""]);
+    for row in rows {
+        table.add_row([
+            Cell::new(row.what),
+            figure(if row.bytes == 0 { String::new() } else { row.bytes.to_string() }),
+            Cell::new(&row.engine),
+            trusted(format!("{:.2}", row.median)),
+            figure(format!("{:.2}", row.least)),
+            figure(format!("{:.2}", row.greatest)),
+            Cell::new(row.unit.sign()),
+        ]);
+    }
+    let cores = shm::process::allowed_cores().len();
+    let mut text = format!(
+        "{hosts} hosts (network namespaces, MTU {}) on {cores} cores; packets are {}. {} rounds in turns.\n{table}",
+        arguments.mtu,
+        arguments.way(),
+        arguments.rounds
+    );
+    let claims = claims(rows);
+    if !claims.is_empty() {
+        text = format!("{text}\n{}", claimed(&claims));
+    }
+    text
+}
+
+fn claimed(claims: &[Claim]) -> String {
+    let mut table = table_with(&["the kernel engine", "reach", "found", ""]);
+    for claim in claims {
+        table.add_row([
+            Cell::new(&claim.what),
+            figure(format!("≤ {} {}", claim.reach, claim.unit)),
+            trusted(format!("{:.2} {}", claim.found, claim.unit)),
+            Cell::new(if claim.holds() { "yes" } else { "no" }),
+        ]);
+    }
+    table.to_string()
+}

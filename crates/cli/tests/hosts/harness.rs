@@ -1,0 +1,180 @@
+//! Starting jobs on the hosts of a testbed with hydra, and listening to their ranks.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use testbed::Testbed;
+
+/// Which of the programs in [`crate::rank`] a process is.
+pub(crate) const PROGRAM: &str = "TRADEWIND_TEST_PROGRAM";
+
+/// What hydra executes to start something on a host: it gives options, the host's name, and a command line for a shell there.
+const LAUNCHER: &str = r#"#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+name=$1; shift
+eval "namespace=\$NAMESPACE_$name"
+exec nsenter --net="$namespace" -- sh -c "$*"
+"#;
+
+/// Ends a job that hangs, so that its test fails instead of hanging too.
+const HANGS_AFTER: &str = "60";
+
+/// How long processes may take to end after their job.
+const ENDING: Duration = Duration::from_secs(20);
+
+pub(crate) fn has_hydra() -> bool {
+    Command::new("mpiexec.hydra").arg("-info").output().is_ok_and(|output| output.status.success())
+}
+
+/// What a rank said.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Said {
+    pub(crate) rank: u32,
+    pub(crate) words: String,
+}
+
+impl Said {
+    pub(crate) fn new(rank: u32, words: &str) -> Self {
+        Said { rank, words: words.into() }
+    }
+
+    /// Of a line `> RANK WORDS`; others are the test framework's.
+    fn of(line: &str) -> Option<Self> {
+        let (rank, words) = line.strip_prefix("> ")?.split_once(' ')?;
+        Some(Said { rank: rank.parse().ok()?, words: words.into() })
+    }
+}
+
+/// A job to be started.
+pub(crate) struct Hydra<'a> {
+    testbed: &'a Testbed,
+    ranks: &'a [u32],
+    options: Vec<String>,
+    variables: Vec<(String, String)>,
+    one_host: bool,
+}
+
+impl<'a> Hydra<'a> {
+    /// With so many ranks on each host.
+    pub(crate) fn new(testbed: &'a Testbed, ranks: &'a [u32]) -> Self {
+        Hydra { testbed, ranks, options: Vec::new(), variables: Vec::new(), one_host: false }
+    }
+
+    /// All names of hosts mean the first one.
+    pub(crate) fn all_on_one(mut self) -> Self {
+        self.one_host = true;
+        self
+    }
+
+    pub(crate) fn option(mut self, option: &str) -> Self {
+        self.options.push(option.into());
+        self
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    /// Which program of [`crate::rank`] its ranks are.
+    pub(crate) fn program(self, name: &str) -> Self {
+        self.variable(PROGRAM, name)
+    }
+
+    pub(crate) fn start(self) -> Job<'a> {
+        let Hydra { testbed, ranks, options, variables, one_host } = self;
+        let directory = tempfile::tempdir().expect("there is room");
+        let launcher = directory.path().join("launch");
+        std::fs::write(&launcher, LAUNCHER).expect("there is room");
+        std::fs::set_permissions(&launcher, Permissions::from_mode(0o700)).expect("it is ours");
+        let first = &testbed.hosts()[0];
+        let mut command = first.command("timeout");
+        command.args(["--kill-after=1", HANGS_AFTER, "mpiexec.hydra", "-localhost", &first.address().to_string()]);
+        command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher).args(options);
+        let list: Vec<String> = ranks.iter().enumerate().map(|(host, ranks)| format!("h{host}:{ranks}")).collect();
+        command.args(["-hosts", &list.join(","), "-n", &ranks.iter().sum::<u32>().to_string()]);
+        command.arg(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "rank::program", "--nocapture", "--quiet"]);
+        for (number, _) in ranks.iter().enumerate() {
+            let host = if one_host { first } else { &testbed.hosts()[number] };
+            command.env(format!("NAMESPACE_h{number}"), host.namespace());
+        }
+        command.envs(variables).env("TRADEWIND_COMMAND", env!("CARGO_BIN_EXE_tradewind"));
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut child = spawned.expect("every system has timeout");
+        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        Job { testbed, child, output, _directory: directory }
+    }
+
+    /// Starts it, waits for its end, and gives what its ranks said, in their order.
+    pub(crate) fn run(self) -> Vec<Said> {
+        let mut job = self.start();
+        let mut said: Vec<Said> = std::iter::from_fn(|| job.next()).collect();
+        job.child.wait().expect("it is our child");
+        said.sort();
+        // The node services end by themselves when their ranks have.
+        let end = Instant::now() + ENDING;
+        while !processes(job.testbed).is_empty() {
+            assert!(Instant::now() < end, "left behind: {:?}", processes(job.testbed));
+            std::thread::yield_now();
+        }
+        said
+    }
+}
+
+/// A job under way. What is left of it when it is dropped is ended.
+pub(crate) struct Job<'a> {
+    testbed: &'a Testbed,
+    child: Child,
+    output: BufReader<ChildStdout>,
+    _directory: tempfile::TempDir,
+}
+
+impl Job<'_> {
+    /// What a rank says next; none when all have ended.
+    fn next(&mut self) -> Option<Said> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.output.read_line(&mut line).expect("a pipe") == 0 {
+                return None;
+            }
+            if let Some(said) = Said::of(line.trim_end()) {
+                return Some(said);
+            }
+        }
+    }
+
+    /// Waits until all of this has been said, in any order.
+    pub(crate) fn hear(&mut self, expected: &[Said]) {
+        let mut missing = expected.to_vec();
+        while !missing.is_empty() {
+            let said = self.next().unwrap_or_else(|| panic!("the job has ended without {missing:?}"));
+            missing.retain(|other| *other != said);
+        }
+    }
+}
+
+impl Drop for Job<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Whom hydra cannot reach any more it cannot end.
+        for process in processes(self.testbed) {
+            let pid = rustix::process::Pid::from_raw(process);
+            let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+        }
+    }
+}
+
+/// The processes on the hosts of a testbed, which this test has started.
+fn processes(testbed: &Testbed) -> Vec<i32> {
+    let namespace = |path: &str| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
+    let hosts: Vec<u64> = testbed.hosts().iter().filter_map(|host| namespace(&host.namespace())).collect();
+    let entries = std::fs::read_dir("/proc").expect("/proc is mounted").flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    // A zombie has no namespace any more.
+    numbers.filter(|pid| namespace(&format!("/proc/{pid}/ns/net")).is_some_and(|ino| hosts.contains(&ino))).collect()
+}

@@ -1,0 +1,104 @@
+//! What the ranks of the tests do. The tests start this very program again with the name of one of these.
+
+use crate::harness::PROGRAM;
+use rustix::process::{Signal, getpid, kill_process};
+use tradewind::{Communicator, Error, Job, Op, Result};
+
+/// Is a rank if this process was started as one; as a test of its own it does nothing.
+#[test]
+fn program() {
+    let Ok(name) = std::env::var(PROGRAM) else { return };
+    let outcome = match name.as_str() {
+        "collectives" => collectives(),
+        "rank-2-dies" => rank_2_dies(),
+        "waits" => waits(),
+        "joins" => joins(),
+        other => panic!("there is no program {other}"),
+    };
+    if let Err(error) = &outcome {
+        eprintln!("{error}");
+    }
+    std::process::exit(outcome.is_err().into());
+}
+
+/// Says something to the test; one line is one system call and is never torn.
+fn say(rank: u32, words: &str) {
+    println!("> {rank} {words}");
+}
+
+/// Everybody's number, by some collectives of each kind.
+fn collectives() -> Result<()> {
+    let job = Job::init()?;
+    let world = job.world();
+    let (rank, size) = (world.rank(), world.size());
+    let all: Vec<u32> = (0..size).collect();
+    for round in 0..20 {
+        let mut sum = [0];
+        world.allreduce(&[rank + round], &mut sum, Op::Sum)?;
+        assert_eq!(sum, [all.iter().sum::<u32>() + size * round]);
+        // Longer than what is sent before it is asked for.
+        let mut long = vec![if rank == round % size { round } else { 0 }; 100_000];
+        world.bcast(&mut long, round % size)?;
+        assert!(long.iter().all(|value| *value == round));
+        let mut told = vec![0; size as usize];
+        let request = world.ialltoall(&all, &mut told)?;
+        request.wait()?;
+        assert!(told.iter().all(|value| *value == rank));
+    }
+    let here = world.split_by_host()?;
+    let mut companions = vec![0; here.size() as usize];
+    here.allgather(&[rank], &mut companions)?;
+    assert!(companions.contains(&rank));
+    let ring = world.neighbors(&[(rank + size - 1) % size], &[(rank + 1) % size])?;
+    let mut before = [0];
+    ring.neighbor_alltoall(&[rank], &mut before)?;
+    assert_eq!(before, [(rank + size - 1) % size]);
+    world.barrier()?;
+    say(rank, &format!("{size} ranks on {} hosts, {} here, all is right", world.hosts(), here.size()));
+    Ok(())
+}
+
+/// Adds up until something goes wrong, and says what.
+fn until_it_fails(world: &Communicator) -> Error {
+    let mut sum = [0];
+    loop {
+        if let Err(error) = world.allreduce(&[1], &mut sum, Op::Sum) {
+            return error;
+        }
+    }
+}
+
+fn rank_2_dies() -> Result<()> {
+    let job = Job::init()?;
+    let world = job.world();
+    world.barrier()?;
+    if world.rank() == 2 {
+        kill_process(getpid(), Signal::KILL).expect("a process may signal itself");
+    }
+    let error = until_it_fails(world);
+    match error.failed_rank() {
+        Some(failed) => say(world.rank(), &format!("rank {failed} failed")),
+        None => say(world.rank(), &format!("{error}")),
+    }
+    Ok(())
+}
+
+fn waits() -> Result<()> {
+    let job = Job::init()?;
+    let world = job.world();
+    world.barrier()?;
+    say(world.rank(), "goes on");
+    let error = until_it_fails(world);
+    match error.unreachable_host() {
+        Some(host) => say(world.rank(), &format!("host {host} is unreachable")),
+        None => say(world.rank(), &format!("{error}")),
+    }
+    Ok(())
+}
+
+fn joins() -> Result<()> {
+    if let Err(error) = Job::init() {
+        say(0, &error.to_string());
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! What was found, and what it means for an engine between hosts.
+
+use super::Measure;
+use crate::statistics::percentile;
+use serde::Serialize;
+
+/// In what a value is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Millionths of a second.
+    #[serde(rename = "µs")]
+    Microseconds,
+    /// Thousandths of them.
+    #[serde(rename = "ns")]
+    Nanoseconds,
+    /// Of a hundred.
+    #[serde(rename = "%")]
+    Percent,
+}
+
+impl Unit {
+    /// As it is written behind a number.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Unit::Microseconds => "µs",
+            Unit::Nanoseconds => "ns",
+            Unit::Percent => "%",
+        }
+    }
+}
+
+/// One value of one engine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub what: &'static str,
+    /// Which engine.
+    pub engine: String,
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Bytes of a message or vector, 0 where there is none.
+    pub bytes: u64,
+    /// In what the values are counted.
+    pub unit: Unit,
+    /// The middle of the rounds.
+    pub median: f64,
+    /// The least round.
+    pub least: f64,
+    /// The greatest round.
+    pub greatest: f64,
+    /// How many rounds there were.
+    pub rounds: usize,
+}
+
+impl Row {
+    /// What these rounds come to.
+    pub(super) fn of(kind: Kind, engine: &str, hosts: u32, bytes: u64, rounds: &[f64]) -> Self {
+        let mut sorted = rounds.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share| (percentile(&sorted, share) * 1e3).round() / 1e3;
+        let (what, unit) = kind.name();
+        let (median, least, greatest) = (at(0.5), at(0.0), at(1.0));
+        Row { what, engine: engine.to_owned(), hosts, bytes, unit, median, least, greatest, rounds: sorted.len() }
+    }
+}
+
+/// Which value of a measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Latency,
+    Barrier,
+    Alone,
+    Total,
+    Exposed,
+    Unattended,
+    Stolen,
+    Test,
+    LateWait,
+    Start,
+    Operation,
+    Reduction,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> (&'static str, Unit) {
+        match self {
+            Kind::Latency => ("ping-pong, half a round trip", Unit::Microseconds),
+            Kind::Barrier => ("barrier", Unit::Microseconds),
+            Kind::Alone => ("exchange alone", Unit::Microseconds),
+            Kind::Total => ("exchange under computation, total", Unit::Microseconds),
+            Kind::Exposed => ("exchange under computation, exposed", Unit::Microseconds),
+            Kind::Unattended => ("exchange complete when the computation ended", Unit::Percent),
+            Kind::Stolen => ("processor time of an exchange, all hosts", Unit::Microseconds),
+            Kind::Test => ("test of a complete run", Unit::Nanoseconds),
+            Kind::LateWait => ("wait for a complete run", Unit::Microseconds),
+            Kind::Start => ("start with one send", Unit::Microseconds),
+            Kind::Operation => ("operation in one activation", Unit::Nanoseconds),
+            Kind::Reduction => ("greater of two f32 vectors", Unit::Microseconds),
+        }
+    }
+
+    /// What a measure gives, in the order in which its rounds do.
+    pub(super) fn of(measure: Measure) -> &'static [Kind] {
+        match measure {
+            Measure::PingPong { .. } => &[Kind::Latency],
+            Measure::Barrier => &[Kind::Barrier],
+            Measure::Overlap { .. } => &[Kind::Alone, Kind::Total, Kind::Exposed, Kind::Unattended, Kind::Stolen],
+            Measure::Test => &[Kind::Test],
+            Measure::LateWait => &[Kind::LateWait],
+            Measure::Start => &[Kind::Start],
+            Measure::Operation => &[Kind::Operation],
+            Measure::Reduction { .. } => &[Kind::Reduction],
+        }
+    }
+}
+
+/// What the kernel engine is to reach, and what it did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Claim {
+    /// What is claimed.
+    pub what: String,
+    /// The most it may be.
+    pub reach: f64,
+    /// What it is.
+    pub found: f64,
+    /// Behind the numbers.
+    pub unit: &'static str,
+}
+
+impl Claim {
+    /// Whether it is reached.
+    pub fn holds(&self) -> bool {
+        self.found <= self.reach
+    }
+}
+
+/// What these rows say of the kernel engine, by itself and beside the agent; only of what was measured.
+pub fn claims(rows: &[Row]) -> Vec<Claim> {
+    let value = |engine: &str, kind: Kind| {
+        let (what, _) = kind.name();
+        rows.iter().find(|row| row.engine == engine && row.what == what && row.hosts == 2).map(|row| row.median)
+    };
+    let mut claims = Vec::new();
+    for (kind, reach) in [(Kind::Barrier, 0.7), (Kind::Exposed, 0.35), (Kind::Stolen, 0.5)] {
+        if let (Some(kernel), Some(agent)) = (value("kernel", kind), value("agent", kind)) {
+            let what = format!("{}, 2 hosts, kernel against agent", kind.name().0);
+            claims.push(Claim { what, reach, found: (kernel / agent * 1e3).round() / 1e3, unit: "×" });
+        }
+    }
+    for (kind, reach) in [(Kind::Test, 10.0), (Kind::LateWait, 0.2), (Kind::Operation, 50.0), (Kind::Start, 12.0)] {
+        if let Some(found) = value("kernel", kind) {
+            let (what, unit) = kind.name();
+            claims.push(Claim { what: format!("{what}, kernel"), reach, found, unit: unit.sign() });
+        }
+    }
+    claims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_made_of_what_was_measured_on_two_hosts() {
+        let row = |kind, engine, hosts, value| Row::of(kind, engine, hosts, 0, &[value]);
+        let rows = [
+            row(Kind::Barrier, "agent", 2, 20.0),
+            row(Kind::Barrier, "kernel", 4, 1.0),
+            row(Kind::Barrier, "kernel", 2, 16.0),
+            row(Kind::Test, "kernel", 2, 3.0),
+        ];
+        let claims = claims(&rows);
+        let found: Vec<(f64, bool)> = claims.iter().map(|claim| (claim.found, claim.holds())).collect();
+        assert_eq!(found, [(0.8, false), (3.0, true)]);
+    }
+}

@@ -1,0 +1,301 @@
+//! One measure of one contender: its ranks, their schedules, and what every round found.
+
+use super::cost::{Bystanders, Spent};
+use super::lap::{Gate, Runner};
+use super::row::{Kind, Row};
+use super::{Measure, Setting, programs};
+use crate::clock::{microseconds, now_ns};
+use crate::computation::{Pace, compute};
+use crate::error::Error;
+use crate::statistics::median;
+use network::carrier::{Carrier, Context};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Calls that only warm up.
+const WARM_UP: u32 = 10;
+
+/// Where the thread of a rank runs what it is given: on its host.
+pub trait Place: Sync {
+    /// Runs this rank's part.
+    fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send));
+}
+
+/// Every rank where its thread was started: for hosts that are only simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Here;
+
+impl Place for Here {
+    fn run(&self, _: usize, part: &mut (dyn FnMut() + Send)) {
+        part();
+    }
+}
+
+/// An engine, with a rank on each host.
+#[derive(Debug)]
+pub struct Contender {
+    name: String,
+    carriers: Vec<Arc<dyn Carrier>>,
+    communicators: AtomicU32,
+}
+
+impl Contender {
+    /// An engine of this name; `carriers` in the order of the ranks.
+    pub fn new(name: &str, carriers: Vec<Arc<dyn Carrier>>) -> Self {
+        Contender { name: name.to_owned(), carriers, communicators: AtomicU32::new(1) }
+    }
+}
+
+/// One measure of one contender.
+#[derive(Debug)]
+pub(super) struct Session {
+    engine: String,
+    measure: Measure,
+    /// The schedule by rank, and the shorter one that is subtracted where there is one.
+    runners: Vec<Vec<Runner>>,
+    /// By kind of value, then by round.
+    rounds: Vec<Vec<f64>>,
+}
+
+/// What a rank found in a round, by kind of value: its samples.
+type Samples = Vec<Vec<f64>>;
+
+impl Session {
+    /// Prepares the schedules; none if the engine does not take them.
+    pub(super) fn prepare(contender: &Contender, measure: Measure) -> Result<Option<Self>, Error> {
+        let ranks = contender.carriers.len() as u32;
+        let members: Arc<[u32]> = (0..ranks).collect();
+        let mut runners: Vec<Vec<Runner>> = contender.carriers.iter().map(|_| Vec::new()).collect();
+        for longer in [true, false] {
+            let number = contender.communicators.fetch_add(1, Ordering::Relaxed);
+            for (rank, carrier) in (0..).zip(&contender.carriers) {
+                let Some(graph) = graph(measure, rank, ranks, longer)? else { continue };
+                let context = Context { number, members: Arc::clone(&members), rank };
+                if !carrier.admits(&goal::compile::compile(&graph).map_err(tradewind::Error::from)?) {
+                    return Ok(None);
+                }
+                runners[rank as usize].push(Runner::new(carrier, &context, &graph)?);
+            }
+        }
+        let rounds = vec![Vec::new(); Kind::of(measure).len()];
+        Ok(Some(Session { engine: contender.name.clone(), measure, runners, rounds }))
+    }
+
+    /// One round.
+    pub(super) fn take(&mut self, setting: &Setting, pace: Pace, place: &dyn Place) -> Result<(), Error> {
+        let cores = shm::process::allowed_cores();
+        let gate = Gate::new(self.runners.len() as u32);
+        let measure = self.measure;
+        let bystanders = Bystanders::new();
+        let outcomes: Vec<Result<Samples, Error>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0usize..)
+                .zip(&mut self.runners)
+                .map(|(rank, runners)| {
+                    let (gate, cores, bystanders) = (&gate, &cores, &bystanders);
+                    scope.spawn(move || {
+                        let mut outcome = Err(Error::Panicked);
+                        place.run(rank, &mut || {
+                            // Without a core of its own a rank is measured all the same.
+                            let _ = shm::process::bind_current_thread(cores[rank % cores.len()]);
+                            let course = Course { rank, gate, setting, pace, bystanders };
+                            outcome = course.run(measure, runners);
+                        });
+                        outcome
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Panicked))).collect()
+        });
+        let ranks = outcomes.into_iter().collect::<Result<Vec<Samples>, Error>>()?;
+        for (index, (kind, rounds)) in Kind::of(measure).iter().zip(&mut self.rounds).enumerate() {
+            let samples: Vec<&[f64]> = ranks.iter().filter_map(|rank| rank.get(index)).map(Vec::as_slice).collect();
+            rounds.push(together(*kind, &samples, &bystanders));
+        }
+        Ok(())
+    }
+
+    /// What all rounds found.
+    pub(super) fn finish(self) -> Vec<Row> {
+        let bytes = match self.measure {
+            Measure::PingPong { bytes } | Measure::Overlap { bytes } | Measure::Reduction { bytes } => bytes,
+            _ => 0,
+        };
+        let hosts = self.runners.len() as u32;
+        let kinds = Kind::of(self.measure).iter().zip(&self.rounds);
+        kinds.map(|(kind, rounds)| Row::of(*kind, &self.engine, hosts, bytes, rounds)).collect()
+    }
+}
+
+/// From the samples of all ranks to the value of a round.
+fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
+    let slowest = || {
+        let laps = ranks.iter().map(|samples| samples.len()).min().unwrap_or(0);
+        let most = |lap: usize| ranks.iter().map(|samples| samples[lap]).fold(f64::NEG_INFINITY, f64::max);
+        (0..laps).map(most).collect::<Vec<f64>>()
+    };
+    match kind {
+        Kind::Unattended => {
+            let all: Vec<f64> = ranks.concat();
+            100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
+        }
+        Kind::Stolen => ranks.iter().map(|samples| median(samples)).sum::<f64>() + bystanders.each_lap_us(),
+        Kind::Test | Kind::LateWait | Kind::Start | Kind::Operation | Kind::Reduction => {
+            ranks.first().map_or(f64::NAN, |samples| median(samples))
+        }
+        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed => median(&slowest()),
+    }
+}
+
+/// The graph of a measure, and the shorter one that is subtracted.
+fn graph(measure: Measure, rank: u32, ranks: u32, longer: bool) -> Result<Option<goal::graph::Graph>, Error> {
+    Ok(Some(match (measure, longer) {
+        (Measure::PingPong { bytes }, true) => programs::ping_pong(rank, ranks, bytes),
+        (Measure::Barrier | Measure::Test, true) => programs::barrier(rank, ranks)?,
+        (Measure::Overlap { bytes }, true) => programs::exchange(rank, ranks, bytes),
+        (Measure::LateWait, true) => programs::exchange(rank, ranks, 8),
+        (Measure::Start, true) => programs::one_send(rank, ranks),
+        (Measure::Operation, _) => {
+            programs::chain(rank, ranks, if longer { programs::CHAINS.0 } else { programs::CHAINS.1 })
+        }
+        (Measure::Reduction { bytes }, _) => programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 }),
+        (_, false) => return Ok(None),
+    }))
+}
+
+/// A rank's way through a round.
+struct Course<'a> {
+    rank: usize,
+    gate: &'a Gate,
+    setting: &'a Setting,
+    pace: Pace,
+    bystanders: &'a Bystanders,
+}
+
+impl Course<'_> {
+    fn run(&self, measure: Measure, runners: &mut [Runner]) -> Result<Samples, Error> {
+        let Some((runner, shorter)) = runners.split_first_mut() else { return Ok(Vec::new()) };
+        for _ in 0..WARM_UP {
+            runner.call()?;
+        }
+        let calls = self.setting.calls;
+        match measure {
+            Measure::PingPong { .. } => {
+                self.batch(runner, calls.div_ceil(programs::TRIPS), f64::from(2 * programs::TRIPS))
+            }
+            Measure::Barrier => self.batch(runner, calls, 1.0),
+            Measure::Overlap { .. } => self.overlap(runner),
+            Measure::Test => Self::test(runner),
+            Measure::LateWait => self.late_wait(runner),
+            Measure::Start => self.start(runner),
+            Measure::Operation => {
+                let difference = f64::from(programs::CHAINS.0 - programs::CHAINS.1);
+                self.beyond(runner, shorter, 1e3 / difference)
+            }
+            Measure::Reduction { .. } => self.beyond(runner, shorter, 1.0 / 8.0),
+        }
+    }
+
+    /// Calls in a row; microseconds of a `parts`-th of a call.
+    fn batch(&self, runner: &mut Runner, calls: u32, parts: f64) -> Result<Samples, Error> {
+        let mut turn = 0;
+        self.gate.pass(&mut turn);
+        let begin = now_ns();
+        for _ in 0..calls {
+            runner.call()?;
+        }
+        Ok(vec![vec![microseconds(begin, now_ns()) / f64::from(calls) / parts]])
+    }
+
+    /// The exchange alone, then computations with and without it in turns.
+    fn overlap(&self, runner: &mut Runner) -> Result<Samples, Error> {
+        let alone = self.batch(runner, self.setting.calls.div_ceil(4), 1.0)?.concat();
+        let steps = self.pace.steps(self.setting.computation_us);
+        let laps = self.setting.calls.div_ceil(4);
+        let (mut turn, mut bare, mut over) = (1, Vec::new(), Vec::new());
+        let (mut used_bare, mut used_over, mut unattended) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..laps {
+            self.gate.pass(&mut turn);
+            let before = self.bystanders.read(self.rank);
+            let (spent, begin) = (Spent::now(), now_ns());
+            compute(steps);
+            bare.push(microseconds(begin, now_ns()));
+            used_bare.push(spent.since_us());
+            self.gate.pass(&mut turn);
+            self.bystanders.note_bare(self.rank, before);
+            let before = self.bystanders.read(self.rank);
+            let (spent, begin) = (Spent::now(), now_ns());
+            let ticket = runner.start()?;
+            compute(steps);
+            unattended.push(f64::from(u8::from(runner.is_complete(ticket))));
+            runner.wait(ticket)?;
+            over.push(microseconds(begin, now_ns()));
+            used_over.push(spent.since_us());
+            runner.fetch(ticket)?;
+            self.gate.pass(&mut turn);
+            self.bystanders.note_over(self.rank, before);
+        }
+        let (usual, used) = (median(&bare), median(&used_bare));
+        let exposed = over.iter().map(|lap| lap - usual).collect();
+        let stolen = used_over.iter().map(|lap| lap - used).collect();
+        Ok(vec![alone, over, exposed, unattended, stolen])
+    }
+
+    fn test(runner: &mut Runner) -> Result<Samples, Error> {
+        const LOOKS: u32 = 10_000;
+        let ticket = runner.start()?;
+        runner.wait(ticket)?;
+        let begin = now_ns();
+        let complete = (0..LOOKS).filter(|_| std::hint::black_box(&*runner).is_complete(ticket)).count();
+        let each = (now_ns() - begin) as f64 / f64::from(LOOKS);
+        runner.fetch(ticket)?;
+        if complete == LOOKS as usize { Ok(vec![vec![each]]) } else { Err(Error::Forgotten) }
+    }
+
+    fn late_wait(&self, runner: &mut Runner) -> Result<Samples, Error> {
+        let steps = self.pace.steps(self.setting.computation_us);
+        let (mut turn, mut waits) = (0, Vec::new());
+        for _ in 0..self.setting.calls.div_ceil(10) {
+            self.gate.pass(&mut turn);
+            let ticket = runner.start()?;
+            while !runner.is_complete(ticket) {
+                compute(steps);
+            }
+            let begin = now_ns();
+            runner.wait(ticket)?;
+            waits.push(microseconds(begin, now_ns()));
+            runner.fetch(ticket)?;
+        }
+        Ok(vec![waits])
+    }
+
+    fn start(&self, runner: &mut Runner) -> Result<Samples, Error> {
+        let (mut turn, mut starts) = (0, Vec::new());
+        for _ in 0..self.setting.calls {
+            self.gate.pass(&mut turn);
+            let begin = now_ns();
+            let ticket = runner.start()?;
+            starts.push(microseconds(begin, now_ns()));
+            runner.wait(ticket)?;
+            runner.fetch(ticket)?;
+        }
+        Ok(vec![starts])
+    }
+
+    /// How much longer the long schedule takes than the short one, in `scale` microseconds, on rank 0 by itself.
+    fn beyond(&self, runner: &mut Runner, shorter: &mut [Runner], scale: f64) -> Result<Samples, Error> {
+        let Some(shorter) = shorter.first_mut() else { return Ok(Vec::new()) };
+        let mut differences = Vec::new();
+        if self.rank == 0 {
+            let timed = |runner: &mut Runner| -> Result<f64, Error> {
+                let begin = now_ns();
+                runner.call()?;
+                Ok(microseconds(begin, now_ns()))
+            };
+            for _ in 0..self.setting.calls.div_ceil(4) {
+                differences.push((timed(runner)? - timed(shorter)?) * scale);
+            }
+        }
+        self.gate.pass(&mut 0);
+        Ok(vec![differences])
+    }
+}

@@ -1,0 +1,42 @@
+//! The agent engine: the node service runs the collectives between hosts, asleep until a rank or the network wakes it.
+//!
+//! ```text
+//!  rank                        node service                         other hosts
+//!  Client ── area: ring ─────► Desk ──► Core ──► Run: Interpreter ──► Transport ──►
+//!    ▲        (doorbell,                  │ ▲         ▲                   │
+//!    └─ slot: count, futex ◄── Desk ◄─────┘ └─────────┴── frames ◄────────┘
+//! ```
+//!
+//! A rank has an area of memory in common with its agent ([`area`]). It writes there what it asks for, a schedule or a run
+//! with its buffers, and rings if the agent sleeps; test is one load of a count in the area, wait sleeps on it. The agent
+//! copies what it is given before it uses it, so that no rank can harm it, and runs an
+//! [`Interpreter`](interpreter::Interpreter) for each run. What an interpreter says to one on another host goes through the
+//! [transport](crate::transport), what it says to one on the same host through a queue.
+//!
+//! # Who is ahead
+//! Messages for a run that the rank has not started are kept. Their payloads are bounded, because a host sends others only
+//! a window of eager bytes before it announces messages instead (`windows`); the envelopes are bounded by number.
+//!
+//! # Who is gone
+//! What a rank has started its agent carries through, even when the rank's process has ended since. When a rank leaves or
+//! dies, its agent tells all hosts how many runs of each communicator it had started: those can end, later ones cannot and
+//! end with [`RankFailed`](crate::carrier::Error::RankFailed) on every host. When a host is gone, all runs with a member there
+//! end with [`HostUnreachable`](crate::carrier::Error::HostUnreachable). An agent whose ranks have all gone parts from the
+//! others (`Bye`, answered by `Farewell`), so that the end of a connection after that is no failure.
+
+pub mod area;
+mod bell;
+mod client;
+mod core;
+mod departures;
+mod desk;
+mod local;
+mod plan;
+mod run;
+mod windows;
+mod worker;
+
+pub use client::{Client, Home};
+pub use interpreter::Limits;
+pub use local::{local, local_over};
+pub use worker::Agent;

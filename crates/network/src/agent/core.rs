@@ -1,0 +1,456 @@
+//! What an agent does, without thread and sleep: runs, messages for runs not started yet, departures.
+
+use super::area::Submission;
+use super::departures::{Departures, Ledger};
+use super::desk::{Desk, Place};
+use super::run::{Incoming, Origin, Outcome, Outside, Run, RunKey, Timers};
+use super::windows::Windows;
+use crate::carrier::Error;
+use crate::hosts::Hosts;
+use crate::transport::frame::{Frame, Route};
+use crate::transport::{Arrival, Transport};
+use interpreter::{Event, Limits, Packet};
+use std::collections::{HashMap, VecDeque};
+
+/// Messages that may wait for runs which a rank has not started.
+const EARLY_MESSAGES: usize = 1 << 20;
+/// A host that has as much in its queue gets no further large message before the queue is shorter.
+const QUEUE_LIMIT: u64 = 32 << 20;
+
+/// The agent of one host.
+#[derive(Debug)]
+pub(crate) struct Core {
+    limits: Limits,
+    outside: Outside,
+    /// By number among this host's ranks; none before the rank has come and after it has gone.
+    desks: Vec<Option<Desk>>,
+    /// Ranks of this host.
+    seats: Vec<u32>,
+    runs: HashMap<RunKey, Run>,
+    /// What came for runs that have not started.
+    early: HashMap<RunKey, Vec<Early>>,
+    /// How many such messages there are for each rank of this host.
+    early_messages: HashMap<u32, usize>,
+    ledgers: HashMap<(u32, u32), Ledger>,
+    departures: Departures,
+    /// Requests for large messages of hosts whose queue is long.
+    postponed: VecDeque<(u32, Route, Packet)>,
+    farewell: Farewell,
+    /// Runs that have ended and whose ranks do not know it yet.
+    ended: Vec<(u32, Place, Outcome)>,
+    /// Frames that were about nothing we know.
+    refused: u64,
+}
+
+#[derive(Debug)]
+struct Early {
+    origin: Origin,
+    incoming: Incoming,
+}
+
+/// How the agent parts from the others.
+#[derive(Debug, Default)]
+struct Farewell {
+    said: bool,
+    /// Hosts that know that nothing more comes from here.
+    answered: Vec<bool>,
+    /// Hosts from which nothing more comes.
+    heard: Vec<bool>,
+}
+
+impl Core {
+    pub(crate) fn new(hosts: Hosts, transport: Box<dyn Transport>, limits: Limits) -> Core {
+        let seats: Vec<u32> = hosts.members(transport.host()).collect();
+        let mut answered = vec![false; transport.hosts() as usize];
+        answered[transport.host() as usize] = true;
+        Core {
+            limits,
+            desks: seats.iter().map(|_| None).collect(),
+            seats,
+            runs: HashMap::new(),
+            early: HashMap::new(),
+            early_messages: HashMap::new(),
+            ledgers: HashMap::new(),
+            departures: Departures::default(),
+            postponed: VecDeque::new(),
+            farewell: Farewell { heard: answered.clone(), answered, said: false },
+            ended: Vec::new(),
+            refused: 0,
+            outside: Outside {
+                windows: Windows::new(transport.hosts()),
+                hosts,
+                transport,
+                local: VecDeque::new(),
+                timers: Timers::default(),
+                now: 0,
+            },
+        }
+    }
+
+    pub(crate) fn transport(&mut self) -> &mut dyn Transport {
+        &mut *self.outside.transport
+    }
+
+    /// How many ranks this host has.
+    pub(crate) fn seats(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Marks at every ring that the agent goes to sleep; false when something has been submitted meanwhile.
+    pub(crate) fn doze(&self) -> bool {
+        self.desks.iter().flatten().all(Desk::doze)
+    }
+
+    /// The agent is up again.
+    pub(crate) fn rise(&self) {
+        self.desks.iter().flatten().for_each(Desk::rise);
+    }
+
+    pub(crate) fn seat_of(&self, rank: u32) -> Option<usize> {
+        self.seats.iter().position(|seat| *seat == rank)
+    }
+
+    pub(crate) fn set_now(&mut self, now: u64) {
+        self.outside.now = now;
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<u64> {
+        self.outside.timers.next()
+    }
+
+    /// Whether there are messages to send that wait for room.
+    pub(crate) fn is_postponing(&self) -> bool {
+        !self.postponed.is_empty()
+    }
+
+    /// A rank has come.
+    pub(crate) fn open(&mut self, desk: Desk) {
+        if let Some(seat) = self.seat_of(desk.rank) {
+            self.desks[seat] = Some(desk);
+        }
+    }
+
+    /// Takes in what a rank of this host has submitted.
+    pub(crate) fn serve(&mut self, seat: usize) {
+        loop {
+            let Some(desk) = self.desks[seat].as_mut() else { return };
+            let submission = match desk.next() {
+                Ok(Some(submission)) => submission,
+                Ok(None) => return,
+                Err(nonsense) => return self.distrust(seat, nonsense),
+            };
+            let handled = match submission {
+                Submission::Prepare { .. } => desk.prepare(submission, &self.outside.hosts),
+                Submission::Release { id } => {
+                    desk.release(id);
+                    Ok(())
+                }
+                Submission::Start { id, slot, generation, sequence, at } => {
+                    self.start(seat, id, sequence, Place { slot, generation, at });
+                    Ok(())
+                }
+                Submission::Leave => return self.depart(seat, "has left the job"),
+            };
+            if let Err(nonsense) = handled {
+                return self.distrust(seat, nonsense);
+            }
+            // Only now: until then the rank must leave alone what the entry refers to.
+            if let Some(desk) = self.desks[seat].as_mut() {
+                desk.take();
+            }
+        }
+    }
+
+    fn distrust(&mut self, seat: usize, _: super::desk::Nonsense) {
+        self.depart(seat, "has written nonsense into the memory it shares with its node service");
+    }
+
+    fn start(&mut self, seat: usize, id: u64, sequence: u64, place: Place) {
+        let Some(desk) = self.desks[seat].as_mut() else { return };
+        let Some(taken) = desk.schedule(id) else {
+            return desk.end(place, &Err(Error::Operation("the schedule of this run is not known".into())));
+        };
+        let key = RunKey { rank: desk.rank, communicator: taken.communicator, sequence };
+        if !self.ledgers.entry((key.rank, key.communicator)).or_default().start(sequence) {
+            let why = format!("run {sequence} of communicator {} was started before", key.communicator);
+            return desk.end(place, &Err(Error::Operation(why)));
+        }
+        desk.runs += 1;
+        let (interpreter, buffers) = match desk.interpreter(&taken, place, self.limits) {
+            Ok(spare) => spare,
+            Err(error) => {
+                desk.runs -= 1;
+                return desk.end(place, &Err(error));
+            }
+        };
+        let verdict = self.departures.verdict(&taken.members, &taken.hosts, key.communicator, sequence);
+        let mut run = Run::new(key, taken, place, interpreter);
+        let ended = match verdict {
+            Some(error) => Some(Err(error)),
+            None => run.start(buffers, &mut self.outside),
+        };
+        self.runs.insert(key, run);
+        if let Some(outcome) = ended {
+            self.finish(key, outcome);
+        }
+        let early = self.early.remove(&key).unwrap_or_default();
+        if let Some(count) = self.early_messages.get_mut(&key.rank) {
+            *count -= early.len();
+        }
+        for Early { origin, incoming } in early {
+            match incoming {
+                Incoming::TooMany => self.finish(key, Err(too_many(key))),
+                incoming => self.deliver(key, origin, incoming),
+            }
+        }
+    }
+
+    /// Hands something to a run, or keeps it until that starts.
+    fn deliver(&mut self, key: RunKey, origin: Origin, incoming: Incoming) {
+        let Some(run) = self.runs.get_mut(&key) else { return self.keep(key, origin, incoming) };
+        if run.taken.hosts.get(origin.source as usize) != Some(&origin.host) {
+            // No such rank of this communicator is there.
+            self.refused += 1;
+            return self.drop_message(origin, &incoming);
+        }
+        if let Some(error) = run.mismatch(origin) {
+            self.drop_message(origin, &incoming);
+            return self.finish(key, Err(error));
+        }
+        let is_told = matches!(incoming, Incoming::Fail(_));
+        if let Some(outcome) = run.take(origin.source, incoming, &mut self.outside) {
+            if is_told { self.close(key, outcome) } else { self.finish(key, outcome) }
+        }
+    }
+
+    /// Keeps what came for a run that has not started, and drops what came for one that is over.
+    fn keep(&mut self, key: RunKey, origin: Origin, incoming: Incoming) {
+        let is_over = self.ledgers.get(&(key.rank, key.communicator)).is_some_and(|l| l.has_started(key.sequence));
+        let is_ours = self.seat_of(key.rank).is_some();
+        if is_over || !is_ours || self.departures.has_left(key.rank) {
+            return self.drop_message(origin, &incoming);
+        }
+        let waiting = self.early_messages.entry(key.rank).or_insert(0);
+        *waiting += 1;
+        let is_too_many = *waiting > EARLY_MESSAGES;
+        if is_too_many {
+            self.drop_early(key);
+            self.drop_message(origin, &incoming);
+        }
+        let incoming = if is_too_many { Incoming::TooMany } else { incoming };
+        self.early.entry(key).or_default().push(Early { origin, incoming });
+    }
+
+    /// A message that no run takes weighs on its sender no longer.
+    fn drop_message(&mut self, origin: Origin, incoming: &Incoming) {
+        if let Incoming::Packet(Packet::Eager { payload, .. }) = incoming
+            && origin.host != self.outside.transport.host()
+        {
+            self.outside.windows.consumed(origin.host, payload.len() as u64);
+        }
+    }
+
+    /// Drops what waits for a run.
+    fn drop_early(&mut self, key: RunKey) {
+        let dropped = self.early.remove(&key).unwrap_or_default();
+        if let Some(count) = self.early_messages.get_mut(&key.rank) {
+            *count -= dropped.len();
+        }
+        for Early { origin, incoming } in dropped {
+            self.drop_message(origin, &incoming);
+        }
+    }
+
+    /// Ends a run, telling the other ranks if its part could not be done.
+    fn finish(&mut self, key: RunKey, outcome: Outcome) {
+        if let (Err(error), Some(run)) = (&outcome, self.runs.get(&key))
+            && !matches!(error, Error::DivisionByZero { .. } | Error::RankFailed { .. })
+        {
+            run.tell_others(error, &mut self.outside);
+        }
+        self.close(key, outcome);
+    }
+
+    /// Ends a run and tells its rank.
+    fn close(&mut self, key: RunKey, outcome: Outcome) {
+        let Some(mut run) = self.runs.remove(&key) else { return };
+        run.let_go(&mut self.outside);
+        let Some(desk) = self.seat_of(key.rank).and_then(|seat| self.desks[seat].as_mut()) else { return };
+        let has_results = matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. }));
+        desk.finish(&run.taken, run.place, run.interpreter, has_results);
+        self.ended.push((key.rank, run.place, outcome));
+    }
+
+    /// Tells the ranks which runs have ended. After what the others wait for has been sent: to wake a rank takes time.
+    pub(crate) fn publish(&mut self) {
+        let mut ended = std::mem::take(&mut self.ended);
+        for (rank, place, outcome) in ended.drain(..) {
+            if let Some(desk) = self.seat_of(rank).and_then(|seat| self.desks[seat].as_mut()) {
+                desk.end(place, &outcome);
+                desk.runs -= 1;
+            }
+        }
+        self.ended = ended;
+        self.sweep();
+    }
+
+    /// Does everything that needs nobody outside: messages between ranks of this host, computations that have ended.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            if let Some((key, origin, incoming)) = self.outside.local.pop_front() {
+                self.deliver(key, origin, incoming);
+            } else if let Some((key, operation)) = self.outside.timers.pop(self.outside.now) {
+                let event = Event::CalcFinished { operation };
+                let ended = self.runs.get_mut(&key).and_then(|run| run.event(event, &mut self.outside));
+                if let Some(outcome) = ended {
+                    self.finish(key, outcome);
+                }
+            } else {
+                break;
+            }
+        }
+        while let Some((host, bytes)) = self.outside.windows.report() {
+            self.outside.transport.send(host, Frame::Credit(bytes));
+        }
+    }
+
+    /// Takes in what the transport has brought.
+    pub(crate) fn arrive(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Bell(_) => {}
+            Arrival::Gone { host, why } => self.lose(host, why),
+            Arrival::Frame { host, frame } => self.frame(host, frame),
+        }
+    }
+
+    fn frame(&mut self, host: u32, frame: Frame) {
+        match frame {
+            Frame::Packet(route, packet @ Packet::Request { .. })
+                if self.outside.transport.queued(host) > QUEUE_LIMIT =>
+            {
+                self.postponed.push_back((host, route, packet));
+            }
+            Frame::Packet(route, packet) => self.route(host, route, Incoming::Packet(packet)),
+            Frame::Join { route, ordinal, contribution } => {
+                self.route(host, route, Incoming::Join { ordinal, contribution });
+            }
+            Frame::Fail(route, error) => self.route(host, route, Incoming::Fail(error)),
+            Frame::Departed { rank, how, started } => {
+                if self.outside.hosts.of(rank) == Some(host) {
+                    self.departures.rank(rank, how, started);
+                    self.judge();
+                }
+            }
+            Frame::Credit(bytes) => self.outside.windows.credit(host, bytes),
+            Frame::Bye => {
+                self.farewell.heard[host as usize] = true;
+                self.outside.transport.send(host, Frame::Farewell);
+            }
+            Frame::Farewell => self.farewell.answered[host as usize] = true,
+        }
+    }
+
+    fn route(&mut self, host: u32, route: Route, incoming: Incoming) {
+        let Route { destination: rank, communicator, source, sequence, stamp } = route;
+        self.deliver(RunKey { rank, communicator, sequence }, Origin { host, source, stamp }, incoming);
+    }
+
+    /// Answers requests that had to wait for room.
+    pub(crate) fn resume(&mut self) {
+        for _ in 0..self.postponed.len() {
+            let Some((host, route, packet)) = self.postponed.pop_front() else { return };
+            self.frame(host, Frame::Packet(route, packet));
+        }
+    }
+
+    /// A host is gone.
+    fn lose(&mut self, host: u32, why: String) {
+        self.postponed.retain(|(of, ..)| *of != host);
+        self.farewell.answered[host as usize] = true;
+        if !self.farewell.heard[host as usize] {
+            let address = self.outside.transport.address(host);
+            self.departures.host(host, Error::HostUnreachable { host, address, why });
+            self.judge();
+        }
+    }
+
+    /// Ends every run that cannot end any more.
+    fn judge(&mut self) {
+        let verdicts: Vec<(RunKey, Error)> = self
+            .runs
+            .values()
+            .filter_map(|run| {
+                let (taken, key) = (&run.taken, run.key);
+                let error = self.departures.verdict(&taken.members, &taken.hosts, key.communicator, key.sequence)?;
+                Some((key, error))
+            })
+            .collect();
+        for (key, error) in verdicts {
+            self.finish(key, Err(error));
+        }
+    }
+
+    /// A rank of this host is gone, or says that it submits nothing more. What it has submitted is carried through.
+    pub(crate) fn depart(&mut self, seat: usize, how: &str) {
+        let Some(rank) = self.seats.get(seat).copied() else { return };
+        if self.departures.has_left(rank) {
+            return;
+        }
+        if let Some(desk) = self.desks[seat].as_mut() {
+            desk.has_left = true;
+        }
+        let started: Vec<(u32, u64)> = self
+            .ledgers
+            .iter()
+            .filter(|((of, _), _)| *of == rank)
+            .map(|((_, communicator), ledger)| (*communicator, ledger.started()))
+            .collect();
+        let (own, hosts) = (self.outside.transport.host(), self.outside.transport.hosts());
+        for host in (0..hosts).filter(|host| *host != own) {
+            let departed = Frame::Departed { rank, how: how.to_owned(), started: started.clone() };
+            self.outside.transport.send(host, departed);
+        }
+        let unwanted: Vec<RunKey> = self.early.keys().filter(|key| key.rank == rank).copied().collect();
+        unwanted.into_iter().for_each(|key| self.drop_early(key));
+        self.departures.rank(rank, how.to_owned(), started);
+        self.judge();
+    }
+
+    /// Gives up the desks of ranks that are gone and have no run left.
+    fn sweep(&mut self) {
+        for desk in &mut self.desks {
+            if desk.as_ref().is_some_and(|desk| desk.has_left && desk.runs == 0) {
+                *desk = None;
+            }
+        }
+        let over =
+            self.seats.iter().all(|rank| self.departures.has_left(*rank)) && self.desks.iter().all(Option::is_none);
+        if over && !std::mem::replace(&mut self.farewell.said, true) {
+            for host in 0..self.outside.transport.hosts() {
+                if !self.farewell.answered[host as usize] {
+                    self.outside.transport.send(host, Frame::Bye);
+                }
+            }
+        }
+    }
+
+    /// Whether all ranks of this host are gone, all other hosts know it, and this one has nothing more to say.
+    pub(crate) fn is_over(&self) -> bool {
+        let transport = &self.outside.transport;
+        let is_known = self.farewell.said && self.farewell.answered.iter().all(|answered| *answered);
+        is_known && (0..transport.hosts()).all(|host| transport.queued(host) == 0)
+    }
+
+    /// Frames that were about nothing this agent knows, and connections and frames that its transport refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused + self.outside.transport.refused()
+    }
+}
+
+fn too_many(key: RunKey) -> Error {
+    let RunKey { rank, communicator, sequence } = key;
+    Error::Operation(format!(
+        "rank {rank} started run {sequence} of communicator {communicator} when {EARLY_MESSAGES} messages of others had \
+         come for runs that it had not started, and some were dropped: let ranks catch up with a barrier now and then"
+    ))
+}

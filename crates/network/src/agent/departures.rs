@@ -1,0 +1,110 @@
+//! Who has left, what they had started, and which runs cannot end because of it.
+
+use crate::carrier::Error;
+use std::collections::{BTreeSet, HashMap};
+
+/// Ranks and hosts that are gone.
+#[derive(Debug, Default)]
+pub(crate) struct Departures {
+    ranks: HashMap<u32, Departed>,
+    hosts: HashMap<u32, Error>,
+}
+
+#[derive(Debug)]
+struct Departed {
+    how: String,
+    /// By communicator: how many runs it had started. Their messages come all the same.
+    started: HashMap<u32, u64>,
+}
+
+impl Departures {
+    pub(crate) fn rank(&mut self, rank: u32, how: String, started: Vec<(u32, u64)>) {
+        // The first report counts: a rank leaves once.
+        self.ranks.entry(rank).or_insert_with(|| Departed { how, started: started.into_iter().collect() });
+    }
+
+    pub(crate) fn host(&mut self, host: u32, error: Error) {
+        self.hosts.entry(host).or_insert(error);
+    }
+
+    pub(crate) fn has_left(&self, rank: u32) -> bool {
+        self.ranks.contains_key(&rank)
+    }
+
+    /// Why a run cannot end, if it cannot: its members and their hosts, its communicator and number.
+    pub(crate) fn verdict(&self, members: &[u32], hosts: &[u32], communicator: u32, sequence: u64) -> Option<Error> {
+        if self.ranks.is_empty() && self.hosts.is_empty() {
+            return None;
+        }
+        let missing = members.iter().find_map(|member| {
+            let departed = self.ranks.get(member)?;
+            let started = departed.started.get(&communicator).copied().unwrap_or(0);
+            (sequence >= started).then(|| Error::RankFailed { rank: *member, how: departed.how.clone() })
+        });
+        missing.or_else(|| hosts.iter().find_map(|host| self.hosts.get(host)).cloned())
+    }
+}
+
+/// The runs of one communicator that a rank has started, in the order of their numbers but for threads that were faster
+/// than others. Numbers may be left out, because another engine carried those runs.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// One more than the highest.
+    next: u64,
+    /// Lower numbers that were not started (yet).
+    missing: BTreeSet<u64>,
+}
+
+/// Runs that may still be started after a later one was. No program has so many threads.
+const STRAGGLERS: u64 = 4096;
+
+impl Ledger {
+    /// Notes a start; false when the run was started before.
+    pub(crate) fn start(&mut self, sequence: u64) -> bool {
+        if sequence < self.next {
+            return self.missing.remove(&sequence);
+        }
+        self.missing.extend(self.next.max(sequence.saturating_sub(STRAGGLERS))..sequence);
+        while self.missing.first().is_some_and(|first| first.saturating_add(STRAGGLERS) < sequence) {
+            self.missing.pop_first();
+        }
+        self.next = sequence.saturating_add(1);
+        true
+    }
+
+    pub(crate) fn has_started(&self, sequence: u64) -> bool {
+        sequence < self.next && !self.missing.contains(&sequence)
+    }
+
+    /// One more than the number of the last run that was started.
+    pub(crate) fn started(&self) -> u64 {
+        self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_may_be_started_out_of_order_but_once() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.start(1) && ledger.start(0) && ledger.start(3));
+        assert!(!ledger.start(0) && !ledger.start(1) && !ledger.start(3));
+        assert_eq!(ledger.started(), 4);
+        assert!(ledger.has_started(3) && !ledger.has_started(2));
+        assert!(ledger.start(u64::MAX) && ledger.missing.len() as u64 <= STRAGGLERS);
+    }
+
+    #[test]
+    fn what_a_rank_had_started_before_it_left_can_end() {
+        let mut departures = Departures::default();
+        departures.rank(4, "has left the job".into(), vec![(9, 3)]);
+        let verdict = |communicator, sequence| departures.verdict(&[1, 4], &[0, 1], communicator, sequence);
+        assert_eq!(verdict(9, 2), None);
+        let failed = Some(Error::RankFailed { rank: 4, how: "has left the job".into() });
+        assert_eq!(verdict(9, 3), failed);
+        assert_eq!(verdict(8, 0), failed);
+        assert_eq!(departures.verdict(&[1, 2], &[0, 0], 8, 0), None);
+    }
+}

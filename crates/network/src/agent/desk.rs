@@ -1,0 +1,199 @@
+//! The agent's side of one rank: what it asks for, its schedules, and where its results go.
+
+use super::area::{Area, ENTRIES, Submission, refused};
+use super::plan::Plan;
+use crate::carrier::Error;
+use crate::hosts::Hosts;
+use goal::schedule::Schedule;
+use interpreter::{Interpreter, Limits};
+use shm::copies;
+use shm::segment::Offset;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Interpreters that a schedule keeps for its next runs, unless their buffers are large.
+const SPARE_RUNS: usize = 64;
+const SPARE_BYTES: u64 = 1 << 20;
+
+/// A rank at its agent.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    /// Its number in the job.
+    pub(crate) rank: u32,
+    area: Area,
+    pub(crate) doorbell: OwnedFd,
+    /// Entries taken.
+    taken: u64,
+    schedules: HashMap<u64, Arc<Taken>>,
+    /// Runs of this rank under way.
+    pub(crate) runs: usize,
+    /// It submits nothing any more.
+    pub(crate) has_left: bool,
+}
+
+/// A schedule that the agent has taken.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) communicator: u32,
+    /// What is called, in 24 bits.
+    pub(crate) stamp: u32,
+    /// This rank of the communicator.
+    pub(crate) rank: u32,
+    /// Ranks of the job, and their hosts, by rank of the communicator.
+    pub(crate) members: Vec<u32>,
+    pub(crate) hosts: Vec<u32>,
+    schedule: Arc<Schedule>,
+    plan: Plan,
+    /// Interpreters without a run, each with its buffers.
+    spare: Mutex<Vec<Spare>>,
+}
+
+type Spare = (Interpreter, Vec<Vec<u8>>);
+
+/// A run, as its rank asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) at: Offset,
+}
+
+impl Desk {
+    pub(crate) fn new(rank: u32, area: Area, doorbell: OwnedFd) -> Self {
+        Desk { rank, area, doorbell, taken: 0, schedules: HashMap::new(), runs: 0, has_left: false }
+    }
+
+    /// What the rank has submitted next. `Err` if it wrote nonsense: then nothing of it is believed any more.
+    pub(crate) fn next(&mut self) -> Result<Option<Submission>, Nonsense> {
+        let published = self.area.bell().published();
+        if published == self.taken || self.has_left {
+            return Ok(None);
+        }
+        if published.wrapping_sub(self.taken) > ENTRIES {
+            return Err(Nonsense);
+        }
+        self.area.read(self.taken).map(Some).ok_or(Nonsense)
+    }
+
+    /// The entry that [`next`](Self::next) gave is done with.
+    pub(crate) fn take(&mut self) {
+        self.taken += 1;
+        self.area.bell().take(self.taken);
+    }
+
+    /// Marks that the agent goes to sleep; false when the rank has submitted something meanwhile.
+    pub(crate) fn doze(&self) -> bool {
+        self.has_left || self.area.bell().doze(self.taken)
+    }
+
+    /// The agent is up again.
+    pub(crate) fn rise(&self) {
+        self.area.bell().rise();
+    }
+
+    /// Copies and checks a schedule.
+    pub(crate) fn prepare(&mut self, submission: Submission, hosts: &Hosts) -> Result<(), Nonsense> {
+        let Submission::Prepare { id, communicator, rank, at, members, bytes, stamp } = submission else {
+            return Ok(());
+        };
+        let second = members.checked_mul(4).and_then(|bytes| bytes.checked_next_multiple_of(8)).ok_or(Nonsense)?;
+        let end = at.plus(second).and_then(|middle| middle.plus(bytes)).ok_or(Nonsense)?;
+        if end.0 > self.area.segment().bytes() || members > u64::from(hosts.ranks()) {
+            return Err(Nonsense);
+        }
+        let read = |at: u64, bytes: u64| {
+            let mut copy = vec![0; bytes as usize];
+            copies::load(self.area.segment(), Offset(at), &mut copy).map(|()| copy).map_err(|_| Nonsense)
+        };
+        let listed = read(at.0, 4 * members)?;
+        let members: Vec<u32> = listed.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let homes: Option<Vec<u32>> = members.iter().map(|member| hosts.of(*member)).collect();
+        let schedule = Schedule::from_bytes(&read(at.0 + second, bytes)?).map_err(|_| Nonsense)?;
+        let header = schedule.view().header();
+        let fits = (header.rank, header.ranks as usize) == (rank, members.len())
+            && members.get(rank as usize) == Some(&self.rank);
+        let (true, Some(hosts)) = (fits, homes) else { return Err(Nonsense) };
+        let plan = Plan::of(&schedule);
+        let spare = Mutex::default();
+        let stamp = stamp & 0xff_ffff;
+        let taken = Taken { communicator, stamp, rank, members, hosts, schedule: Arc::new(schedule), plan, spare };
+        self.schedules.insert(id, Arc::new(taken));
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self, id: u64) {
+        self.schedules.remove(&id);
+    }
+
+    pub(crate) fn schedule(&self, id: u64) -> Option<Arc<Taken>> {
+        self.schedules.get(&id).cloned()
+    }
+
+    /// An interpreter and the buffers for its run, with what the rank put into them.
+    pub(crate) fn interpreter(&self, taken: &Taken, place: Place, limits: Limits) -> Result<Spare, Error> {
+        // The rank's own memory holds as much; what it cannot have written is not allocated here either.
+        if place.at.plus(taken.plan.bytes).is_none_or(|end| end.0 > self.area.segment().bytes()) {
+            return Err(Error::Operation("the buffers of the run do not lie in the rank's area".into()));
+        }
+        let spare = taken.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let (interpreter, mut buffers) = match spare {
+            Some(spare) => spare,
+            None => {
+                let interpreter = Interpreter::new(Arc::clone(&taken.schedule), limits);
+                (interpreter.map_err(|error| Error::Operation(error.to_string()))?, buffers(&taken.plan)?)
+            }
+        };
+        for (buffer, bytes) in taken.plan.buffers.iter().zip(&mut buffers).filter(|(buffer, _)| buffer.is_read) {
+            let at = place.at.plus(buffer.at).unwrap_or(Offset(u64::MAX));
+            copies::load(self.area.segment(), at, bytes).map_err(refused)?;
+        }
+        Ok((interpreter, buffers))
+    }
+
+    /// Takes an interpreter back whose run is over, and gives the rank what the run wrote.
+    pub(crate) fn finish(&self, taken: &Taken, place: Place, mut interpreter: Interpreter, has_results: bool) {
+        let buffers = interpreter.reset();
+        for (buffer, bytes) in taken.plan.buffers.iter().zip(&buffers).filter(|_| has_results) {
+            for range in &buffer.written {
+                let at = place.at.plus(buffer.at + range.start).unwrap_or(Offset(u64::MAX));
+                // A place outside the area is of the rank's own making: it gets no results.
+                let _ = copies::store(self.area.segment(), at, &bytes[range.start as usize..range.end as usize]);
+            }
+        }
+        let mut spare = taken.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE_RUNS && (taken.plan.bytes <= SPARE_BYTES || spare.is_empty()) {
+            spare.push((interpreter, buffers));
+        }
+    }
+
+    /// Tells the rank that a run has ended.
+    pub(crate) fn end(&self, place: Place, outcome: &Result<(), Error>) {
+        self.area.end(place.slot, place.generation, outcome);
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.area.say_ended();
+    }
+}
+
+/// What a rank wrote into its area cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nonsense;
+
+/// Fresh buffers, where there is memory for them.
+fn buffers(plan: &Plan) -> Result<Vec<Vec<u8>>, Error> {
+    let buffer = |length: u64| {
+        let mut bytes: Vec<u8> = Vec::new();
+        let reserved = usize::try_from(length).is_ok_and(|length| bytes.try_reserve_exact(length).is_ok());
+        if !reserved {
+            let what = format!("take {length} bytes for a buffer of a run");
+            return Err(super::area::system(&what, "the node service has no memory left; use smaller buffers"));
+        }
+        bytes.resize(length as usize, 0);
+        Ok(bytes)
+    };
+    plan.buffers.iter().map(|planned| buffer(planned.length)).collect()
+}

@@ -1,0 +1,91 @@
+//! What a schedule does with its buffers: where they lie in a run's memory, and which bytes it writes.
+
+use goal::graph::Access;
+use goal::schedule::{Kind, Schedule};
+use std::ops::Range;
+
+/// The buffers of a run. Rank and agent work it out by themselves from the same schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) buffers: Vec<Buffer>,
+    /// Bytes of all buffers, each beginning on a cache line.
+    pub(crate) bytes: u64,
+}
+
+/// One buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Buffer {
+    /// Where it begins in the run's memory.
+    pub(crate) at: u64,
+    pub(crate) length: u64,
+    /// Whether its contents matter when the run starts.
+    pub(crate) is_read: bool,
+    /// What the run writes, in order and apart.
+    pub(crate) written: Vec<Range<u64>>,
+}
+
+impl Plan {
+    pub(crate) fn of(schedule: &Schedule) -> Plan {
+        let view = schedule.view();
+        let mut bytes = 0u64;
+        let mut buffers: Vec<Buffer> = view
+            .buffers()
+            .iter()
+            .map(|record| {
+                let at = bytes;
+                // Saturating: what does not fit the numbers does not fit into any memory either.
+                bytes = bytes.saturating_add(record.length).saturating_add(63) / 64 * 64;
+                let is_read = record.access != Access::Output as u32;
+                Buffer { at, length: record.length, is_read, written: Vec::new() }
+            })
+            .collect();
+        for record in view.operations() {
+            // The list is what a send reads, and what every other operation writes.
+            if record.kind() != Kind::Send {
+                for block in view.destination(record) {
+                    if let Some(buffer) = buffers.get_mut(block.memory as usize) {
+                        buffer.written.push(block.offset..block.offset + block.length);
+                    }
+                }
+            }
+        }
+        buffers.iter_mut().for_each(|buffer| merge(&mut buffer.written));
+        Plan { buffers, bytes }
+    }
+}
+
+/// Sorts ranges and joins those that touch.
+fn merge(ranges: &mut Vec<Range<u64>>) {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|later, earlier| {
+        let touches = later.start <= earlier.end;
+        if touches {
+            earlier.end = earlier.end.max(later.end);
+        }
+        touches
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use goal::compile::compile;
+    use goal::graph::Graph;
+
+    #[test]
+    fn what_is_written_is_what_comes_back() {
+        let mut graph = Graph::new(0, 2);
+        let input = graph.buffer(Access::Input, 100);
+        let output = graph.buffer(Access::Output, 50);
+        graph.send(input, 1, 0);
+        graph.receive(output.part(30, 10), 1, 0);
+        graph.receive(output.part(10, 8), 1, 1);
+        graph.copy(input.part(0, 12), output.part(18, 12));
+        let plan = Plan::of(&compile(&graph).expect("in order"));
+        assert_eq!(plan.bytes, 128 + 64);
+        assert!(plan.buffers[0].written.is_empty() && plan.buffers[0].is_read);
+        assert_eq!(plan.buffers[1].written.as_slice(), std::slice::from_ref(&(10..40)));
+        assert_eq!((plan.buffers[1].at, plan.buffers[1].is_read), (128, false));
+    }
+}

@@ -1,0 +1,300 @@
+//! One rank's run under way, and how what its interpreter asks for leaves it.
+
+use super::desk::{Place, Taken};
+use super::windows::Windows;
+use crate::carrier::Error;
+use crate::hosts::Hosts;
+use crate::transport::Transport;
+use crate::transport::frame::{Frame, Route};
+use goal::graph::JoinMode;
+use interpreter::{Effect, Event, EventError, Failure, Handle, Interpreter, Packet, join};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Which run of which rank of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RunKey {
+    pub(crate) rank: u32,
+    pub(crate) communicator: u32,
+    pub(crate) sequence: u64,
+}
+
+/// What comes to a run from another rank.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    Packet(Packet),
+    Join {
+        ordinal: u32,
+        contribution: Vec<u8>,
+    },
+    Fail(Error),
+    /// Stands for messages that were dropped, because too many waited for runs that had not started.
+    TooMany,
+}
+
+/// Where something for a run comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The host.
+    pub(crate) host: u32,
+    /// The rank of the communicator.
+    pub(crate) source: u32,
+    /// What that rank called.
+    pub(crate) stamp: u32,
+}
+
+/// What a run touches outside of itself.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    pub(crate) hosts: Hosts,
+    pub(crate) transport: Box<dyn Transport>,
+    pub(crate) windows: Windows,
+    /// For ranks of this host.
+    pub(crate) local: VecDeque<(RunKey, Origin, Incoming)>,
+    pub(crate) timers: Timers,
+    /// Nanoseconds of the machine's monotonic clock, read once for what happens together.
+    pub(crate) now: u64,
+}
+
+/// Computations that end at a certain time.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    due: BinaryHeap<Reverse<(u64, RunKey, u32)>>,
+    /// By rank and cpu: when the last computation there ends.
+    busy: HashMap<(u32, u8), u64>,
+}
+
+impl Timers {
+    fn begin(&mut self, key: RunKey, operation: Handle, nanoseconds: u64, cpu: u8, now: u64) {
+        let busy = self.busy.entry((key.rank, cpu)).or_insert(0);
+        *busy = (*busy).max(now).saturating_add(nanoseconds);
+        self.due.push(Reverse((*busy, key, operation.0)));
+    }
+
+    /// When the next computation ends.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((time, ..))| *time)
+    }
+
+    /// A computation that has ended by now.
+    pub(crate) fn pop(&mut self, now: u64) -> Option<(RunKey, Handle)> {
+        self.next().filter(|time| *time <= now)?;
+        self.due.pop().map(|Reverse((_, key, operation))| (key, Handle(operation)))
+    }
+}
+
+/// One rank's run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) key: RunKey,
+    pub(crate) taken: Arc<Taken>,
+    pub(crate) place: Place,
+    pub(crate) interpreter: Interpreter,
+    /// Payloads that arrived unexpectedly when the interpreter had no memory left for them: source, tag, ordinal.
+    held: HashMap<(u32, u32, u32), Vec<u8>>,
+    meetings: BTreeMap<u32, Meeting>,
+}
+
+/// A join: what the ranks contribute, and this rank's operation once it has entered.
+#[derive(Debug, Default)]
+struct Meeting {
+    contributions: BTreeMap<u32, Vec<u8>>,
+    entered: Option<(Handle, JoinMode)>,
+}
+
+/// How a run ended.
+pub(crate) type Outcome = Result<(), Error>;
+
+impl Run {
+    pub(crate) fn new(key: RunKey, taken: Arc<Taken>, place: Place, interpreter: Interpreter) -> Run {
+        Run { key, taken, place, interpreter, held: HashMap::new(), meetings: BTreeMap::new() }
+    }
+
+    /// Starts it. `Some` when that is already its end.
+    pub(crate) fn start(&mut self, buffers: Vec<Vec<u8>>, outside: &mut Outside) -> Option<Outcome> {
+        self.interpreter.set_eager_budget(outside.windows.budget());
+        match self.interpreter.start(buffers, outside.now) {
+            Ok(()) => self.effects(outside),
+            Err(error) => Some(Err(Error::Operation(error.to_string()))),
+        }
+    }
+
+    /// What is wrong with something from there, if that rank is in another collective.
+    pub(crate) fn mismatch(&self, origin: Origin) -> Option<Error> {
+        let (ours, theirs) = (self.taken.stamp, origin.stamp);
+        let rank = self.taken.members.get(origin.source as usize).copied().unwrap_or_default();
+        (ours != theirs).then_some(Error::Mismatch { sequence: self.key.sequence, ours, rank, theirs })
+    }
+
+    /// Takes in what came from a rank of the communicator. `Some` when the run has ended with it.
+    pub(crate) fn take(&mut self, source: u32, incoming: Incoming, outside: &mut Outside) -> Option<Outcome> {
+        match incoming {
+            Incoming::Packet(packet) => {
+                if let Packet::Eager { payload, .. } = &packet {
+                    self.consumed(source, payload.len() as u64, outside);
+                }
+                self.event(Event::Packet { source, packet }, outside)
+            }
+            Incoming::Join { ordinal, contribution } => {
+                self.meetings.entry(ordinal).or_default().contributions.insert(source, contribution);
+                self.meet(ordinal, outside)
+            }
+            Incoming::Fail(error) => Some(Err(error)),
+            Incoming::TooMany => None,
+        }
+    }
+
+    /// Takes in an event. `Some` when the run has ended with it.
+    pub(crate) fn event(&mut self, event: Event, outside: &mut Outside) -> Option<Outcome> {
+        self.interpreter.set_eager_budget(outside.windows.budget());
+        match self.interpreter.handle(event, outside.now) {
+            Ok(()) => self.effects(outside),
+            // What came too late was not needed.
+            Err(EventError::Over { .. }) => None,
+            Err(error) => Some(Err(Error::Operation(error.to_string()))),
+        }
+    }
+
+    /// Gives the window back what the run still holds.
+    pub(crate) fn let_go(&mut self, outside: &mut Outside) {
+        for ((source, ..), payload) in std::mem::take(&mut self.held) {
+            self.consumed(source, payload.len() as u64, outside);
+        }
+    }
+
+    /// Does what the interpreter asks for. `Some` when it is over.
+    fn effects(&mut self, outside: &mut Outside) -> Option<Outcome> {
+        while let Some(effect) = self.interpreter.poll() {
+            let ended = match effect {
+                Effect::Transmit { peer, packet } => {
+                    self.transmit(peer, Incoming::Packet(packet), outside);
+                    None
+                }
+                Effect::HoldBack { source, tag, ordinal, payload } => {
+                    if let Some(host) = self.remote(source, outside) {
+                        outside.windows.withhold(host, payload.len() as u64);
+                    }
+                    self.held.insert((source, tag, ordinal), payload);
+                    None
+                }
+                Effect::Release { source, tag, ordinal, receive } => {
+                    let payload = self.held.remove(&(source, tag, ordinal)).unwrap_or_default();
+                    self.consumed(source, payload.len() as u64, outside);
+                    let released = Packet::Data { receive, payload };
+                    // It comes on behalf of the rank that sent it.
+                    let host = self.taken.hosts.get(source as usize).copied().unwrap_or_default();
+                    let origin = Origin { host, source, stamp: self.taken.stamp };
+                    outside.local.push_back((self.key, origin, Incoming::Packet(released)));
+                    None
+                }
+                Effect::Calc { operation, nanoseconds, cpu } => {
+                    outside.timers.begin(self.key, operation, nanoseconds, cpu, outside.now);
+                    None
+                }
+                Effect::Join { operation, ordinal, mode, contribution } => {
+                    self.enter(operation, ordinal, mode, contribution, outside)
+                }
+                Effect::Completed(outcome) => Some(outcome.map_err(|failure| self.failure(&failure))),
+            };
+            if ended.is_some() {
+                return ended;
+            }
+        }
+        None
+    }
+
+    fn failure(&self, failure: &Failure) -> Error {
+        let why = failure.to_string();
+        match failure {
+            Failure::DivisionByZero { rank, vertex, .. } => Error::DivisionByZero { rank: *rank, vertex: *vertex, why },
+            Failure::SizesDiffer { .. } => Error::SizesDiffer(why),
+        }
+    }
+
+    /// The host of a rank of the communicator, if that is another one.
+    fn remote(&self, rank: u32, outside: &Outside) -> Option<u32> {
+        self.taken.hosts.get(rank as usize).copied().filter(|host| *host != outside.transport.host())
+    }
+
+    fn consumed(&self, source: u32, bytes: u64, outside: &mut Outside) {
+        if let (1.., Some(host)) = (bytes, self.remote(source, outside)) {
+            outside.windows.consumed(host, bytes);
+        }
+    }
+
+    /// Sends something to a rank of the communicator.
+    fn transmit(&self, peer: u32, what: Incoming, outside: &mut Outside) {
+        let (communicator, sequence) = (self.key.communicator, self.key.sequence);
+        let (source, stamp) = (self.taken.rank, self.taken.stamp);
+        // The schedule was checked: its peers are ranks of the communicator.
+        let Some(destination) = self.taken.members.get(peer as usize).copied() else { return };
+        let Some(host) = self.remote(peer, outside) else {
+            let key = RunKey { rank: destination, communicator, sequence };
+            let origin = Origin { host: outside.transport.host(), source, stamp };
+            return outside.local.push_back((key, origin, what));
+        };
+        if let Incoming::Packet(Packet::Eager { payload, .. }) = &what {
+            outside.windows.sent(host, payload.len() as u64);
+        }
+        let route = Route { destination, communicator, source, sequence, stamp };
+        let frame = match what {
+            Incoming::Packet(packet) => Frame::Packet(route, packet),
+            Incoming::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
+            Incoming::Fail(error) => Frame::Fail(route, error),
+            // Never leaves the host it was noticed on.
+            Incoming::TooMany => return,
+        };
+        outside.transport.send(host, frame);
+    }
+
+    /// Tells the other ranks of the communicator that this one's part cannot end.
+    pub(crate) fn tell_others(&self, error: &Error, outside: &mut Outside) {
+        for peer in (0..self.taken.members.len() as u32).filter(|peer| *peer != self.taken.rank) {
+            self.transmit(peer, Incoming::Fail(error.clone()), outside);
+        }
+    }
+
+    /// Hands this rank's contribution to everybody who looks at it.
+    fn enter(
+        &mut self,
+        operation: Handle,
+        ordinal: u32,
+        mode: JoinMode,
+        contribution: Vec<u8>,
+        outside: &mut Outside,
+    ) -> Option<Outcome> {
+        let rank = self.taken.rank;
+        let is_wanted = !matches!(mode, JoinMode::Broadcast { root } if root != rank);
+        for peer in (0..self.taken.members.len() as u32).filter(|peer| is_wanted && *peer != rank) {
+            self.transmit(peer, Incoming::Join { ordinal, contribution: contribution.clone() }, outside);
+        }
+        let meeting = self.meetings.entry(ordinal).or_default();
+        meeting.contributions.insert(rank, contribution);
+        meeting.entered = Some((operation, mode));
+        self.meet(ordinal, outside)
+    }
+
+    /// Ends a join whose contributions are all there.
+    fn meet(&mut self, ordinal: u32, outside: &mut Outside) -> Option<Outcome> {
+        let ranks = self.taken.members.len();
+        let meeting = self.meetings.get(&ordinal)?;
+        let (operation, mode) = meeting.entered?;
+        let is_ready = match mode {
+            JoinMode::Broadcast { root } => meeting.contributions.contains_key(&root),
+            _ => meeting.contributions.len() == ranks,
+        };
+        if !is_ready {
+            return None;
+        }
+        let contribution = |rank| meeting.contributions.get(&rank).map_or(&[][..], Vec::as_slice);
+        let all: Vec<&[u8]> = (0..ranks as u32).map(contribution).collect();
+        let joined = match join::combine(mode, self.taken.rank, &all) {
+            Ok(joined) => joined,
+            Err(error) => return Some(Err(Error::Operation(error.to_string()))),
+        };
+        self.meetings.remove(&ordinal);
+        let (result, divided_by_zero) = (joined.bytes, joined.divided_by_zero);
+        self.event(Event::JoinFinished { operation, result, divided_by_zero }, outside)
+    }
+}

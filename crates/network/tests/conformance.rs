@@ -1,0 +1,41 @@
+//! The agent engine against the suite that every engine must pass: over memory, with hardly any memory for early
+//! messages, and over TCP.
+
+mod threads;
+
+use conformance::Capabilities;
+use network::agent::Limits;
+use threads::{Agents, Wires};
+
+#[test]
+fn a_host_for_each_rank_conforms() {
+    conformance::run_suite(&Agents::new(1, Wires::Memory));
+}
+
+#[test]
+fn two_ranks_on_each_host_conform() {
+    conformance::run_suite(&Agents::new(2, Wires::Memory));
+}
+
+#[test]
+fn hosts_with_little_memory_conform() {
+    for (eager_limit, unexpected_bytes, unexpected_messages) in [(0, 0, 0), (1 << 30, 64, 1), (100, 1000, 5)] {
+        let limits = Limits { eager_limit, unexpected_bytes, unexpected_messages };
+        let mut engine = Agents::new(1, Wires::Memory);
+        engine.limits = limits;
+        engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
+        conformance::run_suite(&engine);
+    }
+}
+
+#[test]
+fn tcp_conforms() {
+    conformance::run_suite(&Agents::new(1, Wires::Tcp));
+}
+
+#[test]
+fn tcp_with_two_ranks_on_each_host_conforms() {
+    let mut engine = Agents::new(2, Wires::Tcp);
+    engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
+    conformance::run_suite(&engine);
+}

@@ -1,0 +1,270 @@
+//! Ranks that leave, go mad or call something else, hosts that end, strangers at the door: runs end with an error that names
+//! who it is, and never hang.
+
+mod threads;
+
+use collectives::barrier;
+use goal::graph::{Access, Graph};
+use network::agent::area::{Area, doorbell};
+use network::agent::{Agent, Client, Limits, local, local_over};
+use network::carrier::{Carrier, Error};
+use network::hosts::Hosts;
+use network::invitation::random_key;
+use network::transport::tcp::{Listener, Patience, Tcp};
+use network::transport::{Transport, memory};
+use proptest::prelude::*;
+use shm::segment::Offset;
+use shm::sync::{AtomicU64, Ordering};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+use threads::{Wires, connect, hosts, patience, prepare, run, run_job, world};
+
+fn barrier_of(rank: u32, ranks: u32) -> Graph {
+    barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range")
+}
+
+/// Waits for a run that must end.
+fn end(client: &Client, ticket: network::carrier::Ticket) -> Result<(), Error> {
+    assert!(client.wait(ticket, patience()).expect("the agent lives"), "the run does not end");
+    client.fetch(ticket, &mut [])
+}
+
+/// A rank may leave as soon as it has started its part, without waiting: its agent carries it through.
+#[test]
+fn who_leaves_after_starting_its_part_fails_nobody() {
+    for each in [1, 2] {
+        let outcomes = run_job(&hosts(4, each), Wires::Tcp, |rank, client| {
+            let prepared = prepare(&client, &world(0, rank, 4), &barrier_of(rank, 4));
+            if rank % 2 == 1 {
+                client.forget(client.start(prepared, 0, &[]).expect("memory"));
+                return Ok(());
+            }
+            run(&client, prepared, 0, &[], &mut [])
+        });
+        assert_eq!(outcomes, [Ok(()), Ok(()), Ok(()), Ok(())]);
+    }
+}
+
+/// Those who wait for a rank that has left learn so, also those who wait for it through others only.
+#[test]
+fn who_leaves_without_its_part_is_reported_to_everybody() {
+    for wires in [Wires::Memory, Wires::Tcp] {
+        let outcomes = run_job(&hosts(5, 1), wires, |rank, client| {
+            let prepared = prepare(&client, &world(0, rank, 5), &barrier_of(rank, 5));
+            run(&client, prepared, 0, &[], &mut [])?;
+            if rank == 3 { Ok(()) } else { run(&client, prepared, 1, &[], &mut []) }
+        });
+        let failed = Err(Error::RankFailed { rank: 3, how: "has left the job".into() });
+        assert_eq!(outcomes, [failed.clone(), failed.clone(), failed.clone(), Ok(()), failed]);
+    }
+}
+
+#[test]
+fn ranks_in_different_collectives_are_told_apart() {
+    let outcomes = run_job(&hosts(3, 1), Wires::Memory, |rank, client| {
+        let schedule = goal::compile::compile(&barrier_of(rank, 3)).expect("in order");
+        let stamp = if rank == 1 { 8 } else { 7 };
+        let prepared = client.prepare(&world(0, rank, 3), &schedule, stamp).expect("memory");
+        let outcome = run(&client, prepared, 5, &[], &mut []);
+        // Nobody leaves before all have seen it.
+        (outcome, client)
+    });
+    let stamps = |outcome: &Result<(), Error>| match outcome {
+        Err(Error::Mismatch { sequence: 5, ours, theirs, rank }) => (*ours, *theirs, *rank),
+        other => panic!("{other:?}"),
+    };
+    let seen: Vec<_> = outcomes.iter().map(|(outcome, _)| stamps(outcome)).collect();
+    assert_eq!((seen[0], seen[2]), ((7, 8, 1), (7, 8, 1)));
+    assert!(seen[1] == (8, 7, 0) || seen[1] == (8, 7, 2), "{seen:?}");
+}
+
+/// A transport whose agent is not there: it ends as a host does that is switched off.
+#[test]
+fn a_host_that_ends_without_a_word_is_unreachable() {
+    let mut transports = memory::connect(3).expect("descriptors");
+    let vanishing = transports.pop().expect("three");
+    let boxed = transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
+    let clients = local_over(&hosts(3, 1), boxed, Limits::default()).expect("memory");
+    let tickets: Vec<_> = (0..)
+        .zip(&clients)
+        .map(|(rank, client)| {
+            let prepared = prepare(client, &world(0, rank, 3), &barrier_of(rank, 3));
+            (prepared, client.start(prepared, 0, &[]).expect("memory"))
+        })
+        .collect();
+    drop(vanishing);
+    for (client, (prepared, ticket)) in clients.iter().zip(tickets) {
+        let unreachable = |outcome| matches!(outcome, Err(Error::HostUnreachable { host: 2, .. }));
+        assert!(unreachable(end(client, ticket)));
+        assert!(unreachable(end(client, client.start(prepared, 1, &[]).expect("memory"))), "later runs end, too");
+    }
+    // What needs the lost host for nothing goes on.
+    std::thread::scope(|scope| {
+        for (rank, client) in (0..).zip(&clients) {
+            scope.spawn(move || {
+                let prepared = prepare(client, &world(9, rank, 2), &barrier_of(rank, 2));
+                run(client, prepared, 0, &[], &mut []).expect("both are there");
+            });
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
+
+    /// A rank that writes anything into its area harms neither its agent nor the other ranks there.
+    #[test]
+    fn a_rank_gone_mad_harms_nobody_else(
+        entries in proptest::collection::vec(any::<[u8; 4]>(), 1..20),
+        words in proptest::collection::vec(any::<u64>(), 160),
+        published in prop_oneof![0..20u64, any::<u64>()],
+    ) {
+        let transport = memory::connect(1).expect("descriptors").remove(0);
+        let agent = Agent::start(Hosts::new(["a", "a", "a"]), Box::new(transport), Limits::default(), || {}).expect("a thread");
+        let area = || Area::create().expect("memory");
+        let open = |rank: u32, area: &Area| {
+            let bell = doorbell().expect("a descriptor");
+            let ours = Area::open(Arc::clone(area.segment())).expect("an area");
+            agent.open(rank, ours, bell.try_clone().expect("a descriptor"));
+            bell
+        };
+        let mad = area();
+        let mad_bell = open(2, &mad);
+        let clients: Vec<Client> = (0..2)
+            .map(|rank| {
+                let area = area();
+                let bell = open(rank, &area);
+                let home = network::agent::Home { host: 0, address: String::new() };
+                Client::new(area, bell, home, None).expect("an area")
+            })
+            .collect();
+        // Entries that look like some, with numbers that are likely to be taken for something.
+        let likely = |byte: u8, other: u64| match byte % 6 { 0 => 0, 1 => 1, 2 => 80_000_000, 3 => other, 4 => 3, _ => u64::MAX - 7 };
+        for (place, kinds) in entries.iter().enumerate() {
+            for word in 0..8 {
+                let value = match word { 0 => u64::from(kinds[0] % 5), word => likely(kinds[word % 4], words[8 * place + word]) };
+                let at = Offset(4096 + 64 * place as u64 + 8 * word as u64);
+                mad.segment().at::<AtomicU64>(at).expect("inside").store(value, Ordering::Relaxed);
+            }
+        }
+        mad.segment().at::<AtomicU64>(Offset(0)).expect("inside").store(published, Ordering::Release);
+        rustix::io::write(&mad_bell, &1u64.to_ne_bytes()).expect("there is room");
+        std::thread::scope(|scope| {
+            for (rank, client) in (0..).zip(&clients) {
+                scope.spawn(move || {
+                    let prepared = prepare(client, &world(1, rank, 2), &barrier_of(rank, 2));
+                    (0..20).for_each(|sequence| run(client, prepared, sequence, &[], &mut []).expect("both are well"));
+                });
+            }
+        });
+        agent.depart(2, "is gone".into());
+        drop(clients);
+    }
+}
+
+/// Strangers at the port: noise, silence, another job's key, and greetings cut off or repeated.
+#[test]
+fn strangers_are_refused_and_the_job_connects_all_the_same() {
+    let key = random_key().expect("random bytes");
+    let listeners: Vec<Listener> = (0..3).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let mut strangers = Vec::new();
+    for number in 0..200u32 {
+        let mut stranger = TcpStream::connect(addresses[number as usize % 2]).expect("it listens");
+        let noise: Vec<u8> = (0..number).map(|byte| (byte * 37 + number) as u8).collect();
+        let greeting =
+            [&b"TWN1\x01\0\0\0"[..], &(1 + number % 3).to_le_bytes(), &(number % 2).to_le_bytes(), &[5; 16]].concat();
+        let said = match number % 4 {
+            0 => stranger.write_all(&noise),
+            1 => stranger.write_all(&greeting),
+            2 => stranger.write_all(&[&greeting[..], &[7; 200]].concat()),
+            _ => stranger.write_all(&greeting[..20]),
+        };
+        said.expect("nobody has closed yet");
+        strangers.push(stranger);
+    }
+    let connect = |(host, listener)| {
+        let addresses = addresses.clone();
+        std::thread::spawn(move || Tcp::connect(listener, host, &addresses, key, Patience::default()))
+    };
+    let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
+    let transports: Vec<Tcp> = threads
+        .into_iter()
+        .map(|thread| thread.join().expect("no panic").expect("the three find each other"))
+        .collect();
+    let refused: u64 = transports.iter().map(Tcp::refused).sum();
+    assert!(refused > 0, "nobody was counted");
+    let boxed = transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
+    let clients = local_over(&hosts(3, 1), boxed, Limits::default()).expect("memory");
+    std::thread::scope(|scope| {
+        for (rank, client) in (0..).zip(&clients) {
+            scope.spawn(move || {
+                let prepared = prepare(client, &world(1, rank, 3), &barrier_of(rank, 3));
+                run(client, prepared, 0, &[], &mut []).expect("all are there");
+            });
+        }
+    });
+    for mut stranger in strangers {
+        // The answer to a greeting, then the end.
+        let mut bytes = Vec::new();
+        let _ = stranger.read_to_end(&mut bytes);
+        assert!(bytes.len() <= 32, "{bytes:?}");
+    }
+}
+
+#[test]
+fn another_jobs_key_opens_nothing() {
+    let listeners: Vec<Listener> = (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let patience = Patience { connecting: Duration::from_millis(300), ..Patience::default() };
+    let connect = |(host, listener)| {
+        let addresses = addresses.clone();
+        std::thread::spawn(move || Tcp::connect(listener, host, &addresses, [host as u8; 16], patience))
+    };
+    let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
+    for (host, thread) in (0..).zip(threads) {
+        let error = thread.join().expect("no panic").expect_err("the keys differ").to_string();
+        assert!(error.contains(&format!("host {} ({})", 1 - host, addresses[1 - host as usize])), "{error}");
+    }
+}
+
+/// An address where nobody listens any more.
+#[test]
+fn a_host_that_is_not_there_is_named() {
+    let gone = Listener::bind("127.0.0.1:0").expect("a port").address();
+    let listener = Listener::bind("127.0.0.1:0").expect("a port");
+    let addresses = [gone, listener.address()];
+    let error = Tcp::connect(listener, 1, &addresses, [0; 16], Patience::default()).expect_err("nobody is there");
+    assert!(
+        matches!(&error, Error::HostUnreachable { host: 0, address, .. } if *address == gone.to_string()),
+        "{error}"
+    );
+}
+
+/// Wrong calls are refused by words that say what to do.
+#[test]
+fn wrong_calls_are_refused() {
+    let clients = local(&hosts(2, 1)).expect("sockets");
+    let mut graph = Graph::new(0, 2);
+    let block = graph.buffer(Access::Input, 4);
+    graph.send(block, 1, 0);
+    let prepared = prepare(&clients[0], &world(0, 0, 2), &graph);
+    let refused = clients[0].start(prepared, 0, &[&[1, 2, 3]]);
+    assert_eq!(refused, Err(Error::Length { buffer: 0, expected: 4, found: 3 }));
+    assert!(matches!(clients[0].start(prepared, 0, &[]), Err(Error::Operation(_))));
+    let ticket = clients[0].start(prepared, 0, &[&[1, 2, 3, 4]]).expect("now it is right");
+    assert!(clients[0].wait(ticket, patience()).expect("the agent lives"));
+    clients[0].fetch(ticket, &mut [&mut []]).expect("sent");
+    let twice = clients[0].start(prepared, 0, &[&[1, 2, 3, 4]]).expect("the agent notices");
+    assert!(matches!(end_with(&clients[0], twice), Err(Error::Operation(why)) if why.contains("before")));
+    let schedule = goal::compile::compile(&graph).expect("in order");
+    assert!(clients[1].prepare(&world(0, 1, 2), &schedule, 0).is_err(), "the schedule of another rank");
+    drop(connect(&hosts(1, 1), Wires::Memory, Limits::default()));
+}
+
+fn end_with(client: &Client, ticket: network::carrier::Ticket) -> Result<(), Error> {
+    assert!(client.wait(ticket, patience()).expect("the agent lives"));
+    client.fetch(ticket, &mut [&mut []])
+}

@@ -1,0 +1,99 @@
+//! What can go wrong with a process manager.
+
+use crate::message::Version;
+
+/// Why the process manager could not be asked, or its answer not be understood.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The connection failed.
+    #[error("cannot speak with the process manager: {0}; start the program with mpiexec or srun")]
+    Stream(#[from] std::io::Error),
+    /// The process manager, or what carries its words to this host, is gone.
+    #[error("the process manager has closed its connection: it has ended, or is ending the job")]
+    Closed,
+    /// The answer is no message.
+    #[error("the process manager answers {text:?} to {command}, which is no message of {version}: {why}")]
+    Malformed {
+        /// What was asked.
+        command: &'static str,
+        /// The protocol.
+        version: Version,
+        /// The beginning of the answer.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The answer is one to another question.
+    #[error("the process manager answers {command} with {found:?}, it should be {expected:?}")]
+    Unexpected {
+        /// What was asked.
+        command: &'static str,
+        /// The command of the answer.
+        found: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A word of the answer is missing, or is not what it should be.
+    #[error("the process manager's answer to {command} has {found}, it should have {field}, {expected}")]
+    Field {
+        /// What was asked.
+        command: &'static str,
+        /// The word's name.
+        field: &'static str,
+        /// What the answer has.
+        found: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// The process manager says no.
+    #[error("the process manager refuses {command}: {why}")]
+    Refused {
+        /// What was asked.
+        command: &'static str,
+        /// What it says.
+        why: String,
+    },
+    /// The process manager does not speak this version of the protocol.
+    #[error("the process manager does not speak {0}")]
+    Version(Version),
+    /// The process manager gives this rank another number, or the job another size, than the environment does.
+    #[error("the process manager says {what} is {found}, the environment says {expected}")]
+    Contradiction {
+        /// Which number.
+        what: &'static str,
+        /// What the process manager says.
+        found: u32,
+        /// What the environment says.
+        expected: u32,
+    },
+    /// A key or a value that does not survive the way.
+    #[error(
+        "{what} {text:?} cannot be put: it must have 1 to {limit} printable characters, none of them a space, = or ;"
+    )]
+    Unspeakable {
+        /// A key or a value.
+        what: &'static str,
+        /// Its beginning.
+        text: String,
+        /// Characters that it may have.
+        limit: usize,
+    },
+    /// The process mapping is none.
+    #[error("the process mapping {text:?} cannot be understood: {why}")]
+    Mapping {
+        /// Its beginning.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// The beginning of a text from elsewhere, for a message.
+pub(crate) fn beginning(text: &str) -> String {
+    const SHOWN: usize = 80;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

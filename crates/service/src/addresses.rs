@@ -1,0 +1,200 @@
+//! Which of a host's addresses the other hosts can reach.
+//!
+//! Every host says which addresses it has, and all choose by the same rule: of the networks in which each host has an address
+//! of its own, the one that the first host names first. A host names the network that its way to the world goes through before
+//! others, and IPv4 before IPv6. Addresses that several hosts have, as those of bridges to containers, lead nowhere.
+
+use crate::error::ServiceError;
+use std::collections::HashSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::str::FromStr;
+
+/// An address and the length of its network's prefix: `10.1.2.3/16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Network {
+    pub(crate) address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    fn new(address: IpAddr, prefix: u8) -> Option<Self> {
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        (prefix <= longest).then_some(Network { address, prefix })
+    }
+
+    /// Whether an address is in this one's network.
+    fn contains(&self, other: IpAddr) -> bool {
+        match (self.address, other) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                let differs = ours.to_bits() ^ theirs.to_bits();
+                differs.checked_shr(32 - u32::from(self.prefix)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                let differs = ours.to_bits() ^ theirs.to_bits();
+                differs.checked_shr(128 - u32::from(self.prefix)).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.address, self.prefix)
+    }
+}
+
+impl FromStr for Network {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (address, prefix) = text.split_once('/').ok_or(())?;
+        let (address, prefix) = (address.parse().map_err(|_| ())?, prefix.parse().map_err(|_| ())?);
+        Network::new(address, prefix).ok_or(())
+    }
+}
+
+/// Several, with commas between them.
+pub(crate) fn write_list(networks: &[Network]) -> String {
+    let texts: Vec<String> = networks.iter().map(Network::to_string).collect();
+    texts.join(",")
+}
+
+/// What [`write_list`] has written.
+pub(crate) fn read_list(text: &str) -> Option<Vec<Network>> {
+    text.split(',').map(|network| network.parse().ok()).collect()
+}
+
+/// The addresses of this host that others may reach, the likeliest first; `wanted` says which interface or range it must be.
+pub(crate) fn of_this_host(wanted: Option<&str>) -> Result<Vec<Network>, ServiceError> {
+    let interfaces = if_addrs::get_if_addrs().map_err(crate::error::system("list this host's network addresses"))?;
+    let range = wanted.and_then(|wanted| wanted.parse::<Network>().ok());
+    let listed = |interface: &if_addrs::Interface| {
+        let (address, prefix) = match &interface.addr {
+            if_addrs::IfAddr::V4(address) => (IpAddr::V4(address.ip), address.prefixlen),
+            if_addrs::IfAddr::V6(address) => (IpAddr::V6(address.ip), address.prefixlen),
+        };
+        let network = Network::new(address, prefix)?;
+        let fits = match (wanted, range) {
+            (_, Some(range)) => range.contains(address),
+            (Some(name), None) => interface.name == name && !is_link_local(address),
+            (None, None) => !address.is_loopback() && !is_link_local(address),
+        };
+        fits.then_some(network)
+    };
+    let mut found: Vec<Network> = interfaces.iter().filter_map(listed).collect();
+    let outward = [outward_address(Ipv4Addr::UNSPECIFIED.into()), outward_address(Ipv6Addr::UNSPECIFIED.into())];
+    found.sort_by_key(|network| (network.address.is_ipv6(), !outward.contains(&Some(network.address))));
+    if found.is_empty() {
+        let why = match wanted {
+            Some(wanted) => format!("this host has no address of {wanted:?}"),
+            None => "this host has no address that others could reach".to_owned(),
+        };
+        let all = interfaces.iter().map(|interface| format!("{} {}", interface.name, interface.ip()));
+        return Err(ServiceError::NoAddress { why, here: all.collect::<Vec<_>>().join(", ") });
+    }
+    Ok(found)
+}
+
+/// The address that this host would use towards the world, if it has a way there. Nothing is sent.
+fn outward_address(unspecified: IpAddr) -> Option<IpAddr> {
+    // Addresses for documentation (RFC 5737, RFC 3849), which no host has.
+    let somewhere: IpAddr = match unspecified {
+        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    };
+    let socket = UdpSocket::bind((unspecified, 0)).ok()?;
+    socket.connect((somewhere, 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+/// The address that each host is to be reached at, from what all of them have; the same whoever chooses.
+pub(crate) fn choose(hosts: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError> {
+    let listed = |address: IpAddr| hosts.iter().flatten().filter(|network| network.address == address).count();
+    let of_its_own: Vec<Vec<Network>> =
+        hosts.iter().map(|all| all.iter().copied().filter(|network| listed(network.address) == 1).collect()).collect();
+    let in_network = |network: &Network| -> Option<Vec<IpAddr>> {
+        let member = |all: &Vec<Network>| all.iter().map(|other| other.address).find(|other| network.contains(*other));
+        of_its_own.iter().map(member).collect()
+    };
+    if let Some(common) = of_its_own.iter().flatten().find_map(in_network) {
+        return Ok(common);
+    }
+    // Hosts of several networks that routers connect: the likeliest address of each, of one kind.
+    let of_kind = |ipv6: bool| -> Option<Vec<IpAddr>> {
+        let first = |all: &Vec<Network>| all.iter().map(|other| other.address).find(|other| other.is_ipv6() == ipv6);
+        of_its_own.iter().map(first).collect()
+    };
+    of_kind(false).or_else(|| of_kind(true)).ok_or_else(|| {
+        let distinct: HashSet<String> = hosts.iter().map(|all| write_list(all)).collect();
+        let why = "the hosts of this job have no kind of address in common".to_owned();
+        ServiceError::NoAddress { why, here: distinct.into_iter().collect::<Vec<_>>().join(" and ") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(networks: &[&str]) -> Vec<Network> {
+        networks.iter().map(|text| text.parse().expect("a network")).collect()
+    }
+
+    fn chosen(hosts: &[Vec<Network>]) -> String {
+        let texts = choose(hosts).map(|all| all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" "));
+        texts.unwrap_or_else(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_network_in_which_all_are_is_taken() {
+        let hosts = [host(&["10.0.0.1/24", "192.168.7.1/16"]), host(&["10.0.1.1/24", "192.168.9.2/16"])];
+        assert_eq!(chosen(&hosts), "192.168.7.1 192.168.9.2");
+        let hosts = [host(&["10.0.0.1/8", "192.168.7.1/16"]), host(&["192.168.9.2/16", "10.9.1.1/8"])];
+        assert_eq!(chosen(&hosts), "10.0.0.1 10.9.1.1", "as the first host has it");
+        let hosts = [host(&["fd00::1/64"]), host(&["10.0.0.1/8", "fd00::2/64"])];
+        assert_eq!(chosen(&hosts), "fd00::1 fd00::2");
+    }
+
+    #[test]
+    fn an_address_that_several_have_leads_nowhere() {
+        let hosts = [host(&["172.17.0.1/16", "10.0.0.1/24"]), host(&["172.17.0.1/16", "10.0.0.2/24"])];
+        assert_eq!(chosen(&hosts), "10.0.0.1 10.0.0.2");
+        let hosts = [host(&["172.17.0.1/16"]), host(&["172.17.0.1/16"])];
+        assert!(chosen(&hosts).contains("TRADEWIND_INTERFACE"), "{}", chosen(&hosts));
+    }
+
+    #[test]
+    fn hosts_behind_routers_take_their_likeliest_address() {
+        let hosts = [host(&["10.0.0.1/24", "10.7.0.1/24"]), host(&["fd00::9/64", "10.0.1.1/24"])];
+        assert_eq!(chosen(&hosts), "10.0.0.1 10.0.1.1");
+    }
+
+    #[test]
+    fn networks_are_read_as_they_are_written() {
+        let networks = host(&["10.0.0.1/24", "fd00::1/64", "1.2.3.4/0"]);
+        assert_eq!(read_list(&write_list(&networks)), Some(networks.clone()));
+        assert!(
+            networks[2].contains("200.1.1.1".parse().expect("an address")),
+            "everything is in a network of no prefix"
+        );
+        for wrong in ["", "10.0.0.1", "10.0.0.1/33", "10.0.0.1/24,", "fd00::1/129", "a/8", "10.0.0.1/-1"] {
+            assert_eq!(read_list(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_interface_is_found_by_its_name_or_by_a_range() {
+        let by_range = of_this_host(Some("127.0.0.0/8")).expect("every host has it");
+        assert!(by_range.iter().all(|network| network.address.is_loopback()));
+        let error = of_this_host(Some("no-such-interface")).expect_err("there is none").to_string();
+        assert!(error.contains("no address of \"no-such-interface\"") && error.contains("127.0.0.1"), "{error}");
+    }
+}

@@ -1,0 +1,262 @@
+//! The node service's part between hosts: the listener for the other hosts' services, the invitation that says who they
+//! are, and the agent that runs the ranks' collectives once all are connected.
+
+use crate::error::{ServiceError, system};
+use crate::offload::{self, Offer};
+use crate::protocol::Answer;
+use crate::variables::{BETWEEN_HOSTS, Environment, Lookup};
+use kernel::{Handles, Loader};
+use network::agent::area::{Area, doorbell};
+use network::agent::{Agent, Limits};
+use network::carrier::Error;
+use network::invitation::{Invitation, Listening};
+use network::transport::tcp::{Listener, Patience, Tcp};
+use rustix::event::{EventfdFlags, eventfd};
+use shm::broker::{Connection, Message};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+/// The longest invitation: a million ranks.
+const MAX_INVITATION: usize = 32 << 20;
+
+/// What the service knows of other hosts.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    state: State,
+    address: Option<SocketAddr>,
+    /// What this host has for the kernel engine.
+    offer: Option<Offer>,
+    /// The kernel engine, once the hosts are connected and if all of them have it.
+    loader: Option<Loader>,
+    /// Rung by the threads that this starts when they have something to tell.
+    bell: Arc<OwnedFd>,
+    /// Who waits until all hosts are connected: ranks of this host by number, and who brought the invitation.
+    waiting: Vec<(Option<u32>, Connection)>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The job is on this host alone.
+    Alone,
+    Listening(Listener),
+    Connecting(Invitation, Receiver<Result<Tcp, Error>>),
+    Connected(Invitation, Agent),
+    Failed(String),
+}
+
+impl Reach {
+    /// Listens at this address, if the job has other hosts.
+    pub(crate) fn new(listen: Option<IpAddr>) -> Result<Self, ServiceError> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(system("make an event"))?;
+        let (state, address) = match listen {
+            None => (State::Alone, None),
+            Some(ip) => {
+                let listener = Listener::bind((ip, 0))?;
+                let address = listener.address();
+                (State::Listening(listener), Some(address))
+            }
+        };
+        // A host without it says nothing, and the job goes by the agent.
+        let offer = listen.filter(|_| wants_kernel()).and_then(|ip| Offer::new(ip).ok());
+        Ok(Reach { state, address, offer, loader: None, bell: Arc::new(bell), waiting: Vec::new() })
+    }
+
+    /// Where it listens.
+    pub(crate) fn listening(&self) -> Option<Listening> {
+        Some(Listening { address: self.address?, station: self.offer.as_ref().map(Offer::station) })
+    }
+
+    /// Somebody brings an invitation; it has an answer when all hosts are connected.
+    pub(crate) fn invite(&mut self, message: Message, connection: Connection, ranks: u32) {
+        let invitation = message.descriptors.first().and_then(|file| read(file.as_fd())).ok_or("it cannot be read");
+        let invitation = invitation.and_then(|invitation: Invitation| {
+            let here = invitation.hosts.members(invitation.host).count();
+            if here == ranks as usize { Ok(invitation) } else { Err("it has another number of ranks for this host") }
+        });
+        match invitation {
+            Ok(invitation) => {
+                self.accept(invitation);
+                self.waiting.push((None, connection));
+            }
+            Err(why) => refuse(&connection, format!("the invitation is refused: {why}")),
+        }
+    }
+
+    /// The first invitation counts. All that come bear the same words, or their bearers would be in another job.
+    fn accept(&mut self, invitation: Invitation) {
+        match std::mem::replace(&mut self.state, State::Alone) {
+            State::Listening(listener) => self.state = self.connect(listener, invitation),
+            state => self.state = state,
+        }
+    }
+
+    /// Connects in a thread of its own: the door stays open meanwhile.
+    fn connect(&self, listener: Listener, invitation: Invitation) -> State {
+        let (sender, receiver) = channel();
+        let bell = Arc::clone(&self.bell);
+        let Invitation { host, addresses, key, .. } = invitation.clone();
+        let connect = move || {
+            // Nobody listens any more if the service has ended meanwhile.
+            let _ = sender.send(Tcp::connect(listener, host, &addresses, key, Patience::default()));
+            ring(&bell);
+        };
+        match std::thread::Builder::new().name("tradewind-connect".into()).spawn(connect) {
+            Ok(_) => State::Connecting(invitation, receiver),
+            Err(error) => State::Failed(format!("cannot start a thread: {error}")),
+        }
+    }
+
+    /// Looks what the threads have to tell.
+    pub(crate) fn progress(&mut self) {
+        // It is read so that it can be heard again.
+        let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+        if let State::Connecting(invitation, receiver) = &self.state
+            && let Ok(connected) = receiver.try_recv()
+        {
+            let bell = Arc::clone(&self.bell);
+            let started = connected.and_then(|transport| {
+                let ended = move || ring(&bell);
+                Agent::start(invitation.hosts.clone(), Box::new(transport), Limits::default(), ended)
+            });
+            self.state = match started {
+                Ok(agent) => {
+                    self.loader = self.offer.as_ref().and_then(|offer| offer.load(invitation)?.ok());
+                    State::Connected(invitation.clone(), agent)
+                }
+                Err(error) => State::Failed(error.to_string()),
+            };
+        }
+    }
+
+    /// Those who waited for the connections, if these stand or have failed.
+    pub(crate) fn released(&mut self) -> Vec<(Option<u32>, Connection)> {
+        match self.state {
+            State::Connected(..) | State::Failed(_) => std::mem::take(&mut self.waiting),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Lets a rank of this host in, now or when all hosts are connected.
+    pub(crate) fn welcome(&mut self, rank: Option<u32>, connection: Connection, segment: BorrowedFd<'_>) {
+        let answer = match &self.state {
+            State::Alone => send(&connection, &Answer::Welcome, &[segment]),
+            State::Listening(_) | State::Connecting(..) => return self.waiting.push((rank, connection)),
+            State::Failed(why) => return refuse(&connection, why.clone()),
+            State::Connected(invitation, agent) => match rank.and_then(|rank| job_rank(invitation, rank)) {
+                None => send(&connection, &Answer::Welcome, &[]),
+                Some(rank) => match place(invitation, agent, rank, self.loader.as_ref()) {
+                    Ok(place) => send(&connection, &place.answer, &place.descriptors(segment)),
+                    Err(error) => return refuse(&connection, error.to_string()),
+                },
+            },
+        };
+        // Who does not read its answer has ended, which its process handle tells.
+        let _ = answer;
+    }
+
+    /// A rank of this host is gone; `how` says more.
+    pub(crate) fn depart(&self, rank: u32, how: &str) {
+        if let State::Connected(invitation, agent) = &self.state
+            && let Some(rank) = job_rank(invitation, rank)
+        {
+            agent.depart(rank, format!("failed: {how}"));
+        }
+    }
+
+    /// Whether something is carried through that other hosts may wait for.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(&self.state, State::Connected(_, agent) if !agent.has_ended())
+    }
+}
+
+impl AsFd for Reach {
+    /// Readable when there is something for [`progress`](Reach::progress).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (*self.bell).as_fd()
+    }
+}
+
+/// The job's number of a rank of this host.
+fn job_rank(invitation: &Invitation, rank: u32) -> Option<u32> {
+    invitation.hosts.members(invitation.host).nth(rank as usize)
+}
+
+/// What a rank is given.
+struct Place {
+    answer: Answer,
+    area: Area,
+    doorbell: OwnedFd,
+    offload: Option<Handles>,
+}
+
+impl Place {
+    /// In the order in which the rank takes them.
+    fn descriptors<'a>(&'a self, segment: BorrowedFd<'a>) -> Vec<BorrowedFd<'a>> {
+        let mut all = vec![segment, self.area.segment().as_fd(), self.doorbell.as_fd()];
+        if let Some(Handles { memory, bell, start, .. }) = &self.offload {
+            all.extend([memory.as_fd(), bell.as_fd(), start.as_fd()]);
+        }
+        all
+    }
+}
+
+/// What a rank and the engines share; the agent has its side already.
+fn place(invitation: &Invitation, agent: &Agent, rank: u32, loader: Option<&Loader>) -> Result<Place, Error> {
+    let area = Area::create()?;
+    let bell = doorbell()?;
+    let doorbell = bell
+        .try_clone()
+        .map_err(|error| Error::System { what: "cannot copy a descriptor".into(), why: error.to_string() })?;
+    agent.open(rank, Area::open(Arc::clone(area.segment()))?, bell);
+    let offload = loader.and_then(|loader| offload::handles(loader, rank));
+    let host = invitation.host;
+    let address = invitation.addresses.get(host as usize).map_or_else(String::new, SocketAddr::to_string);
+    let answer = Answer::Reachable { host, slot: offload.as_ref().map(|handles| handles.slot), address };
+    Ok(Place { answer, area, doorbell, offload })
+}
+
+/// Whether the kernel engine is wanted: it is unless the job is told to go by the agent.
+fn wants_kernel() -> bool {
+    Environment.get(BETWEEN_HOSTS).is_none_or(|engine| engine != "agent")
+}
+
+fn send(connection: &Connection, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> Result<(), ServiceError> {
+    Ok(connection.send_message(&answer.encode(), descriptors)?)
+}
+
+fn refuse(connection: &Connection, why: String) {
+    // As in `welcome`.
+    let _ = send(connection, &Answer::Refused(why), &[]);
+}
+
+fn ring(bell: &OwnedFd) {
+    // It is full only if it has rung and nobody has looked.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+/// Reads an invitation from a file. What a stranger passes, a pipe for example, is no file to read from its start.
+fn read(file: BorrowedFd<'_>) -> Option<Invitation> {
+    let mut bytes = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let count = rustix::io::pread(file, &mut part, bytes.len() as u64).ok()?;
+        if count == 0 {
+            return Invitation::decode(&bytes);
+        }
+        bytes.extend_from_slice(&part[..count]);
+        if bytes.len() > MAX_INVITATION {
+            return None;
+        }
+    }
+}
+
+/// The file in which an invitation travels.
+pub(crate) fn write(invitation: &Invitation) -> Result<OwnedFd, ServiceError> {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    let failed = system("write down the invitation for the node service");
+    let file = std::fs::File::from(memfd_create("tradewind-invitation", MemfdFlags::CLOEXEC).map_err(&failed)?);
+    std::io::Write::write_all(&mut &file, &invitation.encode()).map_err(system("write down the invitation"))?;
+    Ok(file.into())
+}

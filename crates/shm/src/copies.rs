@@ -1,0 +1,134 @@
+//! Bytes that a process copies into or out of a segment whose other user it does not trust.
+//!
+//! [`Memory`](crate::memory::Memory) leaves it to a protocol that no two processes touch the same bytes at once. Where the
+//! other side may break the protocol, because it has gone mad or belongs to another program, even reading would then be
+//! a data race. Here every byte moves in an atomic word: whoever breaks the protocol spoils what is copied and nothing
+//! else. It costs about as much as a plain copy, since the loads and stores are ordinary ones on the processors we run on.
+
+use crate::segment::{Offset, Segment, SegmentError};
+use crate::sync::{AtomicU64, Ordering};
+
+const WORD: usize = size_of::<u64>();
+
+/// Copies from the segment into `bytes`.
+///
+/// # Errors
+/// When the range, in whole words, leaves the segment.
+///
+/// ```
+/// use shm::copies::{load, store};
+/// use shm::segment::{Backing, Offset, Segment};
+///
+/// # fn main() -> Result<(), shm::segment::SegmentError> {
+/// let segment = Segment::create(4096, Backing::Memory)?;
+/// store(&segment, Offset(13), b"trade wind")?;
+/// let mut bytes = [0; 10];
+/// load(&segment, Offset(13), &mut bytes)?;
+/// assert_eq!(&bytes, b"trade wind");
+/// # Ok(())
+/// # }
+/// ```
+pub fn load(segment: &Segment, at: Offset, bytes: &mut [u8]) -> Result<(), SegmentError> {
+    let (words, skip) = words(segment, at, bytes.len())?;
+    // Relaxed throughout: that the bytes are there is known by a word that the caller has acquired.
+    let mut words = words.iter().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+    let (head, rest) = bytes.split_at_mut(head_length(skip, bytes.len()));
+    if !head.is_empty() {
+        let word = words.next().unwrap_or_default();
+        head.copy_from_slice(&word[skip..skip + head.len()]);
+    }
+    let mut chunks = rest.chunks_exact_mut(WORD);
+    for (chunk, word) in chunks.by_ref().zip(words.by_ref()) {
+        chunk.copy_from_slice(&word);
+    }
+    let tail = chunks.into_remainder();
+    if !tail.is_empty()
+        && let Some(word) = words.next()
+    {
+        tail.copy_from_slice(&word[..tail.len()]);
+    }
+    Ok(())
+}
+
+/// Copies `bytes` into the segment. The rest of the first and of the last word is written again as it was found: whoever
+/// shares a word with this range must not write to it at the same time.
+///
+/// # Errors
+/// When the range, in whole words, leaves the segment.
+pub fn store(segment: &Segment, at: Offset, bytes: &[u8]) -> Result<(), SegmentError> {
+    let (words, skip) = words(segment, at, bytes.len())?;
+    let mut words = words.iter();
+    let merge = |word: &AtomicU64, from: usize, part: &[u8]| {
+        let mut merged = word.load(Ordering::Relaxed).to_ne_bytes();
+        merged[from..from + part.len()].copy_from_slice(part);
+        word.store(u64::from_ne_bytes(merged), Ordering::Relaxed);
+    };
+    let (head, rest) = bytes.split_at(head_length(skip, bytes.len()));
+    if !head.is_empty()
+        && let Some(word) = words.next()
+    {
+        merge(word, skip, head);
+    }
+    let (chunks, tail) = rest.as_chunks::<WORD>();
+    for (chunk, word) in chunks.iter().zip(words.by_ref()) {
+        // Relaxed: the word that tells of the bytes releases them.
+        word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+    }
+    if !tail.is_empty()
+        && let Some(word) = words.next()
+    {
+        merge(word, 0, tail);
+    }
+    Ok(())
+}
+
+/// The words that cover a range, and how many bytes of the first come before it.
+fn words(segment: &Segment, at: Offset, length: usize) -> Result<(&[AtomicU64], usize), SegmentError> {
+    let skip = at.0 as usize % WORD;
+    let first = Offset(at.0 - skip as u64);
+    // A range that does not fit the numbers is outside every segment, which `slice_at` then says.
+    let count = length.saturating_add(skip).div_ceil(WORD);
+    Ok((segment.slice_at(first, if length == 0 { 0 } else { count })?, skip))
+}
+
+/// Bytes of a range before its first whole word.
+fn head_length(skip: usize, length: usize) -> usize {
+    if skip == 0 { 0 } else { (WORD - skip).min(length) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Backing;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn copies_agree_with_a_slice(
+            writes in proptest::collection::vec((0..200usize, proptest::collection::vec(any::<u8>(), 0..90)), 1..20),
+            from in 0..150usize,
+            length in 0..150usize,
+        ) {
+            let segment = Segment::create(4096, Backing::Memory).expect("a page");
+            let mut model = [0u8; 512];
+            for (at, bytes) in &writes {
+                store(&segment, Offset(*at as u64), bytes).expect("inside");
+                model[*at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            let mut found = vec![0; length];
+            load(&segment, Offset(from as u64), &mut found).expect("inside");
+            prop_assert_eq!(&found, &model[from..from + length]);
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_is_refused() {
+        let segment = Segment::create(4096, Backing::Memory).expect("a page");
+        assert!(store(&segment, Offset(4090), &[1; 7]).is_err());
+        assert!(load(&segment, Offset(u64::MAX - 3), &mut [0; 64]).is_err());
+        assert!(load(&segment, Offset(4089), &mut [0; 7]).is_ok());
+        assert!(load(&segment, Offset(4096), &mut []).is_ok());
+    }
+}

@@ -1,0 +1,29 @@
+//! Makes hosts for programs that are not Rust: prints one line of JSON for each, and keeps them until its standard input ends.
+//!
+//! `cargo run --release -p testbed --example hosts -- 2 1500 | …`; with `receiver-core` behind
+//! them, packets are received on one core for each host instead of inside the sender's call.
+
+use std::io::Read;
+use testbed::{Options, Testbed};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let hosts = arguments.next().map_or(Ok(2), |text| text.parse())?;
+    let mtu = arguments.next().map_or(Ok(1500), |text| text.parse())?;
+    let testbed = Testbed::new(hosts, Options { mtu, ..Options::default() })?;
+    let on_receivers_core = arguments.next().is_some_and(|how| how == "receiver-core");
+    let cores = std::thread::available_parallelism()?.get();
+    for (number, host) in testbed.hosts().iter().enumerate() {
+        if on_receivers_core {
+            host.receive_on(1 << (number % cores))?;
+        }
+        println!(
+            r#"{{"namespace":"{}","address":"{}","interface":"{}"}}"#,
+            host.namespace(),
+            host.address(),
+            host.interface()
+        );
+    }
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}

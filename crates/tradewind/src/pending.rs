@@ -1,0 +1,86 @@
+//! A collective that was started and not yet fetched, wherever its ranks are.
+
+use crate::error::Result;
+use crate::spanning::Flight;
+use engine::call::Call;
+use std::time::Duration;
+
+/// A started collective. Dropping it is sound: the collective goes on, its result is not fetched.
+#[derive(Debug)]
+#[must_use = "the result is there only after test or wait"]
+pub(crate) enum Pending {
+    /// Among ranks of one host.
+    Host(engine::pending::Pending),
+    /// Between hosts.
+    Hosts(Flight),
+}
+
+impl Pending {
+    /// What was called.
+    pub(crate) fn call(&self) -> Call {
+        match self {
+            Pending::Host(pending) => pending.call(),
+            Pending::Hosts(flight) => flight.call(),
+        }
+    }
+
+    /// How many ranks it is called by.
+    pub(crate) fn ranks(&self) -> u32 {
+        match self {
+            Pending::Host(pending) => pending.group().size(),
+            Pending::Hosts(flight) => flight.ranks(),
+        }
+    }
+
+    /// Whether all ranks meet, so that there is no schedule.
+    pub(crate) fn is_meeting(&self) -> bool {
+        match self {
+            Pending::Host(pending) => pending.is_meeting(),
+            Pending::Hosts(_) => false,
+        }
+    }
+
+    /// The engine between hosts that runs it, if one does.
+    pub(crate) fn carrier(&self) -> Option<&'static str> {
+        match self {
+            Pending::Host(_) => None,
+            Pending::Hosts(flight) => Some(flight.carrier()),
+        }
+    }
+
+    /// Whether it is complete, without doing anything for it: one load.
+    #[inline]
+    pub(crate) fn is_complete(&self) -> bool {
+        match self {
+            Pending::Host(pending) => pending.is_complete(),
+            Pending::Hosts(flight) => flight.is_complete(),
+        }
+    }
+
+    /// Whether it is complete, after doing what only this rank can do for it.
+    #[inline]
+    pub(crate) fn test(&self) -> Result<bool> {
+        match self {
+            Pending::Host(pending) => Ok(pending.test()?),
+            Pending::Hosts(flight) => Ok(flight.is_complete()),
+        }
+    }
+
+    /// Waits until it is complete.
+    #[inline]
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        match self {
+            Pending::Host(pending) => Ok(pending.wait(limit)?),
+            Pending::Hosts(flight) => flight.wait(limit),
+        }
+    }
+
+    /// Fetches the results of a complete collective, by buffer; empty slices where none is wanted.
+    #[inline]
+    pub(crate) fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<()> {
+        match self {
+            Pending::Host(pending) => Ok(pending.collect(outputs)?),
+            Pending::Hosts(flight) => flight.fetch(outputs),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Communicators whose ranks are on several hosts.
+//!
+//! Their collectives always go by a graph, which a [`Carrier`] runs; nothing is linked. Where ranks lie is known to all of
+//! them, so all draw graphs of the same algorithm. The ranks of one host have a group of their own besides: memory that is used in
+//! place comes from its segment, and a part of the communicator that lies on one host goes on with it alone.
+
+mod flight;
+
+pub(crate) use flight::{Carried, Flight};
+
+use crate::collective::plan::Course;
+use crate::communicator::{Communicator, LinkKey};
+use crate::error::{Error, Result, argument};
+use collectives::Tuning;
+use engine::call::{Call, CallKind};
+use engine::group::Group;
+use goal::compile::compile;
+use goal::graph::Graph;
+use network::carrier::{Carrier, Context};
+use network::hosts::Hosts;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Words that ranks exchange at once, as within a host.
+const EXCHANGE_WORDS: usize = 6;
+
+/// What a job on several hosts has, once for all its communicators.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    /// Which rank of the job is where.
+    pub(crate) hosts: Hosts,
+    /// The engines between hosts, the one to be preferred first; the last one takes everything.
+    pub(crate) carriers: Vec<Arc<dyn Carrier>>,
+    /// Communicators that this process has numbered.
+    numbered: AtomicU32,
+}
+
+impl Reach {
+    pub(crate) fn new(hosts: Hosts, carriers: Vec<Arc<dyn Carrier>>) -> Arc<Self> {
+        Arc::new(Reach { hosts, carriers, numbered: AtomicU32::new(0) })
+    }
+
+    /// A number that no communicator of the job has had, to be given to one whose first rank this is. So that nobody needs
+    /// to be asked, one half of it is the rank.
+    fn next_number(&self, rank: u32) -> Result<u32> {
+        const HALF: u32 = 16;
+        let count = self.numbered.fetch_add(1, Ordering::Relaxed) + 1;
+        if rank >> HALF == 0 && count >> HALF == 0 {
+            return Ok(rank << HALF | count);
+        }
+        let found = format!("{count}, made by rank {rank}");
+        Err(argument("the number of a communicator between hosts", found, "below 65536, and its first rank too"))
+    }
+}
+
+/// What a communicator has whose ranks are on several hosts.
+#[derive(Debug)]
+pub(crate) struct Span {
+    reach: Arc<Reach>,
+    /// Those of its ranks that are on this host.
+    group: Arc<Group>,
+    context: Context,
+    /// Collectives started.
+    sequence: AtomicU64,
+}
+
+impl Span {
+    /// All ranks of a job.
+    pub(crate) fn world(reach: Arc<Reach>, group: &Arc<Group>, rank: u32) -> Arc<Self> {
+        let (members, group) = ((0..reach.hosts.ranks()).collect(), Arc::clone(group));
+        Arc::new(Span { reach, group, context: Context { number: 0, members, rank }, sequence: AtomicU64::new(0) })
+    }
+
+    /// The same ranks with another engine before the others, for what it takes. Runs are numbered on.
+    pub(crate) fn preferring(&self, carrier: Arc<dyn Carrier>) -> Arc<Self> {
+        let carriers = [carrier].into_iter().chain(self.reach.carriers.iter().cloned()).collect();
+        let reach = Reach::new(self.reach.hosts.clone(), carriers);
+        let sequence = AtomicU64::new(self.sequence.load(Ordering::Relaxed));
+        Arc::new(Span { reach, group: Arc::clone(&self.group), context: self.context.clone(), sequence })
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.context.rank
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.context.members.len() as u32
+    }
+
+    /// The host of a rank, by the number that the job gives it.
+    fn host_of(&self, rank: u32) -> Option<u32> {
+        self.reach.hosts.of(*self.context.members.get(rank as usize)?)
+    }
+
+    /// The rank of a rank of the job.
+    fn rank_of(&self, member: u32) -> Option<u32> {
+        self.context.members.iter().position(|other| *other == member).map(|rank| rank as u32)
+    }
+
+    /// How the ranks lie.
+    pub(crate) fn layout(&self) -> Layout {
+        let hosts: Vec<u32> = (0..self.ranks()).filter_map(|rank| self.host_of(rank)).collect();
+        let names = self.reach.carriers.iter().map(|carrier| carrier.name());
+        Layout::Hosts(Spread { engine: names.last().unwrap_or("no"), ..Spread::of(&hosts) })
+    }
+}
+
+/// How the ranks of a communicator lie on hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// All on one.
+    OneHost,
+    Hosts(Spread),
+}
+
+/// How ranks lie on several hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spread {
+    pub(crate) hosts: u32,
+    /// Where each host has so many consecutive ranks, the last one perhaps fewer; two at least.
+    pub(crate) ranks_per_host: Option<NonZeroU32>,
+    /// The engine between them.
+    pub(crate) engine: &'static str,
+}
+
+impl Spread {
+    /// From the host of each rank.
+    fn of(hosts: &[u32]) -> Self {
+        let mut distinct = hosts.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let count = distinct.len();
+        let each = hosts.iter().take_while(|host| Some(*host) == hosts.first()).count();
+        let regular = each > 1
+            && hosts.len().div_ceil(each) == count
+            && hosts.chunks(each).all(|chunk| chunk.iter().all(|host| *host == chunk[0]));
+        let ranks_per_host = if regular { NonZeroU32::new(each as u32) } else { None };
+        Spread { hosts: count as u32, ranks_per_host, engine: "" }
+    }
+}
+
+impl Communicator {
+    /// A graph of this rank, taken by an engine between hosts. With more than one of them the ranks agree which one it is, for
+    /// what one rank's graph is fit for, another's may not be.
+    pub(crate) fn carry(&self, span: &Arc<Span>, graph: &Graph, call: Call) -> Result<Arc<Carried>> {
+        let schedule = compile(graph)?;
+        let Some((general, special)) = span.reach.carriers.split_last() else { return Err(Error::NoCarrier) };
+        let mut fit = 0;
+        if !special.is_empty() {
+            let admitting = special.iter().enumerate().filter(|(_, carrier)| carrier.admits(&schedule));
+            let mine = admitting.fold(0, |bits, (index, _)| bits | 1 << index);
+            let told = self.exchange_words([mine, 0, 0, 0, 0, 0], Call { kind: CallKind::Link, ..call })?;
+            fit = told.iter().fold(u64::MAX, |bits, words| bits & words[0]);
+        }
+        let carrier = special.get(fit.trailing_zeros() as usize).filter(|_| fit != 0).unwrap_or(general);
+        Carried::prepare(span, carrier, &schedule, call)
+    }
+
+    /// Every rank gives a few words and gets those of all, in rank order. Waits for all ranks.
+    pub(crate) fn exchange_words(
+        &self,
+        words: [u64; EXCHANGE_WORDS],
+        call: Call,
+    ) -> Result<Vec<[u64; EXCHANGE_WORDS]>> {
+        let Some(span) = self.span() else { return Ok(self.group().exchange_words(words, call)?) };
+        let (tuning, levels) = (Tuning::default(), crate::algorithms::Levels::One);
+        let key = LinkKey { call, algorithm: "exchange", tuning, levels, arguments: 0, sizes: Vec::new() };
+        let course = self.known_or(key, || {
+            let graph = exchange_graph(span.rank(), span.ranks())?;
+            let general = span.reach.carriers.last().ok_or(Error::NoCarrier)?;
+            Ok(Course::Carried(Carried::prepare(span, general, &compile(&graph)?, call)?))
+        })?;
+        let Course::Carried(carried) = course else { return Err(Error::NoCarrier) };
+        let mut told = vec![[0; EXCHANGE_WORDS]; span.ranks() as usize];
+        let output = bytemuck::cast_slice_mut(&mut told);
+        let given = [bytemuck::cast_slice(&words), &[]];
+        let mut flight = carried.start_bytes(&given)?;
+        flight.wait(None)?;
+        flight.fetch(&mut [&mut [], output])?;
+        Ok(told)
+    }
+
+    /// As [`split`](Self::split), where ranks are on several hosts: the ranks of each host divide their own group alike, each
+    /// of them once, whether its part will need it or not.
+    pub(crate) fn split_between_hosts(
+        &self,
+        span: &Arc<Span>,
+        color: Option<u32>,
+        key: i64,
+    ) -> Result<Option<Communicator>> {
+        let number = span.reach.next_number(span.context.members[span.rank() as usize])?;
+        let mine =
+            [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key.cast_unsigned(), u64::from(number), 0, 0];
+        let told = self.exchange_words(mine, Call::new(CallKind::Split, 0, 0))?;
+        let mut chosen: Vec<u32> =
+            (0..span.ranks()).filter(|rank| color.is_some() && told[*rank as usize][..2] == mine[..2]).collect();
+        chosen.sort_by_key(|rank| (told[*rank as usize][2].cast_signed(), *rank));
+        let rank = chosen.iter().position(|rank| *rank == span.rank()).unwrap_or(0) as u32;
+        let group = self.group().split(color, i64::from(rank))?;
+        let (Some(group), Some(first)) = (group, chosen.first()) else { return Ok(None) };
+        if group.size() as usize == chosen.len() {
+            return Ok(Some(self.part(group, None)));
+        }
+        let number = told[*first as usize][3] as u32;
+        let members = chosen.iter().map(|rank| span.context.members[*rank as usize]).collect();
+        let context = Context { number, members, rank };
+        let part =
+            Span { reach: Arc::clone(&span.reach), group: Arc::clone(&group), context, sequence: AtomicU64::new(0) };
+        Ok(Some(self.part(group, Some(Arc::new(part)))))
+    }
+
+    /// The ranks of this communicator that are on this rank's host, in the same order: those that can share memory. A
+    /// collective call that waits for all ranks.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(3, |world| {
+    ///     assert_eq!(world.split_by_host()?.size(), 3);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`split`](Self::split).
+    pub fn split_by_host(&self) -> Result<Communicator> {
+        let host = self.span().and_then(|span| span.host_of(span.rank())).unwrap_or(0);
+        match self.split(Some(host), i64::from(self.rank()))? {
+            Some(part) => Ok(part),
+            None => unreachable!("every rank has a colour"),
+        }
+    }
+
+    /// The number of hosts that its ranks are on.
+    pub fn hosts(&self) -> u32 {
+        match self.rules().layout() {
+            Layout::OneHost => 1,
+            Layout::Hosts(spread) => spread.hosts,
+        }
+    }
+
+    /// Refuses what lives in memory that all ranks share.
+    pub(crate) fn expect_one_host(&self, what: &'static str) -> Result<()> {
+        if self.span().is_none() { Ok(()) } else { Err(Error::SeveralHosts { what }) }
+    }
+}
+
+/// Everybody's words to everybody, in few rounds.
+fn exchange_graph(rank: u32, ranks: u32) -> Result<Graph> {
+    let sizes = collectives::Sizes::equal(ranks, (EXCHANGE_WORDS * size_of::<u64>()) as u64)?;
+    Ok(collectives::allgather::Algorithm::Bruck.graph(rank, &sizes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_consecutive_ranks_have_levels() {
+        let levels = |hosts: &[u32]| {
+            let spread = Spread::of(hosts);
+            (spread.hosts, spread.ranks_per_host.map_or(1, NonZeroU32::get))
+        };
+        assert_eq!(levels(&[0, 0, 1, 1]), (2, 2));
+        assert_eq!(levels(&[3, 3, 3, 0, 0, 0, 1]), (3, 3), "the last may have fewer");
+        assert_eq!(levels(&[0, 1]), (2, 1), "one rank a host is one level");
+        assert_eq!(levels(&[0, 0, 1, 1, 1]), (2, 1), "the last has more");
+        assert_eq!(levels(&[0, 0, 1, 2, 2]), (3, 1), "one in the middle has fewer");
+        assert_eq!(levels(&[0, 1, 0, 1]), (2, 1), "not consecutive");
+        assert_eq!(levels(&[0, 0, 1, 1, 0, 0]), (2, 1), "not consecutive");
+    }
+
+    #[test]
+    fn numbers_of_communicators_are_never_the_same() {
+        let reach = Reach::new(Hosts::new([0, 1]), Vec::new());
+        let numbers = [reach.next_number(0), reach.next_number(0), reach.next_number(1), reach.next_number(65535)];
+        let mut numbers: Vec<u32> = numbers.into_iter().map(|number| number.expect("there are many")).collect();
+        assert!(numbers.iter().all(|number| *number != 0), "that is all ranks'");
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 4);
+        assert!(reach.next_number(65536).is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! Communicators whose ranks are on several hosts, simulated in this process.
+
+use std::time::Duration;
+use tradewind::{Communicator, Op, Result, local_hosts};
+
+#[test]
+fn splits_of_a_job_on_several_hosts_are_communicators_like_any_other() {
+    local_hosts(&[3, 2], |world| {
+        let (rank, size) = (world.rank(), world.size());
+        assert_eq!((size, world.hosts()), (5, 2));
+        // Two that cross hosts, in reverse order, one of one rank of one host, and none.
+        let color = [Some(0), Some(1), None, Some(0), Some(1)][rank as usize];
+        let part = world.split(color, -i64::from(rank))?;
+        match part {
+            None => assert_eq!(rank, 2),
+            Some(part) => {
+                assert_eq!((part.size(), part.hosts()), (2, 2));
+                let mut members = [0; 2];
+                part.allgather(&[rank], &mut members)?;
+                assert_eq!(members, if color == Some(0) { [3, 0] } else { [4, 1] });
+                let again = part.dup()?;
+                let mut sum = [0];
+                again.allreduce(&[rank], &mut sum, Op::Sum)?;
+                assert_eq!(sum, [members[0] + members[1]]);
+            }
+        }
+        // On one host again, from a communicator that is not.
+        let here = world.split_by_host()?;
+        assert_eq!((here.size(), here.hosts()), (if rank < 3 { 3 } else { 2 }, 1));
+        let mut sum = [0];
+        here.allreduce(&[rank], &mut sum, Op::Sum)?;
+        assert_eq!(sum, [if rank < 3 { 3 } else { 7 }]);
+        here.express(16)?;
+        let refused = world.express(16).expect_err("they share no memory").to_string();
+        assert!(refused.contains("split_by_host"), "{refused}");
+        world.barrier()
+    })
+    .expect("the job is sound");
+}
+
+#[test]
+fn communicators_of_several_hosts_do_not_take_each_others_messages() {
+    local_hosts(&[1, 2], |world| {
+        let (first, second) = (world.dup()?, world.dup()?);
+        let (mut a, mut b) = ([0], [0]);
+        // In another order on every rank.
+        let start = |comm: &Communicator, value: u32| comm.iallreduce(vec_of(value), vec![0].leak(), Op::Sum);
+        fn vec_of(value: u32) -> &'static [u32] {
+            vec![value].leak()
+        }
+        if world.rank() == 1 {
+            let (x, y) = (start(&first, 1)?, start(&second, 100)?);
+            (y.wait()?, x.wait()?);
+        } else {
+            let (y, x) = (start(&second, 100)?, start(&first, 1)?);
+            (x.wait()?, y.wait()?);
+        }
+        first.allreduce(&[1], &mut a, Op::Sum)?;
+        second.allreduce(&[100], &mut b, Op::Sum)?;
+        assert_eq!((a, b), ([3], [300]));
+        Ok(())
+    })
+    .expect("the job is sound");
+}
+
+#[test]
+fn an_explanation_names_the_engine_and_the_hosts() {
+    local_hosts(&[2, 2], |world| {
+        let mut sum = [0.0];
+        let request = world.iallreduce(&[1.0], &mut sum, Op::Sum)?;
+        let explanation = request.explain().expect("an allreduce has algorithms");
+        request.wait()?;
+        assert_eq!((explanation.engine, explanation.hosts), ("agent", 2));
+        let expected = "allreduce of 8 bytes among 4 ranks on 2 hosts: two-level, 2 ranks a node, recursive-doubling, agent engine\n  built-in rules for several hosts";
+        assert_eq!(explanation.to_string(), expected);
+        assert_eq!(world.explain(tradewind::Collective::Allreduce, 8), explanation);
+        Ok(())
+    })
+    .expect("the job is sound");
+}
+
+#[test]
+fn a_time_out_names_ranks_and_hosts_and_is_no_end() {
+    let late = std::sync::Barrier::new(2);
+    local_hosts(&[1, 1], |world| {
+        if world.rank() == 1 {
+            late.wait();
+            return world.barrier();
+        }
+        let mut request = world.ibarrier()?;
+        let error = request.wait_timeout(Duration::from_millis(20)).expect_err("rank 1 has not come");
+        assert!(error.is_timeout(), "{error}");
+        late.wait();
+        request.wait()
+    })
+    .expect("the job is sound");
+}
+
+#[test]
+fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {
+    local_hosts(&[2, 1], |world| -> Result<()> {
+        let mut quotient = [0, 0];
+        let outcome = world.allreduce(&[[48, 5], [4, 0], [3, 1]][world.rank() as usize], &mut quotient, Op::Quotient);
+        if world.rank() == 0 {
+            let error = outcome.expect_err("an element is divided by 0").to_string();
+            assert!(error.contains("division by zero"), "{error}");
+            assert_eq!(quotient, [4, 0]);
+        } else {
+            outcome?;
+            assert_eq!(quotient, [4, 0]);
+        }
+        Ok(())
+    })
+    .expect("the job is sound");
+}
+
+#[test]
+fn a_host_without_ranks_is_no_host() {
+    let error = local_hosts(&[1, 0], |_| Ok(())).expect_err("nobody is there").to_string();
+    assert!(error.contains("host 1"), "{error}");
+}
+
+/// Runs a body on ranks whose errors are kept; gives what each said.
+fn errors(hosts: &[u32], body: impl Fn(&Communicator) -> Result<()> + Sync) -> Vec<Option<tradewind::Error>> {
+    let said = std::sync::Mutex::new((0..hosts.iter().sum()).map(|_: u32| None).collect::<Vec<_>>());
+    // A rank that has its error does not leave before the others have theirs, which they would have of that.
+    let all = std::sync::Barrier::new(hosts.iter().sum::<u32>() as usize);
+    local_hosts(hosts, |world| {
+        if let Err(error) = body(&world) {
+            said.lock().expect("no rank panics")[world.rank() as usize] = Some(error);
+        }
+        all.wait();
+        Ok(())
+    })
+    .expect("errors are kept, not returned");
+    said.into_inner().expect("no rank panics")
+}
+
+#[test]
+fn ranks_in_different_collectives_are_told() {
+    let said = errors(&[1, 1], |world| match world.rank() {
+        0 => world.allreduce(&[1u8], &mut [0], Op::Sum),
+        _ => world.barrier(),
+    });
+    let texts: Vec<String> = said.iter().flatten().map(ToString::to_string).collect();
+    let expected =
+        ["rank 0 is in allreduce #0, rank 1 is in barrier #0", "rank 1 is in barrier #0, rank 0 is in allreduce #0"];
+    assert_eq!(texts, expected);
+    let said = errors(&[1, 1], |world| {
+        let mut sum = vec![0; 1 + world.rank() as usize];
+        world.barrier()?;
+        world.allreduce(&vec![1u8; sum.len()], &mut sum, Op::Sum)
+    });
+    for error in said {
+        let text = error.expect("both are told").to_string();
+        assert!(text.contains("in allreduce #1: they differ in something else, such as size"), "{text}");
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_is_named_by_its_number_in_the_communicator() {
+    let gone = std::sync::Barrier::new(2);
+    local_hosts(&[1, 2], |world| {
+        let Some(part) = world.split((world.rank() != 1).then_some(0), -i64::from(world.rank()))? else {
+            return Ok(());
+        };
+        // Rank 2 of the job is rank 0 of its part, and has left.
+        if world.rank() == 2 {
+            drop((part, world));
+            gone.wait();
+            return Ok(());
+        }
+        gone.wait();
+        let error = part.barrier().expect_err("the other one is gone");
+        assert_eq!(error.failed_rank(), Some(0), "{error}");
+        Ok(())
+    })
+    .expect("the others are not to blame");
+}
+
+#[test]
+fn who_waits_for_other_hosts_does_not_keep_its_own_waiting() {
+    local_hosts(&[2, 1], |world| {
+        let here = world.split_by_host()?;
+        // More than there are slots for: some are started by later calls of each rank.
+        let requests: Vec<_> = (0..300).map(|_| here.ibarrier()).collect::<Result<_>>()?;
+        if world.rank() == 0 {
+            world.barrier()?;
+        }
+        tradewind::wait_all(requests)?;
+        if world.rank() != 0 {
+            world.barrier()?;
+        }
+        Ok(())
+    })
+    .expect("nobody waits for ever");
+}
