@@ -27,8 +27,8 @@ const LIMIT_EDGES: u32 = 1 << 16;
 const LOOKS: u32 = 200;
 /// How long it looks where each rank of the host has a core: a few packets.
 const PATIENCE: Duration = Duration::from_micros(30);
-/// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The first nap, and the
-/// longest: each is twice as long as the one before.
+/// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The
+/// first nap, and the longest: each is twice as long as the one before.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
 /// A rank of a job, to run schedules with.
@@ -88,8 +88,8 @@ impl Rank {
         self.books().timed = timed;
     }
 
-    /// When the operations of a run were executed, by their place in the schedule, in nanoseconds of `CLOCK_MONOTONIC`; 0
-    /// for those that were not, and for all if nobody asked before the start.
+    /// When the operations of a run were executed, by their place in the schedule, in nanoseconds of `CLOCK_MONOTONIC`;
+    /// 0 for those that were not, and for all if nobody asked before the start.
     pub fn times(&self, ticket: Ticket) -> Vec<u64> {
         let books = self.books();
         let frame = ticket.0 as u32;
