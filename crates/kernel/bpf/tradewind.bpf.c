@@ -15,9 +15,10 @@ int ingress(struct __sk_buff *skb)
 	return DROP;
 }
 
-/* Run by a rank (BPF_PROG_TEST_RUN) that has submitted runs, or has waited in vain: `cb[0]` is its slot, `cb[1]` one more than the
- * rank whose host is to be asked for what is missing. Whoever names another slot has that rank's runs looked after. Gives how
- * many requests that host has left unanswered, times two, and one more if there is more to do than one call does. */
+/* Run by a rank (BPF_PROG_TEST_RUN) that has submitted runs, or has waited in vain: `cb[0]` is its slot, `cb[1]`
+ * one more than the rank whose host is to be asked for what is missing. Whoever names another slot has that rank's
+ * runs looked after. Gives how many requests that host has left unanswered, times two, and one more if there is
+ * more to do than one call does. */
 SEC("classifier/start")
 int start(struct __sk_buff *skb)
 {

@@ -1,149 +1,25 @@
 /* Pieces of messages between hosts, over a network that loses, repeats, reorders and forges packets.
  *
- * Between any two hosts there are two streams of numbered data packets, one in each direction. Every packet says up to where the other
- * stream has arrived; what is not yet known to have arrived is kept. Nothing here has a clock: who waits in vain asks
- * the other host (`wire_ask`), and both send again what is missing. Packets are delivered in whichever order they come:
- * a message says which receive it is for. `src/wire.rs` describes the protocol.
+ * Between any two hosts there are two streams of numbered data packets, one in each direction. Every packet says
+ * up to where the other stream has arrived; what is not yet known to have arrived is kept. Nothing here has a
+ * clock: who waits in vain asks the other host (`wire_ask`), and both send again what is missing. Packets are
+ * delivered in whichever order they come: a message says which receive it is for. `src/wire.rs` describes the
+ * protocol.
  *
- * Who includes this has two functions beforehand: `deliver(message)`, which gives 0 if it took a message and something else if
- * there is no room for it, and `interpreter_resume()`, which hears that sends that were refused may succeed. */
+ * Who includes this has two functions beforehand: `deliver(message)`, which gives 0 if it took a message and
+ * something else if there is no room for it, and `interpreter_resume()`, which hears that sends that were refused
+ * may succeed. */
 #ifndef WIRE_H
 #define WIRE_H
 
 #include <bpf/bpf_endian.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
-#include "packet.h"
+#include "streams.h"
 
-/* Hosts of a job. The loader makes the maps as large as the job needs. */
-#define HOSTS 64u
 /* Requests that are not answered are sent less and less often: after 1/4 ms, twice that, … 128 ms. */
 #define ASK_NANOSECONDS 250000ull
 #define ASK_DOUBLINGS 9
-
-/* The job, as the loader writes it. No rank can change it, nor any other map of this file. */
-struct wire {
-	__u64 job;
-	__u64 key[2];
-	__u32 host; /* this one */
-	__u32 hosts;
-	__u32 interface; /* packets leave through it */
-	__u16 port; /* of this host, in network order */
-	__u16 protocol; /* of Ethernet, in network order: IPv4 or IPv6 */
-	__u8 address[16]; /* of this host; IPv4 in the first four */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct wire));
-} wires SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HOSTS);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct peer));
-} peers SEC(".maps");
-
-/* The two streams between this host and another. Numbers begin with WINDOW, so that maps that are all zero are a
- * beginning. Words are changed by atomic operations: several processors send and receive at once. */
-struct stream {
-	__u64 sent;         /* packets so far */
-	__u64 acknowledged; /* packets that are known to have arrived there */
-	__u64 expected;     /* packets that have arrived here without a gap */
-	__u64 told;         /* `expected`, as the other host was told last */
-	__u64 asked;        /* requests sent */
-	__u64 asked_at;     /* when, in nanoseconds */
-	__u64 asked_about;  /* `sent`, as it was then */
-	__u64 settled;      /* the last of our requests of which the answer came */
-	__u64 answered;     /* the last of their requests that was answered */
-	__u64 tended;       /* `sent`, when this was last tended */
-	__u32 unanswered;   /* requests sent since anything came from there */
-	__u32 held;         /* a send was refused because the window is full */
-	__u64 laps[WINDOW]; /* by number modulo WINDOW: twice the lap of the last arrival, odd while the next is delivered */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HOSTS);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct stream));
-} streams SEC(".maps");
-
-/* A packet that may have to be sent again. */
-struct kept {
-	__u64 sequence; /* WINDOW + number; another one while it is written */
-	struct packet packet;
-};
-
-/* For each host, its window. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HOSTS * WINDOW);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct kept));
-} kept_packets SEC(".maps");
-
-/* Packets that live for one activation, by processor: nothing interrupts an activation there. */
-enum { ARRIVING, CONTROL, SCRATCH_PACKETS };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCH_PACKETS);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct packet));
-} scratch_packets SEC(".maps");
-
-/* `src/wire/counts.rs` has the same names. */
-enum {
-	COUNT_SENT,
-	COUNT_HELD,        /* sends refused: the window was full */
-	COUNT_RESENT,
-	COUNT_ACKNOWLEDGED, /* acknowledgements sent for themselves */
-	COUNT_ASKED,
-	COUNT_RECEIVED,    /* messages that the interpreter took */
-	COUNT_REFUSED,     /* those for which it had no room */
-	COUNT_DUPLICATE,   /* here and below: packets dropped */
-	COUNT_STALE,       /* requests and answers that come late, or once more */
-	COUNT_TRUNCATED,   /* lengths contradict each other */
-	COUNT_STRANGE,     /* not of this protocol and version, or from nowhere */
-	COUNT_OTHER_JOB,
-	COUNT_FORGED,      /* the MAC is wrong: damaged, or made by a stranger */
-	COUNTS
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTS);
-	__uint(key_size, 4);
-	__uint(value_size, 8);
-} wire_counts SEC(".maps");
-
-static __always_inline void count(__u32 what)
-{
-	__u64 *counter = bpf_map_lookup_elem(&wire_counts, &what);
-	if (counter)
-		++*counter;
-}
-
-static __always_inline struct wire *wire(void)
-{
-	__u32 key = 0;
-	return bpf_map_lookup_elem(&wires, &key);
-}
-
-static __always_inline struct packet *scratch_packet(__u32 which)
-{
-	return bpf_map_lookup_elem(&scratch_packets, &which);
-}
-
-static __always_inline struct kept *kept_packet(__u32 host, __u64 sequence)
-{
-	__u32 key = host * WINDOW + (sequence & (WINDOW - 1));
-	return bpf_map_lookup_elem(&kept_packets, &key);
-}
 
 /* Sends a finished packet; the skb is only its envelope and may be used again. */
 __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnull)
@@ -304,8 +180,9 @@ __noinline int wire_ask(struct __sk_buff *skb, __u32 host)
 	return unanswered + 1;
 }
 
-/* Asks the hosts that have long not acknowledged something: it may be lost, with nobody there who waits for it. Called every now
- * and then. Gives how many requests the most silent host has left unanswered, and in the upper half its number. */
+/* Asks the hosts that have long not acknowledged something: it may be lost, with nobody there who waits for it.
+ * Called every now and then. Gives how many requests the most silent host has left unanswered, and in the upper
+ * half its number. */
 __noinline __u64 wire_tend(struct __sk_buff *skb)
 {
 	struct wire *here = wire();
@@ -358,14 +235,15 @@ __noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 a
 	return 0;
 }
 
-/* What the answer to the last request leads to: of the packets that were sent before it, what was missing there is lost. */
+/* What the answer to a request leads to: of the packets that were sent before it, what was missing there is lost.
+ * Each answer counts once, and none after that to a later request. */
 __noinline int settle(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
 {
 	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
 	if (!stream)
 		return 0;
 	__u64 last = *(volatile __u64 *)&stream->settled;
-	if (sequence != *(volatile __u64 *)&stream->asked || sequence <= last ||
+	if (sequence > *(volatile __u64 *)&stream->asked || sequence <= last ||
 	    __sync_val_compare_and_swap(&stream->settled, last, sequence) != last) {
 		count(COUNT_STALE);
 		return 0;
@@ -379,8 +257,8 @@ static __always_inline void receive_data(struct stream *stream, struct packet *p
 {
 	__u64 sequence = packet->header.sequence, lap = lap_of(sequence);
 	__u64 *word = lap_at(stream, sequence);
-	/* Who turns the word of the lap before into an odd one is alone with the packet. Further ahead than the window no host
-	 * sends, and what is behind is repeated. */
+	/* Who turns the word of the lap before into an odd one is alone with the packet. Further ahead than the
+	 * window no host sends, and what is behind is repeated. */
 	if (__sync_val_compare_and_swap(word, lap - 2, lap - 1) != lap - 2) {
 		count(COUNT_DUPLICATE);
 		return;
@@ -499,8 +377,8 @@ static __always_inline int is_same(const __u8 *one, const __u8 *other, __u32 byt
 	return !difference;
 }
 
-/* Where the datagram's payload begins, and in `bytes` its length (0 if the lengths contradict each other); 0 if the packet
- * is not for this host and port. Fragments and packets with options are not ours. */
+/* Where the datagram's payload begins, and in `bytes` its length (0 if the lengths contradict each other); 0 if
+ * the packet is not for this host and port. Fragments and packets with options are not ours. */
 static __always_inline __u32 find_ipv4(struct __sk_buff *skb, struct wire *here, __u32 *bytes)
 {
 	struct ipv4_headers headers;

@@ -3,6 +3,7 @@
 mod arena;
 mod bell;
 mod error;
+mod fault;
 mod interface;
 mod layout;
 mod loader;
@@ -13,6 +14,7 @@ mod tender;
 pub mod wire;
 
 pub use error::LoadError;
+pub use fault::Fault;
 pub use interface::Interface;
 pub use loader::{Handles, JobDescription, Loader};
-pub use rank::{Fault, Rank};
+pub use rank::Rank;

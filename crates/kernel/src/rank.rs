@@ -2,10 +2,8 @@
 
 use crate::arena::Arena;
 use crate::bell::Bell;
-use crate::layout::{
-    ARENA, ARENA_BYTES, FAULT_DIVISION, FAULT_SIZES, FAULT_STAMPS, RANK_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run,
-    SUBMITTED,
-};
+use crate::fault::Fault;
+use crate::layout::{ARENA, ARENA_BYTES, RANK_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run, SUBMITTED};
 use crate::loader::Handles;
 use crate::prepared::{PreparedSchedule, Sizes};
 use crate::system::{self, Mapping};
@@ -23,47 +21,15 @@ use std::time::{Duration, Instant};
 const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 /// Operations of a schedule: fewer than the program executes in one activation.
 const LIMIT_OPERATIONS: u32 = 8192;
-/// How often a waiter looks before it sleeps: about as long as a packet takes.
+/// Edges of an operation: as many as the program follows.
+const LIMIT_EDGES: u32 = 1 << 16;
+/// How often a waiter looks before it sleeps.
 const LOOKS: u32 = 200;
-/// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The first nap, and the
-/// longest: each is twice as long as the one before.
+/// How long it looks where each rank of the host has a core: a few packets.
+const PATIENCE: Duration = Duration::from_micros(30);
+/// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The
+/// first nap, and the longest: each is twice as long as the one before.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
-
-/// What went wrong in a run that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// An integer was divided by zero. The results are there nevertheless.
-    Division {
-        /// The operation's place in vertex order.
-        vertex: u32,
-        /// The first element concerned.
-        element: u64,
-    },
-    /// A message is not as long as its receive.
-    Sizes {
-        /// The receive's place in vertex order.
-        vertex: u32,
-        /// The sender, by its rank of the communicator.
-        source: u32,
-        /// The message's tag.
-        tag: u32,
-        /// Its number among the sender's messages of this tag.
-        ordinal: u32,
-        /// Bytes that the sender sends.
-        sent: u64,
-        /// Bytes that the receive expects.
-        expected: u64,
-    },
-    /// Another rank called something else.
-    Stamps {
-        /// It, by its rank of the communicator.
-        source: u32,
-        /// Its stamp.
-        theirs: u32,
-        /// That of this rank.
-        ours: u32,
-    },
-}
 
 /// A rank of a job, to run schedules with.
 #[derive(Debug)]
@@ -73,6 +39,8 @@ pub struct Rank {
     start: OwnedFd,
     slot: u32,
     rank: u32,
+    /// Whether each rank of this host can have a core.
+    has_core: bool,
     host_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
     books: Mutex<Books>,
@@ -109,7 +77,10 @@ impl Rank {
         };
         let Handles { bell, start, slot, rank, host_of_rank, addresses, .. } = handles;
         let bell = Bell::new(bell)?;
-        Ok(Rank { memory, bell, start, slot, rank, host_of_rank, addresses, books: Mutex::new(books) })
+        let host = host_of_rank.get(rank as usize);
+        let neighbours = host_of_rank.iter().filter(|other| Some(*other) == host).count();
+        let has_core = std::thread::available_parallelism().is_ok_and(|cores| neighbours <= cores.get());
+        Ok(Rank { memory, bell, start, slot, rank, has_core, host_of_rank, addresses, books: Mutex::new(books) })
     }
 
     /// Has runs that start from now on note when each operation is executed; see [`times`](Self::times).
@@ -117,8 +88,8 @@ impl Rank {
         self.books().timed = timed;
     }
 
-    /// When the operations of a run were executed, by their place in the schedule, in nanoseconds of `CLOCK_MONOTONIC`; 0
-    /// for those that were not, and for all if nobody asked before the start.
+    /// When the operations of a run were executed, by their place in the schedule, in nanoseconds of `CLOCK_MONOTONIC`;
+    /// 0 for those that were not, and for all if nobody asked before the start.
     pub fn times(&self, ticket: Ticket) -> Vec<u64> {
         let books = self.books();
         let frame = ticket.0 as u32;
@@ -134,24 +105,7 @@ impl Rank {
 
     /// What went wrong in a run, if anything did so far.
     pub fn fault(&self, ticket: Ticket) -> Option<Fault> {
-        let run = self.run(ticket.0 as u32);
-        match run.fault {
-            FAULT_DIVISION => Some(Fault::Division { vertex: run.fault_vertex, element: run.fault_element }),
-            FAULT_SIZES => Some(Fault::Sizes {
-                vertex: run.fault_vertex,
-                source: run.fault_source,
-                tag: run.fault_tag,
-                ordinal: run.fault_ordinal,
-                sent: run.fault_sent,
-                expected: run.fault_expected,
-            }),
-            FAULT_STAMPS => Some(Fault::Stamps {
-                source: run.fault_source,
-                theirs: run.fault_sent as u32,
-                ours: run.fault_expected as u32,
-            }),
-            _ => None,
-        }
+        Fault::of(&self.run(ticket.0 as u32))
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -212,34 +166,40 @@ impl Rank {
         }
     }
 
+    /// Copies what a run wrote to where the caller wants it.
     fn copy_out(&self, prepared: &PreparedSchedule, frame: u32, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         let buffers = prepared.schedule.view().buffers();
-        for (buffer, (output, record)) in outputs.iter_mut().zip(buffers).enumerate() {
-            if !output.is_empty() {
-                check_length(buffer, record.length, output.len())?;
-                self.memory.read(ARENA + frame as usize + prepared.memory(buffer), output);
+        for (buffer, (output, record)) in
+            outputs.iter().zip(buffers).enumerate().filter(|(_, (output, _))| !output.is_empty())
+        {
+            check_length(buffer, record.length, output.len())?;
+        }
+        for (buffer, bytes) in prepared.written() {
+            if let Some(output) = outputs.get_mut(*buffer).filter(|output| !output.is_empty()) {
+                self.memory
+                    .read(ARENA + frame as usize + prepared.memory(*buffer) + bytes.start, &mut output[bytes.clone()]);
             }
         }
         Ok(())
     }
 
-    /// The error of a run that has ended with a fault.
-    fn describe(&self, context: &Context, fault: Fault) -> Error {
-        let rank = context.rank;
-        let member = |source: u32| context.members.get(source as usize).copied().unwrap_or(source);
-        match fault {
-            Fault::Division { vertex, element } => Error::Operation(format!(
-                "rank {rank}, vertex {vertex}: element {element} was divided by zero; make the divisor nonzero or \
-                 compute on f32 or f64"
-            )),
-            Fault::Sizes { vertex, source, tag, ordinal, sent, expected } => Error::Operation(format!(
-                "rank {source} sends {sent} bytes to rank {rank} (message {ordinal} with tag {tag}), but rank {rank}, \
-                 vertex {vertex}, receives {expected}; make both lengths equal"
-            )),
-            Fault::Stamps { source, theirs, ours } => {
-                Error::Mismatch { sequence: 0, ours, rank: member(source), theirs }
+    /// Whether a run has ended, looked at for a moment.
+    fn look(&self, ticket: Ticket) -> bool {
+        let look = || {
+            let is_complete = self.is_complete(ticket);
+            std::hint::spin_loop();
+            is_complete
+        };
+        if (0..LOOKS).any(|_| look()) {
+            return true;
+        }
+        let before = Instant::now();
+        while self.has_core && before.elapsed() < PATIENCE {
+            if (0..LOOKS / 8).any(|_| look()) {
+                return true;
             }
         }
+        false
     }
 }
 
@@ -317,7 +277,7 @@ impl Carrier for Rank {
             Kind::Join => false,
             // The program computes nothing but what has a result.
             Kind::Calc => record.bytes == 0,
-            _ => true,
+            _ => record.edge_count <= LIMIT_EDGES && record.start_edge_count <= LIMIT_EDGES,
         });
         known && view.header().operation_count <= LIMIT_OPERATIONS && sizes.prepared + sizes.frame <= LIMIT_BYTES
     }
@@ -387,11 +347,8 @@ impl Carrier for Rank {
     }
 
     fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error> {
-        for _ in 0..LOOKS {
-            if self.is_complete(ticket) {
-                return Ok(true);
-            }
-            std::hint::spin_loop();
+        if self.look(ticket) {
+            return Ok(true);
         }
         let [mut nap, longest] = NAPS;
         while !self.is_complete(ticket) {
@@ -425,12 +382,7 @@ impl Carrier for Rank {
         let number = *books.runs.get(&frame).ok_or_else(unknown)?;
         let prepared = books.prepared.get(&number).ok_or_else(unknown)?;
         let run = self.run(frame);
-        let fault = self.fault(ticket).map(|fault| match self.describe(&prepared.context, fault) {
-            Error::Mismatch { ours, rank, theirs, .. } => {
-                Error::Mismatch { sequence: run.sequence, ours, rank, theirs }
-            }
-            other => other,
-        });
+        let fault = Fault::of(&run).map(|fault| fault.error(&prepared.context, run.sequence));
         self.copy_out(prepared, frame, outputs)?;
         books.end(frame, run.state == RUN_COMPLETE);
         fault.map_or(Ok(()), Err)

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use testbed::{Options, Testbed};
 
 /// How long a run may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Something for a rank's thread to do.
 type Work = Box<dyn FnOnce(&Rank) + Send>;
