@@ -91,6 +91,7 @@ impl Schedule {
     }
 }
 
+#[expect(clippy::ptr_arg, reason = "it is given what a request holds, and that is a vector")]
 fn bytes_of_all(buffers: &mut Vec<SharedBuffer<u8>>) -> Vec<&mut [u8]> {
     buffers.iter_mut().map(|buffer| &mut **buffer).collect()
 }
