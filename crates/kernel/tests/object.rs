@@ -7,8 +7,9 @@ use std::process::Command;
 fn object_is_what_the_source_gives() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
     if Command::new("clang-14").arg("--version").output().is_err() {
-        println!("SKIPPED: there is no clang-14 to compile the program with (Debian: clang-14, llvm-14, libbpf-dev)");
-        return;
+        return testbed::say_skipped(
+            &"there is no clang-14 to compile the program with (Debian: clang-14, llvm-14, libbpf-dev)",
+        );
     }
     let output = std::env::temp_dir().join(format!("tradewind-{}.bpf.o", std::process::id()));
     let built = Command::new(directory.join("build.sh")).arg(&output).output().expect("the script can be run");

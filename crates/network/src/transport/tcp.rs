@@ -1,7 +1,7 @@
 //! Connections over TCP: what every machine has.
 //!
 //! Every host is connected with every other, by a connection that the one with the higher number made; both have shown
-//! that they know the job's key ([`greeting`]), whoever has not is turned away and counted. A wake-up costs one call to the
+//! that they know the job's key (`greeting`), whoever has not is turned away and counted. A wake-up costs one call to the
 //! system for what arrived and one for what leaves.
 //!
 //! A host that does not answer is noticed by the kernel: what was sent must be acknowledged within
