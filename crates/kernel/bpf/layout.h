@@ -15,10 +15,13 @@
 #define PIECE_BYTES 8192u
 /* Whoever has a masked offset may go on for so many bytes without another mask. */
 #define SLACK_BYTES (2 * PIECE_BYTES)
-/* Messages that are there before somebody wants them lie in slots, of which there are many small ones. Powers of two. */
+/* Messages that are there before somebody wants them lie in slots of three sizes: for the longest pieces, for those of an
+ * ordinary Ethernet, and for short messages, of which there are many. Powers of two; numbered in this order. */
 #define LARGE_SLOTS 256u
+#define MIDDLE_SLOTS 1024u
 #define SMALL_SLOTS 2048u
-#define SLOTS (LARGE_SLOTS + SMALL_SLOTS)
+#define SLOTS (LARGE_SLOTS + MIDDLE_SLOTS + SMALL_SLOTS)
+#define MIDDLE_BYTES 1536u
 #define SMALL_BYTES 256u
 /* Lists of started runs, and of messages for runs that have not started. Powers of two. */
 #define RUN_BUCKETS 256u
@@ -48,7 +51,14 @@ struct message {
 	__u8 payload[PIECE_BYTES + 64];
 };
 
-/* What a small slot holds; its first members are those of `struct slot`, and it is used as one. */
+/* Shorter slots. Their first members are those of `struct slot`, and they are used as such. */
+struct middle_slot {
+	__u32 state;
+	__u32 next;
+	struct message_header header;
+	__u8 payload[MIDDLE_BYTES];
+};
+
 struct small_slot {
 	__u32 state;
 	__u32 next;
@@ -160,15 +170,16 @@ struct rank_head {
 	__u32 submitted; /* stack of runs: pushed by threads of the rank, taken whole by the program */
 	__u32 sleeping;  /* somebody sleeps, or is about to */
 	__u32 waiting_slots; /* slots were put to WAITING */
-	__u32 next_small; /* where to look for a free slot */
+	__u32 next_small; /* where to look for free slots */
 	__u32 active_first; /* runs with ready operations */
 	__u32 active_last;
 	__u32 stalled_first; /* runs with sends for which there was no room */
 	__u32 completed; /* something is complete since the last look at `sleeping` */
 	__u64 dropped; /* messages that no receive of their run can want, or that were there before */
 	__u64 refused; /* messages for which there was no slot */
+	__u32 next_middle;
 	__u32 next_large;
-	__u32 reserved[3];
+	__u32 reserved[2];
 };
 
 struct rank_memory {
@@ -176,8 +187,9 @@ struct rank_memory {
 	__u32 run_buckets[RUN_BUCKETS];
 	__u32 early_first[EARLY_BUCKETS];
 	__u32 early_last[EARLY_BUCKETS];
-	/* Small ones first: who goes beyond the end of one, because the rank wrote a wrong length, stays in here. */
+	/* The short ones first: who goes beyond the end of one, because the rank wrote a wrong length, stays in here. */
 	struct small_slot small_slots[SMALL_SLOTS];
+	struct middle_slot middle_slots[MIDDLE_SLOTS];
 	struct slot large_slots[LARGE_SLOTS];
 	__u8 arena[ARENA_BYTES];
 	__u8 slack[SLACK_BYTES];

@@ -74,13 +74,16 @@ static __always_inline __u32 store_among(struct rank_memory *rank, struct messag
 /* Keeps a message in a slot. Gives the slot plus one, or 0 if there is none. Anybody may call this, at any time. */
 __noinline int store(struct rank_memory *rank __arg_nonnull, struct message *message __arg_nonnull, __u32 state)
 {
-	__u32 slot = 0;
-	if (message->header.length <= SMALL_BYTES)
-		slot = store_among(rank, message, state, LARGE_SLOTS, SMALL_SLOTS, &rank->head.next_small);
+	struct rank_head *head = &rank->head;
+	__u32 slot = 0, length = message->header.length;
+	if (length <= SMALL_BYTES)
+		slot = store_among(rank, message, state, LARGE_SLOTS + MIDDLE_SLOTS, SMALL_SLOTS, &head->next_small);
+	if (!slot && length <= MIDDLE_BYTES)
+		slot = store_among(rank, message, state, LARGE_SLOTS, MIDDLE_SLOTS, &head->next_middle);
 	if (!slot)
-		slot = store_among(rank, message, state, 0, LARGE_SLOTS, &rank->head.next_large);
+		slot = store_among(rank, message, state, 0, LARGE_SLOTS, &head->next_large);
 	if (!slot)
-		rank->head.refused++;
+		head->refused++;
 	return slot;
 }
 

@@ -55,17 +55,22 @@ static __always_inline struct progress *progress_at(struct rank_memory *rank, st
 	return AT(rank, struct progress, run->progress + operation * sizeof(struct progress));
 }
 
-/* Slots are numbered from 0, the large ones first. */
+/* Slots are numbered from 0, the large ones first, then the middle ones. */
 static __always_inline struct slot *slot_at(struct rank_memory *rank, __u32 slot)
 {
 	__u64 index = slot;
-	if (slot >= LARGE_SLOTS) {
-		index -= LARGE_SLOTS;
-		asm volatile("%0 &= %1" : "+r"(index) : "i"(SMALL_SLOTS - 1));
-		return (struct slot *)&rank->small_slots[index];
+	if (slot < LARGE_SLOTS) {
+		asm volatile("%0 &= %1" : "+r"(index) : "i"(LARGE_SLOTS - 1));
+		return &rank->large_slots[index];
 	}
-	asm volatile("%0 &= %1" : "+r"(index) : "i"(LARGE_SLOTS - 1));
-	return &rank->large_slots[index];
+	if (slot < LARGE_SLOTS + MIDDLE_SLOTS) {
+		index -= LARGE_SLOTS;
+		asm volatile("%0 &= %1" : "+r"(index) : "i"(MIDDLE_SLOTS - 1));
+		return (struct slot *)&rank->middle_slots[index];
+	}
+	index -= LARGE_SLOTS + MIDDLE_SLOTS;
+	asm volatile("%0 &= %1" : "+r"(index) : "i"(SMALL_SLOTS - 1));
+	return (struct slot *)&rank->small_slots[index];
 }
 
 /* Copies up to PIECE_BYTES; there are SLACK_BYTES to read and write behind both places. */

@@ -19,8 +19,16 @@ pub(crate) const BELL_BYTES: usize = 4096;
 const RUN_BUCKETS: usize = 256;
 const EARLY_BUCKETS: usize = 64;
 const MESSAGE_HEADER_BYTES: usize = 48;
-const LARGE_SLOTS_BYTES: usize = 256 * (8 + MESSAGE_HEADER_BYTES + PIECE_BYTES + 64);
-const SMALL_SLOTS_BYTES: usize = 2048 * (8 + MESSAGE_HEADER_BYTES + 256);
+/// Slots for messages that nobody wants yet: how many, and what they hold.
+pub(crate) const SMALL_SLOTS: usize = 2048;
+pub(crate) const SMALL_BYTES: usize = 256;
+pub(crate) const MIDDLE_SLOTS: usize = 1024;
+pub(crate) const MIDDLE_BYTES: usize = 1536;
+const LARGE_SLOTS: usize = 256;
+/// State and next slot, header, payload; the large ones have room for a longer store behind it.
+const SLOTS_BYTES: usize = SMALL_SLOTS * (8 + MESSAGE_HEADER_BYTES + SMALL_BYTES)
+    + MIDDLE_SLOTS * (8 + MESSAGE_HEADER_BYTES + MIDDLE_BYTES)
+    + LARGE_SLOTS * (8 + MESSAGE_HEADER_BYTES + PIECE_BYTES + 64);
 
 /// `struct rank_head`.
 #[repr(C)]
@@ -36,13 +44,13 @@ pub(crate) struct RankHead {
     pub completed: u32,
     pub dropped: u64,
     pub refused: u64,
+    pub next_middle: u32,
     pub next_large: u32,
-    pub reserved: [u32; 3],
+    pub reserved: [u32; 2],
 }
 
 /// Where the arena begins in a rank's memory.
-pub(crate) const ARENA: usize =
-    size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * EARLY_BUCKETS + SMALL_SLOTS_BYTES + LARGE_SLOTS_BYTES;
+pub(crate) const ARENA: usize = size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * EARLY_BUCKETS + SLOTS_BYTES;
 /// Bytes of a rank's memory.
 pub(crate) const RANK_BYTES: usize = ARENA + ARENA_BYTES + SLACK_BYTES;
 

@@ -3,12 +3,14 @@
 use crate::arena::Arena;
 use crate::bell::Bell;
 use crate::fault::Fault;
-use crate::layout::{ARENA, ARENA_BYTES, RANK_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run, SUBMITTED};
+use crate::layout::{
+    ARENA, ARENA_BYTES, MIDDLE_SLOTS, RANK_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run, SMALL_BYTES, SMALL_SLOTS, SUBMITTED,
+};
 use crate::loader::Handles;
 use crate::prepared::{PreparedSchedule, Sizes};
 use crate::system::{self, Mapping};
 use crate::wire::MAXIMUM_UNANSWERED;
-use goal::schedule::{Kind, OperationRecord, Schedule};
+use goal::schedule::{Kind, OperationRecord, Schedule, ScheduleView};
 use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -23,6 +25,8 @@ const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 const LIMIT_OPERATIONS: u32 = 8192;
 /// Edges of an operation: as many as the program follows.
 const LIMIT_EDGES: u32 = 1 << 16;
+/// Bytes of the pieces of a message at an MTU of 1500, or fewer.
+const SHORTEST_PIECE: u64 = 1280;
 /// How often a waiter looks before it sleeps.
 const LOOKS: u32 = 200;
 /// How long it looks where each rank of the host has a core: a few packets.
@@ -248,6 +252,21 @@ impl Books {
     }
 }
 
+/// Whether all messages of a run could be there before they are wanted, in half of the slots: when slots run out, senders are
+/// held back, and what a receive waits for could be behind what it does not want yet.
+fn fits_slots(view: &ScheduleView<'_>) -> bool {
+    let receives = view.operations().iter().filter(|record| record.kind() == Kind::Receive);
+    let [mut short, mut pieces] = [0, 0];
+    for record in receives {
+        match record.bytes {
+            bytes if bytes <= SMALL_BYTES as u64 => short += 1,
+            // As if all pieces were those of an ordinary Ethernet: longer ones are fewer, but have fewer slots.
+            bytes => pieces += bytes.div_ceil(SHORTEST_PIECE),
+        }
+    }
+    short <= SMALL_SLOTS as u64 / 2 && pieces <= MIDDLE_SLOTS as u64 / 2
+}
+
 fn in_arena(place: u32) -> usize {
     place as usize & (ARENA_BYTES - 1) & !63
 }
@@ -279,7 +298,10 @@ impl Carrier for Rank {
             Kind::Calc => record.bytes == 0,
             _ => record.edge_count <= LIMIT_EDGES && record.start_edge_count <= LIMIT_EDGES,
         });
-        known && view.header().operation_count <= LIMIT_OPERATIONS && sizes.prepared + sizes.frame <= LIMIT_BYTES
+        known
+            && fits_slots(&view)
+            && view.header().operation_count <= LIMIT_OPERATIONS
+            && sizes.prepared + sizes.frame <= LIMIT_BYTES
     }
 
     fn prepare(&self, context: &Context, schedule: &Schedule, stamp: u32) -> Result<Prepared, Error> {

@@ -5,6 +5,7 @@ mod world;
 use conformance::random::{lay_out, plans, verify};
 use conformance::{Engine, vectors};
 use goal::compile::compile;
+use goal::graph::Graph;
 use network::carrier::Carrier;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use world::{World, without_computations};
@@ -25,9 +26,7 @@ fn run_vectors(world: &World) {
     let mut failures = Vec::new();
     let mut refused = Vec::new();
     for vector in vectors::all().into_iter().filter(|vector| vector.is_within(&world.capabilities())) {
-        let is_admitted =
-            |graph: &goal::graph::Graph| compile(graph).is_ok_and(|schedule| world.ranks[0].admits(&schedule));
-        if vector.program.iter().map(without_computations).all(|graph| is_admitted(&graph)) {
+        if are_admitted(world, &vector.program) {
             failures.extend(vector.run(world).err().map(|text| format!("{}: {text}", vector.name)));
         } else {
             refused.push(vector.name);
@@ -38,11 +37,27 @@ fn run_vectors(world: &World) {
     assert!(refused.is_empty(), "too large, or of an unknown kind: {refused:?}");
 }
 
+/// Whether the engine takes all ranks' parts of a program.
+fn are_admitted(world: &World, program: &[Graph]) -> bool {
+    let is_admitted = |graph| compile(&graph).is_ok_and(|schedule| world.ranks[0].admits(&schedule));
+    program.iter().map(without_computations).all(is_admitted)
+}
+
 /// Random programs, held against the reference.
 fn run_random_programs(world: &World) {
-    let config = Config { cases: random_programs(), failure_persistence: None, ..Config::default() };
-    let outcome = TestRunner::new(config)
-        .run(&plans(&world.capabilities()), |plan| verify(world, &lay_out(&plan)).map_err(TestCaseError::fail));
+    let config = Config {
+        cases: random_programs(),
+        failure_persistence: None,
+        max_global_rejects: u32::MAX,
+        ..Config::default()
+    };
+    let outcome = TestRunner::new(config).run(&plans(&world.capabilities()), |plan| {
+        let program = lay_out(&plan);
+        if !are_admitted(world, &program.graphs) {
+            return Err(TestCaseError::reject("too large"));
+        }
+        verify(world, &program).map_err(TestCaseError::fail)
+    });
     if let Err(difference) = outcome {
         panic!("{}: {difference}", world.name());
     }
