@@ -184,8 +184,8 @@ fn read_key(text: &str) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::SocketAddr;
     use std::collections::HashMap;
+    use std::net::SocketAddr;
     use std::sync::{Barrier, Mutex};
 
     /// A space that threads share.

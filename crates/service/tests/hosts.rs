@@ -104,6 +104,7 @@ impl Job {
             key: random_key().expect("random bytes"),
             host,
             addresses: addresses.clone(),
+            stations: Vec::new(),
             hosts: Hosts::new((0..count * each).map(|rank| rank / each)),
         };
         let key = invitation(0).key;
