@@ -18,5 +18,5 @@ pub mod transport;
 
 /// The atomics of the protocols, so that a model checker can put its own in their place.
 mod sync {
-    pub(crate) use shm::sync::{AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use shm::sync::{AtomicU64, Ordering, fence};
 }

@@ -2,7 +2,7 @@
 //! `crate::sync`, which here is loom's.
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
 #[path = "../src/agent/bell.rs"]
@@ -11,7 +11,7 @@ mod bell;
 use bell::Bell;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
-use sync::{AtomicU32, AtomicU64};
+use sync::AtomicU64;
 
 /// Two entries are published; the agent takes both, and nothing that was published is slept over.
 #[test]
@@ -19,7 +19,7 @@ fn no_entry_is_slept_over() {
     struct Shared {
         tail: AtomicU64,
         head: AtomicU64,
-        asleep: AtomicU32,
+        nap: AtomicU64,
         entries: [UnsafeCell<u64>; 2],
         /// The doorbell: whether it has rung.
         rung: Mutex<bool>,
@@ -28,32 +28,36 @@ fn no_entry_is_slept_over() {
     // SAFETY: loom's cell fails the model when two threads touch an entry at once.
     unsafe impl Sync for Shared {}
 
-    loom::model(|| {
+    // Bounded, so that it takes seconds; three preemptions find what more find, in practice.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
         let shared = Arc::new(Shared {
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
-            asleep: AtomicU32::new(0),
+            nap: AtomicU64::new(0),
             entries: [UnsafeCell::new(0), UnsafeCell::new(0)],
             rung: Mutex::new(false),
             door: Condvar::new(),
         });
         fn bell(shared: &Shared) -> Bell<'_> {
-            Bell { tail: &shared.tail, head: &shared.head, asleep: &shared.asleep }
+            Bell { tail: &shared.tail, head: &shared.head, nap: &shared.nap }
         }
         let rank = {
             let shared = Arc::clone(&shared);
             loom::thread::spawn(move || {
+                let mut rung_for = 0;
                 for place in 0..2 {
                     // SAFETY: the agent reads the entry only after it was published, which loom checks.
                     shared.entries[place].with_mut(|entry| unsafe { *entry = place as u64 + 7 });
-                    if bell(&shared).publish(place as u64 + 1) {
+                    if bell(&shared).publish(place as u64 + 1, &mut rung_for) {
                         *shared.rung.lock().expect("no panic") = true;
                         shared.door.notify_one();
                     }
                 }
             })
         };
-        let mut taken = 0;
+        let (mut taken, mut naps) = (0, 0);
         while taken < 2 {
             bell(&shared).rise();
             while taken < bell(&shared).published() {
@@ -62,7 +66,8 @@ fn no_entry_is_slept_over() {
                 taken += 1;
                 bell(&shared).take(taken);
             }
-            if taken < 2 && bell(&shared).doze(taken) {
+            naps += 1;
+            if taken < 2 && bell(&shared).doze(taken, naps) {
                 let mut rung = shared.rung.lock().expect("no panic");
                 while !*rung {
                     rung = shared.door.wait(rung).expect("no panic");

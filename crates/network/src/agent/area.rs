@@ -51,7 +51,7 @@ shm::shared_lines! {
     /// What the agent says.
     struct AgentLine {
         taken: AtomicU64,
-        asleep: AtomicU32,
+        nap: AtomicU64,
         ended: AtomicU32,
         /// Counts the questions that have an answer.
         answered: Completion,
@@ -161,7 +161,7 @@ impl Area {
     }
 
     pub(crate) fn bell(&self) -> Bell<'_> {
-        Bell { tail: &self.rank.published, head: &self.agent.taken, asleep: &self.agent.asleep }
+        Bell { tail: &self.rank.published, head: &self.agent.taken, nap: &self.agent.nap }
     }
 
     #[inline]

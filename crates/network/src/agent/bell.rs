@@ -1,10 +1,11 @@
 //! How a rank tells the agent that there is something in its ring, and when it must ring the doorbell for it.
 //!
-//! The rank writes entries, publishes them, and looks whether the agent sleeps. The agent marks that it is about to sleep
-//! and looks at the ring once more. Both put a full fence between their store and their look, so that not both miss the
-//! other; the mark is taken away by whoever rings, so that one doorbell rings for many entries.
+//! The rank writes entries, publishes them, and looks whether the agent sleeps. The agent says that it is about to sleep and
+//! looks at the ring once more. Both put a full fence between their store and their look, so that not both miss the other.
+//! The agent numbers its naps and the rank remembers which one it has rung for, so that one doorbell serves many entries;
+//! each word has one writer.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The words of one rank's ring.
 #[derive(Clone, Copy, Debug)]
@@ -13,19 +14,20 @@ pub(crate) struct Bell<'a> {
     pub(crate) tail: &'a AtomicU64,
     /// Entries that the agent has taken so far.
     pub(crate) head: &'a AtomicU64,
-    /// Whether the agent is asleep, or about to be.
-    pub(crate) asleep: &'a AtomicU32,
+    /// The nap that the agent takes, or is about to; 0 while it is up.
+    pub(crate) nap: &'a AtomicU64,
 }
 
 impl Bell<'_> {
-    /// The rank: every entry before `tail` is written. True when the doorbell must be rung.
+    /// The rank: every entry before `tail` is written; `rung` is the last nap it has rung for. True when it must ring now.
     #[must_use = "the agent may sleep"]
-    pub(crate) fn publish(&self, tail: u64) -> bool {
+    pub(crate) fn publish(&self, tail: u64, rung: &mut u64) -> bool {
         // Release: pairs with the Acquire in `published`; with the count come the entries.
         self.tail.store(tail, Ordering::Release);
         // Partner: the fence in `doze`.
         fence(Ordering::SeqCst);
-        self.asleep.load(Ordering::Relaxed) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
+        let nap = self.nap.load(Ordering::Relaxed);
+        nap != 0 && std::mem::replace(rung, nap) != nap
     }
 
     /// The rank: entries that the agent has taken, and with them what they referred to.
@@ -46,10 +48,11 @@ impl Bell<'_> {
         self.head.store(head, Ordering::Release);
     }
 
-    /// The agent: is about to sleep, having taken everything before `head`. False when there is more.
+    /// The agent: is about to take its nap of this number, from 1 on, having taken everything before `head`. False when there
+    /// is more.
     #[must_use = "without looking, what was published just now would be slept over"]
-    pub(crate) fn doze(&self, head: u64) -> bool {
-        self.asleep.store(1, Ordering::Relaxed);
+    pub(crate) fn doze(&self, head: u64, nap: u64) -> bool {
+        self.nap.store(nap, Ordering::Relaxed);
         // Partner: the fence in `publish`.
         fence(Ordering::SeqCst);
         self.tail.load(Ordering::Relaxed) == head
@@ -57,6 +60,6 @@ impl Bell<'_> {
 
     /// The agent: is up, and will look at the ring before it sleeps.
     pub(crate) fn rise(&self) {
-        self.asleep.store(0, Ordering::Relaxed);
+        self.nap.store(0, Ordering::Relaxed);
     }
 }

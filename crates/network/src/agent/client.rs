@@ -53,6 +53,8 @@ struct Books {
     forgotten: Vec<Ticket>,
     /// Entries published.
     published: u64,
+    /// The last nap of the agent that it was rung out of.
+    rung: u64,
     /// Questions asked, as the agent counts its answers: in 30 bits.
     asked: u32,
     /// Memory that the agent has done with when it has taken so many entries.
@@ -104,7 +106,7 @@ impl Client {
         }
         self.area.write(books.published, submission);
         books.published += 1;
-        if bell.publish(books.published) {
+        if bell.publish(books.published, &mut books.rung) {
             // It is full only when it has rung more often than the agent could ever have missed.
             let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
         }

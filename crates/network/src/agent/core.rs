@@ -1,9 +1,9 @@
 //! What an agent does, without thread and sleep: runs, messages for runs not started yet, departures.
 
-use super::area::Submission;
+use super::area::{ENTRIES, Submission};
 use super::departures::{Departures, Ledger};
 use super::desk::{Desk, Place};
-use super::run::{Incoming, Origin, Outcome, Outside, Run, RunKey, Timers};
+use super::run::{Incoming, Origin, Outcome, Outside, Run, RunKey, Timers, tell_others};
 use super::windows::Windows;
 use crate::carrier::Error;
 use crate::hosts::Hosts;
@@ -31,6 +31,8 @@ pub(crate) struct Core {
     early: HashMap<RunKey, Vec<Early>>,
     /// How many such messages there are for each rank of this host.
     early_messages: HashMap<u32, usize>,
+    /// By rank of this host and communicator: the first run for which messages were dropped, because there were too many.
+    overrun: HashMap<(u32, u32), u64>,
     ledgers: HashMap<(u32, u32), Ledger>,
     departures: Departures,
     /// Requests for large messages of hosts whose queue is long.
@@ -70,6 +72,7 @@ impl Core {
             runs: HashMap::new(),
             early: HashMap::new(),
             early_messages: HashMap::new(),
+            overrun: HashMap::new(),
             ledgers: HashMap::new(),
             departures: Departures::default(),
             postponed: VecDeque::new(),
@@ -97,8 +100,8 @@ impl Core {
     }
 
     /// Marks at every ring that the agent goes to sleep; false when something has been submitted meanwhile.
-    pub(crate) fn doze(&self) -> bool {
-        self.desks.iter().flatten().all(Desk::doze)
+    pub(crate) fn doze(&mut self) -> bool {
+        self.desks.iter_mut().flatten().all(Desk::doze)
     }
 
     /// The agent is up again.
@@ -130,9 +133,9 @@ impl Core {
         }
     }
 
-    /// Takes in what a rank of this host has submitted.
+    /// Takes in what a rank of this host has submitted, but for a lap of its ring at most: others have their turn.
     pub(crate) fn serve(&mut self, seat: usize) {
-        loop {
+        for _ in 0..ENTRIES {
             let Some(desk) = self.desks[seat].as_mut() else { return };
             let submission = match desk.next() {
                 Ok(Some(submission)) => submission,
@@ -187,11 +190,14 @@ impl Core {
         let (interpreter, buffers) = match desk.interpreter(&taken, place, self.limits) {
             Ok(spare) => spare,
             Err(error) => {
-                desk.runs -= 1;
-                return desk.end(place, &Err(error));
+                tell_others(key, &taken, &error, &mut self.outside);
+                self.ended.push((key.rank, place, Err(error)));
+                return self.drop_early(key);
             }
         };
+        let has_lost = self.overrun.get(&(key.rank, key.communicator)).is_some_and(|lowest| sequence >= *lowest);
         let verdict = self.departures.verdict(&taken.members, &taken.hosts, key.communicator, sequence);
+        let verdict = verdict.or_else(|| has_lost.then(|| too_many(key)));
         let mut run = Run::new(key, taken, place, interpreter);
         let ended = match verdict {
             Some(error) => Some(Err(error)),
@@ -206,10 +212,7 @@ impl Core {
             *count -= early.len();
         }
         for Early { origin, incoming } in early {
-            match incoming {
-                Incoming::TooMany => self.finish(key, Err(too_many(key))),
-                incoming => self.deliver(key, origin, incoming),
-            }
+            self.deliver(key, origin, incoming);
         }
     }
 
@@ -239,13 +242,12 @@ impl Core {
             return self.drop_message(origin, &incoming);
         }
         let waiting = self.early_messages.entry(key.rank).or_insert(0);
-        *waiting += 1;
-        let is_too_many = *waiting > EARLY_MESSAGES;
-        if is_too_many {
-            self.drop_early(key);
-            self.drop_message(origin, &incoming);
+        if *waiting >= EARLY_MESSAGES {
+            let lowest = self.overrun.entry((key.rank, key.communicator)).or_insert(key.sequence);
+            *lowest = key.sequence.min(*lowest);
+            return self.drop_message(origin, &incoming);
         }
-        let incoming = if is_too_many { Incoming::TooMany } else { incoming };
+        *waiting += 1;
         self.early.entry(key).or_default().push(Early { origin, incoming });
     }
 
@@ -274,7 +276,7 @@ impl Core {
         if let (Err(error), Some(run)) = (&outcome, self.runs.get(&key))
             && !matches!(error, Error::DivisionByZero { .. } | Error::RankFailed { .. })
         {
-            run.tell_others(error, &mut self.outside);
+            tell_others(key, &run.taken, error, &mut self.outside);
         }
         self.close(key, outcome);
     }
@@ -461,4 +463,26 @@ fn too_many(key: RunKey) -> Error {
         "rank {rank} started run {sequence} of communicator {communicator} when {EARLY_MESSAGES} messages of others had \
          come for runs that it had not started, and some were dropped: let ranks catch up with a barrier now and then"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::memory;
+
+    /// A rank that starts nothing while others send it a message for each of millions of runs.
+    #[test]
+    fn what_waits_for_a_rank_is_bounded() {
+        let transport = memory::connect(2).expect("descriptors").remove(0);
+        let mut core = Core::new(Hosts::new(["a", "b"]), Box::new(transport), Limits::default());
+        for sequence in 0..EARLY_MESSAGES as u64 + 100 {
+            let route = Route { destination: 0, communicator: 4, source: 1, sequence, stamp: 0 };
+            let packet = Packet::Eager { tag: 0, ordinal: 0, payload: Vec::new() };
+            core.arrive(Arrival::Frame { host: 1, frame: Frame::Packet(route, packet) });
+        }
+        assert_eq!((core.early.len(), core.overrun.len()), (EARLY_MESSAGES, 1));
+        assert_eq!(core.overrun[&(0, 4)], EARLY_MESSAGES as u64, "runs from here on fail when they are started");
+        core.depart(0, "has left the job");
+        assert!(core.early.is_empty() && core.early_messages[&0] == 0);
+    }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Desk {
     pub(crate) doorbell: OwnedFd,
     /// Entries taken.
     taken: u64,
+    /// Times the agent went to sleep.
+    naps: u64,
     schedules: HashMap<u64, Arc<Taken>>,
     /// Runs of this rank under way.
     pub(crate) runs: usize,
@@ -61,7 +63,7 @@ pub(crate) struct Place {
 
 impl Desk {
     pub(crate) fn new(rank: u32, area: Area, doorbell: OwnedFd) -> Self {
-        Desk { rank, area, doorbell, taken: 0, schedules: HashMap::new(), runs: 0, has_left: false }
+        Desk { rank, area, doorbell, taken: 0, naps: 0, schedules: HashMap::new(), runs: 0, has_left: false }
     }
 
     /// What the rank has submitted next. `Err` if it wrote nonsense: then nothing of it is believed any more.
@@ -83,8 +85,9 @@ impl Desk {
     }
 
     /// Marks that the agent goes to sleep; false when the rank has submitted something meanwhile.
-    pub(crate) fn doze(&self) -> bool {
-        self.has_left || self.area.bell().doze(self.taken)
+    pub(crate) fn doze(&mut self) -> bool {
+        self.naps += 1;
+        self.has_left || self.area.bell().doze(self.taken, self.naps)
     }
 
     /// The agent is up again.

@@ -25,13 +25,8 @@ pub(crate) struct RunKey {
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Packet(Packet),
-    Join {
-        ordinal: u32,
-        contribution: Vec<u8>,
-    },
+    Join { ordinal: u32, contribution: Vec<u8> },
     Fail(Error),
-    /// Stands for messages that were dropped, because too many waited for runs that had not started.
-    TooMany,
 }
 
 /// Where something for a run comes from.
@@ -142,7 +137,6 @@ impl Run {
                 self.meet(ordinal, outside)
             }
             Incoming::Fail(error) => Some(Err(error)),
-            Incoming::TooMany => None,
         }
     }
 
@@ -249,36 +243,8 @@ impl Run {
         }
     }
 
-    /// Sends something to a rank of the communicator.
     fn transmit(&self, peer: u32, what: Incoming, outside: &mut Outside) {
-        let (communicator, sequence) = (self.key.communicator, self.key.sequence);
-        let (source, stamp) = (self.taken.rank, self.taken.stamp);
-        // The schedule was checked: its peers are ranks of the communicator.
-        let Some(destination) = self.taken.members.get(peer as usize).copied() else { return };
-        let Some(host) = self.remote(peer, outside) else {
-            let key = RunKey { rank: destination, communicator, sequence };
-            let origin = Origin { host: outside.transport.host(), source, stamp };
-            return outside.local.push_back((key, origin, what));
-        };
-        if let Incoming::Packet(Packet::Eager { payload, .. }) = &what {
-            outside.windows.sent(host, payload.len() as u64);
-        }
-        let route = Route { destination, communicator, source, sequence, stamp };
-        let frame = match what {
-            Incoming::Packet(packet) => Frame::Packet(route, packet),
-            Incoming::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
-            Incoming::Fail(error) => Frame::Fail(route, error),
-            // Never leaves the host it was noticed on.
-            Incoming::TooMany => return,
-        };
-        outside.transport.send(host, frame);
-    }
-
-    /// Tells the other ranks of the communicator that this one's part cannot end.
-    pub(crate) fn tell_others(&self, error: &Error, outside: &mut Outside) {
-        for peer in (0..self.taken.members.len() as u32).filter(|peer| *peer != self.taken.rank) {
-            self.transmit(peer, Incoming::Fail(error.clone()), outside);
-        }
+        transmit(self.key, &self.taken, peer, what, outside);
     }
 
     /// Hands this rank's contribution to everybody who looks at it.
@@ -322,5 +288,36 @@ impl Run {
         self.meetings.remove(&ordinal);
         let (result, divided_by_zero) = (joined.bytes, joined.divided_by_zero);
         self.event(Event::JoinFinished { operation, result, divided_by_zero }, outside)
+    }
+}
+
+/// Sends something of a run to a rank of the communicator.
+fn transmit(key: RunKey, taken: &Taken, peer: u32, what: Incoming, outside: &mut Outside) {
+    let (communicator, sequence) = (key.communicator, key.sequence);
+    let (source, stamp) = (taken.rank, taken.stamp);
+    // The schedule was checked: its peers are ranks of the communicator.
+    let Some(destination) = taken.members.get(peer as usize).copied() else { return };
+    let own = outside.transport.host();
+    let Some(host) = taken.hosts.get(peer as usize).copied().filter(|host| *host != own) else {
+        let key = RunKey { rank: destination, communicator, sequence };
+        let origin = Origin { host: own, source, stamp };
+        return outside.local.push_back((key, origin, what));
+    };
+    if let Incoming::Packet(Packet::Eager { payload, .. }) = &what {
+        outside.windows.sent(host, payload.len() as u64);
+    }
+    let route = Route { destination, communicator, source, sequence, stamp };
+    let frame = match what {
+        Incoming::Packet(packet) => Frame::Packet(route, packet),
+        Incoming::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
+        Incoming::Fail(error) => Frame::Fail(route, error),
+    };
+    outside.transport.send(host, frame);
+}
+
+/// Tells the other ranks of the communicator that this one's part of a run cannot end.
+pub(crate) fn tell_others(key: RunKey, taken: &Taken, error: &Error, outside: &mut Outside) {
+    for peer in (0..taken.members.len() as u32).filter(|peer| *peer != taken.rank) {
+        transmit(key, taken, peer, Incoming::Fail(error.clone()), outside);
     }
 }
