@@ -87,12 +87,10 @@ impl Schedule {
                 }
             }
         }
+        let bytes_of_all: fn(&mut Vec<SharedBuffer<u8>>) -> Vec<&mut [u8]> =
+            |kept| kept.iter_mut().map(|buffer| &mut **buffer).collect();
         Ok(Request::new(&self.communicator, pending, Outputs::Many(outputs, bytes_of_all), kept))
     }
-}
-
-fn bytes_of_all(buffers: &mut Vec<SharedBuffer<u8>>) -> Vec<&mut [u8]> {
-    buffers.iter_mut().map(|buffer| &mut **buffer).collect()
 }
 
 /// The buffers of a run, in the order in which the graph declares them.

@@ -93,8 +93,8 @@ impl Span {
     /// How the ranks lie.
     pub(crate) fn layout(&self) -> Layout {
         let hosts: Vec<u32> = (0..self.ranks()).filter_map(|rank| self.host_of(rank)).collect();
-        let names = self.reach.carriers.iter().map(|carrier| carrier.name());
-        Layout::Hosts(Spread { engine: names.last().unwrap_or("no"), ..Spread::of(&hosts) })
+        let engine = self.reach.carriers.last().map_or("no", |carrier| carrier.name());
+        Layout::Hosts(Spread { engine, ..Spread::of(&hosts) })
     }
 }
 
