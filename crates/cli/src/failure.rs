@@ -30,6 +30,9 @@ pub(crate) enum Failure {
     /// What was measured cannot be kept or read.
     #[error(transparent)]
     Results(#[from] measure::results::ResultsError),
+    /// A directory without results.
+    #[error("{}: nothing here was measured: give a directory that `tradewind measure` wrote", .path.display())]
+    NoResults { path: PathBuf },
     /// A decision table cannot be made.
     #[error("{0}: please report this")]
     Decisions(plogp::select::TableError),

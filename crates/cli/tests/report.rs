@@ -1,5 +1,9 @@
 //! `tradewind report` on directories of results: what is written, and what is said of files that cannot be read.
 
+use plogp::fingerprint::Fingerprint;
+use plogp::machine::Machine;
+use plogp::pair_class::PairClass;
+use plogp::parameters::Parameters;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -78,4 +82,29 @@ fn what_is_not_there_is_named() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stderr), "tradewind: cannot read nowhere: No such file or directory (os error 2)\n");
     assert!(!place.path().join("nowhere").exists(), "it is not made either");
+}
+
+#[test]
+fn a_directory_without_results_is_refused() {
+    let place = place();
+    fs::create_dir(place.path().join("empty")).expect("a directory");
+    let output = tradewind(&["report", "empty"], place.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("empty: nothing here was measured"), "{}", text(&output.stderr));
+    assert!(!place.path().join("empty/report.html").exists(), "no page is written");
+}
+
+#[test]
+fn how_far_two_machines_lie_apart_is_said() {
+    let place = place();
+    for (name, gap) in [("here", 1.0), ("there", 3.0)] {
+        let mut machine = Machine::new(Fingerprint::default());
+        let network = Parameters::linear(1.0, (0.2, 0.0), (0.2, 0.0), (gap, 0.0)).expect("times");
+        machine.classes.insert(PairClass::SameSocket, network);
+        machine.write(&place.path().join(name).join("machine.json")).expect("a file");
+    }
+    let output = tradewind(&["report", "here", "--compare", "there"], place.path());
+    let said = text(&output.stdout);
+    assert!(said.contains("apart in the median of 7 values"), "{said}{}", text(&output.stderr));
+    assert!(said.contains("L 0.0 %, g 100.0 %, or 0.0 %, os 0.0 %"), "{said}");
 }

@@ -173,3 +173,11 @@ fn a_goal_file_may_be_binary_and_may_go_to_standard_output() {
     let text = schedule(&["bcast", "-a", "chain", "-n", "2", "-b", "8", "--goal", "-"]);
     assert_eq!(text, "num_ranks 2\n\nrank 0 {\nsend 8b to 1\n}\n\nrank 1 {\nrecv 8b from 0\n}\n");
 }
+
+#[test]
+fn a_drawing_is_of_one_algorithm() {
+    for option in [&["--draw", "svg"][..], &["--goal", "-"], &["--rank", "1"]] {
+        let said = refused(&[&["bcast"], option].concat(), 1);
+        assert!(said.contains(option[0]) && said.contains("--algorithm") && said.contains("binomial"), "{said}");
+    }
+}

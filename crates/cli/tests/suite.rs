@@ -147,6 +147,13 @@ fn what_cannot_be_read_or_written_is_named() {
     assert!(fs::read_to_string(&damaged).is_ok_and(|text| text.starts_with("{\"format\"")), "it is left as it is");
     assert!(tradewind(place.path(), "barrier --quick --again").status.success(), "--again puts a new one in its place");
 
+    fs::write(place.path().join("decisions.json"), "{").expect("there is room");
+    fs::write(place.path().join("memory.json"), "{").expect("there is room");
+    let output = tradewind(place.path(), "barrier --quick --again");
+    assert!(output.status.success(), "what is damaged is in nobody's way: {}", text(&output.stderr));
+    let notes = part(place.path(), "summary").notes;
+    assert!(notes.iter().any(|note| note.contains("memory.json") && note.contains("damaged")), "{notes:?}");
+
     let file = place.path().join("a-file");
     fs::write(&file, "").expect("there is room");
     let output = tradewind(&file.join("below"), "barrier --quick");
@@ -229,4 +236,30 @@ fn everything_is_made_one_after_the_other() {
         assert!(part(place.path(), name).complete, "{name}");
     }
     assert!(part(place.path(), "summary").tables.iter().all(|table| !table.rows.is_empty()));
+}
+
+#[test]
+fn a_table_that_cannot_be_written_is_refused_before_anything_is_measured() {
+    let place = place();
+    let file = place.path().join("a-file");
+    fs::write(&file, "").expect("there is room");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    let output = command.args(["tune", "--quick", "--ranks", "2", "--out"]).arg(file.join("table.json")).output();
+    let output = output.expect("the command can be started");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("tradewind: cannot write") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn tuning_names_the_table_and_no_file_that_is_gone() {
+    let place = place();
+    let table = place.path().join("table.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    let output = command.args(["tune", "--quick", "--ranks", "2", "--out"]).arg(&table).output();
+    let output = output.expect("the command can be started");
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && table.is_file(), "{said}");
+    assert!(said.contains("table.json"), "{said}");
+    assert!(!shown.contains(".csv") && !shown.contains("decisions.json"), "{shown}");
 }

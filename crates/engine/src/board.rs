@@ -10,7 +10,7 @@
 //! | run states of the meeting slots | ranks | 8 × [`RING_SLOTS`] |
 //! | journals: the last [`JOURNAL`] calls of a rank | ranks | 16 × [`JOURNAL`] |
 //! | [meeting slots](crate::ring) | [`RING_SLOTS`] | see [`SlotLayout`] |
-//! | contribution cells, [`CELL_SETS`] for each rank | | [`CELL_BYTES`] |
+//! | contribution cells, [`CELL_SETS`] for each rank | | see [`BoardLayout::cell_bytes`] |
 
 use crate::call::Call;
 use crate::error::Error;
@@ -31,13 +31,18 @@ pub(crate) const RING_SLOTS: u64 = 64;
 /// Collectives with more bytes than fit into a slot's first lines that can be under way at once. Few, so that their cells
 /// stay in the cache.
 pub(crate) const CELL_SETS: u64 = 8;
-/// Bytes a rank can contribute inside a slot; longer contributions lie in its own arena.
-pub(crate) const CELL_BYTES: u64 = 2048;
+/// The longest contribution that fits into a cell among few ranks, and among many: the cells of all ranks together are to stay in
+/// a cache. Up to a few kilobytes a copy is over before cutting it into pieces would pay.
+const CELL_DATA: [u64; 2] = [4 << 10, 2 << 10];
+/// So many ranks are few.
+const FEW_RANKS: u32 = 16;
+/// What a cell has beyond that: room for the table of a parcel. Also keeps cells from lying a power of two apart.
+const CELL_TABLE: u64 = 256;
 /// Behind the count of ranks that have let go of the board, which every shared block begins with.
 const MEETING_AT: u64 = 64;
 const SLEEPERS_AT: u64 = MEETING_AT + 64;
-/// Bytes a rank can contribute in its line of a slot.
-pub(crate) const SEAT_BYTES: u64 = 56;
+/// Bytes a rank can contribute beside its word in a slot: what lies in the lines behind it is fetched with it.
+pub(crate) const SEAT_BYTES: u64 = 4 * 64 - 8;
 /// Words of an exchange.
 pub(crate) const EXCHANGE_WORDS: usize = 6;
 
@@ -45,6 +50,8 @@ shm::shared_lines! {
     /// Counts arrivals at exchanges.
     pub(crate) struct MeetingLine {
         met: Completion,
+        /// Where the communicator's streams lie, from when rank 0 says so; see [`crate::streams`].
+        pub(crate) streams: AtomicU64,
     }
 
     /// Marked by ranks that sleep until a small meeting is complete.
@@ -53,7 +60,7 @@ shm::shared_lines! {
     }
 
     /// A rank's place at a meeting.
-    pub(crate) struct SeatLine {
+    pub(crate) struct Seat {
         /// The last run it came to, see [`crate::attendance`].
         pub(crate) came: AtomicU64,
         /// Its small contribution.
@@ -79,7 +86,7 @@ shm::shared_lines! {
 /// Where the parts of one meeting slot lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotLayout {
-    /// The line of the completion word, behind one line a rank.
+    /// The line of the completion word, behind the ranks' seats.
     pub(crate) work: u64,
     /// Bytes of a slot.
     pub(crate) bytes: u64,
@@ -87,7 +94,7 @@ pub(crate) struct SlotLayout {
 
 impl SlotLayout {
     fn new(ranks: u32) -> Self {
-        let work = 64 * u64::from(ranks);
+        let work = size_of::<Seat>() as u64 * u64::from(ranks);
         SlotLayout { work, bytes: work + 64 }
     }
 }
@@ -119,10 +126,15 @@ impl BoardLayout {
         self.cell_at(CELL_SETS, 0)
     }
 
+    /// Bytes that a cell holds.
+    pub(crate) fn cell_bytes(&self) -> u64 {
+        CELL_DATA[usize::from(self.ranks > FEW_RANKS)] + CELL_TABLE
+    }
+
     /// Where the cell of `rank` in cell set `set` starts, relative to the board.
     pub(crate) fn cell_at(&self, set: u64, rank: u32) -> u64 {
         let cells = self.slots + RING_SLOTS * self.slot.bytes;
-        cells + (set * u64::from(self.ranks) + u64::from(rank)) * CELL_BYTES
+        cells + (set * u64::from(self.ranks) + u64::from(rank)) * self.cell_bytes()
     }
 
     /// Where slot `index` starts, relative to the board.
@@ -135,7 +147,7 @@ impl BoardLayout {
 #[derive(Debug)]
 pub(crate) struct Board {
     rank: u32,
-    meeting: Mapped<MeetingLine>,
+    pub(crate) meeting: Mapped<MeetingLine>,
     cells: MappedSlice<ExchangeCell>,
     progress: MappedSlice<ProgressLine>,
     journal: MappedSlice<AtomicU64>,

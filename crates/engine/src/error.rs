@@ -9,6 +9,25 @@ use shm::segment::SegmentError;
 use std::collections::HashSet;
 use std::time::Duration;
 
+/// What a step of a small meeting comes to. The error is boxed because its size counts where nothing goes wrong, too: a result of
+/// many words is passed on in memory, written in part and read as a whole, and for that the processor waits until all stores
+/// before are done, those to other ranks' lines among them.
+pub type Outcome<T = ()> = Result<T, Box<Error>>;
+
+impl From<Box<Error>> for Error {
+    #[cold]
+    fn from(error: Box<Error>) -> Self {
+        *error
+    }
+}
+
+impl From<SegmentError> for Box<Error> {
+    #[cold]
+    fn from(error: SegmentError) -> Self {
+        Box::new(error.into())
+    }
+}
+
 /// How a rank left the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {

@@ -1,10 +1,10 @@
 //! What a rank takes from the contributions of a meeting that is complete.
 
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::meeting::{Meeting, Pattern, Travel, Work};
 use crate::ring::Ring;
 use crate::work::Places;
-use goal::arithmetic;
+use goal::arithmetic::{self, ArithmeticError};
 use shm::segment::Offset;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -14,7 +14,7 @@ const FOLD_BYTES: usize = 8 << 10;
 
 impl Ring {
     /// Takes this rank's result.
-    pub(crate) fn fetch(&self, run: u64, meeting: &Meeting, result: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn fetch(&self, run: u64, meeting: &Meeting, result: &mut [u8]) -> Outcome {
         if let Some(blocks) = &meeting.blocks {
             return self.fetch_parcels(run, meeting, blocks, result);
         }
@@ -43,7 +43,7 @@ impl Ring {
 
     /// Where a rank's contribution lies.
     #[inline]
-    fn contribution(&self, run: u64, meeting: &Meeting, rank: u32) -> Result<Offset, Error> {
+    fn contribution(&self, run: u64, meeting: &Meeting, rank: u32) -> Outcome<Offset> {
         let travel = self.travel(meeting);
         let cell = self.cell(run, travel, rank);
         match travel {
@@ -53,13 +53,7 @@ impl Ring {
     }
 
     /// Takes a block of `part` bytes from every contribution, behind the first `skip` bytes.
-    fn fetch_blocks(
-        &self,
-        run: u64,
-        meeting: &Meeting,
-        (part, skip): (u64, u64),
-        result: &mut [u8],
-    ) -> Result<(), Error> {
+    fn fetch_blocks(&self, run: u64, meeting: &Meeting, (part, skip): (u64, u64), result: &mut [u8]) -> Outcome {
         if part == 0 {
             return Ok(());
         }
@@ -72,7 +66,7 @@ impl Ring {
     }
 
     /// Takes what others may have reduced already.
-    fn fetch_reduced(&self, run: u64, meeting: &Meeting, result: &mut [u8]) -> Result<(), Error> {
+    fn fetch_reduced(&self, run: u64, meeting: &Meeting, result: &mut [u8]) -> Outcome {
         self.claimed_failure(run, meeting)?;
         let place = match self.travel(meeting) {
             Travel::Arena => {
@@ -89,19 +83,13 @@ impl Ring {
 
     /// Folds the contributions of these ranks from the left, in rank order and behind their first `skip` bytes, into this
     /// rank's own memory.
-    fn fold(
-        &self,
-        run: u64,
-        meeting: &Meeting,
-        (ranks, skip): (Range<u32>, u64),
-        result: &mut [u8],
-    ) -> Result<(), Error> {
+    fn fold(&self, run: u64, meeting: &Meeting, (ranks, skip): (Range<u32>, u64), result: &mut [u8]) -> Outcome {
         let Some((operation, data_type)) = meeting.arithmetic else { return Ok(()) };
         let mut places = SmallVec::<[Offset; 8]>::with_capacity(ranks.len());
         for rank in ranks {
             places.push(self.contribution(run, meeting, rank)?);
         }
-        let mut outcome = Ok(());
+        let mut failure = None;
         for (index, piece) in result.chunks_mut(FOLD_BYTES).enumerate() {
             let (from, length) = (skip + (index * FOLD_BYTES) as u64, piece.len() as u64);
             let at = |place: &Offset| Offset(place.0 + from);
@@ -112,7 +100,7 @@ impl Ring {
                             arithmetic::apply(operation, data_type, left, right, piece)
                         })
                     })??;
-                    outcome = outcome.and(applied);
+                    note(&mut failure, applied);
                     rest
                 }
                 [only] => {
@@ -125,9 +113,20 @@ impl Ring {
                 let applied = self.memory.inspect(at(place), length, |right| {
                     arithmetic::apply_in_place_left(operation, data_type, piece, right)
                 })?;
-                outcome = outcome.and(applied);
+                note(&mut failure, applied);
             }
         }
-        outcome.map_err(|failure| Error::of_reduction(failure, self.rank))
+        match failure {
+            None => Ok(()),
+            Some(failure) => Err(Error::of_reduction(failure, self.rank).into()),
+        }
+    }
+}
+
+/// Keeps the first failure.
+#[inline(always)]
+fn note(first: &mut Option<ArithmeticError>, applied: Result<(), ArithmeticError>) {
+    if let Err(failure) = applied {
+        first.get_or_insert(failure);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::board::{Board, BoardLayout, EXCHANGE_WORDS, RING_SLOTS};
 use crate::call::{Call, CallKind};
-use crate::error::{Departure, Error, Laggard};
+use crate::error::{Departure, Error, Laggard, Outcome};
 use crate::lane::{Argument, Hold, Lane, Numbered, Plan, Run};
 use crate::meeting::{Meeting, Pattern, Work};
 use crate::member::{Grave, Member, OwnWork};
@@ -32,7 +32,7 @@ pub struct Held(HeldRun);
 enum HeldRun {
     Begun(Numbered, ResultBinding),
     /// It found no slot.
-    Queued(Run<Ring>),
+    Queued(Box<Run<Ring>>),
 }
 
 /// A communicator on one node.
@@ -198,7 +198,7 @@ impl Group {
         meeting: &Meeting,
         arguments: &[Argument<'_>],
         outputs: &mut [&mut [u8]],
-    ) -> Result<(), Error> {
+    ) -> Outcome {
         let held = self.come(meeting, arguments)?;
         self.leave(held, meeting, outputs)
     }
@@ -208,22 +208,14 @@ impl Group {
     ///
     /// # Errors
     /// As [`meet`](Self::meet).
-    #[inline]
-    pub fn come(self: &Arc<Self>, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Held, Error> {
+    #[inline(always)]
+    pub fn come(self: &Arc<Self>, meeting: &Meeting, arguments: &[Argument<'_>]) -> Outcome<Held> {
         self.check(meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
-        let mut held = self.ring.hold(meeting, arguments);
-        if matches!(held, Ok(Hold::NoSlot)) {
-            held = self.hold_soon(meeting, arguments);
-        }
-        match held.inspect_err(|_| self.take_back(sequence))? {
-            Hold::Begun { run } => Ok(Held(HeldRun::Begun(Numbered { run, sequence }, Ring::bindings(arguments)))),
-            Hold::NoSlot => self.queue(sequence, meeting, arguments),
-            Hold::Failed { run, error } => {
-                self.ring.give_up(Numbered { run, sequence }, meeting, Ring::bindings(arguments));
-                Err(error)
-            }
+        match self.ring.hold(sequence, meeting, arguments) {
+            Hold::Begun(run) => Ok(Held(HeldRun::Begun(Numbered { run, sequence }, Ring::bindings(arguments)))),
+            otherwise => self.come_later(otherwise, sequence, meeting, arguments),
         }
     }
 
@@ -231,47 +223,72 @@ impl Group {
     ///
     /// # Errors
     /// As [`Pending::wait`] and [`Pending::collect`].
-    #[inline]
-    pub fn leave(self: &Arc<Self>, held: Held, meeting: &Meeting, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    #[inline(always)]
+    pub fn leave(self: &Arc<Self>, held: Held, meeting: &Meeting, outputs: &mut [&mut [u8]]) -> Outcome {
         let (number, bindings) = match held.0 {
             HeldRun::Begun(number, bindings) => (number, bindings),
-            HeldRun::Queued(run) => return self.leave_queue(run, meeting, outputs),
+            HeldRun::Queued(run) => return self.leave_queue(*run, meeting, outputs),
         };
-        if !self.ring.plan.is_complete(number.run, meeting)
-            && let Err(error) = self.wait_begun(number, meeting, None)
-        {
-            self.trace_call_ended(number.sequence, None);
-            self.ring.give_up(number, meeting, bindings);
-            return Err(error);
+        if self.ring.plan.is_complete(number.run, meeting) {
+            self.ring.plan.look_ahead(number.run, meeting);
+        } else {
+            self.wait_held(number, meeting, bindings)?;
         }
         self.trace_call_ended(number.sequence, Some(meeting.call));
-        self.ring.fetch_held(number, meeting, &bindings, outputs)
+        self.ring.fetch_held(number, meeting, bindings, outputs)
+    }
+
+    fn wait_held(&self, number: Numbered, meeting: &Meeting, bindings: ResultBinding) -> Outcome {
+        self.wait_begun(number, meeting, None).map(|_| ()).map_err(|error| {
+            self.trace_call_ended(number.sequence, None);
+            self.ring.give_up(number, meeting, bindings);
+            error.into()
+        })
+    }
+
+    /// What to do when a meeting has not begun at once.
+    #[cold]
+    fn come_later(
+        self: &Arc<Self>,
+        first: Hold,
+        sequence: u64,
+        meeting: &Meeting,
+        arguments: &[Argument<'_>],
+    ) -> Outcome<Held> {
+        let hold = if matches!(first, Hold::NoSlot) { self.hold_soon(sequence, meeting, arguments) } else { first };
+        match hold {
+            Hold::Begun(run) => Ok(Held(HeldRun::Begun(Numbered { run, sequence }, Ring::bindings(arguments)))),
+            Hold::NoSlot => self.queue(sequence, meeting, arguments),
+            Hold::Refused(error) => {
+                self.take_back(sequence);
+                Err(error)
+            }
+            Hold::Failed(error) => Err(error),
+        }
     }
 
     /// Tries again for a while: who does not wait for others soon runs ahead of them by all slots.
-    #[cold]
-    fn hold_soon(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Hold, Error> {
+    fn hold_soon(&self, sequence: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Hold {
         for _ in 0..self.member.node().patience().tries() {
             // Long enough for the others to free several slots: looking costs them the line that says so.
             (0..32).for_each(|_| std::hint::spin_loop());
-            let held = self.ring.hold(meeting, arguments)?;
+            let held = self.ring.hold(sequence, meeting, arguments);
             if !matches!(held, Hold::NoSlot) {
-                return Ok(held);
+                return held;
             }
         }
-        Ok(Hold::NoSlot)
+        Hold::NoSlot
     }
 
-    #[cold]
-    fn queue(self: &Arc<Self>, sequence: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Held, Error> {
+    fn queue(self: &Arc<Self>, sequence: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Outcome<Held> {
         let started = self.ring.start(sequence, meeting, arguments);
         let run = started.inspect_err(|_| self.take_back(sequence))?;
         self.look_after(&run);
-        Ok(Held(HeldRun::Queued(run)))
+        Ok(Held(HeldRun::Queued(Box::new(run))))
     }
 
     #[cold]
-    fn leave_queue(&self, mut run: Run<Ring>, meeting: &Meeting, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    fn leave_queue(&self, mut run: Run<Ring>, meeting: &Meeting, outputs: &mut [&mut [u8]]) -> Outcome {
         self.wait_meeting(&run, None).inspect_err(|_| {
             if self.ring.withdraw(&run) { self.take_back(run.number.sequence) } else { self.ring.abandon(&run) }
         })?;
@@ -282,15 +299,15 @@ impl Group {
     /// Refuses what cannot be begun, before it is noted for others to see: all ranks refuse what there will never be memory
     /// for, and the first to do so go on to their next call.
     #[inline]
-    pub(crate) fn check(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<(), Error> {
+    pub(crate) fn check(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Outcome {
         self.check_buffers(meeting, arguments)?;
         let Some(bytes) = self.ring.plan.large_bytes(meeting) else { return Ok(()) };
-        staging::check(self.arena(), bytes)
+        Ok(staging::check(self.arena(), bytes)?)
     }
 
     /// The bytes that a meeting copies are those that its buffers have.
     #[inline]
-    fn check_buffers(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<(), Error> {
+    fn check_buffers(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Outcome {
         match arguments {
             [] if meeting.pattern == Pattern::Barrier => Ok(()),
             [input, output] => {
@@ -302,7 +319,7 @@ impl Group {
             }
             _ => {
                 let expected = if meeting.pattern == Pattern::Barrier { 0 } else { 2 };
-                Err(Error::BufferCount { expected, found: arguments.len() })
+                Err(Error::BufferCount { expected, found: arguments.len() }.into())
             }
         }
     }
@@ -463,5 +480,9 @@ impl OwnWork for Group {
     fn progress_own(&self) -> Result<bool, Error> {
         self.ring.advance();
         Ok(false)
+    }
+
+    fn rests(&self) -> bool {
+        !self.ring.has_queue()
     }
 }

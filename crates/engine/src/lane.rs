@@ -4,63 +4,19 @@
 //! this process and start in a later call of this rank; a finished run whose result nobody has fetched yet is moved out
 //! of its slot, so that starting never waits for a caller to fetch.
 
-use crate::error::Error;
+mod argument;
+mod held;
+
+pub use argument::{Argument, Binding};
+pub(crate) use held::Hold;
+
+use crate::error::Outcome;
 use crate::slots::{RunState, RunStates, Turn};
 use shm::handle::MappedSlice;
-use shm::segment::Offset;
 use shm::sync::{AtomicBool, AtomicU64, Ordering};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Where a user buffer of a run lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Binding {
-    /// In private memory of its owner.
-    Private,
-    /// In the segment, at this place.
-    Segment(Offset),
-}
-
-/// A user buffer at the start of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Argument<'a> {
-    /// Where it lies.
-    pub binding: Binding,
-    /// Its bytes, where it is private and read.
-    pub data: &'a [u8],
-    /// Its length in bytes.
-    pub length: u64,
-}
-
-impl<'a> Argument<'a> {
-    /// A private buffer that the run reads (and may write).
-    pub fn input(data: &'a [u8]) -> Self {
-        Argument { binding: Binding::Private, data, length: data.len() as u64 }
-    }
-
-    /// A private buffer of this length that the run only writes.
-    pub fn output(length: u64) -> Self {
-        Argument { binding: Binding::Private, data: &[], length }
-    }
-
-    /// A buffer in the segment.
-    pub fn segment(at: Offset, length: u64) -> Self {
-        Argument { binding: Binding::Segment(at), data: &[], length }
-    }
-}
-
-impl Argument<'_> {
-    /// Whether it is what buffer number `buffer` needs: `expected` bytes, and the data where the run reads it.
-    #[inline]
-    pub(crate) fn check(&self, buffer: usize, expected: u64, read: bool) -> Result<(), Error> {
-        let found = match self.binding {
-            Binding::Private if read => self.data.len() as u64,
-            _ => self.length,
-        };
-        if found == expected { Ok(()) } else { Err(Error::BufferLength { buffer, expected, found }) }
-    }
-}
 
 /// A rank's run states in the segment.
 pub(crate) type SharedStates = RunStates<MappedSlice<AtomicU64>>;
@@ -94,9 +50,9 @@ pub(crate) trait Plan {
         everyone: u64,
         call: &Self::Call,
         arguments: &[Argument<'_>],
-    ) -> Result<(), Error>;
+    ) -> Outcome;
     /// Starts a run that is prepared.
-    fn launch(&self, run: u64, call: &Self::Call) -> Result<(), Error>;
+    fn launch(&self, run: u64, call: &Self::Call) -> Outcome;
     /// Takes the results of a complete run to private outputs (by buffer; empty where none is wanted).
     fn collect(
         &self,
@@ -104,7 +60,7 @@ pub(crate) trait Plan {
         call: &Self::Call,
         bindings: &Self::Bindings,
         outputs: &mut [&mut [u8]],
-    ) -> Result<(), Error>;
+    ) -> Outcome;
     /// Lengths of the outputs to keep for a run that nobody has fetched.
     fn output_lengths(&self, call: &Self::Call, bindings: &Self::Bindings) -> Vec<usize>;
     /// Copies to an output what of it the run has written and was kept.
@@ -128,17 +84,6 @@ pub(crate) struct Run<P: Plan> {
     bindings: P::Bindings,
     queued: bool,
     collected: bool,
-}
-
-/// What became of a run that its starter wants to fetch itself.
-#[derive(Debug)]
-pub(crate) enum Hold {
-    /// It has begun.
-    Begun { run: u64 },
-    /// There is no slot for it now.
-    NoSlot,
-    /// It has begun and could not go on. Its number is used.
-    Failed { run: u64, error: Error },
 }
 
 /// What was started in a slot last, by a request.
@@ -179,7 +124,7 @@ struct Starter<P: Plan> {
     turn: Turn,
     queue: VecDeque<Queued<P::Call>>,
     /// Results moved out of their slots.
-    retired: HashMap<u64, Result<Vec<Vec<u8>>, Error>>,
+    retired: HashMap<u64, Outcome<Vec<Vec<u8>>>>,
     /// Queued runs that nobody will fetch.
     abandoned: HashSet<u64>,
     /// What was started in each slot last; none where its starter fetches the result itself.
@@ -224,7 +169,7 @@ impl<P: Plan> Lane<P> {
 
     /// Starts a run, now or when a slot is free. Never waits.
     #[inline]
-    pub(crate) fn start(&self, sequence: u64, call: &P::Call, arguments: &[Argument<'_>]) -> Result<Run<P>, Error> {
+    pub(crate) fn start(&self, sequence: u64, call: &P::Call, arguments: &[Argument<'_>]) -> Outcome<Run<P>> {
         let mut starter = self.lock();
         let starter = &mut *starter;
         let run = starter.turn.next + starter.queue.len() as u64;
@@ -239,44 +184,6 @@ impl<P: Plan> Lane<P> {
         Ok(Run { number, call: call.clone(), bindings, queued, collected: false })
     }
 
-    /// Starts a run whose result this thread fetches itself, with [`fetch_held`](Self::fetch_held), before it does anything
-    /// else: gives its number, or none when there is no slot for it now.
-    #[inline]
-    pub(crate) fn hold(&self, call: &P::Call, arguments: &[Argument<'_>]) -> Result<Hold, Error> {
-        let mut starter = self.lock();
-        let starter = &mut *starter;
-        if !starter.queue.is_empty() || !self.make_room(starter, call) {
-            return Ok(Hold::NoSlot);
-        }
-        let run = starter.turn.next;
-        self.begin(starter, call, arguments, RunState::Taken)?;
-        starter.records[(run & (self.slots - 1)) as usize] = None;
-        Ok(self.plan.launch(run, call).map_or_else(|error| Hold::Failed { run, error }, |()| Hold::Begun { run }))
-    }
-
-    /// Gives up a run that [`hold`](Self::hold) has begun: whoever needs its slot takes it when the run is complete.
-    #[cold]
-    pub(crate) fn give_up(&self, number: Numbered, call: &P::Call, bindings: P::Bindings) {
-        let mut starter = self.lock();
-        let record = Record { sequence: number.sequence, call: call.clone(), bindings };
-        starter.records[(number.run & (self.slots - 1)) as usize] = Some(record);
-        self.own().change(number.run, RunState::Taken, RunState::Abandoned);
-    }
-
-    /// Fetches the result of a complete run that [`hold`](Self::hold) has started.
-    #[inline]
-    pub(crate) fn fetch_held(
-        &self,
-        number: Numbered,
-        call: &P::Call,
-        bindings: &P::Bindings,
-        outputs: &mut [&mut [u8]],
-    ) -> Result<(), Error> {
-        let outcome = self.plan.collect(number, call, bindings, outputs);
-        self.own().consume(number.run);
-        outcome
-    }
-
     #[cold]
     fn enqueue(&self, starter: &mut Starter<P>, sequence: u64, call: &P::Call, arguments: &[Argument<'_>]) {
         let owned = arguments.iter().map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
@@ -286,13 +193,7 @@ impl<P: Plan> Lane<P> {
 
     /// Begins the next run. When that fails, it has not been begun: the next one gets its number.
     #[inline]
-    fn begin(
-        &self,
-        starter: &mut Starter<P>,
-        call: &P::Call,
-        arguments: &[Argument<'_>],
-        state: RunState,
-    ) -> Result<(), Error> {
+    fn begin(&self, starter: &mut Starter<P>, call: &P::Call, arguments: &[Argument<'_>], state: RunState) -> Outcome {
         let run = starter.turn.next;
         self.plan.prepare(&mut starter.scratch, run, starter.turn.everyone, call, arguments)?;
         self.own().begin(run, state);
@@ -308,7 +209,7 @@ impl<P: Plan> Lane<P> {
         sequence: u64,
         call: &P::Call,
         arguments: &[Argument<'_>],
-    ) -> Result<bool, Error> {
+    ) -> Outcome<bool> {
         let run = starter.turn.next;
         self.begin(starter, call, arguments, RunState::Active)?;
         let record = Record { sequence, call: call.clone(), bindings: P::bindings(arguments) };
@@ -372,7 +273,7 @@ impl<P: Plan> Lane<P> {
 
     /// Starts queued runs as far as there are slots; true when none is left. An error is why the next run, which stays first
     /// in the queue, cannot be started now.
-    fn flush(&self, starter: &mut Starter<P>) -> Result<bool, Error> {
+    fn flush(&self, starter: &mut Starter<P>) -> Outcome<bool> {
         while let Some(call) = starter.queue.front().map(|queued| queued.call.clone()) {
             if !self.make_room(starter, &call) {
                 return Ok(false);
@@ -388,13 +289,19 @@ impl<P: Plan> Lane<P> {
         Ok(true)
     }
 
-    fn launch_queued(&self, starter: &mut Starter<P>, queued: &Queued<P::Call>) -> Result<bool, Error> {
+    fn launch_queued(&self, starter: &mut Starter<P>, queued: &Queued<P::Call>) -> Outcome<bool> {
         let borrowed: SmallVec<[Argument<'_>; 4]> = queued
             .arguments
             .iter()
             .map(|(binding, data, length)| Argument { binding: *binding, data, length: *length })
             .collect();
         self.launch(starter, queued.sequence, &queued.call, &borrowed)
+    }
+
+    /// Whether runs wait for a slot; the last look of [`advance`](Self::advance) counts.
+    pub(crate) fn has_queue(&self) -> bool {
+        // Relaxed: changed under the lock alone.
+        self.has_queue.load(Ordering::Relaxed)
     }
 
     /// Starts queued runs as far as there are slots and memory.
@@ -407,7 +314,7 @@ impl<P: Plan> Lane<P> {
     }
 
     /// As [`advance`](Self::advance), for one who waits for this run and is told why it cannot be started.
-    pub(crate) fn advance_for(&self, run: &Run<P>) -> Result<(), Error> {
+    pub(crate) fn advance_for(&self, run: &Run<P>) -> Outcome {
         let mut starter = self.lock();
         match self.flush(&mut starter) {
             Err(error) if starter.turn.next == run.number.run => Err(error),
@@ -476,7 +383,7 @@ impl<P: Plan> Lane<P> {
 
     /// Fetches the results of a complete run.
     #[inline]
-    pub(crate) fn collect(&self, run: &mut Run<P>, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    pub(crate) fn collect(&self, run: &mut Run<P>, outputs: &mut [&mut [u8]]) -> Outcome {
         if std::mem::replace(&mut run.collected, true) {
             return Ok(());
         }

@@ -40,4 +40,4 @@ mod wildcard;
 mod work;
 
 pub use decisions::Decisions;
-pub use error::{Departure, Error, Laggard};
+pub use error::{Departure, Error, Laggard, Outcome};

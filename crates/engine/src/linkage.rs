@@ -98,14 +98,9 @@ impl Group {
         });
         let setting = Setting { rank: self.rank, skip_calc: self.member.node().skip_calc(), trace };
         let program = Program::new(self.member.node().memory().clone(), block, linked, setting)?;
-        let needs_owner = program.linked.needs_owner;
         let rooms = LongRooms::new(Arc::clone(self.member.arena()), &program);
         let lane = Lane::new(LinkedPlan::new(program, self.bell.clone()), slots, rooms);
-        let linkage = Arc::new(Linkage { group: Arc::clone(self), lane, block, call });
-        if needs_owner {
-            self.member.register(Arc::downgrade(&linkage) as Weak<dyn OwnWork>);
-        }
-        Ok(linkage)
+        Ok(Arc::new(Linkage { group: Arc::clone(self), lane, block, call }))
     }
 }
 
@@ -137,7 +132,7 @@ impl Linkage {
         self.group.trace_call_begun(sequence);
         let started = self.lane.start(sequence, &(), arguments);
         let run = started.inspect_err(|_| self.group.take_back(sequence))?;
-        if run.was_queued() {
+        if run.was_queued() || self.lane.plan.program.linked.needs_owner {
             self.group.member.register(Arc::downgrade(self) as Weak<dyn OwnWork>);
         }
         Ok(Pending::new(Course::Program(Arc::clone(self), run)))
@@ -205,6 +200,10 @@ impl OwnWork for Linkage {
     fn progress_own(&self) -> Result<bool, Error> {
         self.lane.advance();
         self.lane.plan.progress_own()
+    }
+
+    fn rests(&self) -> bool {
+        !self.lane.has_queue() && self.lane.plan.rests()
     }
 }
 

@@ -4,14 +4,27 @@
 //! bytes travel follows from their number alone, so that every rank comes to the same answer without asking; contributions
 //! whose lengths only their owners know say themselves where they lie (see `parcel`).
 
+use crate::board::BoardLayout;
 use crate::call::Call;
 use goal::arithmetic::{Arithmetic, DataType};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Up to this many bytes of all contributions together every rank reduces by itself: that costs less than waiting for
-/// one rank's result to travel back.
+/// one rank's result to travel back. Of two ranks neither saves the other anything.
 const OWNER_REDUCES: u64 = 8192;
+
+/// Up to how many bytes a contribution of a join among so many ranks lies in a cell kept for it. A longer one lies in its rank's
+/// arena, or is cut into pieces.
+pub fn kept_in_cells(ranks: u32) -> u64 {
+    BoardLayout::new(ranks).cell_bytes()
+}
+
+/// Up to how many bytes every rank folds the contributions of a join among so many ranks by itself.
+pub fn folded_by_all(ranks: u32) -> u64 {
+    if ranks > 2 { OWNER_REDUCES / u64::from(ranks) } else { kept_in_cells(ranks) }
+}
 
 /// What a rank gets of the contributions. In all that are not for everybody a rank waits for those alone whose contributions
 /// it wants, and fetches its result itself.
@@ -77,13 +90,16 @@ pub struct Meeting {
     pub call: Call,
 }
 
+/// Where blocks end. Few are kept in place: a call that makes lists of its own costs as much as a small collective.
+type Ends = SmallVec<[u64; 8]>;
+
 /// The sizes of this rank's blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// Where each block of the contribution ends: one block, or one for each rank.
-    pub(crate) sent: Vec<u64>,
+    pub(crate) sent: Ends,
     /// Where each block of the result ends: one from each rank, or one block. Empty: this rank gets nothing.
-    pub(crate) received: Vec<u64>,
+    pub(crate) received: Ends,
     /// For neighbours: whom the blocks of the result come from.
     pub(crate) sources: Option<Arc<[Option<Edge>]>>,
     /// For neighbours: whom the blocks of the contribution are for, if not all are for all.
@@ -112,6 +128,11 @@ impl Label {
     /// Whom the block is for.
     pub(crate) fn rank(self) -> Option<u32> {
         (self != Label::NOBODY).then_some((self.0 >> 32) as u32)
+    }
+
+    /// The tag.
+    pub(crate) fn tag(self) -> u64 {
+        self.0 & u64::from(u32::MAX)
     }
 
     /// Of the blocks for this rank with this tag.
@@ -152,7 +173,7 @@ impl Blocks {
     }
 }
 
-fn ends(sizes: impl IntoIterator<Item = u64>) -> Vec<u64> {
+fn ends(sizes: impl IntoIterator<Item = u64>) -> Ends {
     let add = |end: &mut u64, size| {
         *end = end.saturating_add(size);
         Some(*end)
@@ -281,7 +302,8 @@ impl Meeting {
     #[inline]
     pub(crate) fn work(&self, ranks: u32, travel: Travel) -> Work {
         let claimed = match self.pattern {
-            Pattern::Reduce => travel == Travel::Arena || self.bytes.saturating_mul(u64::from(ranks)) > OWNER_REDUCES,
+            Pattern::Reduce if travel == Travel::Arena => true,
+            Pattern::Reduce => ranks > 2 && self.bytes.saturating_mul(u64::from(ranks)) > OWNER_REDUCES,
             Pattern::Broadcast { .. } | Pattern::Gather | Pattern::Exchange => travel == Travel::Arena,
             _ => false,
         };
@@ -358,8 +380,8 @@ mod tests {
     #[test]
     fn blocks_follow_each_other() {
         let blocks = Blocks::new([3, 0, 5], [u64::MAX, 1]);
-        assert_eq!(blocks.sent, [3, 3, 8]);
-        assert_eq!(blocks.received, [u64::MAX, u64::MAX]);
+        assert_eq!(blocks.sent[..], [3, 3, 8]);
+        assert_eq!(blocks.received[..], [u64::MAX, u64::MAX]);
         let of = |number| block(&blocks.sent, number);
         assert_eq!([of(0), of(1), of(2), of(3)], [0..3, 3..3, 3..8, 8..8]);
     }

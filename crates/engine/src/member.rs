@@ -9,6 +9,7 @@ use shm::handle::Mapped;
 use shm::process::ProcessHandle;
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, Ordering};
+use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ pub struct Member {
 pub(crate) trait OwnWork: Send + Sync + std::fmt::Debug {
     /// Does what there is; true when there was anything.
     fn progress_own(&self) -> Result<bool, Error>;
+
+    /// Whether there will be nothing until something is started here, and registered again.
+    fn rests(&self) -> bool;
 }
 
 /// Shared memory of this rank's arena that is free when all its users have let go.
@@ -66,7 +70,8 @@ impl Member {
         self.trace.clone()
     }
 
-    /// Has every later call of this rank look after this work.
+    /// Has later calls of this rank look after this work until it rests. To be called after what makes work has been started: what
+    /// is seen resting is forgotten.
     pub(crate) fn register(&self, work: Weak<dyn OwnWork>) {
         let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
         own_work.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&work));
@@ -87,15 +92,31 @@ impl Member {
         if self.has_own_work.load(Ordering::Acquire) == 0 {
             return Ok(false);
         }
-        let works: Vec<Arc<dyn OwnWork>> = {
+        let (works, listed): (SmallVec<[Arc<dyn OwnWork>; 4]>, usize) = {
             let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
-            own_work.iter().filter_map(Weak::upgrade).collect()
+            (own_work.iter().filter_map(Weak::upgrade).collect(), own_work.len())
         };
-        let mut did_any = false;
+        let (mut did_any, mut any_rests) = (false, works.len() < listed);
         for work in works {
             did_any |= work.progress_own()?;
+            any_rests |= work.rests();
+        }
+        if any_rests {
+            self.forget_resting();
         }
         Ok(did_any)
+    }
+
+    /// A waiting rank looks through all that is registered, again and again: of all that it has ever linked, what runs now.
+    #[cold]
+    fn forget_resting(&self) {
+        let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+        // Asked again under the lock: what was started meanwhile is either seen here or registered afterwards.
+        own_work.retain(|work| work.upgrade().is_some_and(|work| !work.rests()));
+        if own_work.is_empty() {
+            // Relaxed: whoever registers sets it under the same lock.
+            self.has_own_work.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Takes memory that others use too, giving back what others have let go of.

@@ -295,14 +295,13 @@ impl Node {
         }
     }
 
-    /// Whether the ranks go by the decisions: what the first to ask thinks of them, so that all ranks do alike; and whether
-    /// this was the first.
-    pub fn settle_decisions(&self, use_them: bool) -> (bool, bool) {
+    /// Whether the ranks go by the decisions: what the first to ask thinks of them, so that all ranks do alike.
+    pub fn settle_decisions(&self, use_them: bool) -> bool {
         let mine = if use_them { verdict::USE } else { verdict::LEAVE };
         let word = &self.header.decisions_verdict;
         match word.compare_exchange(verdict::NONE_YET, mine, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => (use_them, true),
-            Err(settled) => (settled == verdict::USE, false),
+            Ok(_) => use_them,
+            Err(settled) => settled == verdict::USE,
         }
     }
 

@@ -128,9 +128,10 @@ impl Pending {
     pub fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         self.group().trace_call_ended(self.sequence(), Some(self.call()));
         match &mut self.course {
-            Course::Meeting(group, run) => group.ring.collect(run, outputs),
-            Course::Program(linkage, run) => linkage.lane.collect(run, outputs),
+            Course::Meeting(group, run) => group.ring.collect(run, outputs)?,
+            Course::Program(linkage, run) => linkage.lane.collect(run, outputs)?,
         }
+        Ok(())
     }
 }
 

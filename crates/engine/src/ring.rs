@@ -1,32 +1,39 @@
 //! The meeting ring: a communicator's n-th meeting takes place at slot n mod K, without any linking.
 //!
-//! A slot has one line a rank: the word that says that the rank has come (see [`attendance`]) and its small contribution.
-//! To arrive is to write one's own line; a barrier or a small allreduce moves each rank's line to the others and nothing
+//! A slot has a seat a rank: the word that says that the rank has come (see [`attendance`]) and, behind it, its small contribution.
+//! To arrive is to write one's own seat; a barrier or a small allreduce moves each rank's line to the others and nothing
 //! back. Stamps in the words tell ranks that met by mistake, in different collectives.
 
 use crate::attendance;
-use crate::board::{Board, CELL_BYTES, CELL_SETS, RING_SLOTS, SEAT_BYTES, SeatLine, SleepersLine};
+use crate::board::{Board, CELL_SETS, RING_SLOTS, SEAT_BYTES, Seat, SleepersLine};
 use crate::call::{Call, CallKind};
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::lane::{Argument, Binding, Numbered, Plan, SharedStates};
 use crate::meeting::{Awaits, Blocks, Meeting, Pattern, Travel, Work, block};
-use crate::parcel;
 use crate::staging::Staging;
 use crate::wait::{Awaited, Counted};
 use crate::work::{self, Places, WorkLine};
 use shm::futex;
 use shm::handle::{Mapped, MappedSlice};
-use shm::memory::Memory;
+use shm::memory::{Memory, Purpose};
+use shm::prefetch::prefetch;
 use shm::segment::Offset;
 use shm::sync::{Ordering, fence};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Neighbouring slots do not follow each other in memory: processors that see lines fetched at equal distances fetch the next ones
+/// beforehand, and would take those from the rank that is about to write there. Odd, so that every slot has its place.
+const SCATTER: u64 = 27;
+
+/// A line takes as long from core to core as two small meetings from call to call, where nobody waits.
+const AHEAD: u64 = 2;
+
 /// One slot's shared words.
 #[derive(Debug)]
 struct Slot {
     at: Offset,
-    seats: MappedSlice<SeatLine>,
+    seats: MappedSlice<Seat>,
     work: Mapped<WorkLine>,
 }
 
@@ -37,6 +44,7 @@ pub(crate) struct Ring {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
     cells: u64,
+    pub(crate) cell_bytes: u64,
     sleepers: Mapped<SleepersLine>,
     slots: Vec<Slot>,
     states: Vec<SharedStates>,
@@ -44,22 +52,23 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    pub(crate) fn new(memory: Memory, board: Arc<Board>, rank: u32, ranks: u32) -> Result<Self, Error> {
+    pub(crate) fn new(memory: Memory, board: Arc<Board>, rank: u32, ranks: u32) -> Outcome<Self> {
         let layout = *board.layout();
         let segment = memory.segment();
         let slots = (0..RING_SLOTS)
             .map(|index| {
-                let at = board.place(layout.slot_at(index));
+                let at = board.place(layout.slot_at(index * SCATTER % RING_SLOTS));
                 Ok(Slot {
                     at,
                     seats: MappedSlice::new(segment, at, ranks as usize)?,
                     work: Mapped::new(segment, Offset(at.0 + layout.slot.work))?,
                 })
             })
-            .collect::<Result<_, Error>>()?;
+            .collect::<Outcome<_>>()?;
         let states = (0..ranks).map(|rank| board.states(segment, rank)).collect::<Result<_, Error>>()?;
         let sleepers = Mapped::new(segment, board.sleepers_at())?;
-        Ok(Ring { memory, rank, ranks, cells: board.place(layout.cell_at(0, 0)).0, sleepers, slots, states, board })
+        let (cells, cell_bytes) = (board.place(layout.cell_at(0, 0)).0, layout.cell_bytes());
+        Ok(Ring { memory, rank, ranks, cells, cell_bytes, sleepers, slots, states, board })
     }
 
     #[inline]
@@ -76,10 +85,13 @@ impl Ring {
     #[inline]
     pub(crate) fn cell(&self, run: u64, travel: Travel, rank: u32) -> Offset {
         match travel {
-            Travel::Inline | Travel::Parcel => Offset(self.slot(run).at.0 + u64::from(rank) * 64 + (64 - SEAT_BYTES)),
+            Travel::Inline | Travel::Parcel => {
+                let seat = size_of::<Seat>() as u64;
+                Offset(self.slot(run).at.0 + u64::from(rank) * seat + (seat - SEAT_BYTES))
+            }
             Travel::Cell | Travel::Arena => {
                 let number = run % CELL_SETS * u64::from(self.ranks) + u64::from(rank);
-                Offset(self.cells + number * CELL_BYTES)
+                Offset(self.cells + number * self.cell_bytes)
             }
         }
     }
@@ -91,13 +103,14 @@ impl Ring {
 
     #[inline]
     pub(crate) fn travel(&self, meeting: &Meeting) -> Travel {
-        meeting.travel(SEAT_BYTES, CELL_BYTES)
+        meeting.travel(SEAT_BYTES, self.cell_bytes)
     }
 
     /// Bytes of memory of its own that a meeting takes, if it takes any.
     #[inline]
     pub(crate) fn large_bytes(&self, meeting: &Meeting) -> Option<u64> {
-        self.is_large(meeting).then(|| meeting.blocks.as_ref().map_or(meeting.bytes, |blocks| parcel::bytes(blocks)))
+        self.is_large(meeting)
+            .then(|| meeting.blocks.as_ref().map_or(meeting.bytes, |blocks| self.parcel_bytes(blocks)))
     }
 
     /// Who computes results.
@@ -107,12 +120,23 @@ impl Ring {
     }
 
     /// Puts a small contribution on the table.
-    fn put(&self, cell: Offset, argument: &Argument<'_>) -> Result<(), Error> {
+    #[inline]
+    fn put(&self, cell: Offset, argument: &Argument<'_>) -> Outcome {
         match argument.binding {
             Binding::Private => self.memory.write(cell, argument.data)?,
             Binding::Segment(at) => self.memory.copy(at, cell, argument.length)?,
         }
         Ok(())
+    }
+
+    /// Puts this rank's contribution to a meeting that takes no memory where the others look for it.
+    #[inline]
+    pub(crate) fn place(&self, run: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Outcome {
+        let Some(input) = arguments.first().filter(|_| meeting.contributes(self.rank)) else { return Ok(()) };
+        match &meeting.blocks {
+            None => self.put(self.cell(run, self.travel(meeting), self.rank), input),
+            Some(blocks) => self.put_parcel(run, (meeting, blocks), input, None),
+        }
     }
 
     /// Says where the bytes of a large meeting lie, staging private ones.
@@ -124,7 +148,7 @@ impl Ring {
         everyone: u64,
         meeting: &Meeting,
         arguments: &[Argument<'_>],
-    ) -> Result<(), Error> {
+    ) -> Outcome {
         let mut stage = |bytes: u64| staging.take(bytes, run, everyone);
         let [input, output] = arguments else { return Ok(()) };
         let contributes = meeting.contributes(self.rank);
@@ -150,11 +174,11 @@ impl Ring {
             (Binding::Private, _) => (contribution, true),
         };
         let cell = self.cell(run, Travel::Arena, self.rank);
-        Places { contribution, result, spare, fetches }.write(&self.memory, cell)
+        Ok(Places { contribution, result, spare, fetches }.write(&self.memory, cell)?)
     }
 
     /// Copies a contribution to where it is staged, except what nobody takes from there.
-    fn stage(&self, at: Offset, meeting: &Meeting, input: &Argument<'_>) -> Result<(), Error> {
+    fn stage(&self, at: Offset, meeting: &Meeting, input: &Argument<'_>) -> Outcome {
         let own = meeting.own_part(self.rank, self.ranks).unwrap_or(meeting.bytes..meeting.bytes);
         self.put_piece(at, input, 0..own.start)?;
         self.put_piece(at, input, own.end..meeting.bytes)
@@ -162,7 +186,7 @@ impl Ring {
 
     /// Arrives at the meeting; the last to come does what work there is.
     #[inline]
-    fn arrive(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
+    fn arrive(&self, run: u64, meeting: &Meeting) -> Outcome {
         let slot = self.slot(run);
         let travel = self.travel(meeting);
         if self.rank == 0 && self.work(meeting) == Work::Owner {
@@ -193,6 +217,17 @@ impl Ring {
         Ok(())
     }
 
+    /// For a rank that found all here at once: where those it waits for do not wait for it, they are ahead, and what they will have
+    /// said in later calls can come while this one ends.
+    #[inline]
+    pub(crate) fn look_ahead(&self, run: u64, meeting: &Meeting) {
+        if let Awaits::First(count) = meeting.awaits(self.rank, self.travel(meeting)) {
+            let others = (0..count).filter(|rank| *rank != self.rank);
+            let seats = &*self.slot(run + AHEAD).seats;
+            others.for_each(|rank| prefetch((&raw const seats[rank as usize]).cast(), 64, Purpose::Read));
+        }
+    }
+
     /// Whether all whom this meeting waits for have come.
     #[inline]
     fn all_are_here(&self, run: u64, meeting: &Meeting) -> bool {
@@ -209,7 +244,7 @@ impl Ring {
     #[inline]
     fn have_come(&self, run: u64, awaited: Awaits) -> bool {
         let seats = &*self.slot(run).seats;
-        let came = |seat: &SeatLine| attendance::has_come(&seat.came, run);
+        let came = |seat: &Seat| attendance::has_come(&seat.came, run);
         match awaited {
             Awaits::All => {
                 // This rank asks because it has come itself; its own word is looked at last.
@@ -228,7 +263,7 @@ impl Ring {
     }
 
     /// Does what chunks nobody has claimed; true when it did any.
-    pub(crate) fn help(&self, run: u64, meeting: &Meeting) -> Result<bool, Error> {
+    pub(crate) fn help(&self, run: u64, meeting: &Meeting) -> Outcome<bool> {
         let slot = self.slot(run);
         let lap = Self::lap(run).wrapping_add(1);
         if slot.work.done.reached(lap) || !self.all_are_here(run, meeting) {
@@ -246,7 +281,7 @@ impl Ring {
         };
         let staged = travel == Travel::Arena && self.is_staged_broadcast(run, meeting)?;
         match work::Work::of(meeting, travel == Travel::Arena, places) {
-            Some(work) if !staged => work.claim(&self.memory, &slot.work, Self::lap(run)),
+            Some(work) if !staged => Ok(work.claim(&self.memory, &slot.work, Self::lap(run))?),
             _ => {
                 slot.work.done.set(lap);
                 Ok(true)
@@ -259,8 +294,8 @@ impl Ring {
         Counted(&self.slot(run).work.done, Self::lap(run).wrapping_add(1))
     }
 
-    pub(crate) fn all_places(&self, run: u64) -> Result<Vec<Places>, Error> {
-        (0..self.ranks).map(|rank| Places::read(&self.memory, self.cell(run, Travel::Arena, rank))).collect()
+    pub(crate) fn all_places(&self, run: u64) -> Outcome<Vec<Places>> {
+        (0..self.ranks).map(|rank| Ok(Places::read(&self.memory, self.cell(run, Travel::Arena, rank))?)).collect()
     }
 
     /// Whether ranks that have come are in another collective than this one.
@@ -283,7 +318,7 @@ impl Ring {
     }
 
     /// Compares what the ranks called. Only for a run that is complete.
-    fn check_stamps(&self, run: u64, sequence: u64, meeting: &Meeting) -> Result<(), Error> {
+    fn check_stamps(&self, run: u64, sequence: u64, meeting: &Meeting) -> Outcome {
         if !self.stamps_differ(run, meeting) {
             return Ok(());
         }
@@ -295,11 +330,11 @@ impl Ring {
             CallKind::None => Call::new(CallKind::None, 0, 0),
             kind => Call::new(kind, 0, u64::from(rank == self.rank)),
         });
-        Err(Error::Mismatch { sequence, calls: calls.collect() })
+        Err(Error::Mismatch { sequence, calls: calls.collect() }.into())
     }
 
     /// Whether whoever did the work has put results where they are wanted in the segment.
-    fn is_in_place(&self, run: u64, meeting: &Meeting) -> Result<bool, Error> {
+    fn is_in_place(&self, run: u64, meeting: &Meeting) -> Outcome<bool> {
         if self.travel(meeting) != Travel::Arena || self.work(meeting) == Work::Owner {
             return Ok(false);
         }
@@ -308,15 +343,15 @@ impl Ring {
 
     /// Whether this is a broadcast that its root has staged: it is complete at once, and nobody puts it anywhere but the one
     /// who fetches it. Only for large meetings to which the root has come.
-    fn is_staged_broadcast(&self, run: u64, meeting: &Meeting) -> Result<bool, Error> {
+    fn is_staged_broadcast(&self, run: u64, meeting: &Meeting) -> Outcome<bool> {
         let Pattern::Broadcast { root } = meeting.pattern else { return Ok(false) };
         let cell = self.cell(run, Travel::Arena, root);
         Ok(Places::read(&self.memory, cell)?.spare.0 == 0)
     }
 
-    pub(crate) fn claimed_failure(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
+    pub(crate) fn claimed_failure(&self, run: u64, meeting: &Meeting) -> Outcome {
         if self.work(meeting) == Work::Claimed && self.slot(run).work.failed(Self::lap(run)) {
-            return Err(Error::DivisionByZero { rank: self.rank, vertex: 0 });
+            return Err(Error::DivisionByZero { rank: self.rank, vertex: 0 }.into());
         }
         Ok(())
     }
@@ -336,7 +371,7 @@ impl Plan for Ring {
     fn is_large(&self, meeting: &Meeting) -> bool {
         match &meeting.blocks {
             None => self.travel(meeting) == Travel::Arena,
-            Some(blocks) => parcel::is_large(blocks),
+            Some(blocks) => self.parcel_bytes(blocks) > self.cell_bytes,
         }
     }
 
@@ -371,20 +406,22 @@ impl Plan for Ring {
         everyone: u64,
         meeting: &Meeting,
         arguments: &[Argument<'_>],
-    ) -> Result<(), Error> {
-        let travel = self.travel(meeting);
-        if travel == Travel::Arena {
-            return self.put_places(staging, run, everyone, meeting, arguments);
+    ) -> Outcome {
+        if !self.is_large(meeting) {
+            return self.place(run, meeting, arguments);
         }
-        let Some(input) = arguments.first().filter(|_| meeting.contributes(self.rank)) else { return Ok(()) };
-        match &meeting.blocks {
-            None => self.put(self.cell(run, travel, self.rank), input),
-            Some(blocks) => self.put_parcel((staging, everyone), run, (meeting, blocks), input),
+        match (&meeting.blocks, arguments) {
+            (None, _) => self.put_places(staging, run, everyone, meeting, arguments),
+            (Some(blocks), [input, ..]) => {
+                let room = staging.take(self.parcel_bytes(blocks), run, everyone)?;
+                self.put_parcel(run, (meeting, blocks), input, Some(room))
+            }
+            (Some(_), []) => Ok(()),
         }
     }
 
     #[inline]
-    fn launch(&self, run: u64, meeting: &Meeting) -> Result<(), Error> {
+    fn launch(&self, run: u64, meeting: &Meeting) -> Outcome {
         self.arrive(run, meeting)
     }
 
@@ -395,7 +432,7 @@ impl Plan for Ring {
         meeting: &Meeting,
         bindings: &ResultBinding,
         outputs: &mut [&mut [u8]],
-    ) -> Result<(), Error> {
+    ) -> Outcome {
         self.check_stamps(run, sequence, meeting)?;
         let [_, output] = outputs else { return Ok(()) };
         if !meeting.listens(self.rank) {
@@ -405,7 +442,7 @@ impl Plan for Ring {
         match bindings.output() {
             Binding::Private if output.is_empty() => self.claimed_failure(run, meeting),
             Binding::Private if output.len() as u64 != expected => {
-                Err(Error::BufferLength { buffer: 1, expected, found: output.len() as u64 })
+                Err(Error::BufferLength { buffer: 1, expected, found: output.len() as u64 }.into())
             }
             Binding::Private => self.fetch(run, meeting, output),
             Binding::Segment(_) if self.is_in_place(run, meeting)? => self.claimed_failure(run, meeting),

@@ -1,6 +1,6 @@
 //! Runs of a linked program: taking buffers in, starting, giving results out.
 
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::execute::Activation;
 use crate::lane::{Argument, Binding, Numbered, Plan, SharedStates};
 use crate::program::Program;
@@ -95,6 +95,12 @@ impl LinkedPlan {
         Ok(did_any)
     }
 
+    /// Whether this rank has no operations to execute itself until it starts another run.
+    pub(crate) fn rests(&self) -> bool {
+        // Who holds the lock has found something.
+        self.active.try_lock().is_ok_and(|active| active.is_empty())
+    }
+
     fn take_in(&self, rooms: &mut LongRooms, slot: u32, arguments: &[Argument<'_>]) -> Result<(), Error> {
         let program = &self.program;
         let buffers = program.linked(program.rank).schedule.view().buffers();
@@ -158,18 +164,18 @@ impl Plan for LinkedPlan {
         _everyone: u64,
         _call: &(),
         arguments: &[Argument<'_>],
-    ) -> Result<(), Error> {
-        self.take_in(rooms, self.program.slot(run), arguments)
+    ) -> Outcome {
+        Ok(self.take_in(rooms, self.program.slot(run), arguments)?)
     }
 
-    fn launch(&self, run: u64, _call: &()) -> Result<(), Error> {
+    fn launch(&self, run: u64, _call: &()) -> Outcome {
         if self.program.linked.needs_owner {
             let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
             // An earlier run of the slot is complete; its entry must not take the work of this one for its own.
             active.retain(|other| self.program.slot(*other) != self.program.slot(run));
             active.push(run);
         }
-        Activation::new(&self.program, run, true, &|rank| self.bell.ring(rank)).start()
+        Activation::new(&self.program, run, true, &|rank| self.bell.ring(rank)).start().map_err(Box::from)
     }
 
     fn collect(
@@ -178,7 +184,7 @@ impl Plan for LinkedPlan {
         _call: &(),
         bindings: &SmallVec<[Binding; 2]>,
         outputs: &mut [&mut [u8]],
-    ) -> Result<(), Error> {
+    ) -> Outcome {
         let (program, run) = (&self.program, number.run);
         let (slot, own) = (program.slot(run), program.linked(program.rank));
         for (index, binding) in bindings.iter().enumerate() {
@@ -200,7 +206,7 @@ impl Plan for LinkedPlan {
                 }
             }
         }
-        program.failure(run)
+        Ok(program.failure(run)?)
     }
 
     fn output_lengths(&self, _call: &(), bindings: &SmallVec<[Binding; 2]>) -> Vec<usize> {

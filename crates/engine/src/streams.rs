@@ -17,7 +17,7 @@ mod route;
 mod transfer;
 mod words;
 
-use crate::board::CELL_BYTES;
+use crate::attendance;
 use crate::call::Call;
 use crate::error::Error;
 use crate::group::{Group, let_go};
@@ -25,12 +25,15 @@ use crate::meeting::{Meeting, Pattern, Travel};
 use crate::node::EngineKind;
 use crate::program::ReleaseLine;
 use crate::ring::Ring;
+use crate::wait::{self, Awaited};
 use ring::PieceRing;
+use shm::futex;
 use shm::handle::Mapped;
 use shm::segment::Offset;
-use shm::sync::{AtomicU32, Ordering};
+use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::ops::Range;
 use std::sync::PoisonError;
+use std::time::Duration;
 use transfer::Transfer;
 
 shm::shared_lines! {
@@ -63,6 +66,32 @@ pub(crate) struct Streams {
     scratch: Vec<u8>,
     /// Tells the others.
     broken: Mapped<BrokenLine>,
+}
+
+/// Stands where a place would, if there is no memory.
+const NO_MEMORY: u64 = u64::MAX;
+
+/// That rank 0 says where the streams lie, as something to wait for.
+struct Told<'a> {
+    group: &'a Group,
+    word: &'a AtomicU64,
+}
+
+impl Awaited for Told<'_> {
+    type Mark = u32;
+
+    fn is_there(&self) -> bool {
+        // Acquire: pairs with the Release in `open_streams`.
+        self.word.load(Ordering::Acquire) != 0
+    }
+
+    fn prepare_sleep(&self) -> Option<u32> {
+        attendance::mark(self.group.ring.plan.sleepers(), || self.is_there())
+    }
+
+    fn sleep(&self, mark: u32, limit: Duration) {
+        futex::wait(self.group.ring.plan.sleepers(), mark, Some(limit));
+    }
 }
 
 /// What a communicator knows about its streams.
@@ -232,15 +261,33 @@ impl Group {
         Some(outcome.and(filled))
     }
 
-    /// The ranks agree on where the streams lie.
+    /// Rank 0 says where the streams lie, and the others wait for that. Nothing is exchanged: after a mismatch, of which those hear
+    /// who wait, rank 0 says it in its next stream.
     #[cold]
     fn open_streams(&self, sequence: u64, call: Call) -> Result<StreamsState, Error> {
-        let needed = Streams::bytes(self.size());
-        let block = if self.rank() == 0 { self.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0) } else { 0 };
-        let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        let answers = self.exchange(&mut exchanges, [block, 0, 0, 0, 0, 0], sequence, call)?;
-        match answers[0][0] {
-            u64::MAX => Ok(StreamsState::Missing),
+        let word = &self.board.meeting.streams;
+        if self.rank() == 0 {
+            let needed = Streams::bytes(self.size());
+            let place = self.member.allocate_shared(needed).map_or(NO_MEMORY, |at| at.0);
+            // Release: pairs with the Acquire in `Told`: the rings are zeroed.
+            word.store(place, Ordering::Release);
+            let sleepers = self.ring.plan.sleepers();
+            if attendance::must_wake(sleepers, || true) {
+                futex::wake_all(sleepers);
+            }
+        } else {
+            let look_out = || {
+                self.board.find_mismatch(sequence, call)?;
+                self.member.watch(&self.members).check(|rank| rank != 0)
+            };
+            let patience = self.member.node().patience();
+            wait::until(&Told { group: self, word }, patience, None, || self.progress(), look_out)?;
+            // Rank 0 may have come to its next stream by now, after a mismatch in this one.
+            self.board.find_mismatch(sequence, call)?;
+        }
+        // Relaxed: ordered by the wait, or this rank's own.
+        match word.load(Ordering::Relaxed) {
+            NO_MEMORY => Ok(StreamsState::Missing),
             at => Streams::open(self, Offset(at)).map(StreamsState::Ready),
         }
     }
@@ -248,8 +295,14 @@ impl Group {
     /// Lets go of the streams' memory.
     pub(crate) fn close_streams(&mut self) {
         let state = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let StreamsState::Ready(Streams { at, .. }) | StreamsState::Broken { at } = state {
-            let_go(&self.member, *at, self.members.len() as u32, self.rank == 0);
+        let at = match state {
+            StreamsState::Ready(Streams { at, .. }) | StreamsState::Broken { at } => Some(*at),
+            // Rank 0 may have opened them alone. Relaxed: nothing is read there.
+            StreamsState::Unknown => Some(Offset(self.board.meeting.streams.load(Ordering::Relaxed))),
+            StreamsState::Missing => None,
+        };
+        if let Some(at) = at.filter(|at| ![0, NO_MEMORY].contains(&at.0)) {
+            let_go(&self.member, at, self.members.len() as u32, self.rank == 0);
         }
     }
 }
@@ -260,7 +313,7 @@ impl Ring {
     pub(crate) fn is_long(&self, meeting: &Meeting) -> bool {
         match &meeting.blocks {
             None => self.travel(meeting) == Travel::Arena,
-            Some(blocks) => blocks.labels.is_some() && meeting.call.bytes > CELL_BYTES,
+            Some(blocks) => blocks.labels.is_some() && meeting.call.bytes > self.cell_bytes,
         }
     }
 }

@@ -3,22 +3,22 @@
 use engine::Error;
 use engine::call::{Call, CallKind};
 use engine::group::Group;
-use engine::meeting::{Meeting, Pattern};
+use engine::meeting::{Blocks, Edge, Label, Meeting, Pattern};
 use engine::node::{EngineKind, JobOptions, Node};
 use engine::streams::Given;
 use std::sync::Arc;
 
-/// Block lengths: one piece, a piece and a rest, and more than a ring of many ranks holds.
-const BLOCKS: [usize; 3] = [3000, 33_001, 300_000];
+/// Block lengths: little more than a cell holds, a piece and a rest, and more than a ring of many ranks holds.
+const BLOCKS: [usize; 3] = [5000, 33_001, 300_000];
 
 /// Runs on so many ranks, each of which takes itself to have a core.
-fn ranks(count: u32, body: impl Fn(&Group) -> Result<(), Error> + Sync) {
+fn ranks(count: u32, body: impl Fn(&Arc<Group>) -> Result<(), Error> + Sync) {
     let options = JobOptions::new(count, EngineKind::Peers).map(|options| JobOptions { cores: 16, ..options });
     let node = options.and_then(|options| Node::create(&options)).expect("a node");
     let members: Vec<_> = (0..count).map(|rank| node.join(rank).expect("a member")).collect();
     std::thread::scope(|scope| {
         let body = &body;
-        let run = |member| scope.spawn(move || body(&*Group::world(Arc::new(member))?));
+        let run = |member| scope.spawn(move || body(&Group::world(Arc::new(member))?));
         let threads: Vec<_> = members.into_iter().map(run).collect();
         for thread in threads {
             thread.join().expect("no rank panics").expect("no rank fails");
@@ -81,4 +81,48 @@ fn blocks_reach_whom_they_are_for_among_any_number_of_ranks() {
             Ok(())
         });
     }
+}
+
+#[test]
+fn a_mismatch_in_the_first_stream_leaves_ranks_able_to_agree() {
+    ranks(2, |group| {
+        let call = Call::new(CallKind::Bcast, 100_000, 0);
+        let outcome = if group.rank() == 0 {
+            let barrier = Meeting::new(Pattern::Barrier, 0, Call::new(CallKind::Barrier, 0, 0));
+            group.meet_and_wait(&barrier, &[], &mut []).map_err(Error::from)
+        } else {
+            let meeting = Meeting::new(Pattern::Broadcast { root: 0 }, 100_000, call);
+            group.stream(&meeting, Given::Apart(&[]), &mut vec![0; 100_000]).expect("there is memory for streams")
+        };
+        assert!(matches!(outcome, Err(Error::Mismatch { .. })), "{outcome:?}");
+        // Their next streams are those of the same calls again.
+        let mut memory = vec![0; 100_000];
+        let meeting = Meeting::new(Pattern::Broadcast { root: 0 }, 100_000, call);
+        let (given, into): (Vec<u8>, &mut [u8]) =
+            if group.rank() == 0 { (vec![5; 100_000], &mut []) } else { (Vec::new(), &mut memory) };
+        group.stream(&meeting, Given::Apart(&given), into).expect("there is memory for streams")?;
+        assert!(group.rank() == 0 || memory.iter().all(|byte| *byte == 5));
+        Ok(())
+    });
+}
+
+#[test]
+fn neighbours_whose_tags_differ_find_out() {
+    let outcomes = std::sync::Mutex::new(Vec::new());
+    ranks(2, |group| {
+        let (me, other) = (group.rank(), 1 - group.rank());
+        // Both send with tag 1; rank 1 expects tag 2.
+        let labels = Some(Arc::from([Label::new(other, 1)]));
+        let sources = Arc::from([Some(Edge { rank: other, tag: 1 + me, number: 0 })]);
+        let blocks = Blocks::between_neighbors([50_000], [50_000], sources, labels);
+        let call = Call::new(CallKind::NeighborAlltoall, 50_000, 0);
+        let meeting = Meeting { blocks: Some(Arc::new(blocks)), ..Meeting::new(Pattern::Neighbors, 0, call) };
+        assert!(group.streams(&meeting));
+        let outcome = group.stream(&meeting, Given::Apart(&[1; 50_000]), &mut vec![0; 50_000]);
+        outcomes.lock().expect("no rank panics").push((me, outcome.expect("there is memory for streams")));
+        Ok(())
+    });
+    let outcomes = outcomes.into_inner().expect("no rank panics");
+    let (_, of_rank_1) = outcomes.iter().find(|(rank, _)| *rank == 1).expect("it has come back");
+    assert!(matches!(of_rank_1, Err(Error::NoEdge { from: 0, to: 1, .. })), "{of_rank_1:?}");
 }

@@ -41,6 +41,11 @@
 //! An edge is the byte offset of the operation record it leads to, from the start of the block. Blocks and edges lie in
 //! the order of the operations they belong to, none is shared and none is left over.
 
+mod error;
+mod validate;
+
+pub use error::ScheduleError;
+
 use crate::arithmetic::{Arithmetic, DataType};
 use bytemuck::{Pod, Zeroable};
 
@@ -217,60 +222,6 @@ impl OperationRecord {
     pub fn arithmetic(&self) -> Option<(Arithmetic, DataType)> {
         Some((Arithmetic::from_u8(self.arithmetic)?, DataType::from_u8(self.data_type)?))
     }
-}
-
-/// What is wrong with bytes that should be a schedule.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScheduleError {
-    /// Fewer bytes than a header, or not the number the header says.
-    #[error(
-        "a schedule of {expected} bytes was announced, {found} are there: it was cut off or something was appended"
-    )]
-    Length {
-        /// What the header says (64 where there is none).
-        expected: u64,
-        /// What is there.
-        found: u64,
-    },
-    /// The memory does not start at a multiple of eight.
-    #[error("a schedule starts at a multiple of eight bytes: copy it with Schedule::from_bytes first")]
-    Alignment,
-    /// Other bytes altogether.
-    #[error("not a schedule: the magic number is {found:#010x} instead of {MAGIC:#010x}")]
-    Magic {
-        /// The first four bytes.
-        found: u32,
-    },
-    /// Written by another version.
-    #[error("schedule layout version {found} is not the version {VERSION} this program reads: compile the graph again")]
-    Version {
-        /// Its version.
-        found: u16,
-    },
-    /// The checksum does not match.
-    #[error(
-        "the schedule is damaged: its checksum is {found:#018x} instead of {expected:#018x}: compile the graph again"
-    )]
-    Checksum {
-        /// What the header says.
-        expected: u64,
-        /// What the bytes give.
-        found: u64,
-    },
-    /// Counts, offsets or codes that no compiler writes.
-    #[error("the schedule is damaged at operation {operation}: {what}: compile the graph again")]
-    Operation {
-        /// Index of the record.
-        operation: u32,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// Header fields that contradict each other.
-    #[error("the schedule is damaged: {what}: compile the graph again")]
-    Header {
-        /// What is wrong.
-        what: &'static str,
-    },
 }
 
 /// A schedule that owns its bytes.
@@ -509,5 +460,3 @@ fn sections(header: &Header) -> Sections {
 
 const _: () = assert!(size_of::<Header>() == 64 && size_of::<OperationRecord>() == 64);
 const _: () = assert!(size_of::<BufferRecord>() == 16 && size_of::<BlockRecord>() == 24);
-
-mod validate;

@@ -74,17 +74,36 @@ __noinline __u32 combine(struct rank_memory *rank __arg_nonnull, __u64 what, __u
 	return zero_divisor;
 }
 
+/* Notes the first division by zero of a run, which goes on, since other ranks wait for its messages. */
+static __always_inline void note_division(struct run *run, struct operation_record *record, __u32 element)
+{
+	if (run->fault)
+		return;
+	run->fault = FAULT_DIVISION;
+	run->fault_vertex = record->vertex;
+	run->fault_element = element;
+}
+
 /* The operation `local`: over three lists that may be cut at different places between elements. */
 __noinline int compute(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
 {
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
 	__u32 block = record->first_block;
+	__u32 type = record->data_type, code = record->arithmetic | type << 8;
+	if (record->destination_count == 1 && record->left_count == 1 && record->right_count == 1 &&
+	    record->bytes <= PIECE_BYTES) {
+		struct block_record *blocks = blocks_at(rank, run, block);
+		__u32 zero_divisor = combine(rank, code | record->bytes << 16, block_place(rank, run, &blocks[1]),
+					     block_place(rank, run, &blocks[2]), block_place(rank, run, &blocks[0]));
+		if (zero_divisor)
+			note_division(run, record, zero_divisor - 1);
+		return 0;
+	}
 	struct cursor to = cursor_at(run, block, record->destination_count);
 	struct cursor left = cursor_at(run, block + record->destination_count, record->left_count);
 	struct cursor right =
 		cursor_at(run, block + record->destination_count + record->left_count, record->right_count);
-	__u32 type = record->data_type, code = record->arithmetic | type << 8;
 	__u32 element_shift = type >= F32 ? type - F32 + 2 : type & 3;
 	__u32 done = zero;
 	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
@@ -99,11 +118,8 @@ __noinline int compute(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 			break;
 		__u32 zero_divisor = combine(rank, code | (__u64)bytes << 16, cursor_place(rank, run, &left),
 					     cursor_place(rank, run, &right), cursor_place(rank, run, &to));
-		if (zero_divisor && !run->fault) {
-			run->fault = FAULT_DIVISION;
-			run->fault_vertex = record->vertex;
-			run->fault_element = (done >> element_shift) + zero_divisor - 1;
-		}
+		if (zero_divisor)
+			note_division(run, record, (done >> element_shift) + zero_divisor - 1);
 		left.used += bytes;
 		right.used += bytes;
 		to.used += bytes;

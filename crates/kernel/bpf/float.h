@@ -26,17 +26,21 @@ struct unpacked {
 	__u32 sign;
 };
 
-/* Zeros before the first one, of a number that is not zero. */
+/* Zeros before the first one. Without branches, of which the verifier would follow each combination. */
 static __always_inline __u32 leading_zeros(__u64 value)
 {
-	__u32 count = 0;
-	if (!(value >> 32)) { count += 32; value <<= 32; }
-	if (!(value >> 48)) { count += 16; value <<= 16; }
-	if (!(value >> 56)) { count += 8; value <<= 8; }
-	if (!(value >> 60)) { count += 4; value <<= 4; }
-	if (!(value >> 62)) { count += 2; value <<= 2; }
-	if (!(value >> 63)) count += 1;
-	return count;
+	value |= value >> 1;
+	value |= value >> 2;
+	value |= value >> 4;
+	value |= value >> 8;
+	value |= value >> 16;
+	value |= value >> 32;
+	/* Now every bit from the first one on is set; count the others. */
+	value = ~value;
+	value -= value >> 1 & 0x5555555555555555ull;
+	value = (value & 0x3333333333333333ull) + (value >> 2 & 0x3333333333333333ull);
+	value = (value + (value >> 4)) & 0x0f0f0f0f0f0f0f0full;
+	return value * 0x0101010101010101ull >> 56;
 }
 
 /* Shifts right; what falls off is kept as the lowest bit, if any of it was one. */
@@ -69,8 +73,9 @@ static __always_inline struct unpacked unpack(__u64 bits, __u32 wide)
 	return number;
 }
 
-/* Rounds a significand, of which the leading bit is bit 62 or the number is zero, into a format. */
-static __always_inline __u64 pack(__u32 sign, __s32 exponent, __u64 significand, __u32 wide)
+/* Rounds a significand, of which the leading bit is bit 62 or the number is zero, into a format. A function of its own,
+ * so that the verifier looks at it once. */
+__noinline __u64 pack(__u32 sign, __s32 exponent, __u64 significand, __u32 wide)
 {
 	__u32 excess = LEADING_BIT - FRACTION_BITS(wide);
 	__u64 signed_zero = (__u64)sign << SIGN_SHIFT(wide);

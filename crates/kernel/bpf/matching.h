@@ -104,7 +104,7 @@ static __always_inline int take(struct rank_memory *rank, __u32 run_place, __u32
 		run->fault_ordinal = message->header.ordinal;
 		run->fault_sent = message->header.total;
 		run->fault_expected = record->bytes;
-		fail(rank, run, FAULT_SIZES);
+		fail(rank, run_place, FAULT_SIZES);
 		return 0;
 	}
 	scatter(rank, run_place, operation, message);
@@ -195,8 +195,9 @@ static __always_inline void keep_left(struct rank_memory *rank, struct run *run,
 }
 
 /* Whether the source is who it says it is in the communicator, and both called the same. */
-static __always_inline int belongs(struct rank_memory *rank, struct run *run, struct message_header *header)
+static __always_inline int belongs(struct rank_memory *rank, __u32 run_place, struct message_header *header)
 {
+	struct run *run = run_at(rank, run_place);
 	if (header->member >= run->member_count || *AT(rank, __u32, run->members + 4 * header->member) != header->source)
 		return 0;
 	if (header->stamp == run->stamp)
@@ -204,7 +205,7 @@ static __always_inline int belongs(struct rank_memory *rank, struct run *run, st
 	run->fault_source = header->member;
 	run->fault_sent = header->stamp;
 	run->fault_expected = run->stamp;
-	fail(rank, run, FAULT_STAMPS);
+	fail(rank, run_place, FAULT_STAMPS);
 	return 0;
 }
 
@@ -216,7 +217,7 @@ __noinline int accept(struct rank_memory *rank __arg_nonnull, struct message *me
 	__u32 run_place = find_run(rank, header), operation = 0, wild = 0;
 	struct run *run = run_at(rank, run_place);
 	if (run_place) {
-		if (run->state != RUN_UNDER_WAY || !belongs(rank, run, header)) {
+		if (run->state != RUN_UNDER_WAY || !belongs(rank, run_place, header)) {
 			rank->head.dropped++;
 			goto done;
 		}
@@ -287,7 +288,8 @@ static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, 
 	struct operation_record *record = record_at(rank, run, operation);
 	struct progress *progress = progress_at(rank, run, operation);
 	__u32 slot = run->left_first, before = 0, found = 0, done = 0;
-	for (__u32 i = zero; i < SLOTS && slot && !done && can_loop(); i++) {
+	/* A message of another length ends the run, and its lists with it. */
+	for (__u32 i = zero; i < SLOTS && slot && !done && run->state == RUN_UNDER_WAY && can_loop(); i++) {
 		struct slot *kept = slot_at(rank, slot - 1);
 		struct message_header *header = &kept->message.header;
 		__u32 next = kept->next;
@@ -308,7 +310,7 @@ static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, 
 			run->left_first = next;
 		if (run->left_last == slot)
 			run->left_last = before;
-		if (run->state == RUN_UNDER_WAY && take(rank, run_place, operation, &kept->message))
+		if (take(rank, run_place, operation, &kept->message))
 			done = 1;
 		slot_free(rank, slot - 1);
 		slot = next;
@@ -362,8 +364,9 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 {
 	for (__u32 i = zero; i < SLOTS && can_loop(); i++) {
+		opaque(i);
 		struct slot *slot = slot_at(rank, i);
-		/* Partner: `store`. */
+		/* Partner: `store_among`. */
 		if (slot->state == SLOT_WAITING)
 			accept(rank, &slot->message, i + 1);
 	}

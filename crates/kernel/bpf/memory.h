@@ -2,6 +2,7 @@
 #ifndef MEMORY_H
 #define MEMORY_H
 
+#include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "layout.h"
 
@@ -177,12 +178,23 @@ static __always_inline __u32 cursor_rest(struct rank_memory *rank, struct cursor
 	return 0;
 }
 
+/* Where in the arena a block begins. */
+static __always_inline __u32 block_place(struct rank_memory *rank, struct run *run, struct block_record *block)
+{
+	__u32 memory = block->memory < run->buffer_count ? block->memory : run->buffer_count;
+	return *AT(rank, __u32, run->memories + 4 * memory) + block->offset;
+}
+
 /* Where in the arena a cursor stands. */
 static __always_inline __u32 cursor_place(struct rank_memory *rank, struct run *run, struct cursor *cursor)
 {
-	struct block_record *block = AT(rank, struct block_record, cursor->block);
-	__u32 memory = block->memory < run->buffer_count ? block->memory : run->buffer_count;
-	return *AT(rank, __u32, run->memories + 4 * memory) + block->offset + cursor->used;
+	return block_place(rank, run, AT(rank, struct block_record, cursor->block)) + cursor->used;
+}
+
+/* The first block record of an operation; those of the others follow it. */
+static __always_inline struct block_record *blocks_at(struct rank_memory *rank, struct run *run, __u32 first_block)
+{
+	return AT(rank, struct block_record, run->blocks + first_block * sizeof(struct block_record));
 }
 
 /* Writes a piece of a message to where its receive wants it. */
@@ -234,6 +246,12 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 {
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
+	if (record->destination_count == 1 && record->left_count == 1 && record->bytes <= PIECE_BYTES) {
+		struct block_record *blocks = blocks_at(rank, run, record->first_block);
+		copy_bytes(AT(rank, __u8, block_place(rank, run, &blocks[0])),
+			   AT(rank, __u8, block_place(rank, run, &blocks[1])), record->bytes);
+		return 0;
+	}
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
 	struct cursor from = cursor_at(run, record->first_block + record->destination_count, record->left_count);
 	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {

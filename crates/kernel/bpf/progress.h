@@ -71,6 +71,17 @@ static __always_inline void end_run(struct rank_memory *rank, struct run *run, _
 	__sync_lock_test_and_set(&run->state, state);
 }
 
+/* Drops a list of messages that nobody will want. */
+static __always_inline void drop_messages(struct rank_memory *rank, __u32 slot)
+{
+	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+		__u32 next = slot_at(rank, slot - 1)->next;
+		rank->head.dropped++;
+		slot_free(rank, slot - 1);
+		slot = next;
+	}
+}
+
 /* Everything has been executed. */
 static __always_inline void finish(struct rank_memory *rank, __u32 run_place)
 {
@@ -89,22 +100,25 @@ static __always_inline void finish(struct rank_memory *rank, __u32 run_place)
 			before = other->next;
 		}
 	}
-	__u32 slot = run->left_first;
-	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
-		__u32 next = slot_at(rank, slot - 1)->next;
-		rank->head.dropped++;
-		slot_free(rank, slot - 1);
-		slot = next;
-	}
+	drop_messages(rank, run->left_first);
 	end_run(rank, run, RUN_COMPLETE);
 }
 
 /* The program is wrong: the run ends here. It stays known, so that what still arrives for it is dropped. */
-static __always_inline void fail(struct rank_memory *rank, struct run *run, __u32 fault)
+__noinline int fail(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 fault)
 {
+	struct run *run = run_at(rank, run_place);
 	run->fault = fault;
 	run->ready_first = 0;
+	drop_messages(rank, run->left_first);
+	run->left_first = 0;
+	for (__u32 i = zero; i < run->operation_count && i < WALK_LIMIT && can_loop(); i++) {
+		struct progress *progress = progress_at(rank, run, i);
+		drop_messages(rank, progress->slots);
+		progress->slots = 0;
+	}
 	end_run(rank, run, RUN_FAILED);
+	return 0;
 }
 
 /* An operation is complete: what waited for it may start, and the run may be over with it. */

@@ -1,4 +1,5 @@
 /* The kernel engine's program: a collective's schedule runs on the packets that arrive. */
+#include "interpreter.h"
 #include "wire.h"
 
 /* What becomes of a packet after the program; older headers do not have the names. */
@@ -14,18 +15,32 @@ int ingress(struct __sk_buff *skb)
 	return DROP;
 }
 
-/* Run by a rank (BPF_PROG_TEST_RUN) that has submitted runs: `cb[0]` is its slot. Whoever names another one has that
- * rank's runs looked after. Gives 1 if there is more to do than one call does. */
+/* Run by a rank (BPF_PROG_TEST_RUN) that has submitted runs, or has waited in vain: `cb[0]` is its slot, `cb[1]`
+ * one more than the rank whose host is to be asked for what is missing. Whoever names another slot has that rank's
+ * runs looked after. Gives how many requests that host has left unanswered, times two, and one more if there is
+ * more to do than one call does. */
 SEC("classifier/start")
 int start(struct __sk_buff *skb)
 {
 	struct activation *here = activation();
 	struct rank_memory *rank = rank_of(skb->cb[0]);
-	if (!here || !rank)
+	struct job *job_here = job();
+	__u32 asked = skb->cb[1] - 1, unanswered = 0;
+	if (!here || !rank || !job_here)
 		return 0;
 	here->pending |= 1ull << (skb->cb[0] & (LOCAL_RANKS - 1));
+	if (asked < job_here->ranks && asked < RANKS)
+		unanswered = wire_ask(skb, job_here->places[asked].host);
 	advance_pending(skb);
-	return rank->head.active_first || rank->head.submitted;
+	return 2 * unanswered + (rank->head.active_first || rank->head.submitted);
+}
+
+/* Run now and then by the process that has loaded this. Gives what `wire_tend` gives, as 16 bits each. */
+SEC("classifier/tend")
+int tend(struct __sk_buff *skb)
+{
+	__u64 worst = wire_tend(skb);
+	return (worst >> 32) << 16 | (worst & 0xffff);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,97 +1,426 @@
-/* Pieces of messages between hosts: one UDP datagram each, trusted and never lost. */
+/* Pieces of messages between hosts, over a network that loses, repeats, reorders and forges packets.
+ *
+ * Between any two hosts there are two streams of numbered data packets, one in each direction. Every packet says
+ * up to where the other stream has arrived; what is not yet known to have arrived is kept. Nothing here has a
+ * clock: who waits in vain asks the other host (`wire_ask`), and both send again what is missing. Packets are
+ * delivered in whichever order they come: a message says which receive it is for. `src/wire.rs` describes the
+ * protocol.
+ *
+ * Who includes this has two functions beforehand: `deliver(message)`, which gives 0 if it took a message and
+ * something else if there is no room for it, and `interpreter_resume()`, which hears that sends that were refused
+ * may succeed. */
 #ifndef WIRE_H
 #define WIRE_H
 
 #include <bpf/bpf_endian.h>
 #include <linux/if_ether.h>
-#include <linux/pkt_cls.h>
-#include "interpreter.h"
+#include <linux/in.h>
+#include "streams.h"
 
-#define HOSTS 64u
-#define WIRE_PORT 7199
+/* Requests that are not answered are sent less and less often: after 1/4 ms, twice that, … 128 ms. */
+#define ASK_NANOSECONDS 250000ull
+#define ASK_DOUBLINGS 9
 
-/* How a host is reached. */
-struct peer {
-	__u8 address[6];
-	__u16 reserved;
-	__u32 ip; /* network order */
-};
+/* Sends a finished packet; the skb is only its envelope and may be used again. */
+__noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnull)
+{
+	struct wire *here = wire();
+	__u32 length = packet->header.length;
+	if (!here)
+		return -1;
+	opaque(length);
+	if (length > LONGEST_MESSAGE)
+		return -1;
+	__u32 network = here->protocol == bpf_htons(ETH_P_IPV6) ? ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES :
+								  ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
+	__u32 bytes = network + sizeof(struct wire_header) + length;
+	if (bpf_skb_change_tail(skb, bytes, 0) ||
+	    bpf_skb_store_bytes(skb, 0, packet->network + NETWORK_BYTES - network, bytes, 0))
+		return -1;
+	return bpf_clone_redirect(skb, here->interface, 0);
+}
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HOSTS);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct peer));
-} peers SEC(".maps");
+/* Fills in a packet's header. */
+static __always_inline void fill_header(struct packet *packet, struct wire *here, struct stream *stream, __u32 host)
+{
+	struct wire_header *header = &packet->header;
+	__u64 expected = *(volatile __u64 *)&stream->expected;
+	header->magic = WIRE_MAGIC;
+	header->version = WIRE_VERSION;
+	header->reserved = 0;
+	header->unused = 0;
+	header->job = here->job;
+	header->source = here->host;
+	header->destination = host;
+	header->acknowledged = WINDOW + expected;
+	header->arrived = 0;
+	stream->told = expected;
+}
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct message));
-} arrivals SEC(".maps");
+/* Whether a further packet may be sent. */
+static __always_inline int has_room(struct stream *stream)
+{
+	return *(volatile __u64 *)&stream->sent - *(volatile __u64 *)&stream->acknowledged < WINDOW;
+}
 
-struct wire_headers {
-	__u8 to[6], from[6];
+/* The number of the next packet; 0 if the window is full. */
+static __always_inline __u64 claim(struct stream *stream)
+{
+	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
+		__u64 sent = *(volatile __u64 *)&stream->sent;
+		/* In this order: what is acknowledged only grows, so there is at least as much room as it seems. */
+		if (sent - *(volatile __u64 *)&stream->acknowledged >= WINDOW)
+			return 0;
+		if (__sync_val_compare_and_swap(&stream->sent, sent, sent + 1) == sent)
+			return WINDOW + sent;
+	}
+	return 0;
+}
+
+/* Sends a message to another host, and keeps it until it has arrived. Gives 1 if the window is full: then
+ * `interpreter_resume` says when to try again. The skb may be used again afterwards, with other contents. */
+__noinline int wire_send(struct __sk_buff *skb, __u32 host, struct message *message __arg_nonnull)
+{
+	struct wire *here = wire();
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
+	__u32 length = message->header.length;
+	opaque(length);
+	if (!here || !stream || !peer || length > PIECE_BYTES)
+		return 0;
+	length += sizeof(struct message_header);
+	__u64 sequence = claim(stream);
+	if (!sequence) {
+		/* Either who acknowledges finds the word, or this finds the room. */
+		__sync_lock_test_and_set(&stream->held, 1);
+		sequence = claim(stream);
+		if (!sequence) {
+			count(COUNT_HELD);
+			return 1;
+		}
+	}
+	struct kept *kept = kept_packet(host, sequence);
+	if (!kept)
+		return 0;
+	struct packet *packet = &kept->packet;
+	if (bpf_probe_read_kernel(&packet->message, length, message))
+		return 0;
+	fill_header(packet, here, stream, host);
+	packet->header.flags = WIRE_DATA;
+	packet->header.sequence = sequence;
+	packet->header.length = length;
+	finish_packet(packet, peer, here->key[0], here->key[1]);
+	/* From here on it may be sent again by whoever is asked for it. A full barrier. */
+	__sync_lock_test_and_set(&kept->sequence, sequence);
+	count(COUNT_SENT);
+	/* If this fails, it is lost like a packet on the way. */
+	transmit(skb, packet);
+	return 0;
+}
+
+/* Sends a packet without a message. */
+__noinline int send_control(struct __sk_buff *skb, __u32 host, __u32 flags, __u64 sequence, __u64 arrived)
+{
+	struct wire *here = wire();
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
+	struct packet *packet = scratch_packet(CONTROL);
+	if (!here || !stream || !peer || !packet)
+		return 0;
+	fill_header(packet, here, stream, host);
+	packet->header.flags = flags;
+	packet->header.sequence = sequence;
+	packet->header.arrived = arrived;
+	packet->header.length = 0;
+	finish_packet(packet, peer, here->key[0], here->key[1]);
+	transmit(skb, packet);
+	return 0;
+}
+
+/* The word of a packet in `laps`, as it is when the packet has arrived. */
+static __always_inline __u64 lap_of(__u64 sequence)
+{
+	return sequence / WINDOW * 2;
+}
+
+static __always_inline __u64 *lap_at(struct stream *stream, __u64 sequence)
+{
+	asm volatile("%0 &= %1" : "+r"(sequence) : "i"(WINDOW - 1));
+	return &stream->laps[sequence];
+}
+
+/* Which packets have arrived here, from the first that has not on: a bit each. */
+static __always_inline __u64 arrivals(struct stream *stream)
+{
+	__u64 first = WINDOW + *(volatile __u64 *)&stream->expected, arrived = 0;
+	for (__u32 i = zero; i < WINDOW && can_loop(); i++)
+		if (*(volatile __u64 *)lap_at(stream, first + i) == lap_of(first + i))
+			arrived |= 1ull << (i & 63);
+	return arrived;
+}
+
+/* Asks a host for what has not arrived from there, and what has arrived there; too soon after the last time, it does
+ * nothing. Gives how many requests have remained unanswered. */
+__noinline int wire_ask(struct __sk_buff *skb, __u32 host)
+{
+	struct wire *here = wire();
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	if (!here || !stream || host == here->host || host >= here->hosts)
+		return 0;
+	__u64 now = bpf_ktime_get_ns(), before = *(volatile __u64 *)&stream->asked_at;
+	__u32 unanswered = *(volatile __u32 *)&stream->unanswered;
+	__u32 doublings = unanswered < ASK_DOUBLINGS ? unanswered : ASK_DOUBLINGS;
+	if (now - before < ASK_NANOSECONDS << doublings ||
+	    __sync_val_compare_and_swap(&stream->asked_at, before, now) != before)
+		return unanswered;
+	stream->asked_about = *(volatile __u64 *)&stream->sent;
+	__sync_fetch_and_add(&stream->unanswered, 1);
+	count(COUNT_ASKED);
+	send_control(skb, host, WIRE_REQUEST, __sync_fetch_and_add(&stream->asked, 1) + 1, arrivals(stream));
+	return unanswered + 1;
+}
+
+/* Asks the hosts that have long not acknowledged something: it may be lost, with nobody there who waits for it.
+ * Called every now and then. Gives how many requests the most silent host has left unanswered, and in the upper
+ * half its number. */
+__noinline __u64 wire_tend(struct __sk_buff *skb)
+{
+	struct wire *here = wire();
+	__u64 worst = 0;
+	for (__u32 i = zero; here && i < here->hosts && i < HOSTS && can_loop(); i++) {
+		__u32 host = i;
+		struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+		if (!stream)
+			break;
+		__u64 before = stream->tended;
+		stream->tended = *(volatile __u64 *)&stream->sent;
+		if (*(volatile __u64 *)&stream->acknowledged >= before)
+			continue;
+		__u32 unanswered = wire_ask(skb, host);
+		if (unanswered > (__u32)worst)
+			worst = (__u64)host << 32 | unanswered;
+	}
+	return worst;
+}
+
+/* Sends again what the other host says has not arrived, of the packets before `end`. */
+static __always_inline void resend(struct __sk_buff *skb, __u32 host, __u64 acknowledged, __u64 arrived, __u64 end)
+{
+	for (__u32 i = zero; i < WINDOW && can_loop(); i++) {
+		__u64 sequence = acknowledged + i;
+		if (sequence >= end)
+			break;
+		struct kept *kept = kept_packet(host, sequence);
+		if (arrived >> (i & 63) & 1 || !kept || *(volatile __u64 *)&kept->sequence != sequence)
+			continue;
+		/* If a later packet takes its place meanwhile, this one has arrived, and what goes out is dropped there. */
+		transmit(skb, &kept->packet);
+		count(COUNT_RESENT);
+	}
+}
+
+/* What a request leads to. Each is answered once, and none after a later one. */
+__noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
+{
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	if (!stream)
+		return 0;
+	__u64 last = *(volatile __u64 *)&stream->answered;
+	if (sequence <= last || __sync_val_compare_and_swap(&stream->answered, last, sequence) != last) {
+		count(COUNT_STALE);
+		return 0;
+	}
+	resend(skb, host, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->sent);
+	send_control(skb, host, WIRE_ANSWER, sequence, arrivals(stream));
+	return 0;
+}
+
+/* What the answer to a request leads to: of the packets that were sent before it, what was missing there is lost.
+ * Each answer counts once, and none after that to a later request. */
+__noinline int settle(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
+{
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	if (!stream)
+		return 0;
+	__u64 last = *(volatile __u64 *)&stream->settled;
+	if (sequence > *(volatile __u64 *)&stream->asked || sequence <= last ||
+	    __sync_val_compare_and_swap(&stream->settled, last, sequence) != last) {
+		count(COUNT_STALE);
+		return 0;
+	}
+	resend(skb, host, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->asked_about);
+	return 0;
+}
+
+/* Delivers a data packet, unless it was delivered before. */
+static __always_inline void receive_data(struct stream *stream, struct packet *packet)
+{
+	__u64 sequence = packet->header.sequence, lap = lap_of(sequence);
+	__u64 *word = lap_at(stream, sequence);
+	/* Who turns the word of the lap before into an odd one is alone with the packet. Further ahead than the
+	 * window no host sends, and what is behind is repeated. */
+	if (__sync_val_compare_and_swap(word, lap - 2, lap - 1) != lap - 2) {
+		count(COUNT_DUPLICATE);
+		return;
+	}
+	if (deliver(&packet->message)) {
+		/* As if it had not come: it will be asked for. */
+		__sync_lock_test_and_set(word, lap - 2);
+		count(COUNT_REFUSED);
+		return;
+	}
+	/* Full barriers, here and in the exchange below: the one who arrives last at a gap sees that it is closed. */
+	__sync_lock_test_and_set(word, lap);
+	count(COUNT_RECEIVED);
+	for (__u32 i = zero; i < 2 * WINDOW && can_loop(); i++) {
+		__u64 expected = *(volatile __u64 *)&stream->expected;
+		if (*(volatile __u64 *)lap_at(stream, expected) != lap_of(WINDOW + expected))
+			break;
+		__sync_val_compare_and_swap(&stream->expected, expected, expected + 1);
+	}
+}
+
+/* Notes up to where packets have arrived at the other host. */
+static __always_inline void acknowledge(struct stream *stream, __u64 acknowledged)
+{
+	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
+		__u64 known = *(volatile __u64 *)&stream->acknowledged;
+		if (acknowledged <= known || acknowledged > *(volatile __u64 *)&stream->sent ||
+		    __sync_val_compare_and_swap(&stream->acknowledged, known, acknowledged) == known)
+			return;
+	}
+}
+
+/* Whether a packet whose MAC is right makes sense. */
+static __always_inline int makes_sense(struct wire *here, struct wire_header *header, struct message *message)
+{
+	if (header->destination != here->host || header->source == here->host || header->source >= here->hosts ||
+	    header->acknowledged < WINDOW)
+		return 0;
+	if (!header->flags || header->flags == WIRE_REQUEST || header->flags == WIRE_ANSWER)
+		return header->length == 0;
+	return header->flags == WIRE_DATA && header->sequence >= WINDOW &&
+	       header->length >= sizeof(struct message_header) &&
+	       message->header.length == header->length - sizeof(struct message_header);
+}
+
+/* What becomes of a packet for this host's port that has so many bytes behind its own header. */
+static __always_inline void receive(struct __sk_buff *skb, struct wire *here, struct packet *packet, __u32 length)
+{
+	struct wire_header *header = &packet->header;
+	if (header->magic != WIRE_MAGIC || header->version != WIRE_VERSION) {
+		count(COUNT_STRANGE);
+		return;
+	}
+	if (header->job != here->job) {
+		count(COUNT_OTHER_JOB);
+		return;
+	}
+	if (header->length != length) {
+		count(COUNT_TRUNCATED);
+		return;
+	}
+	if (header->mac != seal(packet, length, here->key[0], here->key[1])) {
+		count(COUNT_FORGED);
+		return;
+	}
+	__u32 host = header->source;
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	if (!stream || !makes_sense(here, header, &packet->message)) {
+		count(COUNT_STRANGE);
+		return;
+	}
+	__u64 acknowledged = header->acknowledged, arrived = header->arrived, sequence = header->sequence;
+	__u32 flags = header->flags;
+	*(volatile __u32 *)&stream->unanswered = 0;
+	acknowledge(stream, acknowledged - WINDOW);
+	if (flags == WIRE_DATA)
+		receive_data(stream, packet);
+	if (flags == WIRE_REQUEST) {
+		answer(skb, host, sequence, acknowledged, arrived);
+	} else if (flags == WIRE_ANSWER) {
+		settle(skb, host, sequence, acknowledged, arrived);
+	} else if (*(volatile __u64 *)&stream->expected - *(volatile __u64 *)&stream->told >= WINDOW / 2) {
+		count(COUNT_ACKNOWLEDGED);
+		send_control(skb, host, 0, 0, 0);
+	}
+	if (*(volatile __u32 *)&stream->held && has_room(stream) && __sync_lock_test_and_set(&stream->held, 0))
+		interpreter_resume();
+}
+
+struct ipv4_headers {
+	__u8 ethernet[12];
 	__u16 protocol;
 	__u8 version, service;
 	__u16 bytes, identification, fragment;
 	__u8 hops, transport;
 	__u16 sum;
-	__u32 source, destination;
-	__u16 source_port, destination_port, datagram_bytes, datagram_sum;
+	__u8 source[4], destination[4];
+	__u16 source_port, destination_port, datagram, datagram_sum;
 } __attribute__((packed));
 
-__noinline int wire_send(struct __sk_buff *skb, __u32 host, struct message *message __arg_nonnull)
+struct ipv6_headers {
+	__u8 ethernet[12];
+	__u16 protocol;
+	__u8 version, flow[3];
+	__u16 bytes;
+	__u8 transport, hops;
+	__u8 source[16], destination[16];
+	__u16 source_port, destination_port, datagram, datagram_sum;
+} __attribute__((packed));
+
+static __always_inline int is_same(const __u8 *one, const __u8 *other, __u32 bytes)
 {
-	struct job *here = job();
-	if (!here)
-		return 0;
-	struct peer *own = bpf_map_lookup_elem(&peers, &here->host), *peer = bpf_map_lookup_elem(&peers, &host);
-	__u32 length = message->header.length;
-	if (!own || !peer || length > PIECE_BYTES)
-		return 0;
-	__u32 bytes = sizeof(struct message_header) + length;
-	struct wire_headers headers = { .protocol = bpf_htons(ETH_P_IP), .version = 0x45, .hops = 64, .transport = 17 };
-	__builtin_memcpy(headers.to, peer->address, 6);
-	__builtin_memcpy(headers.from, own->address, 6);
-	headers.bytes = bpf_htons(28 + bytes);
-	headers.source = own->ip;
-	headers.destination = peer->ip;
-	__u32 sum = 0x4500 + 28 + bytes + 0x4011;
-	sum += bpf_ntohl(own->ip) >> 16;
-	sum += bpf_ntohl(own->ip) & 0xffff;
-	sum += bpf_ntohl(peer->ip) >> 16;
-	sum += bpf_ntohl(peer->ip) & 0xffff;
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	headers.sum = bpf_htons(~sum);
-	headers.source_port = headers.destination_port = bpf_htons(WIRE_PORT);
-	headers.datagram_bytes = bpf_htons(8 + bytes);
-	if (bpf_skb_change_tail(skb, sizeof(headers) + bytes, 0) ||
-	    bpf_skb_store_bytes(skb, 0, &headers, sizeof(headers), 0) ||
-	    bpf_skb_store_bytes(skb, sizeof(headers), message, bytes, 0))
-		return 0;
-	bpf_clone_redirect(skb, here->interface, 0);
-	return 0;
+	__u8 difference = 0;
+	for (__u32 i = 0; i < bytes; i++)
+		difference |= one[i] ^ other[i];
+	return !difference;
 }
 
-/* Takes a packet that is for us. Gives 0 for others. */
+/* Where the datagram's payload begins, and in `bytes` its length (0 if the lengths contradict each other); 0 if
+ * the packet is not for this host and port. Fragments and packets with options are not ours. */
+static __always_inline __u32 find_ipv4(struct __sk_buff *skb, struct wire *here, __u32 *bytes)
+{
+	struct ipv4_headers headers;
+	if (bpf_skb_load_bytes(skb, 0, &headers, sizeof(headers)) || headers.protocol != bpf_htons(ETH_P_IP) ||
+	    headers.version != 0x45 || headers.transport != IPPROTO_UDP || headers.fragment & bpf_htons(0x3fff) ||
+	    headers.destination_port != here->port || !is_same(headers.destination, here->address, 4))
+		return 0;
+	__u32 datagram = bpf_ntohs(headers.datagram);
+	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers.bytes) != IPV4_BYTES + datagram ? 0 : datagram - UDP_BYTES;
+	return sizeof(headers);
+}
+
+static __always_inline __u32 find_ipv6(struct __sk_buff *skb, struct wire *here, __u32 *bytes)
+{
+	struct ipv6_headers headers;
+	if (bpf_skb_load_bytes(skb, 0, &headers, sizeof(headers)) || headers.protocol != bpf_htons(ETH_P_IPV6) ||
+	    headers.version >> 4 != 6 || headers.transport != IPPROTO_UDP || headers.destination_port != here->port ||
+	    !is_same(headers.destination, here->address, 16))
+		return 0;
+	__u32 datagram = bpf_ntohs(headers.datagram);
+	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers.bytes) != datagram ? 0 : datagram - UDP_BYTES;
+	return sizeof(headers);
+}
+
+/* Takes a packet that is for this host's port, whatever is in it. Gives 0 for all others, which it does not touch. */
 __noinline int wire_receive(struct __sk_buff *skb)
 {
-	struct wire_headers headers;
-	__u32 key = 0;
-	struct message *message = bpf_map_lookup_elem(&arrivals, &key);
-	if (!message || bpf_skb_load_bytes(skb, 0, &headers, sizeof(headers)) ||
-	    headers.protocol != bpf_htons(ETH_P_IP) || headers.transport != 17 ||
-	    headers.destination_port != bpf_htons(WIRE_PORT))
+	struct wire *here = wire();
+	struct packet *packet = scratch_packet(ARRIVING);
+	__u32 bytes = 0, start;
+	if (!here || !packet)
 		return 0;
-	__u32 bytes = bpf_ntohs(headers.datagram_bytes) - 8u;
-	if (bytes < sizeof(struct message_header) || bytes > sizeof(struct message_header) + PIECE_BYTES ||
-	    bpf_skb_load_bytes(skb, sizeof(headers), message, bytes) ||
-	    message->header.length > PIECE_BYTES)
+	start = here->protocol == bpf_htons(ETH_P_IPV6) ? find_ipv6(skb, here, &bytes) : find_ipv4(skb, here, &bytes);
+	if (!start)
+		return 0;
+	opaque(bytes);
+	if (bytes < sizeof(struct wire_header) || bytes > sizeof(struct wire_header) + LONGEST_MESSAGE ||
+	    bpf_skb_load_bytes(skb, start, &packet->header, bytes)) {
+		count(COUNT_TRUNCATED);
 		return 1;
-	deliver(message);
+	}
+	receive(skb, here, packet, bytes - sizeof(struct wire_header));
 	return 1;
 }
 

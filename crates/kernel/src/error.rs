@@ -39,6 +39,14 @@ pub enum LoadError {
         /// Its name.
         name: String,
     },
+    /// The interface's packets have no Ethernet header.
+    #[error(
+        "the interface `{name}` is no Ethernet, as which the kernel engine writes its packets: take the agent engine on it"
+    )]
+    NoEthernet {
+        /// Its name.
+        name: String,
+    },
     /// The interface does not take the program.
     #[error("the interface `{name}` takes no program at tcx ingress ({source}): take the agent engine on it")]
     NoTcx {

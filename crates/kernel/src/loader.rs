@@ -1,27 +1,24 @@
 //! Loads the program, attaches it and makes the maps. The one part that needs rights.
 
 use crate::error::LoadError;
-use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, PIECE_BYTES, Place, RANK_BYTES, RANKS};
+use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, Place, RANK_BYTES, RANKS};
 use crate::system::{self, MAPPABLE, MapKind};
+use crate::tender::Tender;
+use crate::wire::{Counts, Description, Endpoint, Key, map_lengths, piece_bytes};
 use aya::maps::{Map, MapData};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// The program as clang 14 makes it of `bpf/tradewind.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tradewind.bpf.o");
 
-/// How a host is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Its Ethernet address, or that of the router towards it.
-    pub hardware_address: [u8; 6],
-    /// Its IP address.
-    pub address: Ipv4Addr,
-}
+/// What the object file has.
+const PROGRAMS: [&str; 3] = ["start", "ingress", "tend"];
 
 /// A job as one of its hosts sees it.
 #[derive(Clone, Debug)]
@@ -30,8 +27,12 @@ pub struct JobDescription {
     pub host: u32,
     /// The host of every rank.
     pub host_of_rank: Vec<u32>,
-    /// How each host is reached, this one's own addresses among them.
-    pub peers: Vec<Peer>,
+    /// Where each host takes packets of the job, this one among them: all IPv4 or all IPv6.
+    pub endpoints: Vec<Endpoint>,
+    /// A number that no other job has.
+    pub number: u64,
+    /// The job's secret, the same on all its hosts: whoever has it can send the job messages.
+    pub key: Key,
     /// The interface through which the others are reached.
     pub interface: String,
     /// The longest IP packet that it takes.
@@ -51,6 +52,10 @@ pub struct Handles {
     pub slot: u32,
     /// Its number in the job.
     pub rank: u32,
+    /// The host of every rank.
+    pub host_of_rank: Arc<[u32]>,
+    /// The addresses of the hosts.
+    pub addresses: Arc<[IpAddr]>,
 }
 
 /// The program of one job on one host. It is detached and gone when this is dropped or the process ends, however it ends:
@@ -59,10 +64,10 @@ pub struct Handles {
 pub struct Loader {
     ebpf: Ebpf,
     ranks: Vec<(u32, OwnedFd, OwnedFd)>,
+    host_of_rank: Arc<[u32]>,
+    addresses: Arc<[IpAddr]>,
+    _tender: Tender,
 }
-
-/// Bytes of a packet beside the piece: IP, UDP and what is known about the message.
-const PACKET_OVERHEAD: u32 = 20 + 8 + 48;
 
 impl Loader {
     /// Loads and attaches the program for a job.
@@ -77,8 +82,11 @@ impl Loader {
         let interface = interface_number(&job.interface)?;
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
+        for (map, length) in map_lengths(job.endpoints.len() as u32) {
+            loader.map_max_entries(map, length);
+        }
         let mut ebpf = loader.load(OBJECT).map_err(|error| load_error(&error))?;
-        for name in ["start", "ingress"] {
+        for name in PROGRAMS {
             program(&mut ebpf, name)?.load().map_err(|error| program_error("loading the program", &error))?;
         }
         let places = places(&job.host_of_rank);
@@ -90,7 +98,11 @@ impl Loader {
         program(&mut ebpf, "ingress")?
             .attach_with_options(&job.interface, TcAttachType::Ingress, order)
             .map_err(|error| attach_error(&job.interface, error))?;
-        Ok(Loader { ebpf, ranks })
+        let tend = program(&mut ebpf, "tend")?.fd().and_then(|program| Ok(program.as_fd().try_clone_to_owned()?));
+        let tend = tend.map_err(|error| program_error("loading the program", &error))?;
+        let tender = Tender::start(tend).map_err(LoadError::of("starting the thread that tends the wire"))?;
+        let addresses = job.endpoints.iter().map(|endpoint| endpoint.address).collect();
+        Ok(Loader { ebpf, ranks, host_of_rank: job.host_of_rank.as_slice().into(), addresses, _tender: tender })
     }
 
     /// What a rank of this host needs; `None` if it is on another host.
@@ -102,13 +114,29 @@ impl Loader {
         let (_, memory, bell) = &self.ranks[slot];
         let start = self.program("start").and_then(|program| program.fd().ok()).ok_or(io::ErrorKind::NotFound)?;
         let start = start.as_fd().try_clone_to_owned()?;
-        Ok(Some(Handles { memory: memory.try_clone()?, bell: bell.try_clone()?, start, slot: slot as u32, rank }))
+        Ok(Some(Handles {
+            memory: memory.try_clone()?,
+            bell: bell.try_clone()?,
+            start,
+            slot: slot as u32,
+            rank,
+            host_of_rank: Arc::clone(&self.host_of_rank),
+            addresses: Arc::clone(&self.addresses),
+        }))
     }
 
     /// How many instructions the kernel's verifier looked at, for each program. The kernel allows a million.
     pub fn verified_instructions(&self) -> Vec<(&'static str, u32)> {
         let count = |name| Some((name, self.program(name)?.info().ok()?.verified_instruction_count()?));
-        ["start", "ingress"].into_iter().filter_map(count).collect()
+        PROGRAMS.into_iter().filter_map(count).collect()
+    }
+
+    /// What this host has sent, received and dropped.
+    ///
+    /// # Errors
+    /// When the system refuses to read the program's counters.
+    pub fn counts(&self) -> io::Result<Counts> {
+        Counts::read(&self.ebpf).map_err(io::Error::other)
     }
 
     fn program(&self, name: &str) -> Option<&SchedClassifier> {
@@ -121,7 +149,7 @@ fn check_sizes(job: &JobDescription) -> Result<(), LoadError> {
     for (what, limit, found) in [
         ("ranks", RANKS, job.host_of_rank.len()),
         ("ranks on one host", LOCAL_RANKS, local),
-        ("hosts", 64, job.peers.len()),
+        ("hosts", 64, job.endpoints.len()),
     ] {
         if found > limit {
             return Err(LoadError::TooMany { what, limit, found });
@@ -145,10 +173,10 @@ fn places(host_of_rank: &[u32]) -> Vec<Place> {
 fn describe(ebpf: &Ebpf, job: &JobDescription, interface: u32, places: &[Place]) -> Result<(), LoadError> {
     let mut header = Job {
         host: job.host,
-        hosts: job.peers.len() as u32,
+        hosts: job.endpoints.len() as u32,
         ranks: places.len() as u32,
         local_ranks: places.iter().filter(|place| place.host == job.host).count() as u32,
-        piece_bytes: job.mtu.saturating_sub(PACKET_OVERHEAD).clamp(64, PIECE_BYTES as u32) / 64 * 64,
+        piece_bytes: piece_bytes(job.mtu, job.endpoints[job.host as usize].address),
         interface,
         local_rank: [0; LOCAL_RANKS],
     };
@@ -159,12 +187,9 @@ fn describe(ebpf: &Ebpf, job: &JobDescription, interface: u32, places: &[Place])
     bytes.extend_from_slice(bytemuck::cast_slice(places));
     bytes.resize(JOB_BYTES, 0);
     update(ebpf, "jobs", 0, &bytes)?;
-    for (host, peer) in (0..).zip(&job.peers) {
-        let mut bytes = peer.hardware_address.to_vec();
-        bytes.extend_from_slice(&[0; 2]);
-        bytes.extend_from_slice(&peer.address.octets());
-        update(ebpf, "peers", host, &bytes)?;
-    }
+    let wire =
+        Description { job: job.number, key: job.key, host: job.host, endpoints: job.endpoints.clone(), interface };
+    wire.map_values().into_iter().try_for_each(|(map, element, value)| update(ebpf, map, element, &value))?;
     Ok(())
 }
 

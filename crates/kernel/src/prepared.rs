@@ -3,8 +3,9 @@
 use crate::arena::{ALIGNMENT, Arena};
 use crate::layout::{ARENA, NamedReceive, Progress, Run, receive_hash};
 use crate::system::Mapping;
-use goal::schedule::{Kind, Schedule, ScheduleView};
+use goal::schedule::{Kind, SCRATCHPAD, Schedule, ScheduleView};
 use network::carrier::Context;
+use std::ops::Range;
 
 /// A schedule that a rank has taken.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct PreparedSchedule {
     /// Where each buffer lies in a frame, and last the scratchpad.
     memories: Vec<u32>,
     frame_bytes: u32,
+    /// What a run writes: buffers and their bytes, none twice.
+    written: Vec<(usize, Range<usize>)>,
     /// Where schedule, table and members lie, and how many bytes there are.
     place: u32,
     bytes: u32,
@@ -79,6 +82,25 @@ fn receive_table(view: &ScheduleView<'_>) -> Vec<NamedReceive> {
     table
 }
 
+/// The bytes of user buffers that operations write, joined where they touch.
+fn written(view: &ScheduleView<'_>) -> Vec<(usize, Range<usize>)> {
+    let writers = view.operations().iter().filter(|record| record.kind() != Kind::Send);
+    let blocks = writers.flat_map(|record| view.destination(record));
+    let mut ranges: Vec<(usize, Range<usize>)> = blocks
+        .filter(|block| block.memory != SCRATCHPAD && block.length > 0)
+        .map(|block| (block.memory as usize, block.offset as usize..(block.offset + block.length) as usize))
+        .collect();
+    ranges.sort_unstable_by_key(|(buffer, bytes)| (*buffer, bytes.start));
+    ranges.dedup_by(|(buffer, bytes), (earlier_buffer, earlier)| {
+        let touches = buffer == earlier_buffer && bytes.start <= earlier.end;
+        if touches {
+            earlier.end = earlier.end.max(bytes.end);
+        }
+        touches
+    });
+    ranges
+}
+
 impl PreparedSchedule {
     /// Writes a schedule to the arena, if there is room.
     pub(crate) fn new(
@@ -129,6 +151,7 @@ impl PreparedSchedule {
             progress: Vec::new(),
             memories: Vec::new(),
             frame_bytes: 0,
+            written: written(&view),
             place,
             bytes: bytes as u32,
             frames: Vec::new(),
@@ -193,6 +216,11 @@ impl PreparedSchedule {
     /// Where a buffer lies in a frame.
     pub(crate) fn memory(&self, buffer: usize) -> usize {
         self.memories[buffer] as usize
+    }
+
+    /// What a run writes: buffers and their bytes.
+    pub(crate) fn written(&self) -> &[(usize, Range<usize>)] {
+        &self.written
     }
 
     /// Where the operations' times lie in a frame.

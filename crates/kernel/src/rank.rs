@@ -2,65 +2,34 @@
 
 use crate::arena::Arena;
 use crate::bell::Bell;
-use crate::layout::{
-    ARENA, ARENA_BYTES, FAULT_DIVISION, FAULT_SIZES, FAULT_STAMPS, RANK_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run,
-    SUBMITTED,
-};
+use crate::fault::Fault;
+use crate::layout::{ARENA, ARENA_BYTES, RANK_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run, SUBMITTED};
 use crate::loader::Handles;
 use crate::prepared::{PreparedSchedule, Sizes};
 use crate::system::{self, Mapping};
-use goal::schedule::{Kind, Schedule};
+use crate::wire::MAXIMUM_UNANSWERED;
+use goal::schedule::{Kind, OperationRecord, Schedule};
 use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A schedule and a run of it may take so many bytes of the arena, so that several can be there at once.
 const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 /// Operations of a schedule: fewer than the program executes in one activation.
 const LIMIT_OPERATIONS: u32 = 8192;
-/// How often a waiter looks before it sleeps: about as long as a packet takes.
+/// Edges of an operation: as many as the program follows.
+const LIMIT_EDGES: u32 = 1 << 16;
+/// How often a waiter looks before it sleeps.
 const LOOKS: u32 = 200;
-/// A sleeper looks after its runs now and then, should there be work left over.
-const NAP: Duration = Duration::from_millis(20);
-
-/// What went wrong in a run that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// An integer was divided by zero. The results are there nevertheless.
-    Division {
-        /// The operation's place in vertex order.
-        vertex: u32,
-        /// The first element concerned.
-        element: u64,
-    },
-    /// A message is not as long as its receive.
-    Sizes {
-        /// The receive's place in vertex order.
-        vertex: u32,
-        /// The sender, by its rank of the communicator.
-        source: u32,
-        /// The message's tag.
-        tag: u32,
-        /// Its number among the sender's messages of this tag.
-        ordinal: u32,
-        /// Bytes that the sender sends.
-        sent: u64,
-        /// Bytes that the receive expects.
-        expected: u64,
-    },
-    /// Another rank called something else.
-    Stamps {
-        /// It, by its rank of the communicator.
-        source: u32,
-        /// Its stamp.
-        theirs: u32,
-        /// That of this rank.
-        ours: u32,
-    },
-}
+/// How long it looks where each rank of the host has a core: a few packets.
+const PATIENCE: Duration = Duration::from_micros(30);
+/// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The
+/// first nap, and the longest: each is twice as long as the one before.
+const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
 /// A rank of a job, to run schedules with.
 #[derive(Debug)]
@@ -70,6 +39,10 @@ pub struct Rank {
     start: OwnedFd,
     slot: u32,
     rank: u32,
+    /// Whether each rank of this host can have a core.
+    has_core: bool,
+    host_of_rank: Arc<[u32]>,
+    addresses: Arc<[IpAddr]>,
     books: Mutex<Books>,
 }
 
@@ -102,8 +75,12 @@ impl Rank {
             forgotten: Vec::new(),
             timed: false,
         };
-        let (bell, slot, rank) = (Bell::new(handles.bell)?, handles.slot, handles.rank);
-        Ok(Rank { memory, bell, start: handles.start, slot, rank, books: Mutex::new(books) })
+        let Handles { bell, start, slot, rank, host_of_rank, addresses, .. } = handles;
+        let bell = Bell::new(bell)?;
+        let host = host_of_rank.get(rank as usize);
+        let neighbours = host_of_rank.iter().filter(|other| Some(*other) == host).count();
+        let has_core = std::thread::available_parallelism().is_ok_and(|cores| neighbours <= cores.get());
+        Ok(Rank { memory, bell, start, slot, rank, has_core, host_of_rank, addresses, books: Mutex::new(books) })
     }
 
     /// Has runs that start from now on note when each operation is executed; see [`times`](Self::times).
@@ -111,8 +88,8 @@ impl Rank {
         self.books().timed = timed;
     }
 
-    /// When the operations of a run were executed, by their place in the schedule, in nanoseconds of `CLOCK_MONOTONIC`; 0
-    /// for those that were not, and for all if nobody asked before the start.
+    /// When the operations of a run were executed, by their place in the schedule, in nanoseconds of `CLOCK_MONOTONIC`;
+    /// 0 for those that were not, and for all if nobody asked before the start.
     pub fn times(&self, ticket: Ticket) -> Vec<u64> {
         let books = self.books();
         let frame = ticket.0 as u32;
@@ -128,24 +105,7 @@ impl Rank {
 
     /// What went wrong in a run, if anything did so far.
     pub fn fault(&self, ticket: Ticket) -> Option<Fault> {
-        let run = self.run(ticket.0 as u32);
-        match run.fault {
-            FAULT_DIVISION => Some(Fault::Division { vertex: run.fault_vertex, element: run.fault_element }),
-            FAULT_SIZES => Some(Fault::Sizes {
-                vertex: run.fault_vertex,
-                source: run.fault_source,
-                tag: run.fault_tag,
-                ordinal: run.fault_ordinal,
-                sent: run.fault_sent,
-                expected: run.fault_expected,
-            }),
-            FAULT_STAMPS => Some(Fault::Stamps {
-                source: run.fault_source,
-                theirs: run.fault_sent as u32,
-                ours: run.fault_expected as u32,
-            }),
-            _ => None,
-        }
+        Fault::of(&self.run(ticket.0 as u32))
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -161,8 +121,34 @@ impl Rank {
 
     /// Has the program look after this rank: it starts what was submitted and goes on with what was left over.
     fn kick(&self) -> Result<(), Error> {
-        while system::run_program(self.start.as_fd(), self.slot).map_err(system_error("starting a run"))? != 0 {}
+        while self.run_program(0)? % 2 != 0 {}
         Ok(())
+    }
+
+    /// Has the program ask the hosts of all ranks that a run waits for, for what may be lost.
+    fn ask(&self, ticket: Ticket) -> Result<(), Error> {
+        let mut hosts = BTreeMap::new();
+        for rank in self.partners(ticket) {
+            if let Some(host) = self.host_of_rank.get(rank as usize) {
+                hosts.insert(*host, rank);
+            }
+        }
+        for (host, rank) in hosts {
+            let unanswered = self.run_program(rank + 1)? / 2;
+            if unanswered >= MAXIMUM_UNANSWERED {
+                return Err(Error::HostUnreachable {
+                    host,
+                    address: self.addresses.get(host as usize).map_or_else(String::new, IpAddr::to_string),
+                    why: format!("it has left {unanswered} requests in a row unanswered"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the program; `asked` is one more than a rank whose host is to be asked.
+    fn run_program(&self, asked: u32) -> Result<u32, Error> {
+        system::run_program(self.start.as_fd(), [self.slot, asked]).map_err(system_error("starting a run"))
     }
 
     /// Puts a run on the stack of those that are to be started.
@@ -180,34 +166,40 @@ impl Rank {
         }
     }
 
+    /// Copies what a run wrote to where the caller wants it.
     fn copy_out(&self, prepared: &PreparedSchedule, frame: u32, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         let buffers = prepared.schedule.view().buffers();
-        for (buffer, (output, record)) in outputs.iter_mut().zip(buffers).enumerate() {
-            if !output.is_empty() {
-                check_length(buffer, record.length, output.len())?;
-                self.memory.read(ARENA + frame as usize + prepared.memory(buffer), output);
+        for (buffer, (output, record)) in
+            outputs.iter().zip(buffers).enumerate().filter(|(_, (output, _))| !output.is_empty())
+        {
+            check_length(buffer, record.length, output.len())?;
+        }
+        for (buffer, bytes) in prepared.written() {
+            if let Some(output) = outputs.get_mut(*buffer).filter(|output| !output.is_empty()) {
+                self.memory
+                    .read(ARENA + frame as usize + prepared.memory(*buffer) + bytes.start, &mut output[bytes.clone()]);
             }
         }
         Ok(())
     }
 
-    /// The error of a run that has ended with a fault.
-    fn describe(&self, context: &Context, fault: Fault) -> Error {
-        let rank = context.rank;
-        let member = |source: u32| context.members.get(source as usize).copied().unwrap_or(source);
-        match fault {
-            Fault::Division { vertex, element } => Error::Operation(format!(
-                "rank {rank}, vertex {vertex}: element {element} was divided by zero; make the divisor nonzero or \
-                 compute on f32 or f64"
-            )),
-            Fault::Sizes { vertex, source, tag, ordinal, sent, expected } => Error::Operation(format!(
-                "rank {source} sends {sent} bytes to rank {rank} (message {ordinal} with tag {tag}), but rank {rank}, \
-                 vertex {vertex}, receives {expected}; make both lengths equal"
-            )),
-            Fault::Stamps { source, theirs, ours } => {
-                Error::Mismatch { sequence: 0, ours, rank: member(source), theirs }
+    /// Whether a run has ended, looked at for a moment.
+    fn look(&self, ticket: Ticket) -> bool {
+        let look = || {
+            let is_complete = self.is_complete(ticket);
+            std::hint::spin_loop();
+            is_complete
+        };
+        if (0..LOOKS).any(|_| look()) {
+            return true;
+        }
+        let before = Instant::now();
+        while self.has_core && before.elapsed() < PATIENCE {
+            if (0..LOOKS / 8).any(|_| look()) {
+                return true;
             }
         }
+        false
     }
 }
 
@@ -285,7 +277,7 @@ impl Carrier for Rank {
             Kind::Join => false,
             // The program computes nothing but what has a result.
             Kind::Calc => record.bytes == 0,
-            _ => true,
+            _ => record.edge_count <= LIMIT_EDGES && record.start_edge_count <= LIMIT_EDGES,
         });
         known && view.header().operation_count <= LIMIT_OPERATIONS && sizes.prepared + sizes.frame <= LIMIT_BYTES
     }
@@ -355,14 +347,12 @@ impl Carrier for Rank {
     }
 
     fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error> {
-        for _ in 0..LOOKS {
-            if self.is_complete(ticket) {
-                return Ok(true);
-            }
-            std::hint::spin_loop();
+        if self.look(ticket) {
+            return Ok(true);
         }
+        let [mut nap, longest] = NAPS;
         while !self.is_complete(ticket) {
-            let left = deadline.map_or(NAP, |deadline| deadline.saturating_duration_since(Instant::now()).min(NAP));
+            let left = deadline.map_or(nap, |deadline| deadline.saturating_duration_since(Instant::now()).min(nap));
             if left.is_zero() {
                 return Ok(false);
             }
@@ -371,33 +361,15 @@ impl Carrier for Rank {
             self.bell.sleep(&self.memory, left, is_complete).map_err(system_error("waiting for a run"))?;
             if !is_complete() && before.elapsed() >= left {
                 self.kick()?;
+                self.ask(ticket)?;
+                nap = longest.min(2 * nap);
             }
         }
         Ok(true)
     }
 
     fn awaited(&self, ticket: Ticket) -> Vec<u32> {
-        let books = self.books();
-        let frame = ticket.0 as u32;
-        let Some(prepared) = books.runs.get(&frame).and_then(|number| books.prepared.get(number)) else {
-            return Vec::new();
-        };
-        const RUNNING: u32 = 2;
-        let operations = prepared.schedule.view().operations();
-        let states = ARENA + frame as usize + prepared.progress();
-        let is_running = |index: usize| {
-            let at = states + 32 * index + std::mem::offset_of!(crate::layout::Progress, phase);
-            self.memory.word(at).load(Ordering::Relaxed) == RUNNING
-        };
-        let waiting = operations
-            .iter()
-            .enumerate()
-            .filter(|(index, record)| record.kind() == Kind::Receive && is_running(*index));
-        let mut ranks: Vec<u32> =
-            waiting.filter_map(|(_, record)| prepared.context.members.get(record.peer()? as usize).copied()).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
+        self.ranks_of(ticket, |record| if record.kind() == Kind::Receive { record.peer() } else { None })
     }
 
     fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
@@ -410,12 +382,7 @@ impl Carrier for Rank {
         let number = *books.runs.get(&frame).ok_or_else(unknown)?;
         let prepared = books.prepared.get(&number).ok_or_else(unknown)?;
         let run = self.run(frame);
-        let fault = self.fault(ticket).map(|fault| match self.describe(&prepared.context, fault) {
-            Error::Mismatch { ours, rank, theirs, .. } => {
-                Error::Mismatch { sequence: run.sequence, ours, rank, theirs }
-            }
-            other => other,
-        });
+        let fault = Fault::of(&run).map(|fault| fault.error(&prepared.context, run.sequence));
         self.copy_out(prepared, frame, outputs)?;
         books.end(frame, run.state == RUN_COMPLETE);
         fault.map_or(Ok(()), Err)
@@ -427,6 +394,40 @@ impl Carrier for Rank {
 }
 
 impl Rank {
+    /// Ranks with which a run exchanges messages at present, in either direction: those of which anything may be lost.
+    fn partners(&self, ticket: Ticket) -> Vec<u32> {
+        let is_from_any = |record: &OperationRecord| record.kind() == Kind::Receive && record.peer().is_none();
+        let mut from_any = false;
+        let partners = self.ranks_of(ticket, |record| {
+            from_any |= is_from_any(record);
+            matches!(record.kind(), Kind::Send | Kind::Receive).then(|| record.peer())?
+        });
+        if from_any { (0..self.host_of_rank.len() as u32).collect() } else { partners }
+    }
+
+    /// Ranks of the job for operations of a run that are started and not complete; `peer` gives the rank of the
+    /// communicator for one of them.
+    fn ranks_of(&self, ticket: Ticket, mut peer: impl FnMut(&OperationRecord) -> Option<u32>) -> Vec<u32> {
+        const RUNNING: u32 = 2;
+        let books = self.books();
+        let frame = ticket.0 as u32;
+        let Some(prepared) = books.runs.get(&frame).and_then(|number| books.prepared.get(number)) else {
+            return Vec::new();
+        };
+        let states = ARENA + frame as usize + prepared.progress();
+        let is_running = |index: usize| {
+            let at = states + 32 * index + std::mem::offset_of!(crate::layout::Progress, phase);
+            self.memory.word(at).load(Ordering::Relaxed) == RUNNING
+        };
+        let operations = prepared.schedule.view().operations();
+        let running = operations.iter().enumerate().filter(|(index, _)| is_running(*index));
+        let mut ranks: Vec<u32> =
+            running.filter_map(|(_, record)| prepared.context.members.get(peer(record)? as usize).copied()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
     /// The number of this rank in the job.
     pub fn rank(&self) -> u32 {
         self.rank

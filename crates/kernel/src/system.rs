@@ -74,8 +74,8 @@ pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Res
     unsafe { bpf(MAP_UPDATE, &mut attributes) }.map(drop)
 }
 
-/// Runs a program on an empty packet whose control block begins with `argument`; gives what the program returned.
-pub(crate) fn run_program(program: BorrowedFd<'_>, argument: u32) -> io::Result<u32> {
+/// Runs a program on an empty packet whose control block begins with these words; gives what the program returned.
+pub(crate) fn run_program(program: BorrowedFd<'_>, arguments: [u32; 2]) -> io::Result<u32> {
     #[repr(C)]
     #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
     struct Attributes {
@@ -94,8 +94,8 @@ pub(crate) fn run_program(program: BorrowedFd<'_>, argument: u32) -> io::Result<
     }
     // The shortest packet is an Ethernet header. The control block begins at byte 48 of `struct __sk_buff`.
     let packet = [0u8; 14];
-    let mut context = [0u32; 13];
-    context[12] = argument;
+    let mut context = [0u32; 14];
+    context[12..].copy_from_slice(&arguments);
     let mut attributes: Attributes = bytemuck::Zeroable::zeroed();
     attributes.program = program.as_raw_fd() as u32;
     attributes.data_in_bytes = packet.len() as u32;

@@ -21,4 +21,4 @@ mod runner;
 
 pub use graphs::{PlanError, Shape};
 pub use plogp::select::Plan;
-pub use rounds::{Budget, Comparison, Timed, compare};
+pub use rounds::{Budget, Comparison, Timed, compare, settle};

@@ -14,7 +14,7 @@ mod regret;
 pub use choice::table;
 pub use regret::experiment as regret;
 
-use crate::collectives::{Budget, Plan, Shape as Collective, compare};
+use crate::collectives::{Budget, Plan, Shape as Collective, settle};
 use crate::models;
 use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Table};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
@@ -150,9 +150,11 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let mut grid = Grid::of(setting, &SIZES);
     grid.bytes.sort_unstable();
     let mut part = Part::new("decisions", "Which algorithm is best when");
-    part.about = "The candidates of each operation, number of ranks and size take turns; the fastest lower quartile wins, and a \
-                  winner is kept for larger sizes as long as it is within 5 % of the best, and so is a join, which needs no \
-                  schedule. Models only leave out candidates \
+    part.about = "The candidates of each operation, number of ranks and size take turns; those within 30 % of the fastest, and the \
+                  join, do so again for longer. The fastest median wins, and a winner is kept for larger sizes as long as it is \
+                  within 8 % of the best; so is a join, which needs no schedule, and also one within 30 % whose middle half of \
+                  repetitions overlaps that of the best. Between two sizes the algorithm changes in \
+                  the middle, or where the join changes its way. Models only leave out candidates \
                   that they predict to take more than five times as long as the fastest; the table says which. Joins are \
                   always measured."
         .to_owned();
@@ -188,7 +190,7 @@ fn measure(
 ) -> Result<Vec<Finding>, SuiteError> {
     let all = collective.plans(&segments());
     let (plans, left_out) = keep(here, collective, all);
-    let compared = compare(here.world, here.shape.shared_cores, collective, &plans, budget)?;
+    let compared = settle(here.world, here.shape.shared_cores, collective, &plans, &Plan::of(Algorithm::Join), budget)?;
     let figure = figure(collective.operation, collective.ranks);
     let point = |microseconds: &[f64]| Point::of(collective.bytes as f64, microseconds);
     let mut found: Vec<Finding> = compared

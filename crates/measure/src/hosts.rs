@@ -8,7 +8,7 @@
 //! process is that of ranks, engines and, where a packet is received in its sender's call, of the network, too.
 //!
 //! ```
-//! use measure::hosts::{Contender, Measure, Setting, compare};
+//! use measure::hosts::{Contender, Here, Measure, Setting, compare};
 //! use network::carrier::Carrier;
 //! use std::sync::Arc;
 //!
@@ -17,7 +17,7 @@
 //! let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
 //! let contenders = [Contender::new("agent", carriers.collect())];
 //! let setting = Setting { rounds: 1, ..Setting::quick() };
-//! let rows = compare(&contenders, &[Measure::Barrier], &setting)?;
+//! let rows = compare(&contenders, &[Measure::Barrier], &setting, &Here)?;
 //! assert!(rows[0].median > 0.0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -33,7 +33,7 @@ mod session;
 pub use floor::sockets;
 pub use part::part;
 pub use row::{Claim, Row, Unit, claims};
-pub use session::Contender;
+pub use session::{Contender, Here, Place};
 
 use crate::computation::Pace;
 use crate::error::Error;
@@ -97,11 +97,16 @@ impl Setting {
     }
 }
 
-/// Takes every measure of every contender, in turns.
+/// Takes every measure of every contender, in turns, with the ranks' threads where `place` says.
 ///
 /// # Errors
 /// What an engine says, with its name.
-pub fn compare(contenders: &[Contender], measures: &[Measure], setting: &Setting) -> Result<Vec<Row>, Error> {
+pub fn compare(
+    contenders: &[Contender],
+    measures: &[Measure],
+    setting: &Setting,
+    place: &dyn Place,
+) -> Result<Vec<Row>, Error> {
     let pace = Pace::calibrate();
     let mut rows = Vec::new();
     for measure in measures {
@@ -111,7 +116,7 @@ pub fn compare(contenders: &[Contender], measures: &[Measure], setting: &Setting
         }
         for _ in 0..setting.rounds {
             for session in columns.iter_mut().flatten() {
-                session.take(setting, pace)?;
+                session.take(setting, pace, place)?;
             }
         }
         for session in columns.into_iter().flatten() {

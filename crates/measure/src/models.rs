@@ -47,6 +47,9 @@ struct Effort {
     ranks: Vec<u32>,
     bytes: Vec<u64>,
     budget: Budget,
+    /// How often each collective is come back to: a machine stays at one pace for seconds, and one that is slow when a size is
+    /// measured would make that size alone slow, for all algorithms.
+    visits: u32,
 }
 
 impl Effort {
@@ -56,7 +59,8 @@ impl Effort {
             operations: if quick { OPERATIONS[..3].to_vec() } else { OPERATIONS.to_vec() },
             ranks: if quick { vec![2] } else { vec![2, 4, 8] },
             bytes: if quick { vec![8, 4 << 10] } else { (0..8).map(|power| 1 << (3 * power).min(20)).collect() },
-            budget: if quick { Budget::QUICK } else { Budget { milliseconds: 50.0, most_rounds: 101 } },
+            budget: if quick { Budget::QUICK } else { Budget { milliseconds: 30.0, most_rounds: 101 } },
+            visits: if quick { 1 } else { 2 },
         }
     }
 }
@@ -70,7 +74,8 @@ fn segments() -> Vec<NonZeroU64> {
 pub fn experiment(setting: &Setting) -> Experiment {
     let effort = Effort::of(setting);
     let mut steps = Vec::new();
-    for ranks in &effort.ranks {
+    let visited = |visit: u32| effort.ranks.iter().map(move |ranks| (visit, ranks));
+    for (visit, ranks) in (1..=effort.visits).flat_map(visited) {
         let shape = Shape::bound(setting, *ranks);
         let engines: &[EngineKind] =
             if shape.is_crowded() { &[EngineKind::Peers] } else { &[EngineKind::Peers, EngineKind::Caller] };
@@ -78,7 +83,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
             for collective in collectives(&effort, *ranks) {
                 let (shape, budget) = (shape.clone().with_engine(*engine), effort.budget);
                 let milliseconds = budget.milliseconds as u64 * 2;
-                let what = format!("{collective}, {engine} engine");
+                let what = format!("{collective}, {engine} engine, visit {visit} of {}", effort.visits);
                 steps.push(Step::new(what, shape, milliseconds, move |here| measure(here, &collective, budget)));
             }
         }

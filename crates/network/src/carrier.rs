@@ -164,3 +164,13 @@ pub enum Error {
         why: String,
     },
 }
+
+impl Error {
+    /// What the reason of a rank that left in order says (`engine::Departure::Left` in words).
+    const LEFT: &str = "has left the job";
+
+    /// Whether it is about a rank that has left the job in order.
+    pub fn has_left(&self) -> bool {
+        matches!(self, Error::RankFailed { how, .. } if how.contains(Error::LEFT))
+    }
+}

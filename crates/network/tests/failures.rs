@@ -261,10 +261,27 @@ fn wrong_calls_are_refused() {
     assert!(matches!(end_with(&clients[0], twice), Err(Error::Operation(why)) if why.contains("before")));
     let schedule = goal::compile::compile(&graph).expect("in order");
     assert!(clients[1].prepare(&world(0, 1, 2), &schedule, 0).is_err(), "the schedule of another rank");
-    drop(connect(&hosts(1, 1), Wires::Memory, Limits::default()));
+    drop(connect(&hosts(1, 1), &Wires::Memory, Limits::default()));
 }
 
 fn end_with(client: &Client, ticket: network::carrier::Ticket) -> Result<(), Error> {
     assert!(client.wait(ticket, patience()).expect("the agent lives"));
     client.fetch(ticket, &mut [&mut []])
+}
+
+#[test]
+fn a_run_says_whom_it_waits_for() {
+    let clients = local(&hosts(4, 2)).expect("sockets");
+    let ticket = |rank: u32| {
+        let prepared = prepare(&clients[rank as usize], &world(0, rank, 4), &barrier_of(rank, 4));
+        clients[rank as usize].start(prepared, 0, &[]).expect("memory")
+    };
+    let tickets = [0, 1, 2].map(ticket);
+    // The first round of a dissemination barrier waits for the rank before.
+    assert_eq!(clients[0].awaited(tickets[0]), [3]);
+    let last = ticket(3);
+    for (client, ticket) in clients.iter().zip(tickets.into_iter().chain([last])) {
+        assert_eq!(end(client, ticket), Ok(()));
+        assert!(client.awaited(ticket).is_empty());
+    }
 }

@@ -41,6 +41,7 @@
 #[macro_use]
 mod names;
 
+pub mod agreement;
 pub mod costs;
 pub mod file;
 pub mod fingerprint;

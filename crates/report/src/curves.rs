@@ -15,6 +15,8 @@ pub(crate) struct Curve<'a> {
     pub(crate) mark: Mark,
     /// Whether it comes from the machine that is compared.
     pub(crate) other: bool,
+    /// Whether another prediction of the same stands before it: two models of one thing are not to look alike.
+    pub(crate) again: bool,
     pub(crate) points: &'a [Point],
 }
 
@@ -49,8 +51,9 @@ impl Curve<'_> {
     /// What styles it, for drawings and legends.
     pub(crate) fn classes(&self) -> String {
         let other = if self.other { " other" } else { "" };
+        let again = if self.again { " again" } else { "" };
         let scattered = if self.is_joined() { "" } else { " scattered" };
-        format!("curve {} hue-{}{other}{scattered}", role_name(self.role), self.hue)
+        format!("curve {}{again} hue-{}{other}{scattered}", role_name(self.role), self.hue)
     }
 
     /// Whether its points are joined: where several values belong to one x, or x goes back, a line would tell of an order
@@ -80,8 +83,15 @@ pub(crate) fn role_name(role: Role) -> &'static str {
 /// and what is said of it share a colour, on both machines.
 pub(crate) fn of<'a>(figure: &'a Figure, other: Option<(&'a Figure, &str)>) -> Vec<Curve<'a>> {
     let mut subjects: Vec<String> = Vec::new();
+    let mut predicted: Vec<(String, bool)> = Vec::new();
     let mut curve = |series: &'a Series, name: String, other: bool| {
         let subject = subject(figure, series);
+        let again = series.role == Role::Predicted && {
+            let prediction = (subject.clone(), other);
+            let again = predicted.contains(&prediction);
+            predicted.push(prediction);
+            again
+        };
         let place = subjects.iter().position(|known| *known == subject).unwrap_or_else(|| {
             // Floors are grey: they take no colour from others.
             if series.role != Role::Floor {
@@ -91,7 +101,7 @@ pub(crate) fn of<'a>(figure: &'a Figure, other: Option<(&'a Figure, &str)>) -> V
         });
         let hue = if series.role == Role::Floor { 0 } else { place % HUES + 1 };
         let mark = Mark::ALL[(place / HUES) % Mark::ALL.len()];
-        Curve { name, role: series.role, hue, mark, other, points: &series.points }
+        Curve { name, role: series.role, hue, mark, other, again, points: &series.points }
     };
     let mut curves: Vec<Curve> = figure.series.iter().map(|series| curve(series, series.name.clone(), false)).collect();
     if let Some((figure, label)) = other {
@@ -171,5 +181,15 @@ mod tests {
             [&[][..], &[1.0], &[1.0, 2.0], &[1.0, 1.0], &[2.0, 1.0]].map(joined),
             [true, true, true, false, false]
         );
+    }
+
+    #[test]
+    fn two_models_of_one_thing_look_different() {
+        let roles = [Role::Measured, Role::Predicted, Role::Predicted, Role::Predicted];
+        let names = ["ring", "ring, pLogP", "ring, sharing", "chain, pLogP"];
+        let figure = figure(&names.into_iter().zip(roles).collect::<Vec<_>>());
+        let classes: Vec<String> = of(&figure, None).iter().map(Curve::classes).collect();
+        let expected = ["measured hue-1", "predicted hue-1", "predicted again hue-1", "predicted hue-2"];
+        assert_eq!(classes, expected.map(|of| format!("curve {of}")));
     }
 }

@@ -240,7 +240,8 @@ fn section(part: &Part, other: Option<&Part>, other_label: &str) -> Markup {
 }
 
 fn tables(part: &Part, id: &dyn Fn(&str) -> String, whose: Option<&str>) -> Markup {
-    html! { div.tables { @for each in &part.tables { (table::table(&id(&each.name), each, whose)) } } }
+    let filled = part.tables.iter().filter(|table| !table.rows.is_empty());
+    html! { div.tables { @for each in filled { (table::table(&id(&each.name), each, whose)) } } }
 }
 
 /// A name that can be an anchor.

@@ -36,6 +36,10 @@ pub struct Attachment {
     pub ranks: u32,
     /// What carries its schedules to ranks on other hosts, if there are any.
     pub carrier: Option<Arc<dyn Carrier>>,
+    /// This rank's place in the kernel engine of its host, until it is taken.
+    pub(crate) seat: Option<Seat>,
+    /// The same by the kernel engine, where this host has it. Whether the others have must be asked.
+    pub offloaded: Option<Arc<dyn Carrier>>,
     /// Which rank of the job is where, if there are other hosts.
     pub hosts: Option<Hosts>,
 }
@@ -59,7 +63,15 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
     let attachment = match identity::find(environment)? {
         Origin::Alone => {
             let node = Node::create(&JobOptions::new(1, engine_kind(environment)?)?)?;
-            Attachment { member: node.join(0)?, rank: 0, ranks: 1, carrier: None, hosts: None }
+            Attachment {
+                member: node.join(0)?,
+                rank: 0,
+                ranks: 1,
+                carrier: None,
+                seat: None,
+                offloaded: None,
+                hosts: None,
+            }
         }
         Origin::Launched { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
         Origin::Foreign { name, rank, ranks, launcher } => {
@@ -132,6 +144,16 @@ struct Shared {
     area: Segment,
     doorbell: OwnedFd,
     home: Home,
+    offload: Option<Seat>,
+}
+
+/// A rank's place in the kernel engine.
+#[derive(Debug)]
+pub struct Seat {
+    pub(crate) memory: OwnedFd,
+    pub(crate) bell: OwnedFd,
+    pub(crate) start: OwnedFd,
+    pub(crate) slot: u32,
 }
 
 /// Brings the node service of this name the invitation of the job's other hosts, and waits until all are connected. One
@@ -161,10 +183,15 @@ fn ask(connection: &Connection, rank: u32, ranks: u32, limit: Duration) -> Resul
     };
     match Answer::decode(&message.bytes) {
         Some(Answer::Welcome) => Ok(Asked::Segment(segment()?, None)),
-        Some(Answer::Reachable { host, address }) => {
+        Some(Answer::Reachable { host, slot, address }) => {
             let (job, area) = (segment()?, segment()?);
-            let doorbell = descriptors.next().ok_or(ServiceError::Answer)?;
-            Ok(Asked::Segment(job, Some(Shared { area, doorbell, home: Home { host, address } })))
+            let mut next = || descriptors.next().ok_or(ServiceError::Answer);
+            let doorbell = next()?;
+            let offload = match slot {
+                Some(slot) => Some(Seat { memory: next()?, bell: next()?, start: next()?, slot }),
+                None => None,
+            };
+            Ok(Asked::Segment(job, Some(Shared { area, doorbell, home: Home { host, address }, offload })))
         }
         Some(Answer::Refused(why)) => Err(ServiceError::Refused(why)),
         Some(Answer::Over) => Ok(Asked::Over),
@@ -185,11 +212,13 @@ fn join(
     let mut member = Node::open(Arc::new(segment))?.join(rank)?;
     member.watch_service(ProcessHandle::open(pid)?);
     let mut carrier: Option<Arc<dyn Carrier>> = None;
-    if let Some(Shared { area, doorbell, home }) = shared {
+    let mut seat = None;
+    if let Some(Shared { area, doorbell, home, offload }) = shared {
+        seat = offload;
         let (area, service) = (Area::open(Arc::new(area))?, ProcessHandle::open(pid)?);
         carrier = Some(Arc::new(Client::new(area, doorbell, home, Some(service))?));
     }
-    Ok(Attachment { member, rank, ranks, carrier, hosts: None })
+    Ok(Attachment { member, rank, ranks, carrier, seat, offloaded: None, hosts: None })
 }
 
 /// Waits until the process at the other end has ended.

@@ -123,6 +123,14 @@ pub enum ServiceError {
         /// Number of cores that this process may use.
         cores: usize,
     },
+    /// A map names a core that this process may not use.
+    #[error("core {core} of the map is none that this process may use: choose among {}", list(.allowed))]
+    NoCore {
+        /// The core.
+        core: usize,
+        /// Those there are.
+        allowed: Vec<usize>,
+    },
     /// More ranks than files that may be open.
     #[error("{ranks} ranks need {needed} open files and the limit is {limit}: raise it (`ulimit -n {needed}`)")]
     OpenFiles {
@@ -161,4 +169,8 @@ fn unstartable(source: &std::io::Error) -> String {
 /// For `map_err`: names what was tried.
 pub(crate) fn system<E: Into<std::io::Error>>(action: &'static str) -> impl Fn(E) -> ServiceError {
     move |error| ServiceError::System { action, source: error.into() }
+}
+
+fn list(cores: &[usize]) -> String {
+    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -17,7 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
 
 /// Where ranks may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Binding {
     /// A core for each rank if there are enough, else none.
     #[default]
@@ -26,6 +26,8 @@ pub enum Binding {
     Core,
     /// Wherever the system puts them.
     None,
+    /// On these cores, taken in turn.
+    Map(Vec<usize>),
 }
 
 /// How a job is started.
@@ -142,7 +144,8 @@ fn cores(options: &LaunchOptions) -> Result<Vec<usize>, ServiceError> {
     let ranks = options.job.ranks;
     let mut allowed = shm::process::allowed_cores();
     let enough = ranks as usize <= allowed.len();
-    match options.binding {
+    match &options.binding {
+        Binding::Map(map) => return mapped(map, ranks, &allowed),
         Binding::None => return Ok(Vec::new()),
         Binding::Auto if !enough => return Ok(Vec::new()),
         Binding::Core if !enough => return Err(ServiceError::Cores { ranks, cores: allowed.len() }),
@@ -150,6 +153,14 @@ fn cores(options: &LaunchOptions) -> Result<Vec<usize>, ServiceError> {
     }
     allowed.truncate(ranks as usize);
     Ok(allowed)
+}
+
+/// A core of the map for each rank, all of which this process may use.
+fn mapped(map: &[usize], ranks: u32, allowed: &[usize]) -> Result<Vec<usize>, ServiceError> {
+    match map.iter().find(|core| !allowed.contains(core)) {
+        Some(core) => Err(ServiceError::NoCore { core: *core, allowed: allowed.to_vec() }),
+        None => Ok(map.iter().copied().cycle().take(ranks as usize).collect()),
+    }
 }
 
 /// A job under way.

@@ -18,6 +18,7 @@ mod error;
 mod events;
 mod identity;
 pub mod launcher;
+mod offload;
 mod protocol;
 mod reach;
 mod rendezvous;

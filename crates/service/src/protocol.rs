@@ -21,10 +21,13 @@ pub(crate) const INVITATION: &[u8] = b"invitation";
 pub(crate) enum Answer {
     /// Come in; the segment's descriptor goes with it. To an invitation: all hosts are connected.
     Welcome,
-    /// Come in, other hosts can be reached: with it go the segment, the area shared with the agent, and its doorbell.
+    /// Come in, other hosts can be reached: with it go the segment, the area shared with the agent, and its doorbell; and
+    /// where there is a slot, the memory, bell and program of the kernel engine.
     Reachable {
         /// The number of this host.
         host: u32,
+        /// The rank's slot in the kernel engine.
+        slot: Option<u32>,
         /// Its address, for messages.
         address: String,
     },
@@ -64,7 +67,11 @@ impl Answer {
                 [&[1], &why.as_bytes()[..end]].concat()
             }
             Answer::Over => vec![2],
-            Answer::Reachable { host, address } => [&[3], &host.to_le_bytes()[..], address.as_bytes()].concat(),
+            Answer::Reachable { host, slot, address } => {
+                // Zero is none.
+                let slot = slot.map_or(0, |slot| slot + 1);
+                [&[3], &host.to_le_bytes()[..], &slot.to_le_bytes(), address.as_bytes()].concat()
+            }
         }
     }
 
@@ -74,9 +81,11 @@ impl Answer {
             [1, why @ ..] => Some(Answer::Refused(String::from_utf8_lossy(why).into_owned())),
             [2] => Some(Answer::Over),
             [3, rest @ ..] => {
-                let (host, address) = rest.split_first_chunk()?;
+                let (host, rest) = rest.split_first_chunk()?;
+                let (slot, address) = rest.split_first_chunk()?;
                 let address = String::from_utf8_lossy(address).into_owned();
-                Some(Answer::Reachable { host: u32::from_le_bytes(*host), address })
+                let slot = u32::from_le_bytes(*slot).checked_sub(1);
+                Some(Answer::Reachable { host: u32::from_le_bytes(*host), slot, address })
             }
             _ => None,
         }
@@ -91,8 +100,9 @@ mod tests {
     fn what_is_said_is_understood() {
         let hello = Hello { rank: 3, ranks: 1 << 20, started: StartTime(u64::MAX - 5) };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
-        let reachable = Answer::Reachable { host: 7, address: "10.0.0.1:80".into() };
-        for answer in [Answer::Welcome, Answer::Refused("no".into()), Answer::Over, reachable] {
+        let reachable = |slot| Answer::Reachable { host: 7, slot, address: "10.0.0.1:80".into() };
+        let both = [reachable(None), reachable(Some(0))];
+        for answer in [Answer::Welcome, Answer::Refused("no".into()), Answer::Over].into_iter().chain(both) {
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
         }
     }

@@ -2,11 +2,14 @@
 //! are, and the agent that runs the ranks' collectives once all are connected.
 
 use crate::error::{ServiceError, system};
+use crate::offload::{self, Offer};
 use crate::protocol::Answer;
+use crate::variables::{BETWEEN_HOSTS, Environment, Lookup};
+use kernel::{Handles, Loader};
 use network::agent::area::{Area, doorbell};
 use network::agent::{Agent, Limits};
 use network::carrier::Error;
-use network::invitation::Invitation;
+use network::invitation::{Invitation, Listening};
 use network::transport::tcp::{Listener, Patience, Tcp};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::broker::{Connection, Message};
@@ -23,6 +26,10 @@ const MAX_INVITATION: usize = 32 << 20;
 pub(crate) struct Reach {
     state: State,
     address: Option<SocketAddr>,
+    /// What this host has for the kernel engine.
+    offer: Option<Offer>,
+    /// The kernel engine, once the hosts are connected and if all of them have it.
+    loader: Option<Loader>,
     /// Rung by the threads that this starts when they have something to tell.
     bell: Arc<OwnedFd>,
     /// Who waits until all hosts are connected: ranks of this host by number, and who brought the invitation.
@@ -51,12 +58,14 @@ impl Reach {
                 (State::Listening(listener), Some(address))
             }
         };
-        Ok(Reach { state, address, bell: Arc::new(bell), waiting: Vec::new() })
+        // A host without it says nothing, and the job goes by the agent.
+        let offer = listen.filter(|_| wants_kernel()).and_then(|ip| Offer::new(ip).ok());
+        Ok(Reach { state, address, offer, loader: None, bell: Arc::new(bell), waiting: Vec::new() })
     }
 
     /// Where it listens.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.address
+    pub(crate) fn listening(&self) -> Option<Listening> {
+        Some(Listening { address: self.address?, station: self.offer.as_ref().map(Offer::station) })
     }
 
     /// Somebody brings an invitation; it has an answer when all hosts are connected.
@@ -112,7 +121,10 @@ impl Reach {
                 Agent::start(invitation.hosts.clone(), Box::new(transport), Limits::default(), ended)
             });
             self.state = match started {
-                Ok(agent) => State::Connected(invitation.clone(), agent),
+                Ok(agent) => {
+                    self.loader = self.offer.as_ref().and_then(|offer| offer.load(invitation)?.ok());
+                    State::Connected(invitation.clone(), agent)
+                }
                 Err(error) => State::Failed(error.to_string()),
             };
         }
@@ -134,10 +146,8 @@ impl Reach {
             State::Failed(why) => return refuse(&connection, why.clone()),
             State::Connected(invitation, agent) => match rank.and_then(|rank| job_rank(invitation, rank)) {
                 None => send(&connection, &Answer::Welcome, &[]),
-                Some(rank) => match place(invitation, agent, rank) {
-                    Ok((answer, area, doorbell)) => {
-                        send(&connection, &answer, &[segment, area.segment().as_fd(), doorbell.as_fd()])
-                    }
+                Some(rank) => match place(invitation, agent, rank, self.loader.as_ref()) {
+                    Ok(place) => send(&connection, &place.answer, &place.descriptors(segment)),
                     Err(error) => return refuse(&connection, error.to_string()),
                 },
             },
@@ -173,17 +183,43 @@ fn job_rank(invitation: &Invitation, rank: u32) -> Option<u32> {
     invitation.hosts.members(invitation.host).nth(rank as usize)
 }
 
-/// What a rank and the agent share; the agent has its side already.
-fn place(invitation: &Invitation, agent: &Agent, rank: u32) -> Result<(Answer, Area, OwnedFd), Error> {
+/// What a rank is given.
+struct Place {
+    answer: Answer,
+    area: Area,
+    doorbell: OwnedFd,
+    offload: Option<Handles>,
+}
+
+impl Place {
+    /// In the order in which the rank takes them.
+    fn descriptors<'a>(&'a self, segment: BorrowedFd<'a>) -> Vec<BorrowedFd<'a>> {
+        let mut all = vec![segment, self.area.segment().as_fd(), self.doorbell.as_fd()];
+        if let Some(Handles { memory, bell, start, .. }) = &self.offload {
+            all.extend([memory.as_fd(), bell.as_fd(), start.as_fd()]);
+        }
+        all
+    }
+}
+
+/// What a rank and the engines share; the agent has its side already.
+fn place(invitation: &Invitation, agent: &Agent, rank: u32, loader: Option<&Loader>) -> Result<Place, Error> {
     let area = Area::create()?;
     let bell = doorbell()?;
-    let copied = bell
+    let doorbell = bell
         .try_clone()
         .map_err(|error| Error::System { what: "cannot copy a descriptor".into(), why: error.to_string() })?;
     agent.open(rank, Area::open(Arc::clone(area.segment()))?, bell);
+    let offload = loader.and_then(|loader| offload::handles(loader, rank));
     let host = invitation.host;
     let address = invitation.addresses.get(host as usize).map_or_else(String::new, SocketAddr::to_string);
-    Ok((Answer::Reachable { host, address }, area, copied))
+    let answer = Answer::Reachable { host, slot: offload.as_ref().map(|handles| handles.slot), address };
+    Ok(Place { answer, area, doorbell, offload })
+}
+
+/// Whether the kernel engine is wanted: it is unless the job is told to go by the agent.
+fn wants_kernel() -> bool {
+    Environment.get(BETWEEN_HOSTS).is_none_or(|engine| engine != "agent")
 }
 
 fn send(connection: &Connection, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> Result<(), ServiceError> {

@@ -8,8 +8,8 @@
 use crate::addresses::{self, Network};
 use crate::error::ServiceError;
 use network::hosts::Hosts;
-use network::invitation::{Invitation, Key, random_key};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use network::invitation::{Invitation, Key, Listening, Station, random_key};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Where ranks leave words for each other.
 pub(crate) trait Space {
@@ -129,19 +129,22 @@ pub(crate) fn meet(space: &mut impl Space, rank: u32, ranks: u32, here: &Host) -
 pub(crate) fn exchange_addresses(
     space: &mut impl Space,
     known: &Acquaintance,
-    listening: Option<SocketAddr>,
+    listening: Option<Listening>,
 ) -> Result<Invitation, ServiceError> {
-    if let Some(address) = listening {
-        space.put(&service_key(known.host), &address.to_string())?;
+    if let Some(listening) = listening {
+        space.put(&service_key(known.host), &listening.to_string())?;
     }
     space.fence()?;
-    let mut addresses = Vec::new();
+    let mut listening: Vec<Listening> = Vec::new();
     for host in 0..known.hosts.count() {
         let first = known.hosts.members(host).next().unwrap_or(0);
         let text = get(space, &service_key(host), first)?;
-        addresses.push(text.parse().map_err(|_| wrong(first, &text, "the address of a node service"))?);
+        listening.push(text.parse().map_err(|_| wrong(first, &text, "the address of a node service"))?);
     }
-    Ok(Invitation { key: known.key, host: known.host, addresses, hosts: known.hosts.clone() })
+    let addresses = listening.iter().map(|place| place.address).collect();
+    let stations: Option<Vec<Station>> = listening.iter().map(|place| place.station).collect();
+    let (stations, hosts) = (stations.unwrap_or_default(), known.hosts.clone());
+    Ok(Invitation { key: known.key, host: known.host, addresses, stations, hosts })
 }
 
 impl Acquaintance {
@@ -182,6 +185,7 @@ fn read_key(text: &str) -> Option<Key> {
 mod tests {
     use super::*;
     use std::collections::HashMap;
+    use std::net::SocketAddr;
     use std::sync::{Barrier, Mutex};
 
     /// A space that threads share.
@@ -225,7 +229,10 @@ mod tests {
                     scope.spawn(move || {
                         let known = meet(&mut space, rank, ranks, host).expect("all say what they should");
                         let port = 1000 + known.host as u16;
-                        let listening = (known.local == 0).then_some(SocketAddr::new(known.address, port));
+                        let address = SocketAddr::new(known.address, port);
+                        let station =
+                            (known.host == 0).then_some(Station { hardware_address: [2; 6], port, mtu: 1500 });
+                        let listening = (known.local == 0).then_some(Listening { address, station });
                         let invitation = exchange_addresses(&mut space, &known, listening).expect("all listen");
                         (known, invitation)
                     })

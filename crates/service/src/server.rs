@@ -6,11 +6,12 @@ use crate::protocol::{Answer, Hello, INVITATION};
 use crate::reach::Reach;
 use engine::Departure;
 use engine::node::{JobOptions, Node};
+use network::invitation::Listening;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shm::broker::{Broker, BrokerError, Connection};
 use shm::process::{ProcessError, ProcessHandle};
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -259,12 +260,12 @@ pub(crate) fn serve(
     options: &JobOptions,
     listen: Option<IpAddr>,
     start_timeout: Duration,
-    ready: impl FnOnce(Option<SocketAddr>),
+    ready: impl FnOnce(Option<Listening>),
 ) -> Result<(), ServiceError> {
     let mut server = Server::new(name, options, listen)?;
     // Its process's handle, its connection until it has an answer; the area and doorbell that it shares with the agent.
     allow_open_files(options.ranks, 5)?;
-    ready(server.reach.address());
+    ready(server.reach.listening());
     // Ranks that start late want to know what has become of the others; so this stays even if those are gone.
     let started = Instant::now();
     let patience = started.checked_add(start_timeout);

@@ -1,14 +1,18 @@
 //! Joining a job whose ranks a process manager has started on several hosts.
 
-use crate::client::{self, Attachment};
+use crate::client::{self, Attachment, Seat};
 use crate::error::ServiceError;
 use crate::identity::name_on_host;
 use crate::rendezvous::{self, Host};
 use crate::start;
 use crate::variables::{HOST, INTERFACE, Lookup, PMI_VERSION};
 use engine::node::EngineKind;
+use network::carrier::Carrier;
+use network::hosts::Hosts;
 use pmi::{Client, Descriptor, Version};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A rank of such a job.
@@ -46,9 +50,11 @@ pub(crate) fn enter(
         listen: (known.hosts.count() > 1).then_some(known.address),
     };
     let listening = if known.local == 0 { start::start(&job)? } else { None };
+    let mut addresses = Vec::new();
     if job.listen.is_some() {
         let invitation = rendezvous::exchange_addresses(&mut client, &known, listening)?;
         client.finalize()?;
+        addresses = crate::offload::addresses(&invitation);
         if known.local == 0 {
             client::invite(&job.name, &invitation)?;
         }
@@ -57,9 +63,22 @@ pub(crate) fn enter(
         client.fence()?;
         client.finalize()?;
     }
-    let attachment = client::enter(&job.name, known.local, job.ranks, limit)?;
+    let mut attachment = client::enter(&job.name, known.local, job.ranks, limit)?;
+    let offloaded = match attachment.seat.take() {
+        Some(seat) => Some(take(seat, spread.rank, &known.hosts, addresses)?),
+        None => None,
+    };
     let hosts = job.listen.map(|_| known.hosts);
-    Ok(Attachment { rank: spread.rank, ranks: spread.ranks, hosts, ..attachment })
+    Ok(Attachment { rank: spread.rank, ranks: spread.ranks, offloaded, hosts, ..attachment })
+}
+
+/// Takes a rank's place in the kernel engine.
+fn take(seat: Seat, rank: u32, hosts: &Hosts, addresses: Vec<IpAddr>) -> Result<Arc<dyn Carrier>, ServiceError> {
+    let Seat { memory, bell, start, slot } = seat;
+    let host_of_rank = (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect();
+    let handles = kernel::Handles { memory, bell, start, slot, rank, host_of_rank, addresses: addresses.into() };
+    let rank = kernel::Rank::new(handles).map_err(crate::error::system("map the memory of the kernel engine"))?;
+    Ok(Arc::new(rank))
 }
 
 /// Begins the conversation with the process manager, in the version that is asked for, or in the first that it knows.

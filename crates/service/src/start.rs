@@ -3,10 +3,11 @@
 use crate::error::{ServiceError, system};
 use crate::variables::{COMMAND, Environment, Lookup};
 use engine::node::{EngineKind, JobOptions};
+use network::invitation::Listening;
 use shm::broker::BrokerError;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
 /// What the service says when ranks may come.
@@ -28,7 +29,7 @@ pub(crate) struct Job {
 
 /// Starts the service, unless another rank is faster, and returns when it can be connected to. Gives the address at which
 /// it listens, if this call has started it and it was to listen.
-pub(crate) fn start(job: &Job) -> Result<Option<SocketAddr>, ServiceError> {
+pub(crate) fn start(job: &Job) -> Result<Option<Listening>, ServiceError> {
     let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
     let mut child = Command::new(&command)
         .args(["serve", &job.name, "--ranks", &job.ranks.to_string(), "--engine", job.engine.name()])
@@ -47,8 +48,10 @@ pub(crate) fn start(job: &Job) -> Result<Option<SocketAddr>, ServiceError> {
     match said.trim_end() {
         READY | TAKEN => Ok(None),
         said if said.strip_prefix(READY).is_some_and(|rest| rest.starts_with(' ')) => {
-            let address = said[READY.len()..].trim_start().parse();
-            address.map(Some).map_err(|_| ServiceError::NotReady(format!("it listens where nobody can knock: {said}")))
+            let listening = said[READY.len()..].trim_start().parse();
+            listening
+                .map(Some)
+                .map_err(|_| ServiceError::NotReady(format!("it listens where nobody can knock: {said}")))
         }
         "" => Err(ServiceError::NotReady(format!("{} said nothing and ended", command.display()))),
         why => Err(ServiceError::NotReady(why.to_owned())),
@@ -99,9 +102,9 @@ pub fn serve(request: &Request) -> Result<(), ServiceError> {
     let _ = rustix::process::setsid();
     let outcome = JobOptions::new(request.ranks, request.engine).map_err(ServiceError::from).and_then(|options| {
         let options = JobOptions { cores: request.cores, ..options };
-        let ready = |address: Option<SocketAddr>| match address {
+        let ready = |listening: Option<Listening>| match listening {
             None => say(READY),
-            Some(address) => say(&format!("{READY} {address}")),
+            Some(listening) => say(&format!("{READY} {listening}")),
         };
         crate::server::serve(&request.name, &options, request.listen, Environment.start_timeout()?, ready)
     });

@@ -12,6 +12,8 @@ pub const RANK: &str = "TRADEWIND_RANK";
 pub const SIZE: &str = "TRADEWIND_SIZE";
 /// Who runs operations: `peers` or `caller`.
 pub const ENGINE: &str = "TRADEWIND_ENGINE";
+/// Which engine runs collectives between hosts: `kernel` (where all hosts have it, and for what it takes) or `agent`.
+pub const BETWEEN_HOSTS: &str = "TRADEWIND_BETWEEN_HOSTS";
 /// The core that a rank is to bind itself to.
 pub const CORE: &str = "TRADEWIND_CORE";
 /// What tells a job apart from the other jobs of the same user, where no launcher says it.

@@ -105,8 +105,8 @@ impl Host {
         self.namespace.path()
     }
 
-    /// Has arriving packets processed on one of these cores (a mask), as if a network card interrupted it there, or with 0 as
-    /// veth does it: inside the system call of the sender.
+    /// Has arriving packets processed on one of these cores (a mask), as if a network card interrupted it there, or
+    /// with 0 as veth does it: inside the system call of the sender.
     ///
     /// # Errors
     /// When the kernel cannot steer packets, or there is no such core.

@@ -17,3 +17,5 @@ mod scan;
 mod scatter;
 mod scatterv;
 pub(crate) mod sizes;
+
+pub(crate) use alltoallv::for_different_sizes;

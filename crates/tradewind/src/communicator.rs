@@ -109,7 +109,7 @@ pub(crate) struct LinkKey {
 impl Communicator {
     /// The communicator of all ranks of a job: those of the group, and with a span those of other hosts.
     pub(crate) fn world(group: Arc<Group>, span: Option<Arc<Span>>) -> Self {
-        let table = decisions::of_job(group.member().node());
+        let table = decisions::of_job(group.member().node(), group.rank());
         let (ranks, layout) = ranks_and_layout(&group, span.as_ref());
         let rules = Rules::of(table, ranks, group.engine(), layout);
         Communicator::new(group, span, rules)

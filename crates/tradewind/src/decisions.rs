@@ -18,12 +18,14 @@ use topology::Topology;
 /// Has each new decision said on standard error.
 const EXPLAIN: &str = "TRADEWIND_EXPLAIN";
 
-/// The table that the job's ranks go by, if there is one. The first rank to ask warns of one that is no use.
-pub(crate) fn of_job(node: &Node) -> Option<Arc<DecisionTable>> {
+/// The table that the job's ranks go by, if there is one. Rank 0 warns of one that is no use.
+pub(crate) fn of_job(node: &Node, rank: u32) -> Option<Arc<DecisionTable>> {
     let decisions = node.decisions().ok().flatten()?;
     let read = table(&decisions);
-    let (use_it, first) = node.settle_decisions(read.is_ok());
-    if first && let Some(warning) = warning(&decisions, &read) {
+    let use_it = node.settle_decisions(read.is_ok());
+    if rank == 0
+        && let Some(warning) = warning(&decisions, &read, use_it)
+    {
         eprintln!("tradewind: {warning}");
     }
     // Ranks that see the machine differently go by what the first of them has seen.
@@ -53,10 +55,14 @@ fn unchecked(Decisions { path, content }: &Decisions) -> Result<DecisionTable, F
 }
 
 /// What is wrong with a table, in one line with the way out.
-fn warning(decisions: &Decisions, table: &Result<DecisionTable, FileError>) -> Option<String> {
+fn warning(decisions: &Decisions, table: &Result<DecisionTable, FileError>, use_it: bool) -> Option<String> {
     let rules = "built-in rules choose the algorithms";
     match table {
+        Err(_) if use_it => None,
         Err(error) => Some(format!("{error} ({rules})")),
+        Ok(_) if !use_it => {
+            Some(format!("{}: another rank takes it for that of another machine ({rules})", decisions.path.display()))
+        }
         Ok(table) => {
             let gaps = table.gaps();
             let first = gaps.first()?;

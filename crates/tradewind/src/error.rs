@@ -95,6 +95,13 @@ fn same_name(ours: &str, theirs: &str) -> &'static str {
     if ours == theirs { ": they differ in something else, such as size, root, operation, type" } else { "" }
 }
 
+impl From<Box<engine::Error>> for Error {
+    #[cold]
+    fn from(error: Box<engine::Error>) -> Self {
+        Error::Engine(*error)
+    }
+}
+
 /// What can go wrong with messages that no collective describes; see [`queues`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

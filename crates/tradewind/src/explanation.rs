@@ -1,6 +1,7 @@
 //! Which algorithm, and why.
 
-use crate::algorithms::{Choice, Choosable, Levels};
+use crate::algorithms::{AlltoallAlgorithm, Choice, Choosable, Levels};
+use crate::collective::for_different_sizes;
 use collectives::Tuning;
 use plogp::operation::{Algorithm, Operation};
 use plogp::select::{Origin, Query};
@@ -96,6 +97,16 @@ impl Explanation {
         let (segment_bytes, degree, ranks_per_node) = (None, None, None);
         let (algorithm, reason) = (Algorithm::Join.name(), Reason::RankOrder);
         *self = Explanation { algorithm, segment_bytes, degree, ranks_per_node, reason, ..self.clone() };
+    }
+
+    /// What ran was an all-to-all of blocks whose sizes differ, which not every algorithm can do.
+    pub(crate) fn must_take_different_sizes(&mut self) {
+        if let Ok(algorithm) = self.algorithm.parse::<AlltoallAlgorithm>() {
+            let runs = for_different_sizes(algorithm);
+            if runs != algorithm {
+                (self.algorithm, self.segment_bytes, self.degree) = (runs.name(), None, None);
+            }
+        }
     }
 
     /// The text without the size: equal for all sizes that one decision is for.

@@ -2,6 +2,7 @@
 
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
+use crate::operation::Op;
 use crate::profile;
 use crate::spanning::{Reach, Span};
 use engine::group::Group;
@@ -39,14 +40,20 @@ impl Job {
     /// # Errors
     /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
     pub fn init() -> Result<Self> {
-        let Attachment { mut member, rank, carrier, hosts, .. } = service::client::attach()?;
+        let Attachment { mut member, rank, carrier, offloaded, hosts, .. } = service::client::attach()?;
         let profile = std::env::var_os("TRADEWIND_TRACE")
             .map(|directory| (profile::part(directory.as_ref(), rank), member.record_trace()));
         let group = Group::world(Arc::new(member))?;
-        let span =
-            carrier.zip(hosts).map(|(carrier, hosts)| Span::world(Reach::new(hosts, vec![carrier]), &group, rank));
-        let world = Communicator::world(group, span);
-        Ok(Job { world, profile })
+        let Some((carrier, hosts)) = carrier.zip(hosts) else {
+            return Ok(Job { world: Communicator::world(group, None), profile });
+        };
+        let span = Span::world(Reach::new(hosts, vec![carrier]), &group, rank);
+        let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
+        // All ranks or none: a run is carried by the same engine everywhere.
+        let mut everywhere = [0];
+        world.allreduce(&[u8::from(offloaded.is_some())], &mut everywhere, Op::Minimum)?;
+        let Some(offloaded) = offloaded.filter(|_| everywhere == [1]) else { return Ok(Job { world, profile }) };
+        Ok(Job { world: Communicator::world(group, Some(span.preferring(offloaded))), profile })
     }
 
     /// The communicator of all ranks.

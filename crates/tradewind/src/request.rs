@@ -180,13 +180,22 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         let call = self.pending.call();
         let ranks = u64::from(self.pending.ranks());
         let (operation, bytes) = asked(call.kind, call.bytes, ranks)?;
-        let operation = if matches!(self.outputs, Outputs::Folded(..)) { brings(operation) } else { operation };
+        let folded = matches!(self.outputs, Outputs::Folded(..));
+        let (operation, bytes) = match call.kind {
+            // The call of an all-to-all that brings contributions counts all of them.
+            CallKind::ReduceScatterBlock if folded => (brings(operation), bytes / ranks),
+            _ if folded => (brings(operation), bytes),
+            _ => (operation, bytes),
+        };
         let mut explanation = self.chooser.explain(operation, bytes);
         if self.pending.is_meeting() && explanation.algorithm != Algorithm::Join.name() {
             explanation.must_keep_rank_order();
         }
         if let Some(engine) = self.pending.carrier() {
             explanation.engine = engine;
+        }
+        if call.kind == CallKind::Alltoallv || (folded && call.kind == CallKind::ReduceScatter) {
+            explanation.must_take_different_sizes();
         }
         Some(explanation)
     }

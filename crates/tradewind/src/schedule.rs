@@ -87,10 +87,13 @@ impl Schedule {
                 }
             }
         }
-        let bytes_of_all: fn(&mut Vec<SharedBuffer<u8>>) -> Vec<&mut [u8]> =
-            |kept| kept.iter_mut().map(|buffer| &mut **buffer).collect();
         Ok(Request::new(&self.communicator, pending, Outputs::Many(outputs, bytes_of_all), kept))
     }
+}
+
+#[expect(clippy::ptr_arg, reason = "it is given what a request holds, and that is a vector")]
+fn bytes_of_all(buffers: &mut Vec<SharedBuffer<u8>>) -> Vec<&mut [u8]> {
+    buffers.iter_mut().map(|buffer| &mut **buffer).collect()
 }
 
 /// The buffers of a run, in the order in which the graph declares them.

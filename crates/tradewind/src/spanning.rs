@@ -5,8 +5,10 @@
 //! place comes from its segment, and a part of the communicator that lies on one host goes on with it alone.
 
 mod flight;
+mod watch;
 
 pub(crate) use flight::{Carried, Flight};
+use watch::Watch;
 
 use crate::collective::plan::Course;
 use crate::communicator::{Communicator, LinkKey};
@@ -16,11 +18,11 @@ use engine::call::{Call, CallKind};
 use engine::group::Group;
 use goal::compile::compile;
 use goal::graph::Graph;
-use network::carrier::{Carrier, Context};
+use network::carrier::{Carrier, Context, Ticket};
 use network::hosts::Hosts;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Words that ranks exchange at once, as within a host.
 const EXCHANGE_WORDS: usize = 6;
@@ -63,13 +65,50 @@ pub(crate) struct Span {
     context: Context,
     /// Collectives started.
     sequence: AtomicU64,
+    /// Begun when a rank first waits long for an engine that does not notice who is gone.
+    watch: OnceLock<Watch>,
 }
 
 impl Span {
     /// All ranks of a job.
     pub(crate) fn world(reach: Arc<Reach>, group: &Arc<Group>, rank: u32) -> Arc<Self> {
         let (members, group) = ((0..reach.hosts.ranks()).collect(), Arc::clone(group));
-        Arc::new(Span { reach, group, context: Context { number: 0, members, rank }, sequence: AtomicU64::new(0) })
+        Arc::new(Span {
+            reach,
+            group,
+            context: Context { number: 0, members, rank },
+            sequence: AtomicU64::new(0),
+            watch: OnceLock::new(),
+        })
+    }
+
+    /// The same ranks with another engine before the others, for what it takes. Runs are numbered on.
+    pub(crate) fn preferring(&self, carrier: Arc<dyn Carrier>) -> Arc<Self> {
+        let carriers = [carrier].into_iter().chain(self.reach.carriers.iter().cloned()).collect();
+        let reach = Reach::new(self.reach.hosts.clone(), carriers);
+        let sequence = AtomicU64::new(self.sequence.load(Ordering::Relaxed));
+        Arc::new(Span {
+            reach,
+            group: Arc::clone(&self.group),
+            context: self.context.clone(),
+            sequence,
+            watch: OnceLock::new(),
+        })
+    }
+
+    /// Why a run of this engine never will be complete, as far as the general engine knows; it knows of its own runs itself.
+    fn verdict(&self, carrier: &Arc<dyn Carrier>, ticket: Ticket) -> Result<()> {
+        let Some(general) = self.reach.carriers.last().filter(|general| !Arc::ptr_eq(general, carrier)) else {
+            return Ok(());
+        };
+        let watch = match self.watch.get() {
+            Some(watch) => watch,
+            None => {
+                let begun = Watch::begin(self, general)?;
+                self.watch.get_or_init(|| begun)
+            }
+        };
+        watch.verdict(self, || carrier.awaited(ticket))
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -93,7 +132,8 @@ impl Span {
     /// How the ranks lie.
     pub(crate) fn layout(&self) -> Layout {
         let hosts: Vec<u32> = (0..self.ranks()).filter_map(|rank| self.host_of(rank)).collect();
-        let engine = self.reach.carriers.last().map_or("no", |carrier| carrier.name());
+        // The one that takes what is small enough comes first.
+        let engine = self.reach.carriers.first().map_or("no", |carrier| carrier.name());
         Layout::Hosts(Spread { engine, ..Spread::of(&hosts) })
     }
 }
@@ -197,8 +237,8 @@ impl Communicator {
         let number = told[*first as usize][3] as u32;
         let members = chosen.iter().map(|rank| span.context.members[*rank as usize]).collect();
         let context = Context { number, members, rank };
-        let part =
-            Span { reach: Arc::clone(&span.reach), group: Arc::clone(&group), context, sequence: AtomicU64::new(0) };
+        let (reach, sequence, watch) = (Arc::clone(&span.reach), AtomicU64::new(0), OnceLock::new());
+        let part = Span { reach, group: Arc::clone(&group), context, sequence, watch };
         Ok(Some(self.part(group, Some(Arc::new(part)))))
     }
 

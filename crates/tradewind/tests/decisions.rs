@@ -206,6 +206,28 @@ fn ranks_that_see_different_things_go_by_the_same() {
     let other = Node::open(node.segment().clone()).expect("it is a job's");
     assert_eq!(node.decisions().expect("they lie there"), Some(decisions.clone()));
     assert_eq!(other.decisions().expect("they lie there"), Some(decisions));
-    assert_eq!(other.settle_decisions(false), (false, true));
-    assert_eq!(node.settle_decisions(true), (false, false));
+    assert!(!other.settle_decisions(false));
+    assert!(!node.settle_decisions(true));
+}
+
+#[test]
+fn what_runs_is_explained_where_sizes_differ_and_where_results_are_folded() {
+    let algorithms = tradewind::Algorithms::default().with("alltoall", "bruck").expect("there is one");
+    tradewind::local(2, |world| {
+        let world = world.with_algorithms(algorithms);
+        let mut got = [0u8; 2];
+        let request = world.ialltoallv(&[1u8, 2], &[1, 1], &mut got, &[1, 1])?;
+        assert_eq!(request.explain().map(|explanation| explanation.algorithm), Some("rotated-direct"));
+        request.wait()?;
+        let mut sum = [0u64; 3];
+        let request =
+            world.ireduce_scatter_block(&[1u64; 6], &mut sum, tradewind::fold(|left, right| *left += right))?;
+        let explanation = request.explain().expect("an alltoall brings the contributions");
+        let found = (explanation.operation, explanation.bytes, explanation.algorithm);
+        assert_eq!(found, (Collective::Alltoall, 24, "bruck"));
+        request.wait()?;
+        assert_eq!(sum, [2; 3]);
+        Ok(())
+    })
+    .expect("it is run");
 }

@@ -50,10 +50,12 @@ fn communicators_of_several_hosts_do_not_take_each_others_messages() {
         }
         if world.rank() == 1 {
             let (x, y) = (start(&first, 1)?, start(&second, 100)?);
-            (y.wait()?, x.wait()?);
+            y.wait()?;
+            x.wait()?;
         } else {
             let (y, x) = (start(&second, 100)?, start(&first, 1)?);
-            (x.wait()?, y.wait()?);
+            x.wait()?;
+            y.wait()?;
         }
         first.allreduce(&[1], &mut a, Op::Sum)?;
         second.allreduce(&[100], &mut b, Op::Sum)?;

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file;
+use plogp::agreement::Agreement;
 use report::{Input, Results};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ pub(crate) struct Arguments {
     #[arg(value_name = "DIR")]
     results: PathBuf,
 
-    /// Another directory or machine.json, whose curves are drawn over the first one's.
+    /// Another directory or machine.json, whose curves are drawn over the first one's. How far the parameters of both lie apart is
+    /// said, too.
     #[arg(long, value_name = "OTHER_DIR")]
     compare: Option<PathBuf>,
 
@@ -31,6 +33,9 @@ struct Report {
     parts: usize,
     incomplete: usize,
     problems: Vec<String>,
+    /// Of the parameters, where two machines are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agreement: Option<Agreement>,
 }
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
@@ -40,6 +45,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let input = Input { results, other };
     goal_file::write(&output, report::page(&input).as_bytes())?;
     let Input { results, other } = input;
+    let machines = results.machine.as_ref().zip(other.as_ref().and_then(|other| other.machine.as_ref()));
+    let agreement = machines.map(|(one, other)| Agreement::of(one, other));
     let problems: Vec<String> =
         results.problems.into_iter().chain(other.into_iter().flat_map(|other| other.problems)).collect();
     for problem in &problems {
@@ -50,20 +57,40 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         return Ok(status);
     }
     let incomplete = results.parts.iter().filter(|part| !part.complete).count();
-    let report = Report { output: output.display().to_string(), parts: results.parts.len(), incomplete, problems };
+    let report =
+        Report { output: output.display().to_string(), parts: results.parts.len(), incomplete, problems, agreement };
     let describe = || {
-        let Report { output, parts, incomplete, .. } = &report;
+        let Report { output, parts, incomplete, agreement, .. } = &report;
         let incomplete = if *incomplete > 0 { format!(", {incomplete} of them incomplete") } else { String::new() };
         let plural = if *parts == 1 { "" } else { "s" };
-        format!("{output}: {parts} part{plural}{incomplete}")
+        let apart = agreement.as_ref().map(|agreement| format!("\n{}", describe_agreement(agreement)));
+        format!("{output}: {parts} part{plural}{incomplete}{}", apart.unwrap_or_default())
     };
     format.print(describe, &report)?;
     Ok(status)
 }
 
+/// How far two measurements lie apart, in words.
+fn describe_agreement(agreement: &Agreement) -> String {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let each = agreement.each.iter().map(|(name, apart)| format!("{name} {}", percent(apart.median)));
+    let Agreement { all, .. } = agreement;
+    format!(
+        "parameters lie {} apart in the median of {} values, a tenth of them more than {}; by parameter: {}",
+        percent(all.median),
+        all.values,
+        percent(all.p90),
+        each.collect::<Vec<_>>().join(", ")
+    )
+}
+
 /// What lies in a directory, or what one machine.json tells.
 fn read(path: &Path) -> Result<Results, Failure> {
-    Results::read(path).map_err(|source| Failure::Read { path: path.to_owned(), source })
+    let results = Results::read(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
+    if results.parts.is_empty() && results.machine.is_none() && results.problems.is_empty() {
+        return Err(Failure::NoResults { path: path.to_owned() });
+    }
+    Ok(results)
 }
 
 /// Where the page goes if nobody says: into the directory, or beside the file.

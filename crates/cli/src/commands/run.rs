@@ -29,6 +29,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum)]
     bind: Option<Bind>,
 
+    /// The core of each rank, taken in turn: `--map 1,0` swaps two ranks, `--map 0` has all share a core. `tradewind measure
+    /// placement --traffic FILE` proposes one.
+    #[arg(long, value_name = "CORE,...", value_delimiter = ',', conflicts_with = "bind")]
+    map: Option<Vec<usize>>,
+
     /// Write each line of output with its rank before it.
     #[arg(long)]
     prefix: bool,
@@ -65,12 +70,13 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { ranks, engine, bind, prefix, timeout, grace, trace, program } = arguments;
+    let Arguments { ranks, engine, bind, map, prefix, timeout, grace, trace, program } = arguments;
     let mut options = LaunchOptions::new(ranks, engine)?;
-    options.binding = match bind {
-        None => Binding::Auto,
-        Some(Bind::Core) => Binding::Core,
-        Some(Bind::None) => Binding::None,
+    options.binding = match (map, bind) {
+        (Some(map), _) => Binding::Map(map),
+        (None, None) => Binding::Auto,
+        (None, Some(Bind::Core)) => Binding::Core,
+        (None, Some(Bind::None)) => Binding::None,
     };
     if prefix {
         options.output = Output::prefixed();

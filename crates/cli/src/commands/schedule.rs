@@ -96,6 +96,16 @@ const MOST_OPERATIONS: usize = 1 << 22;
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     let Some(algorithm) = &arguments.algorithm else {
         let names = arguments.collective.algorithms();
+        let wanted = [
+            (arguments.draw.is_some(), "--draw"),
+            (arguments.goal.is_some(), "--goal"),
+            (arguments.rank.is_some(), "--rank"),
+        ];
+        if let Some((_, option)) = wanted.into_iter().find(|(wanted, _)| *wanted) {
+            let names = names.iter().map(ToString::to_string).collect();
+            let collective = arguments.collective.name().to_owned();
+            return Err(ScheduleError::NoAlgorithm { option, collective, names }.into());
+        }
         format.print(|| names.join("\n"), &names)?;
         return Ok(ExitCode::SUCCESS);
     };

@@ -6,7 +6,7 @@ use crate::format::Format;
 use measure::decisions::RANKS;
 use measure::results::Directory;
 use measure::suite::{Setting, find};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Finds out which algorithm is best when on this machine, and keeps it where programs look for it.
@@ -46,8 +46,11 @@ TRADEWIND_DECISIONS is set to nothing.";
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     // Before minutes are spent on it.
     let out = arguments.out.clone().or_else(engine::Decisions::place).ok_or(Failure::NoPlace)?;
+    let folder = folder_of(&out)?;
+    tempfile::tempfile_in(folder).map_err(|source| Failure::Write { path: out.clone(), source })?;
     let temporary = tempfile::tempdir()?;
     let path = arguments.measurements.clone().unwrap_or_else(|| temporary.path().to_owned());
+    warn_of_crowds(&arguments.ranks);
     let ranks = arguments.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let options = [(RANKS.to_owned(), ranks)].into();
     let setting = Setting { quick: arguments.quick, options, ..Setting::default() };
@@ -56,18 +59,35 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let first = ["plogp"].into_iter().filter(|name| !has_parameters && find(name).is_some());
     let check = ["regret"].into_iter().filter(|_| arguments.check);
     let names: Vec<&str> = first.chain(["decisions"]).chain(check).collect();
-    let status = suite::these(&names, &setting, &path, format)?;
+    let place = suite::Place { out: path.clone(), again: true, passing: arguments.measurements.is_none() };
+    let status = suite::these(&names, &setting, &place, format)?;
     let directory = Directory::create(&path)?;
     let complete = directory.read("decisions")?.is_some_and(|part| part.complete);
     match suite::decisions(&directory)?.filter(|_| complete) {
         Some(table) => {
-            if let Some(parent) = out.parent() {
-                std::fs::create_dir_all(parent).map_err(|source| Failure::Write { path: out.clone(), source })?;
-            }
             table.write(&out)?;
             eprintln!("tradewind: {} rows written to {}", table.rows().len(), out.display());
         }
         None => eprintln!("tradewind: not all was measured, so that {} is left as it is", out.display()),
     }
     Ok(status)
+}
+
+/// The directory of the table, made if it is not there.
+fn folder_of(out: &Path) -> Result<&Path, Failure> {
+    let folder = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(|source| Failure::Write { path: out.to_owned(), source })?;
+    Ok(folder)
+}
+
+/// Many ranks on few cores take turns, and their measurement its time.
+fn warn_of_crowds(ranks: &[u32]) {
+    /// Ranks a core that a measurement is made for.
+    const USUAL: usize = 8;
+    let cores = shm::process::allowed_cores().len();
+    for ranks in ranks.iter().filter(|ranks| **ranks as usize > USUAL * cores) {
+        eprintln!(
+            "tradewind: {ranks} ranks share {cores} cores: this takes long, and what it finds out is mostly how they take turns"
+        );
+    }
 }

@@ -65,3 +65,24 @@ fn a_reader_that_goes_away_ends_the_ranks_that_write() {
     // `yes` is ended by SIGPIPE, as in a shell's pipeline, or says that it cannot write.
     assert!(!child.wait().expect("a child").success());
 }
+
+#[test]
+fn ranks_run_where_the_map_says() {
+    let cores = shm::process::allowed_cores();
+    let script = "echo $(grep Cpus_allowed_list /proc/self/status)";
+    let map = [cores[cores.len() - 1], cores[0]];
+    let run = |map: &str| {
+        let mut command = Command::new(TRADEWIND);
+        command.args(["run", "-n", "3", "--prefix", "--map", map, "--", "sh", "-c", script]).stdin(Stdio::null());
+        command.output().expect("cargo has built the command")
+    };
+    let output = run(&format!("{},{}", map[0], map[1]));
+    let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+    lines.sort();
+    let expected =
+        [(0, map[0]), (1, map[1]), (2, map[0])].map(|(rank, core)| format!("[{rank}] Cpus_allowed_list: {core}"));
+    assert_eq!(lines, expected, "{}", String::from_utf8_lossy(&output.stderr));
+    let refused = run("0,4095");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("core 4095 of the map"), "{said}");
+}

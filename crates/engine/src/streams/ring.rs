@@ -18,6 +18,8 @@ shm::shared_lines! {
         stamp: AtomicU64,
         /// The message that the piece belongs to.
         message: AtomicU64,
+        /// And its tag.
+        tag: AtomicU64,
     }
 }
 
@@ -32,6 +34,8 @@ pub(super) struct Message {
     pub(super) bytes: u64,
     /// How many messages to the same rank follow in the same call.
     pub(super) behind: u64,
+    /// What tells parallel edges between neighbours apart.
+    pub(super) tag: u64,
 }
 
 /// A message's word has the number behind above its bytes.
@@ -87,6 +91,7 @@ impl PieceRing {
         let (line, at) = self.place();
         self.memory.write(at, bytes)?;
         line.message.store(message.behind << BYTES_BITS | message.bytes, Ordering::Relaxed);
+        line.tag.store(message.tag, Ordering::Relaxed);
         words::publish(&line.stamp, self.next, call);
         self.next += 1;
         Ok(())
@@ -100,8 +105,10 @@ impl PieceRing {
     /// The message that the piece which [`look`](Self::look) has found belongs to.
     pub(super) fn message(&self) -> Message {
         // Ordered by the look.
-        let word = self.place().0.message.load(Ordering::Relaxed);
-        Message { bytes: word & ((1 << BYTES_BITS) - 1), behind: word >> BYTES_BITS }
+        let line = self.place().0;
+        let word = line.message.load(Ordering::Relaxed);
+        let tag = line.tag.load(Ordering::Relaxed);
+        Message { bytes: word & ((1 << BYTES_BITS) - 1), behind: word >> BYTES_BITS, tag }
     }
 
     /// Uses the piece that [`look`](Self::look) has found and gives its place back.

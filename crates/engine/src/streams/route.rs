@@ -148,10 +148,10 @@ fn neighbors<'a>(
     if received.is_empty() {
         transfer.receive(other, &mut []);
     }
-    sent.into_iter().for_each(|(_, from)| transfer.send(other, bytes(from)));
-    for (_, _, to) in received {
+    sent.into_iter().for_each(|(label, from)| transfer.send_tagged(other, label.tag(), bytes(from)));
+    for (tag, _, to) in received {
         if let Some(place) = places[to].take() {
-            transfer.receive(other, place);
+            transfer.receive_tagged(other, u64::from(tag), place);
         }
     }
     outcome

@@ -21,6 +21,8 @@ struct Sending<'a> {
     bytes: &'a [u8],
     /// How many messages to the same rank follow: a rank that expects another number is found out.
     behind: u64,
+    /// One that expects another tag, too.
+    tag: u64,
     done: usize,
     finished: bool,
 }
@@ -32,6 +34,7 @@ struct Receiving<'a> {
     target: Target<'a>,
     /// How many messages from the same rank follow.
     behind: u64,
+    tag: u64,
     done: usize,
     finished: bool,
 }
@@ -100,25 +103,35 @@ impl<'a> Transfer<'a> {
 
     /// Sends bytes to another rank.
     pub(crate) fn send(&mut self, to: u32, bytes: &'a [u8]) {
+        self.send_tagged(to, 0, bytes);
+    }
+
+    /// Sends one of several messages to another rank.
+    pub(crate) fn send_tagged(&mut self, to: u32, tag: u64, bytes: &'a [u8]) {
         self.sendings.iter_mut().filter(|earlier| earlier.to == to).for_each(|earlier| earlier.behind += 1);
-        self.sendings.push(Sending { to, bytes, behind: 0, done: 0, finished: false });
+        self.sendings.push(Sending { to, bytes, behind: 0, tag, done: 0, finished: false });
     }
 
     /// Receives bytes from another rank.
     pub(crate) fn receive(&mut self, from: u32, into: &'a mut [u8]) {
-        self.expect(from, Target::Into(into));
+        self.receive_tagged(from, 0, into);
     }
 
-    fn expect(&mut self, from: u32, target: Target<'a>) {
+    /// Receives one of several messages from another rank.
+    pub(crate) fn receive_tagged(&mut self, from: u32, tag: u64, into: &'a mut [u8]) {
+        self.expect(from, tag, Target::Into(into));
+    }
+
+    fn expect(&mut self, from: u32, tag: u64, target: Target<'a>) {
         self.receivings.iter_mut().filter(|earlier| earlier.from == from).for_each(|earlier| earlier.behind += 1);
-        self.receivings.push(Receiving { from, target, behind: 0, done: 0, finished: false });
+        self.receivings.push(Receiving { from, target, behind: 0, tag, done: 0, finished: false });
     }
 
     /// Receives bytes from another rank and combines them with this rank's, in rank order.
     pub(crate) fn fold(&mut self, from: u32, own: &'a [u8], rule: Option<(Arithmetic, DataType)>, into: &'a mut [u8]) {
         // A reduction without a rule has no result.
         let Some(rule) = rule else { return };
-        self.expect(from, Target::Fold { own, own_is_left: self.me < from, rule, into });
+        self.expect(from, 0, Target::Fold { own, own_is_left: self.me < from, rule, into });
     }
 
     /// Carries everything out.
@@ -229,7 +242,7 @@ impl Step<'_> {
             let length = rest.len().min(piece_bytes(sending.bytes.len()));
             ring.put(
                 &rest[..length],
-                Message { bytes: sending.bytes.len() as u64, behind: sending.behind },
+                Message { bytes: sending.bytes.len() as u64, behind: sending.behind, tag: sending.tag },
                 self.stamp,
             )?;
             sending.done += length;
@@ -253,7 +266,8 @@ impl Step<'_> {
             match found {
                 Found::Nothing => continue,
                 Found::Piece => {
-                    let wanted = Message { bytes: expected as u64, behind: receiving.behind };
+                    let (behind, tag) = (receiving.behind, receiving.tag);
+                    let wanted = Message { bytes: expected as u64, behind, tag };
                     let found = ring.message();
                     if found != wanted {
                         return Err(self.other_message(receiving.from, found, wanted));
@@ -277,6 +291,9 @@ impl Step<'_> {
     #[cold]
     fn other_message(&self, from: u32, found: Message, wanted: Message) -> Error {
         let (to, call) = (self.group.rank(), self.call.kind.name());
+        if found.behind == wanted.behind && found.tag != wanted.tag {
+            return Error::NoEdge { call, from, to };
+        }
         if found.behind == wanted.behind {
             return Error::BlockLength { call, from, to, sent: found.bytes, expected: wanted.bytes };
         }

@@ -4,7 +4,8 @@
 use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use goal::compile::compile;
 use goal::graph::{Graph, Operation, Vertex};
-use kernel::{Fault as RunFault, JobDescription, Loader, Peer, Rank};
+use kernel::wire::{Endpoint, Key};
+use kernel::{Fault as RunFault, JobDescription, Loader, Rank};
 use network::carrier::{Carrier, Context, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use testbed::{Options, Testbed};
 
 /// How long a run may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Something for a rank's thread to do.
 type Work = Box<dyn FnOnce(&Rank) + Send>;
@@ -25,27 +26,43 @@ pub(crate) struct World {
     workers: Vec<(Sender<Work>, Option<JoinHandle<()>>)>,
     pub(crate) ranks: Vec<Arc<Rank>>,
     pub(crate) loaders: Vec<Loader>,
-    pub(crate) testbed: Testbed,
+    pub(crate) testbed: Arc<Testbed>,
     communicators: AtomicU32,
     name: String,
+}
+
+/// What tells jobs on the same hosts apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct JobKind {
+    pub(crate) number: u64,
+    pub(crate) is_version_6: bool,
 }
 
 impl World {
     /// Hosts with so many ranks each.
     pub(crate) fn new(hosts: usize, ranks_per_host: usize, mtu: u32) -> Result<World, testbed::Error> {
         let testbed = Testbed::new(hosts, Options { mtu, ..Options::default() })?;
+        Ok(World::on(Arc::new(testbed), ranks_per_host, mtu, JobKind::default()))
+    }
+
+    /// A job on hosts that there are.
+    pub(crate) fn on(testbed: Arc<Testbed>, ranks_per_host: usize, mtu: u32, kind: JobKind) -> World {
+        let hosts = testbed.hosts().len();
         let ranks = hosts * ranks_per_host;
         let host_of_rank: Vec<u32> = (0..ranks).map(|rank| (rank % hosts) as u32).collect();
-        let peers: Vec<Peer> = testbed
-            .hosts()
-            .iter()
-            .map(|host| Peer { hardware_address: host.hardware_address(), address: host.address() })
-            .collect();
+        let endpoint = |host: &testbed::Host| Endpoint {
+            hardware_address: host.hardware_address(),
+            address: if kind.is_version_6 { host.address_v6().into() } else { host.address().into() },
+            port: 7199 + kind.number as u16,
+        };
+        let endpoints: Vec<Endpoint> = testbed.hosts().iter().map(endpoint).collect();
         let load = |(number, host): (usize, &testbed::Host)| {
             let job = JobDescription {
                 host: number as u32,
                 host_of_rank: host_of_rank.clone(),
-                peers: peers.clone(),
+                endpoints: endpoints.clone(),
+                number: kind.number,
+                key: Key([kind.number, 0x5eed]),
                 interface: host.interface().to_owned(),
                 mtu,
             };
@@ -63,7 +80,7 @@ impl World {
             workers.push((sender, Some(worker)));
         }
         let name = format!("kernel, {hosts} hosts with {ranks_per_host} ranks each, MTU {mtu}");
-        Ok(World { workers, ranks: all, loaders, testbed, communicators: AtomicU32::new(0), name })
+        World { workers, ranks: all, loaders, testbed, communicators: AtomicU32::new(0), name }
     }
 
     /// A number for a communicator that no other has.

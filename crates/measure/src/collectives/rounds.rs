@@ -19,6 +19,9 @@ const LEAST_ROUNDS: u32 = 7;
 /// in memory, each new at first.
 const WARM_UP_ROUNDS: u32 = 17;
 
+/// Who takes no longer than this times the fastest may be the fastest.
+const CLOSE: f64 = 1.3;
+
 /// How long a comparison may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
@@ -88,21 +91,36 @@ pub fn compare(
     plans: &[Plan],
     budget: Budget,
 ) -> Result<Comparison, Error> {
-    let mut memory = Memory::new(shape, world.rank());
-    let runners = plans.iter().map(|plan| Runner::new(world, shape, plan)).collect::<Result<Vec<_>, _>>()?;
-    for (runner, plan) in runners.iter().zip(plans) {
-        verify(world, shape, runner, plan, &mut memory)?;
+    let mut turns = Turns::begin(world, cores, shape, plans)?;
+    let times = turns.measure(budget)?;
+    Ok(turns.comparison(plans, times))
+}
+
+/// As [`compare`]; then those that came close to the fastest, and `favourite`, are timed once more, longer and without the others: of
+/// many plans one is always fastest by chance, and who it is should not be told by the same repetitions that say how fast.
+///
+/// # Errors
+/// As [`compare`].
+pub fn settle(
+    world: &Communicator,
+    cores: u32,
+    shape: &Shape,
+    plans: &[Plan],
+    favourite: &Plan,
+    budget: Budget,
+) -> Result<Comparison, Error> {
+    let mut turns = Turns::begin(world, cores, shape, plans)?;
+    let mut times = turns.measure(budget)?;
+    let medians: Vec<f64> = times.iter().map(|times| crate::statistics::median(times)).collect();
+    let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
+    let is_close = |plan: &usize| medians[*plan] <= CLOSE * least || plans[*plan] == *favourite;
+    turns.entrants.retain(is_close);
+    if turns.entrants.len() > 1 {
+        let longer = Budget { milliseconds: 2.0 * budget.milliseconds, most_rounds: 3 * budget.most_rounds };
+        let again = turns.measure(longer)?;
+        turns.entrants.iter().zip(again).for_each(|(plan, again)| times[*plan] = again);
     }
-    let mut turns = Turns { world, shares_cores: world.size() > cores, runners: &runners, memory, laps: Vec::new() };
-    let round_us = turns.warm_up(budget)?;
-    let rounds = (budget.milliseconds * 1e3 / round_us.max(1e-3)).clamp(0.0, f64::from(budget.most_rounds)) as u32;
-    for round in 0..rounds.max(LEAST_ROUNDS) {
-        turns.take(round as usize)?;
-    }
-    let shares_cores = turns.shares_cores;
-    let timed = plans.iter().copied().zip(turns.times()?);
-    let timed = timed.map(|(plan, microseconds)| Timed { plan, microseconds }).collect();
-    Ok(Comparison { shape: *shape, shares_cores, timed })
+    Ok(turns.comparison(plans, times))
 }
 
 /// Runs a plan for the first time, which is not counted, and looks at what came of it.
@@ -119,7 +137,7 @@ fn verify(world: &Communicator, shape: &Shape, runner: &Runner, plan: &Plan, mem
 /// When one plan ran on this rank.
 #[derive(Clone, Copy)]
 struct Lap {
-    plan: usize,
+    entrant: usize,
     /// The moment that all ranks waited for, if they did.
     common: Option<i64>,
     begin: i64,
@@ -129,28 +147,60 @@ struct Lap {
 /// The repetitions of one rank.
 struct Turns<'a> {
     world: &'a Communicator,
+    shape: Shape,
     shares_cores: bool,
-    runners: &'a [Runner],
+    runners: Vec<Runner>,
+    /// Which of them take turns.
+    entrants: Vec<usize>,
     memory: Memory,
     laps: Vec<Lap>,
 }
 
-impl Turns<'_> {
-    /// Every plan once. Each round begins with another plan, so that none always follows the same.
+impl<'a> Turns<'a> {
+    /// Every plan has run once, and was right.
+    fn begin(world: &'a Communicator, cores: u32, shape: &Shape, plans: &[Plan]) -> Result<Self, Error> {
+        let mut memory = Memory::new(shape, world.rank());
+        let runners = plans.iter().map(|plan| Runner::new(world, shape, plan)).collect::<Result<Vec<_>, _>>()?;
+        for (runner, plan) in runners.iter().zip(plans) {
+            verify(world, shape, runner, plan, &mut memory)?;
+        }
+        let (entrants, shares_cores) = ((0..plans.len()).collect(), world.size() > cores);
+        Ok(Turns { world, shape: *shape, shares_cores, runners, entrants, memory, laps: Vec::new() })
+    }
+
+    /// The repetitions of each entrant, the same on all ranks.
+    fn measure(&mut self, budget: Budget) -> Result<Vec<Vec<f64>>, Error> {
+        let round_us = self.warm_up(budget)?;
+        let rounds = (budget.milliseconds * 1e3 / round_us.max(1e-3)).clamp(0.0, f64::from(budget.most_rounds)) as u32;
+        for round in 0..rounds.max(LEAST_ROUNDS) {
+            self.take(round as usize)?;
+        }
+        self.times()
+    }
+
+    /// What was found out about these plans.
+    fn comparison(self, plans: &[Plan], times: Vec<Vec<f64>>) -> Comparison {
+        let timed = plans.iter().copied().zip(times);
+        let timed = timed.map(|(plan, microseconds)| Timed { plan, microseconds }).collect();
+        Comparison { shape: self.shape, shares_cores: self.shares_cores, timed }
+    }
+
+    /// Every entrant once. Each round begins with another one, so that none always follows the same.
     fn take(&mut self, round: usize) -> Result<(), Error> {
-        let count = self.runners.len();
+        let count = self.entrants.len();
         for turn in 0..count {
-            let plan = (turn + round) % count;
+            let entrant = (turn + round) % count;
+            let plan = self.entrants[entrant];
             self.world.barrier()?;
             let common = if self.shares_cores { None } else { Some(self.wait_for_start()?) };
             let begin = now_ns();
             self.runners[plan].run(&mut self.memory)?;
-            self.laps.push(Lap { plan, common, begin, end: now_ns() });
+            self.laps.push(Lap { entrant, common, begin, end: now_ns() });
         }
         Ok(())
     }
 
-    /// Every plan until it runs as it will run; about how long a round takes, the same on all ranks.
+    /// Every entrant until it runs as it will run; about how long a round takes, the same on all ranks.
     fn warm_up(&mut self, budget: Budget) -> Result<f64, Error> {
         let (mut spent, mut least) = (0.0, f64::INFINITY);
         for round in 0..WARM_UP_ROUNDS {
@@ -177,18 +227,19 @@ impl Turns<'_> {
         Ok(start[0])
     }
 
-    /// The repetitions of each plan, the same on all ranks.
-    fn times(self) -> Result<Vec<Vec<f64>>, Error> {
-        let of = |moment: fn(&Lap) -> i64| self.laps.iter().map(moment).collect::<Vec<_>>();
+    /// What the laps tell, which are gone then.
+    fn times(&mut self) -> Result<Vec<Vec<f64>>, Error> {
+        let laps = std::mem::take(&mut self.laps);
+        let of = |moment: fn(&Lap) -> i64| laps.iter().map(moment).collect::<Vec<_>>();
         let first = agree::earliest(self.world, &of(|lap| lap.begin))?;
         let last_begin = agree::latest(self.world, &of(|lap| lap.begin))?;
         let end = agree::latest(self.world, &of(|lap| lap.end))?;
-        let mut times = vec![Vec::new(); self.runners.len()];
+        let mut times = vec![Vec::new(); self.entrants.len()];
         let mut late = times.clone();
-        for (index, lap) in self.laps.iter().enumerate() {
+        for (index, lap) in laps.iter().enumerate() {
             let in_time = lap.common.is_none_or(|common| last_begin[index] - common <= LATE_NS);
             let kept = if in_time { &mut times } else { &mut late };
-            kept[lap.plan].push(microseconds(lap.common.unwrap_or(first[index]), end[index]));
+            kept[lap.entrant].push(microseconds(lap.common.unwrap_or(first[index]), end[index]));
         }
         // On a machine so busy that some rank is nearly always late, what there is must do, for all plans alike.
         if times.iter().any(|times| times.len() < LEAST_ROUNDS as usize) {

@@ -15,6 +15,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Calls that only warm up.
 const WARM_UP: u32 = 10;
 
+/// Where the thread of a rank runs what it is given: on its host.
+pub trait Place: Sync {
+    /// Runs this rank's part.
+    fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send));
+}
+
+/// Every rank where its thread was started: for hosts that are only simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Here;
+
+impl Place for Here {
+    fn run(&self, _: usize, part: &mut (dyn FnMut() + Send)) {
+        part();
+    }
+}
+
 /// An engine, with a rank on each host.
 #[derive(Debug)]
 pub struct Contender {
@@ -66,7 +82,7 @@ impl Session {
     }
 
     /// One round.
-    pub(super) fn take(&mut self, setting: &Setting, pace: Pace) -> Result<(), Error> {
+    pub(super) fn take(&mut self, setting: &Setting, pace: Pace, place: &dyn Place) -> Result<(), Error> {
         let cores = shm::process::allowed_cores();
         let gate = Gate::new(self.runners.len() as u32);
         let measure = self.measure;
@@ -77,10 +93,14 @@ impl Session {
                 .map(|(rank, runners)| {
                     let (gate, cores, bystanders) = (&gate, &cores, &bystanders);
                     scope.spawn(move || {
-                        // Without a core of its own a rank is measured all the same.
-                        let _ = shm::process::bind_current_thread(cores[rank % cores.len()]);
-                        let course = Course { rank, gate, setting, pace, bystanders };
-                        course.run(measure, runners)
+                        let mut outcome = Err(Error::Panicked);
+                        place.run(rank, &mut || {
+                            // Without a core of its own a rank is measured all the same.
+                            let _ = shm::process::bind_current_thread(cores[rank % cores.len()]);
+                            let course = Course { rank, gate, setting, pace, bystanders };
+                            outcome = course.run(measure, runners);
+                        });
+                        outcome
                     })
                 })
                 .collect();

@@ -5,7 +5,7 @@ use super::outline::{
 };
 use super::shared::{Measured, Model, is_fitted, measured, program};
 use super::{LOWER, UPPER, curve, figure, guidelines};
-use crate::results::{Figure, Part, Point, Role, Value};
+use crate::results::{Figure, Part, Point, Role, Series, Value};
 use crate::statistics::median;
 use crate::suite::SuiteError;
 use plogp::fit::{ContentionSample, contention};
@@ -19,6 +19,7 @@ const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
 
 /// Draws all conclusions anew.
 pub(super) fn draw(part: &mut Part) -> Result<(), SuiteError> {
+    part.figures.iter_mut().flat_map(|figure| &mut figure.series).for_each(keep_the_faster);
     let (mut errors, mut constants, mut ratios) = (Errors::default(), Vec::new(), Vec::new());
     for ranks in numbers_of_ranks(part) {
         for engine in ENGINES {
@@ -41,6 +42,12 @@ pub(super) fn draw(part: &mut Part) -> Result<(), SuiteError> {
     part.replace_rows(GUIDELINES, guidelines::broken(part));
     part.replace_rows(ANOMALIES, anomalies(part));
     Ok(())
+}
+
+/// Of the visits to a size the faster one counts: what comes between makes a machine slower and never faster.
+fn keep_the_faster(series: &mut Series) {
+    series.points.sort_by(|one, other| one.x.total_cmp(&other.x).then(one.median.total_cmp(&other.median)));
+    series.points.dedup_by(|later, kept| later.x == kept.x);
 }
 
 /// As the figures' names say.
@@ -224,4 +231,18 @@ fn anomalies(part: &Part) -> Vec<Vec<Value>> {
         }
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_faster_visit_counts() {
+        let points = [(8.0, 3.0), (64.0, 2.0), (8.0, 1.0), (64.0, 2.5)].map(|(x, y)| Point::exact(x, y));
+        let mut series = Series { name: "ring".into(), role: Role::Measured, points: points.to_vec() };
+        keep_the_faster(&mut series);
+        let kept: Vec<(f64, f64)> = series.points.iter().map(|point| (point.x, point.median)).collect();
+        assert_eq!(kept, [(8.0, 1.0), (64.0, 2.0)]);
+    }
 }

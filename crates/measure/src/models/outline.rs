@@ -34,7 +34,7 @@ pub(super) fn is_by_sharing(curve: &str) -> bool {
 pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]) -> Part {
     let mut part = Part::new("models", "Predicted against measured");
     part.about = "Every algorithm of an operation takes turns with the others; a point is the time from a common start until \
-                  the slowest rank is done. Dashed are predictions. Those named pLogP come from the formulas of tables 1 \
+                  the slowest rank is done, on the faster of two visits. Dashed are predictions. Those named pLogP come from the formulas of tables 1 \
                   to 3 and the parameters in machine.json, with what a run costs besides its messages: each rank works \
                   for itself. Those named sharing come from \
                   playing through what the engine does: whoever enables an operation executes it, for whichever rank it \

@@ -74,12 +74,14 @@ fn listed(figure: &str, curve: &str, fitted: &Messages) -> Vec<Vec<Value>> {
     });
     let row = |(piece, kind): (&plogp::fit::Piece, &&str)| {
         let line = piece.line;
+        // No message takes less than nothing; behind a break the line need not begin at a message.
+        let start_up = |a: f64| if a < 0.0 && *kind != "long" { Value::None } else { a.into() };
         // A byte in b microseconds is 1/b megabytes (10⁶ bytes) a second.
         let bandwidth = if line.slope > 0.0 { Value::Number(1.0 / line.slope) } else { Value::None };
         let rest = [
             piece.from.into(),
             piece.to.into(),
-            line.intercept.into(),
+            start_up(line.intercept),
             error(line.intercept_error),
             line.slope.into(),
             error(line.slope_error),
@@ -164,6 +166,13 @@ mod tests {
         let part = part_of(|m| if m == 0.0 { 103.0 } else { 105.0 + 0.025 * m });
         assert_near(row(&part, "all"), [64.0, 16_000.0, 105.0, 0.025, 40.0]);
         assert_eq!(row(&part, "zero")[2], 103.0);
+    }
+
+    #[test]
+    fn a_start_up_below_nothing_is_none() {
+        let part = part_of(|m| 0.002 * m - 0.01);
+        assert!(row(&part, "all")[2].is_nan());
+        assert!((row(&part, "all")[3] - 0.002).abs() < 1e-9);
     }
 
     #[test]

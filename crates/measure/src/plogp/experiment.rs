@@ -8,6 +8,7 @@ use super::patterns::FIRST;
 use super::rounds::{Pass, Passes};
 use super::starts;
 use super::survey::{Plan, Survey, rounds_of};
+use crate::collectives::Budget;
 use crate::laps::Laps;
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
@@ -40,8 +41,9 @@ const FIGURES: [(&str, &str, &str); 5] = [
 const PARAMETERS: &str = "parameters";
 const MACHINE: &str = "machine";
 const JOINS: &str = "joins";
-/// Each class and engine has so many turns: a machine stays at one pace for seconds.
-const PASSES: u32 = 3;
+/// Each class and engine has so many turns: a machine stays at one pace for seconds, and two measurements are to have seen the same
+/// paces.
+const PASSES: u32 = 6;
 /// The most ranks that joins are measured among.
 const JOINED: u32 = 8;
 
@@ -82,7 +84,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
                 let shape = Shape::on(2, &[pair.0 as usize, pair.1 as usize]).with_engine(engine);
                 let of = Turn { class, engine, is_first: steps.is_empty(), is_last: pass == passes };
                 let (plan, what) = (plan.clone(), format!("{class}, {engine}, pass {pass} of {passes}"));
-                let milliseconds = setting.choose(300, 3_000);
+                let milliseconds = setting.choose(300, 2_500);
                 steps.push(Step::new(what, shape, milliseconds, move |here| pair_step(here, of, &plan, effort)));
             }
         }
@@ -100,7 +102,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
 fn outline(here: &Topology) -> Part {
     let mut part = Part::new("plogp", "Parameters of pLogP");
     part.about = "What messages of linked schedules cost between two ranks, for each class of pairs on this machine and for \
-                  both engines. A value is the median over the faster half of the rounds; curves show medians and quartiles \
+                  both engines. A value is the median over the faster quarter of the rounds; curves show medians and quartiles \
                   over all of them. Under the caller engine each rank runs its own operations, and the parameters are those \
                   of the model; under peers one process runs a whole chain, so that nothing is under way. All raw values \
                   are in machine.json."
@@ -282,7 +284,8 @@ fn findings_of(here: &Here<'_>, turn: Turn, found: &Survey, start: StartCosts) -
 }
 
 fn join_step(here: &Here<'_>, effort: Effort) -> Result<Vec<Finding>, SuiteError> {
-    let measured = joins::measure(here.world, effort.join_sizes, effort.laps)?;
+    let budget = Budget { milliseconds: effort.laps.milliseconds() as f64, most_rounds: 101 };
+    let measured = joins::measure(here.world, here.shape.shared_cores, effort.join_sizes, budget)?;
     if here.world.rank() != FIRST {
         return Ok(Vec::new());
     }

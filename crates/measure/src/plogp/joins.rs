@@ -1,14 +1,11 @@
 //! What joins cost: no messages, and so a model of their own, fitted to the join itself.
 
-use crate::laps::Laps;
-use crate::statistics::percentile;
+use crate::collectives::{Budget, Plan, Shape, Timed, compare};
 use crate::suite::SuiteError;
 use plogp::fit::{self, PlaneSample};
 use plogp::models::join::JoinCosts;
-use plogp::operation::Operation;
-use tradewind::{
-    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Communicator, Op,
-};
+use plogp::operation::{Algorithm, Operation};
+use tradewind::Communicator;
 
 /// A join among some ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,15 +13,22 @@ pub(super) struct Measured {
     pub(super) operation: Operation,
     pub(super) ranks: u32,
     pub(super) bytes: u64,
-    /// How long it took on the slowest rank, in microseconds: the lower quartile of the laps.
+    /// How long one call took, from a start that all ranks have in common until the slowest was done, in microseconds: what all
+    /// models predict. Calls back to back overlap where who only gives does not wait, and would look cheaper.
     pub(super) microseconds: f64,
 }
 
 /// Operations whose join is measured.
 const OPERATIONS: [Operation; 4] = [Operation::Barrier, Operation::Bcast, Operation::Allreduce, Operation::Alltoall];
 
-/// Measures all joins among the first 2, 4, 8 … ranks. All ranks of the job call this; rank 0 finds something.
-pub(super) fn measure(world: &Communicator, sizes: &[u64], laps: Laps) -> Result<Vec<Measured>, SuiteError> {
+/// Measures all joins among the first 2, 4, 8 … ranks, which share so many cores. All ranks of the job call this; rank 0 finds
+/// something.
+pub(super) fn measure(
+    world: &Communicator,
+    cores: u32,
+    sizes: &[u64],
+    budget: Budget,
+) -> Result<Vec<Measured>, SuiteError> {
     let mut found = Vec::new();
     let mut ranks = 2;
     while ranks <= world.size() {
@@ -32,9 +36,10 @@ pub(super) fn measure(world: &Communicator, sizes: &[u64], laps: Laps) -> Result
             for operation in OPERATIONS {
                 let sizes = if operation == Operation::Barrier { &[0] } else { sizes };
                 for bytes in sizes {
-                    let mut times = time(&some, operation, *bytes, laps)?;
-                    times.sort_by(f64::total_cmp);
-                    found.push(Measured { operation, ranks, bytes: *bytes, microseconds: percentile(&times, 0.25) });
+                    let shape = Shape { operation, ranks, bytes: *bytes, root: 0 };
+                    let compared = compare(&some, cores, &shape, &[Plan::of(Algorithm::Join)], budget)?;
+                    let microseconds = compared.timed.first().map_or(0.0, Timed::median);
+                    found.push(Measured { operation, ranks, bytes: *bytes, microseconds });
                 }
             }
         }
@@ -43,30 +48,6 @@ pub(super) fn measure(world: &Communicator, sizes: &[u64], laps: Laps) -> Result
         ranks *= 2;
     }
     Ok(found)
-}
-
-fn time(some: &Communicator, operation: Operation, bytes: u64, laps: Laps) -> Result<Vec<f64>, SuiteError> {
-    let usual = Algorithms::default();
-    let some = some.with_algorithms(match operation {
-        Operation::Bcast => Algorithms { bcast: Some(BcastAlgorithm::Join), ..usual },
-        Operation::Allreduce => Algorithms { allreduce: Some(AllreduceAlgorithm::Join), ..usual },
-        Operation::Alltoall => Algorithms { alltoall: Some(AlltoallAlgorithm::Join), ..usual },
-        _ => Algorithms { barrier: Some(BarrierAlgorithm::Join), ..usual },
-    });
-    let doubles = (bytes / 8) as usize;
-    let all = doubles * if operation == Operation::Alltoall { some.size() as usize } else { 1 };
-    let (input, mut output) = (vec![1.0_f64; all], vec![0.0_f64; all]);
-    laps.time(&some, |times| {
-        for _ in 0..times {
-            match operation {
-                Operation::Bcast => some.bcast(&mut output, 0)?,
-                Operation::Allreduce => some.allreduce(&input, &mut output, Op::Sum)?,
-                Operation::Alltoall => some.alltoall(&input, &mut output)?,
-                _ => some.barrier()?,
-            }
-        }
-        Ok(())
-    })
 }
 
 /// a + b × P + c × m for each operation. A barrier has no bytes: its c is nothing, and two numbers of ranks are enough.

@@ -20,7 +20,7 @@ pub struct Plan {
 impl Default for Plan {
     /// 0, 1, 2, 4 … 1 MiB.
     fn default() -> Self {
-        Plan { sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(), most_added: 12, rounds: 30 }
+        Plan { sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(), most_added: 12, rounds: 18 }
     }
 }
 
@@ -48,10 +48,10 @@ pub struct Survey {
 ///
 /// A machine is disturbed in one direction: an interrupt, another guest on the same processor, a slower state of its memory
 /// make a round longer, and nothing makes it shorter than it can be. The faster rounds are those that two runs have in
-/// common, and the very fastest are luck: so the parameters are medians over the faster half. Which rounds are fast all
+/// common, and the very fastest are luck: so the parameters are medians over the faster quarter. Which rounds are fast all
 /// sizes decide together. Were that done for each size by itself, the difference of two sizes would be one of two states of
 /// the machine.
-const COUNTED: f64 = 0.5;
+const COUNTED: f64 = 0.25;
 
 /// Rounds between two looks at the curves, and what is discarded at the start.
 const LOOK: usize = 3;

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | 0 | how many entries were published | the rank |
 //! | 64 | how many were taken; whether the agent sleeps, or has ended | the agent |
+//! | 1024 | the answer to the last question: how many ranks a run waits for, and which (u32 each) | the agent |
 //! | 4096 | the ring: 1024 entries of 64 bytes | the rank |
 //! | 69,632 | slots: 65,536 lines; a line's first word counts the runs in the slot that have ended | the agent |
 //! | 4,263,936 | notes: what went wrong in the run of each slot, 1024 bytes | the agent |
@@ -24,11 +25,15 @@ use shm::segment::{Backing, Offset, Segment, SegmentError};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Entries of the ring.
 pub(crate) const ENTRIES: u64 = 1024;
 /// Runs of one rank that may be under way or not fetched yet.
 pub(crate) const SLOTS: u32 = 1 << 16;
+const ANSWER: u64 = 1024;
+/// Ranks that an answer names: more than a person wants to read.
+const NAMED: usize = 256;
 const RING: u64 = 4096;
 const SLOT_TABLE: u64 = RING + 64 * ENTRIES;
 const NOTES: u64 = SLOT_TABLE + 64 * SLOTS as u64;
@@ -48,6 +53,8 @@ shm::shared_lines! {
         taken: AtomicU64,
         asleep: AtomicU32,
         ended: AtomicU32,
+        /// Counts the questions that have an answer.
+        answered: Completion,
     }
     /// Where a run ends.
     pub(crate) struct Slot {
@@ -70,6 +77,8 @@ pub(crate) enum Submission {
     Release { id: u64 },
     /// Start a run whose buffers lie at `at`.
     Start { id: u64, slot: u32, generation: u32, sequence: u64, at: Offset },
+    /// Say whom a run waits for.
+    Ask { slot: u32, generation: u32 },
     /// Nothing follows.
     Leave,
 }
@@ -86,6 +95,7 @@ impl Submission {
                 [3, id, pair(slot, generation), at.0, sequence, 0, 0, 0]
             }
             Submission::Leave => [4, 0, 0, 0, 0, 0, 0, 0],
+            Submission::Ask { slot, generation } => [5, 0, pair(slot, generation), 0, 0, 0, 0, 0],
         }
     }
 
@@ -99,6 +109,7 @@ impl Submission {
             2 => Some(Submission::Release { id }),
             3 if low < SLOTS => Some(Submission::Start { id, slot: low, generation: high, sequence: fourth, at }),
             4 => Some(Submission::Leave),
+            5 => Some(Submission::Ask { slot: low, generation: high }),
             _ => None,
         }
     }
@@ -210,6 +221,35 @@ impl Area {
         outcome::decode(bytes).ok_or_else(unknown)?.and(Err(unknown()))
     }
 
+    /// The agent: answers a question.
+    pub(crate) fn answer(&self, ranks: &[u32]) {
+        let named = &ranks[..ranks.len().min(NAMED)];
+        let bytes: Vec<u8> =
+            std::iter::once(&(named.len() as u32)).chain(named).flat_map(|word| word.to_le_bytes()).collect();
+        // It lies in the first page, which was committed with the area.
+        let _ = copies::store(&self.segment, Offset(ANSWER), &bytes);
+        self.agent.answered.add(1);
+    }
+
+    /// The rank: waits for the answer to the question of this number.
+    pub(crate) fn await_answer(&self, number: u32, patience: Duration) -> Vec<u32> {
+        let deadline = Instant::now() + patience;
+        while let Some(marked) = self.agent.answered.prepare_sleep(number) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Vec::new();
+            }
+            self.agent.answered.sleep(marked, Some(left));
+        }
+        let mut bytes = [0; 4 + 4 * NAMED];
+        if copies::load(&self.segment, Offset(ANSWER), &mut bytes).is_err() {
+            return Vec::new();
+        }
+        let (words, _) = bytes.as_chunks::<4>();
+        let count = u32::from_le_bytes(words[0]) as usize;
+        words[1..].iter().take(count).map(|word| u32::from_le_bytes(*word)).collect()
+    }
+
     /// The agent: says that it does nothing any more, and wakes nobody: sleepers look up by themselves.
     pub(crate) fn say_ended(&self) {
         // Release: pairs with the Acquire in `has_ended`; what it did comes before.
@@ -252,6 +292,7 @@ mod tests {
         for submission in [
             Submission::Prepare { id: 7, communicator: u32::MAX, rank: 3, at, members: 9, bytes: 1 << 40, stamp: 77 },
             Submission::Release { id: u64::MAX },
+            Submission::Ask { slot: 9, generation: u32::MAX },
             Submission::Start { id: 1, slot: SLOTS - 1, generation: 5, sequence: 1 << 50, at },
             Submission::Leave,
         ] {

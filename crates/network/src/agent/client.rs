@@ -53,6 +53,8 @@ struct Books {
     forgotten: Vec<Ticket>,
     /// Entries published.
     published: u64,
+    /// Questions asked, as the agent counts its answers: in 30 bits.
+    asked: u32,
     /// Memory that the agent has done with when it has taken so many entries.
     retired: VecDeque<(u64, Offset)>,
 }
@@ -360,6 +362,21 @@ impl Carrier for Client {
         run.at.into_iter().for_each(|at| self.free(at));
         self.books().free.push(slot);
         outcome.and(copied)
+    }
+
+    fn awaited(&self, ticket: Ticket) -> Vec<u32> {
+        // The agent answers at once, unless it is stopped.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let (slot, generation) = parts(ticket);
+        let mut books = self.books();
+        if self.is_complete(ticket) || self.check_agent().is_err() {
+            return Vec::new();
+        }
+        if self.submit(&mut books, Submission::Ask { slot, generation }).is_err() {
+            return Vec::new();
+        }
+        books.asked = (books.asked + 1) % (1 << 30);
+        self.area.await_answer(books.asked, PATIENCE)
     }
 
     fn forget(&self, ticket: Ticket) {

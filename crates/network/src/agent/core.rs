@@ -149,6 +149,14 @@ impl Core {
                     self.start(seat, id, sequence, Place { slot, generation, at });
                     Ok(())
                 }
+                Submission::Ask { slot, generation } => {
+                    let asked = |run: &&Run| {
+                        (run.key.rank, run.place.slot, run.place.generation) == (desk.rank, slot, generation)
+                    };
+                    let awaited = self.runs.values().find(asked).map(Run::awaited).unwrap_or_default();
+                    desk.answer(&awaited.into_iter().collect::<Vec<u32>>());
+                    Ok(())
+                }
                 Submission::Leave => return self.depart(seat, "has left the job"),
             };
             if let Err(nonsense) = handled {

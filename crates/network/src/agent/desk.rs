@@ -132,6 +132,10 @@ impl Desk {
 
     /// An interpreter and the buffers for its run, with what the rank put into them.
     pub(crate) fn interpreter(&self, taken: &Taken, place: Place, limits: Limits) -> Result<Spare, Error> {
+        // The rank's own memory holds as much; what it cannot have written is not allocated here either.
+        if place.at.plus(taken.plan.bytes).is_none_or(|end| end.0 > self.area.segment().bytes()) {
+            return Err(Error::Operation("the buffers of the run do not lie in the rank's area".into()));
+        }
         let spare = taken.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let (interpreter, mut buffers) = match spare {
             Some(spare) => spare,
@@ -161,6 +165,11 @@ impl Desk {
         if spare.len() < SPARE_RUNS && (taken.plan.bytes <= SPARE_BYTES || spare.is_empty()) {
             spare.push((interpreter, buffers));
         }
+    }
+
+    /// Tells the rank whom a run waits for.
+    pub(crate) fn answer(&self, ranks: &[u32]) {
+        self.area.answer(ranks);
     }
 
     /// Tells the rank that a run has ended.

@@ -7,9 +7,10 @@ use crate::hosts::Hosts;
 use crate::transport::Transport;
 use crate::transport::frame::{Frame, Route};
 use goal::graph::JoinMode;
+use goal::schedule::Kind;
 use interpreter::{Effect, Event, EventError, Failure, Handle, Interpreter, Packet, join};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Which run of which rank of the job.
@@ -154,6 +155,31 @@ impl Run {
             Err(EventError::Over { .. }) => None,
             Err(error) => Some(Err(Error::Operation(error.to_string()))),
         }
+    }
+
+    /// Ranks of the job that it waits for at this moment.
+    pub(crate) fn awaited(&self) -> BTreeSet<u32> {
+        let members = self.taken.members.iter().copied();
+        let others =
+            || members.clone().filter(|member| Some(member) != self.taken.members.get(self.taken.rank as usize));
+        let mut awaited = BTreeSet::new();
+        for outstanding in self.interpreter.outstanding() {
+            match (outstanding.kind, outstanding.peer) {
+                (Kind::Calc, _) => {}
+                (Kind::Join, _) => awaited.extend(
+                    self.meetings
+                        .values()
+                        .filter(|meeting| meeting.entered.is_some())
+                        .flat_map(|meeting| {
+                            (0..).zip(members.clone()).filter(|(rank, _)| !meeting.contributions.contains_key(rank))
+                        })
+                        .map(|(_, member)| member),
+                ),
+                (_, Some(peer)) => awaited.extend(self.taken.members.get(peer as usize)),
+                (_, None) => awaited.extend(others()),
+            }
+        }
+        awaited
     }
 
     /// Gives the window back what the run still holds.

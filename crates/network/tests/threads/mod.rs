@@ -11,11 +11,14 @@ use network::transport::{Transport, memory};
 use std::time::{Duration, Instant};
 
 /// What connects the hosts.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum Wires {
     Memory,
     Tcp,
+    /// What connects hosts.
+    Other(Connect),
 }
+
+type Connect = Box<dyn Fn(&Hosts) -> Result<Vec<Client>, Error>>;
 
 pub(crate) struct Agents {
     ranks_per_host: u32,
@@ -27,7 +30,7 @@ pub(crate) struct Agents {
 
 impl Agents {
     pub(crate) fn new(ranks_per_host: u32, wires: Wires) -> Self {
-        let name = format!("agent, {ranks_per_host} ranks a host, {wires:?}");
+        let name = format!("agent, {ranks_per_host} ranks a host");
         let capabilities = Capabilities { random_programs: 64, ..Capabilities::default() };
         Agents { ranks_per_host, wires, limits: Limits::default(), capabilities, name }
     }
@@ -39,9 +42,10 @@ pub(crate) fn hosts(ranks: u32, ranks_per_host: u32) -> Hosts {
 }
 
 /// Connects hosts of this process.
-pub(crate) fn connect(hosts: &Hosts, wires: Wires, limits: Limits) -> Result<Vec<Client>, Error> {
+pub(crate) fn connect(hosts: &Hosts, wires: &Wires, limits: Limits) -> Result<Vec<Client>, Error> {
     match wires {
         Wires::Tcp => local(hosts),
+        Wires::Other(connect) => connect(hosts),
         Wires::Memory => {
             let connected = memory::connect(hosts.count())?;
             let boxed = connected.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
@@ -52,7 +56,7 @@ pub(crate) fn connect(hosts: &Hosts, wires: Wires, limits: Limits) -> Result<Vec
 
 /// Runs a body as every rank of a job on so many hosts with so many ranks each.
 pub(crate) fn run_job<R: Send>(hosts: &Hosts, wires: Wires, body: impl Fn(u32, Client) -> R + Sync) -> Vec<R> {
-    let clients = connect(hosts, wires, Limits::default()).expect("threads, memory and sockets");
+    let clients = connect(hosts, &wires, Limits::default()).expect("threads, memory and sockets");
     let body = &body;
     std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -103,7 +107,7 @@ impl Engine for Agents {
 
     fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {
         let hosts = hosts(program.len() as u32, self.ranks_per_host);
-        let clients = connect(&hosts, self.wires, self.limits).map_err(|error| failure(&error))?;
+        let clients = connect(&hosts, &self.wires, self.limits).map_err(|error| failure(&error))?;
         let outcomes: Vec<Result<RankOutcome, Error>> = std::thread::scope(|scope| {
             let rank = |(rank, client)| scope.spawn(move || run_rank(client, &program[rank], inputs));
             let threads: Vec<_> = clients.into_iter().enumerate().map(rank).collect();

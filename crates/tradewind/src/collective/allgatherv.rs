@@ -65,6 +65,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_allgatherv::<T>(counts)?))
     }
 
+    #[inline]
     fn plan_allgatherv<T>(&self, counts: &[usize]) -> Result<Plan> {
         let (rank, ranks) = (self.rank(), self.size());
         let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
@@ -82,7 +83,7 @@ impl Communicator {
             Course::Meeting(Meeting { blocks, leaves_own: true, ..Meeting::new(Pattern::Gather, 0, call) })
         } else {
             let sizes = Sizes::each(&counts.bytes)?;
-            self.linked((call, &choice), (0, counts.bytes), || match choice.levels {
+            self.linked((call, &choice), (0, counts.bytes.to_vec()), || match choice.levels {
                 Levels::One => choice.algorithm.graph(rank, &sizes),
                 Levels::Two(per_node) => two_level::allgather(rank, per_node, &sizes, choice.algorithm),
             })?

@@ -79,6 +79,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_alltoallv::<T>(sent, received)?))
     }
 
+    #[inline]
     fn plan_alltoallv<T>(&self, sent: &[usize], received: &[usize]) -> Result<Plan> {
         let (rank, ranks) = (self.rank(), self.size());
         let sent = Counts::of::<T>("the list of counts that are sent", sent, ranks)?;
@@ -96,6 +97,7 @@ impl Communicator {
 
     /// How every rank gives a block to every rank. Without `known`, sizes that all ranks know, each has blocks of its own,
     /// and leaves that for itself to the caller.
+    #[inline]
     pub(super) fn course_of_alltoallv(
         &self,
         kind: CallKind,
@@ -116,7 +118,7 @@ impl Communicator {
             }));
         }
         let sizes = match known {
-            Some(known) => known.bytes.clone(),
+            Some(known) => known.bytes.to_vec(),
             // Ranks whose own sizes are as before must link anew, too, if those of others are not.
             None => self.tell_all(digest(&[sent.digest(), received.digest()]), call)?,
         };
@@ -125,7 +127,7 @@ impl Communicator {
 }
 
 /// The algorithm, or the nearest one that can do with blocks of different sizes.
-fn for_different_sizes(algorithm: AlltoallAlgorithm) -> AlltoallAlgorithm {
+pub(crate) fn for_different_sizes(algorithm: AlltoallAlgorithm) -> AlltoallAlgorithm {
     match algorithm {
         AlltoallAlgorithm::Bruck | AlltoallAlgorithm::Multiphase => AlltoallAlgorithm::RotatedDirect,
         other => other,

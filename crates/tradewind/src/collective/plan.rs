@@ -187,7 +187,7 @@ impl Plan {
     }
 
     /// Starts with an input and an output, waits and fetches the result.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run<'i, 'o, T: Pod, I: Input<'i, T>, O: Output<'o, T>>(
         &self,
         communicator: &Communicator,
@@ -197,7 +197,7 @@ impl Plan {
         let shape = self.prepare(&input, &mut output)?;
         let meeting = match &self.course {
             Course::Meeting(meeting) if self.fold.is_none() => meeting,
-            _ => return self.start_prepared(communicator, input, output)?.wait().map(|_| ()),
+            _ => return self.run_started(communicator, input, output),
         };
         let group = communicator.group();
         if group.streams(meeting)
@@ -208,6 +208,16 @@ impl Plan {
         let held = group.come(meeting, &self.arguments(shape, &input, &mut output))?;
         let (private, _) = output.into_parts();
         Ok(group.leave(held, meeting, &mut [&mut [], shape.wanted(private)])?)
+    }
+
+    /// Starts what is no meeting, and waits for it.
+    fn run_started<'i, 'o, T: Pod, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        communicator: &Communicator,
+        input: I,
+        output: O,
+    ) -> Result<()> {
+        self.start_prepared(communicator, input, output)?.wait().map(|_| ())
     }
 
     /// Runs a long meeting as a stream of pieces; none if there is no memory for that.

@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use collectives::Sizes;
 use engine::call::{Call, CallKind};
 use engine::meeting::{Meeting, Pattern};
+use smallvec::SmallVec;
 
 /// # Reduce-scatter
 impl Communicator {
@@ -150,7 +151,8 @@ impl Communicator {
         let known = match op.into_combination()? {
             Combination::Known(known) => known,
             Combination::Own(function) => {
-                let received = Counts { bytes: vec![bytes; ranks as usize], total: bytes.saturating_mul(ranks.into()) };
+                let (all, total) = (SmallVec::from_elem(bytes, ranks as usize), bytes.saturating_mul(ranks.into()));
+                let received = Counts { bytes: all, total };
                 let both = (&counts, &received);
                 let course = self.course_of_alltoallv(CallKind::ReduceScatter, both, Some(&counts))?;
                 return Ok(Plan::folded(course, shape, function, (ranks, ranks, bytes)));
@@ -165,7 +167,7 @@ impl Communicator {
             return Ok(Plan::new(Course::Meeting(meeting), shape));
         }
         let sizes = Sizes::each(&counts.bytes)?;
-        let course = self.linked((call, &choice), (arguments, counts.bytes), || {
+        let course = self.linked((call, &choice), (arguments, counts.bytes.to_vec()), || {
             choice.algorithm.graph(rank, &sizes, known.reduction())
         })?;
         Ok(Plan::new(course, shape))

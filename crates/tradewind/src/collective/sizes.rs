@@ -3,21 +3,24 @@
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use engine::call::Call;
+use smallvec::SmallVec;
 
 /// Sizes in bytes, one after the other, and where they begin.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
-    pub(crate) bytes: Vec<u64>,
+    /// Few are kept in place: a list of its own would cost a call as much as a small collective.
+    pub(crate) bytes: SmallVec<[u64; 8]>,
     pub(crate) total: u64,
 }
 
 impl Counts {
     /// The bytes of so many elements of type `T` each.
+    #[inline]
     pub(crate) fn of<T>(what: &'static str, counts: &[usize], expected: u32) -> Result<Self> {
         if counts.len() != expected as usize {
             return Err(argument(what, format!("{} counts", counts.len()), format!("{expected} counts")));
         }
-        let bytes: Option<Vec<u64>> =
+        let bytes: Option<SmallVec<[u64; 8]>> =
             counts.iter().map(|count| (*count as u64).checked_mul(size_of::<T>() as u64)).collect();
         let total = bytes.as_ref().and_then(|all| all.iter().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes)));
         match (bytes, total) {

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How often a rank that waits looks after what it has to do in communicators of its host, if there ever was anything.
 const GLANCE: Duration = Duration::from_millis(1);
 
+/// How long a rank waits before it asks whether anybody is gone.
+const LOOK_OUT: Duration = Duration::from_millis(50);
+
 /// A schedule that an engine between hosts has taken.
 #[derive(Debug)]
 pub(crate) struct Carried {
@@ -119,12 +122,17 @@ impl Flight {
         let Some(ticket) = self.ticket else { return Ok(()) };
         let Carried { span, carrier, .. } = &*self.carried;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut look_out = Instant::now() + LOOK_OUT;
         loop {
             // Others may wait for this rank in a communicator of this host before they come here.
             let glance = span.group.look_after_own_work()?.then(|| Instant::now() + GLANCE);
-            let until = [deadline, glance].into_iter().flatten().min();
+            let until = [deadline, glance, Some(look_out)].into_iter().flatten().min();
             if carrier.wait(ticket, until).map_err(|error| span.explain(error))? {
                 return Ok(());
+            }
+            if Instant::now() >= look_out {
+                span.verdict(carrier, ticket)?;
+                look_out = Instant::now() + LOOK_OUT;
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 break;
@@ -163,7 +171,7 @@ impl Drop for Flight {
 
 impl Span {
     /// An engine's error in the words of the communicator: with its own ranks, and calls by name.
-    fn explain(&self, error: CarrierError) -> Error {
+    pub(super) fn explain(&self, error: CarrierError) -> Error {
         match error {
             CarrierError::RankFailed { rank: member, how } => match self.rank_of(member) {
                 Some(rank) => Error::Network(CarrierError::RankFailed { rank, how }),

@@ -129,7 +129,7 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
     }
     match arguments.out {
-        Some(out) => execute_kept(&plan, Place { out, again: arguments.again }, format),
+        Some(out) => execute_kept(&plan, Place { out, again: arguments.again, passing: false }, format),
         None => execute_once(&plan, format),
     }
 }

@@ -40,11 +40,15 @@ pub(crate) struct Arguments {
 pub(crate) struct Place {
     /// Where results are kept; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "tradewind-measurements")]
-    pub(super) out: PathBuf,
+    pub(crate) out: PathBuf,
 
     /// Measures anew what is in the directory already.
     #[arg(long)]
-    pub(super) again: bool,
+    pub(crate) again: bool,
+
+    /// The directory is removed at the end: its files are not worth naming.
+    #[arg(skip)]
+    pub(crate) passing: bool,
 }
 
 /// What was measured, and how that ended.
@@ -71,12 +75,11 @@ pub(crate) fn one(name: &str, arguments: &Arguments, format: Format) -> Result<E
 }
 
 /// Makes these, in this order, in a directory, whatever is there of them.
-pub(crate) fn these(names: &[&str], setting: &Setting, directory: &Path, format: Format) -> Result<ExitCode, Failure> {
-    let place = Place { out: directory.to_owned(), again: true };
+pub(crate) fn these(names: &[&str], setting: &Setting, place: &Place, format: Format) -> Result<ExitCode, Failure> {
     let draw =
         |name: &&str| find(name).map(|draw| draw(setting)).ok_or_else(|| Failure::NoExperiment((*name).to_owned()));
     let experiments = names.iter().map(draw).collect::<Result<_, Failure>>()?;
-    show(measure_all(experiments, setting, &place)?, &place, format)
+    show(measure_all(experiments, setting, place)?, place, format)
 }
 
 /// Makes all of them.
@@ -88,7 +91,8 @@ pub(crate) fn all(arguments: &Arguments, format: Format) -> Result<ExitCode, Fai
 
 pub(super) fn show(measured: Measured, place: &Place, format: Format) -> Result<ExitCode, Failure> {
     let Measured { parts, status } = measured;
-    format.print(|| parts.iter().map(|part| table::of(part, &place.out)).collect::<Vec<_>>().join("\n\n"), &parts)?;
+    let directory = (!place.passing).then_some(place.out.as_path());
+    format.print(|| parts.iter().map(|part| table::of(part, directory)).collect::<Vec<_>>().join("\n\n"), &parts)?;
     Ok(status)
 }
 
@@ -119,11 +123,11 @@ fn measure_all(experiments: Vec<Experiment>, setting: &Setting, place: &Place) -
             JobEnd::Done => {}
             JobEnd::Interrupted(code) => {
                 progress.finish();
-                eprintln!("tradewind: interrupted; {}", kept.how_far());
+                eprintln!("tradewind: interrupted; {}", how_far(&kept, place));
                 return Ok(Measured { status: ExitCode::from(code), ..measured });
             }
             JobEnd::Failed { why, code } => {
-                progress.say(&format!("tradewind: {}: {why}; {}", kept.name(), kept.how_far()));
+                progress.say(&format!("tradewind: {}: {why}; {}", kept.name(), how_far(&kept, place)));
                 measured.status = ExitCode::from(code);
             }
         }
@@ -132,6 +136,10 @@ fn measure_all(experiments: Vec<Experiment>, setting: &Setting, place: &Place) -
     }
     progress.finish();
     Ok(measured)
+}
+
+fn how_far(kept: &Kept, place: &Place) -> String {
+    if place.passing { "nothing of it is kept".to_owned() } else { kept.how_far() }
 }
 
 /// Makes the steps that are missing, a job for each run of steps that can share one.
@@ -149,12 +157,13 @@ fn measure(kept: &Arc<Mutex<Kept>>, setting: &Setting, progress: &Progress) -> R
     }
 }
 
-/// A part of the directory is new. What is made of several parts is made here.
+/// A part of the directory is new. What is made of several parts is made here, of those that can be read: one that is damaged keeps
+/// nobody from measuring another, and the page names it.
 fn part_written(directory: &Directory) -> Result<(), Failure> {
-    if let Some(table) = decisions(directory)? {
+    if let Ok(Some(table)) = decisions(directory) {
         table.write(&directory.path().join(measure::decisions::FILE))?;
     }
-    directory.write(&measure::summary::of(directory)?)?;
+    directory.write(&measure::summary::of(directory))?;
     let input = Input { results: Results::of(directory), other: None };
     goal_file::write(&directory.path().join("report.html"), report::page(&input).as_bytes())
 }

@@ -6,7 +6,7 @@ use super::figures::{figure, table_with, trusted};
 use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::Cell;
-use measure::hosts::{Claim, Contender, Measure, Row, Setting, claims, compare, part};
+use measure::hosts::{Claim, Contender, Measure, Place, Row, Setting, claims, compare, part};
 use measure::results::Directory;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -81,7 +81,7 @@ pub(super) fn execute(
     let setting = Setting { rounds: arguments.rounds, calls: arguments.calls, computation_us };
     let mut rows = contenders::floor(&testbed, &setting)?;
     let (engines, _loaders) = contenders::of(&testbed, arguments.mtu)?;
-    rows.extend(measure_all(&engines, &setting)?);
+    rows.extend(measure_all(&engines, &setting, &OnHosts(&testbed))?);
     if let Some(directory) = directory {
         directory.write(&part(&rows, arguments.way()))?;
     }
@@ -89,12 +89,21 @@ pub(super) fn execute(
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure_all(engines: &[Contender], setting: &Setting) -> Result<Vec<Row>, Failure> {
+/// The thread of each rank is on the host of its number.
+struct OnHosts<'t>(&'t Testbed);
+
+impl Place for OnHosts<'_> {
+    fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send)) {
+        self.0.hosts()[rank].run(part);
+    }
+}
+
+fn measure_all(engines: &[Contender], setting: &Setting, place: &OnHosts<'_>) -> Result<Vec<Row>, Failure> {
     let mut measures: Vec<Measure> = MESSAGES.map(|bytes| Measure::PingPong { bytes }).to_vec();
     measures.extend([Measure::Barrier, Measure::Overlap { bytes: 8 }, Measure::Test, Measure::LateWait]);
     measures.extend([Measure::Start, Measure::Operation]);
     measures.extend(VECTORS.map(|bytes| Measure::Reduction { bytes }));
-    Ok(compare(engines, &measures, setting)?)
+    Ok(compare(engines, &measures, setting, place)?)
 }
 
 fn table(arguments: &Arguments, hosts: u32, rows: &[Row]) -> String {

@@ -9,6 +9,9 @@ pub(crate) enum ScheduleError {
     /// There is no such algorithm.
     #[error(transparent)]
     Algorithm(#[from] UnknownName),
+    /// Something is wanted of an algorithm that nobody names.
+    #[error("{option} shows one algorithm: name it with --algorithm; {collective} has {}", .names.join(", "))]
+    NoAlgorithm { option: &'static str, collective: String, names: Vec<String> },
     /// The collective cannot be drawn so.
     #[error(transparent)]
     Collective(#[from] CollectiveError),

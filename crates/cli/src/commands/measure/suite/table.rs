@@ -9,21 +9,23 @@ use std::path::Path;
 /// A table of more rows is for other programs.
 const MOST_ROWS: usize = 48;
 
-/// The part's title, tables and notes, and where the rest lies.
-pub(super) fn of(part: &Part, directory: &Path) -> String {
+/// The part's title, tables and notes, and where the rest lies, if it stays in a directory.
+pub(super) fn of(part: &Part, directory: Option<&Path>) -> String {
     let mut lines = vec![part.title.clone()];
     for table in part.tables.iter().filter(|table| !table.rows.is_empty()) {
         if table.rows.len() <= MOST_ROWS {
             lines.push(format!("{}\n{}", table.title, shown(table)));
         } else {
-            let file = directory.join(format!("{}-{}.csv", part.name, table.name));
-            lines.push(format!("{}: {} in {}", table.title, count(table.rows.len(), "row"), file.display()));
+            let file = directory.map(|directory| directory.join(format!("{}-{}.csv", part.name, table.name)));
+            let place = file.map_or(String::new(), |file| format!(" in {}", file.display()));
+            lines.push(format!("{}: {}{place}", table.title, count(table.rows.len(), "row")));
         }
     }
     lines.extend(part.notes.iter().cloned());
     let points: usize = part.figures.iter().flat_map(|figure| &figure.series).map(|series| series.points.len()).sum();
     let (figures, points) = (count(part.figures.len(), "figure"), count(points, "point"));
-    lines.push(format!("{figures} of {points}: {}", file_of(directory, part)));
+    let place = directory.map_or(String::new(), |directory| format!(": {}", file_of(directory, part)));
+    lines.push(format!("{figures} of {points}{place}"));
     lines.join("\n")
 }
 

@@ -1,7 +1,8 @@
 //! The engines that are measured, each with a rank on every host.
 
 use crate::failure::Failure;
-use kernel::{JobDescription, Loader, Peer, Rank};
+use kernel::wire::{Endpoint, Key};
+use kernel::{JobDescription, Loader, Rank};
 use measure::hosts::{Contender, Row, Setting, sockets};
 use network::agent::{Limits, local_over};
 use network::carrier::{Carrier, Error};
@@ -15,6 +16,8 @@ use testbed::{Host, Testbed};
 
 /// The port of the plain sockets.
 const PORT: u16 = 5411;
+/// The port of the kernel engine.
+const KERNEL_PORT: u16 = 7199;
 
 /// What a message needs at least: plain sockets on the first two hosts.
 pub(super) fn floor(testbed: &Testbed, setting: &Setting) -> Result<Vec<Row>, Failure> {
@@ -42,15 +45,22 @@ pub(super) fn of(testbed: &Testbed, mtu: u32) -> Result<(Vec<Contender>, Vec<Loa
 /// The kernel engine.
 fn kernel(testbed: &Testbed, mtu: u32) -> Result<(Contender, Vec<Loader>), Failure> {
     let hosts = testbed.hosts();
-    let peer = |host: &Host| Peer { hardware_address: host.hardware_address(), address: host.address() };
-    let peers: Vec<Peer> = hosts.iter().map(peer).collect();
+    let endpoint = |host: &Host| Endpoint {
+        hardware_address: host.hardware_address(),
+        address: host.address().into(),
+        port: KERNEL_PORT,
+    };
+    let endpoints: Vec<Endpoint> = hosts.iter().map(endpoint).collect();
     let (mut carriers, mut loaders) = (Vec::new(), Vec::new());
     for host in hosts {
         let number = host.number() as u32;
         let job = JobDescription {
             host: number,
             host_of_rank: (0..hosts.len() as u32).collect(),
-            peers: peers.clone(),
+            endpoints: endpoints.clone(),
+            // The hosts are this job's alone.
+            number: 0,
+            key: Key([0, 1]),
             interface: host.interface().to_owned(),
             mtu,
         };

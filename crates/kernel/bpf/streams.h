@@ -1,0 +1,134 @@
+/* What the wire knows and keeps: the job, the other hosts, the streams between them and what is
+ * under way. No rank can write these maps. */
+#ifndef STREAMS_H
+#define STREAMS_H
+
+#include "packet.h"
+
+/* Hosts of a job. The loader makes the maps as large as the job needs. */
+#define HOSTS 64u
+/* The job, as the loader writes it. No rank can change it, nor any other map of this file. */
+struct wire {
+	__u64 job;
+	__u64 key[2];
+	__u32 host; /* this one */
+	__u32 hosts;
+	__u32 interface; /* packets leave through it */
+	__u16 port; /* of this host, in network order */
+	__u16 protocol; /* of Ethernet, in network order: IPv4 or IPv6 */
+	__u8 address[16]; /* of this host; IPv4 in the first four */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct wire));
+} wires SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HOSTS);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct peer));
+} peers SEC(".maps");
+
+/* The two streams between this host and another. Numbers begin with WINDOW, so that maps that are all zero are a
+ * beginning. Words are changed by atomic operations: several processors send and receive at once. */
+struct stream {
+	__u64 sent;         /* packets so far */
+	__u64 acknowledged; /* packets that are known to have arrived there */
+	__u64 expected;     /* packets that have arrived here without a gap */
+	__u64 told;         /* `expected`, as the other host was told last */
+	__u64 asked;        /* requests sent */
+	__u64 asked_at;     /* when, in nanoseconds */
+	__u64 asked_about;  /* `sent`, as it was then */
+	__u64 settled;      /* the last of our requests that was answered */
+	__u64 answered;     /* the last of their requests that was answered */
+	__u64 tended;       /* `sent`, when this was last tended */
+	__u32 unanswered;   /* requests sent since anything came from there */
+	__u32 held;         /* a send was refused because the window is full */
+	__u64 laps[WINDOW]; /* by number modulo WINDOW: twice the lap of the last arrival, odd while the next is delivered */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HOSTS);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct stream));
+} streams SEC(".maps");
+
+/* A packet that may have to be sent again. */
+struct kept {
+	__u64 sequence; /* WINDOW + number; another one while it is written */
+	struct packet packet;
+};
+
+/* For each host, its window. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HOSTS * WINDOW);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct kept));
+} kept_packets SEC(".maps");
+
+/* Packets that live for one activation, by processor: nothing interrupts an activation there. */
+enum { ARRIVING, CONTROL, SCRATCH_PACKETS };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCH_PACKETS);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct packet));
+} scratch_packets SEC(".maps");
+
+/* `src/wire/counts.rs` has the same names. */
+enum {
+	COUNT_SENT,
+	COUNT_HELD,        /* sends refused: the window was full */
+	COUNT_RESENT,
+	COUNT_ACKNOWLEDGED, /* acknowledgements sent for themselves */
+	COUNT_ASKED,
+	COUNT_RECEIVED,    /* messages that the interpreter took */
+	COUNT_REFUSED,     /* those for which it had no room */
+	COUNT_DUPLICATE,   /* here and below: packets dropped */
+	COUNT_STALE,       /* requests and answers that come late, or once more */
+	COUNT_TRUNCATED,   /* lengths contradict each other */
+	COUNT_STRANGE,     /* not of this protocol and version, or from nowhere */
+	COUNT_OTHER_JOB,
+	COUNT_FORGED,      /* the MAC is wrong: damaged, or made by a stranger */
+	COUNTS
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTS);
+	__uint(key_size, 4);
+	__uint(value_size, 8);
+} wire_counts SEC(".maps");
+
+static __always_inline void count(__u32 what)
+{
+	__u64 *counter = bpf_map_lookup_elem(&wire_counts, &what);
+	if (counter)
+		++*counter;
+}
+
+static __always_inline struct wire *wire(void)
+{
+	__u32 key = 0;
+	return bpf_map_lookup_elem(&wires, &key);
+}
+
+static __always_inline struct packet *scratch_packet(__u32 which)
+{
+	return bpf_map_lookup_elem(&scratch_packets, &which);
+}
+
+static __always_inline struct kept *kept_packet(__u32 host, __u64 sequence)
+{
+	__u32 key = host * WINDOW + (sequence & (WINDOW - 1));
+	return bpf_map_lookup_elem(&kept_packets, &key);
+}
+
+#endif

@@ -1,0 +1,176 @@
+//! What the kernel engine costs on this machine: `cargo run --release -p kernel --example figures`, as root.
+//!
+//! Two hosts are two network namespaces on one bridge. Without receive steering (RPS) a packet is received inside the
+//! system call that sends it; with it, on another core, as a network card's interrupt does it.
+
+#[path = "../tests/world/mod.rs"]
+mod world;
+
+use goal::compile::compile;
+use goal::graph::{Blocks, Graph};
+use goal::schedule::Schedule;
+use kernel::Rank;
+use network::carrier::{Carrier, Context, Prepared, Ticket};
+use std::time::{Duration, Instant};
+use world::World;
+
+/// Repetitions of everything that is short.
+const LAPS: u64 = 20_000;
+
+fn main() {
+    let world = testbed::or_skip!(World::new(2, 1, 1500));
+    for loader in &world.loaders[..1] {
+        println!("instructions that the verifier looked at: {:?}", loader.verified_instructions());
+    }
+    chain(&world);
+    test_and_late_wait(&world);
+    for (name, cores) in [("in the sender's call", [0, 0]), ("on the receiver's core (RPS)", [1, 2])] {
+        for (host, cores) in world.testbed.hosts().iter().zip(cores) {
+            host.receive_on(cores).expect("packets can be steered");
+        }
+        println!("packets received {name}:");
+        start_with_send(&world);
+        barrier(&world);
+    }
+}
+
+/// Runs a schedule again and again on one rank; the median of one run in nanoseconds, start, wait and fetch together.
+fn laps(rank: &Rank, prepared: Prepared, first: u64) -> u64 {
+    let mut times: Vec<u64> = (0..LAPS)
+        .map(|lap| {
+            let before = Instant::now();
+            let ticket = rank.start(prepared, first + lap, &[]).expect("it starts");
+            assert!(rank.wait(ticket, None).expect("it ends"));
+            rank.fetch(ticket, &mut []).expect("it went well");
+            before.elapsed().as_nanos() as u64
+        })
+        .collect();
+    median(&mut times)
+}
+
+fn median(times: &mut [u64]) -> u64 {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// A schedule of operations of which each waits for the one before.
+fn chain_of(length: u64, kind: &str) -> Schedule {
+    let mut graph = Graph::new(0, 1);
+    let (from, to) = (graph.scratchpad(8), graph.scratchpad(8));
+    let mut last = None;
+    for _ in 0..length {
+        let vertex = match kind {
+            "nothing" => graph.calc(0),
+            "copy of 8 bytes" => graph.copy(from, to),
+            _ => graph.local(goal::arithmetic::Arithmetic::Add, goal::arithmetic::DataType::U64, to, from, to),
+        };
+        if let Some(last) = last {
+            graph.requires(vertex, last);
+        }
+        last = Some(vertex);
+    }
+    compile(&graph).expect("the graph is right")
+}
+
+fn chain(world: &World) {
+    const LENGTH: u64 = 250;
+    for kind in ["nothing", "copy of 8 bytes", "addition of u64"] {
+        let context = Context { number: world.communicator(), members: [0].into(), rank: 0 };
+        let [one, many] = world.run(1, move |_, rank| {
+            [1, LENGTH + 1].map(|length| {
+                let context = Context { number: context.number * 1000 + length as u32, ..context.clone() };
+                let prepared = rank.prepare(&context, &chain_of(length, kind), 0).expect("it is small");
+                laps(rank, prepared, 0)
+            })
+        })[0];
+        println!("{kind}: run of one operation {one} ns; each further one {} ns", (many - one) / LENGTH);
+    }
+}
+
+/// A rank's part of an exchange of empty messages between two.
+fn exchange(rank: usize) -> Schedule {
+    let (mut graph, peer) = (Graph::new(rank as u32, 2), 1 - rank as u32);
+    graph.send(Blocks::none(), peer, 0);
+    graph.receive(Blocks::none(), peer, 0);
+    compile(&graph).expect("the graph is right")
+}
+
+fn test_and_late_wait(world: &World) {
+    let number = world.communicator();
+    let results = world.run(2, move |rank, here| {
+        let context = Context { number, members: [0, 1].into(), rank: rank as u32 };
+        let prepared = here.prepare(&context, &exchange(rank), 0).expect("it is small");
+        let mut waits = Vec::new();
+        let mut test = Duration::ZERO;
+        for lap in 0..2000 {
+            let ticket = here.start(prepared, lap, &[]).expect("it starts");
+            while !here.is_complete(ticket) {
+                std::thread::yield_now();
+            }
+            if lap == 0 {
+                test = time_of_tests(here, ticket);
+            }
+            let before = Instant::now();
+            here.wait(ticket, None).expect("it has ended");
+            waits.push(before.elapsed().as_nanos() as u64);
+            here.fetch(ticket, &mut []).expect("it went well");
+        }
+        (test, median(&mut waits))
+    });
+    let (test, wait) = results[0];
+    println!(
+        "test(): {:.2} ns; wait() when the run has ended: {wait} ns, with the clock",
+        test.as_nanos() as f64 / 1e7
+    );
+}
+
+fn time_of_tests(rank: &Rank, ticket: Ticket) -> Duration {
+    let before = Instant::now();
+    let found = (0..10_000_000).filter(|_| rank.is_complete(std::hint::black_box(ticket))).count();
+    std::hint::black_box(found);
+    before.elapsed()
+}
+
+/// A schedule start with one send, whose receive is posted.
+fn start_with_send(world: &World) {
+    let number = world.communicator();
+    let starts = world.run(2, move |rank, here| {
+        let mut graph = Graph::new(rank as u32, 2);
+        // The answer comes when the message has been received, so rounds do not run into each other.
+        match rank {
+            0 => {
+                graph.send(Blocks::none(), 1, 0);
+                graph.receive(Blocks::none(), 1, 1);
+            }
+            _ => {
+                let receive = graph.receive(Blocks::none(), 0, 0);
+                let send = graph.send(Blocks::none(), 0, 1);
+                graph.requires(send, receive);
+            }
+        }
+        let context = Context { number, members: [0, 1].into(), rank: rank as u32 };
+        let prepared = here.prepare(&context, &compile(&graph).expect("it is right"), 0).expect("it is small");
+        let mut starts = Vec::new();
+        for lap in 0..LAPS {
+            let before = Instant::now();
+            let ticket = here.start(prepared, lap, &[]).expect("it starts");
+            starts.push(before.elapsed().as_nanos() as u64);
+            here.wait(ticket, None).expect("it ends");
+            here.fetch(ticket, &mut []).expect("it went well");
+        }
+        median(&mut starts)
+    });
+    println!("  start with one send {} ns, with none {} ns", starts[0], starts[1]);
+}
+
+fn barrier(world: &World) {
+    let number = world.communicator();
+    let times = world.run(2, move |rank, here| {
+        let context = Context { number, members: [0, 1].into(), rank: rank as u32 };
+        let prepared = here.prepare(&context, &exchange(rank), 0).expect("it is small");
+        let before = Instant::now();
+        let typical = laps(here, prepared, 0);
+        (typical, before.elapsed().as_nanos() as u64 / LAPS)
+    });
+    println!("  barrier of two hosts: median {} ns, mean {} ns", times[0].0, times[0].1);
+}

@@ -1,0 +1,75 @@
+//! What the system knows of a network interface.
+
+use crate::error::LoadError;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// A network interface of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its Ethernet address.
+    pub hardware_address: [u8; 6],
+    /// The longest IP packet that it takes.
+    pub mtu: u32,
+}
+
+/// The kind of interfaces whose packets have an Ethernet header (`ARPHRD_ETHER`).
+const ETHERNET: u16 = 1;
+
+impl Interface {
+    /// The interface of this name.
+    ///
+    /// # Errors
+    /// When there is none, or it is no Ethernet.
+    ///
+    /// ```
+    /// let missing = kernel::Interface::named("no-such-one");
+    /// assert!(matches!(missing, Err(kernel::LoadError::NoInterface { .. })));
+    /// ```
+    pub fn named(name: &str) -> Result<Self, LoadError> {
+        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
+            .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })?;
+        let missing = |_| LoadError::NoInterface { name: name.to_owned() };
+        let hardware = ask(socket.as_fd(), name, libc::SIOCGIFHWADDR).map_err(missing)?;
+        let mtu = ask(socket.as_fd(), name, libc::SIOCGIFMTU).map_err(missing)?;
+        // A socket address: the family, here the kind of interface, and the bytes of the address behind it.
+        let [k0, k1, a, b, c, d, e, f, ..] = hardware;
+        if u16::from_ne_bytes([k0, k1]) != ETHERNET {
+            return Err(LoadError::NoEthernet { name: name.to_owned() });
+        }
+        let [m0, m1, m2, m3, ..] = mtu;
+        let mtu = u32::from_ne_bytes([m0, m1, m2, m3]);
+        Ok(Interface { name: name.to_owned(), hardware_address: [a, b, c, d, e, f], mtu })
+    }
+}
+
+/// Asks the system about an interface; the union behind the name is the answer (netdevice(7)).
+fn ask(socket: BorrowedFd<'_>, name: &str, request: libc::Ioctl) -> io::Result<[u8; 24]> {
+    #[repr(C)]
+    struct Question {
+        name: [u8; libc::IFNAMSIZ],
+        answer: [u8; 24],
+    }
+    let mut question = Question { name: [0; libc::IFNAMSIZ], answer: [0; 24] };
+    if name.len() >= libc::IFNAMSIZ || name.contains('\0') {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    question.name[..name.len()].copy_from_slice(name.as_bytes());
+    // SAFETY: these requests read the name, which ends with a zero byte, and write at most the 24 bytes of the union behind it;
+    // the structure has the size and layout of the system's `ifreq`, and the pointer is used during the call only.
+    let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut question) };
+    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(question.answer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_no_ethernet() {
+        assert!(matches!(Interface::named("lo"), Err(LoadError::NoEthernet { .. } | LoadError::NoInterface { .. })));
+        assert!(Interface::named("a name that is far too long for an interface").is_err());
+    }
+}

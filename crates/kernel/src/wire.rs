@@ -1,0 +1,60 @@
+//! The protocol between hosts: pieces of messages as UDP datagrams, over IPv4 and IPv6.
+//!
+//! A job has a number and a secret key, which its hosts exchange otherwise, together with their addresses; each host
+//! reserves a UDP port for it. Between any two hosts there are two streams of data packets, one in each direction,
+//! numbered from [`WINDOW`] on. A packet is one datagram, little endian:
+//!
+//! | byte | field |
+//! |---|---|
+//! | 0 | u64 MAC: SipHash-2-4 under the job's key of all bytes from 8 on, both directions under the same key |
+//! | 8 | u32 magic, [`MAGIC`] |
+//! | 12 | u8 version, [`VERSION`]; 13: u8 flags: 1 data, 2 request, 4 answer, 0 none of them |
+//! | 14 | u16 zero |
+//! | 16 | u64 job |
+//! | 24 | u32 source host; 28: u32 destination host |
+//! | 32 | u64 sequence: number of this data packet in its stream, of this request or of the one answered; else 0 |
+//! | 40 | u64 acknowledged: all data packets of the other stream with smaller numbers have arrived at the source |
+//! | 48 | u64 arrived: in requests and answers, bit i says that data packet acknowledged + i has arrived, too; else 0 |
+//! | 56 | u32 length: bytes that follow; 60: u32 zero |
+//!
+//! A data packet goes on with one piece of a message:
+//!
+//! | byte | field |
+//! |---|---|
+//! | 64 | u32 communicator; 68: u32 stamp: a digest of what the sender called |
+//! | 72 | u64 sequence: number of the run in its communicator |
+//! | 80 | u32 destination; 84: u32 source: ranks of the job |
+//! | 88 | u32 member: rank of the source in the communicator; 92: u32 tag |
+//! | 96 | u32 ordinal; 100: u32 total: bytes of the whole message |
+//! | 104 | u32 offset: where in the message this piece begins; 108: u32 length of the piece |
+//! | 112 | the piece, [`LONGEST_PIECE`] bytes at most |
+//!
+//! # What is dropped
+//! Whatever comes for the job's port is taken, and all but a job's own packets dropped and [counted](Counts): whose
+//! lengths contradict each other or the network's headers, which are of another protocol, version or job, whose MAC is
+//! wrong. A packet cannot be used in another direction or for another host, since it names both under the MAC. Played
+//! back later, a data packet has arrived before, a request has been answered before, an answer has come before, and an
+//! acknowledgement is old: all of them change nothing.
+//!
+//! # How nothing is lost
+//! A host keeps each data packet until it is acknowledged, at most [`WINDOW`] for each other host; after that sends are
+//! held back. Every packet acknowledges the other stream. A packet for that alone is sent only when half a window has
+//! not been acknowledged. Data packets are delivered in the order in which they come, each once. One for which the
+//! receiver has no memory counts as lost, so that the sender is held back until there is some.
+//!
+//! There are no timers. A rank that waits in vain has the hosts that it waits for sent a request, which says what has
+//! arrived from there. The other host sends again what is missing, and an answer that says what has arrived there; then
+//! the first sends again what is missing there of what it had sent before. An answer counts once, and not after that to
+//! a later request. So that nothing stays lost for which nobody waits, the loader asks now and then about packets that
+//! have long not been acknowledged. Requests that stay unanswered are sent after 1/4 ms, then after twice that, up to
+//! 128 ms; after [`MAXIMUM_UNANSWERED`] of them, more than four seconds, the host is unreachable.
+
+mod counts;
+mod network;
+mod packet;
+mod setup;
+
+pub use counts::Counts;
+pub use network::{Endpoint, piece_bytes};
+pub use packet::{Content, DecodeError, Key, LONGEST_PIECE, MAGIC, MessageHeader, Packet, VERSION, WINDOW, seal};
+pub use setup::{Description, MAXIMUM_UNANSWERED, map_lengths};

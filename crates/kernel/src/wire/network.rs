@@ -1,0 +1,114 @@
+//! What Ethernet, IP and UDP want in front of a packet.
+
+use super::packet::{HEADER, LONGEST_PIECE, MessageHeader};
+use bytemuck::{Pod, Zeroable};
+use std::net::IpAddr;
+
+/// Where a host takes packets of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The Ethernet address of its interface, or of the router towards it.
+    pub hardware_address: [u8; 6],
+    /// Its IP address.
+    pub address: IpAddr,
+    /// The UDP port that it has reserved for the job.
+    pub port: u16,
+}
+
+const ETHERNET: usize = 14;
+const UDP: usize = 8;
+const UDP_NUMBER: u8 = 17;
+const HOPS: u8 = 64;
+
+/// The longest piece of a message that fits into an IP packet of `mtu` bytes: a multiple of eight.
+pub fn piece_bytes(mtu: u32, address: IpAddr) -> u32 {
+    let ip = if address.is_ipv4() { 20 } else { 40 };
+    let overhead = ip + UDP + HEADER + size_of::<MessageHeader>();
+    (mtu.saturating_sub(overhead as u32) & !7).min(LONGEST_PIECE as u32)
+}
+
+/// How packets to a host begin: `struct peer` of the program.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Peer {
+    /// The headers, which end here.
+    network: [u8; 64],
+    is_version_6: u32,
+    ip_sum: u32,
+    udp_sum: u32,
+    reserved: u32,
+}
+
+impl Peer {
+    /// Headers for packets from a host to another; lengths and checksums are zero, and the sums are those of all
+    /// that does not change.
+    pub(super) fn new(from: &Endpoint, to: &Endpoint) -> Self {
+        let (ip, addresses) = match (from.address, to.address) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                // Version and header length; do not fragment.
+                let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, HOPS, UDP_NUMBER, 0, 0];
+                let addresses = [from.octets(), to.octets()].concat();
+                ip.extend_from_slice(&addresses);
+                (ip, addresses)
+            }
+            (from, to) => {
+                let octets = |address: IpAddr| match address {
+                    IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                    IpAddr::V6(address) => address.octets(),
+                };
+                let mut ip = vec![0x60, 0, 0, 0, 0, 0, UDP_NUMBER, HOPS];
+                let addresses = [octets(from), octets(to)].concat();
+                ip.extend_from_slice(&addresses);
+                (ip, addresses)
+            }
+        };
+        let ports = [from.port.to_be_bytes(), to.port.to_be_bytes()].concat();
+        let udp_sum = sum(&addresses) + sum(&[0, UDP_NUMBER]) + sum(&ports);
+        let ethernet_type: [u8; 2] = if to.address.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xdd] };
+        let headers = [&to.hardware_address[..], &from.hardware_address, &ethernet_type, &ip, &ports, &[0; 4]].concat();
+        let mut network = [0; 64];
+        network[64 - headers.len()..].copy_from_slice(&headers);
+        debug_assert_eq!(headers.len(), ETHERNET + ip.len() + UDP);
+        Peer { network, is_version_6: u32::from(to.address.is_ipv6()), ip_sum: sum(&ip), udp_sum, reserved: 0 }
+    }
+}
+
+/// The sum of bytes as pairs, as the program adds them: in the order in which they lie in memory.
+fn sum(bytes: &[u8]) -> u32 {
+    bytes.chunks_exact(2).map(|pair| u32::from(u16::from_le_bytes([pair[0], pair[1]]))).sum()
+}
+
+const _: () = assert!(size_of::<Peer>() == 80);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    fn endpoint(last: u8, address: impl Into<IpAddr>) -> Endpoint {
+        Endpoint { hardware_address: [2, 0, 0, 0, 0, last], address: address.into(), port: 7000 + u16::from(last) }
+    }
+
+    #[test]
+    fn headers_say_where_from_and_where_to() {
+        let [from, to] = [1, 2].map(|last| endpoint(last, Ipv4Addr::new(10, 0, 0, last)));
+        let peer = Peer::new(&from, &to);
+        let headers = &peer.network[64 - 42..];
+        assert_eq!(headers[..14], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
+        assert_eq!(headers[14 + 12..14 + 20], [10, 0, 0, 1, 10, 0, 0, 2]);
+        assert_eq!(headers[34..38], [0x1b, 0x59, 0x1b, 0x5a]);
+        let [from, to] = [1, 2].map(|last| endpoint(last, Ipv6Addr::new(0xfd54, 0, 0, 0, 0, 0, 0, last.into())));
+        let peer = Peer::new(&from, &to);
+        assert_eq!(peer.network[2 + 12..2 + 15], [0x86, 0xdd, 0x60]);
+        assert_eq!(peer.network[2 + 14 + 6], UDP_NUMBER);
+        assert_eq!(peer.network[2 + 14 + 39], 2, "the last byte of the destination");
+    }
+
+    #[test]
+    fn pieces_fill_packets_up_to_their_limit() {
+        let (old, new) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        assert_eq!((piece_bytes(1500, old), piece_bytes(1500, new)), (1360, 1336));
+        assert_eq!((piece_bytes(9000, old), piece_bytes(9000, new)), (8192, 8192));
+        assert_eq!(piece_bytes(100, old), 0);
+    }
+}

@@ -1,0 +1,350 @@
+//! Packets as bytes, and back.
+
+use bytemuck::{Pod, Zeroable};
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+
+/// The first four bytes behind the MAC: "TWW1".
+pub const MAGIC: u32 = u32::from_le_bytes(*b"TWW1");
+/// The version of the protocol.
+pub const VERSION: u8 = 1;
+/// Data packets of one host for another that may be under way or not acknowledged.
+pub const WINDOW: u64 = 64;
+/// The longest piece of a message that a packet carries.
+pub const LONGEST_PIECE: usize = 8192;
+
+const DATA: u8 = 1;
+const REQUEST: u8 = 2;
+const ANSWER: u8 = 4;
+/// Bytes of a packet before its message.
+pub(crate) const HEADER: usize = size_of::<Header>();
+/// Bytes of the MAC, which does not cover itself.
+const MAC: usize = 8;
+
+/// The secret of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Key(pub [u64; 2]);
+
+/// Secrets do not go into logs.
+impl std::fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Key(…)")
+    }
+}
+
+/// A packet's own header; see [`wire`](super) for the bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Header {
+    mac: u64,
+    magic: u32,
+    version: u8,
+    flags: u8,
+    reserved: u16,
+    job: u64,
+    source: u32,
+    destination: u32,
+    sequence: u64,
+    acknowledged: u64,
+    arrived: u64,
+    length: u32,
+    unused: u32,
+}
+
+/// What is known about a piece of a message wherever it goes; see [`wire`](super) for the bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[expect(missing_docs, reason = "the table of the module `wire` documents every field")]
+pub struct MessageHeader {
+    pub communicator: u32,
+    pub stamp: u32,
+    pub sequence: u64,
+    pub destination: u32,
+    pub source: u32,
+    pub member: u32,
+    pub tag: u32,
+    pub ordinal: u32,
+    pub total: u32,
+    pub offset: u32,
+    pub length: u32,
+}
+
+/// What a packet is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// It carries a piece of a message.
+    Data {
+        /// Its number in its stream.
+        sequence: u64,
+        /// What the piece belongs to. Its length is that of the piece.
+        header: MessageHeader,
+        /// The piece.
+        piece: Vec<u8>,
+    },
+    /// It asks for what is missing.
+    Request {
+        /// Its number among the requests of its source.
+        sequence: u64,
+        /// Bit i: the packet `acknowledged` + i has arrived.
+        arrived: u64,
+    },
+    /// It answers a request.
+    Answer {
+        /// The number of the request.
+        sequence: u64,
+        /// Bit i: the packet `acknowledged` + i has arrived.
+        arrived: u64,
+    },
+    /// It only acknowledges.
+    Acknowledgement,
+}
+
+/// A packet between two hosts of a job.
+///
+/// ```
+/// use kernel::wire::{Content, Key, Packet, WINDOW};
+///
+/// let key = Key([1, 2]);
+/// let packet =
+///     Packet { job: 7, source: 0, destination: 1, acknowledged: WINDOW, content: Content::Acknowledgement };
+/// let mut bytes = packet.encode(&key);
+/// assert_eq!(Packet::decode(&bytes, 7, &key), Ok(packet));
+/// bytes[40] ^= 1;
+/// assert!(Packet::decode(&bytes, 7, &key).is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Which job it belongs to.
+    pub job: u64,
+    /// The host that it comes from.
+    pub source: u32,
+    /// The host that it is for.
+    pub destination: u32,
+    /// All packets of the other stream with smaller numbers have arrived.
+    pub acknowledged: u64,
+    /// What it is for.
+    pub content: Content,
+}
+
+/// Why bytes are not a packet of the job; the program drops and counts them for the same reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Lengths contradict each other.
+    #[error("the packet was cut off, or something was appended: {found} bytes, not {expected}")]
+    Truncated {
+        /// Bytes that are there.
+        found: usize,
+        /// Bytes that its header announces; those of a header where there is none.
+        expected: usize,
+    },
+    /// Not this protocol or version, or values that no host sends.
+    #[error("the packet is strange: {0}")]
+    Strange(&'static str),
+    /// Another job's.
+    #[error("the packet belongs to job {0:#x}")]
+    OtherJob(u64),
+    /// The MAC is wrong.
+    #[error("the packet is forged or damaged: its MAC is not that of the job")]
+    Forged,
+}
+
+impl Packet {
+    /// The packet as the UDP payload of a datagram. A piece beyond [`LONGEST_PIECE`] is left out.
+    pub fn encode(&self, key: &Key) -> Vec<u8> {
+        let mut header = Header {
+            magic: MAGIC,
+            version: VERSION,
+            job: self.job,
+            source: self.source,
+            destination: self.destination,
+            acknowledged: self.acknowledged,
+            ..Header::zeroed()
+        };
+        let mut message = Vec::new();
+        match &self.content {
+            Content::Data { sequence, header: of_message, piece } => {
+                let piece = &piece[..piece.len().min(LONGEST_PIECE)];
+                (header.flags, header.sequence) = (DATA, *sequence);
+                let of_message = MessageHeader { length: piece.len() as u32, ..*of_message };
+                message.extend_from_slice(bytemuck::bytes_of(&of_message));
+                message.extend_from_slice(piece);
+            }
+            Content::Request { sequence, arrived } => {
+                (header.flags, header.sequence, header.arrived) = (REQUEST, *sequence, *arrived);
+            }
+            Content::Answer { sequence, arrived } => {
+                (header.flags, header.sequence, header.arrived) = (ANSWER, *sequence, *arrived);
+            }
+            Content::Acknowledgement => {}
+        }
+        header.length = message.len() as u32;
+        let mut bytes = bytemuck::bytes_of(&header).to_vec();
+        bytes.append(&mut message);
+        seal(&mut bytes, key);
+        bytes
+    }
+
+    /// The packet that these bytes are, as the program reads them.
+    ///
+    /// # Errors
+    /// Why it would be dropped.
+    pub fn decode(bytes: &[u8], job: u64, key: &Key) -> Result<Self, DecodeError> {
+        use DecodeError::{Forged, OtherJob, Strange, Truncated};
+        let found = bytes.len();
+        let longest = HEADER + size_of::<MessageHeader>() + LONGEST_PIECE;
+        if !(HEADER..=longest).contains(&found) {
+            return Err(Truncated { found, expected: HEADER });
+        }
+        let header: Header = bytemuck::pod_read_unaligned(&bytes[..HEADER]);
+        if header.magic != MAGIC || header.version != VERSION {
+            return Err(Strange("another protocol or version"));
+        }
+        if header.job != job {
+            return Err(OtherJob(header.job));
+        }
+        if header.length as usize != found - HEADER {
+            return Err(Truncated { found, expected: HEADER.saturating_add(header.length as usize) });
+        }
+        if header.mac != mac(&bytes[MAC..], key) {
+            return Err(Forged);
+        }
+        if header.source == header.destination {
+            return Err(Strange("from a host to itself"));
+        }
+        if header.acknowledged < WINDOW {
+            return Err(Strange("a number before the first"));
+        }
+        let content = Content::decode(&header, &bytes[HEADER..])?;
+        let Header { source, destination, acknowledged, .. } = header;
+        Ok(Packet { job, source, destination, acknowledged, content })
+    }
+}
+
+impl Content {
+    fn decode(header: &Header, message: &[u8]) -> Result<Self, DecodeError> {
+        use DecodeError::Strange;
+        match (header.flags, message.split_at_checked(size_of::<MessageHeader>())) {
+            (DATA, Some((of_message, piece))) if header.sequence >= WINDOW => {
+                let of_message: MessageHeader = bytemuck::pod_read_unaligned(of_message);
+                if of_message.length as usize != piece.len() {
+                    return Err(Strange("a message of another length"));
+                }
+                Ok(Content::Data { sequence: header.sequence, header: of_message, piece: piece.to_vec() })
+            }
+            (REQUEST, None) if message.is_empty() => {
+                Ok(Content::Request { sequence: header.sequence, arrived: header.arrived })
+            }
+            (ANSWER, None) if message.is_empty() => {
+                Ok(Content::Answer { sequence: header.sequence, arrived: header.arrived })
+            }
+            (0, None) if message.is_empty() => Ok(Content::Acknowledgement),
+            _ => Err(Strange("flags or lengths that no host sends")),
+        }
+    }
+}
+
+/// Puts the MAC in its place before bytes that are to be taken for a packet. Fewer than eight bytes have none.
+pub fn seal(bytes: &mut [u8], key: &Key) {
+    let Some((place, rest)) = bytes.split_at_mut_checked(MAC) else { return };
+    place.copy_from_slice(&mac(rest, key).to_le_bytes());
+}
+
+fn mac(bytes: &[u8], key: &Key) -> u64 {
+    let mut hasher = SipHasher24::new_with_keys(key.0[0], key.0[1]);
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+const _: () = assert!(size_of::<Header>() == 64 && size_of::<MessageHeader>() == 48);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEY: Key = Key([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+
+    /// From the paper's appendix A: key 00…0f, message 00…0e.
+    #[test]
+    fn the_mac_is_the_papers() {
+        let message: Vec<u8> = (0..15).collect();
+        assert_eq!(mac(&message, &KEY), 0xa129_ca61_49be_45e5);
+    }
+
+    fn packets() -> impl Strategy<Value = Packet> {
+        let words = any::<[u32; 8]>();
+        let piece = proptest::collection::vec(any::<u8>(), 0..300);
+        let data = (WINDOW.., any::<u64>(), words, piece).prop_map(|(sequence, run, words, piece)| {
+            let [communicator, stamp, destination, source, member, tag, ordinal, offset] = words;
+            let header = MessageHeader {
+                sequence: run,
+                length: piece.len() as u32,
+                total: offset.wrapping_add(7),
+                ..MessageHeader {
+                    communicator,
+                    stamp,
+                    destination,
+                    source,
+                    member,
+                    tag,
+                    ordinal,
+                    offset,
+                    ..Default::default()
+                }
+            };
+            Content::Data { sequence, header, piece }
+        });
+        let request = any::<(u64, u64)>().prop_map(|(sequence, arrived)| Content::Request { sequence, arrived });
+        let answer = any::<(u64, u64)>().prop_map(|(sequence, arrived)| Content::Answer { sequence, arrived });
+        let content = prop_oneof![data, request, answer, Just(Content::Acknowledgement)];
+        let hosts = any::<(u32, u32)>().prop_filter("two hosts", |(source, destination)| source != destination);
+        (any::<u64>(), hosts, WINDOW.., content).prop_map(|(job, (source, destination), acknowledged, content)| {
+            Packet { job, source, destination, acknowledged, content }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(packet in packets()) {
+            prop_assert_eq!(Packet::decode(&packet.encode(&KEY), packet.job, &KEY), Ok(packet));
+        }
+
+        #[test]
+        fn no_changed_bit_passes(packet in packets(), place in any::<prop::sample::Index>(), bit in 0..8) {
+            let mut bytes = packet.encode(&KEY);
+            let place = place.index(bytes.len());
+            bytes[place] ^= 1u8 << bit;
+            prop_assert!(Packet::decode(&bytes, packet.job, &KEY).is_err());
+        }
+
+        #[test]
+        fn no_other_length_passes(packet in packets(), cut in any::<prop::sample::Index>()) {
+            let mut bytes = packet.encode(&KEY);
+            prop_assert!(Packet::decode(&bytes[..cut.index(bytes.len())], packet.job, &KEY).is_err());
+            bytes.push(0);
+            prop_assert!(Packet::decode(&bytes, packet.job, &KEY).is_err());
+        }
+
+        #[test]
+        fn strangers_do_not_pass(packet in packets(), other in any::<u64>()) {
+            let bytes = packet.encode(&KEY);
+            prop_assume!(other != packet.job && other != KEY.0[0]);
+            prop_assert_eq!(Packet::decode(&bytes, other, &KEY), Err(DecodeError::OtherJob(packet.job)));
+            prop_assert_eq!(Packet::decode(&bytes, packet.job, &Key([other, KEY.0[1]])), Err(DecodeError::Forged));
+        }
+
+        #[test]
+        fn sealed_nonsense_is_no_packet_or_reads_the_same(mut bytes in proptest::collection::vec(any::<u8>(), 64..200)) {
+            bytes[8..12].copy_from_slice(&MAGIC.to_le_bytes());
+            (bytes[12], bytes[13]) = (VERSION, bytes[13] % 8);
+            let (job, length) = (7u64, bytes.len() as u32 - 64);
+            bytes[16..24].copy_from_slice(&job.to_le_bytes());
+            bytes[56..60].copy_from_slice(&length.to_le_bytes());
+            seal(&mut bytes, &KEY);
+            if let Ok(packet) = Packet::decode(&bytes, job, &KEY) {
+                prop_assert_eq!(Packet::decode(&packet.encode(&KEY), job, &KEY), Ok(packet));
+            }
+        }
+    }
+}

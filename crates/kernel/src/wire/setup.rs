@@ -1,0 +1,82 @@
+//! Tells a loaded program about the hosts.
+
+use super::network::{Endpoint, Peer};
+use super::packet::{Key, WINDOW};
+use bytemuck::{Pod, Zeroable};
+use std::net::IpAddr;
+
+/// After so many requests without an answer a host is unreachable.
+pub const MAXIMUM_UNANSWERED: u32 = 42;
+
+/// A job's hosts as one of them sees them.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The number of the job.
+    pub job: u64,
+    /// Its secret.
+    pub key: Key,
+    /// The number of this host.
+    pub host: u32,
+    /// Where each host takes packets, this one included: all IPv4 or all IPv6.
+    pub endpoints: Vec<Endpoint>,
+    /// The number of the interface through which this host reaches the others.
+    pub interface: u32,
+}
+
+/// `struct wire` of the program.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Wire {
+    job: u64,
+    key: Key,
+    host: u32,
+    hosts: u32,
+    interface: u32,
+    port: [u8; 2],
+    protocol: [u8; 2],
+    address: [u8; 16],
+}
+
+/// Maps whose lengths depend on the number of hosts, with the elements that they need for so many: what
+/// [`aya::EbpfLoader::map_max_entries`] wants to know before loading.
+pub fn map_lengths(hosts: u32) -> [(&'static str, u32); 3] {
+    [("peers", hosts), ("streams", hosts), ("kept_packets", hosts * WINDOW as u32)]
+}
+
+impl Description {
+    /// What the program's maps hold: name of the map, number of the element, value.
+    ///
+    /// # Panics
+    /// When this host is not among the hosts.
+    pub fn map_values(&self) -> Vec<(&'static str, u32, Vec<u8>)> {
+        let own = self.endpoints[self.host as usize];
+        let mut address = [0; 16];
+        let protocol = match own.address {
+            IpAddr::V4(own) => {
+                address[..4].copy_from_slice(&own.octets());
+                [0x08, 0x00]
+            }
+            IpAddr::V6(own) => {
+                address = own.octets();
+                [0x86, 0xdd]
+            }
+        };
+        let wire = Wire {
+            job: self.job,
+            key: self.key,
+            host: self.host,
+            hosts: self.endpoints.len() as u32,
+            interface: self.interface,
+            port: own.port.to_be_bytes(),
+            protocol,
+            address,
+        };
+        let mut values = vec![("wires", 0, bytemuck::bytes_of(&wire).to_vec())];
+        for (host, endpoint) in (0..).zip(&self.endpoints) {
+            values.push(("peers", host, bytemuck::bytes_of(&Peer::new(&own, endpoint)).to_vec()));
+        }
+        values
+    }
+}
+
+const _: () = assert!(size_of::<Wire>() == 56);

@@ -1,0 +1,250 @@
+//! Whole schedules while the network loses, repeats, reorders and damages packets, is down, or carries those of strangers.
+
+mod world;
+
+use collectives::{Reduction, allreduce};
+use conformance::random::{lay_out, plans, verify};
+use conformance::{Engine, vectors};
+use goal::arithmetic::{Arithmetic, DataType};
+use goal::compile::compile;
+use goal::graph::Operation;
+use kernel::Rank;
+use kernel::wire::Counts;
+use network::carrier::{Carrier, Context, Error};
+use proptest::prop_assume;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use testbed::{Faults, Medium, Options, Testbed};
+use world::{JobKind, World, without_computations};
+
+/// How long a collective may take before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Hosts joined by a relay, and a job on them.
+fn relayed(hosts: usize, mtu: u32, kind: JobKind) -> Result<World, testbed::Error> {
+    let testbed = Testbed::new(hosts, Options { mtu, medium: Medium::Relay { seed: 21 } })?;
+    Ok(World::on(Arc::new(testbed), 1, mtu, kind))
+}
+
+fn set_faults(world: &World, faults: Faults) {
+    world.testbed.relay().expect("it was asked for").set_faults(faults);
+}
+
+/// Adds up a vector over all ranks, again and again; every value is compared. `wait` completes a run.
+fn allreduces(
+    rank: &Rank,
+    context: &Context,
+    elements: usize,
+    times: u64,
+    wait: impl Fn(&Rank, network::carrier::Ticket) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (own, ranks) = (context.rank, context.members.len() as u32);
+    let sum = Reduction::new(Arithmetic::Add, DataType::U64);
+    let graph = allreduce::Algorithm::RecursiveDoubling.graph(own, ranks, 8 * elements as u64, sum);
+    let schedule = compile(&graph.expect("it is drawn")).expect("it compiles");
+    let prepared = rank.prepare(context, &schedule, 0)?;
+    for time in 0..times {
+        let value = |rank: u32, element: usize| time * 1000 + u64::from(rank) * 7 + element as u64;
+        let input: Vec<u64> = (0..elements).map(|element| value(own, element)).collect();
+        let expected: Vec<u64> =
+            (0..elements).map(|element| (0..ranks).map(|rank| value(rank, element)).sum()).collect();
+        let ticket = rank.start(prepared, time, &[bytemuck::cast_slice(&input), &[]])?;
+        wait(rank, ticket)?;
+        let mut output = vec![0u64; elements];
+        rank.fetch(ticket, &mut [&mut [], bytemuck::cast_slice_mut(&mut output)])?;
+        assert_eq!(output, expected, "rank {own}, time {time}");
+    }
+    rank.release(prepared);
+    Ok(())
+}
+
+fn wait(rank: &Rank, ticket: network::carrier::Ticket) -> Result<(), Error> {
+    let is_complete = rank.wait(ticket, Some(Instant::now() + PATIENCE))?;
+    assert!(is_complete, "rank {} waits for {:?}", rank.rank(), rank.awaited(ticket));
+    Ok(())
+}
+
+/// All ranks of a world do that.
+fn all_allreduce(world: &World, elements: usize, times: u64) {
+    let (number, ranks) = (world.communicator(), world.ranks.len());
+    let contexts: Vec<Context> = (0..ranks).map(|rank| world.context(number, ranks, rank)).collect();
+    let results = world.run(ranks, move |rank, here| allreduces(here, &contexts[rank], elements, times, wait));
+    results.into_iter().for_each(|result| result.unwrap_or_else(|error| panic!("{error}")));
+}
+
+fn counts(world: &World) -> Vec<Counts> {
+    world.loaders.iter().map(|loader| loader.counts().expect("it counts")).collect()
+}
+
+/// Whether a rank has room for all pieces of all messages at once, should every one of them come before it is wanted:
+/// losses bring about any order. More than that can leave a rank without room for the one that it waits for.
+fn fits(program: &[goal::graph::Graph], rounds: usize) -> bool {
+    const PIECES: u64 = 200;
+    const PIECE: u64 = 1300;
+    program.iter().all(|graph| {
+        let pieces = graph.vertices().iter().map(|vertex| match &vertex.operation {
+            Operation::Receive { data, .. } => data.bytes().unwrap_or(u64::MAX / 1024).div_ceil(PIECE),
+            _ => 0,
+        });
+        pieces.sum::<u64>() * rounds as u64 <= PIECES
+    })
+}
+
+/// Small vectors of the suite, random programs, and allreduces of one and of many pieces.
+fn survives(faults: Faults, hosts: usize, mtu: u32, kind: JobKind) -> Option<Vec<Counts>> {
+    let world = match relayed(hosts, mtu, kind) {
+        Ok(world) => world,
+        Err(error) => {
+            assert!(error.is_lack(), "{error}");
+            testbed::say_skipped(&error);
+            return None;
+        }
+    };
+    set_faults(&world, faults);
+    all_allreduce(&world, 1, 300);
+    all_allreduce(&world, 5000, 5);
+    let is_small = |graph: &goal::graph::Graph| {
+        compile(graph).is_ok_and(|schedule| world.ranks[0].admits(&schedule) && schedule.as_bytes().len() < 20_000)
+    };
+    let vectors = vectors::all().into_iter().filter(|vector| vector.is_within(&world.capabilities()));
+    let vectors = vectors.filter(|vector| fits(&vector.program, vector.inputs.len()));
+    for vector in vectors.filter(|vector| vector.program.iter().map(without_computations).all(|graph| is_small(&graph)))
+    {
+        vector.run(&world).unwrap_or_else(|text| panic!("{} at {faults:?}: {text}", vector.name));
+    }
+    // A world that got stuck stays so: a smaller program would fail in it, too, and say nothing.
+    let config = Config { cases: 20, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&plans(&world.capabilities()), |plan| {
+        let program = lay_out(&plan);
+        prop_assume!(fits(&program.graphs, program.inputs.len()));
+        verify(&world, &program).map_err(TestCaseError::fail)
+    });
+    outcome.unwrap_or_else(|difference| panic!("{faults:?}: {:?}: {difference}", counts(&world)));
+    Some(counts(&world))
+}
+
+#[test]
+fn without_faults() {
+    let Some(counts) = survives(Faults::default(), 2, 1500, JobKind::default()) else { return };
+    assert!(counts.iter().all(|counts| counts.rejected() == 0), "{counts:?}");
+}
+
+#[test]
+fn at_1_percent() {
+    survives(Faults::of_networks(0.01), 4, 9000, JobKind { number: 3, is_version_6: true });
+}
+
+#[test]
+fn at_5_percent() {
+    survives(Faults::of_networks(0.05), 2, 1500, JobKind::default());
+}
+
+#[test]
+fn at_20_percent() {
+    let Some(counts) = survives(Faults::of_networks(0.2), 2, 9000, JobKind::default()) else { return };
+    assert!(counts.iter().all(|counts| counts.resent > 50 && counts.duplicate > 50), "{counts:?}");
+}
+
+#[test]
+fn while_packets_are_damaged_and_replayed() {
+    let faults = Faults { mutate: 0.05, truncate: 0.05, replay: 0.2, ..Faults::of_networks(0.02) };
+    let Some(counts) = survives(faults, 2, 1500, JobKind::default()) else { return };
+    assert!(counts.iter().all(|counts| counts.forged > 5 && counts.truncated > 5), "{counts:?}");
+}
+
+/// Nobody waits: the ranks only look, as programs do that compute meanwhile.
+#[test]
+fn what_is_lost_is_found_although_nobody_waits() {
+    let world = testbed::or_skip!(relayed(2, 1500, JobKind::default()));
+    set_faults(&world, Faults::of_networks(0.1));
+    let number = world.communicator();
+    let contexts: Vec<Context> = (0..2).map(|rank| world.context(number, 2, rank)).collect();
+    let results = world.run(2, move |rank, here| {
+        allreduces(here, &contexts[rank], 1, 100, |rank, ticket| {
+            let end = Instant::now() + PATIENCE;
+            while !rank.is_complete(ticket) {
+                assert!(Instant::now() < end, "it stays lost");
+                std::thread::yield_now();
+            }
+            Ok(())
+        })
+    });
+    assert!(results.into_iter().all(|result| result.is_ok()));
+}
+
+#[test]
+fn a_link_that_is_down_for_a_second_costs_time_only() {
+    let world = testbed::or_skip!(relayed(3, 1500, JobKind::default()));
+    let (testbed, ended) = (Arc::clone(&world.testbed), Arc::new(AtomicBool::new(false)));
+    let ends = Arc::clone(&ended);
+    let puller = std::thread::spawn(move || {
+        let mut pulled = 0;
+        while !ends.load(Ordering::Relaxed) && pulled < 2 {
+            std::thread::sleep(Duration::from_millis(20));
+            testbed.unplug(1).expect("there is such a host");
+            std::thread::sleep(Duration::from_secs(1));
+            testbed.plug(1).expect("there is such a host");
+            pulled += 1;
+        }
+        pulled
+    });
+    while !puller.is_finished() {
+        all_allreduce(&world, 100, 50);
+    }
+    ended.store(true, Ordering::Relaxed);
+    assert_eq!(puller.join().expect("it pulls"), 2);
+    all_allreduce(&world, 100, 50);
+}
+
+#[test]
+fn a_host_that_vanishes_is_an_error_in_bounded_time() {
+    let world = testbed::or_skip!(relayed(2, 1500, JobKind::default()));
+    all_allreduce(&world, 1, 10);
+    world.testbed.unplug(1).expect("there is such a host");
+    let number = world.communicator();
+    let contexts: Vec<Context> = (0..2).map(|rank| world.context(number, 2, rank)).collect();
+    let start = Instant::now();
+    for (rank, result) in
+        world.run(2, move |rank, here| allreduces(here, &contexts[rank], 1, 1, wait)).into_iter().enumerate()
+    {
+        let other = 1 - rank;
+        let Err(Error::HostUnreachable { host, address, .. }) = &result else { panic!("{result:?}") };
+        assert_eq!((*host as usize, address), (other, &world.testbed.hosts()[other].address().to_string()));
+    }
+    assert!(start.elapsed() < PATIENCE, "it is an error and not a time-out");
+}
+
+#[test]
+fn two_jobs_and_a_stranger_on_the_same_hosts() {
+    let first = testbed::or_skip!(World::new(3, 1, 1500));
+    let second = World::on(Arc::clone(&first.testbed), 1, 1500, JobKind { number: 1, ..JobKind::default() });
+    let ended = AtomicBool::new(false);
+    let host = &first.testbed.hosts()[2];
+    let socket = host.run(|| UdpSocket::bind((host.address(), 0))).expect("nobody else is there");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = SmallRng::seed_from_u64(1);
+            let mut bytes = [0; 200];
+            while !ended.load(Ordering::Relaxed) {
+                random.fill_bytes(&mut bytes);
+                for port in [7199, 7200] {
+                    let length = random.next_u32() as usize % 200;
+                    socket.send_to(&bytes[..length], (first.testbed.hosts()[0].address(), port)).expect("it goes out");
+                }
+            }
+        });
+        let other = scope.spawn(|| all_allreduce(&second, 300, 300));
+        all_allreduce(&first, 1, 1000);
+        other.join().expect("the second job is done");
+        ended.store(true, Ordering::Relaxed);
+    });
+    for world in [&first, &second] {
+        let counts = counts(world);
+        assert!(counts[0].rejected() > 0 && counts[1].rejected() == 0, "{counts:?}");
+    }
+}

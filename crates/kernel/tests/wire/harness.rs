@@ -1,0 +1,197 @@
+//! Hosts that run the wire with an interpreter that only takes notes (`tests/echo.bpf.c`).
+
+use aya::maps::{Array, MapData};
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, TestRun, TestRunOptions};
+use aya::{Ebpf, EbpfLoader};
+use kernel::wire::{Counts, Description, Endpoint, Key, map_lengths};
+use std::net::IpAddr;
+use std::process::Command;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use testbed::{Host, Medium, Options, Testbed};
+
+/// Which IP the hosts speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+/// The job of a test, unless it has two.
+pub(crate) const JOB: u64 = 0x1234_5678_9abc_def0;
+pub(crate) const KEY: Key = Key([0x1111_2222_3333_4444, 0x5555_6666_7777_8888]);
+pub(crate) const PORT: u16 = 7199;
+
+/// The test's program, or why there is none.
+static OBJECT: LazyLock<Result<Vec<u8>, String>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let object = directory.path().join("echo.o");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/echo.bpf.c");
+    let output = Command::new("clang")
+        .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"])
+        .args(["-I/usr/include/x86_64-linux-gnu", "-c", source, "-o"])
+        .arg(&object)
+        .output()
+        .map_err(|error| format!("the wire's own tests compile a BPF program, and clang cannot be run: {error}"))?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::read(object).map_err(|error| error.to_string())
+});
+
+/// A testbed for the wire, if it is possible here.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn testbed(hosts: usize, options: Options) -> Result<Testbed, Lack> {
+    OBJECT.as_ref().map_err(|why| Lack(why.clone()))?;
+    match Testbed::new(hosts, options) {
+        Err(error) if error.is_lack() => Err(Lack(error.to_string())),
+        result => Ok(result.unwrap_or_else(|error| panic!("{error}"))),
+    }
+}
+
+/// Why a test cannot run here.
+#[derive(Debug)]
+pub(crate) struct Lack(String);
+
+impl std::fmt::Display for Lack {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl Lack {
+    /// For `testbed::or_skip`.
+    pub(crate) fn is_lack(&self) -> bool {
+        true
+    }
+}
+
+/// Hosts joined by a relay.
+pub(crate) fn relay(mtu: u32, seed: u64) -> Options {
+    Options { mtu, medium: Medium::Relay { seed } }
+}
+
+/// One station on each host of a testbed, for the same job.
+pub(crate) fn stations(testbed: &Testbed, family: Family) -> Vec<Station<'_>> {
+    (0..testbed.hosts().len()).map(|host| Station::new(testbed, host, family, JOB, KEY, PORT)).collect()
+}
+
+/// A host of a job.
+pub(crate) struct Station<'a> {
+    pub(crate) host: &'a Host,
+    // By turns: the program's answers are looked at between calls.
+    ebpf: Mutex<Ebpf>,
+}
+
+/// What the program tallies, by its numbers.
+#[derive(Clone, Copy)]
+pub(crate) enum Tally {
+    Delivered,
+    Resumed,
+    Refuse,
+}
+
+/// How a message arrived that arrived once, as it was sent.
+pub(crate) const ONCE: u64 = 1;
+
+impl<'a> Station<'a> {
+    /// Loads and attaches the program on a host of a testbed, for a job of its first hosts.
+    pub(crate) fn new(testbed: &'a Testbed, host: usize, family: Family, job: u64, key: Key, port: u16) -> Self {
+        let endpoints = testbed.hosts().iter().map(|host| endpoint(host, family, port)).collect();
+        let host = &testbed.hosts()[host];
+        let description =
+            Description { job, key, host: host.number() as u32, endpoints, interface: host.interface_index() };
+        let object = OBJECT.as_ref().expect("it was asked for");
+        let mut loader = EbpfLoader::new();
+        for (map, length) in map_lengths(description.endpoints.len() as u32) {
+            loader.map_max_entries(map, length);
+        }
+        let mut ebpf = loader.load(object).unwrap_or_else(|error| panic!("{error:?}"));
+        for name in ["ingress", "start", "ask", "tend"] {
+            program(&mut ebpf, name).load().unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        for (map, element, value) in description.map_values() {
+            match value.len() {
+                56 => set::<56>(&mut ebpf, map, element, &value),
+                80 => set::<80>(&mut ebpf, map, element, &value),
+                other => panic!("a value of {other} bytes"),
+            }
+        }
+        let order = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let program = program(&mut ebpf, "ingress");
+        host.run(|| program.attach_with_options(host.interface(), TcAttachType::Ingress, order)).expect("it attaches");
+        Station { host, ebpf: Mutex::new(ebpf) }
+    }
+
+    fn ebpf<T>(&self, work: impl FnOnce(&mut Ebpf) -> T) -> T {
+        work(&mut self.ebpf.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs a program with these words in the packet's control block.
+    pub(crate) fn run(&self, name: &str, words: [u32; 5]) -> u32 {
+        // The control block begins at byte 48 of `struct __sk_buff`.
+        let mut context = [0u8; 68];
+        for (word, place) in words.iter().zip(context[48..].chunks_exact_mut(4)) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        let packet = [0u8; 64];
+        self.ebpf(|ebpf| {
+            let program: &SchedClassifier = program(ebpf, name);
+            let mut options = TestRunOptions::new();
+            (options.data_in, options.ctx_in) = (Some(&packet[..]), Some(&context[..]));
+            self.host.run(|| program.test_run(options)).expect("it runs").return_value
+        })
+    }
+
+    /// Sends messages with ordinals from `first` on; gives how many went out before the window was full.
+    pub(crate) fn send(&self, host: usize, first: u32, bytes: u32, many: u32) -> u32 {
+        self.run("start", [host as u32, first, bytes, many, 0])
+    }
+
+    /// Asks a host for what is missing; gives how many requests have not been answered.
+    pub(crate) fn ask(&self, host: usize) -> u32 {
+        self.run("ask", [host as u32, 0, 0, 0, 0])
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.ebpf(|ebpf| Counts::read(ebpf)).expect("the program counts")
+    }
+
+    pub(crate) fn tally(&self, which: Tally) -> u64 {
+        self.ebpf(|ebpf| words(ebpf, "tallies").get(&(which as u32), 0)).expect("there is such a tally")
+    }
+
+    /// Has the program find no room for the next messages.
+    pub(crate) fn refuse(&self, many: u64) {
+        self.ebpf(|ebpf| words(ebpf, "tallies").set(Tally::Refuse as u32, many, 0)).expect("there is such a tally");
+    }
+
+    /// How the messages with these ordinals have arrived.
+    pub(crate) fn deliveries(&self, ordinals: std::ops::Range<u32>) -> Vec<u64> {
+        self.ebpf(|ebpf| {
+            let deliveries = words(ebpf, "deliveries");
+            ordinals.map(|ordinal| deliveries.get(&ordinal, 0).expect("there is such an ordinal")).collect()
+        })
+    }
+}
+
+fn words<'a>(ebpf: &'a mut Ebpf, map: &str) -> Array<&'a mut MapData, u64> {
+    Array::try_from(ebpf.map_mut(map).expect("the program has it")).expect("an array of words")
+}
+
+pub(crate) fn endpoint(host: &Host, family: Family, port: u16) -> Endpoint {
+    let address = match family {
+        Family::V4 => IpAddr::from(host.address()),
+        Family::V6 => IpAddr::from(host.address_v6()),
+    };
+    Endpoint { hardware_address: host.hardware_address(), address, port }
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut SchedClassifier {
+    ebpf.program_mut(name).expect("the program has it").try_into().expect("it is a classifier")
+}
+
+fn set<const BYTES: usize>(ebpf: &mut Ebpf, map: &str, element: u32, value: &[u8]) {
+    let mut map = Array::<_, [u8; BYTES]>::try_from(ebpf.map_mut(map).expect("the program has it")).expect("an array");
+    map.set(element, <[u8; BYTES]>::try_from(value).expect("of this length"), 0).expect("it takes it");
+}

@@ -1,0 +1,102 @@
+//! Packets from people who do not have the key, or have old packets.
+
+use crate::harness::{Family, JOB, KEY, ONCE, PORT, Station, Tally, stations, testbed};
+use kernel::wire::{Content, Counts, Key, MessageHeader, Packet, WINDOW};
+use rand::rngs::SmallRng;
+use rand::{Rng, RngCore, SeedableRng};
+use std::net::UdpSocket;
+use testbed::{Options, Testbed};
+
+/// Sends datagrams to host 0's port from host 2, which is not of the job: who has no key can name whatever source it likes.
+fn stranger(testbed: &Testbed) -> impl Fn(&[u8]) {
+    let host = &testbed.hosts()[2];
+    let socket = host.run(|| UdpSocket::bind((host.address(), 0))).expect("nobody else is there");
+    socket.connect((testbed.hosts()[0].address(), PORT)).expect("it is a UDP socket");
+    move |bytes| drop(socket.send(bytes))
+}
+
+fn data(sequence: u64, ordinal: u32) -> Packet {
+    let header = MessageHeader { ordinal, length: 40, ..MessageHeader::default() };
+    let content = Content::Data { sequence, header, piece: vec![1; 40] };
+    Packet { job: JOB, source: 1, destination: 0, acknowledged: WINDOW, content }
+}
+
+#[test]
+fn a_million_forged_packets_change_nothing_and_are_counted() {
+    const PACKETS: u64 = 1_000_000;
+    let testbed = testbed::or_skip!(testbed(3, Options::default()));
+    let hosts = [0, 1].map(|host| Station::new(&testbed, host, Family::V4, JOB, KEY, PORT));
+    assert_eq!(hosts[1].send(0, 0, 8, 10), 10);
+    let before = hosts[0].counts();
+    let send = stranger(&testbed);
+    let mut random = SmallRng::seed_from_u64(5);
+    let sound = data(WINDOW + 10, 99).encode(&KEY);
+    let other_job = Packet { job: JOB + 1, ..data(WINDOW + 10, 99) }.encode(&KEY);
+    let other_key = data(WINDOW + 10, 99).encode(&Key([1, 2]));
+    for number in 0..PACKETS {
+        let mut bytes = [&sound, &sound, &sound, &other_job, &other_key][number as usize % 5].clone();
+        match number % 5 {
+            0 => random.fill_bytes(&mut bytes),
+            1 => bytes.truncate(random.random_range(0..bytes.len())),
+            2 => bytes[random.random_range(0..sound.len())] ^= 1 << random.random_range(0..8),
+            _ => {}
+        }
+        send(&bytes);
+    }
+    let after = hosts[0].counts();
+    assert_eq!(after.rejected() - before.rejected(), PACKETS, "{after:?}");
+    assert!(after.other_job >= PACKETS / 5 && after.forged >= PACKETS / 5, "{after:?}");
+    assert!(after.strange > PACKETS / 6 && after.truncated >= PACKETS / 5, "{after:?}");
+    let unchanged = Counts {
+        truncated: before.truncated,
+        strange: before.strange,
+        other_job: before.other_job,
+        forged: before.forged,
+        ..after
+    };
+    assert_eq!((unchanged, hosts[0].tally(Tally::Delivered)), (before, 10));
+    assert_eq!(hosts[1].send(0, 10, 8, 20), 20);
+    assert_eq!(hosts[0].deliveries(0..30), [ONCE; 30]);
+}
+
+#[test]
+fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
+    let testbed = testbed::or_skip!(testbed(3, Options::default()));
+    let hosts = stations(&testbed, Family::V4);
+    let send = stranger(&testbed);
+    let mut expected = Counts::default();
+    let dropped = |packet: Packet| {
+        send(&packet.encode(&KEY));
+        hosts[0].counts()
+    };
+    // What host 0 itself has sent, sent back to it; and what was meant for host 2.
+    expected.strange += 2;
+    dropped(Packet { source: 0, destination: 1, ..data(WINDOW, 0) });
+    assert_eq!(dropped(Packet { destination: 2, ..data(WINDOW, 0) }), expected);
+    // From hosts that there are not, or with an acknowledgement of what was never sent.
+    expected.strange += 2;
+    dropped(Packet { source: 3, ..data(WINDOW, 0) });
+    assert_eq!(dropped(Packet { source: u32::MAX, ..data(WINDOW, 0) }), expected);
+    expected.received += 1;
+    assert_eq!(dropped(Packet { acknowledged: u64::MAX, ..data(WINDOW, 0) }), expected);
+    // The same once more, what lies beyond the window, and what would have come before the first.
+    expected.duplicate += 2;
+    dropped(data(WINDOW, 0));
+    assert_eq!(dropped(data(2 * WINDOW + 1, 0)), expected);
+    // An old request.
+    hosts[0].send(1, 5, 8, 1);
+    expected.sent += 1;
+    let request = |sequence| {
+        let content = Content::Request { sequence, arrived: 0 };
+        Packet { job: JOB, source: 1, destination: 0, acknowledged: WINDOW, content }
+    };
+    dropped(request(7));
+    let after = dropped(request(7));
+    expected.stale += 2;
+    assert_eq!(Counts { resent: 0, ..dropped(request(6)) }, expected);
+    assert_eq!(after.resent, 1, "the message to host 1, once");
+    assert_eq!(hosts[1].tally(Tally::Delivered), 1);
+    // Everything still works.
+    assert_eq!(hosts[0].send(1, 6, 8, 1), 1);
+    assert_eq!(hosts[1].deliveries(5..7), [ONCE; 2]);
+}

@@ -1,0 +1,35 @@
+//! Arbitrary bytes as a packet between hosts, as they are and with the MAC and the lengths put right, so that they reach
+//! what lies behind them.
+#![no_main]
+
+use kernel::wire::{Key, MAGIC, Packet, VERSION, seal};
+use libfuzzer_sys::fuzz_target;
+
+const KEY: Key = Key([1, 2]);
+const JOB: u64 = 7;
+const HEADER: usize = 64;
+
+fuzz_target!(|bytes: &[u8]| {
+    check(bytes);
+    if bytes.len() < HEADER {
+        return;
+    }
+    let mut bytes = bytes.to_vec();
+    bytes[8..12].copy_from_slice(&MAGIC.to_le_bytes());
+    bytes[12] = VERSION;
+    bytes[16..24].copy_from_slice(&JOB.to_le_bytes());
+    let length = (bytes.len() - HEADER) as u32;
+    bytes[56..60].copy_from_slice(&length.to_le_bytes());
+    if let Some(piece) = (length as usize).checked_sub(48) {
+        bytes[108..112].copy_from_slice(&(piece as u32).to_le_bytes());
+    }
+    seal(&mut bytes, &KEY);
+    check(&bytes);
+});
+
+/// What is read is written and read again.
+fn check(bytes: &[u8]) {
+    if let Ok(packet) = Packet::decode(bytes, JOB, &KEY) {
+        assert_eq!(Packet::decode(&packet.encode(&KEY), JOB, &KEY), Ok(packet));
+    }
+}
