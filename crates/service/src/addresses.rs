@@ -63,10 +63,14 @@ pub(crate) fn write_list(networks: &[Network]) -> String {
 
 /// What [`write_list`] has written.
 pub(crate) fn read_list(text: &str) -> Option<Vec<Network>> {
+    if text.is_empty() {
+        return Some(Vec::new());
+    }
     text.split(',').map(|network| network.parse().ok()).collect()
 }
 
 /// The addresses of this host that others may reach, the likeliest first; `wanted` says which interface or range it must be.
+/// There may be none, unless some are wanted: hosts that are one machine need none.
 pub(crate) fn of_this_host(wanted: Option<&str>) -> Result<Vec<Network>, ServiceError> {
     let interfaces = if_addrs::get_if_addrs().map_err(crate::error::system("list this host's network addresses"))?;
     let range = wanted.and_then(|wanted| wanted.parse::<Network>().ok());
@@ -86,11 +90,8 @@ pub(crate) fn of_this_host(wanted: Option<&str>) -> Result<Vec<Network>, Service
     let mut found: Vec<Network> = interfaces.iter().filter_map(listed).collect();
     let outward = [outward_address(Ipv4Addr::UNSPECIFIED.into()), outward_address(Ipv6Addr::UNSPECIFIED.into())];
     found.sort_by_key(|network| (network.address.is_ipv6(), !outward.contains(&Some(network.address))));
-    if found.is_empty() {
-        let why = match wanted {
-            Some(wanted) => format!("this host has no address of {wanted:?}"),
-            None => "this host has no address that others could reach".to_owned(),
-        };
+    if let (true, Some(wanted)) = (found.is_empty(), wanted) {
+        let why = format!("this host has no address of {wanted:?}");
         let all = interfaces.iter().map(|interface| format!("{} {}", interface.name, interface.ip()));
         return Err(ServiceError::NoAddress { why, here: all.collect::<Vec<_>>().join(", ") });
     }
@@ -135,7 +136,7 @@ pub(crate) fn choose(hosts: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError
     };
     of_kind(false).or_else(|| of_kind(true)).ok_or_else(|| {
         let distinct: HashSet<String> = hosts.iter().map(|all| write_list(all)).collect();
-        let why = "the hosts of this job have no kind of address in common".to_owned();
+        let why = "the hosts of this job have no addresses at which they could reach each other".to_owned();
         ServiceError::NoAddress { why, here: distinct.into_iter().collect::<Vec<_>>().join(" and ") }
     })
 }
@@ -169,6 +170,7 @@ mod tests {
         assert_eq!(chosen(&hosts), "10.0.0.1 10.0.0.2");
         let hosts = [host(&["172.17.0.1/16"]), host(&["172.17.0.1/16"])];
         assert!(chosen(&hosts).contains("TRADEWIND_INTERFACE"), "{}", chosen(&hosts));
+        assert!(chosen(&[host(&["10.0.0.1/24"]), Vec::new()]).contains("no addresses"), "nor does none");
     }
 
     #[test]
@@ -181,11 +183,12 @@ mod tests {
     fn networks_are_read_as_they_are_written() {
         let networks = host(&["10.0.0.1/24", "fd00::1/64", "1.2.3.4/0"]);
         assert_eq!(read_list(&write_list(&networks)), Some(networks.clone()));
+        assert_eq!(read_list(&write_list(&[])), Some(Vec::new()));
         assert!(
             networks[2].contains("200.1.1.1".parse().expect("an address")),
             "everything is in a network of no prefix"
         );
-        for wrong in ["", "10.0.0.1", "10.0.0.1/33", "10.0.0.1/24,", "fd00::1/129", "a/8", "10.0.0.1/-1"] {
+        for wrong in [",", "10.0.0.1", "10.0.0.1/33", "10.0.0.1/24,", "fd00::1/129", "a/8", "10.0.0.1/-1"] {
             assert_eq!(read_list(wrong), None, "{wrong:?}");
         }
     }
