@@ -105,7 +105,6 @@ impl Job {
             host,
             stations: Vec::new(),
             addresses: addresses.clone(),
-            stations: Vec::new(),
             hosts: Hosts::new((0..count * each).map(|rank| rank / each)),
         };
         let key = invitation(0).key;
