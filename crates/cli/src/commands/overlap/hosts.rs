@@ -19,6 +19,7 @@ const VECTORS: [u64; 4] = [4, 64, 512, 4096];
 
 /// What only the measurement between hosts is asked.
 #[derive(Clone, Debug, clap::Args)]
+#[group(id = "between-hosts")]
 pub(super) struct Arguments {
     /// Measures engines between so many hosts instead, which are network namespaces made for it. Needs root.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=16))]
