@@ -308,7 +308,8 @@ fn persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again() 
 
 #[test]
 fn long_blocks_for_a_neighbour_who_expects_others_are_found_out() {
-    const COUNT: usize = 1000;
+    // Long enough for a stream, whatever the type.
+    const COUNT: usize = 5000;
     // What rank 0 has for rank 1 and what that expects.
     for (has, expects) in [(2, 1), (1, 2)] {
         local(2, |world| {
