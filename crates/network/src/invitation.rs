@@ -85,7 +85,7 @@ impl FromStr for Listening {
 }
 
 /// What one rank of each host tells its node service; the same on all hosts but for `host`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Invitation {
     /// The job's secret, made by one rank with [`random_key`] and told to the others.
     pub key: Key,
@@ -111,6 +111,16 @@ pub fn random_key() -> Result<Key, Error> {
         why: error.to_string(),
     })?;
     Ok(key)
+}
+
+/// Secrets do not go into logs.
+impl fmt::Debug for Invitation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Invitation { key: _, host, addresses, stations, hosts } = self;
+        let mut shown = formatter.debug_struct("Invitation");
+        shown.field("host", host).field("addresses", addresses).field("stations", stations);
+        shown.field("hosts", hosts).finish_non_exhaustive()
+    }
 }
 
 impl Invitation {
@@ -190,6 +200,7 @@ mod tests {
         let alone = Invitation { stations: Vec::new(), ..invitation.clone() };
         assert_eq!(Invitation::decode(&alone.encode()), Some(alone));
         assert_eq!(Invitation::decode(&invitation.encode()), Some(invitation.clone()));
+        assert!(!format!("{:?}", Invitation { key: [0xab; 16], ..invitation.clone() }).contains("171"), "a secret");
         assert_eq!(Invitation::decode(&Invitation { host: 3, ..invitation }.encode()), None, "there is no host 3");
     }
 
