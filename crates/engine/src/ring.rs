@@ -4,6 +4,12 @@
 //! To arrive is to write one's own seat; a barrier or a small allreduce moves each rank's line to the others and nothing
 //! back. Stamps in the words tell ranks that met by mistake, in different collectives.
 
+mod binding;
+mod roll;
+
+pub(crate) use binding::ResultBinding;
+pub(crate) use roll::Attendance;
+
 use crate::attendance;
 use crate::board::{Board, CELL_SETS, RING_SLOTS, SEAT_BYTES, Seat, SleepersLine};
 use crate::call::{Call, CallKind};
@@ -11,7 +17,7 @@ use crate::error::{Error, Outcome};
 use crate::lane::{Argument, Binding, Numbered, Plan, SharedStates};
 use crate::meeting::{Awaits, Blocks, Meeting, Pattern, Travel, Work, block};
 use crate::staging::Staging;
-use crate::wait::{Awaited, Counted};
+use crate::wait::Counted;
 use crate::work::{self, Places, WorkLine};
 use shm::futex;
 use shm::handle::{Mapped, MappedSlice};
@@ -20,7 +26,6 @@ use shm::prefetch::prefetch;
 use shm::segment::Offset;
 use shm::sync::{Ordering, fence};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Neighbouring slots do not follow each other in memory: processors that see lines fetched at equal distances fetch the next ones
 /// beforehand, and would take those from the rank that is about to write there. Odd, so that every slot has its place.
@@ -477,51 +482,5 @@ impl Plan for Ring {
         for piece in [0..own.start as usize, own.end as usize..kept.len()] {
             output[piece.clone()].copy_from_slice(&kept[piece]);
         }
-    }
-}
-
-/// Where a meeting's result goes, in one word: requests are moved about, and this keeps them small.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ResultBinding(u64);
-
-impl ResultBinding {
-    const PRIVATE: u64 = u64::MAX;
-
-    #[inline]
-    fn of(arguments: &[Argument<'_>]) -> Self {
-        match arguments {
-            [_, Argument { binding: Binding::Segment(at), .. }] => ResultBinding(at.0),
-            _ => ResultBinding(ResultBinding::PRIVATE),
-        }
-    }
-
-    #[inline]
-    fn output(self) -> Binding {
-        if self.0 == ResultBinding::PRIVATE { Binding::Private } else { Binding::Segment(Offset(self.0)) }
-    }
-}
-
-/// The ranks that a small meeting waits for.
-#[derive(Debug)]
-pub(crate) struct Attendance<'a> {
-    pub(crate) ring: &'a Ring,
-    pub(crate) run: u64,
-    pub(crate) meeting: &'a Meeting,
-}
-
-impl Awaited for Attendance<'_> {
-    type Mark = u32;
-
-    #[inline]
-    fn is_there(&self) -> bool {
-        self.ring.all_are_here(self.run, self.meeting)
-    }
-
-    fn prepare_sleep(&self) -> Option<u32> {
-        attendance::mark(&self.ring.sleepers.word, || self.is_there())
-    }
-
-    fn sleep(&self, mark: u32, limit: Duration) {
-        futex::wait(&self.ring.sleepers.word, mark, Some(limit));
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// Reserves a place at this address, if the interface that has it is one for the kernel engine. Whether the program can
-    /// be loaded is tried here, too, because a host that promises what it cannot keep would be waited for.
+    /// be loaded is seen when it is: the ranks agree afterwards whether all have it.
     pub(crate) fn new(ip: IpAddr) -> Result<Self, LoadError> {
         let what = "reserving a port for the kernel engine";
         let system = |source| LoadError::System { what, source };
@@ -29,9 +29,7 @@ impl Offer {
         let reserved = UdpSocket::bind((ip, 0)).map_err(system)?;
         let port = reserved.local_addr().map_err(system)?.port();
         let station = Station { hardware_address: interface.hardware_address, port, mtu: interface.mtu };
-        let offer = Offer { _reserved: reserved, interface, station };
-        Loader::load(&offer.job(&[0], 0, vec![offer.endpoint(ip, &station)], [0; 16]))?;
-        Ok(offer)
+        Ok(Offer { _reserved: reserved, interface, station })
     }
 
     /// What the other hosts must know.
@@ -45,36 +43,31 @@ impl Offer {
             return None;
         }
         let places = invitation.addresses.iter().zip(&invitation.stations);
-        let endpoints = places.map(|(address, station)| self.endpoint(address.ip(), station)).collect();
-        let hosts = &invitation.hosts;
-        let host_of_rank: Vec<u32> = (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect();
-        Some(Loader::load(&self.job(&host_of_rank, invitation.host, endpoints, invitation.key)))
-    }
-
-    fn endpoint(&self, address: IpAddr, station: &Station) -> Endpoint {
-        Endpoint { hardware_address: station.hardware_address, address, port: station.port }
-    }
-
-    fn job(&self, host_of_rank: &[u32], host: u32, endpoints: Vec<Endpoint>, secret: [u8; 16]) -> JobDescription {
+        let endpoint = |(address, station): (&SocketAddr, &Station)| {
+            let Station { hardware_address, port, .. } = *station;
+            Endpoint { hardware_address, address: address.ip(), port }
+        };
         // Whoever learns one of these numbers learns nothing about the others, nor about the secret that the agents share.
         let derived = |purpose: u64| {
-            let mut hasher = SipHasher24::new_with_key(&secret);
+            let mut hasher = SipHasher24::new_with_key(&invitation.key);
             hasher.write_u64(purpose);
             hasher.finish()
         };
-        JobDescription {
-            host,
-            host_of_rank: host_of_rank.to_vec(),
-            endpoints,
+        let hosts = &invitation.hosts;
+        Some(Loader::load(&JobDescription {
+            host: invitation.host,
+            host_of_rank: (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect(),
+            endpoints: places.map(endpoint).collect(),
             number: derived(0),
             key: Key([derived(1), derived(2)]),
             interface: self.interface.name.clone(),
-            mtu: self.interface.mtu,
-        }
+            // Packets have room on every interface, and the hosts cut messages alike.
+            mtu: invitation.stations.iter().map(|station| station.mtu).min().unwrap_or(self.interface.mtu),
+        }))
     }
 }
 
-/// What the ranks of a host need of a job of several hosts, all of whose packets have room for the shortest.
+/// The addresses of the hosts.
 pub(crate) fn addresses(invitation: &Invitation) -> Vec<IpAddr> {
     invitation.addresses.iter().map(SocketAddr::ip).collect()
 }

@@ -1,7 +1,7 @@
 //! One rank's runs of one schedule.
 
 use crate::error::Error;
-use goal::graph::Graph;
+use goal::schedule::Schedule;
 use network::carrier::{Carrier, Context, Prepared, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,10 +18,9 @@ pub(super) struct Runner {
 
 impl Runner {
     /// Hands the schedule to the rank's engine.
-    pub(super) fn new(carrier: &Arc<dyn Carrier>, context: &Context, graph: &Graph) -> Result<Self, Error> {
-        let schedule = goal::compile::compile(graph).map_err(tradewind::Error::from)?;
-        let prepared = carrier.prepare(context, &schedule, 0)?;
-        let zeros = || super::programs::lengths(graph).into_iter().map(|length| vec![0u8; length as usize]).collect();
+    pub(super) fn new(carrier: &Arc<dyn Carrier>, context: &Context, schedule: &Schedule) -> Result<Self, Error> {
+        let prepared = carrier.prepare(context, schedule, 0)?;
+        let zeros = || schedule.view().buffers().iter().map(|buffer| vec![0u8; buffer.length as usize]).collect();
         Ok(Runner { carrier: Arc::clone(carrier), prepared, sequence: 0, inputs: zeros(), outputs: zeros() })
     }
 

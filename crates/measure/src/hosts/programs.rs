@@ -100,8 +100,3 @@ fn after(graph: &mut Graph, vertex: Vertex, before: Option<Vertex>) {
         graph.requires(vertex, before);
     }
 }
-
-/// The lengths of a graph's buffers.
-pub(super) fn lengths(graph: &Graph) -> Vec<u64> {
-    graph.buffers().iter().map(|buffer| buffer.length).collect()
-}

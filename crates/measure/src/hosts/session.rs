@@ -71,10 +71,11 @@ impl Session {
             for (rank, carrier) in (0..).zip(&contender.carriers) {
                 let Some(graph) = graph(measure, rank, ranks, longer)? else { continue };
                 let context = Context { number, members: Arc::clone(&members), rank };
-                if !carrier.admits(&goal::compile::compile(&graph).map_err(tradewind::Error::from)?) {
+                let schedule = goal::compile::compile(&graph).map_err(tradewind::Error::from)?;
+                if !carrier.admits(&schedule) {
                     return Ok(None);
                 }
-                runners[rank as usize].push(Runner::new(carrier, &context, &graph)?);
+                runners[rank as usize].push(Runner::new(carrier, &context, &schedule)?);
             }
         }
         let rounds = vec![Vec::new(); Kind::of(measure).len()];

@@ -5,6 +5,7 @@ use super::client::{Client, Home};
 use super::worker::Agent;
 use crate::carrier::Error;
 use crate::hosts::Hosts;
+use crate::invitation::random_key;
 use crate::transport::Transport;
 use crate::transport::tcp::{Listener, Patience, Tcp};
 use interpreter::Limits;
@@ -43,7 +44,7 @@ use std::sync::Arc;
 /// # Ok::<(), network::carrier::Error>(())
 /// ```
 pub fn local(hosts: &Hosts) -> Result<Vec<Client>, Error> {
-    let key = rand_key()?;
+    let key = random_key()?;
     let listeners: Vec<Listener> =
         (0..hosts.count()).map(|_| Listener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
     let addresses: Vec<_> = listeners.iter().map(Listener::address).collect();
@@ -57,10 +58,6 @@ pub fn local(hosts: &Hosts) -> Result<Vec<Client>, Error> {
         Err(_) => Err(system("connect the hosts", "the thread panicked")),
     });
     local_over(hosts, connected.collect::<Result<_, _>>()?, Limits::default())
-}
-
-fn rand_key() -> Result<[u8; 16], Error> {
-    crate::invitation::random_key()
 }
 
 /// The same over transports that are connected already, one for each host in order.
