@@ -15,6 +15,19 @@ pub struct Interface {
     pub mtu: u32,
 }
 
+/// The names of the interfaces of this host that are Ethernets and have an address.
+///
+/// # Errors
+/// When the system does not list them.
+pub fn ethernet_interfaces() -> Result<Vec<String>, LoadError> {
+    let system = |source| LoadError::System { what: "listing the network interfaces", source };
+    let addresses = if_addrs::get_if_addrs().map_err(system)?;
+    let mut names: Vec<String> = addresses.into_iter().map(|address| address.name).collect();
+    names.dedup();
+    names.retain(|name| Interface::named(name).is_ok());
+    Ok(names)
+}
+
 /// The kind of interfaces whose packets have an Ethernet header (`ARPHRD_ETHER`).
 const ETHERNET: u16 = 1;
 

@@ -87,26 +87,6 @@ impl Rank {
         Ok(Rank { memory, bell, start, slot, rank, has_core, host_of_rank, addresses, books: Mutex::new(books) })
     }
 
-    /// Has runs that start from now on note when each operation is executed; see [`times`](Self::times).
-    pub fn set_timed(&self, timed: bool) {
-        self.books().timed = timed;
-    }
-
-    /// When the operations of a run were executed, by their place in the schedule, in nanoseconds of `CLOCK_MONOTONIC`;
-    /// 0 for those that were not, and for all if nobody asked before the start.
-    pub fn times(&self, ticket: Ticket) -> Vec<u64> {
-        let books = self.books();
-        let frame = ticket.0 as u32;
-        let Some(prepared) = books.runs.get(&frame).and_then(|number| books.prepared.get(number)) else {
-            return Vec::new();
-        };
-        let mut times = vec![0u64; prepared.schedule.view().operations().len()];
-        if self.run(frame).times != 0 {
-            self.memory.read(ARENA + frame as usize + prepared.times(), bytemuck::cast_slice_mut(&mut times));
-        }
-        times
-    }
-
     /// What went wrong in a run, if anything did so far.
     pub fn fault(&self, ticket: Ticket) -> Option<Fault> {
         Fault::of(&self.run(ticket.0 as u32))
@@ -287,6 +267,20 @@ fn too_large(what: &str, needed: u64, limit: u64) -> Error {
 impl Carrier for Rank {
     fn name(&self) -> &'static str {
         "kernel"
+    }
+
+    fn set_timed(&self, timed: bool) {
+        self.books().timed = timed;
+    }
+
+    fn times(&self, ticket: Ticket) -> Vec<u64> {
+        let books = self.books();
+        let frame = ticket.0 as u32;
+        let known = books.runs.get(&frame).and_then(|number| books.prepared.get(number));
+        let Some(prepared) = known.filter(|_| self.run(frame).times != 0) else { return Vec::new() };
+        let mut times = vec![0u64; prepared.schedule.view().operations().len()];
+        self.memory.read(ARENA + frame as usize + prepared.times(), bytemuck::cast_slice_mut(&mut times));
+        times
     }
 
     fn admits(&self, schedule: &Schedule) -> bool {

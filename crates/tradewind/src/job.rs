@@ -3,17 +3,15 @@
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use crate::operation::Op;
-use crate::profile;
+use crate::profile::{self, Profile};
 use crate::spanning::{Reach, Span};
 use engine::group::Group;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
-use engine::trace::Trace;
 use network::carrier::Carrier;
 use network::hosts::Hosts;
 use service::client::Attachment;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// This process's membership in a job: one rank of it. Dropping it leaves the job in order.
@@ -30,7 +28,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Job {
     world: Communicator,
-    profile: Option<(PathBuf, Arc<Trace>)>,
+    profile: Option<Profile>,
 }
 
 impl Job {
@@ -41,18 +39,23 @@ impl Job {
     /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
     pub fn init() -> Result<Self> {
         let Attachment { mut member, rank, carrier, offloaded, hosts, .. } = service::client::attach()?;
-        let profile = std::env::var_os("TRADEWIND_TRACE")
-            .map(|directory| (profile::part(directory.as_ref(), rank), member.record_trace()));
+        let mut profile = std::env::var_os("TRADEWIND_TRACE")
+            .map(|directory| Profile::new(profile::part(directory.as_ref(), rank), member.record_trace()));
         let group = Group::world(Arc::new(member))?;
         let Some((carrier, hosts)) = carrier.zip(hosts) else {
             return Ok(Job { world: Communicator::world(group, None), profile });
         };
-        let span = Span::world(Reach::new(hosts, vec![carrier]), &group, rank);
+        let span = Span::world(Reach::new(hosts.clone(), vec![carrier]), &group, rank);
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
-        // All ranks or none: a run is carried by the same engine everywhere.
-        let mut everywhere = [0];
-        world.allreduce(&[u8::from(offloaded.is_some())], &mut everywhere, Op::Minimum)?;
-        let Some(offloaded) = offloaded.filter(|_| everywhere == [1]) else { return Ok(Job { world, profile }) };
+        // All ranks or none: a run is carried by the same engine everywhere, and clocks are compared by all.
+        let mut everywhere = [0; 2];
+        world.allreduce(&[offloaded.is_some(), profile.is_some()].map(u8::from), &mut everywhere, Op::Minimum)?;
+        if let Some(profile) = &mut profile {
+            let ahead = if everywhere[1] == 1 { world.clock_ahead()? } else { 0 };
+            profile.place = Some(profile::Place { host: hosts.of(rank).unwrap_or(0), hosts, ahead });
+        }
+        let Some(offloaded) = offloaded.filter(|_| everywhere[0] == 1) else { return Ok(Job { world, profile }) };
+        offloaded.set_timed(profile.is_some());
         Ok(Job { world: Communicator::world(group, Some(span.preferring(offloaded))), profile })
     }
 
@@ -71,7 +74,7 @@ impl Job {
 
     fn write_profile(&mut self) -> Result<()> {
         match self.profile.take() {
-            Some((path, trace)) => profile::write(&path, self.world.rank(), &trace),
+            Some(profile) => profile.write(self.world.rank(), self.world.size()),
             None => Ok(()),
         }
     }

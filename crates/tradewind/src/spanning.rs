@@ -4,7 +4,9 @@
 //! them, so all draw graphs of the same algorithm. The ranks of one host have a group of their own besides: memory that is used in
 //! place comes from its segment, and a part of the communicator that lies on one host goes on with it alone.
 
+mod clocks;
 mod flight;
+mod recording;
 mod watch;
 
 pub(crate) use flight::{Carried, Flight};
@@ -65,6 +67,8 @@ pub(crate) struct Span {
     context: Context,
     /// Collectives started.
     sequence: AtomicU64,
+    /// Schedules recorded in the profile.
+    programs: AtomicU64,
     /// Begun when a rank first waits long for an engine that does not notice who is gone.
     watch: OnceLock<Watch>,
 }
@@ -78,6 +82,7 @@ impl Span {
             group,
             context: Context { number: 0, members, rank },
             sequence: AtomicU64::new(0),
+            programs: AtomicU64::new(0),
             watch: OnceLock::new(),
         })
     }
@@ -86,12 +91,13 @@ impl Span {
     pub(crate) fn preferring(&self, carrier: Arc<dyn Carrier>) -> Arc<Self> {
         let carriers = [carrier].into_iter().chain(self.reach.carriers.iter().cloned()).collect();
         let reach = Reach::new(self.reach.hosts.clone(), carriers);
-        let sequence = AtomicU64::new(self.sequence.load(Ordering::Relaxed));
+        let copy = |count: &AtomicU64| AtomicU64::new(count.load(Ordering::Relaxed));
         Arc::new(Span {
             reach,
             group: Arc::clone(&self.group),
             context: self.context.clone(),
-            sequence,
+            sequence: copy(&self.sequence),
+            programs: copy(&self.programs),
             watch: OnceLock::new(),
         })
     }
@@ -237,8 +243,9 @@ impl Communicator {
         let number = told[*first as usize][3] as u32;
         let members = chosen.iter().map(|rank| span.context.members[*rank as usize]).collect();
         let context = Context { number, members, rank };
-        let (reach, sequence, watch) = (Arc::clone(&span.reach), AtomicU64::new(0), OnceLock::new());
-        let part = Span { reach, group: Arc::clone(&group), context, sequence, watch };
+        let (sequence, programs) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (reach, watch) = (Arc::clone(&span.reach), OnceLock::new());
+        let part = Span { reach, group: Arc::clone(&group), context, sequence, programs, watch };
         Ok(Some(self.part(group, Some(Arc::new(part)))))
     }
 

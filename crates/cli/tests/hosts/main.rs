@@ -1,6 +1,9 @@
 //! Jobs of real processes on several hosts, which are network namespaces, started by hydra, MPICH's `mpiexec`.
 
 mod harness;
+#[expect(dead_code, reason = "the tests of `exec` read more of a profile")]
+#[path = "../exec/perfetto.rs"]
+mod perfetto;
 mod rank;
 
 use harness::{Hydra, Said};
@@ -61,6 +64,49 @@ fn a_host_that_vanishes_is_named() {
     job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on"), Said::new(2, "goes on")]);
     testbed.unplug(1).expect("a cable can be pulled");
     job.hear(&[Said::new(0, "host 1 is unreachable"), Said::new(1, "host 1 is unreachable")]);
+}
+
+#[test]
+fn a_profile_shows_what_the_kernel_did_on_every_host() {
+    let testbed = hosts!(2);
+    let folder = tempfile::tempdir().expect("there is room");
+    let parts = folder.path().to_str().expect("readable");
+    let said = Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_TRACE", parts).program("collectives").run();
+    assert_eq!(said.len(), 3, "{said:?}");
+    let file = folder.path().join("profile.json");
+    let merge = tradewind(&testbed, &["trace", parts, file.to_str().expect("readable")]);
+    assert!(merge.status.success(), "{}", String::from_utf8_lossy(&merge.stderr));
+    let profile = perfetto::Profile::read(&file);
+    assert_eq!(profile.processes.len(), 3, "{:?}", profile.processes);
+    for rank in 0..3 {
+        let calls = profile.slices.iter().filter(|slice| slice.pid == rank && slice.name.starts_with("allreduce"));
+        assert_eq!(calls.count(), 20 + 1, "rank {rank}, and one that settled the engine");
+    }
+    // From one host to the other and back, by the program's own clock.
+    for (from, to) in [(0, 2), (2, 0)] {
+        let crossing = |(name, left, reached): &&(String, perfetto::Slice, perfetto::Slice)| {
+            name == "message" && (left.pid, reached.pid) == (from, to)
+        };
+        assert!(profile.arrows.iter().find(crossing).is_some(), "no message from rank {from} to rank {to}");
+    }
+}
+
+#[test]
+fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
+    let testbed = hosts!(1);
+    let name = testbed.hosts()[0].interface();
+    let found = tradewind(&testbed, &["kernel", "--interface", name]);
+    let text = String::from_utf8_lossy(&found.stdout);
+    assert!(found.status.success() && text.contains("takes the kernel engine"), "{text}");
+    let missing = tradewind(&testbed, &["kernel", "--interface", "no-such-one"]);
+    let text = String::from_utf8_lossy(&missing.stdout);
+    assert!(!missing.status.success() && text.contains("no network interface `no-such-one`"), "{text}");
+}
+
+/// Runs the command on the first host.
+fn tradewind(testbed: &Testbed, arguments: &[&str]) -> std::process::Output {
+    let mut command = testbed.hosts()[0].command(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(arguments).output().expect("it can be started")
 }
 
 #[test]

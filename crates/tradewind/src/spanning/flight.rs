@@ -1,6 +1,7 @@
 //! A schedule between hosts, and its runs.
 
 use super::Span;
+use super::recording::Recording;
 use crate::error::{Awaited, Error, Result};
 use engine::call::Call;
 use engine::lane::Argument;
@@ -25,6 +26,7 @@ pub(crate) struct Carried {
     prepared: Prepared,
     call: Call,
     buffers: Vec<BufferRecord>,
+    recording: Option<Recording>,
 }
 
 impl Drop for Carried {
@@ -44,8 +46,9 @@ impl Carried {
             return Err(Error::SeveralHosts { what: "joins of a schedule of one's own" });
         }
         let prepared = carrier.prepare(&span.context, schedule, call.stamp()).map_err(|error| span.explain(error))?;
-        let (span, carrier) = (Arc::clone(span), Arc::clone(carrier));
-        Ok(Arc::new(Carried { span, carrier, prepared, call, buffers: schedule.view().buffers().to_vec() }))
+        let recording = Recording::new(span, schedule, call);
+        let (span, carrier, buffers) = (Arc::clone(span), Arc::clone(carrier), schedule.view().buffers().to_vec());
+        Ok(Arc::new(Carried { span, carrier, prepared, call, buffers, recording }))
     }
 
     /// Starts a run with private buffers, one for each that the schedule has.
@@ -72,8 +75,9 @@ impl Carried {
         // As in a group: the collectives of one communicator are started one after the other.
         let sequence = self.span.sequence.load(Ordering::Relaxed);
         self.span.sequence.store(sequence + 1, Ordering::Relaxed);
+        let begun = self.recording.as_ref().map_or(0, |recording| recording.begun(sequence));
         match self.carrier.start(self.prepared, sequence, &inputs) {
-            Ok(ticket) => Ok(Flight { carried: Arc::clone(self), ticket: Some(ticket) }),
+            Ok(ticket) => Ok(Flight { carried: Arc::clone(self), ticket: Some(ticket), sequence, begun }),
             Err(error) => {
                 // It has not taken place: the next one gets its number, as on all other ranks.
                 self.span.sequence.store(sequence, Ordering::Relaxed);
@@ -97,6 +101,9 @@ pub(crate) struct Flight {
     carried: Arc<Carried>,
     /// None once it has been fetched.
     ticket: Option<Ticket>,
+    sequence: u64,
+    /// When it was started, if that is recorded.
+    begun: u64,
 }
 
 impl Flight {
@@ -148,7 +155,10 @@ impl Flight {
     /// Copies the results to where they are wanted, by buffer. A second call does nothing.
     pub(crate) fn fetch(&mut self, outputs: &mut [&mut [u8]]) -> Result<()> {
         let Some(ticket) = self.ticket.take() else { return Ok(()) };
-        let Carried { span, carrier, buffers, .. } = &*self.carried;
+        let Carried { span, carrier, buffers, recording, .. } = &*self.carried;
+        if let Some(recording) = recording {
+            recording.ended(self.sequence, self.begun, &carrier.times(ticket));
+        }
         let mut outputs = outputs.iter_mut();
         let mut wanted: Vec<&mut [u8]> = Vec::with_capacity(buffers.len());
         for record in buffers {
@@ -164,6 +174,9 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
+            if let Some(recording) = &self.carried.recording {
+                recording.abandoned(self.sequence);
+            }
             self.carried.carrier.forget(ticket);
         }
     }
