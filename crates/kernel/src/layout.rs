@@ -24,7 +24,7 @@ pub(crate) const SMALL_SLOTS: usize = 2048;
 pub(crate) const SMALL_BYTES: usize = 256;
 pub(crate) const MIDDLE_SLOTS: usize = 1024;
 pub(crate) const MIDDLE_BYTES: usize = 1536;
-const LARGE_SLOTS: usize = 256;
+pub(crate) const LARGE_SLOTS: usize = 256;
 /// State and next slot, header, payload; the large ones have room for a longer store behind it.
 const SLOTS_BYTES: usize = SMALL_SLOTS * (8 + MESSAGE_HEADER_BYTES + SMALL_BYTES)
     + MIDDLE_SLOTS * (8 + MESSAGE_HEADER_BYTES + MIDDLE_BYTES)

@@ -52,6 +52,7 @@
 
 mod arena;
 mod bell;
+mod books;
 mod error;
 mod fault;
 mod interface;

@@ -76,6 +76,16 @@ pub trait Carrier: Send + Sync + Debug {
         Vec::new()
     }
 
+    /// Does for a run what nobody does for it while no one [waits](Self::wait): asks for what may be lost, and starts what
+    /// had no room. To be called now and then by those who only look whether it has ended.
+    ///
+    /// # Errors
+    /// When the run can not end: a host or a rank is gone.
+    fn look_after(&self, ticket: Ticket) -> Result<(), Error> {
+        let _ = ticket;
+        Ok(())
+    }
+
     /// Ranks of the job whose messages the run waits for at this moment, as far as that can be seen.
     fn awaited(&self, ticket: Ticket) -> Vec<u32> {
         let _ = ticket;

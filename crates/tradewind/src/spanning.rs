@@ -67,7 +67,7 @@ pub(crate) struct Span {
     context: Context,
     /// Collectives started.
     sequence: AtomicU64,
-    /// Schedules recorded in the profile.
+    /// Schedules that an engine was to take.
     programs: AtomicU64,
     /// Begun when a rank first waits long for an engine that does not notice who is gone.
     watch: OnceLock<Watch>,
@@ -184,15 +184,15 @@ impl Communicator {
     pub(crate) fn carry(&self, span: &Arc<Span>, graph: &Graph, call: Call) -> Result<Arc<Carried>> {
         let schedule = compile(graph)?;
         let Some((general, special)) = span.reach.carriers.split_last() else { return Err(Error::NoCarrier) };
-        let mut fit = 0;
-        if !special.is_empty() {
-            let admitting = special.iter().enumerate().filter(|(_, carrier)| carrier.admits(&schedule));
-            let mine = admitting.fold(0, |bits, (index, _)| bits | 1 << index);
-            let told = self.exchange_words([mine, 0, 0, 0, 0, 0], Call { kind: CallKind::Link, ..call })?;
-            fit = told.iter().fold(u64::MAX, |bits, words| bits & words[0]);
+        for carrier in special {
+            let taken = Carried::prepare(span, carrier, &schedule, call);
+            let mine = [u64::from(taken.is_ok()), 0, 0, 0, 0, 0];
+            let told = self.exchange_words(mine, Call { kind: CallKind::Link, ..call })?;
+            if let (Ok(carried), true) = (taken, told.iter().all(|words| words[0] == 1)) {
+                return Ok(carried);
+            }
         }
-        let carrier = special.get(fit.trailing_zeros() as usize).filter(|_| fit != 0).unwrap_or(general);
-        Carried::prepare(span, carrier, &schedule, call)
+        Carried::prepare(span, general, &schedule, call)
     }
 
     /// Every rank gives a few words and gets those of all, in rank order. Waits for all ranks.

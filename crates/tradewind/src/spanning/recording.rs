@@ -5,7 +5,6 @@ use engine::call::Call;
 use engine::trace::{BETWEEN_HOSTS, Trace, TraceEvent, TraceStage, TracedProgram};
 use goal::schedule::{Kind, Schedule, ScheduleView};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Where the runs of one schedule are recorded.
 #[derive(Debug)]
@@ -20,10 +19,9 @@ pub(super) struct Recording {
 
 impl Recording {
     /// None if this rank records nothing.
-    pub(super) fn new(span: &Span, schedule: &Schedule, call: Call) -> Option<Self> {
+    pub(super) fn new(span: &Span, program: u64, schedule: &Schedule, call: Call) -> Option<Self> {
         let trace = Arc::clone(span.group.trace()?);
         let communicator = BETWEEN_HOSTS | u64::from(span.context.number);
-        let program = span.programs.fetch_add(1, Ordering::Relaxed);
         let (rank, members, schedule) = (span.rank(), span.context.members.to_vec(), schedule.clone());
         let partners = vec![None; schedule.view().operations().len()];
         let described = schedule.clone();
