@@ -196,8 +196,15 @@ __noinline int send(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 	return 1;
 }
 
+/* Says that a rank waits for room. A full barrier: whoever makes room from now on sees it. So the send is tried once more
+ * after this, and finds the room that was made before. */
+static __always_inline void announce_stall(__u32 slot)
+{
+	__sync_fetch_and_or(&stalled_ranks, 1ull << (slot & (LOCAL_RANKS - 1)));
+}
+
 /* Puts a send for which there was no room where it is found when there may be. */
-static __always_inline void stall(struct rank_memory *rank, __u32 slot, __u32 run_place, __u32 operation)
+static __always_inline void stall(struct rank_memory *rank, __u32 run_place, __u32 operation)
 {
 	struct run *run = run_at(rank, run_place);
 	progress_at(rank, run, operation)->next = run->stalled_first;
@@ -206,18 +213,16 @@ static __always_inline void stall(struct rank_memory *rank, __u32 slot, __u32 ru
 		rank->head.stalled_first = run_place;
 	}
 	run->stalled_first = operation + 1;
-	/* A full barrier: whoever makes room and looks at this word sees the send, or this activation sees the room. */
-	__sync_fetch_and_or(&stalled_ranks, 1ull << (slot & (LOCAL_RANKS - 1)));
 }
 
 /* Lets all sends that found no room try again. */
 static __always_inline void unstall(struct rank_memory *rank, __u32 slot)
 {
 	__u32 run_place = rank->head.stalled_first;
-	if (!run_place)
-		return;
+	__u64 bit = 1ull << (slot & (LOCAL_RANKS - 1));
+	if (*(volatile __u64 *)&stalled_ranks & bit)
+		__sync_fetch_and_and(&stalled_ranks, ~bit);
 	rank->head.stalled_first = 0;
-	__sync_fetch_and_and(&stalled_ranks, ~(1ull << (slot & (LOCAL_RANKS - 1))));
 	for (__u32 i = zero; i < WALK_LIMIT && run_place && can_loop(); i++) {
 		struct run *run = run_at(rank, run_place);
 		__u32 next = run->next_stalled, operation = run->stalled_first;
@@ -271,11 +276,13 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 	switch (record->kind) {
 	case KIND_SEND:
 		progress->phase = PHASE_RUNNING;
-		if (!send(skb, rank, slot, run_place, operation)) {
-			stall(rank, slot, run_place, operation);
-			return 1;
-		}
-		break;
+		if (send(skb, rank, slot, run_place, operation))
+			break;
+		announce_stall(slot);
+		if (send(skb, rank, slot, run_place, operation))
+			break;
+		stall(rank, run_place, operation);
+		return 1;
 	case KIND_RECEIVE:
 		if (!post(rank, run_place, operation))
 			return 1;
@@ -294,10 +301,10 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 	return 1;
 }
 
-/* Does what there is to do for a rank, as its owner. Gives whether anything was done. */
+/* Does what there is to do for a rank, as its owner. */
 __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 slot)
 {
-	__u32 submitted = __sync_lock_test_and_set(&rank->head.submitted, 0), done = submitted;
+	__u32 submitted = __sync_lock_test_and_set(&rank->head.submitted, 0);
 	for (__u32 i = zero; i < WALK_LIMIT && submitted && can_loop(); i++) {
 		__u32 next = run_at(rank, submitted)->next;
 		begin(rank, submitted);
@@ -308,11 +315,12 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 		accept_waiting(rank);
 	}
 	unstall(rank, slot);
-	__u32 steps = zero;
-	for (; steps < STEPS && can_loop(); steps++)
+	for (__u32 steps = zero; steps < STEPS && can_loop(); steps++)
 		if (!step(skb, rank, slot))
 			break;
-	return done || steps;
+	if (rank->head.active_first)
+		announce_stall(slot); /* so that what is left over is done although nothing comes for the rank */
+	return 0;
 }
 
 /* Wakes the rank if it sleeps and something is complete. */
@@ -331,7 +339,8 @@ static __always_inline void ring(struct rank_memory *rank, __u32 slot)
 		bpf_ringbuf_output(bell, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
 }
 
-/* Works for a rank, unless somebody does. Gives whether others may have got room by that. */
+/* Works for a rank, unless somebody does. Gives whether others may have got room by that: slots of this rank, or the
+ * rank itself. */
 __noinline int advance(struct __sk_buff *skb, __u32 slot)
 {
 	struct rank_memory *rank = rank_of(slot);
@@ -341,8 +350,11 @@ __noinline int advance(struct __sk_buff *skb, __u32 slot)
 	for (__u32 i = zero; i < LOOKS && can_loop(); i++) {
 		if (!acquire_or_leave_word(slot))
 			return progress;
-		if (work(skb, rank, slot))
+		work(skb, rank, slot);
+		if (rank->head.freed) {
+			rank->head.freed = 0;
 			progress = 1;
+		}
 		ring(rank, slot);
 		if (!release(slot))
 			break;

@@ -22,6 +22,7 @@ static __always_inline __u32 *bucket_at(struct rank_memory *rank, __u32 communic
 
 static __always_inline void slot_free(struct rank_memory *rank, __u32 slot)
 {
+	rank->head.freed = 1;
 	__sync_lock_test_and_set(&slot_at(rank, slot)->state, SLOT_FREE);
 }
 

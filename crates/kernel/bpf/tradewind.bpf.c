@@ -40,6 +40,9 @@ SEC("classifier/tend")
 int tend(struct __sk_buff *skb)
 {
 	__u64 worst = wire_tend(skb);
+	/* What was asked for may have made room already. */
+	interpreter_resume();
+	advance_pending(skb);
 	return (worst >> 32) << 16 | (worst & 0xffff);
 }
 

@@ -46,7 +46,8 @@ pub(crate) struct RankHead {
     pub refused: u64,
     pub next_middle: u32,
     pub next_large: u32,
-    pub reserved: [u32; 2],
+    pub freed: u32,
+    pub reserved: u32,
 }
 
 /// Where the arena begins in a rank's memory.
