@@ -363,6 +363,25 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	return 0;
 }
 
+/* Gives the rank the messages of runs that it has not started. It asks for that when it waits and messages find no slot:
+ * what it waits for may be behind messages that it does not want yet. It brings them back when it starts the runs. */
+__noinline int give_early(struct rank_memory *rank __arg_nonnull)
+{
+	for (__u32 i = zero; i < EARLY_BUCKETS && can_loop(); i++) {
+		__u64 bucket = i;
+		asm volatile("%0 &= %1" : "+r"(bucket) : "i"(EARLY_BUCKETS - 1));
+		__u32 slot = rank->early_first[bucket];
+		rank->early_first[bucket] = 0;
+		for (__u32 j = zero; j < SLOTS && slot && can_loop(); j++) {
+			struct slot *kept = slot_at(rank, slot - 1);
+			slot = kept->next;
+			/* A full barrier. Partner: the load in `Slots::given`. */
+			__sync_lock_test_and_set(&kept->state, SLOT_GIVEN);
+		}
+	}
+	return 0;
+}
+
 /* Accepts what was put into slots by those who could not become the rank's owner. */
 __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 {

@@ -1,5 +1,7 @@
 //! A rank's side: no rights, one mapping and a descriptor to start runs with.
 
+mod early;
+
 use crate::arena::Arena;
 use crate::bell::Bell;
 use crate::fault::Fault;
@@ -9,7 +11,8 @@ use crate::layout::{
 use crate::loader::Handles;
 use crate::prepared::{PreparedSchedule, Sizes};
 use crate::system::{self, Mapping};
-use crate::wire::MAXIMUM_UNANSWERED;
+use crate::wire::requests_within;
+use early::EarlyMessages;
 use goal::schedule::{Kind, OperationRecord, Schedule, ScheduleView};
 use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
 use std::collections::{BTreeMap, HashMap};
@@ -35,6 +38,9 @@ const PATIENCE: Duration = Duration::from_micros(30);
 /// first nap, and the longest: each is twice as long as the one before.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
+/// The way out of what is too large for this engine.
+const OTHER_ENGINE: &str = "take the agent engine for it";
+
 /// A rank of a job, to run schedules with.
 #[derive(Debug)]
 pub struct Rank {
@@ -47,6 +53,8 @@ pub struct Rank {
     has_core: bool,
     host_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
+    /// A host that has left so many requests unanswered is unreachable.
+    maximum_unanswered: u32,
     books: Mutex<Books>,
 }
 
@@ -62,6 +70,8 @@ struct Books {
     forgotten: Vec<u32>,
     /// Whether runs note when each operation is executed.
     timed: bool,
+    /// Messages of runs that were not started, as far as there was no room for them.
+    early: EarlyMessages,
 }
 
 impl Rank {
@@ -78,13 +88,16 @@ impl Rank {
             runs: HashMap::new(),
             forgotten: Vec::new(),
             timed: false,
+            early: EarlyMessages::default(),
         };
-        let Handles { bell, start, slot, rank, host_of_rank, addresses, .. } = handles;
+        let Handles { bell, start, slot, rank, host_of_rank, addresses, patience, .. } = handles;
+        let maximum_unanswered = requests_within(patience);
         let bell = Bell::new(bell)?;
         let host = host_of_rank.get(rank as usize);
         let neighbours = host_of_rank.iter().filter(|other| Some(*other) == host).count();
         let has_core = std::thread::available_parallelism().is_ok_and(|cores| neighbours <= cores.get());
-        Ok(Rank { memory, bell, start, slot, rank, has_core, host_of_rank, addresses, books: Mutex::new(books) })
+        let books = Mutex::new(books);
+        Ok(Rank { memory, bell, start, slot, rank, has_core, host_of_rank, addresses, maximum_unanswered, books })
     }
 
     /// Has runs that start from now on note when each operation is executed; see [`times`](Self::times).
@@ -139,7 +152,7 @@ impl Rank {
         }
         for (host, rank) in hosts {
             let unanswered = self.run_program(rank + 1)? / 2;
-            if unanswered >= MAXIMUM_UNANSWERED {
+            if unanswered >= self.maximum_unanswered {
                 return Err(Error::HostUnreachable {
                     host,
                     address: self.addresses.get(host as usize).map_or_else(String::new, IpAddr::to_string),
@@ -280,8 +293,8 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::System { what: what.to_owned(), why: source.to_string() }
 }
 
-fn too_large(what: &str, needed: u64, limit: u64) -> Error {
-    Error::TooLarge { carrier: "kernel", what: what.to_owned(), needed, limit, way_out: "take the agent engine for it" }
+fn too_large(what: &str, needed: u64, limit: u64, way_out: &'static str) -> Error {
+    Error::TooLarge { carrier: "kernel", what: what.to_owned(), needed, limit, way_out }
 }
 
 impl Carrier for Rank {
@@ -311,6 +324,7 @@ impl Carrier for Rank {
                 "a schedule with one run of it (or one that meets or computes)",
                 sizes.prepared + sizes.frame,
                 LIMIT_BYTES,
+                OTHER_ENGINE,
             ));
         }
         let mut books = self.books();
@@ -320,8 +334,8 @@ impl Carrier for Rank {
             prepared.values_mut().for_each(|prepared| prepared.give_up_frames(arena));
             made = PreparedSchedule::new(arena, &self.memory, context, schedule, stamp);
         }
-        let made = made
-            .ok_or_else(|| too_large("what is prepared", Sizes::of(&schedule.view()).prepared, ARENA_BYTES as u64))?;
+        let needed = || Sizes::of(&schedule.view()).prepared;
+        let made = made.ok_or_else(|| too_large("what is prepared", needed(), ARENA_BYTES as u64, OTHER_ENGINE))?;
         let number = books.next;
         books.next += 1;
         books.prepared.insert(number, made);
@@ -350,15 +364,23 @@ impl Carrier for Rank {
             check_length(buffer, record.length, input.len())?;
         }
         let frame = books.frame(&self.memory, prepared.0, sequence);
-        let frame = frame.ok_or_else(|| too_large("the memory of all runs under way", 0, ARENA_BYTES as u64))?;
+        let frame = frame.ok_or_else(|| {
+            let needed = books.runs.len() as u64 + 1;
+            let way_out = "wait for some of them first, or set TRADEWIND_BETWEEN_HOSTS=agent";
+            too_large("the number of runs under way", needed, books.runs.len() as u64, way_out)
+        })?;
         if let Some(prepared) = books.prepared.get(&prepared.0) {
             for (buffer, input) in inputs.iter().enumerate().filter(|(_, input)| !input.is_empty()) {
                 self.memory.write(ARENA + frame as usize + prepared.memory(buffer), input);
             }
         }
+        let has_early = !books.early.is_empty();
         drop(books);
         self.submit(frame);
         self.kick()?;
+        if has_early {
+            self.bring_back()?;
+        }
         Ok(Ticket(u64::from(frame)))
     }
 
@@ -383,6 +405,7 @@ impl Carrier for Rank {
             self.bell.sleep(&self.memory, left, is_complete).map_err(system_error("waiting for a run"))?;
             if !is_complete() && before.elapsed() >= left {
                 self.kick()?;
+                self.make_room()?;
                 self.ask(ticket)?;
                 nap = longest.min(2 * nap);
             }

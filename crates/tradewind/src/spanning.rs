@@ -5,6 +5,7 @@
 //! place comes from its segment, and a part of the communicator that lies on one host goes on with it alone.
 
 mod flight;
+pub(crate) mod trial;
 mod watch;
 
 pub(crate) use flight::{Carried, Flight};
