@@ -181,7 +181,7 @@ struct rank_head {
 	__u32 next_middle;
 	__u32 next_large;
 	__u32 freed; /* slots were freed since others were told */
-	__u32 reserved;
+	__u32 submitted_before; /* rest of a stack that was taken, and not finished for want of time */
 };
 
 struct rank_memory {

@@ -39,7 +39,7 @@ int start(struct __sk_buff *skb)
 	if (asked < job_here->ranks && asked < RANKS)
 		unanswered = wire_ask(skb, job_here->places[asked].host);
 	advance_pending(skb);
-	return 2 * unanswered + (rank->head.active_first || rank->head.submitted);
+	return 2 * unanswered + has_more(rank);
 }
 
 /* Run now and then by the process that has loaded this. Gives what `wire_tend` gives, as 16 bits each. */

@@ -59,7 +59,7 @@ pub(crate) struct RankHead {
     pub next_middle: u32,
     pub next_large: u32,
     pub freed: u32,
-    pub reserved: u32,
+    pub submitted_before: u32,
 }
 
 /// Where the slots begin in a rank's memory: the small ones, the middle ones, the large ones.

@@ -1,7 +1,6 @@
 //! Allreduces without end: after each of them both hosts have agreed.
 //!
-//! `TRADEWIND_ALLREDUCES` says how many (a million is asked for now and then:
-//! `TRADEWIND_ALLREDUCES=1000000 cargo test --release -p kernel --test endurance -- --nocapture`).
+//! `TRADEWIND_ALLREDUCES` says how many.
 
 mod world;
 
