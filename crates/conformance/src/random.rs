@@ -13,7 +13,7 @@ mod plan;
 pub use layout::{Program, lay_out};
 pub use plan::{Plan, Step, plans};
 
-use crate::engine::{Capabilities, Engine, Failure};
+use crate::engine::{Capabilities, Engine, Failure, RoundOutcome};
 use crate::reference;
 use crate::vector::compare;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
@@ -22,7 +22,7 @@ use std::hash::{BuildHasher, RandomState};
 /// Runs random programs and compares every round with the reference.
 ///
 /// # Panics
-/// If a round differs: shows the smallest plan for which that happens.
+/// If a round compare_with_reference: shows the smallest plan for which that happens.
 pub(crate) fn run_programs(engine: &dyn Engine) {
     let capabilities = engine.capabilities();
     let mut config = Config { cases: capabilities.random_programs, failure_persistence: None, ..Config::default() };
@@ -50,12 +50,22 @@ pub(crate) fn run_programs(engine: &dyn Engine) {
 /// # Errors
 /// The difference, or the engine's failure.
 pub fn verify(engine: &dyn Engine, program: &Program) -> Result<(), String> {
+    compare_with_reference(
+        program,
+        &engine.run(&program.graphs, &program.inputs).map_err(|failure| failure.to_string())?,
+    )
+}
+
+/// Compares what an engine has found for a program with the reference.
+///
+/// # Errors
+/// The difference.
+pub fn compare_with_reference(program: &Program, found: &[RoundOutcome]) -> Result<(), String> {
     let expected: Result<Vec<_>, Failure> =
         program.inputs.iter().map(|round| reference::evaluate(&program.graphs, round)).collect();
     let expected = expected.map_err(|failure| format!("the generator made a program that cannot be: {failure}"))?;
-    let outcomes = engine.run(&program.graphs, &program.inputs).map_err(|failure| failure.to_string())?;
     let rounds: Vec<_> = expected.into_iter().map(|outcome| outcome.buffers).collect();
-    compare(&rounds, &[], &outcomes)
+    compare(&rounds, &[], found)
 }
 
 /// Plans for an engine that can do everything, for tests of other things than engines.

@@ -106,7 +106,7 @@ __noinline int compute(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 		cursor_at(run, block + record->destination_count + record->left_count, record->right_count);
 	__u32 element_shift = type >= F32 ? type - F32 + 2 : type & 3;
 	__u32 done = zero;
-	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
+	while (done < ARENA_BYTES && can_loop()) {
 		__u32 bytes = cursor_rest(rank, &to), rest = cursor_rest(rank, &left), other = cursor_rest(rank, &right);
 		if (bytes > rest)
 			bytes = rest;

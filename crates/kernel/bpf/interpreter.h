@@ -55,27 +55,6 @@ struct {
 	__array(values, struct bell_map);
 } bells SEC(".maps");
 
-/* What one activation of the program needs beside its stack. Nothing interrupts an activation on its processor, so one
- * for each processor is enough. */
-struct activation {
-	__u64 pending; /* ranks of this host that have something to do, a bit each */
-	__u64 contended; /* somebody was turned away for want of a slot while another held the rank for a moment */
-	struct message outgoing;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct activation));
-} activations SEC(".maps");
-
-static __always_inline struct activation *activation(void)
-{
-	__u32 key = 0;
-	return bpf_map_lookup_elem(&activations, &key);
-}
-
 static __always_inline struct job *job(void)
 {
 	__u32 key = 0;
@@ -146,7 +125,7 @@ static __always_inline int bring(struct activation *here, __u32 slot, struct mes
 	return NO_ROOM;
 }
 
-/* Sends what is still to be sent of a message. Gives whether that was everything. */
+/* Sends what is still to be sent of a message. Gives whether that was everything; if not, there was no room, or it is late. */
 __noinline int send(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 slot, __u32 run_place,
 		    __u32 operation)
 {
@@ -192,12 +171,21 @@ __noinline int send(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 		progress->moved = moved + header->length;
 		if (rest <= limit)
 			break;
+		if ((i & 3) == 3 && is_late())
+			return 0;
 	}
 	return 1;
 }
 
+/* Says that a rank waits for room. A full barrier: whoever makes room from now on sees it. So the send is tried once more
+ * after this, and finds the room that was made before. */
+static __always_inline void announce_stall(__u32 slot)
+{
+	__sync_fetch_and_or(&stalled_ranks, 1ull << (slot & (LOCAL_RANKS - 1)));
+}
+
 /* Puts a send for which there was no room where it is found when there may be. */
-static __always_inline void stall(struct rank_memory *rank, __u32 slot, __u32 run_place, __u32 operation)
+static __always_inline void stall(struct rank_memory *rank, __u32 run_place, __u32 operation)
 {
 	struct run *run = run_at(rank, run_place);
 	progress_at(rank, run, operation)->next = run->stalled_first;
@@ -206,23 +194,23 @@ static __always_inline void stall(struct rank_memory *rank, __u32 slot, __u32 ru
 		rank->head.stalled_first = run_place;
 	}
 	run->stalled_first = operation + 1;
-	/* A full barrier: whoever makes room and looks at this word sees the send, or this activation sees the room. */
-	__sync_fetch_and_or(&stalled_ranks, 1ull << (slot & (LOCAL_RANKS - 1)));
 }
 
 /* Lets all sends that found no room try again. */
 static __always_inline void unstall(struct rank_memory *rank, __u32 slot)
 {
 	__u32 run_place = rank->head.stalled_first;
-	if (!run_place)
-		return;
+	__u64 bit = 1ull << (slot & (LOCAL_RANKS - 1));
+	if (*(volatile __u64 *)&stalled_ranks & bit)
+		__sync_fetch_and_and(&stalled_ranks, ~bit);
 	rank->head.stalled_first = 0;
-	__sync_fetch_and_and(&stalled_ranks, ~(1ull << (slot & (LOCAL_RANKS - 1))));
-	for (__u32 i = zero; i < WALK_LIMIT && run_place && can_loop(); i++) {
+	/* No more operations than an arena holds, in all runs together. */
+	__u32 left = ARENA_BYTES / sizeof(struct progress);
+	while (left && run_place && can_loop()) {
 		struct run *run = run_at(rank, run_place);
 		__u32 next = run->next_stalled, operation = run->stalled_first;
 		run->stalled_first = 0;
-		for (__u32 j = zero; j < WALK_LIMIT && operation && can_loop(); j++) {
+		for (left--; left && operation && can_loop(); left--) {
 			__u32 after = progress_at(rank, run, operation - 1)->next;
 			make_ready(rank, run, operation - 1);
 			operation = after;
@@ -271,11 +259,13 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 	switch (record->kind) {
 	case KIND_SEND:
 		progress->phase = PHASE_RUNNING;
-		if (!send(skb, rank, slot, run_place, operation)) {
-			stall(rank, slot, run_place, operation);
-			return 1;
-		}
-		break;
+		if (send(skb, rank, slot, run_place, operation))
+			break;
+		announce_stall(slot);
+		if (send(skb, rank, slot, run_place, operation))
+			break;
+		stall(rank, run_place, operation);
+		return 1;
 	case KIND_RECEIVE:
 		if (!post(rank, run_place, operation))
 			return 1;
@@ -294,25 +284,36 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 	return 1;
 }
 
-/* Does what there is to do for a rank, as its owner. Gives whether anything was done. */
+/* Whether something is left over that no message brings back. */
+static __always_inline int has_more(struct rank_memory *rank)
+{
+	struct rank_head *head = &rank->head;
+	return head->active_first || head->submitted || head->submitted_before || head->waiting_slots;
+}
+
+/* Does what there is to do for a rank, as its owner. */
 __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 slot)
 {
-	__u32 submitted = __sync_lock_test_and_set(&rank->head.submitted, 0), done = submitted;
-	for (__u32 i = zero; i < WALK_LIMIT && submitted && can_loop(); i++) {
+	__u32 submitted = rank->head.submitted_before;
+	if (!submitted)
+		submitted = __sync_lock_test_and_set(&rank->head.submitted, 0);
+	for (__u32 i = zero; i < WALK_LIMIT && submitted && !((i & 7) == 7 && is_late()) && can_loop(); i++) {
 		__u32 next = run_at(rank, submitted)->next;
 		begin(rank, submitted);
 		submitted = next;
 	}
+	rank->head.submitted_before = submitted;
 	if (rank->head.waiting_slots) {
 		__sync_lock_test_and_set(&rank->head.waiting_slots, 0);
 		accept_waiting(rank);
 	}
 	unstall(rank, slot);
-	__u32 steps = zero;
-	for (; steps < STEPS && can_loop(); steps++)
+	for (__u32 steps = zero; steps < STEPS && !((steps & 7) == 7 && is_late()) && can_loop(); steps++)
 		if (!step(skb, rank, slot))
 			break;
-	return done || steps;
+	if (has_more(rank))
+		announce_stall(slot); /* so that it is done although nothing comes for the rank */
+	return 0;
 }
 
 /* Wakes the rank if it sleeps and something is complete. */
@@ -331,7 +332,8 @@ static __always_inline void ring(struct rank_memory *rank, __u32 slot)
 		bpf_ringbuf_output(bell, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
 }
 
-/* Works for a rank, unless somebody does. Gives whether others may have got room by that. */
+/* Works for a rank, unless somebody does. Gives whether others may have got room by that: slots of this rank, or the
+ * rank itself. */
 __noinline int advance(struct __sk_buff *skb, __u32 slot)
 {
 	struct rank_memory *rank = rank_of(slot);
@@ -341,12 +343,19 @@ __noinline int advance(struct __sk_buff *skb, __u32 slot)
 	for (__u32 i = zero; i < LOOKS && can_loop(); i++) {
 		if (!acquire_or_leave_word(slot))
 			return progress;
-		if (work(skb, rank, slot))
+		work(skb, rank, slot);
+		if (rank->head.freed) {
+			rank->head.freed = 0;
 			progress = 1;
+		}
 		ring(rank, slot);
 		if (!release(slot))
 			break;
 		progress = 1;
+		if (is_late()) {
+			announce_stall(slot);
+			break;
+		}
 	}
 	return progress;
 }
@@ -361,6 +370,9 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		__u64 bit = 1ull << (i & (LOCAL_RANKS - 1));
 		if (!(here->pending & bit))
 			continue;
+		/* Somebody has looked at the time before only if there was much to do. */
+		if (here->deadline && is_late())
+			break;
 		here->pending &= ~bit;
 		if (!advance(skb, i & (LOCAL_RANKS - 1)) && !here->contended)
 			continue;
@@ -368,7 +380,11 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		here->contended = 0;
 		here->pending |= stalled_ranks & ~bit;
 	}
+	/* Those that had no turn get one from the next activation that looks for them. */
+	if (here->pending)
+		__sync_fetch_and_or(&stalled_ranks, here->pending);
 	here->pending = 0;
+	here->deadline = 0;
 }
 
 /* Hands over a piece that came from another host. Gives NO_ROOM if it has to be brought again. */

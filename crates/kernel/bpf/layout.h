@@ -72,6 +72,7 @@ enum {
 	SLOT_FILLING,
 	SLOT_WAITING, /* put there by somebody who could not look for the receive */
 	SLOT_KEPT,    /* in one of the lists of unexpected messages */
+	SLOT_GIVEN,   /* the rank is to copy it and to free the slot (`give_early`) */
 };
 
 struct slot {
@@ -179,7 +180,8 @@ struct rank_head {
 	__u64 refused; /* messages for which there was no slot */
 	__u32 next_middle;
 	__u32 next_large;
-	__u32 reserved[2];
+	__u32 freed; /* slots were freed since others were told */
+	__u32 submitted_before; /* rest of a stack that was taken, and not finished for want of time */
 };
 
 struct rank_memory {

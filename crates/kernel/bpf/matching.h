@@ -274,6 +274,10 @@ static __always_inline int take_arrived(struct rank_memory *rank, __u32 run_plac
 	__u32 slot = progress->slots, done = 0;
 	progress->slots = 0;
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+		if ((i & 7) == 7 && is_late()) {
+			put_off(rank, slot);
+			break;
+		}
 		__u32 next = slot_at(rank, slot - 1)->next;
 		if (run->state == RUN_UNDER_WAY && take(rank, run_place, operation, &slot_at(rank, slot - 1)->message))
 			done = 1;
@@ -313,6 +317,13 @@ static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, 
 			run->left_first = next;
 		if (run->left_last == slot)
 			run->left_last = before;
+		if ((i & 7) == 7 && is_late()) {
+			/* The receive has begun to take this message: its pieces find it. */
+			kept->next = 0;
+			put_off(rank, slot);
+			slot = next;
+			continue;
+		}
 		if (take(rank, run_place, operation, &kept->message))
 			done = 1;
 		slot_free(rank, slot - 1);
@@ -354,6 +365,10 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	rank->early_first[early] = 0;
 	/* What belongs to other runs is put back by `accept`, in the same order. */
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+		if ((i & 7) == 7 && is_late()) {
+			put_off(rank, slot);
+			break;
+		}
 		__u32 next = slot_at(rank, slot - 1)->next;
 		accept(rank, &slot_at(rank, slot - 1)->message, slot);
 		slot = next;
@@ -363,15 +378,41 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	return 0;
 }
 
+/* Gives the rank the messages of runs that it has not started. It asks for that when it waits and messages find no slot:
+ * what it waits for may be behind messages that it does not want yet. It brings them back when it starts the runs. */
+__noinline int give_early(struct rank_memory *rank __arg_nonnull)
+{
+	for (__u32 i = zero; i < EARLY_BUCKETS && can_loop(); i++) {
+		__u64 bucket = i;
+		asm volatile("%0 &= %1" : "+r"(bucket) : "i"(EARLY_BUCKETS - 1));
+		__u32 slot = rank->early_first[bucket];
+		rank->early_first[bucket] = 0;
+		for (__u32 j = zero; j < SLOTS && slot && can_loop(); j++) {
+			struct slot *kept = slot_at(rank, slot - 1);
+			slot = kept->next;
+			/* A full barrier. Partner: the load in `Slots::given`. */
+			__sync_lock_test_and_set(&kept->state, SLOT_GIVEN);
+		}
+	}
+	return 0;
+}
+
 /* Accepts what was put into slots by those who could not become the rank's owner. */
 __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 {
+	__u32 accepted = zero;
 	for (__u32 i = zero; i < SLOTS && can_loop(); i++) {
 		opaque(i);
 		struct slot *slot = slot_at(rank, i);
-		/* Partner: `store_among`. */
-		if (slot->state == SLOT_WAITING)
-			accept(rank, &slot->message, i + 1);
+		/* The exchange is a full barrier. Partner: `store_among`. */
+		if (slot->state != SLOT_WAITING ||
+		    __sync_val_compare_and_swap(&slot->state, SLOT_WAITING, SLOT_KEPT) != SLOT_WAITING)
+			continue;
+		accept(rank, &slot->message, i + 1);
+		if ((++accepted & 7) == 7 && is_late()) {
+			rank->head.waiting_slots = 1;
+			break;
+		}
 	}
 	return 0;
 }

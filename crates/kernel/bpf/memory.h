@@ -164,6 +164,8 @@ struct cursor {
 
 static __always_inline struct cursor cursor_at(struct run *run, __u32 first_block, __u32 count)
 {
+	if (count > WALK_LIMIT)
+		count = WALK_LIMIT;
 	struct cursor cursor = { run->blocks + first_block * sizeof(struct block_record), count, zero };
 	return cursor;
 }
@@ -259,7 +261,7 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 	}
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
 	struct cursor from = cursor_at(run, record->first_block + record->destination_count, record->left_count);
-	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
+	for (__u32 done = zero; done < ARENA_BYTES && can_loop();) {
 		__u32 rest = cursor_rest(rank, &from), room = cursor_rest(rank, &to);
 		if (rest > room)
 			rest = room;
@@ -270,6 +272,7 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 		copy_within(rank, cursor_place(rank, run, &to), cursor_place(rank, run, &from), rest);
 		from.used += rest;
 		to.used += rest;
+		done += rest;
 	}
 	return 0;
 }

@@ -7,6 +7,44 @@
 /* Ranks of this host that have something to do, and stalled ones; a bit each. Changed by all processors. */
 static __u64 stalled_ranks;
 
+/* What one activation of the program needs beside its stack. Nothing interrupts an activation on its processor, so one
+ * for each processor is enough. */
+struct activation {
+	__u64 pending; /* ranks of this host that have something to do, a bit each */
+	__u64 contended; /* somebody was turned away for want of a slot while another held the rank for a moment */
+	__u64 deadline; /* when it is late; 0: nobody has looked at the time */
+	struct message outgoing;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct activation));
+} activations SEC(".maps");
+
+static __always_inline struct activation *activation(void)
+{
+	__u32 key = 0;
+	return bpf_map_lookup_elem(&activations, &key);
+}
+
+/* So long an activation works after it has first looked at the time; then it leaves the rest to others, so that a rank
+ * whose memory is full of garbage does not keep the processor from the packets of its neighbours. */
+#define PATIENCE_NANOSECONDS 2000000ull
+
+/* Whether the activation has worked for long. What takes a while asks now and then. */
+static __always_inline int is_late(void)
+{
+	struct activation *here = activation();
+	if (!here)
+		return 1;
+	__u64 now = bpf_ktime_get_ns();
+	if (!here->deadline)
+		here->deadline = now + PATIENCE_NANOSECONDS;
+	return now > here->deadline;
+}
+
 static __always_inline __u32 run_hash(__u32 communicator, __u64 sequence)
 {
 	__u32 hash = communicator * 0x9e3779b1u + (__u32)sequence;
@@ -22,6 +60,7 @@ static __always_inline __u32 *bucket_at(struct rank_memory *rank, __u32 communic
 
 static __always_inline void slot_free(struct rank_memory *rank, __u32 slot)
 {
+	rank->head.freed = 1;
 	__sync_lock_test_and_set(&slot_at(rank, slot)->state, SLOT_FREE);
 }
 
@@ -71,15 +110,28 @@ static __always_inline void end_run(struct rank_memory *rank, struct run *run, _
 	__sync_lock_test_and_set(&run->state, state);
 }
 
-/* Drops a list of messages that nobody will want. */
-static __always_inline void drop_messages(struct rank_memory *rank, __u32 slot)
+/* Drops a list of messages that nobody will want: of so many slots at most. Gives how many are left to drop. */
+static __always_inline __u32 drop_messages(struct rank_memory *rank, __u32 slot, __u32 most)
 {
-	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+	while (most && slot && can_loop()) {
 		__u32 next = slot_at(rank, slot - 1)->next;
 		rank->head.dropped++;
 		slot_free(rank, slot - 1);
 		slot = next;
+		most--;
 	}
+	return most;
+}
+
+/* Leaves a list of messages to a later look at the rank, as if nobody had looked at them. */
+static __always_inline void put_off(struct rank_memory *rank, __u32 slot)
+{
+	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+		struct slot *kept = slot_at(rank, slot - 1);
+		slot = kept->next;
+		kept->state = SLOT_WAITING;
+	}
+	rank->head.waiting_slots = 1;
 }
 
 /* Everything has been executed. */
@@ -100,7 +152,7 @@ static __always_inline void finish(struct rank_memory *rank, __u32 run_place)
 			before = other->next;
 		}
 	}
-	drop_messages(rank, run->left_first);
+	drop_messages(rank, run->left_first, SLOTS);
 	end_run(rank, run, RUN_COMPLETE);
 }
 
@@ -110,11 +162,11 @@ __noinline int fail(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u
 	struct run *run = run_at(rank, run_place);
 	run->fault = fault;
 	run->ready_first = 0;
-	drop_messages(rank, run->left_first);
+	__u32 most = drop_messages(rank, run->left_first, SLOTS);
 	run->left_first = 0;
 	for (__u32 i = zero; i < run->operation_count && i < WALK_LIMIT && can_loop(); i++) {
 		struct progress *progress = progress_at(rank, run, i);
-		drop_messages(rank, progress->slots);
+		most = drop_messages(rank, progress->slots, most);
 		progress->slots = 0;
 	}
 	end_run(rank, run, RUN_FAILED);

@@ -15,9 +15,12 @@ int ingress(struct __sk_buff *skb)
 	return DROP;
 }
 
+/* In the place of a rank to ask: a rank that has no room wants the messages of runs that it has not started. */
+#define GIVE_EARLY 0xffffffffu
+
 /* Run by a rank (BPF_PROG_TEST_RUN) that has submitted runs, or has waited in vain: `cb[0]` is its slot, `cb[1]`
- * one more than the rank whose host is to be asked for what is missing. Whoever names another slot has that rank's
- * runs looked after. Gives how many requests that host has left unanswered, times two, and one more if there is
+ * one more than the rank whose host is to be asked for what is missing, or GIVE_EARLY. Whoever names another slot has
+ * that rank's runs looked after. Gives how many requests that host has left unanswered, times two, and one more if there is
  * more to do than one call does. */
 SEC("classifier/start")
 int start(struct __sk_buff *skb)
@@ -28,11 +31,15 @@ int start(struct __sk_buff *skb)
 	__u32 asked = skb->cb[1] - 1, unanswered = 0;
 	if (!here || !rank || !job_here)
 		return 0;
+	if (skb->cb[1] == GIVE_EARLY && acquire(skb->cb[0])) {
+		give_early(rank);
+		release(skb->cb[0]);
+	}
 	here->pending |= 1ull << (skb->cb[0] & (LOCAL_RANKS - 1));
 	if (asked < job_here->ranks && asked < RANKS)
 		unanswered = wire_ask(skb, job_here->places[asked].host);
 	advance_pending(skb);
-	return 2 * unanswered + (rank->head.active_first || rank->head.submitted);
+	return 2 * unanswered + has_more(rank);
 }
 
 /* Run now and then by the process that has loaded this. Gives what `wire_tend` gives, as 16 bits each. */
@@ -40,6 +47,9 @@ SEC("classifier/tend")
 int tend(struct __sk_buff *skb)
 {
 	__u64 worst = wire_tend(skb);
+	/* What was asked for may have made room already. */
+	interpreter_resume();
+	advance_pending(skb);
 	return (worst >> 32) << 16 | (worst & 0xffff);
 }
 

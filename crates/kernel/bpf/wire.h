@@ -159,6 +159,12 @@ static __always_inline __u64 arrivals(struct stream *stream)
 	return arrived;
 }
 
+/* The other host lives: what came from there is new. Old packets, which a stranger can repeat, say nothing about that. */
+static __always_inline void hear(struct stream *stream)
+{
+	*(volatile __u32 *)&stream->unanswered = 0;
+}
+
 /* Asks a host for what has not arrived from there, and what has arrived there; too soon after the last time, it does
  * nothing. Gives how many requests have remained unanswered. */
 __noinline int wire_ask(struct __sk_buff *skb, __u32 host)
@@ -230,6 +236,7 @@ __noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 a
 		count(COUNT_STALE);
 		return 0;
 	}
+	hear(stream);
 	resend(skb, host, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->sent);
 	send_control(skb, host, WIRE_ANSWER, sequence, arrivals(stream));
 	return 0;
@@ -248,6 +255,7 @@ __noinline int settle(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 a
 		count(COUNT_STALE);
 		return 0;
 	}
+	hear(stream);
 	resend(skb, host, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->asked_about);
 	return 0;
 }
@@ -271,6 +279,7 @@ static __always_inline void receive_data(struct stream *stream, struct packet *p
 	}
 	/* Full barriers, here and in the exchange below: the one who arrives last at a gap sees that it is closed. */
 	__sync_lock_test_and_set(word, lap);
+	hear(stream);
 	count(COUNT_RECEIVED);
 	for (__u32 i = zero; i < 2 * WINDOW && can_loop(); i++) {
 		__u64 expected = *(volatile __u64 *)&stream->expected;
@@ -285,9 +294,12 @@ static __always_inline void acknowledge(struct stream *stream, __u64 acknowledge
 {
 	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
 		__u64 known = *(volatile __u64 *)&stream->acknowledged;
-		if (acknowledged <= known || acknowledged > *(volatile __u64 *)&stream->sent ||
-		    __sync_val_compare_and_swap(&stream->acknowledged, known, acknowledged) == known)
+		if (acknowledged <= known || acknowledged > *(volatile __u64 *)&stream->sent)
 			return;
+		if (__sync_val_compare_and_swap(&stream->acknowledged, known, acknowledged) == known) {
+			hear(stream);
+			return;
+		}
 	}
 }
 
@@ -332,7 +344,6 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 	}
 	__u64 acknowledged = header->acknowledged, arrived = header->arrived, sequence = header->sequence;
 	__u32 flags = header->flags;
-	*(volatile __u32 *)&stream->unanswered = 0;
 	acknowledge(stream, acknowledged - WINDOW);
 	if (flags == WIRE_DATA)
 		receive_data(stream, packet);

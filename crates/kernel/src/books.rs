@@ -224,6 +224,20 @@ impl Books {
         self.runs.values().any(|known| !matches!(known.at, At::Frame(frame) if frame == known.named))
     }
 
+    /// Communicator and number of every run that was started and not fetched, and whether it is under way.
+    pub(crate) fn started(&self, memory: &Mapping) -> Vec<((u32, u64), bool)> {
+        let name = |known: &Known| {
+            let run = match &known.at {
+                At::Frame(frame) => read_run(memory, *frame),
+                At::Aside { run, .. } => *run,
+                At::Queue { .. } => return None,
+            };
+            let communicator = self.prepared.get(&known.schedule)?.context.number;
+            Some(((communicator, run.sequence), run.state == RUN_UNDER_WAY))
+        };
+        self.runs.values().filter_map(name).collect()
+    }
+
     /// Whether any run waits for room.
     pub(crate) fn has_queue(&self) -> bool {
         !self.queue.is_empty()

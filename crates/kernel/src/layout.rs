@@ -18,17 +18,29 @@ pub(crate) const BELL_BYTES: usize = 4096;
 
 const RUN_BUCKETS: usize = 256;
 const EARLY_BUCKETS: usize = 64;
-const MESSAGE_HEADER_BYTES: usize = 48;
+pub(crate) const MESSAGE_HEADER_BYTES: usize = 48;
+/// State of a slot and the next one of its list, before the message.
+pub(crate) const SLOT_HEAD_BYTES: usize = 8;
 /// Slots for messages that nobody wants yet: how many, and what they hold.
 pub(crate) const SMALL_SLOTS: usize = 2048;
 pub(crate) const SMALL_BYTES: usize = 256;
 pub(crate) const MIDDLE_SLOTS: usize = 1024;
 pub(crate) const MIDDLE_BYTES: usize = 1536;
 pub(crate) const LARGE_SLOTS: usize = 256;
-/// State and next slot, header, payload; the large ones have room for a longer store behind it.
-const SLOTS_BYTES: usize = SMALL_SLOTS * (8 + MESSAGE_HEADER_BYTES + SMALL_BYTES)
-    + MIDDLE_SLOTS * (8 + MESSAGE_HEADER_BYTES + MIDDLE_BYTES)
-    + LARGE_SLOTS * (8 + MESSAGE_HEADER_BYTES + PIECE_BYTES + 64);
+const SLOTS_BYTES: usize = SMALL_SLOTS * (SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + SMALL_BYTES)
+    + MIDDLE_SLOTS * (SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + MIDDLE_BYTES)
+    + LARGE_SLOTS * large_slot_bytes();
+
+/// Bytes of a slot for the longest pieces: it has room for a longer store behind them.
+pub(crate) const fn large_slot_bytes() -> usize {
+    SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + PIECE_BYTES + 64
+}
+
+/// States of a slot.
+pub(crate) const SLOT_FREE: u32 = 0;
+pub(crate) const SLOT_FILLING: u32 = 1;
+pub(crate) const SLOT_WAITING: u32 = 2;
+pub(crate) const SLOT_GIVEN: u32 = 4;
 
 /// `struct rank_head`.
 #[repr(C)]
@@ -46,11 +58,14 @@ pub(crate) struct RankHead {
     pub refused: u64,
     pub next_middle: u32,
     pub next_large: u32,
-    pub reserved: [u32; 2],
+    pub freed: u32,
+    pub submitted_before: u32,
 }
 
-/// Where the arena begins in a rank's memory.
-pub(crate) const ARENA: usize = size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * EARLY_BUCKETS + SLOTS_BYTES;
+/// Where the slots begin in a rank's memory: the small ones, the middle ones, the large ones.
+pub(crate) const SLOTS: usize = size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * EARLY_BUCKETS;
+/// Where the arena begins.
+pub(crate) const ARENA: usize = SLOTS + SLOTS_BYTES;
 /// Bytes of a rank's memory.
 pub(crate) const RANK_BYTES: usize = ARENA + ARENA_BYTES + SLACK_BYTES;
 
@@ -58,6 +73,12 @@ pub(crate) const RANK_BYTES: usize = ARENA + ARENA_BYTES + SLACK_BYTES;
 pub(crate) const SUBMITTED: usize = offset_of!(RankHead, submitted);
 /// Where it says that the rank sleeps.
 pub(crate) const SLEEPING: usize = offset_of!(RankHead, sleeping);
+/// Where it says that slots were put to [`SLOT_WAITING`].
+pub(crate) const WAITING_SLOTS: usize = offset_of!(RankHead, waiting_slots);
+/// Where messages are counted that found no slot.
+pub(crate) const REFUSED: usize = offset_of!(RankHead, refused);
+/// Where it says that slots were freed.
+pub(crate) const FREED: usize = offset_of!(RankHead, freed);
 
 /// What a run's first word says.
 pub(crate) const RUN_UNDER_WAY: u32 = 0;

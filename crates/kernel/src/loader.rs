@@ -4,7 +4,7 @@ use crate::error::LoadError;
 use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, Place, RANK_BYTES, RANKS};
 use crate::system::{self, MAPPABLE, MapKind};
 use crate::tender::Tender;
-use crate::wire::{Counts, Description, Endpoint, Key, map_lengths, piece_bytes};
+use crate::wire::{Counts, Description, Endpoint, Key, USUAL_PATIENCE, map_lengths, piece_bytes};
 use aya::maps::{Map, MapData};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
@@ -13,6 +13,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The program as clang 14 makes it of `bpf/tradewind.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tradewind.bpf.o");
@@ -56,6 +57,8 @@ pub struct Handles {
     pub host_of_rank: Arc<[u32]>,
     /// The addresses of the hosts.
     pub addresses: Arc<[IpAddr]>,
+    /// How long a host may leave unanswered what a rank asks it, which waits, before it counts as unreachable.
+    pub patience: Duration,
 }
 
 /// The program of one job on one host. It is detached and gone when this is dropped or the process ends, however it ends:
@@ -122,6 +125,7 @@ impl Loader {
             rank,
             host_of_rank: Arc::clone(&self.host_of_rank),
             addresses: Arc::clone(&self.addresses),
+            patience: USUAL_PATIENCE,
         }))
     }
 

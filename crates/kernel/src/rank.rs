@@ -1,6 +1,8 @@
 //! A rank's side: no rights, one mapping and a descriptor to start runs with.
 
 use crate::bell::Bell;
+mod early;
+
 use crate::books::{Books, Results, RunName, in_arena, read_run};
 use crate::fault::Fault;
 use crate::layout::{
@@ -10,7 +12,8 @@ use crate::layout::{
 use crate::loader::Handles;
 use crate::prepared::{LIMIT_BYTES, PreparedSchedule, Sizes};
 use crate::system::{self, Mapping};
-use crate::wire::MAXIMUM_UNANSWERED;
+use crate::wire::requests_within;
+use early::EarlyMessages;
 use goal::schedule::{BufferRecord, Kind, OperationRecord, Schedule, ScheduleView};
 use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
 use std::collections::BTreeMap;
@@ -38,6 +41,9 @@ const LEAVING: Duration = Duration::from_secs(10);
 /// first nap, and the longest: each is half as long as the run has been waited for.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
+/// The way out of what is too large for this engine.
+const OTHER_ENGINE: &str = "take the agent engine for it";
+
 /// A rank of a job, to run schedules with.
 #[derive(Debug)]
 pub struct Rank {
@@ -50,6 +56,11 @@ pub struct Rank {
     has_core: bool,
     host_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
+    /// Messages of runs that were not started, as far as there was no room for them, and whether there are any.
+    early: Mutex<EarlyMessages>,
+    has_early: AtomicBool,
+    /// A host that has left so many requests unanswered is unreachable.
+    maximum_unanswered: u32,
     books: Mutex<Books>,
     /// Whether there may be runs that are elsewhere than their names say.
     is_crowded: AtomicBool,
@@ -62,7 +73,8 @@ impl Rank {
     /// When they cannot be mapped.
     pub fn new(handles: Handles) -> std::io::Result<Self> {
         let memory = Mapping::new(&handles.memory, 0, RANK_BYTES.next_multiple_of(4096), true)?;
-        let Handles { bell, start, slot, rank, host_of_rank, addresses, .. } = handles;
+        let Handles { bell, start, slot, rank, host_of_rank, addresses, patience, .. } = handles;
+        let maximum_unanswered = requests_within(patience);
         let bell = Bell::new(bell)?;
         let host = host_of_rank.get(rank as usize);
         let neighbours = host_of_rank.iter().filter(|other| Some(*other) == host).count();
@@ -76,6 +88,9 @@ impl Rank {
             has_core,
             host_of_rank,
             addresses,
+            maximum_unanswered,
+            early: Mutex::default(),
+            has_early: AtomicBool::new(false),
             books: Mutex::new(Books::new()),
             is_crowded: AtomicBool::new(false),
         })
@@ -104,6 +119,7 @@ impl Rank {
             ready.iter().for_each(|frame| self.submit(*frame));
             // Some may be complete at once, and nobody is woken for them.
             self.kick()?;
+            self.bring_back()?;
             books = self.books();
         }
     }
@@ -132,7 +148,7 @@ impl Rank {
         }
         for (host, rank) in hosts {
             let unanswered = self.run_program(rank + 1)? / 2;
-            if unanswered >= MAXIMUM_UNANSWERED {
+            if unanswered >= self.maximum_unanswered {
                 return Err(Error::HostUnreachable {
                     host,
                     address: self.addresses.get(host as usize).map_or_else(String::new, IpAddr::to_string),
@@ -243,11 +259,12 @@ fn refusal(schedule: &Schedule) -> Option<Error> {
     ];
     let large = limits.into_iter().find(|(_, needed, limit)| needed > limit);
     if let Some((what, needed, limit)) = large {
-        return Some(too_large(what, needed, limit));
+        return Some(too_large(what, needed, limit, OTHER_ENGINE));
     }
     let bytes =
         view.operations().iter().filter(|record| record.kind() == Kind::Receive).map(|record| record.bytes).sum();
-    (!fits_slots(&view)).then(|| too_large("what a run receives before it is wanted, in bytes,", bytes, SLOT_BYTES / 2))
+    (!fits_slots(&view))
+        .then(|| too_large("what a run receives before it is wanted, in bytes,", bytes, SLOT_BYTES / 2, OTHER_ENGINE))
 }
 
 fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
@@ -257,8 +274,8 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     }
 }
 
-fn too_large(what: &str, needed: u64, limit: u64) -> Error {
-    Error::TooLarge { carrier: "kernel", what: what.to_owned(), needed, limit, way_out: "take the agent engine for it" }
+fn too_large(what: &str, needed: u64, limit: u64, way_out: &'static str) -> Error {
+    Error::TooLarge { carrier: "kernel", what: what.to_owned(), needed, limit, way_out }
 }
 
 impl Carrier for Rank {
@@ -292,7 +309,12 @@ impl Carrier for Rank {
         let number = self.books().prepare(&self.memory, context, schedule, stamp);
         let needed = || Sizes::of(&schedule.view()).prepared;
         number.map(Prepared).ok_or_else(|| {
-            too_large("what is prepared beside all that was before", needed(), ARENA_BYTES as u64 - LIMIT_BYTES)
+            too_large(
+                "what is prepared beside all that was before",
+                needed(),
+                ARENA_BYTES as u64 - LIMIT_BYTES,
+                OTHER_ENGINE,
+            )
         })
     }
 
@@ -315,6 +337,9 @@ impl Carrier for Rank {
         self.submit(name.frame);
         // It is submitted and takes place. If the program could not be run now, it will be by whoever waits.
         let _ = self.kick();
+        if self.has_early.load(Ordering::Relaxed) {
+            let _ = self.bring_back();
+        }
         Ok(name.ticket())
     }
 
@@ -350,6 +375,7 @@ impl Carrier for Rank {
     fn look_after(&self, ticket: Ticket) -> Result<(), Error> {
         self.advance(self.books())?;
         self.kick()?;
+        self.make_room()?;
         self.ask(ticket)
     }
 

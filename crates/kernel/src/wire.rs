@@ -47,7 +47,8 @@
 //! the first sends again what is missing there of what it had sent before. An answer counts once, and not after that to
 //! a later request. So that nothing stays lost for which nobody waits, the loader asks now and then about packets that
 //! have long not been acknowledged. Requests that stay unanswered are sent after 1/4 ms, then after twice that, up to
-//! 128 ms; after [`MAXIMUM_UNANSWERED`] of them, more than four seconds, the host is unreachable.
+//! 128 ms; after as many as go into the patience of who asks, usually 42 in more than four seconds ([`requests_within`]),
+//! the host is unreachable.
 
 mod counts;
 mod network;
@@ -57,4 +58,4 @@ mod setup;
 pub use counts::Counts;
 pub use network::{Endpoint, piece_bytes};
 pub use packet::{Content, DecodeError, Key, LONGEST_PIECE, MAGIC, MessageHeader, Packet, VERSION, WINDOW, seal};
-pub use setup::{Description, MAXIMUM_UNANSWERED, map_lengths};
+pub use setup::{Description, USUAL_PATIENCE, map_lengths, requests_within};

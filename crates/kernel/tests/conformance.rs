@@ -2,11 +2,12 @@
 
 mod world;
 
-use conformance::random::{lay_out, plans, verify};
+use conformance::random::{Program, compare_with_reference, lay_out, plans};
 use conformance::{Engine, vectors};
 use goal::compile::compile;
 use goal::graph::Graph;
 use network::carrier::Carrier;
+use proptest::collection::vec;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use world::{World, without_computations};
 
@@ -43,20 +44,23 @@ fn are_admitted(world: &World, program: &[Graph]) -> bool {
     program.iter().map(without_computations).all(is_admitted)
 }
 
-/// Random programs, held against the reference.
+/// Random programs, many of them under way at once, held against the reference.
 fn run_random_programs(world: &World) {
+    const AT_ONCE: usize = 16;
     let config = Config {
-        cases: random_programs(),
+        cases: random_programs().div_ceil(AT_ONCE as u32),
         failure_persistence: None,
-        max_global_rejects: u32::MAX,
+        max_shrink_iters: 200,
         ..Config::default()
     };
-    let outcome = TestRunner::new(config).run(&plans(&world.capabilities()), |plan| {
-        let program = lay_out(&plan);
-        if !are_admitted(world, &program.graphs) {
-            return Err(TestCaseError::reject("too large"));
-        }
-        verify(world, &program).map_err(TestCaseError::fail)
+    let outcome = TestRunner::new(config).run(&vec(plans(&world.capabilities()), AT_ONCE), |plans| {
+        let programs = plans.iter().map(lay_out).filter(|program| are_admitted(world, &program.graphs));
+        let programs: Vec<Program> = programs.collect();
+        let found = world.run_at_once(programs.clone());
+        programs.iter().zip(found).try_for_each(|(program, found)| {
+            let found = found.map_err(|failure| failure.to_string());
+            found.and_then(|rounds| compare_with_reference(program, &rounds)).map_err(TestCaseError::fail)
+        })
     });
     if let Err(difference) = outcome {
         panic!("{}: {difference}", world.name());

@@ -2,13 +2,10 @@
 
 mod world;
 
-use collectives::{Reduction, allreduce};
 use conformance::random::{lay_out, plans, verify};
 use conformance::{Engine, vectors};
-use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::compile;
 use goal::graph::Operation;
-use kernel::Rank;
 use kernel::wire::Counts;
 use network::carrier::{Carrier, Context, Error};
 use proptest::prop_assume;
@@ -20,61 +17,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use testbed::{Faults, Medium, Options, Testbed};
+use world::allreduce::Allreduce;
 use world::{JobKind, World, without_computations};
 
 /// How long a collective may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Hosts joined by a relay, and a job on them.
-fn relayed(hosts: usize, mtu: u32, kind: JobKind) -> Result<World, testbed::Error> {
+/// Hosts joined by a relay, and a job on them with so many ranks on each.
+fn relayed(hosts: usize, ranks_per_host: usize, mtu: u32, kind: JobKind) -> Result<World, testbed::Error> {
     let testbed = Testbed::new(hosts, Options { mtu, medium: Medium::Relay { seed: 21 } })?;
-    Ok(World::on(Arc::new(testbed), 1, mtu, kind))
+    Ok(World::on(Arc::new(testbed), ranks_per_host, mtu, kind))
 }
 
 fn set_faults(world: &World, faults: Faults) {
     world.testbed.relay().expect("it was asked for").set_faults(faults);
 }
 
-/// Adds up a vector over all ranks, again and again; every value is compared. `wait` completes a run.
-fn allreduces(
-    rank: &Rank,
-    context: &Context,
-    elements: usize,
-    times: u64,
-    wait: impl Fn(&Rank, network::carrier::Ticket) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let (own, ranks) = (context.rank, context.members.len() as u32);
-    let sum = Reduction::new(Arithmetic::Add, DataType::U64);
-    let graph = allreduce::Algorithm::RecursiveDoubling.graph(own, ranks, 8 * elements as u64, sum);
-    let schedule = compile(&graph.expect("it is drawn")).expect("it compiles");
-    let prepared = rank.prepare(context, &schedule, 0)?;
-    for time in 0..times {
-        let value = |rank: u32, element: usize| time * 1000 + u64::from(rank) * 7 + element as u64;
-        let input: Vec<u64> = (0..elements).map(|element| value(own, element)).collect();
-        let expected: Vec<u64> =
-            (0..elements).map(|element| (0..ranks).map(|rank| value(rank, element)).sum()).collect();
-        let ticket = rank.start(prepared, time, &[bytemuck::cast_slice(&input), &[]])?;
-        wait(rank, ticket)?;
-        let mut output = vec![0u64; elements];
-        rank.fetch(ticket, &mut [&mut [], bytemuck::cast_slice_mut(&mut output)])?;
-        assert_eq!(output, expected, "rank {own}, time {time}");
-    }
-    rank.release(prepared);
-    Ok(())
-}
-
-fn wait(rank: &Rank, ticket: network::carrier::Ticket) -> Result<(), Error> {
-    let is_complete = rank.wait(ticket, Some(Instant::now() + PATIENCE))?;
-    assert!(is_complete, "rank {} waits for {:?}", rank.rank(), rank.awaited(ticket));
-    Ok(())
-}
-
-/// All ranks of a world do that.
+/// Adds up a vector over all ranks, again and again; every value is compared.
 fn all_allreduce(world: &World, elements: usize, times: u64) {
+    all_try_to_allreduce(world, elements, times)
+        .into_iter()
+        .for_each(|result| result.unwrap_or_else(|error| panic!("{error}")));
+}
+
+fn all_try_to_allreduce(world: &World, elements: usize, times: u64) -> Vec<Result<(), Error>> {
     let (number, ranks) = (world.communicator(), world.ranks.len());
     let contexts: Vec<Context> = (0..ranks).map(|rank| world.context(number, ranks, rank)).collect();
-    let results = world.run(ranks, move |rank, here| allreduces(here, &contexts[rank], elements, times, wait));
-    results.into_iter().for_each(|result| result.unwrap_or_else(|error| panic!("{error}")));
+    world.run(ranks, move |rank, here| Allreduce::prepare(here, &contexts[rank], elements)?.repeat(times, 1))
 }
 
 fn counts(world: &World) -> Vec<Counts> {
@@ -96,8 +65,8 @@ fn fits(program: &[goal::graph::Graph], rounds: usize) -> bool {
 }
 
 /// Small vectors of the suite, random programs, and allreduces of one and of many pieces.
-fn survives(faults: Faults, hosts: usize, mtu: u32, kind: JobKind) -> Option<Vec<Counts>> {
-    let world = match relayed(hosts, mtu, kind) {
+fn survives(faults: Faults, hosts: usize, ranks_per_host: usize, mtu: u32, kind: JobKind) -> Option<Vec<Counts>> {
+    let world = match relayed(hosts, ranks_per_host, mtu, kind) {
         Ok(world) => world,
         Err(error) => {
             assert!(error.is_lack(), "{error}");
@@ -130,48 +99,56 @@ fn survives(faults: Faults, hosts: usize, mtu: u32, kind: JobKind) -> Option<Vec
 
 #[test]
 fn without_faults() {
-    let Some(counts) = survives(Faults::default(), 2, 1500, JobKind::default()) else { return };
-    assert!(counts.iter().all(|counts| counts.rejected() == 0), "{counts:?}");
+    for (hosts, ranks_per_host, mtu) in [(2, 1, 1500), (2, 2, 9000), (4, 2, 1500), (8, 2, 9000)] {
+        let Some(counts) = survives(Faults::default(), hosts, ranks_per_host, mtu, JobKind::default()) else { return };
+        assert!(counts.iter().all(|counts| counts.rejected() == 0), "{counts:?}");
+    }
 }
 
 #[test]
 fn at_1_percent() {
-    survives(Faults::of_networks(0.01), 4, 9000, JobKind { number: 3, is_version_6: true });
+    for (hosts, ranks_per_host, mtu) in [(2, 2, 1500), (4, 1, 9000), (8, 2, 1500)] {
+        survives(Faults::of_networks(0.01), hosts, ranks_per_host, mtu, JobKind { number: 3, is_version_6: true });
+    }
 }
 
 #[test]
 fn at_5_percent() {
-    survives(Faults::of_networks(0.05), 2, 1500, JobKind::default());
+    for (hosts, ranks_per_host, mtu) in [(2, 1, 1500), (2, 2, 9000), (4, 2, 1500), (8, 2, 1500)] {
+        survives(Faults::of_networks(0.05), hosts, ranks_per_host, mtu, JobKind::default());
+    }
 }
 
 #[test]
 fn at_20_percent() {
-    let Some(counts) = survives(Faults::of_networks(0.2), 2, 9000, JobKind::default()) else { return };
-    assert!(counts.iter().all(|counts| counts.resent > 50 && counts.duplicate > 50), "{counts:?}");
+    for (hosts, ranks_per_host, mtu) in [(2, 1, 9000), (2, 2, 1500), (4, 2, 9000), (8, 2, 1500)] {
+        let Some(counts) = survives(Faults::of_networks(0.2), hosts, ranks_per_host, mtu, JobKind::default()) else {
+            return;
+        };
+        assert!(counts.iter().all(|counts| counts.resent > 50 && counts.duplicate > 50), "{counts:?}");
+    }
 }
 
 #[test]
 fn while_packets_are_damaged_and_replayed() {
     let faults = Faults { mutate: 0.05, truncate: 0.05, replay: 0.2, ..Faults::of_networks(0.02) };
-    let Some(counts) = survives(faults, 2, 1500, JobKind::default()) else { return };
+    let Some(counts) = survives(faults, 2, 2, 1500, JobKind::default()) else { return };
     assert!(counts.iter().all(|counts| counts.forged > 5 && counts.truncated > 5), "{counts:?}");
 }
 
 /// Nobody waits: the ranks only look, as programs do that compute meanwhile.
 #[test]
 fn what_is_lost_is_found_although_nobody_waits() {
-    let world = testbed::or_skip!(relayed(2, 1500, JobKind::default()));
+    let world = testbed::or_skip!(relayed(2, 1, 1500, JobKind::default()));
     set_faults(&world, Faults::of_networks(0.1));
     let number = world.communicator();
     let contexts: Vec<Context> = (0..2).map(|rank| world.context(number, 2, rank)).collect();
     let results = world.run(2, move |rank, here| {
-        allreduces(here, &contexts[rank], 1, 100, |rank, ticket| {
-            let end = Instant::now() + PATIENCE;
-            while !rank.is_complete(ticket) {
-                assert!(Instant::now() < end, "it stays lost");
-                std::thread::yield_now();
-            }
-            Ok(())
+        let allreduce = Allreduce::prepare(here, &contexts[rank], 1)?;
+        (0..100).try_for_each(|time| {
+            let ticket = allreduce.start(time)?;
+            allreduce.poll(ticket);
+            allreduce.check(ticket, time)
         })
     });
     assert!(results.into_iter().all(|result| result.is_ok()));
@@ -179,7 +156,7 @@ fn what_is_lost_is_found_although_nobody_waits() {
 
 #[test]
 fn a_link_that_is_down_for_a_second_costs_time_only() {
-    let world = testbed::or_skip!(relayed(3, 1500, JobKind::default()));
+    let world = testbed::or_skip!(relayed(3, 1, 1500, JobKind::default()));
     let (testbed, ended) = (Arc::clone(&world.testbed), Arc::new(AtomicBool::new(false)));
     let ends = Arc::clone(&ended);
     let puller = std::thread::spawn(move || {
@@ -203,15 +180,11 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
 
 #[test]
 fn a_host_that_vanishes_is_an_error_in_bounded_time() {
-    let world = testbed::or_skip!(relayed(2, 1500, JobKind::default()));
+    let world = testbed::or_skip!(relayed(2, 1, 1500, JobKind::default()));
     all_allreduce(&world, 1, 10);
     world.testbed.unplug(1).expect("there is such a host");
-    let number = world.communicator();
-    let contexts: Vec<Context> = (0..2).map(|rank| world.context(number, 2, rank)).collect();
     let start = Instant::now();
-    for (rank, result) in
-        world.run(2, move |rank, here| allreduces(here, &contexts[rank], 1, 1, wait)).into_iter().enumerate()
-    {
+    for (rank, result) in all_try_to_allreduce(&world, 1, 1).into_iter().enumerate() {
         let other = 1 - rank;
         let Err(Error::HostUnreachable { host, address, .. }) = &result else { panic!("{result:?}") };
         assert_eq!((*host as usize, address), (other, &world.testbed.hosts()[other].address().to_string()));

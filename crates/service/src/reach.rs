@@ -26,6 +26,8 @@ const MAX_INVITATION: usize = 32 << 20;
 pub(crate) struct Reach {
     state: State,
     address: Option<SocketAddr>,
+    /// How long the other hosts may be silent.
+    patience: Patience,
     /// What this host has for the kernel engine.
     offer: Option<Offer>,
     /// The kernel engine, once the hosts are connected and if all of them have it.
@@ -60,7 +62,12 @@ impl Reach {
         };
         // A host without it says nothing, and the job goes by the agent.
         let offer = listen.filter(|_| wants_kernel()).and_then(|ip| Offer::new(ip).ok());
-        Ok(Reach { state, address, offer, loader: None, bell: Arc::new(bell), waiting: Vec::new() })
+        let usual = Patience::default();
+        let patience = Patience {
+            connecting: Environment.start_timeout()?,
+            unanswered: Environment.host_timeout()?.unwrap_or(usual.unanswered),
+        };
+        Ok(Reach { state, address, patience, offer, loader: None, bell: Arc::new(bell), waiting: Vec::new() })
     }
 
     /// Where it listens.
@@ -95,11 +102,11 @@ impl Reach {
     /// Connects in a thread of its own: the door stays open meanwhile.
     fn connect(&self, listener: Listener, invitation: Invitation) -> State {
         let (sender, receiver) = channel();
-        let bell = Arc::clone(&self.bell);
+        let (bell, patience) = (Arc::clone(&self.bell), self.patience);
         let Invitation { host, addresses, key, .. } = invitation.clone();
         let connect = move || {
             // Nobody listens any more if the service has ended meanwhile.
-            let _ = sender.send(Tcp::connect(listener, host, &addresses, key, Patience::default()));
+            let _ = sender.send(Tcp::connect(listener, host, &addresses, key, patience));
             ring(&bell);
         };
         match std::thread::Builder::new().name("tradewind-connect".into()).spawn(connect) {

@@ -64,8 +64,9 @@ pub(crate) fn enter(
         client.finalize()?;
     }
     let mut attachment = client::enter(&job.name, known.local, job.ranks, limit)?;
+    let patience = environment.host_timeout()?;
     let offloaded = match attachment.seat.take() {
-        Some(seat) => Some(take(seat, spread.rank, &known.hosts, addresses)?),
+        Some(seat) => Some(take(seat, spread.rank, &known.hosts, addresses, patience)?),
         None => None,
     };
     let hosts = job.listen.map(|_| known.hosts);
@@ -73,10 +74,17 @@ pub(crate) fn enter(
 }
 
 /// Takes a rank's place in the kernel engine.
-fn take(seat: Seat, rank: u32, hosts: &Hosts, addresses: Vec<IpAddr>) -> Result<Arc<dyn Carrier>, ServiceError> {
+fn take(
+    seat: Seat,
+    rank: u32,
+    hosts: &Hosts,
+    addresses: Vec<IpAddr>,
+    patience: Option<Duration>,
+) -> Result<Arc<dyn Carrier>, ServiceError> {
     let Seat { memory, bell, start, slot } = seat;
     let host_of_rank = (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect();
-    let handles = kernel::Handles { memory, bell, start, slot, rank, host_of_rank, addresses: addresses.into() };
+    let (addresses, patience) = (addresses.into(), patience.unwrap_or(kernel::wire::USUAL_PATIENCE));
+    let handles = kernel::Handles { memory, bell, start, slot, rank, host_of_rank, addresses, patience };
     let rank = kernel::Rank::new(handles).map_err(crate::error::system("map the memory of the kernel engine"))?;
     Ok(Arc::new(rank))
 }

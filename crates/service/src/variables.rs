@@ -20,6 +20,8 @@ pub const CORE: &str = "TRADEWIND_CORE";
 pub const JOB: &str = "TRADEWIND_JOB";
 /// Seconds that a rank waits for the others to start.
 pub const START_TIMEOUT: &str = "TRADEWIND_START_TIMEOUT";
+/// Seconds for which another host may leave unanswered what it is sent before it counts as unreachable.
+pub const HOST_TIMEOUT: &str = "TRADEWIND_HOST_TIMEOUT";
 /// The `tradewind` command, where it is not in PATH.
 pub const COMMAND: &str = "TRADEWIND_COMMAND";
 /// The directory into which ranks write their part of a profile.
@@ -33,7 +35,7 @@ pub const INTERFACE: &str = "TRADEWIND_INTERFACE";
 pub const PMI_VERSION: &str = "TRADEWIND_PMI";
 
 /// How long a rank waits for the others unless [`START_TIMEOUT`] says otherwise.
-const USUAL_START_TIMEOUT: f64 = 60.0;
+const USUAL_START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where variables are looked up: the environment, or a table in a test.
 pub(crate) trait Lookup {
@@ -59,14 +61,24 @@ pub(crate) trait Lookup {
         }
     }
 
+    /// The time in a variable, if it is set.
+    fn seconds(&self, name: &'static str) -> Result<Option<Duration>, ServiceError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let seconds = value.to_str().and_then(|text| text.trim().parse::<f64>().ok());
+        match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+            Some(time) => Ok(Some(time)),
+            None => Err(ServiceError::Variable { name, value, expected: "a number of seconds" }),
+        }
+    }
+
     /// How long to wait for the other ranks.
     fn start_timeout(&self) -> Result<Duration, ServiceError> {
-        let Some(value) = self.get(START_TIMEOUT) else { return Ok(Duration::from_secs_f64(USUAL_START_TIMEOUT)) };
-        value
-            .to_str()
-            .and_then(|text| text.trim().parse::<f64>().ok())
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .ok_or(ServiceError::Variable { name: START_TIMEOUT, value, expected: "a number of seconds" })
+        Ok(self.seconds(START_TIMEOUT)?.unwrap_or(USUAL_START_TIMEOUT))
+    }
+
+    /// How long another host may be silent, if that was said. Not less than a second: what a busy machine does may take that.
+    fn host_timeout(&self) -> Result<Option<Duration>, ServiceError> {
+        Ok(self.seconds(HOST_TIMEOUT)?.map(|time| time.max(Duration::from_secs(1))))
     }
 }
 
@@ -110,5 +122,12 @@ mod tests {
         for wrong in ["", "-1", "soon", "1e300"] {
             assert!(timeout(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn hosts_have_a_second_at_least() {
+        let timeout = |text| HashMap::from([(HOST_TIMEOUT, text)]).host_timeout().expect("it is a number");
+        assert_eq!(["0", "90.5"].map(timeout), [1000, 90_500].map(|time| Some(Duration::from_millis(time))));
+        assert_eq!(HashMap::new().host_timeout().expect("it is not set"), None);
     }
 }

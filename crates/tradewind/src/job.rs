@@ -4,6 +4,7 @@ use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use crate::operation::Op;
 use crate::profile::{self, Profile};
+use crate::spanning::trial::{self, Silence};
 use crate::spanning::{Reach, Span};
 use engine::group::Group;
 use engine::member::Member;
@@ -47,14 +48,14 @@ impl Job {
         };
         let span = Span::world(Reach::new(hosts.clone(), vec![carrier]), &group, rank);
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
-        // All ranks or none: a run is carried by the same engine everywhere, and clocks are compared by all.
-        let mut everywhere = [0; 2];
-        world.allreduce(&[offloaded.is_some(), profile.is_some()].map(u8::from), &mut everywhere, Op::Minimum)?;
+        // Clocks are compared by all or by none.
+        let mut are_traced = [0];
+        world.allreduce(&[u8::from(profile.is_some())], &mut are_traced, Op::Minimum)?;
+        let ahead = if are_traced == [1] { world.clock_ahead()? } else { 0 };
         if let Some(profile) = &mut profile {
-            let ahead = if everywhere[1] == 1 { world.clock_ahead()? } else { 0 };
-            profile.place = Some(profile::Place { host: hosts.of(rank).unwrap_or(0), hosts, ahead });
+            profile.place = Some(profile::Place { host: hosts.of(rank).unwrap_or(0), hosts: hosts.clone(), ahead });
         }
-        let Some(offloaded) = offloaded.filter(|_| everywhere[0] == 1) else { return Ok(Job { world, profile }) };
+        let Some(offloaded) = settle(&world, offloaded, &hosts)? else { return Ok(Job { world, profile }) };
         offloaded.set_timed(profile.is_some());
         Ok(Job { world: Communicator::world(group, Some(span.preferring(offloaded))), profile })
     }
@@ -78,6 +79,34 @@ impl Job {
             None => Ok(()),
         }
     }
+}
+
+/// The kernel engine, if all ranks have it and all hosts hear each other by it: a run is carried by the same engine everywhere.
+fn settle(
+    world: &Communicator,
+    offloaded: Option<Arc<dyn Carrier>>,
+    hosts: &Hosts,
+) -> Result<Option<Arc<dyn Carrier>>> {
+    let mut everywhere = [0];
+    world.allreduce(&[u8::from(offloaded.is_some())], &mut everywhere, Op::Minimum)?;
+    let Some(offloaded) = offloaded.filter(|_| everywhere == [1]) else { return Ok(None) };
+    let silence = trial::exchange(&offloaded, hosts, world.rank());
+    // Zero is none.
+    let pair = silence.map_or(0, |Silence { here, there }| u64::from(here) << 32 | u64::from(there) | 1 << 63);
+    let mut found = [0];
+    world.allreduce(&[pair], &mut found, Op::Maximum)?;
+    if found == [0] {
+        return Ok(Some(offloaded));
+    }
+    if world.rank() == 0 {
+        let (here, there) = (found[0] << 1 >> 33, found[0] as u32);
+        eprintln!(
+            "tradewind: the host of rank {here} hears nothing from that of rank {there} by the kernel engine, so the node \
+             services run all collectives between hosts: the kernel engine wants all hosts on one Ethernet that takes packets \
+             as long as their interfaces do (TRADEWIND_BETWEEN_HOSTS=agent spares the attempt)"
+        );
+    }
+    Ok(None)
 }
 
 impl Drop for Job {

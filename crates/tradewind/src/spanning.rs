@@ -7,6 +7,7 @@
 mod clocks;
 mod flight;
 mod recording;
+pub(crate) mod trial;
 mod watch;
 
 pub(crate) use flight::{Carried, Flight};

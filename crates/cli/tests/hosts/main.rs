@@ -7,6 +7,7 @@ mod perfetto;
 mod rank;
 
 use harness::{Hydra, Said};
+use std::time::Duration;
 use testbed::{Options, Testbed};
 
 /// Two hosts; none where the machine lacks what it takes, which is said.
@@ -64,6 +65,63 @@ fn a_host_that_vanishes_is_named() {
     job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on"), Said::new(2, "goes on")]);
     testbed.unplug(1).expect("a cable can be pulled");
     job.hear(&[Said::new(0, "host 1 is unreachable"), Said::new(1, "host 1 is unreachable")]);
+}
+
+#[test]
+fn a_link_that_is_down_for_a_second_costs_time_only() {
+    let testbed = hosts!(2);
+    for engine in ["kernel", "agent"] {
+        let job = Hydra::new(&testbed, &[2, 2]).variable("TRADEWIND_BETWEEN_HOSTS", engine).program("goes-on");
+        let mut job = job.start();
+        let all = |words| [0, 1, 2, 3].map(|rank| Said::new(rank, words));
+        job.hear(&all("goes on"));
+        testbed.unplug(1).expect("a cable can be pulled");
+        // Not to be in time for something: this is how long the link is down.
+        std::thread::sleep(Duration::from_secs(1));
+        testbed.plug(1).expect("it can be put back");
+        job.hear(&all("all is right"));
+    }
+}
+
+#[test]
+fn two_jobs_on_the_same_hosts_do_not_disturb_each_other() {
+    let testbed = hosts!(2);
+    let mut jobs = [(); 2].map(|()| Hydra::new(&testbed, &[1, 2]).program("goes-on").start());
+    for words in ["goes on", "all is right"] {
+        jobs.iter_mut().for_each(|job| job.hear(&[0, 1, 2].map(|rank| Said::new(rank, words))));
+    }
+}
+
+#[test]
+fn the_kernel_engine_is_taken_where_its_packets_arrive_and_only_there() {
+    let testbed = hosts!(2);
+    let engine = || Hydra::new(&testbed, &[1, 2]).program("engine");
+    let all = |name| (0..3).map(|rank| Said::new(rank, name)).collect::<Vec<_>>();
+    assert_eq!(engine().run(), all("kernel"));
+    assert_eq!(engine().variable("TRADEWIND_BETWEEN_HOSTS", "agent").run(), all("agent"));
+    // Interfaces that promise more than the network between them takes. TCP is told.
+    for host in testbed.hosts() {
+        for order in ["link set eth0 mtu 9000", "route change 10.84.0.0/24 dev eth0 advmss 1200"] {
+            let status = host.command("ip").args(order.split(' ')).status().expect("ip is there");
+            assert!(status.success(), "{order}");
+        }
+    }
+    assert_eq!(engine().run(), all("agent"));
+}
+
+#[test]
+fn the_time_after_which_a_host_is_unreachable_can_be_set() {
+    let testbed = hosts!(2);
+    for engine in ["kernel", "agent"] {
+        let job = Hydra::new(&testbed, &[1, 1]).option("-disable-auto-cleanup").program("waits");
+        let job = job.variable("TRADEWIND_BETWEEN_HOSTS", engine).variable("TRADEWIND_HOST_TIMEOUT", "1.5");
+        let mut job = job.start();
+        job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on")]);
+        testbed.unplug(1).expect("a cable can be pulled");
+        job.hear(&[Said::new(0, "host 1 is unreachable")]);
+        drop(job);
+        testbed.plug(1).expect("it can be put back");
+    }
 }
 
 #[test]

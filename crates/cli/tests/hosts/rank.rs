@@ -2,7 +2,8 @@
 
 use crate::harness::PROGRAM;
 use rustix::process::{Signal, getpid, kill_process};
-use tradewind::{Communicator, Error, Job, Op, Result};
+use std::time::{Duration, Instant};
+use tradewind::{Collective, Communicator, Error, Job, Op, Result};
 
 /// Is a rank if this process was started as one; as a test of its own it does nothing.
 #[test]
@@ -12,6 +13,8 @@ fn program() {
         "collectives" => collectives(),
         "rank-2-dies" => rank_2_dies(),
         "waits" => waits(),
+        "goes-on" => goes_on(),
+        "engine" => engine(),
         "joins" => joins(),
         other => panic!("there is no program {other}"),
     };
@@ -96,6 +99,41 @@ fn waits() -> Result<()> {
         Some(host) => say(world.rank(), &format!("host {host} is unreachable")),
         None => say(world.rank(), &format!("{error}")),
     }
+    Ok(())
+}
+
+/// Adds up for two seconds, by short and by long vectors, whatever happens meanwhile; all ranks end with the same round.
+fn goes_on() -> Result<()> {
+    let job = Job::init()?;
+    let world = job.world();
+    let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
+    let end = Instant::now() + Duration::from_secs(2);
+    let (mut sum, mut vector, mut latest) = ([0], vec![0; 1000], [0]);
+    world.barrier()?;
+    say(world.rank(), "goes on");
+    for round in 0.. {
+        world.allreduce(&[round * rank], &mut sum, Op::Sum)?;
+        assert_eq!(sum, [round * size * (size - 1) / 2]);
+        let given = vec![round + rank; 1000];
+        let request = world.iallreduce(&given, &mut vector, Op::Sum)?;
+        request.wait()?;
+        assert!(vector.iter().all(|value| *value == round * size + size * (size - 1) / 2), "round {round}");
+        world.allreduce(&[u64::from(Instant::now() >= end)], &mut latest, Op::Minimum)?;
+        if latest == [1] {
+            break;
+        }
+    }
+    say(world.rank(), "all is right");
+    Ok(())
+}
+
+/// Which engine runs what is small.
+fn engine() -> Result<()> {
+    let job = Job::init()?;
+    say(job.world().rank(), job.world().explain(Collective::Allreduce, 8).engine);
+    // Longer than the shortest network takes.
+    let mut long = vec![1; 3000];
+    job.world().bcast(&mut long, 0)?;
     Ok(())
 }
 

@@ -4,9 +4,29 @@ use super::network::{Endpoint, Peer};
 use super::packet::{Key, WINDOW};
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
+use std::time::Duration;
 
-/// After so many requests without an answer a host is unreachable.
-pub const MAXIMUM_UNANSWERED: u32 = 42;
+/// How long a host may leave requests unanswered, unless somebody says otherwise.
+pub const USUAL_PATIENCE: Duration = Duration::from_millis(4350);
+/// The last of the requests that follow each other ever more slowly, and when it is sent: `ASK_DOUBLINGS` of the program.
+const DOUBLINGS: (u32, Duration) = (9, Duration::from_micros(127_500));
+/// Between two requests from then on.
+const INTERVAL: Duration = Duration::from_millis(128);
+
+/// How many requests are sent within a time to a host that answers none of them: after so many it is unreachable.
+///
+/// ```
+/// use kernel::wire::{USUAL_PATIENCE, requests_within};
+///
+/// assert_eq!(requests_within(USUAL_PATIENCE), 42);
+/// assert!(requests_within(2 * USUAL_PATIENCE) > 70);
+/// ```
+pub fn requests_within(patience: Duration) -> u32 {
+    let (requests, when) = DOUBLINGS;
+    let rest = patience.saturating_sub(when).as_millis().div_ceil(INTERVAL.as_millis());
+    // More than anybody waits for; the program counts up to there.
+    requests + u32::try_from(rest).unwrap_or(u32::MAX).min(1 << 24)
+}
 
 /// A job's hosts as one of them sees them.
 #[derive(Clone, Debug)]

@@ -1,21 +1,24 @@
 //! A job on a testbed: hosts with the program loaded, ranks as threads in their hosts.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
-use goal::compile::compile;
+pub(crate) mod allreduce;
+mod part;
+
+use conformance::random::Program;
+use conformance::{Capabilities, Engine, Failure, Round, RoundOutcome};
 use goal::graph::{Graph, Operation, Vertex};
 use kernel::wire::{Endpoint, Key};
-use kernel::{Fault as RunFault, JobDescription, Loader, Rank};
-use network::carrier::{Carrier, Context, Error};
+use kernel::{JobDescription, Loader, Rank};
+use network::carrier::Context;
+use part::RankOutcome;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 use testbed::{Options, Testbed};
 
-/// How long a run may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The UDP port of a job; further jobs have those behind it.
+pub(crate) const PORT: u16 = 7199;
 
 /// Something for a rank's thread to do.
 type Work = Box<dyn FnOnce(&Rank) + Send>;
@@ -48,14 +51,25 @@ impl World {
     /// A job on hosts that there are.
     pub(crate) fn on(testbed: Arc<Testbed>, ranks_per_host: usize, mtu: u32, kind: JobKind) -> World {
         let hosts = testbed.hosts().len();
+        World::on_first(testbed, hosts, ranks_per_host, mtu, kind)
+    }
+
+    /// A job on the first hosts of those that there are.
+    pub(crate) fn on_first(
+        testbed: Arc<Testbed>,
+        hosts: usize,
+        ranks_per_host: usize,
+        mtu: u32,
+        kind: JobKind,
+    ) -> World {
         let ranks = hosts * ranks_per_host;
         let host_of_rank: Vec<u32> = (0..ranks).map(|rank| (rank % hosts) as u32).collect();
         let endpoint = |host: &testbed::Host| Endpoint {
             hardware_address: host.hardware_address(),
             address: if kind.is_version_6 { host.address_v6().into() } else { host.address().into() },
-            port: 7199 + kind.number as u16,
+            port: PORT + kind.number as u16,
         };
-        let endpoints: Vec<Endpoint> = testbed.hosts().iter().map(endpoint).collect();
+        let endpoints: Vec<Endpoint> = testbed.hosts()[..hosts].iter().map(endpoint).collect();
         let load = |(number, host): (usize, &testbed::Host)| {
             let job = JobDescription {
                 host: number as u32,
@@ -68,7 +82,7 @@ impl World {
             };
             host.run(|| Loader::load(&job)).expect("the program is loaded")
         };
-        let loaders: Vec<Loader> = testbed.hosts().iter().enumerate().map(load).collect();
+        let loaders: Vec<Loader> = testbed.hosts()[..hosts].iter().enumerate().map(load).collect();
         let (mut all, mut workers) = (Vec::new(), Vec::new());
         for rank in 0..ranks {
             let handles = loaders[rank % hosts].handles(rank as u32).expect("there are descriptors");
@@ -128,8 +142,29 @@ fn start_worker(host: &testbed::Host, rank: Arc<Rank>, receiver: Receiver<Work>)
     host.run(|| std::thread::spawn(move || receiver.into_iter().for_each(|work| work(&rank))))
 }
 
-/// What one rank brings home: by round, its buffers and what failed.
-type RankOutcome = Result<Vec<(Vec<Vec<u8>>, Option<Fault>)>, Failure>;
+impl World {
+    /// Runs programs on communicators of their own, all rounds of all of them under way at once as far as there is memory.
+    pub(crate) fn run_at_once(&self, programs: Vec<Program>) -> Vec<Result<Vec<RoundOutcome>, Failure>> {
+        let numbered = |program| (self.communicator(), program);
+        let programs: Arc<Vec<(u32, Program)>> = Arc::new(programs.into_iter().map(numbered).collect());
+        let ranks = programs.iter().map(|(_, program)| program.graphs.len()).max().unwrap_or(0);
+        let all = Arc::clone(&programs);
+        let mut outcomes: Vec<_> =
+            self.run(ranks, move |rank, here| part::run(here, rank, &all).into_iter()).into_iter().collect();
+        let outcome = |(_, program): &(u32, Program)| {
+            let parts: Vec<RankOutcome> =
+                outcomes[..program.graphs.len()].iter_mut().filter_map(Iterator::next).collect();
+            let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+            Ok((0..program.inputs.len())
+                .map(|round| RoundOutcome {
+                    buffers: parts.iter().map(|rank| rank[round].0.clone()).collect(),
+                    faults: parts.iter().filter_map(|rank| rank[round].1).collect(),
+                })
+                .collect())
+        };
+        programs.iter().map(outcome).collect()
+    }
+}
 
 impl Engine for World {
     fn name(&self) -> &str {
@@ -141,22 +176,8 @@ impl Engine for World {
     }
 
     fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {
-        let number = self.communicator();
-        let program: Arc<Vec<Graph>> = Arc::new(program.iter().map(without_computations).collect());
-        let inputs: Arc<Vec<Round>> = Arc::new(inputs.to_vec());
-        let ranks = program.len();
-        let (graphs, rounds) = (Arc::clone(&program), Arc::clone(&inputs));
-        let outcomes: Vec<RankOutcome> = self.run(ranks, move |rank, here| {
-            let context = Context { number, members: (0..ranks as u32).collect(), rank: rank as u32 };
-            run_rank(here, &context, &graphs[rank], &rounds)
-        });
-        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        Ok((0..inputs.len())
-            .map(|round| RoundOutcome {
-                buffers: outcomes.iter().map(|rank| rank[round].0.clone()).collect(),
-                faults: outcomes.iter().filter_map(|rank| rank[round].1).collect(),
-            })
-            .collect())
+        let program = Program { graphs: program.to_vec(), inputs: inputs.to_vec() };
+        self.run_at_once(vec![program]).remove(0)
     }
 }
 
@@ -171,34 +192,4 @@ pub(crate) fn without_computations(graph: &Graph) -> Graph {
         }
     }
     graph
-}
-
-fn run_rank(rank: &Rank, context: &Context, graph: &Graph, rounds: &[Round]) -> RankOutcome {
-    let other = |error: Error| Failure::Other(error.to_string());
-    let schedule = compile(graph).map_err(|error| Failure::Other(error.to_string()))?;
-    let prepared = rank.prepare(context, &schedule, 0).map_err(other)?;
-    let mut outcomes = Vec::new();
-    for (sequence, round) in (0..).zip(rounds) {
-        let mut buffers = round[context.rank as usize].clone();
-        let inputs: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
-        let ticket = rank.start(prepared, sequence, &inputs).map_err(other)?;
-        if !rank.wait(ticket, Some(Instant::now() + PATIENCE)).map_err(other)? {
-            let awaited = rank.awaited(ticket);
-            return Err(Failure::Stuck(format!("rank {}, round {sequence} waits for {awaited:?}", context.rank)));
-        }
-        let fault = rank.fault(ticket);
-        let mut outputs: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
-        let fetched = rank.fetch(ticket, &mut outputs);
-        let fault = match fault {
-            None => fetched.map(|()| None).map_err(other)?,
-            Some(RunFault::Division { vertex, .. }) => Some(Fault { rank: context.rank, vertex }),
-            Some(RunFault::Sizes { .. }) => {
-                return Err(Failure::SizesDiffer(fetched.map_or_else(|error| error.to_string(), |()| String::new())));
-            }
-            Some(fault) => return Err(Failure::Other(format!("{fault:?}"))),
-        };
-        outcomes.push((buffers, fault));
-    }
-    rank.release(prepared);
-    Ok(outcomes)
 }

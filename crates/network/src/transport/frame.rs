@@ -24,6 +24,10 @@
 //! | 7 | [`Frame::Departed`]; destination is the rank | 0 | 0 | how, and what it had started |
 //! | 8 | [`Frame::Credit`] | 0 | 0 | none |
 //! | 9, 10 | [`Frame::Bye`], [`Frame::Farewell`] | 0 | 0 | none |
+//! | 11 | a segment | 0 | 0 | a part of a payload |
+//!
+//! Where the highest bit of the kind is set, nothing follows the head at once: the payload comes in segments, one frame's after
+//! the other's, and whole frames between them.
 //!
 //! A message is at most 2⁴⁰ − 1 bytes long, an operation's number is below 2²⁴: an announcement's last word holds both.
 
@@ -110,6 +114,53 @@ pub enum FrameError {
     Damaged(u8),
 }
 
+/// Set in the kind of a frame whose payload follows in segments.
+const IN_SEGMENTS: u8 = 0x80;
+/// The kind of a segment's head, which says nothing but its length.
+const SEGMENT: u8 = 11;
+
+/// The same head for a frame whose payload follows in segments. Between them other frames may pass.
+pub(crate) fn in_segments(mut head: [u8; HEAD_BYTES]) -> [u8; HEAD_BYTES] {
+    head[0] |= IN_SEGMENTS;
+    head
+}
+
+/// The head of a segment of so many bytes.
+pub(crate) fn segment_head(length: u64) -> [u8; HEAD_BYTES] {
+    Head { kind: SEGMENT, length, ..Head::default() }.bytes()
+}
+
+/// What a head that has arrived begins.
+pub(crate) enum Beginning {
+    /// A frame whose payload, of so many bytes, follows.
+    Frame(u64),
+    /// A frame, by its own head, of which the payload of so many bytes follows in segments.
+    InSegments([u8; HEAD_BYTES], u64),
+    /// A segment of so many bytes.
+    Segment(u64),
+}
+
+impl Beginning {
+    pub(crate) fn read(head: &[u8; HEAD_BYTES]) -> Result<Self, FrameError> {
+        if head[0] == SEGMENT {
+            let mut plain = *head;
+            plain[0] = BYE;
+            return Ok(Beginning::Segment(Head::read(&plain)?.length));
+        }
+        if head[0] & IN_SEGMENTS == 0 {
+            return Ok(Beginning::Frame(payload_bytes(head)?));
+        }
+        let mut own = *head;
+        own[0] &= !IN_SEGMENTS;
+        Ok(Beginning::InSegments(own, payload_bytes(&own)?))
+    }
+
+    /// What is wrong with a segment that belongs nowhere.
+    pub(crate) fn damaged_segment() -> FrameError {
+        FrameError::Damaged(SEGMENT)
+    }
+}
+
 const EAGER: u8 = 1;
 const ANNOUNCE: u8 = 2;
 const REQUEST: u8 = 3;
@@ -184,6 +235,12 @@ pub fn payload_bytes(head: &[u8; HEAD_BYTES]) -> Result<u64, FrameError> {
 }
 
 impl Frame {
+    /// Whether frames that were sent before this one must arrive before it. Messages are told apart by what they say and may
+    /// overtake each other.
+    pub(crate) fn keeps_its_place(&self) -> bool {
+        !matches!(self, Frame::Packet(..) | Frame::Join { .. } | Frame::Credit(_))
+    }
+
     /// The head, and the payload that follows it.
     pub fn encode(self) -> ([u8; HEAD_BYTES], Vec<u8>) {
         let (kind, route, first, second, payload) = match self {

@@ -1,7 +1,7 @@
 //! What arrives over one connection: bytes, cut into frames.
 
 use super::connection::Lost;
-use crate::transport::frame::{Frame, HEAD_BYTES, payload_bytes};
+use crate::transport::frame::{Beginning, Frame, HEAD_BYTES};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 
@@ -20,6 +20,10 @@ pub(super) struct Incoming {
     start: usize,
     end: usize,
     large: Option<Large>,
+    /// A frame that comes in segments.
+    segmented: Option<Large>,
+    /// Bytes of the segment under way that have not come.
+    segment: usize,
 }
 
 /// A payload that does not fit into the buffer and is read in place.
@@ -32,7 +36,7 @@ struct Large {
 
 impl Default for Incoming {
     fn default() -> Self {
-        Incoming { buffer: vec![0; BUFFER].into(), start: 0, end: 0, large: None }
+        Incoming { buffer: vec![0; BUFFER].into(), start: 0, end: 0, large: None, segmented: None, segment: 0 }
     }
 }
 
@@ -41,9 +45,14 @@ impl Incoming {
     pub(super) fn read(&mut self, socket: BorrowedFd<'_>, take: &mut impl FnMut(Frame)) -> Result<(), Lost> {
         let mut turn = 0;
         while turn < TURN {
-            let (read, wanted) = match &mut self.large {
-                Some(large) => large.read(socket)?,
-                None => {
+            let (read, wanted) = match (&mut self.large, &mut self.segmented) {
+                (Some(large), _) => large.read(socket, STRIDE)?,
+                (None, Some(segmented)) if self.segment > 0 => {
+                    let (read, wanted) = segmented.read(socket, STRIDE.min(self.segment))?;
+                    self.segment -= read;
+                    (read, wanted)
+                }
+                _ => {
                     let read = receive(socket, &mut self.buffer[self.end..])?;
                     let wanted = BUFFER - self.end;
                     self.end += read;
@@ -51,8 +60,10 @@ impl Incoming {
                 }
             };
             turn += read;
-            if let Some(Large { head, payload, .. }) = self.large.take_if(|large| large.payload.len() == large.length) {
-                take(Frame::decode(&head, payload)?);
+            for complete in [&mut self.large, &mut self.segmented] {
+                if let Some(Large { head, payload, .. }) = complete.take_if(|large| large.is_complete()) {
+                    take(Frame::decode(&head, payload)?);
+                }
             }
             self.cut(take)?;
             // The system gave all it had.
@@ -65,22 +76,33 @@ impl Incoming {
 
     /// Takes complete frames out of the buffer.
     fn cut(&mut self, take: &mut impl FnMut(Frame)) -> Result<(), Lost> {
-        while let Some(head) = self.buffer[self.start..self.end].first_chunk::<HEAD_BYTES>().copied() {
-            let announced = payload_bytes(&head)?;
-            let length = usize::try_from(announced).map_err(|_| Lost::Memory(announced))?;
+        while self.segment == 0
+            && let Some(head) = self.buffer[self.start..self.end].first_chunk::<HEAD_BYTES>().copied()
+        {
             let rest = &self.buffer[self.start + HEAD_BYTES..self.end];
-            if let Some(payload) = rest.get(..length) {
-                take(Frame::decode(&head, payload.to_vec())?);
-                self.start += HEAD_BYTES + length;
-            } else if HEAD_BYTES + length > BUFFER / 2 {
-                let mut payload = Vec::new();
-                payload.try_reserve_exact(length).map_err(|_| Lost::Memory(announced))?;
-                payload.extend_from_slice(rest);
-                (self.start, self.end) = (0, 0);
-                self.large = Some(Large { head, payload, length });
-                return Ok(());
-            } else {
-                break;
+            match Beginning::read(&head)? {
+                Beginning::Frame(announced) => {
+                    let length = usize::try_from(announced).map_err(|_| Lost::Memory(announced))?;
+                    if let Some(payload) = rest.get(..length) {
+                        take(Frame::decode(&head, payload.to_vec())?);
+                        self.start += HEAD_BYTES + length;
+                    } else if HEAD_BYTES + length > BUFFER / 2 {
+                        let mut large = Large::new(head, announced)?;
+                        large.payload.extend_from_slice(rest);
+                        (self.start, self.end) = (0, 0);
+                        self.large = Some(large);
+                        return Ok(());
+                    } else {
+                        break;
+                    }
+                }
+                Beginning::InSegments(head, announced) => {
+                    if self.segmented.replace(Large::new(head, announced)?).is_some() {
+                        return Err(Beginning::damaged_segment().into());
+                    }
+                    self.start += HEAD_BYTES;
+                }
+                Beginning::Segment(announced) => self.begin_segment(announced, take)?,
             }
         }
         // What is left is less than half the buffer: there is always room to read more.
@@ -88,13 +110,45 @@ impl Incoming {
         (self.start, self.end) = (0, self.end - self.start);
         Ok(())
     }
+
+    /// A segment begins at the start of the buffer: takes what is there of it.
+    fn begin_segment(&mut self, announced: u64, take: &mut impl FnMut(Frame)) -> Result<(), Lost> {
+        let damaged = || Lost::from(Beginning::damaged_segment());
+        let segmented = self.segmented.as_mut().ok_or_else(damaged)?;
+        let length = usize::try_from(announced).map_err(|_| damaged())?;
+        if length == 0 || length > segmented.length - segmented.payload.len() {
+            return Err(damaged());
+        }
+        let rest = &self.buffer[self.start + HEAD_BYTES..self.end];
+        let there = &rest[..length.min(rest.len())];
+        segmented.payload.extend_from_slice(there);
+        self.start += HEAD_BYTES + there.len();
+        self.segment = length - there.len();
+        if let Some(Large { head, payload, .. }) = self.segmented.take_if(|large| large.is_complete()) {
+            take(Frame::decode(&head, payload)?);
+        }
+        Ok(())
+    }
 }
 
 impl Large {
+    /// A payload of which nothing is there.
+    fn new(head: [u8; HEAD_BYTES], announced: u64) -> Result<Self, Lost> {
+        let memory = || Lost::Memory(announced);
+        let length = usize::try_from(announced).map_err(|_| memory())?;
+        let mut payload = Vec::new();
+        payload.try_reserve_exact(length).map_err(|_| memory())?;
+        Ok(Large { head, payload, length })
+    }
+
+    fn is_complete(&self) -> bool {
+        self.payload.len() == self.length
+    }
+
     /// Reads some of what is missing; how much, and how much was asked for.
-    fn read(&mut self, socket: BorrowedFd<'_>) -> Result<(usize, usize), Lost> {
+    fn read(&mut self, socket: BorrowedFd<'_>, most: usize) -> Result<(usize, usize), Lost> {
         let before = self.payload.len();
-        let wanted = (self.length - before).min(STRIDE);
+        let wanted = (self.length - before).min(most);
         self.payload.resize(before + wanted, 0);
         let read = receive(socket, &mut self.payload[before..]);
         self.payload.truncate(before + *read.as_ref().unwrap_or(&0));

@@ -1,0 +1,56 @@
+//! Allreduces without end: after each of them both hosts have agreed.
+//!
+//! `TRADEWIND_ALLREDUCES` says how many.
+
+mod world;
+
+use network::carrier::Context;
+use std::time::Instant;
+use world::World;
+use world::allreduce::Allreduce;
+
+/// How many allreduces each test runs.
+fn times() -> u64 {
+    std::env::var("TRADEWIND_ALLREDUCES").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
+}
+
+/// `communicators` at once, each with so many runs under way; together they run [`times`] allreduces.
+fn endures(hosts: usize, ranks_per_host: usize, communicators: u32, under_way: usize) {
+    let world = testbed::or_skip!(World::new(hosts, ranks_per_host, 1500));
+    let (ranks, each) = (world.ranks.len(), times() / u64::from(communicators));
+    let before = Instant::now();
+    world.run(ranks, move |rank, here| {
+        std::thread::scope(|scope| {
+            for number in 0..communicators {
+                let context = Context { number, members: (0..ranks as u32).collect(), rank: rank as u32 };
+                scope.spawn(move || {
+                    let allreduce = Allreduce::prepare(here, &context, 1).expect("it is small");
+                    allreduce.repeat(each, under_way).unwrap_or_else(|error| panic!("rank {rank}: {error}"));
+                });
+            }
+        });
+    });
+    let (elapsed, all) = (before.elapsed(), each * u64::from(communicators));
+    println!("{hosts} hosts, {ranks_per_host} ranks each, {communicators} communicators, {under_way} under way each:");
+    println!("  {all} allreduces in {elapsed:.1?}, {:.1} µs each", 1e6 * elapsed.as_secs_f64() / all as f64);
+    for loader in &world.loaders {
+        let counts = loader.counts().expect("it counts");
+        assert_eq!(counts.rejected(), 0, "{counts:?}");
+        println!("  {counts:?}");
+    }
+}
+
+#[test]
+fn one_after_the_other() {
+    endures(2, 1, 1, 1);
+}
+
+#[test]
+fn several_under_way() {
+    endures(2, 1, 1, 16);
+}
+
+#[test]
+fn on_several_communicators() {
+    endures(2, 2, 4, 4);
+}

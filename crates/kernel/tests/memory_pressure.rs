@@ -1,0 +1,102 @@
+//! More messages than there is memory for, for collectives that their receiver has not started.
+
+mod world;
+
+use goal::compile::compile;
+use goal::graph::{Access, Graph};
+use goal::schedule::Schedule;
+use kernel::Rank;
+use network::carrier::{Carrier, Context, Error, Ticket};
+use std::time::{Duration, Instant};
+use world::World;
+
+/// A test that has not ended by then is stuck; it does not say how fast the others are.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The communicator of messages that nobody wants yet.
+const EARLY: u32 = 1;
+/// The communicator of the message that is waited for.
+const WANTED: u32 = 2;
+
+/// Rank 0 sends so many bytes to rank 1.
+fn message(rank: u32, bytes: u64) -> Schedule {
+    let mut graph = Graph::new(rank, 2);
+    if rank == 0 {
+        let input = graph.buffer(Access::Input, bytes);
+        graph.send(input, 1, 0);
+    } else {
+        let output = graph.buffer(Access::Output, bytes);
+        graph.receive(output, 0, 0);
+    }
+    compile(&graph).expect("the graph is right")
+}
+
+fn context(number: u32, rank: u32) -> Context {
+    Context { number, members: [0, 1].into(), rank }
+}
+
+fn wait(here: &Rank, ticket: Ticket) {
+    let is_complete = here.wait(ticket, Some(Instant::now() + PATIENCE)).expect("it ends");
+    assert!(is_complete, "rank {} waits for {:?}", here.rank(), here.awaited(ticket));
+}
+
+fn contents(run: u64, bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|place| (run * 31 + place) as u8).collect()
+}
+
+/// Rank 0 starts many runs, then one of another communicator. Rank 1 waits for that one first and starts the many, the last
+/// first, afterwards.
+fn one_behind_many(runs: u64, bytes: u64) {
+    let world = testbed::or_skip!(World::new(2, 1, 1500));
+    world.run(2, move |rank, here| {
+        let rank = rank as u32;
+        let many = here.prepare(&context(EARLY, rank), &message(rank, bytes), 0).expect("it is small");
+        let one = here.prepare(&context(WANTED, rank), &message(rank, 8), 0).expect("it is small");
+        let input = |run| if rank == 0 { contents(run, bytes) } else { Vec::new() };
+        let start = |run| here.start(many, run, &[&input(run)]).expect("it starts");
+        let finish = |run, ticket| {
+            wait(here, ticket);
+            let mut found = vec![0; if rank == 0 { 0 } else { bytes as usize }];
+            here.fetch(ticket, &mut [&mut found]).expect("it went well");
+            assert!(rank == 0 || found == contents(run, bytes), "run {run}");
+        };
+        let go = || here.start(one, 0, &[if rank == 0 { &[9; 8] } else { &[] }]).expect("it starts");
+        if rank == 0 {
+            let tickets: Vec<(u64, Ticket)> = (0..runs).map(|run| (run, start(run))).collect();
+            wait(here, go());
+            tickets.into_iter().for_each(|(run, ticket)| finish(run, ticket));
+        } else {
+            wait(here, go());
+            for run in (0..runs).rev() {
+                finish(run, start(run));
+            }
+        }
+    });
+    println!("{:?}", world.loaders[1].counts());
+}
+
+#[test]
+fn what_is_waited_for_comes_past_short_messages_that_fill_all_slots() {
+    one_behind_many(5000, 8);
+}
+
+#[test]
+fn what_is_waited_for_comes_past_long_messages_that_fill_all_slots() {
+    one_behind_many(700, 3000);
+}
+
+#[test]
+fn a_rank_that_has_too_many_runs_under_way_is_told_so() {
+    let world = testbed::or_skip!(World::new(2, 1, 1500));
+    let error = world.run(1, |_, here| {
+        let waits = {
+            let mut graph = Graph::new(0, 2);
+            let output = graph.buffer(Access::Output, 100_000);
+            graph.receive(output, 1, 0);
+            compile(&graph).expect("the graph is right")
+        };
+        let prepared = here.prepare(&context(EARLY, 0), &waits, 0).expect("it is small");
+        (0..1000).find_map(|run| here.start(prepared, run, &[&[]]).err())
+    });
+    let Some(error @ Error::TooLarge { .. }) = &error[0] else { panic!("{error:?}") };
+    assert!(error.to_string().contains("under way"), "{error}");
+}
