@@ -6,7 +6,7 @@ use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use goal::schedule::Schedule;
 use kernel::Rank;
-use network::carrier::{Carrier, Context, Error, Ticket};
+use network::carrier::{Carrier, Context, Ticket};
 use std::time::{Duration, Instant};
 use world::World;
 
@@ -82,21 +82,4 @@ fn what_is_waited_for_comes_past_short_messages_that_fill_all_slots() {
 #[test]
 fn what_is_waited_for_comes_past_long_messages_that_fill_all_slots() {
     one_behind_many(700, 3000);
-}
-
-#[test]
-fn a_rank_that_has_too_many_runs_under_way_is_told_so() {
-    let world = testbed::or_skip!(World::new(2, 1, 1500));
-    let error = world.run(1, |_, here| {
-        let waits = {
-            let mut graph = Graph::new(0, 2);
-            let output = graph.buffer(Access::Output, 100_000);
-            graph.receive(output, 1, 0);
-            compile(&graph).expect("the graph is right")
-        };
-        let prepared = here.prepare(&context(EARLY, 0), &waits, 0).expect("it is small");
-        (0..1000).find_map(|run| here.start(prepared, run, &[&[]]).err())
-    });
-    let Some(error @ Error::TooLarge { .. }) = &error[0] else { panic!("{error:?}") };
-    assert!(error.to_string().contains("under way"), "{error}");
 }
