@@ -22,6 +22,7 @@ mod offload;
 mod protocol;
 mod reach;
 mod rendezvous;
+mod secret;
 mod server;
 mod spread;
 pub mod start;

@@ -1,11 +1,10 @@
 //! The node service's part of the kernel engine: it has the rights, so it reserves this host's place on the wire, loads the
 //! program once all hosts are known, and hands every rank of this host the descriptors that it needs, and no more.
 
+use crate::secret::{Half, Purpose, derive};
 use kernel::wire::{Endpoint, Key};
 use kernel::{Handles, Interface, JobDescription, LoadError, Loader};
 use network::invitation::{Invitation, Station};
-use siphasher::sip::SipHasher24;
-use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// This host's place on the wire, reserved.
@@ -47,19 +46,14 @@ impl Offer {
             let Station { hardware_address, port, .. } = *station;
             Endpoint { hardware_address, address: address.ip(), port }
         };
-        // Whoever learns one of these numbers learns nothing about the others, nor about the secret that the agents share.
-        let derived = |purpose: u64| {
-            let mut hasher = SipHasher24::new_with_key(&invitation.key);
-            hasher.write_u64(purpose);
-            hasher.finish()
-        };
+        let derived = |purpose| derive(&invitation.key, purpose);
         let hosts = &invitation.hosts;
         Some(Loader::load(&JobDescription {
             host: invitation.host,
             host_of_rank: (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect(),
             endpoints: places.map(endpoint).collect(),
-            number: derived(0),
-            key: Key([derived(1), derived(2)]),
+            number: derived(Purpose::JobNumber),
+            key: Key([derived(Purpose::PacketKey(Half::First)), derived(Purpose::PacketKey(Half::Second))]),
             interface: self.interface.name.clone(),
             // Packets have room on every interface, and the hosts cut messages alike.
             mtu: invitation.stations.iter().map(|station| station.mtu).min().unwrap_or(self.interface.mtu),
