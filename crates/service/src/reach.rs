@@ -72,8 +72,8 @@ impl Reach {
     pub(crate) fn invite(&mut self, message: Message, connection: Connection, ranks: u32) {
         let invitation = message.descriptors.first().and_then(|file| read(file.as_fd())).ok_or("it cannot be read");
         let invitation = invitation.and_then(|invitation: Invitation| {
-            let here = invitation.hosts.members(invitation.host).count();
-            if here == ranks as usize { Ok(invitation) } else { Err("it has another number of ranks for this host") }
+            self.check(&invitation, ranks)?;
+            Ok(invitation)
         });
         match invitation {
             Ok(invitation) => {
@@ -81,6 +81,25 @@ impl Reach {
                 self.waiting.push((None, connection));
             }
             Err(why) => refuse(&connection, format!("the invitation is refused: {why}")),
+        }
+    }
+
+    /// What contradicts this service in an invitation. Any process of the user may bring one, and this service may have rights
+    /// that they have not: what it says of this host must be what was reserved here.
+    fn check(&self, invitation: &Invitation, ranks: u32) -> Result<(), &'static str> {
+        let host = invitation.host as usize;
+        let Some(address) = self.address else { return Err("this job is on one host, as its node service was told") };
+        if invitation.hosts.members(invitation.host).count() != ranks as usize {
+            return Err("it has another number of ranks for this host");
+        }
+        if invitation.addresses.get(host) != Some(&address) {
+            return Err("it has another address for this node service");
+        }
+        match invitation.stations.get(host) {
+            Some(station) if self.offer.as_ref().map(Offer::station) != Some(*station) => {
+                Err("it has another place for the kernel engine of this host")
+            }
+            _ => Ok(()),
         }
     }
 
@@ -259,4 +278,36 @@ pub(crate) fn write(invitation: &Invitation) -> Result<OwnedFd, ServiceError> {
     let file = std::fs::File::from(memfd_create("tradewind-invitation", MemfdFlags::CLOEXEC).map_err(&failed)?);
     std::io::Write::write_all(&mut &file, &invitation.encode()).map_err(system("write down the invitation"))?;
     Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use network::hosts::Hosts;
+    use network::invitation::Station;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn an_invitation_that_contradicts_the_service_is_refused() {
+        let reach = Reach::new(Some(Ipv4Addr::LOCALHOST.into())).expect("a port");
+        let own = reach.listening().expect("it listens").address;
+        let other = (Ipv4Addr::LOCALHOST, 9).into();
+        let hosts = Hosts::new([0, 1]);
+        let sound =
+            Invitation { key: [1; 16], host: 0, addresses: vec![own, other], stations: Vec::new(), hosts: hosts.clone() };
+        assert_eq!(reach.check(&sound, 1), Ok(()));
+        assert_eq!(reach.check(&Invitation { host: 1, addresses: vec![other, own], ..sound.clone() }, 1), Ok(()));
+        // The loopback is no interface for the kernel engine.
+        let station = Station { hardware_address: [2; 6], port: 53, mtu: 1500 };
+        for (wrong, named) in [
+            (Invitation { hosts: Hosts::new([0, 1, 0]), ..sound.clone() }, "number of ranks"),
+            (Invitation { addresses: vec![other, own], ..sound.clone() }, "address"),
+            (Invitation { stations: vec![station; 2], ..sound.clone() }, "kernel engine"),
+        ] {
+            let why = reach.check(&wrong, 1).expect_err("it is wrong");
+            assert!(why.contains(named), "{why}");
+        }
+        let alone = Reach::new(None).expect("an event");
+        assert!(alone.check(&sound, 1).expect_err("it has no other hosts").contains("on one host"));
+    }
 }

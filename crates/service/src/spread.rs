@@ -75,7 +75,7 @@ pub(crate) fn enter(
 /// Takes a rank's place in the kernel engine.
 fn take(seat: Seat, rank: u32, hosts: &Hosts, addresses: Vec<IpAddr>) -> Result<Arc<dyn Carrier>, ServiceError> {
     let Seat { memory, bell, start, slot } = seat;
-    let host_of_rank = (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect();
+    let host_of_rank = crate::offload::host_of_rank(hosts).into();
     let handles = kernel::Handles { memory, bell, start, slot, rank, host_of_rank, addresses: addresses.into() };
     let rank = kernel::Rank::new(handles).map_err(crate::error::system("map the memory of the kernel engine"))?;
     Ok(Arc::new(rank))
