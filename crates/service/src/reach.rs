@@ -142,6 +142,10 @@ impl Reach {
             self.state = match started {
                 Ok(agent) => {
                     self.loader = self.offer.as_ref().and_then(|offer| offer.load(invitation)?.ok());
+                    // What this host's ranks have sent and others not received is lost with the program.
+                    if self.loader.is_some() {
+                        agent.stay();
+                    }
                     State::Connected(invitation.clone(), agent)
                 }
                 Err(error) => State::Failed(error.to_string()),

@@ -58,6 +58,8 @@ struct Farewell {
     answered: Vec<bool>,
     /// Hosts from which nothing more comes.
     heard: Vec<bool>,
+    /// Whether this agent stays until nothing more comes from any.
+    stays: bool,
 }
 
 impl Core {
@@ -76,7 +78,7 @@ impl Core {
             ledgers: HashMap::new(),
             departures: Departures::default(),
             postponed: VecDeque::new(),
-            farewell: Farewell { heard: answered.clone(), answered, said: false },
+            farewell: Farewell { heard: answered.clone(), answered, said: false, stays: false },
             ended: Vec::new(),
             refused: 0,
             outside: Outside {
@@ -377,7 +379,7 @@ impl Core {
     fn lose(&mut self, host: u32, why: String) {
         self.postponed.retain(|(of, ..)| *of != host);
         self.farewell.answered[host as usize] = true;
-        if !self.farewell.heard[host as usize] {
+        if !std::mem::replace(&mut self.farewell.heard[host as usize], true) {
             let address = self.outside.transport.address(host);
             self.departures.host(host, Error::HostUnreachable { host, address, why });
             self.judge();
@@ -444,10 +446,17 @@ impl Core {
         }
     }
 
+    /// From now on this agent is not over before the ranks of all hosts are gone.
+    pub(crate) fn stay(&mut self) {
+        self.farewell.stays = true;
+    }
+
     /// Whether all ranks of this host are gone, all other hosts know it, and this one has nothing more to say.
     pub(crate) fn is_over(&self) -> bool {
+        let Farewell { said, answered, heard, stays } = &self.farewell;
+        let all = |hosts: &[bool]| hosts.iter().all(|host| *host);
+        let is_known = *said && all(answered) && (!stays || all(heard));
         let transport = &self.outside.transport;
-        let is_known = self.farewell.said && self.farewell.answered.iter().all(|answered| *answered);
         is_known && (0..transport.hosts()).all(|host| transport.queued(host) == 0)
     }
 
@@ -469,6 +478,24 @@ fn too_many(key: RunKey) -> Error {
 mod tests {
     use super::*;
     use crate::transport::memory;
+
+    /// An agent that stays is over when the ranks of all hosts are gone, however they went.
+    #[test]
+    fn who_stays_ends_with_the_last_host() {
+        let transport = memory::connect(3).expect("descriptors").remove(0);
+        let mut core = Core::new(Hosts::new(["a", "b", "c"]), Box::new(transport), Limits::default());
+        core.stay();
+        core.depart(0, "has left the job");
+        core.publish();
+        for host in [1, 2] {
+            core.arrive(Arrival::Frame { host, frame: Frame::Farewell });
+        }
+        assert!(!core.is_over(), "ranks of two hosts may need something");
+        core.arrive(Arrival::Frame { host: 1, frame: Frame::Bye });
+        assert!(!core.is_over(), "those of host 2 may still");
+        core.arrive(Arrival::Gone { host: 2, why: String::new() });
+        assert!(core.is_over());
+    }
 
     /// A rank that starts nothing while others send it a message for each of millions of runs.
     #[test]
