@@ -38,9 +38,12 @@ impl Offer {
         self.station
     }
 
-    /// Loads the program for the job; none if the job has no place for this engine.
-    pub(crate) fn load(&self, invitation: &Invitation) -> Option<Result<Loader, LoadError>> {
-        (invitation.stations.len() == invitation.addresses.len()).then(|| Loader::load(&self.description(invitation)))
+    /// Loads the program for the job, or says why the job cannot have this engine.
+    pub(crate) fn load(&self, invitation: &Invitation) -> Result<Loader, String> {
+        if invitation.stations.len() != invitation.addresses.len() {
+            return Err("another host of the job has not got it".into());
+        }
+        Loader::load(&self.description(invitation)).map_err(|error| error.to_string())
     }
 
     /// The job as the program is told of it.
@@ -78,8 +81,9 @@ pub(crate) fn addresses(invitation: &Invitation) -> Vec<IpAddr> {
 }
 
 /// The descriptors of a rank, by its number in the job.
-pub(crate) fn handles(loader: &Loader, rank: u32) -> Option<Handles> {
-    loader.handles(rank).ok().flatten()
+pub(crate) fn handles(loader: &Loader, rank: u32) -> Result<Handles, String> {
+    let handles = loader.handles(rank).map_err(|error| format!("there are no descriptors for a rank: {error}"))?;
+    handles.ok_or_else(|| format!("rank {rank} is on another host"))
 }
 
 #[cfg(test)]
@@ -96,7 +100,7 @@ mod tests {
         let interface = Interface { name: "eth0".into(), hardware_address, mtu: 1500 };
         let station = Station { hardware_address, port, mtu: 1500 };
         let offer = Offer { _reserved: reserved, address, interface, station };
-        let foreign = |host| Station { hardware_address: [4; 6], port: 53, mtu: 9000 - host };
+        let foreign = |host: u32| Station { hardware_address: [4; 6], port: 53, mtu: 9000 - host };
         let invitation = Invitation {
             key: [3; 16],
             host: 1,

@@ -4,12 +4,12 @@
 use crate::error::{ServiceError, system};
 use crate::offload::{self, Offer};
 use crate::protocol::Answer;
-use crate::variables::{BETWEEN_HOSTS, Environment, Lookup};
+use crate::variables::{BETWEEN_HOSTS, BetweenHosts, Environment, Lookup};
 use kernel::{Handles, Loader};
 use network::agent::area::{Area, doorbell};
 use network::agent::{Agent, Limits};
 use network::carrier::Error;
-use network::invitation::{Invitation, Listening};
+use network::invitation::{Invitation, Listening, Station};
 use network::transport::tcp::{Listener, Patience, Tcp};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::broker::{Connection, Message};
@@ -26,10 +26,10 @@ const MAX_INVITATION: usize = 32 << 20;
 pub(crate) struct Reach {
     state: State,
     address: Option<SocketAddr>,
-    /// What this host has for the kernel engine.
-    offer: Option<Offer>,
-    /// The kernel engine, once the hosts are connected and if all of them have it.
-    loader: Option<Loader>,
+    /// What this host has for the kernel engine, or why it has nothing.
+    offer: Result<Offer, String>,
+    /// The kernel engine, once the hosts are connected and if all of them have it, or why there is none.
+    loader: Result<Loader, String>,
     /// Rung by the threads that this starts when they have something to tell.
     bell: Arc<OwnedFd>,
     /// Who waits until all hosts are connected: ranks of this host by number, and who brought the invitation.
@@ -58,14 +58,24 @@ impl Reach {
                 (State::Listening(listener), Some(address))
             }
         };
-        // A host without it says nothing, and the job goes by the agent.
-        let offer = listen.filter(|_| wants_kernel()).and_then(|ip| Offer::new(ip).ok());
-        Ok(Reach { state, address, offer, loader: None, bell: Arc::new(bell), waiting: Vec::new() })
+        // A host without it offers nothing, and the job goes by the agent, or ends if it may not.
+        let offer = match (listen, Environment.between_hosts()?) {
+            (None, _) => Err("the job is on one host".into()),
+            (_, BetweenHosts::Agent) => Err(format!("{BETWEEN_HOSTS} says that the agent runs everything")),
+            (Some(ip), _) => Offer::new(ip).map_err(|error| error.to_string()),
+        };
+        let loader = Err("the hosts are not connected".into());
+        Ok(Reach { state, address, offer, loader, bell: Arc::new(bell), waiting: Vec::new() })
     }
 
     /// Where it listens.
     pub(crate) fn listening(&self) -> Option<Listening> {
-        Some(Listening { address: self.address?, station: self.offer.as_ref().map(Offer::station) })
+        Some(Listening { address: self.address?, station: self.station() })
+    }
+
+    /// Where its kernel engine takes packets.
+    fn station(&self) -> Option<Station> {
+        self.offer.as_ref().ok().map(Offer::station)
     }
 
     /// Somebody brings an invitation; it has an answer when all hosts are connected.
@@ -96,7 +106,7 @@ impl Reach {
             return Err("it has another address for this node service");
         }
         match invitation.stations.get(host) {
-            Some(station) if self.offer.as_ref().map(Offer::station) != Some(*station) => {
+            Some(station) if self.station() != Some(*station) => {
                 Err("it has another place for the kernel engine of this host")
             }
             _ => Ok(()),
@@ -141,9 +151,9 @@ impl Reach {
             });
             self.state = match started {
                 Ok(agent) => {
-                    self.loader = self.offer.as_ref().and_then(|offer| offer.load(invitation)?.ok());
+                    self.loader = self.offer.as_ref().map_err(String::clone).and_then(|offer| offer.load(invitation));
                     // What this host's ranks have sent and others not received is lost with the program.
-                    if self.loader.is_some() {
+                    if self.loader.is_ok() {
                         agent.stay();
                     }
                     State::Connected(invitation.clone(), agent)
@@ -169,7 +179,7 @@ impl Reach {
             State::Failed(why) => return refuse(&connection, why.clone()),
             State::Connected(invitation, agent) => match rank.and_then(|rank| job_rank(invitation, rank)) {
                 None => send(&connection, &Answer::Welcome, &[]),
-                Some(rank) => match place(invitation, agent, rank, self.loader.as_ref()) {
+                Some(rank) => match place(invitation, agent, rank, &self.loader) {
                     Ok(place) => send(&connection, &place.answer, &place.descriptors(segment)),
                     Err(error) => return refuse(&connection, error.to_string()),
                 },
@@ -226,23 +236,27 @@ impl Place {
 }
 
 /// What a rank and the engines share; the agent has its side already.
-fn place(invitation: &Invitation, agent: &Agent, rank: u32, loader: Option<&Loader>) -> Result<Place, Error> {
+fn place(
+    invitation: &Invitation,
+    agent: &Agent,
+    rank: u32,
+    loader: &Result<Loader, String>,
+) -> Result<Place, Error> {
     let area = Area::create()?;
     let bell = doorbell()?;
     let doorbell = bell
         .try_clone()
         .map_err(|error| Error::System { what: "cannot copy a descriptor".into(), why: error.to_string() })?;
     agent.open(rank, Area::open(Arc::clone(area.segment()))?, bell);
-    let offload = loader.and_then(|loader| offload::handles(loader, rank));
+    let handles = loader.as_ref().map_err(String::clone).and_then(|loader| offload::handles(loader, rank));
+    let (kernel, offload) = match handles {
+        Ok(handles) => (Ok(handles.slot), Some(handles)),
+        Err(why) => (Err(why), None),
+    };
     let host = invitation.host;
     let address = invitation.addresses.get(host as usize).map_or_else(String::new, SocketAddr::to_string);
-    let answer = Answer::Reachable { host, slot: offload.as_ref().map(|handles| handles.slot), address };
+    let answer = Answer::Reachable { host, address, kernel };
     Ok(Place { answer, area, doorbell, offload })
-}
-
-/// Whether the kernel engine is wanted: it is unless the job is told to go by the agent.
-fn wants_kernel() -> bool {
-    Environment.get(BETWEEN_HOSTS).is_none_or(|engine| engine != "agent")
 }
 
 fn send(connection: &Connection, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> Result<(), ServiceError> {
@@ -288,7 +302,6 @@ pub(crate) fn write(invitation: &Invitation) -> Result<OwnedFd, ServiceError> {
 mod tests {
     use super::*;
     use network::hosts::Hosts;
-    use network::invitation::Station;
     use std::net::Ipv4Addr;
 
     #[test]

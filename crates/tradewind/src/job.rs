@@ -1,6 +1,7 @@
 //! Joining a job, and jobs whose ranks are threads.
 
 use crate::communicator::Communicator;
+use crate::decisions;
 use crate::error::{Error, Result, argument};
 use crate::operation::Op;
 use crate::profile;
@@ -12,6 +13,7 @@ use engine::trace::Trace;
 use network::carrier::Carrier;
 use network::hosts::Hosts;
 use service::client::Attachment;
+use service::variables::BetweenHosts;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +42,7 @@ impl Job {
     /// # Errors
     /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
     pub fn init() -> Result<Self> {
-        let Attachment { mut member, rank, carrier, offloaded, hosts, .. } = service::client::attach()?;
+        let Attachment { mut member, rank, carrier, offloaded, between_hosts, hosts, .. } = service::client::attach()?;
         let profile = std::env::var_os("TRADEWIND_TRACE")
             .map(|directory| (profile::part(directory.as_ref(), rank), member.record_trace()));
         let group = Group::world(Arc::new(member))?;
@@ -51,8 +53,15 @@ impl Job {
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
         // All ranks or none: a run is carried by the same engine everywhere.
         let mut everywhere = [0];
-        world.allreduce(&[u8::from(offloaded.is_some())], &mut everywhere, Op::Minimum)?;
-        let Some(offloaded) = offloaded.filter(|_| everywhere == [1]) else { return Ok(Job { world, profile }) };
+        world.allreduce(&[u8::from(offloaded.is_ok())], &mut everywhere, Op::Minimum)?;
+        let offloaded = match offloaded {
+            Ok(offloaded) if everywhere == [1] => offloaded,
+            missing => {
+                let why = missing.map_or_else(|why| why, |_| "another host has not got it".to_owned());
+                without_kernel_engine(&world, between_hosts, why)?;
+                return Ok(Job { world, profile });
+            }
+        };
         Ok(Job { world: Communicator::world(group, Some(span.preferring(offloaded))), profile })
     }
 
@@ -75,6 +84,19 @@ impl Job {
             None => Ok(()),
         }
     }
+}
+
+/// Not all hosts of a job have the kernel engine: that is an error where it is demanded, and said where explanations are wanted,
+/// once on each host.
+fn without_kernel_engine(world: &Communicator, between_hosts: BetweenHosts, why: String) -> Result<()> {
+    let host = world.host();
+    if between_hosts == BetweenHosts::Kernel {
+        return Err(service::ServiceError::NoKernelEngine { host, why }.into());
+    }
+    if decisions::explains() && world.group().rank() == 0 {
+        eprintln!("tradewind: host {host} runs nothing in the kernel: {why}");
+    }
+    Ok(())
 }
 
 impl Drop for Job {
