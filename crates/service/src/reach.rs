@@ -4,13 +4,14 @@
 use crate::error::{ServiceError, system};
 use crate::offload::{self, Offer};
 use crate::protocol::Answer;
+use crate::server::{FILES_OF_A_RANK, allow_open_files};
 use crate::variables::{BETWEEN_HOSTS, BetweenHosts, Environment, Lookup};
 use kernel::{Handles, Loader};
 use network::agent::area::{Area, doorbell};
 use network::agent::{Agent, Limits};
 use network::carrier::Error;
 use network::invitation::{Invitation, Listening, Station};
-use network::transport::tcp::{Listener, Patience, Tcp};
+use network::transport::tcp::{Listener, Patience, STRANGERS, Tcp};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::broker::{Connection, Message};
 use std::net::{IpAddr, SocketAddr};
@@ -123,6 +124,12 @@ impl Reach {
 
     /// Connects in a thread of its own: the door stays open meanwhile.
     fn connect(&self, listener: Listener, invitation: Invitation) -> State {
+        let (ranks, hosts) = (invitation.hosts.members(invitation.host).count() as u32, invitation.hosts.count());
+        // A connection with each host, and another from each that is being made; what the kernel engine keeps once.
+        let others = 2 * u64::from(hosts) + STRANGERS as u64 + 32;
+        if let Err(error) = allow_open_files(ranks, FILES_OF_A_RANK, others) {
+            return State::Failed(error.to_string());
+        }
         let (sender, receiver) = channel();
         let bell = Arc::clone(&self.bell);
         let Invitation { host, addresses, key, .. } = invitation.clone();
@@ -236,12 +243,7 @@ impl Place {
 }
 
 /// What a rank and the engines share; the agent has its side already.
-fn place(
-    invitation: &Invitation,
-    agent: &Agent,
-    rank: u32,
-    loader: &Result<Loader, String>,
-) -> Result<Place, Error> {
+fn place(invitation: &Invitation, agent: &Agent, rank: u32, loader: &Result<Loader, String>) -> Result<Place, Error> {
     let area = Area::create()?;
     let bell = doorbell()?;
     let doorbell = bell
@@ -310,8 +312,13 @@ mod tests {
         let own = reach.listening().expect("it listens").address;
         let other = (Ipv4Addr::LOCALHOST, 9).into();
         let hosts = Hosts::new([0, 1]);
-        let sound =
-            Invitation { key: [1; 16], host: 0, addresses: vec![own, other], stations: Vec::new(), hosts: hosts.clone() };
+        let sound = Invitation {
+            key: [1; 16],
+            host: 0,
+            addresses: vec![own, other],
+            stations: Vec::new(),
+            hosts: hosts.clone(),
+        };
         assert_eq!(reach.check(&sound, 1), Ok(()));
         assert_eq!(reach.check(&Invitation { host: 1, addresses: vec![other, own], ..sound.clone() }, 1), Ok(()));
         // The loopback is no interface for the kernel engine.
