@@ -1,6 +1,7 @@
 //! Loads the program, attaches it and makes the maps. The one part that needs rights.
 
 use crate::error::LoadError;
+use crate::interface::Interface;
 use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, Place, RANK_BYTES, RANKS};
 use crate::system::{self, MAPPABLE, MapKind};
 use crate::tender::Tender;
@@ -82,7 +83,7 @@ impl Loader {
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(LoadError::NoTypes);
         }
-        let interface = interface_number(&job.interface)?;
+        let interface = Interface::number(&job.interface)?;
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
         for (map, length) in map_lengths(job.endpoints.len() as u32) {
@@ -230,14 +231,6 @@ fn map_data(map: &Map) -> Option<&MapData> {
 fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier, LoadError> {
     let missing = || LoadError::Refused(format!("it has no program `{name}`"));
     ebpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
-}
-
-/// The number of an interface.
-fn interface_number(name: &str) -> Result<u32, LoadError> {
-    let missing = || LoadError::NoInterface { name: name.to_owned() };
-    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
-        .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })?;
-    rustix::net::netdevice::name_to_index(&socket, name).map_err(|_| missing())
 }
 
 fn release() -> String {
