@@ -67,7 +67,8 @@ impl Answer {
                     Err(why) => (4, 0, why.as_str()),
                 };
                 let length = (address.len() as u32).to_le_bytes();
-                let head = [&[kind], &host.to_le_bytes()[..], &slot.to_le_bytes(), &length, address.as_bytes()].concat();
+                let head =
+                    [&[kind], &host.to_le_bytes()[..], &slot.to_le_bytes(), &length, address.as_bytes()].concat();
                 [&head, shortened(why, MAX_BYTES - head.len()).as_bytes()].concat()
             }
         }

@@ -79,7 +79,9 @@ fn take(seat: Seat, rank: u32, hosts: &Hosts, addresses: Vec<IpAddr>) -> Result<
     let host_of_rank = crate::offload::host_of_rank(hosts).into();
     let handles = kernel::Handles { memory, bell, start, slot, rank, host_of_rank, addresses: addresses.into() };
     let entered = kernel::Rank::new(handles);
-    entered.map(|rank| Arc::new(rank) as Arc<dyn Carrier>).map_err(|error| format!("a rank cannot map its memory: {error}"))
+    entered
+        .map(|rank| Arc::new(rank) as Arc<dyn Carrier>)
+        .map_err(|error| format!("a rank cannot map its memory: {error}"))
 }
 
 /// Begins the conversation with the process manager, in the version that is asked for, or in the first that it knows.
