@@ -2,7 +2,7 @@
 
 use crate::error::LoadError;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A network interface of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +42,7 @@ impl Interface {
     /// assert!(matches!(missing, Err(kernel::LoadError::NoInterface { .. })));
     /// ```
     pub fn named(name: &str) -> Result<Self, LoadError> {
-        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
-            .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })?;
-        let missing = |_| LoadError::NoInterface { name: name.to_owned() };
+        let (socket, missing) = (any_socket()?, |_| LoadError::NoInterface { name: name.to_owned() });
         let hardware = ask(socket.as_fd(), name, libc::SIOCGIFHWADDR).map_err(missing)?;
         let mtu = ask(socket.as_fd(), name, libc::SIOCGIFMTU).map_err(missing)?;
         // A socket address: the family, here the kind of interface, and the bytes of the address behind it.
@@ -56,6 +54,18 @@ impl Interface {
         let mtu = u32::from_ne_bytes([m0, m1, m2, m3]);
         Ok(Interface { name: name.to_owned(), hardware_address: [a, b, c, d, e, f], mtu })
     }
+
+    /// The number of the interface of this name.
+    pub(crate) fn number(name: &str) -> Result<u32, LoadError> {
+        let missing = |_| LoadError::NoInterface { name: name.to_owned() };
+        rustix::net::netdevice::name_to_index(any_socket()?, name).map_err(missing)
+    }
+}
+
+/// The system tells about interfaces through sockets.
+fn any_socket() -> Result<OwnedFd, LoadError> {
+    rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
+        .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })
 }
 
 /// Asks the system about an interface; the union behind the name is the answer (netdevice(7)).

@@ -265,8 +265,7 @@ impl Communicator {
     /// # Errors
     /// As [`split`](Self::split).
     pub fn split_by_host(&self) -> Result<Communicator> {
-        let host = self.span().and_then(|span| span.host_of(span.rank())).unwrap_or(0);
-        match self.split(Some(host), i64::from(self.rank()))? {
+        match self.split(Some(self.host()), i64::from(self.rank()))? {
             Some(part) => Ok(part),
             None => unreachable!("every rank has a colour"),
         }
@@ -278,6 +277,11 @@ impl Communicator {
             Layout::OneHost => 1,
             Layout::Hosts(spread) => spread.hosts,
         }
+    }
+
+    /// The number of the host that this rank is on.
+    pub(crate) fn host(&self) -> u32 {
+        self.span().and_then(|span| span.host_of(span.rank())).unwrap_or(0)
     }
 
     /// Refuses what lives in memory that all ranks share.
