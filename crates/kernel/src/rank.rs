@@ -70,7 +70,7 @@ struct Books {
     forgotten: Vec<u32>,
     /// Whether runs note when each operation is executed.
     timed: bool,
-    /// Messages of runs that were not started, as far as there was no room for them.
+    /// Messages without receives, as far as there was no room for them.
     early: EarlyMessages,
 }
 
@@ -374,12 +374,13 @@ impl Carrier for Rank {
                 self.memory.write(ARENA + frame as usize + prepared.memory(buffer), input);
             }
         }
-        let has_early = !books.early.is_empty();
+        let communicator = books.prepared.get(&prepared.0).map(|prepared| prepared.context.number);
+        let early = communicator.filter(|_| books.early.wait_for_runs());
         drop(books);
         self.submit(frame);
         self.kick()?;
-        if has_early {
-            self.bring_back()?;
+        if let Some(communicator) = early {
+            self.bring_back_for(communicator, sequence)?;
         }
         Ok(Ticket(u64::from(frame)))
     }

@@ -114,7 +114,8 @@ fn goes_on() -> Result<()> {
     for round in 0.. {
         world.allreduce(&[round * rank], &mut sum, Op::Sum)?;
         assert_eq!(sum, [round * size * (size - 1) / 2]);
-        let request = world.iallreduce(&vec![round + rank; 1000], &mut vector, Op::Sum)?;
+        let mine = vec![round + rank; 1000];
+        let request = world.iallreduce(&mine, &mut vector, Op::Sum)?;
         request.wait()?;
         assert!(vector.iter().all(|value| *value == round * size + size * (size - 1) / 2), "round {round}");
         world.allreduce(&[u64::from(Instant::now() >= end)], &mut latest, Op::Minimum)?;

@@ -1,9 +1,10 @@
-//! Messages of runs that a rank has not started, when there are too many of them.
+//! Messages for which a rank has no receive yet, when there are too many of them: most are of runs that it has not started.
 //!
 //! They lie in slots. When these run out, senders are held back, and what the rank waits for may be behind what it does not
-//! want yet. So a rank that waits then takes such messages out of the slots, and brings them back when it starts their runs.
+//! want yet. So a rank that waits then takes such messages out of the slots. It brings them back when it has started their
+//! runs, a part at a time and in turns, so that each of them gets to its receive some day.
 
-use super::{Rank, too_large};
+use super::{Books, Rank, too_large};
 use crate::layout::{
     ARENA, FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED, RUN_UNDER_WAY,
     SLOT_FILLING, SLOT_FREE, SLOT_GIVEN, SLOT_HEAD_BYTES, SLOT_WAITING, SLOTS, SMALL_BYTES, SMALL_SLOTS, WAITING_SLOTS,
@@ -11,7 +12,7 @@ use crate::layout::{
 };
 use crate::system::Mapping;
 use network::carrier::Error;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 /// A communicator's number and that of a run in it.
@@ -19,22 +20,27 @@ type RunName = (u32, u64);
 
 /// A rank keeps so many bytes.
 const LIMIT_BYTES: usize = 64 << 20;
-/// In the place of a rank to ask, this has the program give such messages: `GIVE_EARLY`.
-const GIVE_EARLY: u32 = u32::MAX;
+/// In the place of a rank to ask, this has the program give such messages: `GIVE_UNWANTED`.
+const GIVE_UNWANTED: u32 = u32::MAX;
+/// So many slots stay free for what comes from other ranks.
+const KEPT_FREE: usize = (SMALL_SLOTS + MIDDLE_SLOTS + LARGE_SLOTS) / 2;
 
-/// The messages that a rank has taken out of its slots.
+/// The messages that a rank has taken out of its slots: headers with their payloads.
 #[derive(Debug, Default)]
 pub(super) struct EarlyMessages {
-    /// Headers with their payloads.
+    /// Those of runs that have not started.
     by_run: HashMap<RunName, Vec<Vec<u8>>>,
+    /// The others.
+    returning: VecDeque<Vec<u8>>,
     bytes: usize,
     /// Messages that found no slot, when that was looked at last.
     refused: u64,
 }
 
 impl EarlyMessages {
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_run.is_empty()
+    /// Whether there are some that wait for their runs to start.
+    pub(super) fn wait_for_runs(&self) -> bool {
+        !self.by_run.is_empty()
     }
 
     /// Whether a message has found no slot since this was asked last.
@@ -44,9 +50,9 @@ impl EarlyMessages {
     }
 
     /// Takes what the program has given, and frees its slots.
-    fn take_given(&mut self, memory: &Mapping) {
+    fn take_given(&mut self, memory: &Mapping, is_started: impl Fn(RunName) -> bool) {
         for (slot, room) in slots() {
-            // Partner: the exchange in `give_early`.
+            // Partner: the exchange in `give_list`.
             if memory.word(slot).load(Ordering::Acquire) != SLOT_GIVEN {
                 continue;
             }
@@ -58,36 +64,42 @@ impl EarlyMessages {
             // Partner: the exchange in `store_among`, which fills the slot anew.
             memory.word(slot).store(SLOT_FREE, Ordering::Release);
             self.bytes += message.len();
-            self.by_run.entry(run_name(&message)).or_default().push(message);
+            match run_name(&message) {
+                name if is_started(name) => self.returning.push_back(message),
+                name => self.by_run.entry(name).or_default().push(message),
+            }
         }
         // Senders of this host may wait for room.
         memory.word(FREED).store(1, Ordering::Relaxed);
     }
 
-    /// Puts the messages of these runs into slots, as far as there are any, and forgets those of runs that have ended.
-    /// Gives whether there were any.
-    fn bring_back(&mut self, memory: &Mapping, runs: impl Iterator<Item = (RunName, bool)>) -> bool {
-        let mut brought = false;
-        for (name, is_under_way) in runs {
-            let Some(mut messages) = self.by_run.remove(&name) else { continue };
-            while let Some(message) = messages.pop() {
-                if is_under_way && !put(memory, &message) {
-                    messages.push(message);
+    /// A run has started: its messages may return.
+    fn start(&mut self, name: RunName) {
+        self.returning.extend(self.by_run.remove(&name).unwrap_or_default());
+    }
+
+    /// Puts messages into slots, as far as there are enough of them, and forgets those of runs that have ended. Gives whether
+    /// any were put there.
+    fn bring_back(&mut self, memory: &Mapping, is_under_way: impl Fn(RunName) -> bool) -> bool {
+        let free = slots().filter(|(slot, _)| memory.word(*slot).load(Ordering::Relaxed) == SLOT_FREE).count();
+        let mut brought = 0;
+        while brought + KEPT_FREE < free
+            && let Some(message) = self.returning.pop_front()
+        {
+            if is_under_way(run_name(&message)) {
+                if !put(memory, &message) {
+                    self.returning.push_front(message);
                     break;
                 }
-                self.bytes -= message.len();
-                brought |= is_under_way;
+                brought += 1;
             }
-            if !messages.is_empty() {
-                self.by_run.insert(name, messages);
-                break;
-            }
+            self.bytes -= message.len();
         }
-        if brought {
+        if brought > 0 {
             // The program looks at the slots after it has seen this. Partner: its exchange in `work`.
             memory.word(WAITING_SLOTS).store(1, Ordering::Release);
         }
-        brought
+        brought > 0
     }
 }
 
@@ -132,36 +144,65 @@ fn run_name(message: &[u8]) -> RunName {
 }
 
 impl Rank {
-    /// Makes room if messages have found none because of others that this rank does not want yet.
+    /// Makes room if messages have found none because of others that this rank does not want yet; else brings some of these
+    /// back.
     pub(super) fn make_room(&self) -> Result<(), Error> {
-        if self.books().early.is_pressed(&self.memory) {
-            self.run_program(GIVE_EARLY)?;
-            let mut books = self.books();
-            books.early.take_given(&self.memory);
-            if books.early.bytes > LIMIT_BYTES {
-                let way_out = "start collectives in about the same order on all ranks, or set TRADEWIND_BETWEEN_HOSTS=agent";
-                let what = "keeping messages of collectives that this rank has not started";
-                return Err(too_large(what, books.early.bytes as u64, LIMIT_BYTES as u64, way_out));
-            }
+        let is_pressed = self.books().early.is_pressed(&self.memory);
+        if is_pressed {
+            self.take_unwanted()?;
         }
-        self.bring_back()
-    }
-
-    /// Brings back the messages of runs that were started since they were taken away.
-    pub(super) fn bring_back(&self) -> Result<(), Error> {
-        let mut books = self.books();
-        let super::Books { early, runs, prepared, .. } = &mut *books;
-        if early.is_empty() {
+        if self.books().early.returning.is_empty() {
             return Ok(());
         }
-        let name = |(frame, number): (&u32, &u64)| {
-            let run = self.run(*frame);
-            let communicator = prepared.get(number)?.context.number;
-            Some(((communicator, run.sequence), run.state == RUN_UNDER_WAY))
-        };
-        let brought = early.bring_back(&self.memory, runs.iter().filter_map(name));
+        if !is_pressed && !self.bring_back(None)? {
+            // What wants to return is kept out by what does not want to, either.
+            self.take_unwanted()?;
+        }
+        self.bring_back(None).map(drop)
+    }
+
+    /// Brings back the messages of a run that has started since they were taken away.
+    pub(super) fn bring_back_for(&self, communicator: u32, sequence: u64) -> Result<(), Error> {
+        self.bring_back(Some((communicator, sequence))).map(drop)
+    }
+
+    fn take_unwanted(&self) -> Result<(), Error> {
+        self.run_program(GIVE_UNWANTED)?;
+        let mut books = self.books();
+        let states = self.states(&books);
+        books.early.take_given(&self.memory, |name| states.contains_key(&name));
+        let bytes = books.early.bytes as u64;
+        if bytes <= LIMIT_BYTES as u64 {
+            return Ok(());
+        }
+        let way_out = "start collectives in about the same order on all ranks, or set TRADEWIND_BETWEEN_HOSTS=agent";
+        let what = "keeping messages of collectives that this rank has not started";
+        Err(too_large(what, bytes, LIMIT_BYTES as u64, way_out))
+    }
+
+    /// Gives whether there were any to bring back, and room for some.
+    fn bring_back(&self, started: Option<RunName>) -> Result<bool, Error> {
+        let mut books = self.books();
+        if let Some(name) = started {
+            books.early.start(name);
+        }
+        let states = self.states(&books);
+        let is_under_way = |name| states.get(&name).is_some_and(|state| *state == RUN_UNDER_WAY);
+        let brought = books.early.bring_back(&self.memory, is_under_way);
         drop(books);
-        if brought { self.kick() } else { Ok(()) }
+        if brought {
+            self.kick()?;
+        }
+        Ok(brought)
+    }
+
+    /// The states of all runs that have not been fetched.
+    fn states(&self, books: &Books) -> HashMap<RunName, u32> {
+        let state = |(frame, number): (&u32, &u64)| {
+            let run = self.run(*frame);
+            Some(((books.prepared.get(number)?.context.number, run.sequence), run.state))
+        };
+        books.runs.iter().filter_map(state).collect()
     }
 }
 
