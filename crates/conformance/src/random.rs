@@ -50,7 +50,10 @@ pub(crate) fn run_programs(engine: &dyn Engine) {
 /// # Errors
 /// The difference, or the engine's failure.
 pub fn verify(engine: &dyn Engine, program: &Program) -> Result<(), String> {
-    compare_with_reference(program, &engine.run(&program.graphs, &program.inputs).map_err(|failure| failure.to_string())?)
+    compare_with_reference(
+        program,
+        &engine.run(&program.graphs, &program.inputs).map_err(|failure| failure.to_string())?,
+    )
 }
 
 /// Compares what an engine has found for a program with the reference.

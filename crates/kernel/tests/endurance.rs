@@ -6,8 +6,8 @@ mod world;
 
 use network::carrier::Context;
 use std::time::Instant;
-use world::allreduce::Allreduce;
 use world::World;
+use world::allreduce::Allreduce;
 
 /// How many allreduces each test runs.
 fn times() -> u64 {

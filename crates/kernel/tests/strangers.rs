@@ -95,7 +95,11 @@ fn disturb(testbed: &Testbed, packets: u64) -> Sent {
                 4 => random.fill_bytes(&mut bytes[24..]),
                 _ => bytes.extend_from_slice(&[0; 8][..random.random_range(1..8)]),
             }
-            if kind == 0 { sent.repeated += 1 } else { sent.wrong += 1 }
+            if kind == 0 {
+                sent.repeated += 1
+            } else {
+                sent.wrong += 1
+            }
             let address = testbed.hosts()[to].address();
             assert_eq!(socket.send_to(&bytes, (address, PORT)).expect("it goes out"), bytes.len());
         }

@@ -35,8 +35,7 @@ impl<'a> Allreduce<'a> {
     }
 
     pub(crate) fn start(&self, time: u64) -> Result<Ticket, Error> {
-        let input: Vec<u64> =
-            (0..self.elements).map(|element| Self::value(time, self.context.rank, element)).collect();
+        let input: Vec<u64> = (0..self.elements).map(|element| Self::value(time, self.context.rank, element)).collect();
         self.rank.start(self.prepared, time, &[bytemuck::cast_slice(&input), &[]])
     }
 

@@ -149,7 +149,8 @@ impl World {
         let programs: Arc<Vec<(u32, Program)>> = Arc::new(programs.into_iter().map(numbered).collect());
         let ranks = programs.iter().map(|(_, program)| program.graphs.len()).max().unwrap_or(0);
         let all = Arc::clone(&programs);
-        let mut outcomes: Vec<_> = self.run(ranks, move |rank, here| part::run(here, rank, &all).into_iter()).into_iter().collect();
+        let mut outcomes: Vec<_> =
+            self.run(ranks, move |rank, here| part::run(here, rank, &all).into_iter()).into_iter().collect();
         let outcome = |(_, program): &(u32, Program)| {
             let parts: Vec<RankOutcome> =
                 outcomes[..program.graphs.len()].iter_mut().filter_map(Iterator::next).collect();

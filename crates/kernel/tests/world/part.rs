@@ -38,7 +38,12 @@ pub(super) fn run(here: &Rank, rank: usize, programs: &[(u32, Program)]) -> Vec<
     }
     while parts.finish_first() {}
     let Parts { outcomes, .. } = parts;
-    outcomes.into_iter().enumerate().filter(|(number, _)| mine().any(|own| own == *number)).map(|(_, all)| all).collect()
+    outcomes
+        .into_iter()
+        .enumerate()
+        .filter(|(number, _)| mine().any(|own| own == *number))
+        .map(|(_, all)| all)
+        .collect()
 }
 
 impl Parts<'_> {
