@@ -3,6 +3,7 @@
 mod check;
 mod convert;
 mod exec;
+mod kernel;
 mod measure;
 mod overlap;
 mod report;
@@ -10,6 +11,7 @@ mod run;
 pub(crate) mod schedule;
 mod serve;
 mod tour;
+mod trace;
 mod tune;
 
 use crate::failure::Failure;
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Tune(tune::Arguments),
     Schedule(schedule::Arguments),
     Exec(exec::Arguments),
+    Kernel(kernel::Arguments),
+    Trace(trace::Arguments),
     /// Finds what is wrong with a GOAL file.
     Check(check::Arguments),
     /// Converts a GOAL file from text to binary or back.
@@ -68,6 +72,8 @@ impl Command {
             Command::Schedule(arguments) => schedule::execute(&arguments, format),
             Command::Exec(arguments) => exec::execute(&arguments, format),
             Command::ExecRank(arguments) => exec::rank::execute(&arguments),
+            Command::Kernel(arguments) => kernel::execute(&arguments, format),
+            Command::Trace(arguments) => trace::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),
             Command::Convert(arguments) => convert::execute(&arguments, format),
             Command::Serve(arguments) => serve::execute(&arguments),

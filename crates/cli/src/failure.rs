@@ -33,6 +33,12 @@ pub(crate) enum Failure {
     /// A directory without results.
     #[error("{}: nothing here was measured: give a directory that `tradewind measure` wrote", .path.display())]
     NoResults { path: PathBuf },
+    /// A directory without parts of a profile.
+    #[error(
+        "{}: no rank has left its part of a profile here: start the ranks with TRADEWIND_TRACE naming this directory",
+        .path.display()
+    )]
+    NoProfile { path: PathBuf },
     /// A decision table cannot be made.
     #[error("{0}: please report this")]
     Decisions(plogp::select::TableError),

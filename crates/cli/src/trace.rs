@@ -12,9 +12,23 @@ use crate::failure::Failure;
 use parts::Parts;
 use std::path::Path;
 
-/// Reads the part of every rank in `directory` and writes `file`. A rank that was killed has left nothing.
+/// How many ranks have left parts in a directory, and those before them.
+pub(crate) fn ranks_in(directory: &Path) -> Result<u32, Failure> {
+    let failed = |source| Failure::Read { path: directory.to_owned(), source };
+    let mut ranks = 0;
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let rank = name.to_str().and_then(|name| name.strip_prefix("rank-")?.strip_suffix(".json")?.parse().ok());
+        ranks = ranks.max(rank.map_or(0, |rank: u32| rank.saturating_add(1)));
+    }
+    if ranks == 0 { Err(Failure::NoProfile { path: directory.to_owned() }) } else { Ok(ranks) }
+}
+
+/// Reads the part of every rank in `directory` and writes `file`. A rank that was killed has left nothing. There are as many
+/// ranks as the parts say, and so many at least.
 pub(crate) fn merge(directory: &Path, ranks: u32, file: &Path) -> Result<(), Failure> {
     let parts = Parts::read(directory, ranks);
+    let ranks = parts.ranks;
     if !parts.missing.is_empty() {
         let list: Vec<String> = parts.missing.iter().map(ToString::to_string).collect();
         eprintln!("tradewind: the profile lacks ranks {}: they ended before they could write it", list.join(", "));

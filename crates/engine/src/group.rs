@@ -171,6 +171,11 @@ impl Group {
         }
     }
 
+    /// Where this rank's profile is recorded, if it is.
+    pub fn trace(&self) -> Option<&Arc<Trace>> {
+        self.trace.as_ref().map(|(trace, _)| trace)
+    }
+
     #[inline]
     pub(crate) fn trace_call_begun(&self, sequence: u64) {
         if let Some((trace, name)) = &self.trace {

@@ -16,6 +16,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// cannot fill its memory.
 const LIMIT: usize = 1 << 20;
 
+/// Marks the numbers of communicators whose ranks are on several hosts. Where it is set, ranks are those of the job; where it
+/// is not, those of the host.
+pub const BETWEEN_HOSTS: u64 = 1 << 63;
+
+/// Nanoseconds on the clock that all times of a profile are from: the node's monotonic one.
+pub fn now() -> u64 {
+    monotonic_nanoseconds()
+}
+
 /// What of an operation an event shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceStage {
@@ -72,7 +81,7 @@ pub struct TracedProgram {
     pub communicator: u64,
     /// The program on its communicator.
     pub program: u64,
-    /// The ranks of the communicator, as ranks of the job.
+    /// The ranks of the communicator, as ranks of the node; as ranks of the job with [`BETWEEN_HOSTS`].
     pub members: Vec<u32>,
     /// This rank in the communicator.
     pub rank: u32,
@@ -133,14 +142,34 @@ impl Trace {
         (u64::from(first) << 32) + lists.communicators
     }
 
-    pub(crate) fn call_begun(&self, communicator: u64, sequence: u64) {
-        let now = monotonic_nanoseconds();
+    /// Describes a program whose events will come.
+    pub fn describe(&self, program: TracedProgram) {
+        let mut lists = self.lock();
+        lists.described += program.partners.len();
+        if lists.described > LIMIT {
+            lists.recorded.dropped += 1;
+        } else {
+            lists.recorded.programs.push(program);
+        }
+    }
+
+    /// Notes what an operation has done.
+    pub fn record(&self, event: TraceEvent) {
+        let mut lists = self.lock();
+        let Recorded { events, dropped, .. } = &mut lists.recorded;
+        push(events, dropped, event);
+    }
+
+    /// A call begins now: the time that is kept.
+    pub fn call_begun(&self, communicator: u64, sequence: u64) -> u64 {
+        let now = now();
         self.lock().open.insert((communicator, sequence), now);
+        now
     }
 
     /// The owner has seen that its call is complete; a second time changes nothing.
-    pub(crate) fn call_ended(&self, communicator: u64, sequence: u64, call: Call) {
-        let ended = monotonic_nanoseconds();
+    pub fn call_ended(&self, communicator: u64, sequence: u64, call: Call) {
+        let ended = now();
         let mut lists = self.lock();
         let Some(begun) = lists.open.remove(&(communicator, sequence)) else { return };
         let Recorded { calls, dropped, .. } = &mut lists.recorded;
@@ -148,7 +177,7 @@ impl Trace {
     }
 
     /// Nobody will ask any more whether the call is complete.
-    pub(crate) fn call_abandoned(&self, communicator: u64, sequence: u64) {
+    pub fn call_abandoned(&self, communicator: u64, sequence: u64) {
         self.lock().open.remove(&(communicator, sequence));
     }
 }
@@ -179,21 +208,13 @@ impl ProgramTrace {
         linked: &LinkedRank,
     ) -> Self {
         let partners: Vec<_> = linked.links.iter().map(|link| link.partner).collect();
-        let mut lists = trace.lock();
-        lists.described += partners.len();
-        if lists.described > LIMIT {
-            lists.recorded.dropped += 1;
-        } else {
-            let (members, schedule) = (members.to_vec(), linked.schedule.clone());
-            let program = TracedProgram { communicator, program, members, rank, call, schedule, partners };
-            lists.recorded.programs.push(program);
-        }
-        drop(lists);
+        let (members, schedule) = (members.to_vec(), linked.schedule.clone());
+        trace.describe(TracedProgram { communicator, program, members, rank, call, schedule, partners });
         ProgramTrace { trace, communicator, program }
     }
 
     pub(crate) fn now(&self) -> u64 {
-        monotonic_nanoseconds()
+        now()
     }
 
     /// Notes that `executor` has done something for `rank`'s operation since `begun`.
@@ -201,8 +222,6 @@ impl ProgramTrace {
         let ended = self.now();
         let ProgramTrace { communicator, program, .. } = *self;
         let event = TraceEvent { communicator, program, run, rank, operation, executor, stage, begun, ended };
-        let mut lists = self.trace.lock();
-        let Recorded { events, dropped, .. } = &mut lists.recorded;
-        push(events, dropped, event);
+        self.trace.record(event);
     }
 }

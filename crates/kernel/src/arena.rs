@@ -29,7 +29,23 @@ impl Arena {
         Some(start)
     }
 
-    /// Takes back what [`take`](Self::take) gave for the same number of bytes.
+    /// The last place that is large enough, if it is behind so many bytes.
+    pub(crate) fn take_last(&mut self, bytes: u32, behind: u32) -> Option<u32> {
+        let bytes = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        let places = self.free.iter().map(|(start, length)| (*start, *length));
+        let (start, length) = places.rev().find(|(_, length)| *length >= bytes)?;
+        let place = start + length - bytes;
+        if place < behind {
+            return None;
+        }
+        self.free.remove(&start);
+        if length > bytes {
+            self.free.insert(start, length - bytes);
+        }
+        Some(place)
+    }
+
+    /// Takes back what [`take`](Self::take) and [`take_last`](Self::take_last) gave for the same number of bytes.
     pub(crate) fn give_back(&mut self, start: u32, bytes: u32) {
         let (mut start, mut length) = (start, bytes.max(1).next_multiple_of(ALIGNMENT));
         if let Some((before, before_length)) =
@@ -58,7 +74,9 @@ mod tests {
             let mut arena = Arena::new();
             let mut taken: Vec<(u32, u32)> = Vec::new();
             for (bytes, keep) in sizes {
-                if let Some(place) = arena.take(bytes) {
+                let place = if bytes % 2 == 0 { arena.take(bytes) } else { arena.take_last(bytes, 1 << 20) };
+                if let Some(place) = place {
+                    prop_assert!(bytes % 2 == 0 || place >= 1 << 20);
                     prop_assert!(place >= ALIGNMENT && place % ALIGNMENT == 0 && (place + bytes) as usize <= ARENA_BYTES);
                     prop_assert!(taken.iter().all(|(other, length)| place + bytes <= *other || other + length <= place));
                     taken.push((place, bytes));

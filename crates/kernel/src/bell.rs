@@ -37,6 +37,10 @@ impl Bell {
     pub(crate) fn sleep(&self, memory: &Mapping, limit: Duration, is_complete: impl Fn() -> bool) -> io::Result<()> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if *taken {
+            // Whoever sleeps on the ring may just have been woken and not have begun to sleep again.
+            if self.announce(memory, is_complete) {
+                return Ok(());
+            }
             drop(self.heard.wait_timeout(taken, limit).unwrap_or_else(PoisonError::into_inner));
             return Ok(());
         }
@@ -48,12 +52,17 @@ impl Bell {
         outcome
     }
 
-    fn listen(&self, memory: &Mapping, limit: Duration, is_complete: impl Fn() -> bool) -> io::Result<()> {
+    /// Says that somebody sleeps, and whether there is no need to.
+    fn announce(&self, memory: &Mapping, is_complete: impl Fn() -> bool) -> bool {
         memory.word(SLEEPING).store(1, Ordering::Relaxed);
         // Partner: the exchange of a run's state in `end_run`, which is a full barrier. Either the program sees that
         // somebody sleeps, or this thread sees that the run is complete.
         fence(Ordering::SeqCst);
-        if is_complete() {
+        is_complete()
+    }
+
+    fn listen(&self, memory: &Mapping, limit: Duration, is_complete: impl Fn() -> bool) -> io::Result<()> {
+        if self.announce(memory, is_complete) {
             return Ok(());
         }
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };

@@ -65,6 +65,17 @@ pub enum LoadError {
         /// How many there are.
         found: usize,
     },
+    /// The interfaces take short packets only.
+    #[error(
+        "the hosts' interfaces take packets of {mtu} bytes, the kernel engine needs {least}: raise their MTU, or take the \
+         agent engine"
+    )]
+    ShortPackets {
+        /// The shortest of their longest packets.
+        mtu: u32,
+        /// What it should be.
+        least: u32,
+    },
     /// The system refused something else.
     #[error("{what}: {source}")]
     System {

@@ -2,7 +2,7 @@
 
 use crate::error::LoadError;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A network interface of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,19 @@ pub struct Interface {
     pub hardware_address: [u8; 6],
     /// The longest IP packet that it takes.
     pub mtu: u32,
+}
+
+/// The names of the interfaces of this host that are Ethernets and have an address.
+///
+/// # Errors
+/// When the system does not list them.
+pub fn ethernet_interfaces() -> Result<Vec<String>, LoadError> {
+    let system = |source| LoadError::System { what: "listing the network interfaces", source };
+    let addresses = if_addrs::get_if_addrs().map_err(system)?;
+    let mut names: Vec<String> = addresses.into_iter().map(|address| address.name).collect();
+    names.dedup();
+    names.retain(|name| Interface::named(name).is_ok());
+    Ok(names)
 }
 
 /// The kind of interfaces whose packets have an Ethernet header (`ARPHRD_ETHER`).
@@ -29,9 +42,7 @@ impl Interface {
     /// assert!(matches!(missing, Err(kernel::LoadError::NoInterface { .. })));
     /// ```
     pub fn named(name: &str) -> Result<Self, LoadError> {
-        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
-            .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })?;
-        let missing = |_| LoadError::NoInterface { name: name.to_owned() };
+        let (socket, missing) = (any_socket()?, |_| LoadError::NoInterface { name: name.to_owned() });
         let hardware = ask(socket.as_fd(), name, libc::SIOCGIFHWADDR).map_err(missing)?;
         let mtu = ask(socket.as_fd(), name, libc::SIOCGIFMTU).map_err(missing)?;
         // A socket address: the family, here the kind of interface, and the bytes of the address behind it.
@@ -43,6 +54,18 @@ impl Interface {
         let mtu = u32::from_ne_bytes([m0, m1, m2, m3]);
         Ok(Interface { name: name.to_owned(), hardware_address: [a, b, c, d, e, f], mtu })
     }
+
+    /// The number of the interface of this name.
+    pub(crate) fn number(name: &str) -> Result<u32, LoadError> {
+        let missing = |_| LoadError::NoInterface { name: name.to_owned() };
+        rustix::net::netdevice::name_to_index(any_socket()?, name).map_err(missing)
+    }
+}
+
+/// The system tells about interfaces through sockets.
+fn any_socket() -> Result<OwnedFd, LoadError> {
+    rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
+        .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })
 }
 
 /// Asks the system about an interface; the union behind the name is the answer (netdevice(7)).

@@ -52,6 +52,7 @@
 
 mod arena;
 mod bell;
+mod books;
 mod error;
 mod fault;
 mod interface;
@@ -61,10 +62,12 @@ mod prepared;
 mod rank;
 mod system;
 mod tender;
+mod trial;
 pub mod wire;
 
 pub use error::LoadError;
 pub use fault::Fault;
-pub use interface::Interface;
+pub use interface::{Interface, ethernet_interfaces};
 pub use loader::{Handles, JobDescription, Loader};
 pub use rank::Rank;
+pub use trial::try_out;

@@ -1,6 +1,7 @@
 //! Loads the program, attaches it and makes the maps. The one part that needs rights.
 
 use crate::error::LoadError;
+use crate::interface::Interface;
 use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, Place, RANK_BYTES, RANKS};
 use crate::system::{self, MAPPABLE, MapKind};
 use crate::tender::Tender;
@@ -20,6 +21,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tradewind.bpf.o");
 
 /// What the object file has.
 const PROGRAMS: [&str; 3] = ["start", "ingress", "tend"];
+
+/// Shorter packets would cut messages into more pieces than ranks count with: 1280 bytes of a message, and all headers.
+const LEAST_MTU: u32 = 1440;
 
 /// A job as one of its hosts sees it.
 #[derive(Clone, Debug)]
@@ -82,7 +86,7 @@ impl Loader {
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(LoadError::NoTypes);
         }
-        let interface = interface_number(&job.interface)?;
+        let interface = Interface::number(&job.interface)?;
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
         for (map, length) in map_lengths(job.endpoints.len() as u32) {
@@ -159,6 +163,9 @@ fn check_sizes(job: &JobDescription) -> Result<(), LoadError> {
             return Err(LoadError::TooMany { what, limit, found });
         }
     }
+    if job.mtu < LEAST_MTU {
+        return Err(LoadError::ShortPackets { mtu: job.mtu, least: LEAST_MTU });
+    }
     Ok(())
 }
 
@@ -230,14 +237,6 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier
     ebpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
 }
 
-/// The number of an interface.
-fn interface_number(name: &str) -> Result<u32, LoadError> {
-    let missing = || LoadError::NoInterface { name: name.to_owned() };
-    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
-        .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })?;
-    rustix::net::netdevice::name_to_index(&socket, name).map_err(|_| missing())
-}
-
 fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
@@ -284,5 +283,24 @@ fn attach_error(interface: &str, error: ProgramError) -> LoadError {
     match source.raw_os_error() {
         Some(libc::EPERM) => LoadError::Forbidden { what: "attaching the program" },
         _ => LoadError::NoTcx { name: interface.to_owned(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_do_not_fit_are_refused() {
+        let endpoint = Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
+        let (endpoints, interface) = (vec![endpoint; 2], "eth0".to_owned());
+        let (number, key, host_of_rank) = (0, Key([0, 1]), vec![0, 1]);
+        let sound = JobDescription { host: 0, host_of_rank, endpoints, number, key, interface, mtu: LEAST_MTU };
+        assert!(check_sizes(&sound).is_ok());
+        assert!(piece_bytes(LEAST_MTU, std::net::Ipv6Addr::LOCALHOST.into()) >= 1280);
+        let error = |job: JobDescription| check_sizes(&job).expect_err("it does not fit").to_string();
+        assert!(error(JobDescription { mtu: 0, ..sound.clone() }).contains("packets of 0 bytes"));
+        assert!(error(JobDescription { host_of_rank: vec![0; 65], ..sound.clone() }).contains("64 ranks on one host"));
+        assert!(error(JobDescription { endpoints: vec![endpoint; 65], ..sound }).contains("64 hosts"));
     }
 }

@@ -1,11 +1,15 @@
 //! A schedule in a rank's arena, and the image that every run of it starts from.
 
 use crate::arena::{ALIGNMENT, Arena};
-use crate::layout::{ARENA, NamedReceive, Progress, Run, receive_hash};
+use crate::layout::{ARENA, ARENA_BYTES, NamedReceive, Progress, Run, receive_hash};
 use crate::system::Mapping;
 use goal::schedule::{Kind, SCRATCHPAD, Schedule, ScheduleView};
 use network::carrier::Context;
 use std::ops::Range;
+
+/// A schedule and a run of it may take so many bytes of the arena, so that several can be there at once. So many at the
+/// beginning of the arena are for runs only: when there is no other run, each finds a place.
+pub(crate) const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 
 /// A schedule that a rank has taken.
 #[derive(Debug)]
@@ -115,7 +119,7 @@ impl PreparedSchedule {
         let table = receive_table(&view);
         let sections = [schedule.as_bytes(), bytemuck::cast_slice(&table), bytemuck::cast_slice(&context.members[..])];
         let bytes: usize = sections.iter().map(|section| section.len()).sum();
-        let place = arena.take(bytes as u32)?;
+        let place = arena.take_last(bytes as u32, LIMIT_BYTES as u32)?;
         let mut places = [0; 3];
         let mut next = place;
         for (section, at) in sections.iter().zip(&mut places) {
@@ -209,7 +213,6 @@ impl PreparedSchedule {
         }
         let scratchpad = self.schedule.view().header().scratchpad_bytes as usize;
         memory.clear(at + self.memory(self.memories.len() - 1), scratchpad);
-        self.runs += 1;
         Some(frame)
     }
 
@@ -236,7 +239,6 @@ impl PreparedSchedule {
     /// Takes back the frame of a run that the program does not know any more.
     pub(crate) fn give_back(&mut self, frame: u32) {
         self.frames.push(frame);
-        self.runs -= 1;
     }
 
     /// Gives the arena the frames that no run uses.
@@ -244,6 +246,11 @@ impl PreparedSchedule {
         for frame in self.frames.drain(..) {
             arena.give_back(frame, self.frame_bytes);
         }
+    }
+
+    /// Gives the arena the frame of a run that the program does not know any more.
+    pub(crate) fn give_up_frame(&self, arena: &mut Arena, frame: u32) {
+        arena.give_back(frame, self.frame_bytes);
     }
 
     /// Gives the arena everything.

@@ -2,40 +2,43 @@
 
 mod early;
 
-use crate::arena::Arena;
 use crate::bell::Bell;
+use crate::books::{Books, Results, RunName, in_arena, read_run};
 use crate::fault::Fault;
 use crate::layout::{
-    ARENA, ARENA_BYTES, MIDDLE_SLOTS, RANK_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run, SMALL_BYTES, SMALL_SLOTS, SUBMITTED,
+    ARENA, ARENA_BYTES, LARGE_SLOTS, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, RANK_BYTES, RUN_UNDER_WAY, Run,
+    SMALL_BYTES, SMALL_SLOTS, SUBMITTED,
 };
 use crate::loader::Handles;
-use crate::prepared::{PreparedSchedule, Sizes};
+use crate::prepared::{LIMIT_BYTES, PreparedSchedule, Sizes};
 use crate::system::{self, Mapping};
 use crate::wire::requests_within;
 use early::EarlyMessages;
-use goal::schedule::{Kind, OperationRecord, Schedule, ScheduleView};
+use goal::schedule::{BufferRecord, Kind, OperationRecord, Schedule, ScheduleView};
 use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A schedule and a run of it may take so many bytes of the arena, so that several can be there at once.
-const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 /// Operations of a schedule: fewer than the program executes in one activation.
 const LIMIT_OPERATIONS: u32 = 8192;
+/// Bytes in the slots of a rank.
+const SLOT_BYTES: u64 = (SMALL_SLOTS * SMALL_BYTES + MIDDLE_SLOTS * MIDDLE_BYTES + LARGE_SLOTS * PIECE_BYTES) as u64;
 /// Edges of an operation: as many as the program follows.
 const LIMIT_EDGES: u32 = 1 << 16;
-/// Bytes of the pieces of a message at an MTU of 1500, or fewer.
-const SHORTEST_PIECE: u64 = 1280;
+/// Bytes of the pieces of a message at the least MTU that IPv6 knows, 1280, or fewer.
+const SHORTEST_PIECE: u64 = 1024;
 /// How often a waiter looks before it sleeps.
 const LOOKS: u32 = 200;
 /// How long it looks where each rank of the host has a core: a few packets.
 const PATIENCE: Duration = Duration::from_micros(30);
+/// How long a rank that leaves tries to start what still waits for room.
+const LEAVING: Duration = Duration::from_secs(10);
 /// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The
-/// first nap, and the longest: each is twice as long as the one before.
+/// first nap, and the longest: each is half as long as the run has been waited for.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
 /// The way out of what is too large for this engine.
@@ -53,25 +56,14 @@ pub struct Rank {
     has_core: bool,
     host_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
+    /// Messages without receives, as far as there was no room for them, and whether there are any.
+    early: Mutex<EarlyMessages>,
+    has_early: AtomicBool,
     /// A host that has left so many requests unanswered is unreachable.
     maximum_unanswered: u32,
     books: Mutex<Books>,
-}
-
-/// What the rank knows about its arena.
-#[derive(Debug)]
-struct Books {
-    arena: Arena,
-    prepared: HashMap<u64, PreparedSchedule>,
-    next: u64,
-    /// The schedule of every run, by the place of its frame.
-    runs: HashMap<u32, u64>,
-    /// Runs that nobody will fetch.
-    forgotten: Vec<u32>,
-    /// Whether runs note when each operation is executed.
-    timed: bool,
-    /// Messages without receives, as far as there was no room for them.
-    early: EarlyMessages,
+    /// Whether there may be runs that are elsewhere than their names say.
+    is_crowded: AtomicBool,
 }
 
 impl Rank {
@@ -81,59 +73,63 @@ impl Rank {
     /// When they cannot be mapped.
     pub fn new(handles: Handles) -> std::io::Result<Self> {
         let memory = Mapping::new(&handles.memory, 0, RANK_BYTES.next_multiple_of(4096), true)?;
-        let books = Books {
-            arena: Arena::new(),
-            prepared: HashMap::new(),
-            next: 0,
-            runs: HashMap::new(),
-            forgotten: Vec::new(),
-            timed: false,
-            early: EarlyMessages::default(),
-        };
         let Handles { bell, start, slot, rank, host_of_rank, addresses, patience, .. } = handles;
         let maximum_unanswered = requests_within(patience);
         let bell = Bell::new(bell)?;
         let host = host_of_rank.get(rank as usize);
         let neighbours = host_of_rank.iter().filter(|other| Some(*other) == host).count();
         let has_core = std::thread::available_parallelism().is_ok_and(|cores| neighbours <= cores.get());
-        let books = Mutex::new(books);
-        Ok(Rank { memory, bell, start, slot, rank, has_core, host_of_rank, addresses, maximum_unanswered, books })
-    }
-
-    /// Has runs that start from now on note when each operation is executed; see [`times`](Self::times).
-    pub fn set_timed(&self, timed: bool) {
-        self.books().timed = timed;
-    }
-
-    /// When the operations of a run were executed, by their place in the schedule, in nanoseconds of `CLOCK_MONOTONIC`;
-    /// 0 for those that were not, and for all if nobody asked before the start.
-    pub fn times(&self, ticket: Ticket) -> Vec<u64> {
-        let books = self.books();
-        let frame = ticket.0 as u32;
-        let Some(prepared) = books.runs.get(&frame).and_then(|number| books.prepared.get(number)) else {
-            return Vec::new();
-        };
-        let mut times = vec![0u64; prepared.schedule.view().operations().len()];
-        if self.run(frame).times != 0 {
-            self.memory.read(ARENA + frame as usize + prepared.times(), bytemuck::cast_slice_mut(&mut times));
-        }
-        times
+        Ok(Rank {
+            memory,
+            bell,
+            start,
+            slot,
+            rank,
+            has_core,
+            host_of_rank,
+            addresses,
+            maximum_unanswered,
+            early: Mutex::default(),
+            has_early: AtomicBool::new(false),
+            books: Mutex::new(Books::new()),
+            is_crowded: AtomicBool::new(false),
+        })
     }
 
     /// What went wrong in a run, if anything did so far.
     pub fn fault(&self, ticket: Ticket) -> Option<Fault> {
-        Fault::of(&self.run(ticket.0 as u32))
+        let books = self.books();
+        let (frame, _) = books.frame_of(RunName::of(ticket))?;
+        Fault::of(&read_run(&self.memory, frame))
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy of what the program says about a run.
-    fn run(&self, frame: u32) -> Run {
-        let mut run: Run = bytemuck::Zeroable::zeroed();
-        self.memory.read(ARENA + in_arena(frame), bytemuck::bytes_of_mut(&mut run));
-        run
+    /// Starts runs that have waited for room, as long as there is some.
+    fn advance<'a>(&'a self, mut books: MutexGuard<'a, Books>) -> Result<(), Error> {
+        loop {
+            let ready = books.advance(&self.memory);
+            self.is_crowded.store(books.is_crowded(), Ordering::Relaxed);
+            drop(books);
+            if ready.is_empty() {
+                return Ok(());
+            }
+            ready.iter().for_each(|frame| self.submit(*frame));
+            // Some may be complete at once, and nobody is woken for them.
+            self.kick()?;
+            self.bring_back()?;
+            books = self.books();
+        }
+    }
+
+    /// Looks for a run that is not where its name says.
+    #[cold]
+    fn is_complete_elsewhere(&self, name: RunName) -> bool {
+        // What goes wrong here goes wrong in `wait`, too, where it can be said.
+        let _ = self.advance(self.books());
+        self.books().is_complete(&self.memory, name.count)
     }
 
     /// Has the program look after this rank: it starts what was submitted and goes on with what was left over.
@@ -184,20 +180,17 @@ impl Rank {
     }
 
     /// Copies what a run wrote to where the caller wants it.
-    fn copy_out(&self, prepared: &PreparedSchedule, frame: u32, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-        let buffers = prepared.schedule.view().buffers();
-        for (buffer, (output, record)) in
-            outputs.iter().zip(buffers).enumerate().filter(|(_, (output, _))| !output.is_empty())
-        {
-            check_length(buffer, record.length, output.len())?;
-        }
-        for (buffer, bytes) in prepared.written() {
-            if let Some(output) = outputs.get_mut(*buffer).filter(|output| !output.is_empty()) {
-                self.memory
-                    .read(ARENA + frame as usize + prepared.memory(*buffer) + bytes.start, &mut output[bytes.clone()]);
+    fn copy_out(&self, prepared: &PreparedSchedule, results: &Results<'_>, outputs: &mut [&mut [u8]]) {
+        for (index, (buffer, bytes)) in prepared.written().iter().enumerate() {
+            let Some(output) = outputs.get_mut(*buffer).filter(|output| !output.is_empty()) else { continue };
+            let output = &mut output[bytes.clone()];
+            match results {
+                Results::Frame(frame) => {
+                    self.memory.read(ARENA + *frame as usize + prepared.memory(*buffer) + bytes.start, output);
+                }
+                Results::Aside(_, written) => output.copy_from_slice(&written[index]),
             }
         }
-        Ok(())
     }
 
     /// Whether a run has ended, looked at for a moment.
@@ -220,77 +213,65 @@ impl Rank {
     }
 }
 
-impl Books {
-    /// Takes back the frames of forgotten runs that have ended.
-    fn sweep(&mut self, is_complete: impl Fn(u32) -> Option<bool>) {
-        let forgotten = std::mem::take(&mut self.forgotten);
-        for frame in forgotten {
-            match is_complete(frame) {
-                None => self.forgotten.push(frame),
-                Some(well) => self.end(frame, well),
-            }
-        }
-    }
-
-    /// The end of a run. The frame of one that failed stays: what arrives for it is dropped there.
-    fn end(&mut self, frame: u32, well: bool) {
-        let Some(number) = self.runs.remove(&frame) else { return };
-        let Some(prepared) = self.prepared.get_mut(&number) else { return };
-        if well {
-            prepared.give_back(frame);
-        }
-        self.drop_unused(number);
-    }
-
-    /// Gives up a schedule that nobody will start again and that has no run.
-    fn drop_unused(&mut self, number: u64) {
-        if self.prepared.get(&number).is_some_and(|prepared| prepared.is_released && prepared.runs == 0)
-            && let Some(prepared) = self.prepared.remove(&number)
-        {
-            prepared.give_up(&mut self.arena);
-        }
-    }
-
-    /// A frame for a run, if need be from the frames that others have put by.
-    fn frame(&mut self, memory: &Mapping, number: u64, sequence: u64) -> Option<u32> {
-        let timed = self.timed;
-        let prepared = self.prepared.get_mut(&number)?;
-        let mut frame = prepared.frame(&mut self.arena, memory, sequence, timed);
-        if frame.is_none() {
-            self.prepared.values_mut().for_each(|prepared| prepared.give_up_frames(&mut self.arena));
-            frame = self.prepared.get_mut(&number)?.frame(&mut self.arena, memory, sequence, timed);
-        }
-        self.runs.insert(frame?, number);
-        frame
-    }
-}
-
 /// Whether all messages of a run could be there before they are wanted, in half of the slots: when slots run out, senders are
-/// held back, and what a receive waits for could be behind what it does not want yet.
+/// held back, and what a receive waits for could be behind what it does not want yet. Which slots the pieces of a message
+/// need depends on how long a packet may be: it has to fit either way.
 fn fits_slots(view: &ScheduleView<'_>) -> bool {
-    let receives = view.operations().iter().filter(|record| record.kind() == Kind::Receive);
-    let [mut short, mut pieces] = [0, 0];
-    for record in receives {
-        match record.bytes {
-            bytes if bytes <= SMALL_BYTES as u64 => short += 1,
-            // As if all pieces were those of an ordinary Ethernet: longer ones are fewer, but have fewer slots.
-            bytes => pieces += bytes.div_ceil(SHORTEST_PIECE),
-        }
+    let receives =
+        || view.operations().iter().filter(|record| record.kind() == Kind::Receive).map(|record| record.bytes);
+    let short = receives().filter(|bytes| *bytes <= SMALL_BYTES as u64).count();
+    let longer = || receives().filter(|bytes| *bytes > SMALL_BYTES as u64);
+    let in_short_packets: u64 = longer().map(|bytes| bytes.div_ceil(SHORTEST_PIECE)).sum();
+    // The last piece of a message may be a short one.
+    let long = longer().filter(|bytes| *bytes > MIDDLE_BYTES as u64);
+    let in_long_packets: u64 = long.map(|bytes| bytes.div_ceil(PIECE_BYTES as u64)).sum();
+    short <= SMALL_SLOTS / 2 && in_short_packets <= MIDDLE_SLOTS as u64 / 2 && in_long_packets <= LARGE_SLOTS as u64 / 2
+}
+
+/// Buffers are as long as the schedule says, or empty.
+fn check_lengths(lengths: impl Iterator<Item = usize>, buffers: &[BufferRecord]) -> Result<(), Error> {
+    let wrong = |(_, (found, record)): &(usize, (usize, &BufferRecord))| *found != 0 && *found as u64 != record.length;
+    let wrong = lengths.zip(buffers).enumerate().find(wrong);
+    wrong.map_or(Ok(()), |(buffer, (found, record))| {
+        Err(Error::Length { buffer, expected: record.length, found: found as u64 })
+    })
+}
+
+/// Why the program does not take a schedule, if it does not.
+fn refusal(schedule: &Schedule) -> Option<Error> {
+    let (view, sizes) = (schedule.view(), Sizes::of(&schedule.view()));
+    let unknown = |record: &OperationRecord| match record.kind() {
+        Kind::Join => Some("a join, which meets in memory that all ranks share"),
+        Kind::Calc if record.bytes != 0 => Some("a computation without a result, which only takes time"),
+        _ => None,
+    };
+    if let Some(what) = view.operations().iter().find_map(unknown) {
+        let why = format!("{what}: take the agent engine for it");
+        return Some(Error::Operation(format!("the kernel engine does not take {why}")));
     }
-    short <= SMALL_SLOTS as u64 / 2 && pieces <= MIDDLE_SLOTS as u64 / 2
-}
-
-fn in_arena(place: u32) -> usize {
-    place as usize & (ARENA_BYTES - 1) & !63
-}
-
-fn check_length(buffer: usize, expected: u64, found: usize) -> Result<(), Error> {
-    let found = found as u64;
-    if expected == found { Ok(()) } else { Err(Error::Length { buffer, expected, found }) }
+    let edges = view.operations().iter().map(|record| record.edge_count.max(record.start_edge_count)).max();
+    let [edges, operations] = [edges.unwrap_or(0), view.header().operation_count].map(u64::from);
+    let bytes = sizes.prepared + sizes.frame;
+    let limits = [
+        ("an operation with its successors", edges, u64::from(LIMIT_EDGES)),
+        ("a schedule's number of operations", operations, u64::from(LIMIT_OPERATIONS)),
+        ("a schedule with one run of it, in bytes,", bytes, LIMIT_BYTES),
+    ];
+    let large = limits.into_iter().find(|(_, needed, limit)| needed > limit);
+    if let Some((what, needed, limit)) = large {
+        return Some(too_large(what, needed, limit, OTHER_ENGINE));
+    }
+    let bytes =
+        view.operations().iter().filter(|record| record.kind() == Kind::Receive).map(|record| record.bytes).sum();
+    (!fits_slots(&view))
+        .then(|| too_large("what a run receives before it is wanted, in bytes,", bytes, SLOT_BYTES / 2, OTHER_ENGINE))
 }
 
 fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::System { what: what.to_owned(), why: source.to_string() }
+    move |source| Error::System {
+        what: format!("{what} in the kernel"),
+        why: format!("{source}; TRADEWIND_BETWEEN_HOSTS=agent does without the kernel engine"),
+    }
 }
 
 fn too_large(what: &str, needed: u64, limit: u64, way_out: &'static str) -> Error {
@@ -302,101 +283,81 @@ impl Carrier for Rank {
         "kernel"
     }
 
+    fn set_timed(&self, timed: bool) {
+        self.books().timed = timed;
+    }
+
+    fn times(&self, ticket: Ticket) -> Vec<u64> {
+        let books = self.books();
+        let known = books.frame_of(RunName::of(ticket));
+        let Some((frame, prepared)) = known.filter(|(frame, _)| read_run(&self.memory, *frame).times != 0) else {
+            return Vec::new();
+        };
+        let mut times = vec![0u64; prepared.schedule.view().operations().len()];
+        self.memory.read(ARENA + frame as usize + prepared.times(), bytemuck::cast_slice_mut(&mut times));
+        times
+    }
+
     fn admits(&self, schedule: &Schedule) -> bool {
-        let view = schedule.view();
-        let sizes = Sizes::of(&view);
-        let known = view.operations().iter().all(|record| match record.kind() {
-            Kind::Join => false,
-            // The program computes nothing but what has a result.
-            Kind::Calc => record.bytes == 0,
-            _ => record.edge_count <= LIMIT_EDGES && record.start_edge_count <= LIMIT_EDGES,
-        });
-        known
-            && fits_slots(&view)
-            && view.header().operation_count <= LIMIT_OPERATIONS
-            && sizes.prepared + sizes.frame <= LIMIT_BYTES
+        refusal(schedule).is_none()
     }
 
     fn prepare(&self, context: &Context, schedule: &Schedule, stamp: u32) -> Result<Prepared, Error> {
-        if !self.admits(schedule) {
-            let sizes = Sizes::of(&schedule.view());
-            return Err(too_large(
-                "a schedule with one run of it (or one that meets or computes)",
-                sizes.prepared + sizes.frame,
-                LIMIT_BYTES,
-                OTHER_ENGINE,
-            ));
+        if let Some(refusal) = refusal(schedule) {
+            return Err(refusal);
         }
-        let mut books = self.books();
-        let Books { arena, prepared, .. } = &mut *books;
-        let mut made = PreparedSchedule::new(arena, &self.memory, context, schedule, stamp);
-        if made.is_none() {
-            prepared.values_mut().for_each(|prepared| prepared.give_up_frames(arena));
-            made = PreparedSchedule::new(arena, &self.memory, context, schedule, stamp);
-        }
+        let number = self.books().prepare(&self.memory, context, schedule, stamp);
         let needed = || Sizes::of(&schedule.view()).prepared;
-        let made = made.ok_or_else(|| too_large("what is prepared", needed(), ARENA_BYTES as u64, OTHER_ENGINE))?;
-        let number = books.next;
-        books.next += 1;
-        books.prepared.insert(number, made);
-        Ok(Prepared(number))
+        number.map(Prepared).ok_or_else(|| {
+            too_large(
+                "what is prepared beside all that was before",
+                needed(),
+                ARENA_BYTES as u64 - LIMIT_BYTES,
+                OTHER_ENGINE,
+            )
+        })
     }
 
     fn release(&self, prepared: Prepared) {
-        let mut books = self.books();
-        if let Some(prepared) = books.prepared.get_mut(&prepared.0) {
-            prepared.is_released = true;
-        }
-        books.drop_unused(prepared.0);
+        self.books().release(prepared.0);
     }
 
     fn start(&self, prepared: Prepared, sequence: u64, inputs: &[&[u8]]) -> Result<Ticket, Error> {
         let mut books = self.books();
-        books.sweep(|frame| match self.memory.word(ARENA + in_arena(frame)).load(Ordering::Acquire) {
-            RUN_UNDER_WAY => None,
-            state => Some(state == RUN_COMPLETE),
-        });
         let unknown = || Error::Operation("the schedule was released before: prepare it again".to_owned());
-        let buffers = books.prepared.get(&prepared.0).ok_or_else(unknown)?.schedule.view().buffers();
-        for (buffer, (input, record)) in
-            inputs.iter().zip(buffers).enumerate().filter(|(_, (input, _))| !input.is_empty())
-        {
-            check_length(buffer, record.length, input.len())?;
+        let buffers = books.schedule(prepared.0).ok_or_else(unknown)?.schedule.view().buffers();
+        check_lengths(inputs.iter().map(|input| input.len()), buffers)?;
+        let name = books.start(&self.memory, prepared.0, sequence, inputs).ok_or_else(unknown)?;
+        if name.frame == 0 {
+            // What goes wrong in starting others goes wrong when this one is waited for, too.
+            let _ = self.advance(books);
+            return Ok(name.ticket());
         }
-        let frame = books.frame(&self.memory, prepared.0, sequence);
-        let frame = frame.ok_or_else(|| {
-            let needed = books.runs.len() as u64 + 1;
-            let way_out = "wait for some of them first, or set TRADEWIND_BETWEEN_HOSTS=agent";
-            too_large("the number of runs under way", needed, books.runs.len() as u64, way_out)
-        })?;
-        if let Some(prepared) = books.prepared.get(&prepared.0) {
-            for (buffer, input) in inputs.iter().enumerate().filter(|(_, input)| !input.is_empty()) {
-                self.memory.write(ARENA + frame as usize + prepared.memory(buffer), input);
-            }
-        }
-        let communicator = books.prepared.get(&prepared.0).map(|prepared| prepared.context.number);
-        let early = communicator.filter(|_| books.early.wait_for_runs());
         drop(books);
-        self.submit(frame);
-        self.kick()?;
-        if let Some(communicator) = early {
-            self.bring_back_for(communicator, sequence)?;
+        self.submit(name.frame);
+        // It is submitted and takes place. If the program could not be run now, it will be by whoever waits.
+        let _ = self.kick();
+        if self.has_early.load(Ordering::Relaxed) {
+            let _ = self.bring_back();
         }
-        Ok(Ticket(u64::from(frame)))
+        Ok(name.ticket())
     }
 
     #[inline]
     fn is_complete(&self, ticket: Ticket) -> bool {
-        // Partner: `end_run`.
-        self.memory.word(ARENA + in_arena(ticket.0 as u32)).load(Ordering::Acquire) != RUN_UNDER_WAY
+        let name = RunName::of(ticket);
+        // Partner: `end_run`. Only of a run that is complete the frame can be another's now.
+        let state = self.memory.word(ARENA + in_arena(name.frame)).load(Ordering::Acquire);
+        state != RUN_UNDER_WAY || (self.is_crowded.load(Ordering::Relaxed) && self.is_complete_elsewhere(name))
     }
 
     fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error> {
         if self.look(ticket) {
             return Ok(true);
         }
-        let [mut nap, longest] = NAPS;
+        let [first, longest] = NAPS;
         while !self.is_complete(ticket) {
+            let nap = (self.books().awaited_for(RunName::of(ticket)) / 2).clamp(first, longest);
             let left = deadline.map_or(nap, |deadline| deadline.saturating_duration_since(Instant::now()).min(nap));
             if left.is_zero() {
                 return Ok(false);
@@ -404,14 +365,18 @@ impl Carrier for Rank {
             let before = Instant::now();
             let is_complete = || self.is_complete(ticket);
             self.bell.sleep(&self.memory, left, is_complete).map_err(system_error("waiting for a run"))?;
-            if !is_complete() && before.elapsed() >= left {
-                self.kick()?;
-                self.make_room()?;
-                self.ask(ticket)?;
-                nap = longest.min(2 * nap);
+            if before.elapsed() >= nap && !is_complete() {
+                self.look_after(ticket)?;
             }
         }
         Ok(true)
+    }
+
+    fn look_after(&self, ticket: Ticket) -> Result<(), Error> {
+        self.advance(self.books())?;
+        self.kick()?;
+        self.make_room()?;
+        self.ask(ticket)
     }
 
     fn awaited(&self, ticket: Ticket) -> Vec<u32> {
@@ -419,23 +384,39 @@ impl Carrier for Rank {
     }
 
     fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-        let frame = ticket.0 as u32;
-        if !self.is_complete(ticket) {
-            return Err(Error::Operation("the run has not ended: wait for it first".to_owned()));
-        }
+        let name = RunName::of(ticket);
         let mut books = self.books();
-        let unknown = || Error::Operation("the run was fetched before".to_owned());
-        let number = *books.runs.get(&frame).ok_or_else(unknown)?;
-        let prepared = books.prepared.get(&number).ok_or_else(unknown)?;
-        let run = self.run(frame);
+        let unknown = || Error::Operation("the run was fetched before, or has not ended: wait for it once".to_owned());
+        if !books.is_complete(&self.memory, name.count) {
+            return Err(unknown());
+        }
+        let (results, prepared) = books.results(name).ok_or_else(unknown)?;
+        check_lengths(outputs.iter().map(|output| output.len()), prepared.schedule.view().buffers())?;
+        let run = match &results {
+            Results::Frame(frame) => read_run(&self.memory, *frame),
+            Results::Aside(run, _) => **run,
+        };
         let fault = Fault::of(&run).map(|fault| fault.error(&prepared.context, run.sequence));
-        self.copy_out(prepared, frame, outputs)?;
-        books.end(frame, run.state == RUN_COMPLETE);
+        self.copy_out(prepared, &results, outputs);
+        books.end(&self.memory, name.count);
+        if self.is_crowded.load(Ordering::Relaxed) {
+            // What goes wrong in starting others goes wrong when they are waited for, too.
+            let _ = self.advance(books);
+        }
         fault.map_or(Ok(()), Err)
     }
 
     fn forget(&self, ticket: Ticket) {
-        self.books().forgotten.push(ticket.0 as u32);
+        self.books().forget(RunName::of(ticket));
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        if self.is_crowded.load(Ordering::Relaxed) {
+            // Nobody is left who could be told.
+            let _ = self.start_the_rest();
+        }
     }
 }
 
@@ -456,10 +437,7 @@ impl Rank {
     fn ranks_of(&self, ticket: Ticket, mut peer: impl FnMut(&OperationRecord) -> Option<u32>) -> Vec<u32> {
         const RUNNING: u32 = 2;
         let books = self.books();
-        let frame = ticket.0 as u32;
-        let Some(prepared) = books.runs.get(&frame).and_then(|number| books.prepared.get(number)) else {
-            return Vec::new();
-        };
+        let Some((frame, prepared)) = books.frame_of(RunName::of(ticket)) else { return Vec::new() };
         let states = ARENA + frame as usize + prepared.progress();
         let is_running = |index: usize| {
             let at = states + 32 * index + std::mem::offset_of!(crate::layout::Progress, phase);
@@ -472,6 +450,18 @@ impl Rank {
         ranks.sort_unstable();
         ranks.dedup();
         ranks
+    }
+
+    /// Starts what still waits for room: others wait for it, whether this rank does or not.
+    fn start_the_rest(&self) -> Result<(), Error> {
+        let end = Instant::now() + LEAVING;
+        loop {
+            self.advance(self.books())?;
+            if !self.books().has_queue() || Instant::now() >= end {
+                return Ok(());
+            }
+            self.bell.sleep(&self.memory, NAPS[0], || false).map_err(system_error("waiting for room"))?;
+        }
     }
 
     /// The number of this rank in the job.

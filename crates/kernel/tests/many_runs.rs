@@ -67,6 +67,44 @@ fn runs_of_many_communicators_do_not_meet() {
     });
 }
 
+/// A rank gives a long buffer and gets it back, as soon as the other one has sent a number. Six runs of it fill the arena.
+fn long_copy(rank: usize) -> Schedule {
+    const BYTES: u64 = 300_000;
+    let mut graph = Graph::new(rank as u32, 2);
+    let (input, output) = (graph.buffer(Access::Input, BYTES), graph.buffer(Access::Output, BYTES));
+    let heard = graph.scratchpad(8);
+    graph.send(input.part(0, 8), 1 - rank as u32, 0);
+    let receive = graph.receive(heard, 1 - rank as u32, 0);
+    let copy = graph.copy(input, output);
+    graph.requires(copy, receive);
+    compile(&graph).expect("the graph is right")
+}
+
+#[test]
+fn runs_that_find_no_room_wait_for_it() {
+    const RUNS: u64 = 30;
+    let world = testbed::or_skip!(World::new(2, 1, 1500));
+    world.run(2, |rank, here| {
+        let context = Context { number: 0, members: [0, 1].into(), rank: rank as u32 };
+        let prepared = here.prepare(&context, &long_copy(rank), 0).expect("it is not too large");
+        let bytes = |sequence: u64| vec![sequence as u8; 300_000];
+        let start = |sequence| here.start(prepared, sequence, &[&bytes(sequence), &[]]).expect("it starts, or will");
+        let mut tickets: Vec<Ticket> = (0..RUNS).map(start).collect();
+        // Nobody will ask for these, and the other rank needs them.
+        tickets.drain(20..).for_each(|ticket| here.forget(ticket));
+        let later: Vec<Ticket> = (RUNS..RUNS + 10).map(start).collect();
+        assert!(here.wait(later[9], None).expect("it ends"), "the last one first");
+        let started = (0..).zip(tickets).chain((RUNS..).zip(later));
+        for (sequence, ticket) in started {
+            assert!(here.wait(ticket, None).expect("it ends"));
+            let mut found = vec![0; 300_000];
+            here.fetch(ticket, &mut [&mut [], &mut found]).expect("it went well");
+            assert_eq!(found, bytes(sequence), "run {sequence}");
+            assert!(here.fetch(ticket, &mut [&mut [], &mut found]).is_err(), "it is fetched once");
+        }
+    });
+}
+
 #[test]
 fn operations_say_when_they_were_executed() {
     let world = testbed::or_skip!(World::new(2, 1, 1500));

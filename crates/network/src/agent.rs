@@ -14,8 +14,9 @@
 //! [transport](crate::transport), what it says to one on the same host through a queue.
 //!
 //! # Who is ahead
-//! Messages for a run that the rank has not started are kept. Their payloads are bounded, because a host sends others only
-//! a window of eager bytes before it announces messages instead (`windows`); the envelopes are bounded by number.
+//! Messages for a run that the rank has not started are kept. Their payloads are bounded, because a host sends others, and its
+//! ranks each other, only a window of eager bytes before it announces messages instead (`windows`). What nobody holds back,
+//! envelopes and contributions to meetings, is bounded by number and bytes: beyond that it is dropped, and the run fails.
 //!
 //! # Who is gone
 //! What a rank has started its agent carries through, even when the rank's process has ended since. When a rank leaves or

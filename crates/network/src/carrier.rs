@@ -64,6 +64,28 @@ pub trait Carrier: Send + Sync + Debug {
     /// When the run can not end: a host or a rank is gone.
     fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error>;
 
+    /// Has runs that start from now on note when each operation is executed, if the engine can.
+    fn set_timed(&self, timed: bool) {
+        let _ = timed;
+    }
+
+    /// When the operations of a run that has ended were executed, by their place in the schedule, in nanoseconds of
+    /// `CLOCK_MONOTONIC`; 0 for those that were not. Empty if the engine does not know, or was not told to note it.
+    fn times(&self, ticket: Ticket) -> Vec<u64> {
+        let _ = ticket;
+        Vec::new()
+    }
+
+    /// Does for a run what nobody does for it while no one [waits](Self::wait): asks for what may be lost, and starts what
+    /// had no room. To be called now and then by those who only look whether it has ended.
+    ///
+    /// # Errors
+    /// When the run can not end: a host or a rank is gone.
+    fn look_after(&self, ticket: Ticket) -> Result<(), Error> {
+        let _ = ticket;
+        Ok(())
+    }
+
     /// Ranks of the job whose messages the run waits for at this moment, as far as that can be seen.
     fn awaited(&self, ticket: Ticket) -> Vec<u32> {
         let _ = ticket;

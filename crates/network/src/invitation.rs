@@ -3,7 +3,6 @@
 use crate::carrier::Error;
 use crate::hosts::Hosts;
 use std::fmt;
-use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
@@ -104,13 +103,8 @@ pub struct Invitation {
 /// # Errors
 /// When the system gives no random bytes.
 pub fn random_key() -> Result<Key, Error> {
-    let mut key = Key::default();
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut key));
-    read.map_err(|error| Error::System {
-        what: "cannot read random bytes from /dev/urandom".into(),
-        why: error.to_string(),
-    })?;
-    Ok(key)
+    let what = "cannot get random bytes from the system";
+    shm::random::bytes().map_err(|error| Error::System { what: what.into(), why: error.to_string() })
 }
 
 /// Secrets do not go into logs.

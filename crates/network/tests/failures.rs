@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 use threads::{Wires, connect, hosts, patience, prepare, run, run_job, world};
@@ -58,6 +58,38 @@ fn who_leaves_without_its_part_is_reported_to_everybody() {
         });
         let failed = Err(Error::RankFailed { rank: 3, how: "has left the job".into() });
         assert_eq!(outcomes, [failed.clone(), failed.clone(), failed.clone(), Ok(()), failed]);
+    }
+}
+
+/// A rank that is far ahead of another one of its host is held back: what it has sent takes memory of their agent.
+#[test]
+fn who_is_far_ahead_on_its_own_host_is_held_back() {
+    const BYTES: usize = 8 << 10;
+    // Twice a window.
+    const RUNS: u64 = 2048;
+    let clients = connect(&hosts(2, 2), &Wires::Memory, Limits::default()).expect("threads and memory");
+    let (mut sends, mut receives) = (Graph::new(0, 2), Graph::new(1, 2));
+    let block = sends.buffer(Access::Input, BYTES as u64);
+    sends.send(block, 1, 0);
+    let block = receives.buffer(Access::Output, BYTES as u64);
+    receives.receive(block, 0, 0);
+    let sending = prepare(&clients[0], &world(0, 0, 2), &sends);
+    let message = [7; BYTES];
+    let tickets: Vec<_> =
+        (0..RUNS).map(|sequence| clients[0].start(sending, sequence, &[&message]).expect("memory")).collect();
+    // It needs nobody, and whatever was started before it has been looked at when it has ended.
+    let alone = prepare(&clients[0], &world(9, 0, 1), &barrier_of(0, 1));
+    run(&clients[0], alone, 0, &[], &mut []).expect("nobody is needed");
+    assert!(clients[0].is_complete(tickets[0]) && !clients[0].is_complete(tickets[RUNS as usize - 1]));
+    let receiving = prepare(&clients[1], &world(0, 1, 2), &receives);
+    for sequence in 0..RUNS {
+        let mut received = [0; BYTES];
+        run(&clients[1], receiving, sequence, &[&[]], &mut [&mut received]).expect("it was sent");
+        assert_eq!(received, message);
+    }
+    for ticket in tickets {
+        assert!(clients[0].wait(ticket, patience()).expect("the agent lives"));
+        clients[0].fetch(ticket, &mut [&mut []]).expect("it was received");
     }
 }
 
@@ -211,6 +243,35 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
         let mut bytes = Vec::new();
         let _ = stranger.read_to_end(&mut bytes);
         assert!(bytes.len() <= 32, "{bytes:?}");
+    }
+}
+
+/// A host that was turned away, because strangers had filled the other one, tries again.
+#[test]
+fn a_host_that_was_turned_away_comes_again() {
+    let key = random_key().expect("random bytes");
+    let listeners: Vec<Listener> = (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let [there, here] = [0, 1].map(|host: usize| listeners[host].address());
+    // In between, what lets nobody pass at first.
+    let between = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addresses = [between.local_addr().expect("it has one"), here];
+    let pass = move || {
+        drop(between.accept().expect("a host knocks"));
+        let (mut knocking, _) = between.accept().expect("it comes again");
+        let mut listening = TcpStream::connect(there).expect("it listens");
+        let mut answers = (listening.try_clone().expect("a descriptor"), knocking.try_clone().expect("a descriptor"));
+        let back = std::thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
+        let _ = std::io::copy(&mut knocking, &mut listening);
+        let _ = back.join();
+    };
+    std::thread::spawn(pass);
+    let patience = Patience::default();
+    let threads: Vec<_> = (0..)
+        .zip(listeners)
+        .map(|(host, listener)| std::thread::spawn(move || Tcp::connect(listener, host, &addresses, key, patience)))
+        .collect();
+    for thread in threads {
+        thread.join().expect("no panic").expect("they find each other");
     }
 }
 

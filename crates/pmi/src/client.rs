@@ -1,7 +1,6 @@
 //! A rank's conversation with its process manager.
 
 use crate::error::{Error, beginning};
-use crate::mapping::ProcessMapping;
 use crate::message::{LENGTH_DIGITS, LONGEST_MESSAGE, Message, Version, read_length};
 use std::io::{Read, Write};
 
@@ -15,9 +14,8 @@ pub const LONGEST_VALUE: usize = 255;
 pub struct Client<S> {
     stream: S,
     version: Version,
-    rank: u32,
-    ranks: u32,
-    job: String,
+    /// The name of the job's space of keys, where the protocol wants it said.
+    space: String,
     /// Bytes that have come and are not read.
     behind: Vec<u8>,
 }
@@ -29,12 +27,12 @@ impl<S: Read + Write> Client<S> {
     /// [`Error::Version`], if the process manager does not speak this version (it may be asked for the other one behind the
     /// same stream); [`Error::Contradiction`]; those of every answer.
     pub fn open(stream: S, rank: u32, ranks: u32, version: Version) -> Result<Self, Error> {
-        let mut client = Client { stream, version, rank, ranks, job: String::new(), behind: Vec::new() };
+        let mut client = Client { stream, version, space: String::new(), behind: Vec::new() };
         client.agree_on_version()?;
         match version {
             Version::One => {
                 let answer = client.ask("get_my_kvsname", &[], "my_kvsname")?;
-                client.job = client.expect_word(&answer, "get_my_kvsname", "kvsname", "a name")?.to_owned();
+                client.space = client.expect_word(&answer, "get_my_kvsname", "kvsname", "a name")?.to_owned();
             }
             Version::Two => {
                 let number = rank.to_string();
@@ -42,26 +40,9 @@ impl<S: Read + Write> Client<S> {
                 let answer = client.ask("fullinit", &words, "fullinit-response")?;
                 client.compare(&answer, "rank", rank)?;
                 client.compare(&answer, "size", ranks)?;
-                let answer = client.ask("job-getid", &[], "job-getid-response")?;
-                client.job = client.expect_word(&answer, "job-getid", "jobid", "a name")?.to_owned();
             }
         }
         Ok(client)
-    }
-
-    /// What the process manager calls the job: the same for all its ranks.
-    pub fn job(&self) -> &str {
-        &self.job
-    }
-
-    /// This rank.
-    pub fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    /// The number of ranks.
-    pub fn ranks(&self) -> u32 {
-        self.ranks
     }
 
     /// Enters a value under a key that no other rank uses. After the next [`fence`](Self::fence) all ranks can get it.
@@ -74,8 +55,8 @@ impl<S: Read + Write> Client<S> {
         let words = [("key", key), ("value", value)];
         match self.version {
             Version::One => {
-                let job = self.job.clone();
-                self.ask("put", &[("kvsname", job.as_str()), words[0], words[1]], "put_result")?;
+                let space = self.space.clone();
+                self.ask("put", &[("kvsname", space.as_str()), words[0], words[1]], "put_result")?;
             }
             Version::Two => {
                 self.ask("kvs-put", &words, "kvs-put-response")?;
@@ -104,7 +85,7 @@ impl<S: Read + Write> Client<S> {
         check("the key", key, LONGEST_KEY)?;
         match self.version {
             Version::One => {
-                let words = [("kvsname", &*self.job.clone()), ("key", key)];
+                let words = [("kvsname", &*self.space.clone()), ("key", key)];
                 let answer = self.ask_anyhow("get", &words, "get_result")?;
                 // It says that there is no such key as it says that something is wrong; a space of keys that is there is not.
                 if outcome(&answer, "get")? != 0 {
@@ -119,22 +100,6 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Which node the process manager has started each rank on; none if it does not say.
-    ///
-    /// # Errors
-    /// [`Error::Mapping`]; those of every answer.
-    pub fn process_mapping(&mut self) -> Result<Option<ProcessMapping>, Error> {
-        const KEY: &str = "PMI_process_mapping";
-        let mapping = match self.version {
-            Version::One => self.get(KEY)?,
-            Version::Two => {
-                let answer = self.ask("info-getjobattr", &[("key", KEY)], "info-getjobattr-response")?;
-                self.found(&answer, "info-getjobattr")?
-            }
-        };
-        mapping.filter(|text| !text.is_empty()).map(|text| ProcessMapping::read(&text)).transpose()
-    }
-
     /// Ends the conversation in order. A rank that ends without it has failed, for some process managers.
     ///
     /// # Errors
@@ -145,19 +110,6 @@ impl<S: Read + Write> Client<S> {
             Version::Two => self.ask("finalize", &[], "finalize-response")?,
         };
         Ok(())
-    }
-
-    /// Has the process manager end all ranks of the job, this one too, and does not wait for it.
-    ///
-    /// # Errors
-    /// [`Error::Stream`].
-    pub fn abort(mut self, status: u8) -> Result<(), Error> {
-        let status = status.to_string();
-        let words = match self.version {
-            Version::One => [("exitcode", status.as_str())],
-            Version::Two => [("isworld", "TRUE")],
-        };
-        self.say(&Message::new("abort", &words).write(self.version))
     }
 
     /// The line that both versions begin with.

@@ -79,14 +79,6 @@ pub enum Error {
         /// Characters that it may have.
         limit: usize,
     },
-    /// The process mapping is none.
-    #[error("the process mapping {text:?} cannot be understood: {why}")]
-    Mapping {
-        /// Its beginning.
-        text: String,
-        /// What is wrong with it.
-        why: &'static str,
-    },
 }
 
 /// The beginning of a text from elsewhere, for a message.

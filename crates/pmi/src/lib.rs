@@ -27,11 +27,9 @@
 mod client;
 mod descriptor;
 mod error;
-mod mapping;
 mod message;
 
 pub use client::{Client, LONGEST_KEY, LONGEST_VALUE};
 pub use descriptor::Descriptor;
 pub use error::Error;
-pub use mapping::ProcessMapping;
 pub use message::{Message, Version};

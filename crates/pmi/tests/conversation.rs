@@ -1,6 +1,6 @@
 //! Ranks that speak with a process manager of a few lines, and with one that says whatever comes to its mind.
 
-use pmi::{Client, Error, Message, ProcessMapping, Version};
+use pmi::{Client, Error, Message, Version};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -39,9 +39,6 @@ fn manage(stream: UnixStream, space: &Space, rank: u32) -> Message {
         };
         let asked = Message::read(&text, version).expect("a message");
         let (answer, ends) = answer(&asked, space, rank);
-        if asked.command == "abort" {
-            return asked;
-        }
         let written = answer.write(version);
         // In pieces: what comes together need not.
         for piece in written.as_bytes().chunks(7) {
@@ -67,7 +64,6 @@ fn answer(asked: &Message, space: &Space, rank: u32) -> (Message, bool) {
             let (rank, ranks) = (rank.to_string(), space.ranks.to_string());
             ("fullinit-response", vec![("rank", rank), ("size", ranks), ("rc", "0".into())])
         }
-        "job-getid" => ("job-getid-response", vec![("jobid", "job-7".into()), ("rc", "0".into())]),
         put @ ("put" | "kvs-put") => {
             let taken = values.insert(word("key"), word("value")).is_some();
             let code = if taken { "-1" } else { "0" };
@@ -86,12 +82,12 @@ fn answer(asked: &Message, space: &Space, rank: u32) -> (Message, bool) {
                 ("get_result", vec![("rc", "-1".into()), ("msg", "no_such_key".into()), ("value", "unknown".into())])
             }
         },
-        "kvs-get" | "info-getjobattr" => {
-            let name = if asked.command == "kvs-get" { "kvs-get-response" } else { "info-getjobattr-response" };
-            match values.get(&word("key")) {
-                Some(value) => (name, vec![("found", "TRUE".into()), ("value", value.clone()), ("rc", "0".into())]),
-                None => (name, vec![("found", "FALSE".into()), ("rc", "0".into())]),
-            }
+        "kvs-get" => {
+            let found = match values.get(&word("key")) {
+                Some(value) => vec![("found", "TRUE".into()), ("value", value.clone()), ("rc", "0".into())],
+                None => vec![("found", "FALSE".into()), ("rc", "0".into())],
+            };
+            ("kvs-get-response", found)
         }
         "finalize" => {
             let name =
@@ -105,8 +101,8 @@ fn answer(asked: &Message, space: &Space, rank: u32) -> (Message, bool) {
 }
 
 /// Runs a body on every rank of a job with a process manager.
-fn job(ranks: u32, version: Version, body: impl Fn(Client<UnixStream>) -> Result<(), Error> + Sync) {
-    let mut values = BTreeMap::from([("PMI_process_mapping".to_owned(), "(vector,(0,2,2))".to_owned())]);
+fn job(ranks: u32, version: Version, body: impl Fn(u32, Client<UnixStream>) -> Result<(), Error> + Sync) {
+    let mut values = BTreeMap::new();
     if version == Version::Two {
         values.insert("two".into(), "yes".into());
     }
@@ -118,7 +114,7 @@ fn job(ranks: u32, version: Version, body: impl Fn(Client<UnixStream>) -> Result
             scope.spawn(move || manage(theirs, space, rank));
             scope.spawn(move || {
                 let client = Client::open(ours, rank, ranks, version).expect("a process manager that answers");
-                body(client).unwrap_or_else(|error| panic!("{version}, rank {rank}: {error}"));
+                body(rank, client).unwrap_or_else(|error| panic!("{version}, rank {rank}: {error}"));
             });
         }
     });
@@ -127,18 +123,13 @@ fn job(ranks: u32, version: Version, body: impl Fn(Client<UnixStream>) -> Result
 #[test]
 fn what_is_put_before_a_fence_is_got_behind_it() {
     for version in BOTH {
-        job(4, version, |mut client| {
-            assert_eq!(client.job(), "job-7");
-            let rank = client.rank();
+        job(4, version, |rank, mut client| {
             client.put(&format!("colour-{rank}"), &format!("{rank}:blue,(green)"))?;
             client.fence()?;
-            for other in 0..client.ranks() {
+            for other in 0..4 {
                 assert_eq!(client.get(&format!("colour-{other}"))?, Some(format!("{other}:blue,(green)")));
             }
             assert_eq!(client.get("nobody")?, None);
-            let mapping = client.process_mapping()?.expect("there is one");
-            assert_eq!(mapping, ProcessMapping::read("(vector,(0,2,2))")?);
-            assert_eq!(mapping.nodes(4)?, [0, 0, 1, 1]);
             client.fence()?;
             client.finalize()
         });
@@ -148,7 +139,7 @@ fn what_is_put_before_a_fence_is_got_behind_it() {
 #[test]
 fn a_refusal_says_why() {
     for version in BOTH {
-        job(1, version, |mut client| {
+        job(1, version, |_, mut client| {
             client.put("key", "a")?;
             let error = client.put("key", "b").expect_err("it is taken").to_string();
             assert!(error.contains("duplicate key"), "{error}");
@@ -160,7 +151,7 @@ fn a_refusal_says_why() {
 #[test]
 fn what_would_not_survive_the_way_is_not_put() {
     for version in BOTH {
-        job(1, version, |mut client| {
+        job(1, version, |_, mut client| {
             let long = "x".repeat(300);
             for wrong in ["", "a b", "a;b", "a=b", "a\nb", "é", &long] {
                 assert!(matches!(client.put(wrong, "value"), Err(Error::Unspeakable { .. })), "{wrong:?}");
@@ -171,18 +162,6 @@ fn what_would_not_survive_the_way_is_not_put() {
             client.finalize()
         });
     }
-}
-
-#[test]
-fn an_abort_reaches_the_process_manager() {
-    let space = Space { values: Mutex::default(), fence: Barrier::new(1), ranks: 1 };
-    let (ours, theirs) = UnixStream::pair().expect("sockets");
-    let asked = std::thread::scope(|scope| {
-        let manager = scope.spawn(|| manage(theirs, &space, 0));
-        Client::open(ours, 0, 1, Version::One).expect("it answers").abort(9).expect("it listens");
-        manager.join().expect("it does not panic")
-    });
-    assert_eq!((asked.command.as_str(), asked.word("exitcode")), ("abort", Some("9")));
 }
 
 /// A stream that answers everything with the same bytes, as far as they go.
@@ -217,7 +196,6 @@ fn converse(bytes: &[u8], piece: usize, version: Version) -> Result<(), Error> {
     client.put("key", "value")?;
     client.fence()?;
     client.get("key")?;
-    client.process_mapping()?;
     client.finalize()
 }
 
@@ -230,16 +208,13 @@ fn sound(version: Version) -> Vec<u8> {
             Message::new("put_result", &[("rc", "0"), ("msg", "success")]),
             Message::new("barrier_out", &[]),
             Message::new("get_result", &[("rc", "0"), ("value", "blue")]),
-            Message::new("get_result", &[("rc", "0"), ("value", "(vector,(0,2,2))")]),
             Message::new("finalize_ack", &[]),
         ],
         Version::Two => &[
             Message::new("fullinit-response", &[("rank", "1"), ("size", "4"), ("rc", "0")]),
-            Message::new("job-getid-response", &[("jobid", "job"), ("rc", "0")]),
             Message::new("kvs-put-response", &[("rc", "0")]),
             Message::new("kvs-fence-response", &[("rc", "0")]),
             Message::new("kvs-get-response", &[("found", "TRUE"), ("value", "blue"), ("rc", "0")]),
-            Message::new("info-getjobattr-response", &[("found", "TRUE"), ("value", "(vector,(0,2,2))"), ("rc", "0")]),
             Message::new("finalize-response", &[("rc", "0")]),
         ],
     };
@@ -280,7 +255,6 @@ fn another_answer_than_the_question_has_is_an_error_that_names_both() {
         ("size=4", "size=5", Version::Two, "the number of ranks is 5"),
         ("size=4", "size=x", Version::Two, "size \"x\""),
         ("TRUE", "true", Version::Two, "found \"true\""),
-        ("(vector", "(matrix", Version::One, "process mapping"),
         ("    41", "  4444", Version::Two, "closed its connection"),
         ("    41", "9x    ", Version::Two, "not made of digits"),
     ] {

@@ -170,10 +170,8 @@ pub struct JobKey(u128);
 
 impl JobKey {
     fn new() -> Result<JobKey, PostError> {
-        let mut random = [0; 16];
-        std::fs::File::open("/dev/urandom")
-            .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut random))
-            .map_err(|source| PostError::System { action: "read random bytes from /dev/urandom", source })?;
+        let random = shm::random::bytes()
+            .map_err(|source| PostError::System { action: "get random bytes from the system", source })?;
         Ok(JobKey(u128::from_ne_bytes(random)))
     }
 

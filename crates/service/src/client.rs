@@ -5,7 +5,7 @@ use crate::identity::{self, Origin};
 use crate::protocol::{Answer, Hello, INVITATION};
 use crate::spread;
 use crate::start;
-use crate::variables::{CORE, ENGINE, Environment, Lookup};
+use crate::variables::{BetweenHosts, CORE, ENGINE, Environment, Lookup};
 use engine::Error;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 /// will. Some time all the same, because all ranks may knock at the same moment.
 const KNOCKING: Duration = Duration::from_secs(5);
 
+/// Why a job has no engine between hosts.
+const ONE_HOST: &str = "all ranks are on one host";
+
 /// A process that has joined its job.
 #[derive(Debug)]
 pub struct Attachment {
@@ -38,8 +41,10 @@ pub struct Attachment {
     pub carrier: Option<Arc<dyn Carrier>>,
     /// This rank's place in the kernel engine of its host, until it is taken.
     pub(crate) seat: Option<Seat>,
-    /// The same by the kernel engine, where this host has it. Whether the others have must be asked.
-    pub offloaded: Option<Arc<dyn Carrier>>,
+    /// The same by the kernel engine, or why this host has it not. Whether the others have it must be asked.
+    pub offloaded: Result<Arc<dyn Carrier>, String>,
+    /// Whether the job is to end where it cannot have the kernel engine.
+    pub between_hosts: BetweenHosts,
     /// Which rank of the job is where, if there are other hosts.
     pub hosts: Option<Hosts>,
 }
@@ -69,7 +74,8 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
                 ranks: 1,
                 carrier: None,
                 seat: None,
-                offloaded: None,
+                offloaded: Err(ONE_HOST.into()),
+                between_hosts: BetweenHosts::Any,
                 hosts: None,
             }
         }
@@ -144,7 +150,7 @@ struct Shared {
     area: Segment,
     doorbell: OwnedFd,
     home: Home,
-    offload: Option<Seat>,
+    offload: Result<Seat, String>,
 }
 
 /// A rank's place in the kernel engine.
@@ -183,13 +189,13 @@ fn ask(connection: &Connection, rank: u32, ranks: u32, limit: Duration) -> Resul
     };
     match Answer::decode(&message.bytes) {
         Some(Answer::Welcome) => Ok(Asked::Segment(segment()?, None)),
-        Some(Answer::Reachable { host, slot, address }) => {
+        Some(Answer::Reachable { host, address, kernel }) => {
             let (job, area) = (segment()?, segment()?);
             let mut next = || descriptors.next().ok_or(ServiceError::Answer);
             let doorbell = next()?;
-            let offload = match slot {
-                Some(slot) => Some(Seat { memory: next()?, bell: next()?, start: next()?, slot }),
-                None => None,
+            let offload = match kernel {
+                Ok(slot) => Ok(Seat { memory: next()?, bell: next()?, start: next()?, slot }),
+                Err(why) => Err(why),
             };
             Ok(Asked::Segment(job, Some(Shared { area, doorbell, home: Home { host, address }, offload })))
         }
@@ -212,13 +218,17 @@ fn join(
     let mut member = Node::open(Arc::new(segment))?.join(rank)?;
     member.watch_service(ProcessHandle::open(pid)?);
     let mut carrier: Option<Arc<dyn Carrier>> = None;
-    let mut seat = None;
+    let mut seat = Err(ONE_HOST.into());
     if let Some(Shared { area, doorbell, home, offload }) = shared {
         seat = offload;
         let (area, service) = (Area::open(Arc::new(area))?, ProcessHandle::open(pid)?);
         carrier = Some(Arc::new(Client::new(area, doorbell, home, Some(service))?));
     }
-    Ok(Attachment { member, rank, ranks, carrier, seat, offloaded: None, hosts: None })
+    let (seat, offloaded) = match seat {
+        Ok(seat) => (Some(seat), Err("nobody has taken its place in it".into())),
+        Err(why) => (None, Err(why)),
+    };
+    Ok(Attachment { member, rank, ranks, carrier, seat, offloaded, between_hosts: BetweenHosts::Any, hosts: None })
 }
 
 /// Waits until the process at the other end has ended.

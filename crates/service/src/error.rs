@@ -74,6 +74,17 @@ pub enum ServiceError {
         /// The addresses that there are.
         here: String,
     },
+    /// The kernel engine is demanded and cannot be had.
+    #[error(
+        "TRADEWIND_BETWEEN_HOSTS demands the kernel engine, which host {host} cannot have: {why}; without the variable the job \
+         goes by the agent there"
+    )]
+    NoKernelEngine {
+        /// The number of the host.
+        host: u32,
+        /// Why not.
+        why: String,
+    },
     /// The engine between hosts.
     #[error(transparent)]
     Network(#[from] network::carrier::Error),

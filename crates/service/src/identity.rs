@@ -1,7 +1,9 @@
 //! Which job and which rank of it a process was started as, by whomever.
 
 use crate::error::ServiceError;
+use crate::secret::{Half, Purpose, derive};
 use crate::variables::{HOST, JOB, Lookup, RANK, SERVICE, SIZE};
+use network::invitation::Key;
 use std::io::{BufRead, BufReader, Read};
 
 /// Who started this process, and as what.
@@ -133,9 +135,10 @@ impl Launcher {
     }
 }
 
-/// The name of the service of one of a job's hosts; `job` is a secret that its ranks share.
-pub(crate) fn name_on_host(job: &[u8], host: u32) -> String {
-    service_name("hosts", &format!("{:032x}-{host}", digest(job)))
+/// The name of the service of one of a job's hosts. Everybody on the machine can read it, so it must not tell the secret.
+pub(crate) fn name_on_host(secret: &Key, host: u32) -> String {
+    let word = |half| derive(secret, Purpose::ServiceName(half));
+    service_name("hosts", &format!("{:016x}{:016x}-{host}", word(Half::First), word(Half::Second)))
 }
 
 /// The name of a job's service: every rank finds it by itself, other jobs and other users find another.
@@ -146,7 +149,8 @@ fn service_name(launcher: &str, job: &str) -> String {
     format!("tradewind-{user}-{launcher}-{job}")
 }
 
-/// The Fowler–Noll–Vo hash (FNV-1a, 128 bits): the same in every build, unlike the standard library's.
+/// The Fowler–Noll–Vo hash (FNV-1a, 128 bits): the same in every build, unlike the standard library's. It shortens names that
+/// are no secrets: whoever sees it can find out what it is of.
 fn digest(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -226,6 +230,24 @@ mod tests {
         assert_eq!(name(&long, "0"), name(&long, "1"));
         assert_ne!(name(&long, "0"), name(&"x".repeat(501), "0"));
         assert!(name(&long, "0").len() < 108, "the name of a socket");
+    }
+
+    /// Of two secrets that differ in one bit, whichever it is, the names differ in about half of their bits: nothing of a
+    /// secret shows through.
+    #[test]
+    fn the_name_of_a_service_does_not_tell_the_secret() {
+        let word = |secret: &Key| {
+            let name = name_on_host(secret, 7);
+            let digits = name.strip_suffix("-7").and_then(|name| name.rsplit('-').next()).expect("the word, the host");
+            u128::from_str_radix(digits, 16).expect("hexadecimal")
+        };
+        let secret = 0x0123_4567_89ab_cdef_0011_2233_4455_6677_u128;
+        let before = word(&secret.to_le_bytes());
+        for bit in 0..128 {
+            let changed = (before ^ word(&(secret ^ 1 << bit).to_le_bytes())).count_ones();
+            assert!((32..=96).contains(&changed), "bit {bit} of the secret changes {changed} bits of the name");
+        }
+        assert_ne!(name_on_host(&[1; 16], 0), name_on_host(&[1; 16], 1));
     }
 
     #[test]

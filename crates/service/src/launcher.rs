@@ -117,7 +117,7 @@ pub fn launch(program: &OsStr, arguments: &[OsString], options: LaunchOptions) -
     let cores = cores(&options)?;
     let server = Server::new(&shm::broker::unguessable_name("tradewind")?, &options.job, None)?;
     // Two handles, a connection and two pipes.
-    crate::server::allow_open_files(options.job.ranks, 5)?;
+    crate::server::allow_open_files(options.job.ranks, 5, 0)?;
     let signals = if options.passes_signals { Some(Signals::catch(server.events())?) } else { None };
     let command = children::Program { path: program, arguments, environment: &options.environment, cores: &cores };
     let limit = options.limit.and_then(|limit| Instant::now().checked_add(limit));

@@ -6,8 +6,12 @@
 //!
 //! The way of one rank: it connects to the service's door, whose name it has from its environment, and says which rank it
 //! is; the service opens a handle of its process and answers with the segment's descriptor; the rank maps the segment and
-//! opens a handle of the service's process. From then on each notices when the other ends, and nothing else goes
-//! through the service.
+//! opens a handle of the service's process. From then on each notices when the other ends, and on one host nothing else
+//! goes through the service.
+//!
+//! Where a job has several hosts, the service also is their end of the network: a thread of it, the agent, runs the ranks'
+//! collectives between hosts over TCP, and where it has the rights it loads the program that runs them in the kernel
+//! (`reach`, `offload`).
 //!
 //! Nothing is left behind however the job ends: the segment has no name, the door's name ends with its process.
 #![forbid(unsafe_code)]
@@ -22,6 +26,7 @@ mod offload;
 mod protocol;
 mod reach;
 mod rendezvous;
+mod secret;
 mod server;
 mod spread;
 pub mod start;

@@ -1,11 +1,11 @@
 //! The node service's part of the kernel engine: it has the rights, so it reserves this host's place on the wire, loads the
 //! program once all hosts are known, and hands every rank of this host the descriptors that it needs, and no more.
 
+use crate::secret::{Half, Purpose, derive};
 use kernel::wire::{Endpoint, Key};
 use kernel::{Handles, Interface, JobDescription, LoadError, Loader};
+use network::hosts::Hosts;
 use network::invitation::{Invitation, Station};
-use siphasher::sip::SipHasher24;
-use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// This host's place on the wire, reserved.
@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 pub(crate) struct Offer {
     /// Keeps the port from other programs. Nothing is ever received through it: packets of the job end before it.
     _reserved: UdpSocket,
+    address: IpAddr,
     interface: Interface,
     station: Station,
 }
@@ -29,7 +30,7 @@ impl Offer {
         let reserved = UdpSocket::bind((ip, 0)).map_err(system)?;
         let port = reserved.local_addr().map_err(system)?.port();
         let station = Station { hardware_address: interface.hardware_address, port, mtu: interface.mtu };
-        Ok(Offer { _reserved: reserved, interface, station })
+        Ok(Offer { _reserved: reserved, address: ip, interface, station })
     }
 
     /// What the other hosts must know.
@@ -37,34 +38,41 @@ impl Offer {
         self.station
     }
 
-    /// Loads the program for the job; none if the job has no place for this engine.
-    pub(crate) fn load(&self, invitation: &Invitation) -> Option<Result<Loader, LoadError>> {
+    /// Loads the program for the job, or says why the job cannot have this engine.
+    pub(crate) fn load(&self, invitation: &Invitation) -> Result<Loader, String> {
         if invitation.stations.len() != invitation.addresses.len() {
-            return None;
+            return Err("another host of the job has not got it".into());
         }
-        let places = invitation.addresses.iter().zip(&invitation.stations);
-        let endpoint = |(address, station): (&SocketAddr, &Station)| {
-            let Station { hardware_address, port, .. } = *station;
-            Endpoint { hardware_address, address: address.ip(), port }
+        Loader::load(&self.description(invitation)).map_err(|error| error.to_string())
+    }
+
+    /// The job as the program is told of it.
+    fn description(&self, invitation: &Invitation) -> JobDescription {
+        let places = (0..).zip(invitation.addresses.iter().zip(&invitation.stations));
+        let endpoint = |(host, (address, station)): (u32, (&SocketAddr, &Station))| {
+            // Where packets are taken from the network is this service's word, never that of who brought the invitation.
+            let own = (self.address, &self.station);
+            let (address, station) = if host == invitation.host { own } else { (address.ip(), station) };
+            Endpoint { hardware_address: station.hardware_address, address, port: station.port }
         };
-        // Whoever learns one of these numbers learns nothing about the others, nor about the secret that the agents share.
-        let derived = |purpose: u64| {
-            let mut hasher = SipHasher24::new_with_key(&invitation.key);
-            hasher.write_u64(purpose);
-            hasher.finish()
-        };
+        let derived = |purpose| derive(&invitation.key, purpose);
         let hosts = &invitation.hosts;
-        Some(Loader::load(&JobDescription {
+        JobDescription {
             host: invitation.host,
-            host_of_rank: (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect(),
+            host_of_rank: host_of_rank(hosts),
             endpoints: places.map(endpoint).collect(),
-            number: derived(0),
-            key: Key([derived(1), derived(2)]),
+            number: derived(Purpose::JobNumber),
+            key: Key([derived(Purpose::PacketKey(Half::First)), derived(Purpose::PacketKey(Half::Second))]),
             interface: self.interface.name.clone(),
             // Packets have room on every interface, and the hosts cut messages alike.
-            mtu: invitation.stations.iter().map(|station| station.mtu).min().unwrap_or(self.interface.mtu),
-        }))
+            mtu: invitation.stations.iter().map(|station| station.mtu).fold(self.station.mtu, u32::min),
+        }
     }
+}
+
+/// The host of every rank.
+pub(crate) fn host_of_rank(hosts: &Hosts) -> Vec<u32> {
+    (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect()
 }
 
 /// The addresses of the hosts.
@@ -73,6 +81,38 @@ pub(crate) fn addresses(invitation: &Invitation) -> Vec<IpAddr> {
 }
 
 /// The descriptors of a rank, by its number in the job.
-pub(crate) fn handles(loader: &Loader, rank: u32) -> Option<Handles> {
-    loader.handles(rank).ok().flatten()
+pub(crate) fn handles(loader: &Loader, rank: u32) -> Result<Handles, String> {
+    let handles = loader.handles(rank).map_err(|error| format!("there are no descriptors for a rank: {error}"))?;
+    handles.ok_or_else(|| format!("rank {rank} is on another host"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn packets_are_taken_where_this_service_has_reserved_a_port_and_nowhere_else() {
+        let address = Ipv4Addr::LOCALHOST.into();
+        let reserved = UdpSocket::bind((address, 0)).expect("a port");
+        let port = reserved.local_addr().expect("it has one").port();
+        let hardware_address = [2, 0, 0, 0, 0, 1];
+        let interface = Interface { name: "eth0".into(), hardware_address, mtu: 1500 };
+        let station = Station { hardware_address, port, mtu: 1500 };
+        let offer = Offer { _reserved: reserved, address, interface, station };
+        let foreign = |host: u32| Station { hardware_address: [4; 6], port: 53, mtu: 9000 - host };
+        let invitation = Invitation {
+            key: [3; 16],
+            host: 1,
+            addresses: [1, 2, 3].map(|last| (Ipv4Addr::new(10, 0, 0, last), 4000).into()).to_vec(),
+            stations: [0, 1, 2].map(foreign).to_vec(),
+            hosts: Hosts::new([0, 1, 2]),
+        };
+        let job = offer.description(&invitation);
+        assert_eq!(job.endpoints[1], Endpoint { hardware_address, address, port });
+        let theirs = Endpoint { hardware_address: [4; 6], address: Ipv4Addr::new(10, 0, 0, 3).into(), port: 53 };
+        assert_eq!((job.endpoints[2], job.mtu), (theirs, 1500));
+        let wider = Offer { station: Station { mtu: 9000, ..station }, ..offer };
+        assert_eq!(wider.description(&invitation).mtu, 8998);
+    }
 }

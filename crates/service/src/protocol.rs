@@ -22,14 +22,14 @@ pub(crate) enum Answer {
     /// Come in; the segment's descriptor goes with it. To an invitation: all hosts are connected.
     Welcome,
     /// Come in, other hosts can be reached: with it go the segment, the area shared with the agent, and its doorbell; and
-    /// where there is a slot, the memory, bell and program of the kernel engine.
+    /// where there is the kernel engine, its memory, bell and program.
     Reachable {
         /// The number of this host.
         host: u32,
-        /// The rank's slot in the kernel engine.
-        slot: Option<u32>,
         /// Its address, for messages.
         address: String,
+        /// The rank's slot in the kernel engine, or why there is none.
+        kernel: Result<u32, String>,
     },
     /// Not you, and why.
     Refused(String),
@@ -59,18 +59,17 @@ impl Answer {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             Answer::Welcome => vec![0],
-            Answer::Refused(why) => {
-                let mut end = why.len().min(MAX_BYTES - 1);
-                while !why.is_char_boundary(end) {
-                    end -= 1;
-                }
-                [&[1], &why.as_bytes()[..end]].concat()
-            }
+            Answer::Refused(why) => [&[1], shortened(why, MAX_BYTES - 1).as_bytes()].concat(),
             Answer::Over => vec![2],
-            Answer::Reachable { host, slot, address } => {
-                // Zero is none.
-                let slot = slot.map_or(0, |slot| slot + 1);
-                [&[3], &host.to_le_bytes()[..], &slot.to_le_bytes(), address.as_bytes()].concat()
+            Answer::Reachable { host, address, kernel } => {
+                let (kind, slot, why) = match kernel {
+                    Ok(slot) => (3, *slot, ""),
+                    Err(why) => (4, 0, why.as_str()),
+                };
+                let length = (address.len() as u32).to_le_bytes();
+                let head =
+                    [&[kind], &host.to_le_bytes()[..], &slot.to_le_bytes(), &length, address.as_bytes()].concat();
+                [&head, shortened(why, MAX_BYTES - head.len()).as_bytes()].concat()
             }
         }
     }
@@ -80,16 +79,27 @@ impl Answer {
             [0] => Some(Answer::Welcome),
             [1, why @ ..] => Some(Answer::Refused(String::from_utf8_lossy(why).into_owned())),
             [2] => Some(Answer::Over),
-            [3, rest @ ..] => {
+            [kind @ (3 | 4), rest @ ..] => {
                 let (host, rest) = rest.split_first_chunk()?;
-                let (slot, address) = rest.split_first_chunk()?;
-                let address = String::from_utf8_lossy(address).into_owned();
-                let slot = u32::from_le_bytes(*slot).checked_sub(1);
-                Some(Answer::Reachable { host: u32::from_le_bytes(*host), slot, address })
+                let (slot, rest) = rest.split_first_chunk()?;
+                let (length, rest) = rest.split_first_chunk()?;
+                let (address, why) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+                let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                let kernel = if *kind == 3 { Ok(u32::from_le_bytes(*slot)) } else { Err(text(why)) };
+                Some(Answer::Reachable { host: u32::from_le_bytes(*host), address: text(address), kernel })
             }
             _ => None,
         }
     }
+}
+
+/// As much of a text as fits into so many bytes.
+fn shortened(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 #[cfg(test)]
@@ -100,8 +110,8 @@ mod tests {
     fn what_is_said_is_understood() {
         let hello = Hello { rank: 3, ranks: 1 << 20, started: StartTime(u64::MAX - 5) };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
-        let reachable = |slot| Answer::Reachable { host: 7, slot, address: "10.0.0.1:80".into() };
-        let both = [reachable(None), reachable(Some(0))];
+        let reachable = |kernel| Answer::Reachable { host: 7, address: "10.0.0.1:80".into(), kernel };
+        let both = [reachable(Err("no rights".into())), reachable(Ok(0))];
         for answer in [Answer::Welcome, Answer::Refused("no".into()), Answer::Over].into_iter().chain(both) {
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
         }
@@ -109,7 +119,10 @@ mod tests {
 
     #[test]
     fn long_reasons_are_cut_between_letters() {
-        let bytes = Answer::Refused("é".repeat(MAX_BYTES)).encode();
+        let long = "é".repeat(MAX_BYTES);
+        let reachable = Answer::Reachable { host: 7, address: "10.0.0.1:80".into(), kernel: Err(long.clone()) };
+        assert!(reachable.encode().len() <= MAX_BYTES && Answer::decode(&reachable.encode()).is_some());
+        let bytes = Answer::Refused(long).encode();
         assert!(bytes.len() <= MAX_BYTES);
         assert!(
             matches!(Answer::decode(&bytes), Some(Answer::Refused(why)) if why.chars().all(|letter| letter == 'é'))

@@ -4,13 +4,14 @@
 use crate::error::{ServiceError, system};
 use crate::offload::{self, Offer};
 use crate::protocol::Answer;
-use crate::variables::{BETWEEN_HOSTS, Environment, Lookup};
+use crate::server::{FILES_OF_A_RANK, allow_open_files};
+use crate::variables::{BETWEEN_HOSTS, BetweenHosts, Environment, Lookup};
 use kernel::{Handles, Loader};
 use network::agent::area::{Area, doorbell};
 use network::agent::{Agent, Limits};
 use network::carrier::Error;
-use network::invitation::{Invitation, Listening};
-use network::transport::tcp::{Listener, Patience, Tcp};
+use network::invitation::{Invitation, Listening, Station};
+use network::transport::tcp::{Listener, Patience, STRANGERS, Tcp};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::broker::{Connection, Message};
 use std::net::{IpAddr, SocketAddr};
@@ -28,10 +29,10 @@ pub(crate) struct Reach {
     address: Option<SocketAddr>,
     /// How long the other hosts may be silent.
     patience: Patience,
-    /// What this host has for the kernel engine.
-    offer: Option<Offer>,
-    /// The kernel engine, once the hosts are connected and if all of them have it.
-    loader: Option<Loader>,
+    /// What this host has for the kernel engine, or why it has nothing.
+    offer: Result<Offer, String>,
+    /// The kernel engine, once the hosts are connected and if all of them have it, or why there is none.
+    loader: Result<Loader, String>,
     /// Rung by the threads that this starts when they have something to tell.
     bell: Arc<OwnedFd>,
     /// Who waits until all hosts are connected: ranks of this host by number, and who brought the invitation.
@@ -60,27 +61,37 @@ impl Reach {
                 (State::Listening(listener), Some(address))
             }
         };
-        // A host without it says nothing, and the job goes by the agent.
-        let offer = listen.filter(|_| wants_kernel()).and_then(|ip| Offer::new(ip).ok());
+        // A host without it offers nothing, and the job goes by the agent, or ends if it may not.
+        let offer = match (listen, Environment.between_hosts()?) {
+            (None, _) => Err("the job is on one host".into()),
+            (_, BetweenHosts::Agent) => Err(format!("{BETWEEN_HOSTS} says that the agent runs everything")),
+            (Some(ip), _) => Offer::new(ip).map_err(|error| error.to_string()),
+        };
         let usual = Patience::default();
         let patience = Patience {
             connecting: Environment.start_timeout()?,
             unanswered: Environment.host_timeout()?.unwrap_or(usual.unanswered),
         };
-        Ok(Reach { state, address, patience, offer, loader: None, bell: Arc::new(bell), waiting: Vec::new() })
+        let loader = Err("the hosts are not connected".into());
+        Ok(Reach { state, address, patience, offer, loader, bell: Arc::new(bell), waiting: Vec::new() })
     }
 
     /// Where it listens.
     pub(crate) fn listening(&self) -> Option<Listening> {
-        Some(Listening { address: self.address?, station: self.offer.as_ref().map(Offer::station) })
+        Some(Listening { address: self.address?, station: self.station() })
+    }
+
+    /// Where its kernel engine takes packets.
+    fn station(&self) -> Option<Station> {
+        self.offer.as_ref().ok().map(Offer::station)
     }
 
     /// Somebody brings an invitation; it has an answer when all hosts are connected.
     pub(crate) fn invite(&mut self, message: Message, connection: Connection, ranks: u32) {
         let invitation = message.descriptors.first().and_then(|file| read(file.as_fd())).ok_or("it cannot be read");
         let invitation = invitation.and_then(|invitation: Invitation| {
-            let here = invitation.hosts.members(invitation.host).count();
-            if here == ranks as usize { Ok(invitation) } else { Err("it has another number of ranks for this host") }
+            self.check(&invitation, ranks)?;
+            Ok(invitation)
         });
         match invitation {
             Ok(invitation) => {
@@ -88,6 +99,25 @@ impl Reach {
                 self.waiting.push((None, connection));
             }
             Err(why) => refuse(&connection, format!("the invitation is refused: {why}")),
+        }
+    }
+
+    /// What contradicts this service in an invitation. Any process of the user may bring one, and this service may have rights
+    /// that they have not: what it says of this host must be what was reserved here.
+    fn check(&self, invitation: &Invitation, ranks: u32) -> Result<(), &'static str> {
+        let host = invitation.host as usize;
+        let Some(address) = self.address else { return Err("this job is on one host, as its node service was told") };
+        if invitation.hosts.members(invitation.host).count() != ranks as usize {
+            return Err("it has another number of ranks for this host");
+        }
+        if invitation.addresses.get(host) != Some(&address) {
+            return Err("it has another address for this node service");
+        }
+        match invitation.stations.get(host) {
+            Some(station) if self.station() != Some(*station) => {
+                Err("it has another place for the kernel engine of this host")
+            }
+            _ => Ok(()),
         }
     }
 
@@ -101,6 +131,12 @@ impl Reach {
 
     /// Connects in a thread of its own: the door stays open meanwhile.
     fn connect(&self, listener: Listener, invitation: Invitation) -> State {
+        let (ranks, hosts) = (invitation.hosts.members(invitation.host).count() as u32, invitation.hosts.count());
+        // A connection with each host, and another from each that is being made; what the kernel engine keeps once.
+        let others = 2 * u64::from(hosts) + STRANGERS as u64 + 32;
+        if let Err(error) = allow_open_files(ranks, FILES_OF_A_RANK, others) {
+            return State::Failed(error.to_string());
+        }
         let (sender, receiver) = channel();
         let (bell, patience) = (Arc::clone(&self.bell), self.patience);
         let Invitation { host, addresses, key, .. } = invitation.clone();
@@ -129,7 +165,11 @@ impl Reach {
             });
             self.state = match started {
                 Ok(agent) => {
-                    self.loader = self.offer.as_ref().and_then(|offer| offer.load(invitation)?.ok());
+                    self.loader = self.offer.as_ref().map_err(String::clone).and_then(|offer| offer.load(invitation));
+                    // What this host's ranks have sent and others not received is lost with the program.
+                    if self.loader.is_ok() {
+                        agent.stay();
+                    }
                     State::Connected(invitation.clone(), agent)
                 }
                 Err(error) => State::Failed(error.to_string()),
@@ -153,7 +193,7 @@ impl Reach {
             State::Failed(why) => return refuse(&connection, why.clone()),
             State::Connected(invitation, agent) => match rank.and_then(|rank| job_rank(invitation, rank)) {
                 None => send(&connection, &Answer::Welcome, &[]),
-                Some(rank) => match place(invitation, agent, rank, self.loader.as_ref()) {
+                Some(rank) => match place(invitation, agent, rank, &self.loader) {
                     Ok(place) => send(&connection, &place.answer, &place.descriptors(segment)),
                     Err(error) => return refuse(&connection, error.to_string()),
                 },
@@ -210,23 +250,22 @@ impl Place {
 }
 
 /// What a rank and the engines share; the agent has its side already.
-fn place(invitation: &Invitation, agent: &Agent, rank: u32, loader: Option<&Loader>) -> Result<Place, Error> {
+fn place(invitation: &Invitation, agent: &Agent, rank: u32, loader: &Result<Loader, String>) -> Result<Place, Error> {
     let area = Area::create()?;
     let bell = doorbell()?;
     let doorbell = bell
         .try_clone()
         .map_err(|error| Error::System { what: "cannot copy a descriptor".into(), why: error.to_string() })?;
     agent.open(rank, Area::open(Arc::clone(area.segment()))?, bell);
-    let offload = loader.and_then(|loader| offload::handles(loader, rank));
+    let handles = loader.as_ref().map_err(String::clone).and_then(|loader| offload::handles(loader, rank));
+    let (kernel, offload) = match handles {
+        Ok(handles) => (Ok(handles.slot), Some(handles)),
+        Err(why) => (Err(why), None),
+    };
     let host = invitation.host;
     let address = invitation.addresses.get(host as usize).map_or_else(String::new, SocketAddr::to_string);
-    let answer = Answer::Reachable { host, slot: offload.as_ref().map(|handles| handles.slot), address };
+    let answer = Answer::Reachable { host, address, kernel };
     Ok(Place { answer, area, doorbell, offload })
-}
-
-/// Whether the kernel engine is wanted: it is unless the job is told to go by the agent.
-fn wants_kernel() -> bool {
-    Environment.get(BETWEEN_HOSTS).is_none_or(|engine| engine != "agent")
 }
 
 fn send(connection: &Connection, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> Result<(), ServiceError> {
@@ -266,4 +305,40 @@ pub(crate) fn write(invitation: &Invitation) -> Result<OwnedFd, ServiceError> {
     let file = std::fs::File::from(memfd_create("tradewind-invitation", MemfdFlags::CLOEXEC).map_err(&failed)?);
     std::io::Write::write_all(&mut &file, &invitation.encode()).map_err(system("write down the invitation"))?;
     Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use network::hosts::Hosts;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn an_invitation_that_contradicts_the_service_is_refused() {
+        let reach = Reach::new(Some(Ipv4Addr::LOCALHOST.into())).expect("a port");
+        let own = reach.listening().expect("it listens").address;
+        let other = (Ipv4Addr::LOCALHOST, 9).into();
+        let hosts = Hosts::new([0, 1]);
+        let sound = Invitation {
+            key: [1; 16],
+            host: 0,
+            addresses: vec![own, other],
+            stations: Vec::new(),
+            hosts: hosts.clone(),
+        };
+        assert_eq!(reach.check(&sound, 1), Ok(()));
+        assert_eq!(reach.check(&Invitation { host: 1, addresses: vec![other, own], ..sound.clone() }, 1), Ok(()));
+        // The loopback is no interface for the kernel engine.
+        let station = Station { hardware_address: [2; 6], port: 53, mtu: 1500 };
+        for (wrong, named) in [
+            (Invitation { hosts: Hosts::new([0, 1, 0]), ..sound.clone() }, "number of ranks"),
+            (Invitation { addresses: vec![other, own], ..sound.clone() }, "address"),
+            (Invitation { stations: vec![station; 2], ..sound.clone() }, "kernel engine"),
+        ] {
+            let why = reach.check(&wrong, 1).expect_err("it is wrong");
+            assert!(why.contains(named), "{why}");
+        }
+        let alone = Reach::new(None).expect("an event");
+        assert!(alone.check(&sound, 1).expect_err("it has no other hosts").contains("on one host"));
+    }
 }

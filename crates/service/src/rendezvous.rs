@@ -67,8 +67,8 @@ impl Host {
     }
 }
 
-/// What ranks know after they have met once.
-#[derive(Clone, Debug)]
+/// What ranks know after they have met once. It cannot be shown, for it has a secret.
+#[derive(Clone)]
 pub(crate) struct Acquaintance {
     key: Key,
     pub(crate) hosts: Hosts,
@@ -103,7 +103,9 @@ pub(crate) fn meet(space: &mut impl Space, rank: u32, ranks: u32, here: &Host) -
     }
     space.fence()?;
     let secret = get(space, SECRET, 0)?;
-    let key = read_key(&secret).ok_or_else(|| wrong(0, &secret, "a secret"))?;
+    // What was found is not shown: it may be a secret all the same.
+    let no_secret = || ServiceError::Rendezvous { rank: 0, what: "something that is not a secret".into() };
+    let key = read_key(&secret).ok_or_else(no_secret)?;
     let names = (0..ranks).map(|rank| get(space, &host_key(rank), rank)).collect::<Result<Vec<_>, _>>()?;
     let hosts = Hosts::new(names);
     let host = hosts.of(rank).unwrap_or(0);
@@ -279,11 +281,11 @@ mod tests {
         let (values, barrier) = (Mutex::default(), Barrier::new(1));
         let mut space = Shared { values: &values, barrier: &barrier };
         let here = host("a", "1", &["10.0.0.1/24"]);
-        let error = meet(&mut space, 0, 2, &here).expect_err("rank 1 has said nothing").to_string();
+        let error = meet(&mut space, 0, 2, &here).err().expect("rank 1 has said nothing").to_string();
         assert!(error.contains("rank 1 has told the process manager nothing under tradewind-host-1"), "{error}");
         for (key, value, expected) in [
-            (SECRET, "00", "which is not a secret"),
-            (SECRET, "zz000000000000000000000000000000", "which is not a secret"),
+            (SECRET, "00", "something that is not a secret"),
+            (SECRET, "zz000000000000000000000000000000", "something that is not a secret"),
             ("tradewind-addresses-1", "10.0.0.1", "which is not addresses"),
             ("tradewind-addresses-1", "2@here", "which is not addresses"),
         ] {
@@ -315,8 +317,9 @@ mod tests {
                 }
             }
             let mut space = Fixed(Shared { values: &values, barrier: &barrier }, addresses);
-            let error = meet(&mut space, 1, 2, &here).expect_err("it is wrong").to_string();
+            let error = meet(&mut space, 1, 2, &here).err().expect("it is wrong").to_string();
             assert!(error.contains(expected), "{key} {value}: {error}");
+            assert!(key != SECRET || !error.contains(value), "{error}");
         }
     }
 

@@ -235,9 +235,9 @@ impl Server {
     }
 }
 
-/// Raises this process's limit on open files as far as so many for each rank need.
-pub(crate) fn allow_open_files(ranks: u32, each: u32) -> Result<(), ServiceError> {
-    let needed = u64::from(ranks) * u64::from(each) + 64;
+/// Raises this process's limit on open files as far as so many for each rank, and others, need.
+pub(crate) fn allow_open_files(ranks: u32, each: u32, others: u64) -> Result<(), ServiceError> {
+    let needed = u64::from(ranks) * u64::from(each) + others + 64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());
@@ -249,6 +249,10 @@ pub(crate) fn allow_open_files(ranks: u32, each: u32) -> Result<(), ServiceError
     let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
     setrlimit(Resource::Nofile, raised).map_err(|_| too_low(limit.current.unwrap_or(needed)))
 }
+
+/// Its process's handle, its connection until it has an answer; the area and doorbell that it shares with the agent, and the maps
+/// that it shares with the kernel engine, which descriptors that are about to be sent are copies of.
+pub(crate) const FILES_OF_A_RANK: u32 = 8;
 
 /// Serves a job whose ranks somebody else starts, until the last of their processes is gone. `ready` is called when ranks
 /// may come, with the address at which the service listens for other hosts, if it was asked to.
@@ -263,8 +267,7 @@ pub(crate) fn serve(
     ready: impl FnOnce(Option<Listening>),
 ) -> Result<(), ServiceError> {
     let mut server = Server::new(name, options, listen)?;
-    // Its process's handle, its connection until it has an answer; the area and doorbell that it shares with the agent.
-    allow_open_files(options.ranks, 5)?;
+    allow_open_files(options.ranks, FILES_OF_A_RANK, 0)?;
     ready(server.reach.listening());
     // Ranks that start late want to know what has become of the others; so this stays even if those are gone.
     let started = Instant::now();

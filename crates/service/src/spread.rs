@@ -33,6 +33,7 @@ pub(crate) fn enter(
     spread: &Spread,
     limit: Duration,
 ) -> Result<Attachment, ServiceError> {
+    let between_hosts = environment.between_hosts()?;
     let inherited = || {
         // A number that is no descriptor's is found by what it leads to.
         let number = i32::try_from(descriptor).unwrap_or(-1);
@@ -64,13 +65,13 @@ pub(crate) fn enter(
         client.finalize()?;
     }
     let mut attachment = client::enter(&job.name, known.local, job.ranks, limit)?;
-    let patience = environment.host_timeout()?;
-    let offloaded = match attachment.seat.take() {
-        Some(seat) => Some(take(seat, spread.rank, &known.hosts, addresses, patience)?),
-        None => None,
-    };
+    if let Some(seat) = attachment.seat.take() {
+        let patience = environment.host_timeout()?;
+        // The job goes by the agent then, on all hosts.
+        attachment.offloaded = take(seat, spread.rank, &known.hosts, addresses, patience);
+    }
     let hosts = job.listen.map(|_| known.hosts);
-    Ok(Attachment { rank: spread.rank, ranks: spread.ranks, offloaded, hosts, ..attachment })
+    Ok(Attachment { rank: spread.rank, ranks: spread.ranks, between_hosts, hosts, ..attachment })
 }
 
 /// Takes a rank's place in the kernel engine.
@@ -80,13 +81,15 @@ fn take(
     hosts: &Hosts,
     addresses: Vec<IpAddr>,
     patience: Option<Duration>,
-) -> Result<Arc<dyn Carrier>, ServiceError> {
+) -> Result<Arc<dyn Carrier>, String> {
     let Seat { memory, bell, start, slot } = seat;
-    let host_of_rank = (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect();
+    let host_of_rank = crate::offload::host_of_rank(hosts).into();
     let (addresses, patience) = (addresses.into(), patience.unwrap_or(kernel::wire::USUAL_PATIENCE));
     let handles = kernel::Handles { memory, bell, start, slot, rank, host_of_rank, addresses, patience };
-    let rank = kernel::Rank::new(handles).map_err(crate::error::system("map the memory of the kernel engine"))?;
-    Ok(Arc::new(rank))
+    let entered = kernel::Rank::new(handles);
+    entered
+        .map(|rank| Arc::new(rank) as Arc<dyn Carrier>)
+        .map_err(|error| format!("a rank cannot map its memory: {error}"))
 }
 
 /// Begins the conversation with the process manager, in the version that is asked for, or in the first that it knows.

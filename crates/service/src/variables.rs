@@ -12,7 +12,8 @@ pub const RANK: &str = "TRADEWIND_RANK";
 pub const SIZE: &str = "TRADEWIND_SIZE";
 /// Who runs operations: `peers` or `caller`.
 pub const ENGINE: &str = "TRADEWIND_ENGINE";
-/// Which engine runs collectives between hosts: `kernel` (where all hosts have it, and for what it takes) or `agent`.
+/// Which engine runs collectives between hosts: `agent` for all, or `kernel` for what it takes, which is then an error where
+/// it cannot be had. Unset, the kernel takes what it can where all hosts have it.
 pub const BETWEEN_HOSTS: &str = "TRADEWIND_BETWEEN_HOSTS";
 /// The core that a rank is to bind itself to.
 pub const CORE: &str = "TRADEWIND_CORE";
@@ -37,6 +38,18 @@ pub const PMI_VERSION: &str = "TRADEWIND_PMI";
 /// How long a rank waits for the others unless [`START_TIMEOUT`] says otherwise.
 const USUAL_START_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// What [`BETWEEN_HOSTS`] says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BetweenHosts {
+    /// The kernel engine where it can be had, and the agent.
+    #[default]
+    Any,
+    /// The kernel engine must be had.
+    Kernel,
+    /// The agent alone.
+    Agent,
+}
+
 /// Where variables are looked up: the environment, or a table in a test.
 pub(crate) trait Lookup {
     fn get(&self, name: &str) -> Option<OsString>;
@@ -58,6 +71,19 @@ pub(crate) trait Lookup {
                 Ok(text) => Ok(Some(text)),
                 Err(value) => Err(ServiceError::Variable { name, value, expected: "readable text" }),
             },
+        }
+    }
+
+    /// Which engine is wanted between hosts.
+    fn between_hosts(&self) -> Result<BetweenHosts, ServiceError> {
+        match self.text(BETWEEN_HOSTS)?.as_deref() {
+            None => Ok(BetweenHosts::Any),
+            Some("kernel") => Ok(BetweenHosts::Kernel),
+            Some("agent") => Ok(BetweenHosts::Agent),
+            Some(other) => {
+                let (value, expected) = (other.into(), "kernel or agent");
+                Err(ServiceError::Variable { name: BETWEEN_HOSTS, value, expected })
+            }
         }
     }
 
@@ -113,6 +139,16 @@ mod tests {
             "TRADEWIND_RANK is \"one\", it must be a number from 0 on: change it or unset it"
         );
         assert!(table.number(SIZE).expect("not set").is_none());
+    }
+
+    #[test]
+    fn the_engine_between_hosts_has_a_name_that_is_known() {
+        let wanted = |word| HashMap::from([(BETWEEN_HOSTS, word)]).between_hosts();
+        assert_eq!(wanted("kernel").expect("it is known"), BetweenHosts::Kernel);
+        assert_eq!(wanted("agent").expect("it is known"), BetweenHosts::Agent);
+        assert_eq!(wanted("").expect("nothing is asked for"), BetweenHosts::Any);
+        let error = wanted("kernal").expect_err("there is no such engine").to_string();
+        assert!(error.starts_with("TRADEWIND_BETWEEN_HOSTS is \"kernal\", it must be kernel or agent"), "{error}");
     }
 
     #[test]

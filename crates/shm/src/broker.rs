@@ -128,10 +128,8 @@ const MAX_NAME_BYTES: usize = 107;
 ///
 /// [`BrokerError::System`] if the system gives no random bytes.
 pub fn unguessable_name(prefix: &str) -> Result<String, BrokerError> {
-    let mut random = [0u8; 16];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut random))
-        .map_err(|source| BrokerError::System { action: "read random bytes from /dev/urandom", source })?;
+    let random = crate::random::bytes()
+        .map_err(|source| BrokerError::System { action: "get random bytes from the system", source })?;
     Ok(format!("{prefix}-{:032x}", u128::from_ne_bytes(random)))
 }
 

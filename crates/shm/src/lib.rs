@@ -48,6 +48,7 @@ pub mod memory;
 pub mod owned;
 pub mod prefetch;
 pub mod process;
+pub mod random;
 pub mod segment;
 pub mod shared;
 pub mod sync;

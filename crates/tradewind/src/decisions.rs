@@ -90,6 +90,11 @@ pub(crate) struct Rules {
     said: Option<Mutex<HashSet<String>>>,
 }
 
+/// Whether decisions are to be said.
+pub(crate) fn explains() -> bool {
+    std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 /// Those that this process has come across. They are few, one for each number of ranks, and requests refer to them without
 /// counting.
 static KNOWN: Mutex<Vec<&'static Rules>> = Mutex::new(Vec::new());
@@ -108,8 +113,7 @@ impl Rules {
         if let Some(rules) = known.iter().find(same) {
             return rules;
         }
-        let explains = std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0");
-        let rules: &'static Rules = Box::leak(Box::new(Rules::new(table, (ranks, engine, layout), explains)));
+        let rules: &'static Rules = Box::leak(Box::new(Rules::new(table, (ranks, engine, layout), explains())));
         known.push(rules);
         rules
     }

@@ -1,20 +1,20 @@
 //! Joining a job, and jobs whose ranks are threads.
 
 use crate::communicator::Communicator;
+use crate::decisions;
 use crate::error::{Error, Result, argument};
 use crate::operation::Op;
-use crate::profile;
+use crate::profile::{self, Profile};
 use crate::spanning::trial::{self, Silence};
 use crate::spanning::{Reach, Span};
 use engine::group::Group;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
-use engine::trace::Trace;
 use network::carrier::Carrier;
 use network::hosts::Hosts;
 use service::client::Attachment;
+use service::variables::BetweenHosts;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// This process's membership in a job: one rank of it. Dropping it leaves the job in order.
@@ -31,7 +31,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Job {
     world: Communicator,
-    profile: Option<(PathBuf, Arc<Trace>)>,
+    profile: Option<Profile>,
 }
 
 impl Job {
@@ -41,19 +41,31 @@ impl Job {
     /// # Errors
     /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
     pub fn init() -> Result<Self> {
-        let Attachment { mut member, rank, carrier, offloaded, hosts, .. } = service::client::attach()?;
-        let profile = std::env::var_os("TRADEWIND_TRACE")
-            .map(|directory| (profile::part(directory.as_ref(), rank), member.record_trace()));
+        let Attachment { mut member, rank, carrier, offloaded, between_hosts, hosts, .. } = service::client::attach()?;
+        let mut profile = std::env::var_os("TRADEWIND_TRACE")
+            .map(|directory| Profile::new(profile::part(directory.as_ref(), rank), member.record_trace()));
         let group = Group::world(Arc::new(member))?;
         let Some((carrier, hosts)) = carrier.zip(hosts) else {
             return Ok(Job { world: Communicator::world(group, None), profile });
         };
         let span = Span::world(Reach::new(hosts.clone(), vec![carrier]), &group, rank);
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
-        match settle(&world, offloaded, &hosts)? {
-            Some(offloaded) => Ok(Job { world: Communicator::world(group, Some(span.preferring(offloaded))), profile }),
-            None => Ok(Job { world, profile }),
+        // Clocks are compared by all or by none.
+        let mut are_traced = [0];
+        world.allreduce(&[u8::from(profile.is_some())], &mut are_traced, Op::Minimum)?;
+        let ahead = if are_traced == [1] { world.clock_ahead()? } else { 0 };
+        if let Some(profile) = &mut profile {
+            profile.place = Some(profile::Place { host: hosts.of(rank).unwrap_or(0), hosts: hosts.clone(), ahead });
         }
+        let offloaded = match settle(&world, offloaded, &hosts)? {
+            Ok(offloaded) => offloaded,
+            Err(why) => {
+                without_kernel_engine(&world, between_hosts, why)?;
+                return Ok(Job { world, profile });
+            }
+        };
+        offloaded.set_timed(profile.is_some());
+        Ok(Job { world: Communicator::world(group, Some(span.preferring(offloaded))), profile })
     }
 
     /// The communicator of all ranks.
@@ -71,38 +83,56 @@ impl Job {
 
     fn write_profile(&mut self) -> Result<()> {
         match self.profile.take() {
-            Some((path, trace)) => profile::write(&path, self.world.rank(), &trace),
+            Some(profile) => profile.write(self.world.rank(), self.world.size()),
             None => Ok(()),
         }
     }
 }
 
-/// The kernel engine, if all ranks have it and all hosts hear each other by it: a run is carried by the same engine everywhere.
+/// The kernel engine, if all ranks have it and all hosts hear each other by it, or why not: a run is carried by the same engine
+/// everywhere.
 fn settle(
     world: &Communicator,
-    offloaded: Option<Arc<dyn Carrier>>,
+    offloaded: std::result::Result<Arc<dyn Carrier>, String>,
     hosts: &Hosts,
-) -> Result<Option<Arc<dyn Carrier>>> {
+) -> Result<std::result::Result<Arc<dyn Carrier>, String>> {
     let mut everywhere = [0];
-    world.allreduce(&[u8::from(offloaded.is_some())], &mut everywhere, Op::Minimum)?;
-    let Some(offloaded) = offloaded.filter(|_| everywhere == [1]) else { return Ok(None) };
+    world.allreduce(&[u8::from(offloaded.is_ok())], &mut everywhere, Op::Minimum)?;
+    let offloaded = match offloaded {
+        Ok(offloaded) if everywhere == [1] => offloaded,
+        missing => return Ok(Err(missing.map_or_else(|why| why, |_| "another host has not got it".to_owned()))),
+    };
     let silence = trial::exchange(&offloaded, hosts, world.rank());
     // Zero is none.
     let pair = silence.map_or(0, |Silence { here, there }| u64::from(here) << 32 | u64::from(there) | 1 << 63);
     let mut found = [0];
     world.allreduce(&[pair], &mut found, Op::Maximum)?;
     if found == [0] {
-        return Ok(Some(offloaded));
+        return Ok(Ok(offloaded));
     }
-    if world.rank() == 0 {
-        let (here, there) = (found[0] << 1 >> 33, found[0] as u32);
-        eprintln!(
-            "tradewind: the host of rank {here} hears nothing from that of rank {there} by the kernel engine, so the node \
-             services run all collectives between hosts: the kernel engine wants all hosts on one Ethernet that takes packets \
-             as long as their interfaces do (TRADEWIND_BETWEEN_HOSTS=agent spares the attempt)"
-        );
+    let (here, there) = (found[0] << 1 >> 33, found[0] as u32);
+    let why = format!(
+        "the host of rank {here} hears nothing from that of rank {there} by the kernel engine, which wants all hosts on one \
+         Ethernet that takes packets as long as their interfaces do (TRADEWIND_BETWEEN_HOSTS=agent spares the attempt)"
+    );
+    // The attempt has taken time, at every start of a job.
+    if world.rank() == 0 && !decisions::explains() {
+        eprintln!("tradewind: the node services run all collectives between hosts: {why}");
     }
-    Ok(None)
+    Ok(Err(why))
+}
+
+/// Not all hosts of a job have the kernel engine: that is an error where it is demanded, and said where explanations are wanted,
+/// once on each host.
+fn without_kernel_engine(world: &Communicator, between_hosts: BetweenHosts, why: String) -> Result<()> {
+    let host = world.host();
+    if between_hosts == BetweenHosts::Kernel {
+        return Err(service::ServiceError::NoKernelEngine { host, why }.into());
+    }
+    if decisions::explains() && world.group().rank() == 0 {
+        eprintln!("tradewind: host {host} runs nothing in the kernel: {why}");
+    }
+    Ok(())
 }
 
 impl Drop for Job {

@@ -62,7 +62,7 @@ impl Pending {
     pub(crate) fn test(&self) -> Result<bool> {
         match self {
             Pending::Host(pending) => Ok(pending.test()?),
-            Pending::Hosts(flight) => Ok(flight.is_complete()),
+            Pending::Hosts(flight) => flight.test(),
         }
     }
 

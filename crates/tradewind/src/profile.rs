@@ -1,15 +1,19 @@
 //! A rank's part of a profile: what a file `rank-R.json` in the directory TRADEWIND_TRACE holds.
 //!
 //! One JSON object a line, a [`Record`]: first who wrote it, then what the programs' operations are, then what happened.
-//! Ranks in records are those of the job. `tradewind run --trace` puts the ranks' parts together; they are plain enough
-//! for other tools.
+//! Ranks in records are those of the job, times are nanoseconds on the monotonic clock of rank 0's host. `tradewind run
+//! --trace` puts the ranks' parts together, and `tradewind trace` where another launcher has started them; they are plain
+//! enough for other tools.
 
 use crate::error::{Error, Result};
-use engine::trace::{Recorded, Trace, TraceEvent, TraceStage, TracedCall, TracedProgram};
+use engine::trace::{BETWEEN_HOSTS, Recorded, Trace, TraceEvent, TraceStage, TracedCall, TracedProgram};
+use goal::schedule::{Kind, OperationRecord};
+use network::hosts::Hosts;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +23,8 @@ pub enum Record {
     Rank {
         /// The rank.
         rank: u32,
+        /// How many ranks the job has.
+        ranks: u32,
         /// Its process.
         process: u32,
         /// How many events, calls and programs there was no room for.
@@ -60,8 +66,22 @@ pub struct Operation {
     pub successors: Vec<u32>,
     /// Operations that wait for its start.
     pub start_successors: Vec<u32>,
-    /// The other end of a message: rank and operation. None where a wildcard decides during the run.
+    /// The other end of a message: rank and operation. None where that is decided during the run, by a wildcard or between
+    /// hosts.
     pub partner: Option<(u32, u32)>,
+    /// What tells which message it is, if it is one and no wildcard leaves that open.
+    pub message: Option<Message>,
+}
+
+/// What a message is known by at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Message {
+    /// The other rank.
+    pub peer: u32,
+    /// The tag.
+    pub tag: u32,
+    /// Which one it is of those that this rank exchanges with that one in this direction under this tag.
+    pub ordinal: u32,
 }
 
 /// Something an operation did.
@@ -81,7 +101,7 @@ pub struct Event {
     pub executor: u32,
     /// What of it.
     pub stage: Stage,
-    /// When it began: nanoseconds on the node's monotonic clock.
+    /// When it began, in nanoseconds.
     pub begun: u64,
     /// When it ended.
     pub ended: u64,
@@ -108,7 +128,7 @@ pub struct Call {
     pub sequence: u64,
     /// What was called, with its bytes.
     pub name: String,
-    /// When it was started: nanoseconds on the node's monotonic clock.
+    /// When it was started, in nanoseconds.
     pub begun: u64,
     /// When its owner saw that it was complete.
     pub ended: u64,
@@ -119,19 +139,72 @@ pub fn part(directory: &Path, rank: u32) -> PathBuf {
     directory.join(format!("rank-{rank}.json"))
 }
 
-/// Writes what a rank has recorded.
-pub(crate) fn write(path: &Path, rank: u32, trace: &Trace) -> Result<()> {
-    let failed = |source| Error::File { path: path.display().to_string(), source };
-    let file = std::fs::File::create(path).map_err(failed)?;
-    let mut out = std::io::BufWriter::new(file);
-    for record in records(rank, trace.take()) {
-        serde_json::to_writer(&mut out, &record).map_err(|error| failed(error.into()))?;
-        out.write_all(b"\n").map_err(failed)?;
-    }
-    out.flush().map_err(failed)
+/// What a rank records, and where it goes.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    path: PathBuf,
+    trace: Arc<Trace>,
+    /// Where there are several hosts.
+    pub(crate) place: Option<Place>,
 }
 
-fn records(rank: u32, recorded: Recorded) -> impl Iterator<Item = Record> {
+/// Where a rank is among several hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) hosts: Hosts,
+    pub(crate) host: u32,
+    /// Nanoseconds by which this host's clock is ahead of that of rank 0's.
+    pub(crate) ahead: i64,
+}
+
+impl Profile {
+    pub(crate) fn new(path: PathBuf, trace: Arc<Trace>) -> Self {
+        Profile { path, trace, place: None }
+    }
+
+    /// Writes what the rank has recorded.
+    pub(crate) fn write(self, rank: u32, ranks: u32) -> Result<()> {
+        let failed = |source| Error::File { path: self.path.display().to_string(), source };
+        let mut out = std::io::BufWriter::new(std::fs::File::create(&self.path).map_err(failed)?);
+        let mut recorded = self.trace.take();
+        if let Some(place) = &self.place {
+            place.name_for_the_job(&mut recorded);
+        }
+        for record in records(rank, ranks, recorded) {
+            serde_json::to_writer(&mut out, &record).map_err(|error| failed(error.into()))?;
+            out.write_all(b"\n").map_err(failed)?;
+        }
+        out.flush().map_err(failed)
+    }
+}
+
+impl Place {
+    /// Gives communicators numbers that no two of the job share, ranks those of the job, and times those of the first host.
+    fn name_for_the_job(&self, recorded: &mut Recorded) {
+        // A communicator of one host has a number that other hosts use too.
+        let number = |number: u64| match number & BETWEEN_HOSTS {
+            0 => u64::from(self.host + 1) << 48 | number,
+            _ => number ^ BETWEEN_HOSTS,
+        };
+        let time = |time: u64| time.saturating_add_signed(self.ahead.saturating_neg());
+        let ranks: Vec<u32> = self.hosts.members(self.host).collect();
+        for program in &mut recorded.programs {
+            if program.communicator & BETWEEN_HOSTS == 0 {
+                let of_job = |member: &mut u32| *member = ranks.get(*member as usize).copied().unwrap_or(*member);
+                program.members.iter_mut().for_each(of_job);
+            }
+            program.communicator = number(program.communicator);
+        }
+        for TraceEvent { communicator, begun, ended, .. } in &mut recorded.events {
+            (*communicator, *begun, *ended) = (number(*communicator), time(*begun), time(*ended));
+        }
+        for TracedCall { communicator, begun, ended, .. } in &mut recorded.calls {
+            (*communicator, *begun, *ended) = (number(*communicator), time(*begun), time(*ended));
+        }
+    }
+}
+
+fn records(rank: u32, ranks: u32, recorded: Recorded) -> impl Iterator<Item = Record> {
     let Recorded { programs, mut events, calls, mut dropped } = recorded;
     // Events name ranks of their communicator; their program knows who they are.
     let members: HashMap<(u64, u64), Vec<u32>> =
@@ -139,7 +212,7 @@ fn records(rank: u32, recorded: Recorded) -> impl Iterator<Item = Record> {
     let before = events.len();
     events.retain(|event| members.contains_key(&(event.communicator, event.program)));
     dropped += (before - events.len()) as u64;
-    let first = Record::Rank { rank, process: std::process::id(), dropped };
+    let first = Record::Rank { rank, ranks, process: std::process::id(), dropped };
     let programs = programs.into_iter().map(|program| Record::Program(describe(&program)));
     let events = events.into_iter().filter_map(move |event| {
         let members = members.get(&(event.communicator, event.program))?;
@@ -158,6 +231,7 @@ fn describe(program: &TracedProgram) -> Program {
         successors: view.successors(record).collect(),
         start_successors: view.start_successors(record).collect(),
         partner: partner.map(|(rank, operation)| (members[rank as usize], operation)),
+        message: message(record, members),
     });
     Program {
         communicator: *communicator,
@@ -166,6 +240,14 @@ fn describe(program: &TracedProgram) -> Program {
         rank: members[*rank as usize],
         operations: operations.collect(),
     }
+}
+
+fn message(record: &OperationRecord, members: &[u32]) -> Option<Message> {
+    if !matches!(record.kind(), Kind::Send | Kind::Receive) {
+        return None;
+    }
+    let peer = *members.get(record.peer()? as usize)?;
+    Some(Message { peer, tag: record.tag()?, ordinal: record.ordinal })
 }
 
 fn translate(event: &TraceEvent, members: &[u32]) -> Event {

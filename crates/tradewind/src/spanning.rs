@@ -4,7 +4,9 @@
 //! them, so all draw graphs of the same algorithm. The ranks of one host have a group of their own besides: memory that is used in
 //! place comes from its segment, and a part of the communicator that lies on one host goes on with it alone.
 
+mod clocks;
 mod flight;
+mod recording;
 pub(crate) mod trial;
 mod watch;
 
@@ -66,6 +68,8 @@ pub(crate) struct Span {
     context: Context,
     /// Collectives started.
     sequence: AtomicU64,
+    /// Schedules that an engine was to take.
+    programs: AtomicU64,
     /// Begun when a rank first waits long for an engine that does not notice who is gone.
     watch: OnceLock<Watch>,
 }
@@ -79,6 +83,7 @@ impl Span {
             group,
             context: Context { number: 0, members, rank },
             sequence: AtomicU64::new(0),
+            programs: AtomicU64::new(0),
             watch: OnceLock::new(),
         })
     }
@@ -87,12 +92,13 @@ impl Span {
     pub(crate) fn preferring(&self, carrier: Arc<dyn Carrier>) -> Arc<Self> {
         let carriers = [carrier].into_iter().chain(self.reach.carriers.iter().cloned()).collect();
         let reach = Reach::new(self.reach.hosts.clone(), carriers);
-        let sequence = AtomicU64::new(self.sequence.load(Ordering::Relaxed));
+        let copy = |count: &AtomicU64| AtomicU64::new(count.load(Ordering::Relaxed));
         Arc::new(Span {
             reach,
             group: Arc::clone(&self.group),
             context: self.context.clone(),
-            sequence,
+            sequence: copy(&self.sequence),
+            programs: copy(&self.programs),
             watch: OnceLock::new(),
         })
     }
@@ -179,15 +185,15 @@ impl Communicator {
     pub(crate) fn carry(&self, span: &Arc<Span>, graph: &Graph, call: Call) -> Result<Arc<Carried>> {
         let schedule = compile(graph)?;
         let Some((general, special)) = span.reach.carriers.split_last() else { return Err(Error::NoCarrier) };
-        let mut fit = 0;
-        if !special.is_empty() {
-            let admitting = special.iter().enumerate().filter(|(_, carrier)| carrier.admits(&schedule));
-            let mine = admitting.fold(0, |bits, (index, _)| bits | 1 << index);
-            let told = self.exchange_words([mine, 0, 0, 0, 0, 0], Call { kind: CallKind::Link, ..call })?;
-            fit = told.iter().fold(u64::MAX, |bits, words| bits & words[0]);
+        for carrier in special {
+            let taken = Carried::prepare(span, carrier, &schedule, call);
+            let mine = [u64::from(taken.is_ok()), 0, 0, 0, 0, 0];
+            let told = self.exchange_words(mine, Call { kind: CallKind::Link, ..call })?;
+            if let (Ok(carried), true) = (taken, told.iter().all(|words| words[0] == 1)) {
+                return Ok(carried);
+            }
         }
-        let carrier = special.get(fit.trailing_zeros() as usize).filter(|_| fit != 0).unwrap_or(general);
-        Carried::prepare(span, carrier, &schedule, call)
+        Carried::prepare(span, general, &schedule, call)
     }
 
     /// Every rank gives a few words and gets those of all, in rank order. Waits for all ranks.
@@ -238,8 +244,9 @@ impl Communicator {
         let number = told[*first as usize][3] as u32;
         let members = chosen.iter().map(|rank| span.context.members[*rank as usize]).collect();
         let context = Context { number, members, rank };
-        let (reach, sequence, watch) = (Arc::clone(&span.reach), AtomicU64::new(0), OnceLock::new());
-        let part = Span { reach, group: Arc::clone(&group), context, sequence, watch };
+        let (sequence, programs) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (reach, watch) = (Arc::clone(&span.reach), OnceLock::new());
+        let part = Span { reach, group: Arc::clone(&group), context, sequence, programs, watch };
         Ok(Some(self.part(group, Some(Arc::new(part)))))
     }
 
@@ -258,8 +265,7 @@ impl Communicator {
     /// # Errors
     /// As [`split`](Self::split).
     pub fn split_by_host(&self) -> Result<Communicator> {
-        let host = self.span().and_then(|span| span.host_of(span.rank())).unwrap_or(0);
-        match self.split(Some(host), i64::from(self.rank()))? {
+        match self.split(Some(self.host()), i64::from(self.rank()))? {
             Some(part) => Ok(part),
             None => unreachable!("every rank has a colour"),
         }
@@ -271,6 +277,11 @@ impl Communicator {
             Layout::OneHost => 1,
             Layout::Hosts(spread) => spread.hosts,
         }
+    }
+
+    /// The number of the host that this rank is on.
+    pub(crate) fn host(&self) -> u32 {
+        self.span().and_then(|span| span.host_of(span.rank())).unwrap_or(0)
     }
 
     /// Refuses what lives in memory that all ranks share.

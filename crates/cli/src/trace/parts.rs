@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
-use tradewind::profile::{self, Call, Event, Operation, Program, Record};
+use tradewind::profile::{self, Call, Event, Message, Operation, Program, Record};
 
 /// Everything that all ranks have written.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub(super) struct Parts {
     pub(super) events: Vec<Event>,
     /// With the rank that called.
     pub(super) calls: Vec<(u32, Call)>,
+    /// How many ranks the job had, as far as they have said so.
+    pub(super) ranks: u32,
     /// Ranks that have written nothing.
     pub(super) missing: Vec<u32>,
     /// Events that a rank had no room for, and lines that cannot be read.
@@ -20,22 +22,47 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// Reads the parts of so many ranks, or of as many as the first part says.
     pub(super) fn read(directory: &Path, ranks: u32) -> Self {
-        let mut parts = Parts::default();
-        for rank in 0..ranks {
+        let mut parts = Parts { ranks, ..Parts::default() };
+        let mut rank = 0;
+        while rank < parts.ranks.max(1) {
             match std::fs::File::open(profile::part(directory, rank)) {
                 Ok(file) => parts.add(rank, std::io::BufReader::new(file)),
                 Err(_) => parts.missing.push(rank),
             }
+            rank += 1;
         }
+        parts.pair_messages();
         parts
+    }
+
+    /// Finds the other ends of messages that were not linked when the profile was written.
+    fn pair_messages(&mut self) {
+        let mut receives = HashMap::new();
+        for ((communicator, program, rank), known) in &self.programs {
+            for (operation, message) in messages(known, "recv") {
+                receives.insert((*communicator, *program, *rank, message), operation);
+            }
+        }
+        for ((communicator, program, rank), known) in &mut self.programs {
+            let sends: Vec<_> = messages(known, "send").collect();
+            for (operation, message) in sends {
+                let there = Message { peer: *rank, ..message };
+                let partner = receives.get(&(*communicator, *program, message.peer, there));
+                known.operations[operation as usize].partner = partner.map(|receive| (message.peer, *receive));
+            }
+        }
     }
 
     fn add(&mut self, rank: u32, file: impl BufRead) {
         for line in file.split(b'\n') {
             // A rank that was killed may have left half a line.
             match line.map(|line| serde_json::from_slice(&line)) {
-                Ok(Ok(Record::Rank { dropped, .. })) => self.lost += dropped,
+                Ok(Ok(Record::Rank { ranks, dropped, .. })) => {
+                    self.ranks = self.ranks.max(ranks);
+                    self.lost += dropped;
+                }
                 Ok(Ok(Record::Program(program))) => {
                     self.programs.insert((program.communicator, program.program, program.rank), program);
                 }
@@ -59,4 +86,11 @@ impl Parts {
     pub(super) fn operation(&self, event: &Event) -> Option<&Operation> {
         self.program(event)?.operations.get(event.operation as usize)
     }
+}
+
+/// The messages of a program whose other end is not known, with their operations.
+fn messages<'p>(program: &'p Program, kind: &'static str) -> impl Iterator<Item = (u32, Message)> + 'p {
+    let open = |operation: &Operation| operation.partner.is_none().then_some(operation.message).flatten();
+    let of_kind = move |(_, operation): &(u32, &Operation)| operation.name.starts_with(kind);
+    (0..).zip(&program.operations).filter(of_kind).filter_map(move |(at, operation)| Some((at, open(operation)?)))
 }

@@ -76,7 +76,7 @@ fn of_event(parts: &Parts, index: usize, event: &Event) -> Slice {
 
 /// A receive whose partner is found during the run.
 fn is_wildcard(operation: &tradewind::profile::Operation) -> bool {
-    operation.name.starts_with("recv") && operation.partner.is_none()
+    operation.name.starts_with("recv") && operation.message.is_none()
 }
 
 fn of_call(rank: u32, call: &Call) -> Slice {

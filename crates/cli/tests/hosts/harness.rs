@@ -3,6 +3,7 @@
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use testbed::Testbed;
@@ -10,13 +11,22 @@ use testbed::Testbed;
 /// Which of the programs in [`crate::rank`] a process is.
 pub(crate) const PROGRAM: &str = "TRADEWIND_TEST_PROGRAM";
 
+/// A file whose appearance ranks wait for before they go on.
+pub(crate) const SIGN: &str = "TRADEWIND_TEST_SIGN";
+
 /// What hydra executes to start something on a host: it gives options, the host's name, and a command line for a shell there.
 const LAUNCHER: &str = r#"#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 name=$1; shift
 eval "namespace=\$NAMESPACE_$name"
-exec nsenter --net="$namespace" -- sh -c "$*"
+exec nsenter --net="$namespace" -- $TAKE_RIGHTS sh -c "$*"
 "#;
+
+/// Takes all rights of the superuser from what follows: it is nobody in particular.
+const TAKE_RIGHTS: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups --";
+
+/// What the node service needs for the kernel engine.
+const RIGHTS: &str = "cap_bpf,cap_net_admin,cap_perfmon+ep";
 
 /// Ends a job that hangs, so that its test fails instead of hanging too.
 const HANGS_AFTER: &str = "60";
@@ -26,6 +36,11 @@ const ENDING: Duration = Duration::from_secs(20);
 
 pub(crate) fn has_hydra() -> bool {
     Command::new("mpiexec.hydra").arg("-info").output().is_ok_and(|output| output.status.success())
+}
+
+pub(crate) fn has_setcap() -> bool {
+    // It has no question that it answers well.
+    Command::new("setcap").arg("-h").output().is_ok()
 }
 
 /// What a rank said.
@@ -54,17 +69,31 @@ pub(crate) struct Hydra<'a> {
     options: Vec<String>,
     variables: Vec<(String, String)>,
     one_host: bool,
+    user: Option<User>,
+}
+
+/// An ordinary user, whose `tradewind` command may have been given rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    Without,
+    WithCommand,
 }
 
 impl<'a> Hydra<'a> {
     /// With so many ranks on each host.
     pub(crate) fn new(testbed: &'a Testbed, ranks: &'a [u32]) -> Self {
-        Hydra { testbed, ranks, options: Vec::new(), variables: Vec::new(), one_host: false }
+        Hydra { testbed, ranks, options: Vec::new(), variables: Vec::new(), one_host: false, user: None }
     }
 
     /// All names of hosts mean the first one.
     pub(crate) fn all_on_one(mut self) -> Self {
         self.one_host = true;
+        self
+    }
+
+    /// The ranks are an ordinary user's.
+    pub(crate) fn user(mut self, user: User) -> Self {
+        self.user = Some(user);
         self
     }
 
@@ -84,24 +113,30 @@ impl<'a> Hydra<'a> {
     }
 
     pub(crate) fn start(self) -> Job<'a> {
-        let Hydra { testbed, ranks, options, variables, one_host } = self;
+        let Hydra { testbed, ranks, options, variables, one_host, user } = self;
         let directory = tempfile::tempdir().expect("there is room");
         let launcher = directory.path().join("launch");
         std::fs::write(&launcher, LAUNCHER).expect("there is room");
         std::fs::set_permissions(&launcher, Permissions::from_mode(0o700)).expect("it is ours");
+        let mut programs = [std::env::current_exe().expect("this test"), env!("CARGO_BIN_EXE_tradewind").into()];
+        if let Some(user) = user {
+            programs = copies(programs, directory.path());
+            give_rights(&programs[1], user);
+        }
+        let [program, tradewind] = programs;
         let first = &testbed.hosts()[0];
         let mut command = first.command("timeout");
         command.args(["--kill-after=1", HANGS_AFTER, "mpiexec.hydra", "-localhost", &first.address().to_string()]);
         command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher).args(options);
         let list: Vec<String> = ranks.iter().enumerate().map(|(host, ranks)| format!("h{host}:{ranks}")).collect();
         command.args(["-hosts", &list.join(","), "-n", &ranks.iter().sum::<u32>().to_string()]);
-        command.arg(std::env::current_exe().expect("this test"));
-        command.args(["--exact", "rank::program", "--nocapture", "--quiet"]);
+        command.arg(program).args(["--exact", "rank::program", "--nocapture", "--quiet"]);
         for (number, _) in ranks.iter().enumerate() {
             let host = if one_host { first } else { &testbed.hosts()[number] };
             command.env(format!("NAMESPACE_h{number}"), host.namespace());
         }
-        command.envs(variables).env("TRADEWIND_COMMAND", env!("CARGO_BIN_EXE_tradewind"));
+        command.env("TAKE_RIGHTS", user.map_or("", |_| TAKE_RIGHTS));
+        command.envs(variables).env("TRADEWIND_COMMAND", tradewind);
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.expect("every system has timeout");
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
@@ -110,17 +145,25 @@ impl<'a> Hydra<'a> {
 
     /// Starts it, waits for its end, and gives what its ranks said, in their order.
     pub(crate) fn run(self) -> Vec<Said> {
-        let mut job = self.start();
-        let mut said: Vec<Said> = std::iter::from_fn(|| job.next()).collect();
-        job.child.wait().expect("it is our child");
-        said.sort();
-        // The node services end by themselves when their ranks have.
-        let end = Instant::now() + ENDING;
-        while !processes(job.testbed).is_empty() {
-            assert!(Instant::now() < end, "left behind: {:?}", processes(job.testbed));
-            std::thread::yield_now();
-        }
-        said
+        self.start().finish()
+    }
+}
+
+/// Copies of programs where everybody can execute them.
+fn copies<const N: usize>(programs: [PathBuf; N], directory: &Path) -> [PathBuf; N] {
+    std::fs::set_permissions(directory, Permissions::from_mode(0o755)).expect("it is ours");
+    programs.map(|program| {
+        let copy = directory.join(program.file_name().expect("a file"));
+        std::fs::copy(&program, &copy).expect("there is room");
+        copy
+    })
+}
+
+/// Gives a program the rights that a user's is to have.
+fn give_rights(program: &Path, user: User) {
+    if user == User::WithCommand {
+        let given = Command::new("setcap").arg(RIGHTS).arg(program).status();
+        assert!(given.is_ok_and(|status| status.success()), "setcap of libcap cannot give {RIGHTS}");
     }
 }
 
@@ -145,6 +188,20 @@ impl Job<'_> {
                 return Some(said);
             }
         }
+    }
+
+    /// Waits for its end, and gives what its ranks said that has not been heard, in their order.
+    pub(crate) fn finish(mut self) -> Vec<Said> {
+        let mut said: Vec<Said> = std::iter::from_fn(|| self.next()).collect();
+        self.child.wait().expect("it is our child");
+        said.sort();
+        // The node services end by themselves when their ranks have.
+        let end = Instant::now() + ENDING;
+        while !processes(self.testbed).is_empty() {
+            assert!(Instant::now() < end, "left behind: {:?}", processes(self.testbed));
+            std::thread::yield_now();
+        }
+        said
     }
 
     /// Waits until all of this has been said, in any order.

@@ -1,19 +1,25 @@
 //! Jobs of real processes on several hosts, which are network namespaces, started by hydra, MPICH's `mpiexec`.
 
 mod harness;
+#[expect(dead_code, reason = "the tests of `exec` read more of a profile")]
+#[path = "../exec/perfetto.rs"]
+mod perfetto;
 mod rank;
 
-use harness::{Hydra, Said};
+use harness::{Hydra, SIGN, Said, User};
 use std::time::Duration;
-use testbed::{Options, Testbed};
+use testbed::{Faults, Medium, Options, Testbed};
 
 /// Two hosts; none where the machine lacks what it takes, which is said.
 macro_rules! hosts {
-    ($count:expr) => {{
+    ($count:expr) => {
+        hosts!($count, Options::default())
+    };
+    ($count:expr, $options:expr) => {{
         if !harness::has_hydra() {
             return testbed::say_skipped(&"mpiexec.hydra is not in PATH: install mpich");
         }
-        testbed::or_skip!(Testbed::new($count, Options::default()))
+        testbed::or_skip!(Testbed::new($count, $options))
     }};
 }
 
@@ -62,6 +68,93 @@ fn a_host_that_vanishes_is_named() {
     job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on"), Said::new(2, "goes on")]);
     testbed.unplug(1).expect("a cable can be pulled");
     job.hear(&[Said::new(0, "host 1 is unreachable"), Said::new(1, "host 1 is unreachable")]);
+}
+
+/// What a rank has sent through the kernel arrives also when it, and all ranks of its host, have ended before.
+#[test]
+fn what_a_rank_has_sent_outlives_it() {
+    let testbed = hosts!(2);
+    let said = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernel").program("root-leaves").run();
+    let mut expected = [both("goes on"), both("has all")].concat();
+    expected.sort();
+    assert_eq!(said, expected);
+}
+
+/// The same where the network loses packets, down to the last ones of a barrier at the end.
+#[test]
+fn what_is_lost_at_the_end_comes_again() {
+    let medium = Medium::Relay { seed: 7 };
+    let testbed = hosts!(2, Options { medium, ..Options::default() });
+    let relay = testbed.relay().expect("it was asked for");
+    for round in 0..3 {
+        relay.set_faults(Faults::default());
+        let directory = tempfile::tempdir().expect("there is room");
+        let sign = directory.path().join("go");
+        let job = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernel").program("root-leaves");
+        let mut job = job.variable(SIGN, sign.to_str().expect("text")).start();
+        job.hear(&both("goes on"));
+        relay.set_faults(Faults::of_networks(0.2));
+        std::fs::write(&sign, []).expect("there is room");
+        assert_eq!(job.finish(), both("has all"), "round {round}");
+    }
+}
+
+fn both(words: &str) -> [Said; 2] {
+    [Said::new(0, words), Said::new(1, words)]
+}
+
+#[test]
+fn who_demands_what_cannot_be_had_is_told_why() {
+    let testbed = hosts!(2);
+    for host in testbed.hosts() {
+        // Shorter packets than the engine takes; the agent goes on.
+        let shortened = host.command("ip").args(["link", "set", host.interface(), "mtu", "1400"]).status();
+        assert!(shortened.is_ok_and(|status| status.success()));
+    }
+    let said = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernel").program("joins").run();
+    assert!(!said.is_empty());
+    for Said { words, .. } in said {
+        assert!(words.contains("demands the kernel engine") && words.contains("packets of 1400 bytes"), "{words}");
+    }
+    let said = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernal").program("joins").run();
+    assert!(!said.is_empty());
+    for Said { words, .. } in said {
+        assert!(words.starts_with("TRADEWIND_BETWEEN_HOSTS is \"kernal\""), "{words}");
+    }
+    let said = Hydra::new(&testbed, &[1, 1]).program("collectives").run();
+    assert_eq!(said, both("2 ranks on 2 hosts, 1 here, all is right"), "by the agent");
+}
+
+/// As the README says: rights for the `tradewind` command alone.
+#[test]
+fn an_ordinary_user_has_the_kernel_engine_by_a_command_with_rights() {
+    if !harness::has_setcap() {
+        return testbed::say_skipped(&"setcap is not in PATH: install libcap2-bin");
+    }
+    let testbed = hosts!(2);
+    let demanding = || Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernel");
+    let said = demanding().user(User::WithCommand).program("collectives").run();
+    let expected: Vec<Said> = [2, 2, 1]
+        .into_iter()
+        .zip(0..)
+        .map(|(here, rank)| Said::new(rank, &format!("3 ranks on 2 hosts, {here} here, all is right")))
+        .collect();
+    assert_eq!(said, expected);
+    let said = demanding().user(User::Without).program("joins").run();
+    assert!(!said.is_empty());
+    for Said { words, .. } in said {
+        assert!(words.contains("not permitted") && words.contains("CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"), "{words}");
+    }
+}
+
+#[test]
+fn without_an_address_the_way_out_is_named() {
+    let testbed = hosts!(2);
+    let said = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_INTERFACE", "ib7").program("joins").run();
+    assert!(!said.is_empty());
+    for Said { words, .. } in said {
+        assert!(words.contains("no address of \"ib7\"") && words.contains("TRADEWIND_INTERFACE"), "{words}");
+    }
 }
 
 #[test]
@@ -122,11 +215,44 @@ fn the_time_after_which_a_host_is_unreachable_can_be_set() {
 }
 
 #[test]
-fn without_an_address_the_way_out_is_named() {
+fn a_profile_shows_what_the_kernel_did_on_every_host() {
     let testbed = hosts!(2);
-    let said = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_INTERFACE", "ib7").program("joins").run();
-    assert!(!said.is_empty());
-    for Said { words, .. } in said {
-        assert!(words.contains("no address of \"ib7\"") && words.contains("TRADEWIND_INTERFACE"), "{words}");
+    let folder = tempfile::tempdir().expect("there is room");
+    let parts = folder.path().to_str().expect("readable");
+    let said = Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_TRACE", parts).program("collectives").run();
+    assert_eq!(said.len(), 3, "{said:?}");
+    let file = folder.path().join("profile.json");
+    let merge = tradewind(&testbed, &["trace", parts, file.to_str().expect("readable")]);
+    assert!(merge.status.success(), "{}", String::from_utf8_lossy(&merge.stderr));
+    let profile = perfetto::Profile::read(&file);
+    assert_eq!(profile.processes.len(), 3, "{:?}", profile.processes);
+    for rank in 0..3 {
+        let calls = profile.slices.iter().filter(|slice| slice.pid == rank && slice.name == "allreduce 4b");
+        assert_eq!(calls.count(), 20, "rank {rank}");
     }
+    // From one host to the other and back, by the program's own clock.
+    for (from, to) in [(0, 2), (2, 0)] {
+        let crossing = |(name, left, reached): &&(String, perfetto::Slice, perfetto::Slice)| {
+            name == "message" && (left.pid, reached.pid) == (from, to)
+        };
+        assert!(profile.arrows.iter().find(crossing).is_some(), "no message from rank {from} to rank {to}");
+    }
+}
+
+#[test]
+fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
+    let testbed = hosts!(1);
+    let name = testbed.hosts()[0].interface();
+    let found = tradewind(&testbed, &["kernel", "--interface", name]);
+    let text = String::from_utf8_lossy(&found.stdout);
+    assert!(found.status.success() && text.contains("takes the kernel engine"), "{text}");
+    let missing = tradewind(&testbed, &["kernel", "--interface", "no-such-one"]);
+    let text = String::from_utf8_lossy(&missing.stdout);
+    assert!(!missing.status.success() && text.contains("no network interface `no-such-one`"), "{text}");
+}
+
+/// Runs the command on the first host.
+fn tradewind(testbed: &Testbed, arguments: &[&str]) -> std::process::Output {
+    let mut command = testbed.hosts()[0].command(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(arguments).output().expect("it can be started")
 }

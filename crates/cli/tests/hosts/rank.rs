@@ -1,7 +1,8 @@
 //! What the ranks of the tests do. The tests start this very program again with the name of one of these.
 
-use crate::harness::PROGRAM;
+use crate::harness::{PROGRAM, SIGN};
 use rustix::process::{Signal, getpid, kill_process};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tradewind::{Collective, Communicator, Error, Job, Op, Result};
 
@@ -16,6 +17,7 @@ fn program() {
         "goes-on" => goes_on(),
         "engine" => engine(),
         "joins" => joins(),
+        "root-leaves" => root_leaves(),
         other => panic!("there is no program {other}"),
     };
     if let Err(error) = &outcome {
@@ -114,8 +116,8 @@ fn goes_on() -> Result<()> {
     for round in 0.. {
         world.allreduce(&[round * rank], &mut sum, Op::Sum)?;
         assert_eq!(sum, [round * size * (size - 1) / 2]);
-        let mine = vec![round + rank; 1000];
-        let request = world.iallreduce(&mine, &mut vector, Op::Sum)?;
+        let given = vec![round + rank; 1000];
+        let request = world.iallreduce(&given, &mut vector, Op::Sum)?;
         request.wait()?;
         assert!(vector.iter().all(|value| *value == round * size + size * (size - 1) / 2), "round {round}");
         world.allreduce(&[u64::from(Instant::now() >= end)], &mut latest, Op::Minimum)?;
@@ -135,6 +137,53 @@ fn engine() -> Result<()> {
     let mut long = vec![1; 3000];
     job.world().bcast(&mut long, 0)?;
     Ok(())
+}
+
+/// Rank 0 gives more than there is room for where nobody takes it, but for what its own host can keep, and leaves at once. Rank 1
+/// still computes, and wants it later. With a sign to wait for, both meet once more in the end.
+fn root_leaves() -> Result<()> {
+    /// In pieces for an MTU of 1500, four are a few dozen more than the messages that a rank has room for.
+    const BYTES: usize = 450_000;
+    let job = Job::init()?;
+    let world = job.world();
+    let (mut processes, mut bytes) = ([0; 2], vec![0u8; BYTES]);
+    world.allgather(&[std::process::id()], &mut processes)?;
+    // What is settled once among all ranks is settled here.
+    world.ibcast(&mut bytes, 0)?.wait()?;
+    world.barrier()?;
+    say(world.rank(), "goes on");
+    if let Ok(sign) = std::env::var(SIGN) {
+        until(Duration::MAX, || Path::new(&sign).exists());
+    }
+    if world.rank() == 1 {
+        let root = format!("/proc/{}", processes[0]);
+        until(Duration::from_secs(2), || !Path::new(&root).exists());
+        // As long again as its node service would take to follow it.
+        until(Duration::from_millis(500), || false);
+    }
+    for round in 1..=4 {
+        if world.rank() == 0 {
+            bytes.fill(round);
+        }
+        let request = world.ibcast(&mut bytes, 0)?;
+        let engine = request.explain().map(|explanation| explanation.engine);
+        assert_eq!(engine, Some("kernel"));
+        request.wait()?;
+        assert!(bytes.iter().all(|byte| *byte == round), "round {round}");
+    }
+    if std::env::var_os(SIGN).is_some() {
+        world.barrier()?;
+    }
+    say(world.rank(), "has all");
+    Ok(())
+}
+
+/// Computes until something is so, or the time is over.
+fn until(limit: Duration, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() && begun.elapsed() < limit {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn joins() -> Result<()> {

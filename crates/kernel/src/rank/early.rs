@@ -4,16 +4,17 @@
 //! want yet. So a rank that waits then takes such messages out of the slots. It brings them back when it has started their
 //! runs, a part at a time and in turns, so that each of them gets to its receive some day.
 
-use super::{Books, Rank, too_large};
+use super::{Rank, too_large};
 use crate::layout::{
-    ARENA, FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED, RUN_UNDER_WAY,
-    SLOT_FILLING, SLOT_FREE, SLOT_GIVEN, SLOT_HEAD_BYTES, SLOT_WAITING, SLOTS, SMALL_BYTES, SMALL_SLOTS, WAITING_SLOTS,
+    ARENA, FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED, SLOT_FILLING,
+    SLOT_FREE, SLOT_GIVEN, SLOT_HEAD_BYTES, SLOT_WAITING, SLOTS, SMALL_BYTES, SMALL_SLOTS, WAITING_SLOTS,
     large_slot_bytes,
 };
 use crate::system::Mapping;
 use network::carrier::Error;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 /// A communicator's number and that of a run in it.
 type RunName = (u32, u64);
@@ -38,9 +39,13 @@ pub(super) struct EarlyMessages {
 }
 
 impl EarlyMessages {
-    /// Whether there are some that wait for their runs to start.
-    pub(super) fn wait_for_runs(&self) -> bool {
-        !self.by_run.is_empty()
+    fn is_empty(&self) -> bool {
+        self.by_run.is_empty() && self.returning.is_empty()
+    }
+
+    /// Whether there are some whose runs have started.
+    fn wants_to_return(&self) -> bool {
+        !self.returning.is_empty()
     }
 
     /// Whether a message has found no slot since this was asked last.
@@ -50,7 +55,7 @@ impl EarlyMessages {
     }
 
     /// Takes what the program has given, and frees its slots.
-    fn take_given(&mut self, memory: &Mapping, is_started: impl Fn(RunName) -> bool) {
+    fn take_given(&mut self, memory: &Mapping) {
         for (slot, room) in slots() {
             // Partner: the exchange in `give_list`.
             if memory.word(slot).load(Ordering::Acquire) != SLOT_GIVEN {
@@ -64,29 +69,25 @@ impl EarlyMessages {
             // Partner: the exchange in `store_among`, which fills the slot anew.
             memory.word(slot).store(SLOT_FREE, Ordering::Release);
             self.bytes += message.len();
-            match run_name(&message) {
-                name if is_started(name) => self.returning.push_back(message),
-                name => self.by_run.entry(name).or_default().push(message),
-            }
+            self.by_run.entry(run_name(&message)).or_default().push(message);
         }
         // Senders of this host may wait for room.
         memory.word(FREED).store(1, Ordering::Relaxed);
     }
 
-    /// A run has started: its messages may return.
-    fn start(&mut self, name: RunName) {
-        self.returning.extend(self.by_run.remove(&name).unwrap_or_default());
-    }
-
-    /// Puts messages into slots, as far as there are enough of them, and forgets those of runs that have ended. Gives whether
-    /// any were put there.
-    fn bring_back(&mut self, memory: &Mapping, is_under_way: impl Fn(RunName) -> bool) -> bool {
+    /// Puts messages of these runs into slots, as far as there are enough of them, and forgets those of runs that are not under
+    /// way any more. Gives whether any were put there.
+    fn bring_back(&mut self, memory: &Mapping, runs: &HashMap<RunName, bool>) -> bool {
+        // Runs may have started since their messages were taken away.
+        for name in runs.keys() {
+            self.returning.extend(self.by_run.remove(name).unwrap_or_default());
+        }
         let free = slots().filter(|(slot, _)| memory.word(*slot).load(Ordering::Relaxed) == SLOT_FREE).count();
         let mut brought = 0;
         while brought + KEPT_FREE < free
             && let Some(message) = self.returning.pop_front()
         {
-            if is_under_way(run_name(&message)) {
+            if runs.get(&run_name(&message)) == Some(&true) {
                 if !put(memory, &message) {
                     self.returning.push_front(message);
                     break;
@@ -144,65 +145,52 @@ fn run_name(message: &[u8]) -> RunName {
 }
 
 impl Rank {
+    fn early(&self) -> MutexGuard<'_, EarlyMessages> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes room if messages have found none because of others that this rank does not want yet; else brings some of these
     /// back.
     pub(super) fn make_room(&self) -> Result<(), Error> {
-        let is_pressed = self.books().early.is_pressed(&self.memory);
+        let is_pressed = self.early().is_pressed(&self.memory);
         if is_pressed {
             self.take_unwanted()?;
         }
-        if self.books().early.returning.is_empty() {
-            return Ok(());
-        }
-        if !is_pressed && !self.bring_back(None)? {
-            // What wants to return is kept out by what does not want to, either.
+        if !self.bring_back()? && !is_pressed && self.early().wants_to_return() {
+            // What wants to return is kept out by what is not wanted, either.
             self.take_unwanted()?;
+            self.bring_back()?;
         }
-        self.bring_back(None).map(drop)
-    }
-
-    /// Brings back the messages of a run that has started since they were taken away.
-    pub(super) fn bring_back_for(&self, communicator: u32, sequence: u64) -> Result<(), Error> {
-        self.bring_back(Some((communicator, sequence))).map(drop)
+        Ok(())
     }
 
     fn take_unwanted(&self) -> Result<(), Error> {
         self.run_program(GIVE_UNWANTED)?;
-        let mut books = self.books();
-        let states = self.states(&books);
-        books.early.take_given(&self.memory, |name| states.contains_key(&name));
-        let bytes = books.early.bytes as u64;
-        if bytes <= LIMIT_BYTES as u64 {
+        let mut early = self.early();
+        early.take_given(&self.memory);
+        self.has_early.store(!early.is_empty(), Ordering::Relaxed);
+        if early.bytes <= LIMIT_BYTES {
             return Ok(());
         }
         let way_out = "start collectives in about the same order on all ranks, or set TRADEWIND_BETWEEN_HOSTS=agent";
         let what = "keeping messages of collectives that this rank has not started";
-        Err(too_large(what, bytes, LIMIT_BYTES as u64, way_out))
+        Err(too_large(what, early.bytes as u64, LIMIT_BYTES as u64, way_out))
     }
 
-    /// Gives whether there were any to bring back, and room for some.
-    fn bring_back(&self, started: Option<RunName>) -> Result<bool, Error> {
-        let mut books = self.books();
-        if let Some(name) = started {
-            books.early.start(name);
+    /// Brings back messages of runs that have started since they were taken away. Gives whether there were any, and room.
+    pub(super) fn bring_back(&self) -> Result<bool, Error> {
+        if !self.has_early.load(Ordering::Relaxed) {
+            return Ok(false);
         }
-        let states = self.states(&books);
-        let is_under_way = |name| states.get(&name).is_some_and(|state| *state == RUN_UNDER_WAY);
-        let brought = books.early.bring_back(&self.memory, is_under_way);
-        drop(books);
+        let runs: HashMap<RunName, bool> = self.books().started(&self.memory).into_iter().collect();
+        let mut early = self.early();
+        let brought = early.bring_back(&self.memory, &runs);
+        self.has_early.store(!early.is_empty(), Ordering::Relaxed);
+        drop(early);
         if brought {
             self.kick()?;
         }
         Ok(brought)
-    }
-
-    /// The states of all runs that have not been fetched.
-    fn states(&self, books: &Books) -> HashMap<RunName, u32> {
-        let state = |(frame, number): (&u32, &u64)| {
-            let run = self.run(*frame);
-            Some(((books.prepared.get(number)?.context.number, run.sequence), run.state))
-        };
-        books.runs.iter().filter_map(state).collect()
     }
 }
 

@@ -12,7 +12,7 @@ macro_rules! counts {
         }
 
         impl Counts {
-            /// In the order of the program's enumeration in `bpf/wire.h`.
+            /// In the order of the program's enumeration in `bpf/streams.h`.
             fn from_values(mut values: impl Iterator<Item = u64>) -> Self {
                 Counts { $($name: values.next().unwrap_or(0),)* }
             }

@@ -23,7 +23,7 @@ use shm::copies;
 use shm::handle::{Mapped, MappedSlice};
 use shm::segment::{Backing, Offset, Segment, SegmentError};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -158,6 +158,12 @@ impl Area {
     /// The memory, to be passed on.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
+    }
+
+    /// Bytes that have been taken of the system for it.
+    pub(crate) fn committed(&self) -> u64 {
+        const BLOCK: u64 = 512;
+        rustix::fs::fstat(self.segment.as_fd()).map_or(0, |status| status.st_blocks.cast_unsigned() * BLOCK)
     }
 
     pub(crate) fn bell(&self) -> Bell<'_> {

@@ -2,9 +2,9 @@
 
 use super::area::{ENTRIES, Submission};
 use super::departures::{Departures, Ledger};
-use super::desk::{Desk, Place};
+use super::desk::{Desk, Nonsense, Place};
 use super::run::{Incoming, Origin, Outcome, Outside, Run, RunKey, Timers, tell_others};
-use super::windows::Windows;
+use super::windows::{WINDOW, Windows};
 use crate::carrier::Error;
 use crate::hosts::Hosts;
 use crate::transport::frame::{Frame, Route};
@@ -14,6 +14,8 @@ use std::collections::{HashMap, VecDeque};
 
 /// Messages that may wait for runs which a rank has not started.
 const EARLY_MESSAGES: usize = 1 << 20;
+/// Bytes that they may have, besides a window of each host.
+const EARLY_BYTES: u64 = 64 << 20;
 /// A host that has as much in its queue gets no further large message before the queue is shorter.
 const QUEUE_LIMIT: u64 = 32 << 20;
 
@@ -29,8 +31,8 @@ pub(crate) struct Core {
     runs: HashMap<RunKey, Run>,
     /// What came for runs that have not started.
     early: HashMap<RunKey, Vec<Early>>,
-    /// How many such messages there are for each rank of this host.
-    early_messages: HashMap<u32, usize>,
+    /// How many such messages there are for each rank of this host, and how many bytes they have.
+    early_messages: HashMap<u32, (usize, u64)>,
     /// By rank of this host and communicator: the first run for which messages were dropped, because there were too many.
     overrun: HashMap<(u32, u32), u64>,
     ledgers: HashMap<(u32, u32), Ledger>,
@@ -58,6 +60,8 @@ struct Farewell {
     answered: Vec<bool>,
     /// Hosts from which nothing more comes.
     heard: Vec<bool>,
+    /// Whether this agent stays until nothing more comes from any.
+    stays: bool,
 }
 
 impl Core {
@@ -76,7 +80,7 @@ impl Core {
             ledgers: HashMap::new(),
             departures: Departures::default(),
             postponed: VecDeque::new(),
-            farewell: Farewell { heard: answered.clone(), answered, said: false },
+            farewell: Farewell { heard: answered.clone(), answered, said: false, stays: false },
             ended: Vec::new(),
             refused: 0,
             outside: Outside {
@@ -149,8 +153,7 @@ impl Core {
                     Ok(())
                 }
                 Submission::Start { id, slot, generation, sequence, at } => {
-                    self.start(seat, id, sequence, Place { slot, generation, at });
-                    Ok(())
+                    self.start(seat, id, sequence, Place { slot, generation, at, bytes: 0 })
                 }
                 Submission::Ask { slot, generation } => {
                     let asked = |run: &&Run| {
@@ -172,27 +175,31 @@ impl Core {
         }
     }
 
-    fn distrust(&mut self, seat: usize, _: super::desk::Nonsense) {
+    fn distrust(&mut self, seat: usize, _: Nonsense) {
         self.depart(seat, "has written nonsense into the memory it shares with its node service");
     }
 
-    fn start(&mut self, seat: usize, id: u64, sequence: u64, place: Place) {
-        let Some(desk) = self.desks[seat].as_mut() else { return };
+    fn start(&mut self, seat: usize, id: u64, sequence: u64, place: Place) -> Result<(), Nonsense> {
+        let Some(desk) = self.desks[seat].as_mut() else { return Ok(()) };
         let Some(taken) = desk.schedule(id) else {
-            return desk.end(place, &Err(Error::Operation("the schedule of this run is not known".into())));
+            desk.end(place, &Err(Error::Operation("the schedule of this run is not known".into())));
+            return Ok(());
         };
+        let place = Place { bytes: taken.bytes(), ..place };
         let key = RunKey { rank: desk.rank, communicator: taken.communicator, sequence };
         if !self.ledgers.entry((key.rank, key.communicator)).or_default().start(sequence) {
             let why = format!("run {sequence} of communicator {} was started before", key.communicator);
-            return desk.end(place, &Err(Error::Operation(why)));
+            desk.end(place, &Err(Error::Operation(why)));
+            return Ok(());
         }
-        desk.runs += 1;
+        desk.begin(place)?;
         let (interpreter, buffers) = match desk.interpreter(&taken, place, self.limits) {
             Ok(spare) => spare,
             Err(error) => {
                 tell_others(key, &taken, &error, &mut self.outside);
                 self.ended.push((key.rank, place, Err(error)));
-                return self.drop_early(key);
+                self.drop_early(key);
+                return Ok(());
             }
         };
         let has_lost = self.overrun.get(&(key.rank, key.communicator)).is_some_and(|lowest| sequence >= *lowest);
@@ -207,13 +214,10 @@ impl Core {
         if let Some(outcome) = ended {
             self.finish(key, outcome);
         }
-        let early = self.early.remove(&key).unwrap_or_default();
-        if let Some(count) = self.early_messages.get_mut(&key.rank) {
-            *count -= early.len();
-        }
-        for Early { origin, incoming } in early {
+        for Early { origin, incoming } in self.take_early(key) {
             self.deliver(key, origin, incoming);
         }
+        Ok(())
     }
 
     /// Hands something to a run, or keeps it until that starts.
@@ -241,32 +245,38 @@ impl Core {
         if is_over || !is_ours || self.departures.has_left(key.rank) {
             return self.drop_message(origin, &incoming);
         }
-        let waiting = self.early_messages.entry(key.rank).or_insert(0);
-        if *waiting >= EARLY_MESSAGES {
+        let most = EARLY_BYTES + WINDOW * u64::from(self.outside.transport.hosts());
+        let (messages, bytes) = self.early_messages.entry(key.rank).or_default();
+        if *messages >= EARLY_MESSAGES || bytes.saturating_add(incoming.bytes()) > most {
             let lowest = self.overrun.entry((key.rank, key.communicator)).or_insert(key.sequence);
             *lowest = key.sequence.min(*lowest);
             return self.drop_message(origin, &incoming);
         }
-        *waiting += 1;
+        *messages += 1;
+        *bytes += incoming.bytes();
         self.early.entry(key).or_default().push(Early { origin, incoming });
     }
 
     /// A message that no run takes weighs on its sender no longer.
     fn drop_message(&mut self, origin: Origin, incoming: &Incoming) {
-        if let Incoming::Packet(Packet::Eager { payload, .. }) = incoming
-            && origin.host != self.outside.transport.host()
-        {
+        if let Incoming::Packet(Packet::Eager { payload, .. }) = incoming {
             self.outside.windows.consumed(origin.host, payload.len() as u64);
         }
     }
 
+    /// What waits for a run, which waits no longer.
+    fn take_early(&mut self, key: RunKey) -> Vec<Early> {
+        let early = self.early.remove(&key).unwrap_or_default();
+        if let Some((messages, bytes)) = self.early_messages.get_mut(&key.rank) {
+            *messages -= early.len();
+            *bytes -= early.iter().map(|early| early.incoming.bytes()).sum::<u64>();
+        }
+        early
+    }
+
     /// Drops what waits for a run.
     fn drop_early(&mut self, key: RunKey) {
-        let dropped = self.early.remove(&key).unwrap_or_default();
-        if let Some(count) = self.early_messages.get_mut(&key.rank) {
-            *count -= dropped.len();
-        }
-        for Early { origin, incoming } in dropped {
+        for Early { origin, incoming } in self.take_early(key) {
             self.drop_message(origin, &incoming);
         }
     }
@@ -297,7 +307,7 @@ impl Core {
         for (rank, place, outcome) in ended.drain(..) {
             if let Some(desk) = self.seat_of(rank).and_then(|seat| self.desks[seat].as_mut()) {
                 desk.end(place, &outcome);
-                desk.runs -= 1;
+                desk.conclude(place);
             }
         }
         self.ended = ended;
@@ -319,8 +329,13 @@ impl Core {
                 break;
             }
         }
+        let own = self.outside.transport.host();
         while let Some((host, bytes)) = self.outside.windows.report() {
-            self.outside.transport.send(host, Frame::Credit(bytes));
+            if host == own {
+                self.outside.windows.credit(host, bytes);
+            } else {
+                self.outside.transport.send(host, Frame::Credit(bytes));
+            }
         }
     }
 
@@ -377,7 +392,7 @@ impl Core {
     fn lose(&mut self, host: u32, why: String) {
         self.postponed.retain(|(of, ..)| *of != host);
         self.farewell.answered[host as usize] = true;
-        if !self.farewell.heard[host as usize] {
+        if !std::mem::replace(&mut self.farewell.heard[host as usize], true) {
             let address = self.outside.transport.address(host);
             self.departures.host(host, Error::HostUnreachable { host, address, why });
             self.judge();
@@ -444,10 +459,17 @@ impl Core {
         }
     }
 
+    /// From now on this agent is not over before the ranks of all hosts are gone.
+    pub(crate) fn stay(&mut self) {
+        self.farewell.stays = true;
+    }
+
     /// Whether all ranks of this host are gone, all other hosts know it, and this one has nothing more to say.
     pub(crate) fn is_over(&self) -> bool {
+        let Farewell { said, answered, heard, stays } = &self.farewell;
+        let all = |hosts: &[bool]| hosts.iter().all(|host| *host);
+        let is_known = *said && all(answered) && (!stays || all(heard));
         let transport = &self.outside.transport;
-        let is_known = self.farewell.said && self.farewell.answered.iter().all(|answered| *answered);
         is_known && (0..transport.hosts()).all(|host| transport.queued(host) == 0)
     }
 
@@ -460,8 +482,8 @@ impl Core {
 fn too_many(key: RunKey) -> Error {
     let RunKey { rank, communicator, sequence } = key;
     Error::Operation(format!(
-        "rank {rank} started run {sequence} of communicator {communicator} when {EARLY_MESSAGES} messages of others had \
-         come for runs that it had not started, and some were dropped: let ranks catch up with a barrier now and then"
+        "rank {rank} started run {sequence} of communicator {communicator} when more messages of others had come for runs that \
+         it had not started than are kept, and some were dropped: let ranks catch up with a barrier now and then"
     ))
 }
 
@@ -469,6 +491,24 @@ fn too_many(key: RunKey) -> Error {
 mod tests {
     use super::*;
     use crate::transport::memory;
+
+    /// An agent that stays is over when the ranks of all hosts are gone, however they went.
+    #[test]
+    fn who_stays_ends_with_the_last_host() {
+        let transport = memory::connect(3).expect("descriptors").remove(0);
+        let mut core = Core::new(Hosts::new(["a", "b", "c"]), Box::new(transport), Limits::default());
+        core.stay();
+        core.depart(0, "has left the job");
+        core.publish();
+        for host in [1, 2] {
+            core.arrive(Arrival::Frame { host, frame: Frame::Farewell });
+        }
+        assert!(!core.is_over(), "ranks of two hosts may need something");
+        core.arrive(Arrival::Frame { host: 1, frame: Frame::Bye });
+        assert!(!core.is_over(), "those of host 2 may still");
+        core.arrive(Arrival::Gone { host: 2, why: String::new() });
+        assert!(core.is_over());
+    }
 
     /// A rank that starts nothing while others send it a message for each of millions of runs.
     #[test]
@@ -483,6 +523,20 @@ mod tests {
         assert_eq!((core.early.len(), core.overrun.len()), (EARLY_MESSAGES, 1));
         assert_eq!(core.overrun[&(0, 4)], EARLY_MESSAGES as u64, "runs from here on fail when they are started");
         core.depart(0, "has left the job");
-        assert!(core.early.is_empty() && core.early_messages[&0] == 0);
+        assert!(core.early.is_empty() && core.early_messages[&0] == (0, 0));
+    }
+
+    /// The same with few messages that are long: nobody holds back who contributes to a meeting.
+    #[test]
+    fn the_bytes_that_wait_for_a_rank_are_bounded() {
+        let transport = memory::connect(2).expect("descriptors").remove(0);
+        let mut core = Core::new(Hosts::new(["a", "b"]), Box::new(transport), Limits::default());
+        let most = EARLY_BYTES + 2 * WINDOW;
+        for sequence in 0..2 * most >> 20 {
+            let route = Route { destination: 0, communicator: 4, source: 1, sequence, stamp: 0 };
+            let contribution = vec![0; 1 << 20];
+            core.arrive(Arrival::Frame { host: 1, frame: Frame::Join { route, ordinal: 0, contribution } });
+        }
+        assert_eq!((core.early.len() as u64, core.overrun[&(0, 4)]), (most >> 20, most >> 20));
     }
 }

@@ -1,6 +1,6 @@
 //! The agent's side of one rank: what it asks for, its schedules, and where its results go.
 
-use super::area::{Area, ENTRIES, Submission, refused};
+use super::area::{Area, ENTRIES, SLOTS, Submission, refused};
 use super::plan::Plan;
 use crate::carrier::Error;
 use crate::hosts::Hosts;
@@ -12,6 +12,11 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Bytes of all schedules of a rank, with so much for the books of each.
+const SCHEDULES: u64 = 1 << 30;
+const BOOKS: u64 = 1 << 10;
+/// Bytes of the runs of a rank under way that may be more than it has memory for: it need not be asked then.
+const UNASKED: u64 = 64 << 20;
 /// Interpreters that a schedule keeps for its next runs, unless their buffers are large.
 const SPARE_RUNS: usize = 64;
 const SPARE_BYTES: u64 = 1 << 20;
@@ -28,8 +33,12 @@ pub(crate) struct Desk {
     /// Times the agent went to sleep.
     naps: u64,
     schedules: HashMap<u64, Arc<Taken>>,
+    /// What they take.
+    schedule_bytes: u64,
     /// Runs of this rank under way.
     pub(crate) runs: usize,
+    /// Bytes of their buffers.
+    run_bytes: u64,
     /// It submits nothing any more.
     pub(crate) has_left: bool,
 }
@@ -46,6 +55,8 @@ pub(crate) struct Taken {
     pub(crate) members: Vec<u32>,
     pub(crate) hosts: Vec<u32>,
     schedule: Arc<Schedule>,
+    /// What it takes of the agent's memory.
+    weight: u64,
     plan: Plan,
     /// Interpreters without a run, each with its buffers.
     spare: Mutex<Vec<Spare>>,
@@ -59,11 +70,31 @@ pub(crate) struct Place {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
     pub(crate) at: Offset,
+    /// Of its buffers.
+    pub(crate) bytes: u64,
+}
+
+impl Taken {
+    /// Bytes of the buffers of a run.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.plan.bytes
+    }
 }
 
 impl Desk {
     pub(crate) fn new(rank: u32, area: Area, doorbell: OwnedFd) -> Self {
-        Desk { rank, area, doorbell, taken: 0, naps: 0, schedules: HashMap::new(), runs: 0, has_left: false }
+        Desk {
+            rank,
+            area,
+            doorbell,
+            taken: 0,
+            naps: 0,
+            schedules: HashMap::new(),
+            schedule_bytes: 0,
+            runs: 0,
+            run_bytes: 0,
+            has_left: false,
+        }
     }
 
     /// What the rank has submitted next. `Err` if it wrote nonsense: then nothing of it is believed any more.
@@ -105,8 +136,17 @@ impl Desk {
         if end.0 > self.area.segment().bytes() || members > u64::from(hosts.ranks()) {
             return Err(Nonsense);
         }
+        self.release(id);
+        // An agent is not led into taking memory that there is not.
+        let weight = second.saturating_add(bytes).saturating_add(BOOKS);
+        let room = SCHEDULES.checked_sub(self.schedule_bytes).ok_or(Nonsense)?;
+        if weight > room {
+            return Err(Nonsense);
+        }
         let read = |at: u64, bytes: u64| {
-            let mut copy = vec![0; bytes as usize];
+            let mut copy = Vec::new();
+            copy.try_reserve_exact(bytes as usize).map_err(|_| Nonsense)?;
+            copy.resize(bytes as usize, 0);
             copies::load(self.area.segment(), Offset(at), &mut copy).map(|()| copy).map_err(|_| Nonsense)
         };
         let listed = read(at.0, 4 * members)?;
@@ -120,13 +160,33 @@ impl Desk {
         let plan = Plan::of(&schedule);
         let spare = Mutex::default();
         let stamp = stamp & 0xff_ffff;
-        let taken = Taken { communicator, stamp, rank, members, hosts, schedule: Arc::new(schedule), plan, spare };
+        let schedule = Arc::new(schedule);
+        let taken = Taken { communicator, stamp, rank, members, hosts, schedule, weight, plan, spare };
         self.schedules.insert(id, Arc::new(taken));
+        self.schedule_bytes += weight;
         Ok(())
     }
 
     pub(crate) fn release(&mut self, id: u64) {
-        self.schedules.remove(&id);
+        if let Some(taken) = self.schedules.remove(&id) {
+            self.schedule_bytes -= taken.weight;
+        }
+    }
+
+    /// A run begins. Its buffers and those of all others under way are places in the rank's memory, each another one: a rank that
+    /// has not so much wants to lead its agent into taking it.
+    pub(crate) fn begin(&mut self, place: Place) -> Result<(), Nonsense> {
+        let bytes = self.run_bytes.saturating_add(place.bytes);
+        if self.runs >= SLOTS as usize || bytes > UNASKED && bytes > self.area.committed() {
+            return Err(Nonsense);
+        }
+        (self.runs, self.run_bytes) = (self.runs + 1, bytes);
+        Ok(())
+    }
+
+    /// A run has ended and its rank been told.
+    pub(crate) fn conclude(&mut self, place: Place) {
+        (self.runs, self.run_bytes) = (self.runs - 1, self.run_bytes - place.bytes);
     }
 
     pub(crate) fn schedule(&self, id: u64) -> Option<Arc<Taken>> {

@@ -29,6 +29,17 @@ pub(crate) enum Incoming {
     Fail(Error),
 }
 
+impl Incoming {
+    /// Bytes that it has besides its envelope.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Incoming::Packet(Packet::Eager { payload, .. } | Packet::Data { payload, .. }) => payload.len() as u64,
+            Incoming::Join { contribution, .. } => contribution.len() as u64,
+            Incoming::Packet(_) | Incoming::Fail(_) => 0,
+        }
+    }
+}
+
 /// Where something for a run comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
@@ -192,8 +203,8 @@ impl Run {
                     None
                 }
                 Effect::HoldBack { source, tag, ordinal, payload } => {
-                    if let Some(host) = self.remote(source, outside) {
-                        outside.windows.withhold(host, payload.len() as u64);
+                    if let Some(host) = self.taken.hosts.get(source as usize) {
+                        outside.windows.withhold(*host, payload.len() as u64);
                     }
                     self.held.insert((source, tag, ordinal), payload);
                     None
@@ -232,14 +243,9 @@ impl Run {
         }
     }
 
-    /// The host of a rank of the communicator, if that is another one.
-    fn remote(&self, rank: u32, outside: &Outside) -> Option<u32> {
-        self.taken.hosts.get(rank as usize).copied().filter(|host| *host != outside.transport.host())
-    }
-
     fn consumed(&self, source: u32, bytes: u64, outside: &mut Outside) {
-        if let (1.., Some(host)) = (bytes, self.remote(source, outside)) {
-            outside.windows.consumed(host, bytes);
+        if let (1.., Some(host)) = (bytes, self.taken.hosts.get(source as usize)) {
+            outside.windows.consumed(*host, bytes);
         }
     }
 
@@ -298,13 +304,14 @@ fn transmit(key: RunKey, taken: &Taken, peer: u32, what: Incoming, outside: &mut
     // The schedule was checked: its peers are ranks of the communicator.
     let Some(destination) = taken.members.get(peer as usize).copied() else { return };
     let own = outside.transport.host();
-    let Some(host) = taken.hosts.get(peer as usize).copied().filter(|host| *host != own) else {
+    let host = taken.hosts.get(peer as usize).copied().unwrap_or(own);
+    if let Incoming::Packet(Packet::Eager { payload, .. }) = &what {
+        outside.windows.sent(host, payload.len() as u64);
+    }
+    if host == own {
         let key = RunKey { rank: destination, communicator, sequence };
         let origin = Origin { host: own, source, stamp };
         return outside.local.push_back((key, origin, what));
-    };
-    if let Incoming::Packet(Packet::Eager { payload, .. }) = &what {
-        outside.windows.sent(host, payload.len() as u64);
     }
     let route = Route { destination, communicator, source, sequence, stamp };
     let frame = match what {

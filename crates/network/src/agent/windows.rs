@@ -1,7 +1,7 @@
 //! How much may be sent to a host before its ranks want it.
 //!
-//! An eager message that arrives before its receive takes the receiver's memory. So a host counts, for every other host,
-//! the bytes of eager messages that have not been reported to have found their receive, and has its interpreters announce
+//! An eager message that arrives before its receive takes the receiver's memory. So a host counts, for every host, itself among
+//! them, the bytes of eager messages that have not been reported to have found their receive, and has its interpreters announce
 //! messages instead once these exceed the window: then the payload stays with its sender, whose run does not complete
 //! before it is wanted. Announcements always pass, so nothing waits for ever. (Schneider et al. 2011, section 3.2, call
 //! the same condition memory pressure.)

@@ -20,6 +20,7 @@ use std::time::Duration;
 enum Command {
     Open { rank: u32, area: Area, doorbell: OwnedFd },
     Depart { rank: u32, how: String },
+    Stay,
 }
 
 /// The number of the owner's doorbell; ranks have theirs.
@@ -27,7 +28,8 @@ const OWNER: u64 = u64::MAX - 1;
 
 /// An agent at work in a thread of its own.
 ///
-/// It ends by itself when all ranks of its host are gone, their runs over and the other hosts informed.
+/// It ends by itself when all ranks of its host are gone, their runs over and the other hosts informed; if it is told to
+/// [stay](Self::stay), when the other hosts say the same.
 #[derive(Debug)]
 pub struct Agent {
     commands: Sender<Command>,
@@ -82,6 +84,12 @@ impl Agent {
     /// A rank of this host is gone; `how` follows its number in a sentence.
     pub fn depart(&self, rank: u32, how: String) {
         self.tell(Command::Depart { rank, how });
+    }
+
+    /// Has it end only when the ranks of all hosts are gone: another engine of this host may have something that a rank
+    /// somewhere needs.
+    pub fn stay(&self) {
+        self.tell(Command::Stay);
     }
 
     /// Whether it has ended: so when the owner is told.
@@ -151,6 +159,7 @@ fn follow(core: &mut Core, order: Command) -> Result<(), Error> {
                 core.depart(seat, &how);
             }
         }
+        Command::Stay => core.stay(),
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ mod incoming;
 mod outgoing;
 mod setup;
 
-pub use setup::Listener;
+pub use setup::{Listener, STRANGERS};
 
 use super::frame::Frame;
 use super::sleeper::Sleeper;

@@ -71,12 +71,23 @@ struct Rank {
 
 impl Rank {
     fn signal(&self, signal: Signal) {
-        // The process is its group's leader and has not been waited for, so the group cannot be somebody else's.
-        if let Some(group) = Pid::from_raw(self.handle.pid().cast_signed()) {
-            // The group may be empty but for a zombie.
-            let _ = kill_process_group(group, signal);
-        }
+        signal_group(&self.child, signal);
     }
+}
+
+fn signal_group(child: &Child, signal: Signal) {
+    // The process is its group's leader and has not been waited for, so the group cannot be somebody else's.
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        // The group may be empty but for a zombie.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Ends a child that cannot be watched, and so cannot be a rank.
+fn end(child: &mut Child) {
+    signal_group(child, Signal::KILL);
+    // It has no result that anybody wants.
+    let _ = child.wait();
 }
 
 /// All of them.
@@ -104,7 +115,8 @@ impl Children {
             let mut child =
                 spawned.map_err(|source| ServiceError::Spawn { program: program.path.into(), rank, source })?;
             copier.take(rank, &mut child);
-            children.ranks.push(Rank { handle: ProcessHandle::open(child.id())?, child, departure: None });
+            let handle = ProcessHandle::open(child.id()).inspect_err(|_| end(&mut child))?;
+            children.ranks.push(Rank { handle, child, departure: None });
             server.events().add(&children.ranks[rank as usize].handle, Event::Child(rank))?;
         }
         copier.start()?;

@@ -1,21 +1,26 @@
 //! A schedule between hosts, and its runs.
 
 use super::Span;
+use super::recording::Recording;
 use crate::error::{Awaited, Error, Result};
 use engine::call::Call;
 use engine::lane::Argument;
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, Schedule};
 use network::carrier::{Carrier, Error as CarrierError, Prepared, Ticket};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a rank that waits looks after what it has to do in communicators of its host, if there ever was anything.
 const GLANCE: Duration = Duration::from_millis(1);
 
-/// How long a rank waits before it asks whether anybody is gone.
-const LOOK_OUT: Duration = Duration::from_millis(50);
+/// How long a run has been waited for when the rank first asks whether anybody is gone, and how long it is at most until it asks
+/// again: each time twice as long.
+const LOOK_OUT: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(400)];
+
+/// A rank that only looks whether a run is complete reads the clock every so often.
+const LOOKS: u32 = 256;
 
 /// A schedule that an engine between hosts has taken.
 #[derive(Debug)]
@@ -25,6 +30,7 @@ pub(crate) struct Carried {
     prepared: Prepared,
     call: Call,
     buffers: Vec<BufferRecord>,
+    recording: Option<Recording>,
 }
 
 impl Drop for Carried {
@@ -40,12 +46,15 @@ impl Carried {
         schedule: &Schedule,
         call: Call,
     ) -> Result<Arc<Self>> {
+        // Counted whether it is taken or not: on all ranks alike.
+        let program = span.programs.fetch_add(1, Ordering::Relaxed);
         if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
             return Err(Error::SeveralHosts { what: "joins of a schedule of one's own" });
         }
         let prepared = carrier.prepare(&span.context, schedule, call.stamp()).map_err(|error| span.explain(error))?;
-        let (span, carrier) = (Arc::clone(span), Arc::clone(carrier));
-        Ok(Arc::new(Carried { span, carrier, prepared, call, buffers: schedule.view().buffers().to_vec() }))
+        let recording = Recording::new(span, program, schedule, call);
+        let (span, carrier, buffers) = (Arc::clone(span), Arc::clone(carrier), schedule.view().buffers().to_vec());
+        Ok(Arc::new(Carried { span, carrier, prepared, call, buffers, recording }))
     }
 
     /// Starts a run with private buffers, one for each that the schedule has.
@@ -72,8 +81,16 @@ impl Carried {
         // As in a group: the collectives of one communicator are started one after the other.
         let sequence = self.span.sequence.load(Ordering::Relaxed);
         self.span.sequence.store(sequence + 1, Ordering::Relaxed);
+        let begun = self.recording.as_ref().map_or(0, |recording| recording.begun(sequence));
         match self.carrier.start(self.prepared, sequence, &inputs) {
-            Ok(ticket) => Ok(Flight { carried: Arc::clone(self), ticket: Some(ticket) }),
+            Ok(ticket) => Ok(Flight {
+                carried: Arc::clone(self),
+                ticket: Some(ticket),
+                sequence,
+                begun,
+                looks: AtomicU32::new(0),
+                look_out: OnceLock::new(),
+            }),
             Err(error) => {
                 // It has not taken place: the next one gets its number, as on all other ranks.
                 self.span.sequence.store(sequence, Ordering::Relaxed);
@@ -91,12 +108,25 @@ fn writes(record: &BufferRecord) -> bool {
     record.access != Access::Input as u32
 }
 
+/// When a run is to be looked after again.
+#[derive(Debug)]
+struct LookOut {
+    next: Instant,
+    pause: Duration,
+}
+
 /// A run between hosts.
 #[derive(Debug)]
 pub(crate) struct Flight {
     carried: Arc<Carried>,
     /// None once it has been fetched.
     ticket: Option<Ticket>,
+    sequence: u64,
+    /// When it was started, if that is recorded.
+    begun: u64,
+    /// Since it was first found incomplete.
+    looks: AtomicU32,
+    look_out: OnceLock<Mutex<LookOut>>,
 }
 
 impl Flight {
@@ -118,22 +148,54 @@ impl Flight {
         self.ticket.is_none_or(|ticket| self.carried.carrier.is_complete(ticket))
     }
 
-    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<()> {
+    /// Whether it is complete; notices now and then that it never will be.
+    #[inline]
+    pub(crate) fn test(&self) -> Result<bool> {
+        let is_complete = self.is_complete();
+        // Threads that count at once may lose one another's count, which only delays the look-out.
+        let looks = self.looks.load(Ordering::Relaxed).wrapping_add(u32::from(!is_complete));
+        self.looks.store(looks, Ordering::Relaxed);
+        if !is_complete && looks.is_multiple_of(LOOKS) {
+            self.look_out()?;
+        }
+        Ok(is_complete)
+    }
+
+    /// When the next look-out is due.
+    fn next_look_out(&self) -> MutexGuard<'_, LookOut> {
+        let begin = || Mutex::new(LookOut { next: Instant::now() + LOOK_OUT[0], pause: LOOK_OUT[0] });
+        self.look_out.get_or_init(begin).lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds out, if that is due, whether anybody is gone without whom it never is complete.
+    #[cold]
+    fn look_out(&self) -> Result<()> {
         let Some(ticket) = self.ticket else { return Ok(()) };
         let Carried { span, carrier, .. } = &*self.carried;
+        let mut look_out = self.next_look_out();
+        if Instant::now() < look_out.next {
+            return Ok(());
+        }
+        look_out.pause = LOOK_OUT[1].min(2 * look_out.pause);
+        look_out.next = Instant::now() + look_out.pause;
+        drop(look_out);
+        span.verdict(carrier, ticket)?;
+        carrier.look_after(ticket).map_err(|error| span.explain(error))
+    }
+
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        let Some(ticket) = self.ticket.filter(|_| !self.is_complete()) else { return Ok(()) };
+        let Carried { span, carrier, .. } = &*self.carried;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let mut look_out = Instant::now() + LOOK_OUT;
         loop {
             // Others may wait for this rank in a communicator of this host before they come here.
             let glance = span.group.look_after_own_work()?.then(|| Instant::now() + GLANCE);
+            let look_out = self.next_look_out().next;
             let until = [deadline, glance, Some(look_out)].into_iter().flatten().min();
             if carrier.wait(ticket, until).map_err(|error| span.explain(error))? {
                 return Ok(());
             }
-            if Instant::now() >= look_out {
-                span.verdict(carrier, ticket)?;
-                look_out = Instant::now() + LOOK_OUT;
-            }
+            self.look_out()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 break;
             }
@@ -148,7 +210,10 @@ impl Flight {
     /// Copies the results to where they are wanted, by buffer. A second call does nothing.
     pub(crate) fn fetch(&mut self, outputs: &mut [&mut [u8]]) -> Result<()> {
         let Some(ticket) = self.ticket.take() else { return Ok(()) };
-        let Carried { span, carrier, buffers, .. } = &*self.carried;
+        let Carried { span, carrier, buffers, recording, .. } = &*self.carried;
+        if let Some(recording) = recording {
+            recording.ended(self.sequence, self.begun, &carrier.times(ticket));
+        }
         let mut outputs = outputs.iter_mut();
         let mut wanted: Vec<&mut [u8]> = Vec::with_capacity(buffers.len());
         for record in buffers {
@@ -164,6 +229,9 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
+            if let Some(recording) = &self.carried.recording {
+                recording.abandoned(self.sequence);
+            }
             self.carried.carrier.forget(ticket);
         }
     }

@@ -19,6 +19,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The same for a rank that has left in order. It may have left because of a host that is about to be found unreachable, which is
 /// then the cause that the others want to hear of.
 const GRACE_OF_LEAVERS: Duration = Duration::from_secs(20);
+/// How long a look takes.
+const GLANCE: Duration = Duration::from_micros(100);
 /// Numbers of communicators from here on belong to watches.
 const WATCHES: u32 = 1 << 31;
 
@@ -50,7 +52,10 @@ impl Watch {
     /// Why a run that is not complete never will be; `awaited` are the ranks of the job whose messages it waits for.
     pub(super) fn verdict(&self, span: &Span, awaited: impl FnOnce() -> Vec<u32>) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ticket) = state.ticket.filter(|ticket| self.carrier.is_complete(*ticket)) {
+        // To wait is also to see whether the node service, in which the run is, is still there.
+        let ended = |ticket: &Ticket| self.carrier.wait(*ticket, Some(Instant::now() + GLANCE));
+        let ended = state.ticket.as_ref().map(ended).transpose().map_err(|error| span.explain(error))?;
+        if let Some(ticket) = state.ticket.filter(|_| ended == Some(true)) {
             state.ticket = None;
             // It has ended, and not because somebody sent something.
             match self.carrier.fetch(ticket, &mut []).err() {

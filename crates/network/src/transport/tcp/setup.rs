@@ -11,9 +11,9 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Strangers, and hosts, that may be about to say who they are. The one that has been silent for longest gives way.
-const UNKNOWN: usize = 256;
-/// Time before another attempt where the network says that there is no way.
+/// Strangers that may be about to prove who they are, besides all other hosts. Whoever came first gives way to the next.
+pub const STRANGERS: usize = 128;
+/// Time before another attempt where the network says that there is no way, or the system that there is no descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where the other hosts of a job knock. Its port is the kernel's choice unless it is asked for one.
@@ -65,13 +65,22 @@ enum Stage {
     Answered(Pair),
 }
 
+impl Stage {
+    /// Whether the other end has come by itself and shown nothing.
+    fn is_unproven(self) -> bool {
+        matches!(self, Stage::Accepted | Stage::Answered(_))
+    }
+}
+
 /// What became of a connection.
 enum Step {
     Waits,
     /// It is this host, as shown.
     Known(u32),
-    /// The other end is not who it should be, or has gone.
+    /// The other end is not who it should be.
     Refused,
+    /// The other end has closed the connection.
+    Closed,
     /// The host cannot be reached (yet).
     Failed(Errno),
 }
@@ -85,6 +94,10 @@ struct Setup<'a> {
     known: Vec<Option<OwnedFd>>,
     /// Hosts to try again, and when.
     again: Vec<(Instant, u32)>,
+    /// The last host that closed a connection: strangers may have crowded this one out there, or it is another program's address.
+    closed: Option<u32>,
+    /// Until when nobody is let in, because no descriptor is left.
+    is_full_until: Option<Instant>,
     refused: u64,
     waited: Duration,
 }
@@ -99,7 +112,19 @@ pub(super) fn connect(
 ) -> Result<(Vec<(u32, OwnedFd)>, u64), Error> {
     let known = addresses.iter().map(|_| None).collect();
     let (guests, again) = (Vec::new(), Vec::new());
-    let mut setup = Setup { listener, host, addresses, key, guests, known, again, refused: 0, waited: limit };
+    let mut setup = Setup {
+        listener,
+        host,
+        addresses,
+        key,
+        guests,
+        known,
+        again,
+        closed: None,
+        is_full_until: None,
+        refused: 0,
+        waited: limit,
+    };
     let deadline = Instant::now() + limit;
     (0..host).try_for_each(|to| setup.dial(to))?;
     while setup.missing().is_some() {
@@ -126,10 +151,14 @@ impl Setup<'_> {
 
     fn late(&self) -> Error {
         let host = self.missing().unwrap_or(self.host);
-        let why = format!(
-            "no connection within {} s; does the job's node service run there, and do firewalls let it through?",
-            self.waited.as_secs_f64()
-        );
+        let seconds = self.waited.as_secs_f64();
+        let why = if self.closed == Some(host) {
+            format!("it has closed every connection for {seconds} s; does the job's node service listen there?")
+        } else {
+            format!(
+                "no connection within {seconds} s; does the job's node service run there, and do firewalls let it through?"
+            )
+        };
         self.unreachable(host, why)
     }
 
@@ -142,8 +171,15 @@ impl Setup<'_> {
         let address = self.addresses[to as usize];
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket =
-            socket_with(family, SocketType::STREAM, flags, None).map_err(refused("make a socket for another host"))?;
+        let socket = match socket_with(family, SocketType::STREAM, flags, None) {
+            Ok(socket) => socket,
+            // Strangers have them.
+            Err(Errno::MFILE | Errno::NFILE) if self.turn_one_away() => {
+                self.again.push((Instant::now(), to));
+                return Ok(());
+            }
+            Err(error) => return Err(refused("make a socket for another host")(error)),
+        };
         match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {
                 self.guests.push(Guest { socket, stage: Stage::Connecting { to }, heard: Vec::new() });
@@ -167,9 +203,12 @@ impl Setup<'_> {
 
     /// Sleeps until somebody knocks, speaks or hears, or it is time for another attempt.
     fn wait(&self, deadline: Instant) -> Result<(), Error> {
-        let end = self.again.iter().map(|(at, _)| *at).chain([deadline]).min().unwrap_or(deadline);
+        let times = self.again.iter().map(|(at, _)| *at).chain(self.is_full_until);
+        let end = times.chain([deadline]).min().unwrap_or(deadline);
         let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
-        let mut watched = vec![PollFd::new(&self.listener.socket, PollFlags::IN)];
+        // Whoever knocks and cannot be let in would keep this awake.
+        let knocks = if self.is_full_until.is_none() { PollFlags::IN } else { PollFlags::empty() };
+        let mut watched = vec![PollFd::new(&self.listener.socket, knocks)];
         watched.extend(self.guests.iter().map(|guest| {
             let connecting = matches!(guest.stage, Stage::Connecting { .. });
             PollFd::new(&guest.socket, if connecting { PollFlags::OUT } else { PollFlags::IN })
@@ -180,19 +219,39 @@ impl Setup<'_> {
         }
     }
 
+    /// Lets in who knocks: some at a time, for strangers may knock faster than they are turned away.
     fn accept(&mut self) {
-        while let Ok((socket, _)) = self.listener.socket.accept() {
+        self.is_full_until = self.is_full_until.filter(|until| *until > Instant::now());
+        let most = STRANGERS + self.addresses.len();
+        for _ in 0..STRANGERS {
+            let socket = match self.listener.socket.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::MFILE | Errno::NFILE) if self.turn_one_away() => continue,
+                    Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                        self.is_full_until = Some(Instant::now() + PAUSE);
+                        return;
+                    }
+                    Some(Errno::CONNABORTED | Errno::INTR) => continue,
+                    _ => return,
+                },
+            };
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
-            if self.guests.len() >= UNKNOWN
-                && let Some(silent) = self.guests.iter().position(|guest| matches!(guest.stage, Stage::Accepted))
-            {
-                self.guests.remove(silent);
-                self.refused += 1;
+            if self.guests.iter().filter(|guest| guest.stage.is_unproven()).count() >= most {
+                self.turn_one_away();
             }
             self.guests.push(Guest { socket: socket.into(), stage: Stage::Accepted, heard: Vec::new() });
         }
+    }
+
+    /// Closes the connection of whoever came first and has not proven to be a host; a host tries again. False if there is none.
+    fn turn_one_away(&mut self) -> bool {
+        let Some(first) = self.guests.iter().position(|guest| guest.stage.is_unproven()) else { return false };
+        self.guests.remove(first);
+        self.refused += 1;
+        true
     }
 
     /// Takes every connection as far as it goes.
@@ -211,11 +270,15 @@ impl Setup<'_> {
                     _ => self.refused += 1,
                 },
                 (Step::Failed(error), Stage::Connecting { to }) => self.failed(to, error)?,
+                (Step::Closed, Stage::Greeted { to, .. }) => {
+                    self.closed = Some(to);
+                    self.again.push((Instant::now() + PAUSE, to));
+                }
                 (Step::Refused, Stage::Greeted { to, .. }) => {
                     let why = "what listens there is not this job's node service; is the address right?".into();
                     return Err(self.unreachable(to, why));
                 }
-                (Step::Failed(_) | Step::Refused, _) => self.refused += 1,
+                (Step::Failed(_) | Step::Refused | Step::Closed, _) => self.refused += 1,
             }
         }
         Ok(())
@@ -285,7 +348,7 @@ impl Guest {
     fn hear<const N: usize>(&mut self) -> Result<[u8; N], Step> {
         let mut bytes = [0; N];
         match rustix::io::read(self.socket.as_fd(), &mut bytes[..N - self.heard.len()]) {
-            Ok(0) => return Err(Step::Refused),
+            Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) => return Err(Step::Closed),
             Ok(count) => self.heard.extend_from_slice(&bytes[..count]),
             Err(Errno::AGAIN | Errno::INTR) => return Err(Step::Waits),
             Err(_) => return Err(Step::Refused),

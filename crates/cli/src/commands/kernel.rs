@@ -1,0 +1,69 @@
+//! `tradewind kernel`: whether collectives between hosts can be run by this kernel.
+
+use crate::failure::Failure;
+use crate::format::Format;
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, Table};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Says whether the kernel engine can be had here, by loading its program on each Ethernet interface for a moment.
+///
+/// Jobs on several hosts use the kernel engine where the node service of every host can load it. That takes rights:
+/// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. Exit status 1 where no interface takes it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only on this interface.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Serialize)]
+struct Interface {
+    name: String,
+    /// Instructions that the verifier looked at, by entry of the program; empty where it cannot be loaded.
+    verified_instructions: Vec<(&'static str, u32)>,
+    /// Why it cannot be loaded.
+    problem: Option<String>,
+}
+
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    let names = match &arguments.interface {
+        Some(name) => vec![name.clone()],
+        None => kernel::ethernet_interfaces()?,
+    };
+    let interfaces: Vec<Interface> = names.into_iter().map(try_out).collect();
+    let report = Report { interfaces };
+    format.print(|| describe(&report), &report)?;
+    let found = report.interfaces.iter().any(|interface| interface.problem.is_none());
+    Ok(if found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn try_out(name: String) -> Interface {
+    match kernel::try_out(&name) {
+        Ok(verified_instructions) => Interface { name, verified_instructions, problem: None },
+        Err(error) => Interface { name, verified_instructions: Vec::new(), problem: Some(error.to_string()) },
+    }
+}
+
+fn describe(report: &Report) -> String {
+    if report.interfaces.is_empty() {
+        return "there is no Ethernet interface here: between hosts the agent engine works".into();
+    }
+    let mut table = Table::new();
+    table.load_preset(NOTHING);
+    for Interface { name, verified_instructions, problem } in &report.interfaces {
+        let outcome = problem.clone().unwrap_or_else(|| {
+            let counts: Vec<String> =
+                verified_instructions.iter().map(|(name, count)| format!("{name} {count}")).collect();
+            format!("takes the kernel engine; instructions that the verifier looked at: {}", counts.join(", "))
+        });
+        table.add_row([Cell::new(name), Cell::new(outcome)]);
+    }
+    table.to_string()
+}

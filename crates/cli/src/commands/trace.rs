@@ -1,0 +1,25 @@
+//! `tradewind trace`: one profile from what the ranks of another launcher's job have written.
+
+use crate::failure::Failure;
+use crate::trace;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Puts the parts of a profile together, for Perfetto.
+///
+/// Where ranks were started by another launcher with TRADEWIND_TRACE=DIRECTORY, each has written its part there, on its own
+/// host: bring them to one place first. `tradewind run --trace` needs none of this.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Where the parts are: files rank-0.json, rank-1.json, …
+    directory: PathBuf,
+
+    /// The profile to write.
+    file: PathBuf,
+}
+
+pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let Arguments { directory, file } = arguments;
+    trace::merge(directory, trace::ranks_in(directory)?, file)?;
+    Ok(ExitCode::SUCCESS)
+}
