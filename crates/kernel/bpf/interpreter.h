@@ -197,20 +197,19 @@ static __always_inline void stall(struct rank_memory *rank, __u32 run_place, __u
 }
 
 /* Lets all sends that found no room try again. */
-static __always_inline void unstall(struct rank_memory *rank, __u32 slot)
+__noinline int unstall(struct rank_memory *rank __arg_nonnull, __u32 slot)
 {
 	__u32 run_place = rank->head.stalled_first;
 	__u64 bit = 1ull << (slot & (LOCAL_RANKS - 1));
 	if (*(volatile __u64 *)&stalled_ranks & bit)
 		__sync_fetch_and_and(&stalled_ranks, ~bit);
 	rank->head.stalled_first = 0;
-	/* No more operations than an arena holds, in all runs together. */
-	__u32 left = ARENA_BYTES / sizeof(struct progress);
-	while (left && run_place && can_loop()) {
+	__u32 seen = zero;
+	for (; seen < OPERATIONS && run_place && can_loop(); seen++) {
 		struct run *run = run_at(rank, run_place);
 		__u32 next = run->next_stalled, operation = run->stalled_first;
 		run->stalled_first = 0;
-		for (left--; left && operation && can_loop(); left--) {
+		for (; seen < OPERATIONS && operation && can_loop(); seen++) {
 			__u32 after = progress_at(rank, run, operation - 1)->next;
 			make_ready(rank, run, operation - 1);
 			operation = after;
@@ -219,6 +218,7 @@ static __always_inline void unstall(struct rank_memory *rank, __u32 slot)
 			activate_run(rank, run_place);
 		run_place = next;
 	}
+	return 0;
 }
 
 /* Writes the time to where an operation wants it. */

@@ -72,7 +72,7 @@ enum {
 	SLOT_FILLING,
 	SLOT_WAITING, /* put there by somebody who could not look for the receive */
 	SLOT_KEPT,    /* in one of the lists of unexpected messages */
-	SLOT_GIVEN,   /* the rank is to copy it and to free the slot (`give_early`) */
+	SLOT_GIVEN,   /* the rank is to copy it and to free the slot (`give_unwanted`) */
 };
 
 struct slot {

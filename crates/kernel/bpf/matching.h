@@ -378,20 +378,47 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	return 0;
 }
 
-/* Gives the rank the messages of runs that it has not started. It asks for that when it waits and messages find no slot:
- * what it waits for may be behind messages that it does not want yet. It brings them back when it starts the runs. */
-__noinline int give_early(struct rank_memory *rank __arg_nonnull)
+/* Gives the rank a list of messages. Gives how many were given, beside so many before: no more than there are slots. */
+static __always_inline __u32 give_list(struct rank_memory *rank, __u32 slot, __u32 before)
 {
+	while (before < SLOTS && slot && can_loop()) {
+		struct slot *kept = slot_at(rank, slot - 1);
+		slot = kept->next;
+		/* A full barrier. Partner: the load in `EarlyMessages::take_given`. */
+		__sync_lock_test_and_set(&kept->state, SLOT_GIVEN);
+		before++;
+	}
+	return before;
+}
+
+/* Gives the rank the messages for which there is no receive yet. It asks for that when it waits and messages find no slot:
+ * what it waits for may be behind messages that it does not want yet. It brings them back bit by bit. */
+__noinline int give_unwanted(struct rank_memory *rank __arg_nonnull)
+{
+	__u32 given = zero, seen = zero;
 	for (__u32 i = zero; i < EARLY_BUCKETS && can_loop(); i++) {
 		__u64 bucket = i;
 		asm volatile("%0 &= %1" : "+r"(bucket) : "i"(EARLY_BUCKETS - 1));
-		__u32 slot = rank->early_first[bucket];
+		given = give_list(rank, rank->early_first[bucket], given);
 		rank->early_first[bucket] = 0;
-		for (__u32 j = zero; j < SLOTS && slot && can_loop(); j++) {
-			struct slot *kept = slot_at(rank, slot - 1);
-			slot = kept->next;
-			/* A full barrier. Partner: the load in `Slots::given`. */
-			__sync_lock_test_and_set(&kept->state, SLOT_GIVEN);
+	}
+	for (__u32 i = zero; i < RUN_BUCKETS && can_loop(); i++) {
+		__u64 bucket = i;
+		asm volatile("%0 &= %1" : "+r"(bucket) : "i"(RUN_BUCKETS - 1));
+		__u32 place = rank->run_buckets[bucket];
+		for (; seen < OPERATIONS && place && can_loop(); seen++) {
+			struct run *run = run_at(rank, place);
+			given = give_list(rank, run->left_first, given);
+			run->left_first = 0;
+			for (__u32 j = zero; j < run->operation_count && seen < OPERATIONS && can_loop(); j++, seen++) {
+				struct progress *progress = progress_at(rank, run, j);
+				if (progress->phase != PHASE_ARRIVED)
+					continue;
+				given = give_list(rank, progress->slots, given);
+				progress->slots = 0;
+				progress->phase = PHASE_WAITING;
+			}
+			place = run->next;
 		}
 	}
 	return 0;

@@ -166,7 +166,8 @@ static __always_inline struct cursor cursor_at(struct run *run, __u32 first_bloc
 {
 	if (count > WALK_LIMIT)
 		count = WALK_LIMIT;
-	struct cursor cursor = { run->blocks + first_block * sizeof(struct block_record), count, zero };
+	/* Plus zero: the verifier is to forget that the number has a bound, for it would count down from there. */
+	struct cursor cursor = { run->blocks + first_block * sizeof(struct block_record), count + zero, zero };
 	return cursor;
 }
 

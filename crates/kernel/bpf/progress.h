@@ -32,9 +32,11 @@ static __always_inline struct activation *activation(void)
 /* So long an activation works after it has first looked at the time; then it leaves the rest to others, so that a rank
  * whose memory is full of garbage does not keep the processor from the packets of its neighbours. */
 #define PATIENCE_NANOSECONDS 2000000ull
+/* Operations of all runs of a rank: no more than an arena holds. */
+#define OPERATIONS (ARENA_BYTES / sizeof(struct progress))
 
 /* Whether the activation has worked for long. What takes a while asks now and then. */
-static __always_inline int is_late(void)
+__noinline int is_late(void)
 {
 	struct activation *here = activation();
 	if (!here)
@@ -110,17 +112,18 @@ static __always_inline void end_run(struct rank_memory *rank, struct run *run, _
 	__sync_lock_test_and_set(&run->state, state);
 }
 
-/* Drops a list of messages that nobody will want: of so many slots at most. Gives how many are left to drop. */
-static __always_inline __u32 drop_messages(struct rank_memory *rank, __u32 slot, __u32 most)
+/* Drops a list of messages that nobody will want. Gives how many have been dropped, beside so many before: no more than
+ * there are slots. */
+static __always_inline __u32 drop_messages(struct rank_memory *rank, __u32 slot, __u32 before)
 {
-	while (most && slot && can_loop()) {
+	while (before < SLOTS && slot && can_loop()) {
 		__u32 next = slot_at(rank, slot - 1)->next;
 		rank->head.dropped++;
 		slot_free(rank, slot - 1);
 		slot = next;
-		most--;
+		before++;
 	}
-	return most;
+	return before;
 }
 
 /* Leaves a list of messages to a later look at the rank, as if nobody had looked at them. */
@@ -152,7 +155,7 @@ static __always_inline void finish(struct rank_memory *rank, __u32 run_place)
 			before = other->next;
 		}
 	}
-	drop_messages(rank, run->left_first, SLOTS);
+	drop_messages(rank, run->left_first, zero);
 	end_run(rank, run, RUN_COMPLETE);
 }
 
@@ -162,11 +165,11 @@ __noinline int fail(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u
 	struct run *run = run_at(rank, run_place);
 	run->fault = fault;
 	run->ready_first = 0;
-	__u32 most = drop_messages(rank, run->left_first, SLOTS);
+	__u32 dropped = drop_messages(rank, run->left_first, zero);
 	run->left_first = 0;
 	for (__u32 i = zero; i < run->operation_count && i < WALK_LIMIT && can_loop(); i++) {
 		struct progress *progress = progress_at(rank, run, i);
-		most = drop_messages(rank, progress->slots, most);
+		dropped = drop_messages(rank, progress->slots, dropped);
 		progress->slots = 0;
 	}
 	end_run(rank, run, RUN_FAILED);

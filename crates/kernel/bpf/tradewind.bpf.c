@@ -15,11 +15,11 @@ int ingress(struct __sk_buff *skb)
 	return DROP;
 }
 
-/* In the place of a rank to ask: a rank that has no room wants the messages of runs that it has not started. */
-#define GIVE_EARLY 0xffffffffu
+/* In the place of a rank to ask: a rank that has no room wants the messages for which it has no receive yet. */
+#define GIVE_UNWANTED 0xffffffffu
 
 /* Run by a rank (BPF_PROG_TEST_RUN) that has submitted runs, or has waited in vain: `cb[0]` is its slot, `cb[1]`
- * one more than the rank whose host is to be asked for what is missing, or GIVE_EARLY. Whoever names another slot has
+ * one more than the rank whose host is to be asked for what is missing, or GIVE_UNWANTED. Whoever names another slot has
  * that rank's runs looked after. Gives how many requests that host has left unanswered, times two, and one more if there is
  * more to do than one call does. */
 SEC("classifier/start")
@@ -31,8 +31,8 @@ int start(struct __sk_buff *skb)
 	__u32 asked = skb->cb[1] - 1, unanswered = 0;
 	if (!here || !rank || !job_here)
 		return 0;
-	if (skb->cb[1] == GIVE_EARLY && acquire(skb->cb[0])) {
-		give_early(rank);
+	if (skb->cb[1] == GIVE_UNWANTED && acquire(skb->cb[0])) {
+		give_unwanted(rank);
 		release(skb->cb[0]);
 	}
 	here->pending |= 1ull << (skb->cb[0] & (LOCAL_RANKS - 1));

@@ -1,8 +1,8 @@
 //! A rank's side: no rights, one mapping and a descriptor to start runs with.
 
-use crate::bell::Bell;
 mod early;
 
+use crate::bell::Bell;
 use crate::books::{Books, Results, RunName, in_arena, read_run};
 use crate::fault::Fault;
 use crate::layout::{
@@ -56,7 +56,7 @@ pub struct Rank {
     has_core: bool,
     host_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
-    /// Messages of runs that were not started, as far as there was no room for them, and whether there are any.
+    /// Messages without receives, as far as there was no room for them, and whether there are any.
     early: Mutex<EarlyMessages>,
     has_early: AtomicBool,
     /// A host that has left so many requests unanswered is unreachable.

@@ -7,6 +7,7 @@ use goal::graph::{Access, Graph};
 use goal::schedule::Schedule;
 use kernel::Rank;
 use network::carrier::{Carrier, Context, Ticket};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use world::World;
 
@@ -82,4 +83,65 @@ fn what_is_waited_for_comes_past_short_messages_that_fill_all_slots() {
 #[test]
 fn what_is_waited_for_comes_past_long_messages_that_fill_all_slots() {
     one_behind_many(700, 3000);
+}
+
+/// Rank 0 sends many messages, and one more when it is called; rank 1 calls, and wants the many only after the one.
+fn many_before_the_one(rank: u32, messages: u64, bytes: u64) -> Schedule {
+    const MANY: u32 = 0;
+    const CALL: u32 = 1;
+    const GO: u32 = 2;
+    let mut graph = Graph::new(rank, 2);
+    let go = graph.buffer(Access::InOut, 8);
+    let call = graph.scratchpad(8);
+    let many = graph.buffer(if rank == 0 { Access::Input } else { Access::Output }, messages * bytes);
+    let parts = (0..messages).map(|number| many.part(number * bytes, bytes));
+    if rank == 0 {
+        for part in parts {
+            graph.send(part, 1, MANY);
+        }
+        let called = graph.receive(call, 1, CALL);
+        let sent = graph.send(go, 1, GO);
+        graph.requires(sent, called);
+    } else {
+        graph.send(call, 0, CALL);
+        let gone = graph.receive(go, 0, GO);
+        for part in parts {
+            let received = graph.receive(part, 0, MANY);
+            graph.requires(received, gone);
+        }
+    }
+    compile(&graph).expect("the graph is right")
+}
+
+#[test]
+fn what_is_waited_for_comes_past_messages_of_runs_that_have_started() {
+    const RUNS: u64 = 5;
+    const MESSAGES: u64 = 300;
+    const BYTES: u64 = 1000;
+    let world = testbed::or_skip!(World::new(2, 1, 1500));
+    let started = Arc::new(Barrier::new(2));
+    world.run(2, move |rank, here| {
+        let rank = rank as u32;
+        let schedule = many_before_the_one(rank, MESSAGES, BYTES);
+        let prepared = here.prepare(&context(EARLY, rank), &schedule, 0).expect("it is small");
+        let start = |run| {
+            let many = if rank == 0 { contents(run, MESSAGES * BYTES) } else { Vec::new() };
+            (run, here.start(prepared, run, &[&[run as u8; 8], &many]).expect("it starts"))
+        };
+        // Everything is on its way before rank 1 starts.
+        let mut tickets = Vec::new();
+        if rank == 0 {
+            tickets.extend((0..RUNS).map(start));
+        }
+        started.wait();
+        if rank == 1 {
+            tickets.extend((0..RUNS).map(start));
+        }
+        for (run, ticket) in tickets {
+            wait(here, ticket);
+            let mut found = vec![0; if rank == 0 { 0 } else { (MESSAGES * BYTES) as usize }];
+            here.fetch(ticket, &mut [&mut [], &mut found]).expect("it went well");
+            assert!(rank == 0 || found == contents(run, MESSAGES * BYTES), "run {run}");
+        }
+    });
 }

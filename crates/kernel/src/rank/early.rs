@@ -1,7 +1,8 @@
-//! Messages of runs that a rank has not started, when there are too many of them.
+//! Messages for which a rank has no receive yet, when there are too many of them: most are of runs that it has not started.
 //!
 //! They lie in slots. When these run out, senders are held back, and what the rank waits for may be behind what it does not
-//! want yet. So a rank that waits then takes such messages out of the slots, and brings them back when it starts their runs.
+//! want yet. So a rank that waits then takes such messages out of the slots. It brings them back when it has started their
+//! runs, a part at a time and in turns, so that each of them gets to its receive some day.
 
 use super::{Rank, too_large};
 use crate::layout::{
@@ -11,7 +12,7 @@ use crate::layout::{
 };
 use crate::system::Mapping;
 use network::carrier::Error;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -20,22 +21,31 @@ type RunName = (u32, u64);
 
 /// A rank keeps so many bytes.
 const LIMIT_BYTES: usize = 64 << 20;
-/// In the place of a rank to ask, this has the program give such messages: `GIVE_EARLY`.
-const GIVE_EARLY: u32 = u32::MAX;
+/// In the place of a rank to ask, this has the program give such messages: `GIVE_UNWANTED`.
+const GIVE_UNWANTED: u32 = u32::MAX;
+/// So many slots stay free for what comes from other ranks.
+const KEPT_FREE: usize = (SMALL_SLOTS + MIDDLE_SLOTS + LARGE_SLOTS) / 2;
 
-/// The messages that a rank has taken out of its slots.
+/// The messages that a rank has taken out of its slots: headers with their payloads.
 #[derive(Debug, Default)]
 pub(super) struct EarlyMessages {
-    /// Headers with their payloads.
+    /// Those of runs that have not started.
     by_run: HashMap<RunName, Vec<Vec<u8>>>,
+    /// The others.
+    returning: VecDeque<Vec<u8>>,
     bytes: usize,
     /// Messages that found no slot, when that was looked at last.
     refused: u64,
 }
 
 impl EarlyMessages {
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_run.is_empty()
+    fn is_empty(&self) -> bool {
+        self.by_run.is_empty() && self.returning.is_empty()
+    }
+
+    /// Whether there are some whose runs have started.
+    fn wants_to_return(&self) -> bool {
+        !self.returning.is_empty()
     }
 
     /// Whether a message has found no slot since this was asked last.
@@ -47,7 +57,7 @@ impl EarlyMessages {
     /// Takes what the program has given, and frees its slots.
     fn take_given(&mut self, memory: &Mapping) {
         for (slot, room) in slots() {
-            // Partner: the exchange in `give_early`.
+            // Partner: the exchange in `give_list`.
             if memory.word(slot).load(Ordering::Acquire) != SLOT_GIVEN {
                 continue;
             }
@@ -65,30 +75,32 @@ impl EarlyMessages {
         memory.word(FREED).store(1, Ordering::Relaxed);
     }
 
-    /// Puts the messages of these runs into slots, as far as there are any, and forgets those of runs that have ended.
-    /// Gives whether there were any.
-    fn bring_back(&mut self, memory: &Mapping, runs: impl Iterator<Item = (RunName, bool)>) -> bool {
-        let mut brought = false;
-        for (name, is_under_way) in runs {
-            let Some(mut messages) = self.by_run.remove(&name) else { continue };
-            while let Some(message) = messages.pop() {
-                if is_under_way && !put(memory, &message) {
-                    messages.push(message);
+    /// Puts messages of these runs into slots, as far as there are enough of them, and forgets those of runs that are not under
+    /// way any more. Gives whether any were put there.
+    fn bring_back(&mut self, memory: &Mapping, runs: &HashMap<RunName, bool>) -> bool {
+        // Runs may have started since their messages were taken away.
+        for name in runs.keys() {
+            self.returning.extend(self.by_run.remove(name).unwrap_or_default());
+        }
+        let free = slots().filter(|(slot, _)| memory.word(*slot).load(Ordering::Relaxed) == SLOT_FREE).count();
+        let mut brought = 0;
+        while brought + KEPT_FREE < free
+            && let Some(message) = self.returning.pop_front()
+        {
+            if runs.get(&run_name(&message)) == Some(&true) {
+                if !put(memory, &message) {
+                    self.returning.push_front(message);
                     break;
                 }
-                self.bytes -= message.len();
-                brought |= is_under_way;
+                brought += 1;
             }
-            if !messages.is_empty() {
-                self.by_run.insert(name, messages);
-                break;
-            }
+            self.bytes -= message.len();
         }
-        if brought {
+        if brought > 0 {
             // The program looks at the slots after it has seen this. Partner: its exchange in `work`.
             memory.word(WAITING_SLOTS).store(1, Ordering::Release);
         }
-        brought
+        brought > 0
     }
 }
 
@@ -137,34 +149,48 @@ impl Rank {
         self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room if messages have found none because of others that this rank does not want yet.
+    /// Makes room if messages have found none because of others that this rank does not want yet; else brings some of these
+    /// back.
     pub(super) fn make_room(&self) -> Result<(), Error> {
-        if self.early().is_pressed(&self.memory) {
-            self.run_program(GIVE_EARLY)?;
-            let mut early = self.early();
-            early.take_given(&self.memory);
-            self.has_early.store(!early.is_empty(), Ordering::Relaxed);
-            if early.bytes > LIMIT_BYTES {
-                let way_out =
-                    "start collectives in about the same order on all ranks, or set TRADEWIND_BETWEEN_HOSTS=agent";
-                let what = "keeping messages of collectives that this rank has not started";
-                return Err(too_large(what, early.bytes as u64, LIMIT_BYTES as u64, way_out));
-            }
+        let is_pressed = self.early().is_pressed(&self.memory);
+        if is_pressed {
+            self.take_unwanted()?;
         }
-        self.bring_back()
+        if !self.bring_back()? && !is_pressed && self.early().wants_to_return() {
+            // What wants to return is kept out by what is not wanted, either.
+            self.take_unwanted()?;
+            self.bring_back()?;
+        }
+        Ok(())
     }
 
-    /// Brings back the messages of runs that were started since they were taken away.
-    pub(super) fn bring_back(&self) -> Result<(), Error> {
-        if !self.has_early.load(Ordering::Relaxed) {
+    fn take_unwanted(&self) -> Result<(), Error> {
+        self.run_program(GIVE_UNWANTED)?;
+        let mut early = self.early();
+        early.take_given(&self.memory);
+        self.has_early.store(!early.is_empty(), Ordering::Relaxed);
+        if early.bytes <= LIMIT_BYTES {
             return Ok(());
         }
-        let runs = self.books().started(&self.memory);
+        let way_out = "start collectives in about the same order on all ranks, or set TRADEWIND_BETWEEN_HOSTS=agent";
+        let what = "keeping messages of collectives that this rank has not started";
+        Err(too_large(what, early.bytes as u64, LIMIT_BYTES as u64, way_out))
+    }
+
+    /// Brings back messages of runs that have started since they were taken away. Gives whether there were any, and room.
+    pub(super) fn bring_back(&self) -> Result<bool, Error> {
+        if !self.has_early.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let runs: HashMap<RunName, bool> = self.books().started(&self.memory).into_iter().collect();
         let mut early = self.early();
-        let brought = early.bring_back(&self.memory, runs.into_iter());
+        let brought = early.bring_back(&self.memory, &runs);
         self.has_early.store(!early.is_empty(), Ordering::Relaxed);
         drop(early);
-        if brought { self.kick() } else { Ok(()) }
+        if brought {
+            self.kick()?;
+        }
+        Ok(brought)
     }
 }
 
