@@ -138,8 +138,9 @@ static __always_inline int bring(struct activation *here, __u32 slot, struct mes
 			here->contended = 1;
 		return outcome;
 	}
-	if (store(rank, message, SLOT_WAITING)) {
-		__sync_lock_test_and_set(&rank->head.waiting_slots, 1);
+	__u32 kept = store(rank, message, SLOT_WAITING);
+	if (kept) {
+		leave_waiting(rank, kept);
 		return TAKEN;
 	}
 	here->contended = 1;
@@ -303,10 +304,8 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 		begin(rank, submitted);
 		submitted = next;
 	}
-	if (rank->head.waiting_slots) {
-		__sync_lock_test_and_set(&rank->head.waiting_slots, 0);
+	if (rank->head.waiting_first)
 		accept_waiting(rank);
-	}
 	unstall(rank, slot);
 	__u32 steps = zero;
 	for (; steps < STEPS && can_loop(); steps++)

@@ -169,7 +169,7 @@ struct named_receive {
 struct rank_head {
 	__u32 submitted; /* stack of runs: pushed by threads of the rank, taken whole by the program */
 	__u32 sleeping;  /* somebody sleeps, or is about to */
-	__u32 waiting_slots; /* slots were put to WAITING */
+	__u32 waiting_first; /* stack of slots put to WAITING: pushed by anybody, taken whole by the owner */
 	__u32 next_small; /* where to look for free slots */
 	__u32 active_first; /* runs with ready operations */
 	__u32 active_last;

@@ -64,7 +64,7 @@ static __always_inline __u32 store_among(struct rank_memory *rank, struct messag
 		slot->message.header = message->header;
 		copy_bytes(slot->message.payload, message->payload, message->header.length);
 		*hint = place + 1;
-		/* A full barrier: the message is there before it is said to be. Partner: `accept_waiting`. */
+		/* A full barrier: the message is there before it is said to be. */
 		__sync_lock_test_and_set(&slot->state, state);
 		return first + place + 1;
 	}
@@ -363,15 +363,34 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	return 0;
 }
 
-/* Accepts what was put into slots by those who could not become the rank's owner. */
+/* Leaves a message that was put into a slot to the rank's owner. */
+static __always_inline void leave_waiting(struct rank_memory *rank, __u32 slot)
+{
+	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
+		__u32 first = *(volatile __u32 *)&rank->head.waiting_first;
+		slot_at(rank, slot - 1)->next = first;
+		/* A full barrier: who takes the stack sees the message and what it is followed by. Partner: the exchange
+		 * in `accept_waiting`. */
+		if (__sync_val_compare_and_swap(&rank->head.waiting_first, first, slot) == first)
+			return;
+	}
+}
+
+/* Accepts what was put into slots by those who could not become the rank's owner, in the order in which it came. */
 __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 {
-	for (__u32 i = zero; i < SLOTS && can_loop(); i++) {
-		opaque(i);
-		struct slot *slot = slot_at(rank, i);
-		/* Partner: `store_among`. */
-		if (slot->state == SLOT_WAITING)
-			accept(rank, &slot->message, i + 1);
+	__u32 slot = __sync_lock_test_and_set(&rank->head.waiting_first, 0), first = 0;
+	/* What was left last lies on top. */
+	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+		__u32 next = slot_at(rank, slot - 1)->next;
+		slot_at(rank, slot - 1)->next = first;
+		first = slot;
+		slot = next;
+	}
+	for (__u32 i = zero; i < SLOTS && first && can_loop(); i++) {
+		slot = first;
+		first = slot_at(rank, slot - 1)->next;
+		accept(rank, &slot_at(rank, slot - 1)->message, slot);
 	}
 	return 0;
 }

@@ -36,7 +36,7 @@ const SLOTS_BYTES: usize = SMALL_SLOTS * (8 + MESSAGE_HEADER_BYTES + SMALL_BYTES
 pub(crate) struct RankHead {
     pub submitted: u32,
     pub sleeping: u32,
-    pub waiting_slots: u32,
+    pub waiting_first: u32,
     pub next_small: u32,
     pub active_first: u32,
     pub active_last: u32,
