@@ -1,9 +1,5 @@
 /* The kernel engine's program: a collective's schedule runs on the packets that arrive. */
 #include "interpreter.h"
-#include "wire.h"
-
-/* What becomes of a packet after the program; older headers do not have the names. */
-enum { PASS_ON = -1, DROP = 2 };
 
 /* Every packet that the interface receives. */
 SEC("classifier/ingress")
@@ -12,7 +8,7 @@ int ingress(struct __sk_buff *skb)
 	if (!wire_receive(skb))
 		return PASS_ON;
 	advance_pending(skb);
-	return DROP;
+	return wire_verdict(skb);
 }
 
 /* Run by a rank (BPF_PROG_TEST_RUN) that has submitted runs, or has waited in vain: `cb[0]` is its slot, `cb[1]`
@@ -28,10 +24,12 @@ int start(struct __sk_buff *skb)
 	__u32 asked = skb->cb[1] - 1, unanswered = 0;
 	if (!here || !rank || !job_here)
 		return 0;
+	skb->cb[ENVELOPE] = 0;
 	here->pending |= 1ull << (skb->cb[0] & (LOCAL_RANKS - 1));
 	if (asked < job_here->ranks && asked < RANKS)
 		unanswered = wire_ask(skb, job_here->places[asked].host);
 	advance_pending(skb);
+	wire_flush(skb);
 	return 2 * unanswered + (rank->head.active_first || rank->head.submitted);
 }
 
@@ -39,7 +37,9 @@ int start(struct __sk_buff *skb)
 SEC("classifier/tend")
 int tend(struct __sk_buff *skb)
 {
+	skb->cb[ENVELOPE] = 0;
 	__u64 worst = wire_tend(skb);
+	wire_flush(skb);
 	return (worst >> 32) << 16 | (worst & 0xffff);
 }
 

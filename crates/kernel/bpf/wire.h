@@ -6,9 +6,7 @@
  * delivered in whichever order they come: a message says which receive it is for. `src/wire.rs` describes the
  * protocol.
  *
- * Who includes this has two functions beforehand: `deliver(message)`, which gives 0 if it took a message and
- * something else if there is no room for it, and `interpreter_resume()`, which hears that sends that were refused
- * may succeed. */
+ * Who includes this defines the two functions that are declared first. */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -17,11 +15,43 @@
 #include <linux/in.h>
 #include "streams.h"
 
+/* Takes a message that has arrived. Gives something else than 0 if there is no room for it. */
+int deliver(struct message *message);
+/* Hears that sends that were refused may succeed. */
+static void interpreter_resume(void);
+
+/* What becomes of a packet after the program; older headers do not have the names. */
+enum { PASS_ON = -1, DROP = 2 };
+
 /* Requests that are not answered are sent less and less often: after 1/4 ms, twice that, … 128 ms. */
 #define ASK_NANOSECONDS 250000ull
 #define ASK_DOUBLINGS 9
 
-/* Sends a finished packet; the skb is only its envelope and may be used again. */
+/* The skb is an envelope. A packet stays in it until another one needs it or the activation ends: the last one can
+ * leave with the skb itself, without a copy of it. This word of its control block says that there is one in it. */
+#define ENVELOPE 2
+
+/* Sends the packet that is in the envelope, if there is one, and keeps the envelope. For whoever is about to do
+ * something that takes long. */
+__noinline int wire_flush(struct __sk_buff *skb)
+{
+	struct wire *here = wire();
+	if (!skb->cb[ENVELOPE] || !here)
+		return 0;
+	skb->cb[ENVELOPE] = 0;
+	return bpf_clone_redirect(skb, here->interface, 0);
+}
+
+/* What is to become of the skb at the end of an activation that began with a packet. */
+static __always_inline int wire_verdict(struct __sk_buff *skb)
+{
+	struct wire *here = wire();
+	if (!skb->cb[ENVELOPE] || !here)
+		return DROP;
+	return here->leaves_at_peer ? bpf_redirect_peer(here->interface, 0) : bpf_redirect(here->interface, 0);
+}
+
+/* Puts a finished packet into the envelope. */
 __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnull)
 {
 	struct wire *here = wire();
@@ -31,13 +61,15 @@ __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnu
 	opaque(length);
 	if (length > LONGEST_MESSAGE)
 		return -1;
+	wire_flush(skb);
 	__u32 network = here->protocol == bpf_htons(ETH_P_IPV6) ? ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES :
 								  ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
 	__u32 bytes = network + sizeof(struct wire_header) + length;
 	if (bpf_skb_change_tail(skb, bytes, 0) ||
 	    bpf_skb_store_bytes(skb, 0, packet->network + NETWORK_BYTES - network, bytes, 0))
 		return -1;
-	return bpf_clone_redirect(skb, here->interface, 0);
+	skb->cb[ENVELOPE] = 1;
+	return 0;
 }
 
 /* Fills in a packet's header. */
@@ -77,38 +109,39 @@ static __always_inline __u64 claim(struct stream *stream)
 	return 0;
 }
 
-/* Sends a message to another host, and keeps it until it has arrived. Gives 1 if the window is full: then
- * `interpreter_resume` says when to try again. The skb may be used again afterwards, with other contents. */
-__noinline int wire_send(struct __sk_buff *skb, __u32 host, struct message *message __arg_nonnull)
+/* The number of the next message to a host, which is to be written into its `kept_packet` and then posted. 0 if the
+ * window is full: then `interpreter_resume` says when to try again. */
+__noinline __u64 wire_claim(__u32 host)
+{
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	if (!stream)
+		return 0;
+	__u64 sequence = claim(stream);
+	if (sequence)
+		return sequence;
+	/* Either who acknowledges finds the word, or this finds the room. */
+	__sync_lock_test_and_set(&stream->held, 1);
+	sequence = claim(stream);
+	if (!sequence)
+		count(COUNT_HELD);
+	return sequence;
+}
+
+/* Sends the message in a place that was claimed. It is kept until it has arrived. */
+__noinline int wire_post(struct __sk_buff *skb, __u32 host, struct kept *kept __arg_nonnull, __u64 sequence)
 {
 	struct wire *here = wire();
 	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
 	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
-	__u32 length = message->header.length;
+	struct packet *packet = &kept->packet;
+	__u32 length = packet->message.header.length;
 	opaque(length);
 	if (!here || !stream || !peer || length > PIECE_BYTES)
-		return 0;
-	length += sizeof(struct message_header);
-	__u64 sequence = claim(stream);
-	if (!sequence) {
-		/* Either who acknowledges finds the word, or this finds the room. */
-		__sync_lock_test_and_set(&stream->held, 1);
-		sequence = claim(stream);
-		if (!sequence) {
-			count(COUNT_HELD);
-			return 1;
-		}
-	}
-	struct kept *kept = kept_packet(host, sequence);
-	if (!kept)
-		return 0;
-	struct packet *packet = &kept->packet;
-	if (bpf_probe_read_kernel(&packet->message, length, message))
 		return 0;
 	fill_header(packet, here, stream, host);
 	packet->header.flags = WIRE_DATA;
 	packet->header.sequence = sequence;
-	packet->header.length = length;
+	packet->header.length = sizeof(struct message_header) + length;
 	finish_packet(packet, peer, here->key[0], here->key[1]);
 	/* From here on it may be sent again by whoever is asked for it. A full barrier. */
 	__sync_lock_test_and_set(&kept->sequence, sequence);
@@ -403,7 +436,8 @@ static __always_inline __u32 find_ipv6(struct __sk_buff *skb, struct wire *here,
 	return sizeof(headers);
 }
 
-/* Takes a packet that is for this host's port, whatever is in it. Gives 0 for all others, which it does not touch. */
+/* Takes a packet that is for this host's port, whatever is in it, and leaves the skb to be an envelope. Gives 0 for
+ * all others, which it does not touch. */
 __noinline int wire_receive(struct __sk_buff *skb)
 {
 	struct wire *here = wire();
@@ -420,6 +454,7 @@ __noinline int wire_receive(struct __sk_buff *skb)
 		count(COUNT_TRUNCATED);
 		return 1;
 	}
+	skb->cb[ENVELOPE] = 0;
 	receive(skb, here, packet, bytes - sizeof(struct wire_header));
 	return 1;
 }

@@ -57,6 +57,7 @@ mod fault;
 mod interface;
 mod layout;
 mod loader;
+mod pair;
 mod prepared;
 mod rank;
 mod system;

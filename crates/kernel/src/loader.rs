@@ -2,6 +2,7 @@
 
 use crate::error::LoadError;
 use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, Place, RANK_BYTES, RANKS};
+use crate::pair;
 use crate::system::{self, MAPPABLE, MapKind};
 use crate::tender::Tender;
 use crate::wire::{Counts, Description, Endpoint, Key, map_lengths, piece_bytes};
@@ -187,8 +188,14 @@ fn describe(ebpf: &Ebpf, job: &JobDescription, interface: u32, places: &[Place])
     bytes.extend_from_slice(bytemuck::cast_slice(places));
     bytes.resize(JOB_BYTES, 0);
     update(ebpf, "jobs", 0, &bytes)?;
-    let wire =
-        Description { job: job.number, key: job.key, host: job.host, endpoints: job.endpoints.clone(), interface };
+    let wire = Description {
+        job: job.number,
+        key: job.key,
+        host: job.host,
+        endpoints: job.endpoints.clone(),
+        interface,
+        leaves_at_peer: pair::ends_elsewhere(interface),
+    };
     wire.map_values().into_iter().try_for_each(|(map, element, value)| update(ebpf, map, element, &value))?;
     Ok(())
 }

@@ -21,6 +21,9 @@ pub struct Description {
     pub endpoints: Vec<Endpoint>,
     /// The number of the interface through which this host reaches the others.
     pub interface: u32,
+    /// Whether that is one end of a pair whose other end is in another network namespace, as containers have it: then
+    /// a packet may begin its way there.
+    pub leaves_at_peer: bool,
 }
 
 /// `struct wire` of the program.
@@ -35,6 +38,8 @@ struct Wire {
     port: [u8; 2],
     protocol: [u8; 2],
     address: [u8; 16],
+    leaves_at_peer: u32,
+    reserved: u32,
 }
 
 /// Maps whose lengths depend on the number of hosts, with the elements that they need for so many: what
@@ -70,6 +75,8 @@ impl Description {
             port: own.port.to_be_bytes(),
             protocol,
             address,
+            leaves_at_peer: self.leaves_at_peer.into(),
+            reserved: 0,
         };
         let mut values = vec![("wires", 0, bytemuck::bytes_of(&wire).to_vec())];
         for (host, endpoint) in (0..).zip(&self.endpoints) {
@@ -79,4 +86,4 @@ impl Description {
     }
 }
 
-const _: () = assert!(size_of::<Wire>() == 56);
+const _: () = assert!(size_of::<Wire>() == 64);
