@@ -179,7 +179,8 @@ struct rank_head {
 	__u64 refused; /* messages for which there was no slot */
 	__u32 next_middle;
 	__u32 next_large;
-	__u32 reserved[2];
+	__u32 port;  /* of the doorbell; see `wire_rung` */
+	__u32 heard; /* the doorbell has been heard */
 };
 
 struct rank_memory {

@@ -10,7 +10,6 @@
 /* The job, as the loader writes it. No rank can change it, nor any other map of this file. */
 struct wire {
 	__u64 job;
-	__u64 key[2];
 	__u32 host; /* this one */
 	__u32 hosts;
 	__u32 interface; /* packets leave through it */

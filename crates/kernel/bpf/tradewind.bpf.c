@@ -8,24 +8,37 @@ int ingress(struct __sk_buff *skb)
 	if (!wire_receive(skb))
 		return PASS_ON;
 	advance_pending(skb);
-	return wire_verdict(skb);
+	return wire_verdict(skb, 1);
 }
 
-/* Run by a rank (BPF_PROG_TEST_RUN) that has submitted runs, or has waited in vain: `cb[0]` is its slot, `cb[1]`
- * one more than the rank whose host is to be asked for what is missing. Whoever names another slot has that rank's
- * runs looked after. Gives how many requests that host has left unanswered, times two, and one more if there is
+/* Entered when a rank has submitted runs, or has waited in vain. Whoever names another slot has that rank's runs looked
+ * after.
+ *
+ * Either a rank has rung: then every packet that leaves by the loopback interface comes along here, too. Or a rank has had
+ * this run (BPF_PROG_TEST_RUN), on an empty packet: `cb[0]` is its slot, `cb[1]` one more than the rank whose host is to be
+ * asked for what is missing. Gives how many requests that host has left unanswered, times two, and one more if there is
  * more to do than one call does. */
 SEC("classifier/start")
 int start(struct __sk_buff *skb)
 {
+	__u32 slot = skb->cb[0], asked = skb->cb[1] - 1, unanswered = 0, has_rung = skb->len > ETHERNET_BYTES;
+	if (has_rung) {
+		slot = wire_rung(skb) - 1;
+		if (slot == ~0u)
+			return PASS_ON;
+	}
 	struct activation *here = activation();
-	struct rank_memory *rank = rank_of(skb->cb[0]);
+	struct rank_memory *rank = rank_of(slot);
 	struct job *job_here = job();
-	__u32 asked = skb->cb[1] - 1, unanswered = 0;
 	if (!here || !rank || !job_here)
-		return 0;
+		return has_rung ? DROP : 0;
 	skb->cb[ENVELOPE] = 0;
-	here->pending |= 1ull << (skb->cb[0] & (LOCAL_RANKS - 1));
+	here->pending |= 1ull << (slot & (LOCAL_RANKS - 1));
+	if (has_rung) {
+		rank->head.heard = 1;
+		advance_pending(skb);
+		return wire_verdict(skb, 0);
+	}
 	if (asked < job_here->ranks && asked < RANKS)
 		unanswered = wire_ask(skb, job_here->places[asked].host);
 	advance_pending(skb);

@@ -46,7 +46,8 @@ pub(crate) struct RankHead {
     pub refused: u64,
     pub next_middle: u32,
     pub next_large: u32,
-    pub reserved: [u32; 2],
+    pub port: u32,
+    pub heard: u32,
 }
 
 /// Where the arena begins in a rank's memory.
@@ -58,6 +59,12 @@ pub(crate) const RANK_BYTES: usize = ARENA + ARENA_BYTES + SLACK_BYTES;
 pub(crate) const SUBMITTED: usize = offset_of!(RankHead, submitted);
 /// Where it says that the rank sleeps.
 pub(crate) const SLEEPING: usize = offset_of!(RankHead, sleeping);
+
+/// Where the first run is that has ready operations.
+pub(crate) const ACTIVE: usize = offset_of!(RankHead, active_first);
+/// Where the port of the doorbell is, and where it says that the doorbell was heard.
+pub(crate) const PORT: usize = offset_of!(RankHead, port);
+pub(crate) const HEARD: usize = offset_of!(RankHead, heard);
 
 /// What a run's first word says.
 pub(crate) const RUN_UNDER_WAY: u32 = 0;

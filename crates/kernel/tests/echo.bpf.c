@@ -65,7 +65,7 @@ static void interpreter_resume(void)
 SEC("classifier/ingress")
 int ingress(struct __sk_buff *skb)
 {
-	return wire_receive(skb) ? wire_verdict(skb) : PASS_ON;
+	return wire_receive(skb) ? wire_verdict(skb, 1) : PASS_ON;
 }
 
 /* cb[0]: host, cb[1]: ordinal, cb[2]: bytes, cb[3]: how many. Gives how many were sent. */

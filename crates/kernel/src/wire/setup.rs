@@ -1,6 +1,6 @@
 //! Tells a loaded program about the hosts.
 
-use super::network::{Endpoint, Peer};
+use super::network::{Endpoint, Peer, Stream};
 use super::packet::{Key, WINDOW};
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
@@ -31,7 +31,6 @@ pub struct Description {
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Wire {
     job: u64,
-    key: Key,
     host: u32,
     hosts: u32,
     interface: u32,
@@ -68,7 +67,6 @@ impl Description {
         };
         let wire = Wire {
             job: self.job,
-            key: self.key,
             host: self.host,
             hosts: self.endpoints.len() as u32,
             interface: self.interface,
@@ -80,10 +78,11 @@ impl Description {
         };
         let mut values = vec![("wires", 0, bytemuck::bytes_of(&wire).to_vec())];
         for (host, endpoint) in (0..).zip(&self.endpoints) {
-            values.push(("peers", host, bytemuck::bytes_of(&Peer::new(&own, endpoint)).to_vec()));
+            let stream = Stream { job: self.job, key: self.key, here: self.host, there: host };
+            values.push(("peers", host, bytemuck::bytes_of(&Peer::new(&own, endpoint, stream)).to_vec()));
         }
         values
     }
 }
 
-const _: () = assert!(size_of::<Wire>() == 64);
+const _: () = assert!(size_of::<Wire>() == 48);

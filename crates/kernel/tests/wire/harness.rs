@@ -119,8 +119,8 @@ impl<'a> Station<'a> {
         }
         for (map, element, value) in description.map_values() {
             match value.len() {
-                64 => set::<64>(&mut ebpf, map, element, &value),
-                80 => set::<80>(&mut ebpf, map, element, &value),
+                48 => set::<48>(&mut ebpf, map, element, &value),
+                200 => set::<200>(&mut ebpf, map, element, &value),
                 other => panic!("a value of {other} bytes"),
             }
         }
