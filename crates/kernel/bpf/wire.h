@@ -466,13 +466,14 @@ __noinline int wire_receive(struct __sk_buff *skb)
 	start = here->protocol == bpf_htons(ETH_P_IPV6) ? find_ipv6(skb, here, &bytes) : find_ipv4(skb, here, &bytes);
 	if (!start)
 		return 0;
+	/* Others have used it before. */
+	skb->cb[ENVELOPE] = 0;
 	opaque(bytes);
 	if (bytes < sizeof(struct wire_header) || bytes > sizeof(struct wire_header) + LONGEST_MESSAGE ||
 	    bpf_skb_load_bytes(skb, start, &packet->header, bytes)) {
 		count(COUNT_TRUNCATED);
 		return 1;
 	}
-	skb->cb[ENVELOPE] = 0;
 	receive(skb, here, packet, bytes - sizeof(struct wire_header));
 	return 1;
 }
