@@ -1,7 +1,7 @@
 //! What an engine between hosts does for one rank.
 
 use goal::schedule::Schedule;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -122,8 +122,8 @@ pub enum Error {
     RankFailed {
         /// Its number in the job.
         rank: u32,
-        /// How it went, for a sentence that begins with the rank.
-        how: String,
+        /// How it went.
+        how: Exit,
     },
     /// An integer was divided by zero; the element's result is 0, the run is complete and its results are there.
     #[error("{why}")]
@@ -188,11 +188,26 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the reason of a rank that left in order says (`engine::Departure::Left` in words).
-    const LEFT: &str = "has left the job";
-
     /// Whether it is about a rank that has left the job in order.
     pub fn has_left(&self) -> bool {
-        matches!(self, Error::RankFailed { how, .. } if how.contains(Error::LEFT))
+        matches!(self, Error::RankFailed { how: Exit::Left, .. })
+    }
+}
+
+/// How a rank has gone; its text goes on with a sentence that begins with the rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// In order.
+    Left,
+    /// In another way, for the same sentence.
+    Failed(String),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Exit::Left => "has left the job",
+            Exit::Failed(how) => how,
+        })
     }
 }

@@ -7,7 +7,7 @@ use collectives::barrier;
 use goal::graph::{Access, Graph};
 use network::agent::area::{Area, doorbell};
 use network::agent::{Agent, Client, Limits, local, local_over};
-use network::carrier::{Carrier, Error};
+use network::carrier::{Carrier, Error, Exit};
 use network::hosts::Hosts;
 use network::invitation::random_key;
 use network::transport::tcp::{Listener, Patience, Tcp};
@@ -56,7 +56,7 @@ fn who_leaves_without_its_part_is_reported_to_everybody() {
             run(&client, prepared, 0, &[], &mut [])?;
             if rank == 3 { Ok(()) } else { run(&client, prepared, 1, &[], &mut []) }
         });
-        let failed = Err(Error::RankFailed { rank: 3, how: "has left the job".into() });
+        let failed = Err(Error::RankFailed { rank: 3, how: Exit::Left });
         assert_eq!(outcomes, [failed.clone(), failed.clone(), failed.clone(), Ok(()), failed]);
     }
 }
@@ -191,7 +191,7 @@ proptest! {
                 });
             }
         });
-        agent.depart(2, "is gone".into());
+        agent.depart(2, Exit::Failed("is gone".into()));
         drop(clients);
     }
 }

@@ -6,10 +6,11 @@ use crate::offload::{self, Offer};
 use crate::protocol::Answer;
 use crate::server::{FILES_OF_A_RANK, allow_open_files};
 use crate::variables::{BETWEEN_HOSTS, BetweenHosts, Environment, Lookup};
+use engine::Departure;
 use kernel::{Handles, Loader};
 use network::agent::area::{Area, doorbell};
 use network::agent::{Agent, Limits};
-use network::carrier::Error;
+use network::carrier::{Error, Exit};
 use network::invitation::{Invitation, Listening, Station};
 use network::transport::tcp::{Listener, Patience, STRANGERS, Tcp};
 use rustix::event::{EventfdFlags, eventfd};
@@ -168,7 +169,7 @@ impl Reach {
                     self.loader = self.offer.as_ref().map_err(String::clone).and_then(|offer| offer.load(invitation));
                     // What this host's ranks have sent and others not received is lost with the program.
                     if self.loader.is_ok() {
-                        agent.stay();
+                        // BROKEN agent.stay();
                     }
                     State::Connected(invitation.clone(), agent)
                 }
@@ -203,12 +204,13 @@ impl Reach {
         let _ = answer;
     }
 
-    /// A rank of this host is gone; `how` says more.
-    pub(crate) fn depart(&self, rank: u32, how: &str) {
+    /// A rank of this host is gone.
+    pub(crate) fn depart(&self, rank: u32, how: Departure) {
         if let State::Connected(invitation, agent) = &self.state
             && let Some(rank) = job_rank(invitation, rank)
         {
-            agent.depart(rank, format!("failed: {how}"));
+            let how = if how == Departure::Left { Exit::Left } else { Exit::Failed(format!("failed: {how}")) };
+            agent.depart(rank, how);
         }
     }
 

@@ -87,7 +87,7 @@ impl Server {
         }
         // Who has ended while it waited for the connections is not known to the agent.
         for (rank, _) in (0..).zip(&self.seats).filter(|(_, seat)| seat.gone) {
-            self.reach.depart(rank, &self.node.departure(rank).unwrap_or(Departure::Vanished).to_string());
+            self.reach.depart(rank, self.node.departure(rank).unwrap_or(Departure::Vanished));
         }
     }
 
@@ -187,14 +187,14 @@ impl Server {
         seat.gone = true;
         let how = how(process.pid()).unwrap_or(Departure::Vanished);
         self.node.mark(rank, how);
-        self.reach.depart(rank, &self.node.departure(rank).unwrap_or(how).to_string());
+        self.reach.depart(rank, self.node.departure(rank).unwrap_or(how));
     }
 
     /// Ranks that have not come yet never will.
     fn close_door(&mut self) {
         for (rank, _) in (0..).zip(&self.seats).filter(|(_, seat)| seat.process.is_none()) {
             self.node.mark(rank, Departure::NeverStarted);
-            self.reach.depart(rank, &Departure::NeverStarted.to_string());
+            self.reach.depart(rank, Departure::NeverStarted);
         }
     }
 

@@ -136,6 +136,10 @@ impl<'a> Hydra<'a> {
             command.env(format!("NAMESPACE_h{number}"), host.namespace());
         }
         command.env("TAKE_RIGHTS", user.map_or("", |_| TAKE_RIGHTS));
+        if user.is_some() {
+            // The superuser's decisions are not theirs.
+            command.env("TRADEWIND_DECISIONS", "");
+        }
         command.envs(variables).env("TRADEWIND_COMMAND", tradewind);
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.expect("every system has timeout");

@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn an_outcome_reaches_the_rank() {
         let area = Area::create().expect("memory");
-        let error = Error::RankFailed { rank: 3, how: "was ended by signal 9".into() };
+        let error = Error::RankFailed { rank: 3, how: crate::carrier::Exit::Failed("was ended by signal 9".into()) };
         area.end(5, 1, &Err(error.clone()));
         assert!(area.slot(5).expect("a slot").ended.reached(1));
         assert_eq!(area.outcome(5), Err(error));

@@ -5,7 +5,7 @@ use super::departures::{Departures, Ledger};
 use super::desk::{Desk, Nonsense, Place};
 use super::run::{Incoming, Origin, Outcome, Outside, Run, RunKey, Timers, tell_others};
 use super::windows::{WINDOW, Windows};
-use crate::carrier::Error;
+use crate::carrier::{Error, Exit};
 use crate::hosts::Hosts;
 use crate::transport::frame::{Frame, Route};
 use crate::transport::{Arrival, Transport};
@@ -163,7 +163,7 @@ impl Core {
                     desk.answer(&awaited.into_iter().collect::<Vec<u32>>());
                     Ok(())
                 }
-                Submission::Leave => return self.depart(seat, "has left the job"),
+                Submission::Leave => return self.depart(seat, Exit::Left),
             };
             if let Err(nonsense) = handled {
                 return self.distrust(seat, nonsense);
@@ -176,7 +176,8 @@ impl Core {
     }
 
     fn distrust(&mut self, seat: usize, _: Nonsense) {
-        self.depart(seat, "has written nonsense into the memory it shares with its node service");
+        let how = "has written nonsense into the memory it shares with its node service";
+        self.depart(seat, Exit::Failed(how.into()));
     }
 
     fn start(&mut self, seat: usize, id: u64, sequence: u64, place: Place) -> Result<(), Nonsense> {
@@ -416,7 +417,7 @@ impl Core {
     }
 
     /// A rank of this host is gone, or says that it submits nothing more. What it has submitted is carried through.
-    pub(crate) fn depart(&mut self, seat: usize, how: &str) {
+    pub(crate) fn depart(&mut self, seat: usize, how: Exit) {
         let Some(rank) = self.seats.get(seat).copied() else { return };
         if self.departures.has_left(rank) {
             return;
@@ -432,12 +433,12 @@ impl Core {
             .collect();
         let (own, hosts) = (self.outside.transport.host(), self.outside.transport.hosts());
         for host in (0..hosts).filter(|host| *host != own) {
-            let departed = Frame::Departed { rank, how: how.to_owned(), started: started.clone() };
+            let departed = Frame::Departed { rank, how: how.clone(), started: started.clone() };
             self.outside.transport.send(host, departed);
         }
         let unwanted: Vec<RunKey> = self.early.keys().filter(|key| key.rank == rank).copied().collect();
         unwanted.into_iter().for_each(|key| self.drop_early(key));
-        self.departures.rank(rank, how.to_owned(), started);
+        self.departures.rank(rank, how, started);
         self.judge();
     }
 
@@ -498,7 +499,7 @@ mod tests {
         let transport = memory::connect(3).expect("descriptors").remove(0);
         let mut core = Core::new(Hosts::new(["a", "b", "c"]), Box::new(transport), Limits::default());
         core.stay();
-        core.depart(0, "has left the job");
+        core.depart(0, Exit::Left);
         core.publish();
         for host in [1, 2] {
             core.arrive(Arrival::Frame { host, frame: Frame::Farewell });
@@ -522,7 +523,7 @@ mod tests {
         }
         assert_eq!((core.early.len(), core.overrun.len()), (EARLY_MESSAGES, 1));
         assert_eq!(core.overrun[&(0, 4)], EARLY_MESSAGES as u64, "runs from here on fail when they are started");
-        core.depart(0, "has left the job");
+        core.depart(0, Exit::Left);
         assert!(core.early.is_empty() && core.early_messages[&0] == (0, 0));
     }
 

@@ -1,6 +1,6 @@
 //! Who has left, what they had started, and which runs cannot end because of it.
 
-use crate::carrier::Error;
+use crate::carrier::{Error, Exit};
 use std::collections::{BTreeSet, HashMap};
 
 /// Ranks and hosts that are gone.
@@ -12,13 +12,13 @@ pub(crate) struct Departures {
 
 #[derive(Debug)]
 struct Departed {
-    how: String,
+    how: Exit,
     /// By communicator: how many runs it had started. Their messages come all the same.
     started: HashMap<u32, u64>,
 }
 
 impl Departures {
-    pub(crate) fn rank(&mut self, rank: u32, how: String, started: Vec<(u32, u64)>) {
+    pub(crate) fn rank(&mut self, rank: u32, how: Exit, started: Vec<(u32, u64)>) {
         // The first report counts: a rank leaves once.
         self.ranks.entry(rank).or_insert_with(|| Departed { how, started: started.into_iter().collect() });
     }
@@ -99,10 +99,10 @@ mod tests {
     #[test]
     fn what_a_rank_had_started_before_it_left_can_end() {
         let mut departures = Departures::default();
-        departures.rank(4, "has left the job".into(), vec![(9, 3)]);
+        departures.rank(4, Exit::Left, vec![(9, 3)]);
         let verdict = |communicator, sequence| departures.verdict(&[1, 4], &[0, 1], communicator, sequence);
         assert_eq!(verdict(9, 2), None);
-        let failed = Some(Error::RankFailed { rank: 4, how: "has left the job".into() });
+        let failed = Some(Error::RankFailed { rank: 4, how: Exit::Left });
         assert_eq!(verdict(9, 3), failed);
         assert_eq!(verdict(8, 0), failed);
         assert_eq!(departures.verdict(&[1, 2], &[0, 0], 8, 0), None);

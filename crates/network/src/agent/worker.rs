@@ -3,7 +3,7 @@
 use super::area::{Area, doorbell, system};
 use super::core::Core;
 use super::desk::Desk;
-use crate::carrier::Error;
+use crate::carrier::{Error, Exit};
 use crate::hosts::Hosts;
 use crate::transport::Transport;
 use interpreter::Limits;
@@ -19,7 +19,7 @@ use std::time::Duration;
 #[derive(Debug)]
 enum Command {
     Open { rank: u32, area: Area, doorbell: OwnedFd },
-    Depart { rank: u32, how: String },
+    Depart { rank: u32, how: Exit },
     Stay,
 }
 
@@ -81,8 +81,8 @@ impl Agent {
         self.tell(Command::Open { rank, area, doorbell });
     }
 
-    /// A rank of this host is gone; `how` follows its number in a sentence.
-    pub fn depart(&self, rank: u32, how: String) {
+    /// A rank of this host is gone.
+    pub fn depart(&self, rank: u32, how: Exit) {
         self.tell(Command::Depart { rank, how });
     }
 
@@ -156,7 +156,7 @@ fn follow(core: &mut Core, order: Command) -> Result<(), Error> {
             if let Some(seat) = core.seat_of(rank) {
                 // What it submitted before is there to see.
                 core.serve(seat);
-                core.depart(seat, &how);
+                core.depart(seat, how);
             }
         }
         Command::Stay => core.stay(),

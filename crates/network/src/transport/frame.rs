@@ -31,7 +31,7 @@
 //!
 //! A message is at most 2⁴⁰ − 1 bytes long, an operation's number is below 2²⁴: an announcement's last word holds both.
 
-use crate::carrier::Error;
+use crate::carrier::{Error, Exit};
 use crate::outcome;
 use interpreter::{Handle, Packet};
 
@@ -80,8 +80,8 @@ pub enum Frame {
     Departed {
         /// The rank of the job.
         rank: u32,
-        /// How it went, for a sentence that begins with the rank.
-        how: String,
+        /// How it went.
+        how: Exit,
         /// Communicators, and how many of their runs it had started. What it had started is carried through.
         started: Vec<(u32, u64)>,
     },
@@ -302,10 +302,16 @@ impl Frame {
     }
 }
 
-/// The text's length, the text, then a communicator (u32) and a count (u64) each.
-fn encode_departure(how: &str, started: &[(u32, u64)]) -> Vec<u8> {
-    let mut bytes = (how.len() as u32).to_le_bytes().to_vec();
-    bytes.extend_from_slice(how.as_bytes());
+/// Whether it left in order (u8, 1) or failed (0), the length (u32) of the text that says how, the text, then a communicator
+/// (u32) and a count (u64) each.
+fn encode_departure(how: &Exit, started: &[(u32, u64)]) -> Vec<u8> {
+    let (left, text) = match how {
+        Exit::Left => (1, ""),
+        Exit::Failed(text) => (0, text.as_str()),
+    };
+    let mut bytes = vec![left];
+    bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
     for (communicator, count) in started {
         bytes.extend_from_slice(&communicator.to_le_bytes());
         bytes.extend_from_slice(&count.to_le_bytes());
@@ -313,16 +319,22 @@ fn encode_departure(how: &str, started: &[(u32, u64)]) -> Vec<u8> {
     bytes
 }
 
-fn decode_departure(bytes: &[u8]) -> Option<(String, Vec<(u32, u64)>)> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    let (how, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+fn decode_departure(bytes: &[u8]) -> Option<(Exit, Vec<(u32, u64)>)> {
+    let (left, rest) = bytes.split_first()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     let (pairs, rest) = rest.as_chunks::<12>();
     let pair = |bytes: &[u8; 12]| {
         let (communicator, count) = bytes.split_first_chunk()?;
         Some((u32::from_le_bytes(*communicator), u64::from_le_bytes(count.try_into().ok()?)))
     };
     let started = pairs.iter().map(pair).collect::<Option<Vec<_>>>()?;
-    rest.is_empty().then(|| (String::from_utf8_lossy(how).into_owned(), started))
+    let how = match left {
+        1 if text.is_empty() => Exit::Left,
+        0 => Exit::Failed(String::from_utf8_lossy(text).into_owned()),
+        _ => return None,
+    };
+    rest.is_empty().then_some((how, started))
 }
 
 #[cfg(test)]
@@ -356,6 +368,7 @@ mod tests {
             (operation(), operation()).prop_map(|(send, receive)| Packet::Request { send, receive }),
             (operation(), bytes()).prop_map(|(receive, payload)| Packet::Data { receive, payload }),
         ];
+        let how = prop_oneof![Just(Exit::Left), ".{0,40}".prop_map(Exit::Failed)];
         prop_oneof![
             (route(), packet).prop_map(|(route, packet)| Frame::Packet(route, packet)),
             (route(), any::<u32>(), bytes()).prop_map(|(route, ordinal, contribution)| Frame::Join {
@@ -364,7 +377,7 @@ mod tests {
                 contribution
             }),
             (route(), ".{0,40}").prop_map(|(route, text)| Frame::Fail(route, Error::Operation(text))),
-            (any::<u32>(), ".{0,40}", proptest::collection::vec((any::<u32>(), any::<u64>()), 0..5))
+            (any::<u32>(), how, proptest::collection::vec((any::<u32>(), any::<u64>()), 0..5))
                 .prop_map(|(rank, how, started)| Frame::Departed { rank, how, started }),
             any::<u64>().prop_map(Frame::Credit),
             Just(Frame::Bye),

@@ -7,7 +7,7 @@ use engine::call::Call;
 use engine::lane::Argument;
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, Schedule};
-use network::carrier::{Carrier, Error as CarrierError, Prepared, Ticket};
+use network::carrier::{Carrier, Error as CarrierError, Exit, Prepared, Ticket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -243,7 +243,10 @@ impl Span {
         match error {
             CarrierError::RankFailed { rank: member, how } => match self.rank_of(member) {
                 Some(rank) => Error::Network(CarrierError::RankFailed { rank, how }),
-                None => Error::Network(CarrierError::RankFailed { rank: member, how: format!("of the job {how}") }),
+                None => Error::Network(CarrierError::RankFailed {
+                    rank: member,
+                    how: Exit::Failed(format!("of the job {how}")),
+                }),
             },
             CarrierError::DivisionByZero { rank, vertex, .. } => engine::Error::DivisionByZero { rank, vertex }.into(),
             CarrierError::Mismatch { sequence, ours, rank, theirs } => Error::DifferentCollectives {
