@@ -169,7 +169,7 @@ impl Reach {
                     self.loader = self.offer.as_ref().map_err(String::clone).and_then(|offer| offer.load(invitation));
                     // What this host's ranks have sent and others not received is lost with the program.
                     if self.loader.is_ok() {
-                        // BROKEN agent.stay();
+                        agent.stay();
                     }
                     State::Connected(invitation.clone(), agent)
                 }
