@@ -140,7 +140,8 @@ fn engine() -> Result<()> {
 }
 
 /// Rank 0 gives more than there is room for where nobody takes it, but for what its own host can keep, and leaves at once. Rank 1
-/// still computes, and wants it later. With a sign to wait for, both meet once more in the end.
+/// still computes, and wants it later. With a sign to wait for, both meet once more, and rank 1 gives a little of its own before it
+/// leaves: so many packets at once that some are lost where packets are.
 fn root_leaves() -> Result<()> {
     /// In pieces for an MTU of 1500, four are a few dozen more than the messages that a rank has room for.
     const BYTES: usize = 450_000;
@@ -150,6 +151,7 @@ fn root_leaves() -> Result<()> {
     world.allgather(&[std::process::id()], &mut processes)?;
     // What is settled once among all ranks is settled here.
     world.ibcast(&mut bytes, 0)?.wait()?;
+    world.ibcast(&mut processes, 1)?.wait()?;
     world.barrier()?;
     say(world.rank(), "goes on");
     if let Ok(sign) = std::env::var(SIGN) {
@@ -173,6 +175,9 @@ fn root_leaves() -> Result<()> {
     }
     if std::env::var_os(SIGN).is_some() {
         world.barrier()?;
+        for _ in 0..20 {
+            world.ibcast(&mut processes, 1)?.wait()?;
+        }
     }
     say(world.rank(), "has all");
     Ok(())
