@@ -75,7 +75,8 @@ def commands(places, folder, options):
     hosts_file, count = folder / "hosts", len(places)
     hosts_file.write_text("".join(f"{place['address']}\n" for place in places))
     device, first = places[0]["interface"], places[0]
-    inside = ["nsenter", f"--net={first['namespace']}"]
+    # Open MPI starts the ranks of its own host without `enter`.
+    inside = ["taskset", "--cpu-list", str(first["core"]), "nsenter", f"--net={first['namespace']}"]
     arguments = [str(options.calls), str(options.computation)]
     mpich = [
         *inside, str(installation.environment("mpich") / "bin" / "mpiexec"), "-launcher", "ssh", "-launcher-exec", str(ENTER),
@@ -122,7 +123,7 @@ def measure(options, say):
     values, failures = {}, {}
     with tempfile.TemporaryDirectory() as name, hosts(options.hosts, options.mtu, options.receiver_core) as places:
         table = Path(name) / "namespaces"
-        table.write_text("".join(f"{place['address']} {place['namespace']}\n" for place in places))
+        table.write_text("".join(f"{place['address']} {place['namespace']} {place['core']}\n" for place in places))
         peers = commands(places, Path(name), options)
         for number in range(options.rounds):
             say(f"round {number + 1} of {options.rounds}")

@@ -1,13 +1,11 @@
 """From the command line to the table."""
 
-import json
 import shutil
 import signal
 import sys
 import time
-from dataclasses import asdict
 
-from . import installation, machine, options, rows, summary, table
+from . import installation, machine, options, results, rows, summary, table
 from .places import RESULTS, Trouble
 from .rounds import Run
 
@@ -35,33 +33,22 @@ class Progress:
             self.stream.write("\r\033[K")
 
 
-def results(chosen, record, found, described):
-    """Everything seen, for whoever doubts the table."""
-    return {
-        "machine": described,
-        "options": vars(chosen),
-        "floors": record.floors,
-        "iterations": {"/".join(map(str, key)): value for key, value in record.iterations.items()},
-        "rows": [
-            {"name": one.row.name, "reached": one.reached, **{key: value for key, value in asdict(one).items() if key != "row"},
-             "reach": one.row.reach}
-            for one in found
-        ],
-        "lines": record.lines,
-        "failures": record.failures,
-        "stopped": record.stopped,
-        "left_out": record.left_out,
-    }
-
-
-def write(chosen, record, found, described, report):
-    """The results file and the table beside it."""
+def write(chosen, record, described, report):
+    """The file with all that was seen, and the table beside it."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     stem = f"{described['fingerprint']}-{described['date'][:16].replace(' ', 'T').replace(':', '')}"
     raw = RESULTS / f"{stem}.json"
-    raw.write_text(json.dumps(results(chosen, record, found, described), indent=1) + "\n")
+    raw.write_text(results.text(vars(chosen), record, described))
     (RESULTS / f"{stem}.md").write_text(report)
     return raw
+
+
+def redraw(path):
+    """The table of a run that was kept."""
+    options_then, record, described = results.read(path)
+    found = summary.outcomes(rows.chosen(options_then["only"]), record)
+    # Rows that there are by now need not have been there then.
+    return table.whole([one for one in found if one.ours or one.best], record, described)
 
 
 def interrupt(*_):
@@ -75,6 +62,9 @@ def main(arguments):
     chosen = options.read(arguments)
     say = Progress()
     try:
+        if chosen.redraw:
+            print(redraw(chosen.redraw), end="")
+            return 0
         wanted = rows.chosen(chosen.only)
         if chosen.list:
             print("\n".join(row.name for row in wanted))
@@ -92,7 +82,7 @@ def main(arguments):
         return 130
     found = summary.outcomes(wanted, record)
     report = table.whole(found, record, described)
-    raw = write(chosen, record, found, described, report)
+    raw = write(chosen, record, described, report)
     say.close()
     print(report)
     say(f"written to {raw.relative_to(RESULTS.parent.parent)} and {raw.with_suffix('.md').name}")

@@ -1,6 +1,7 @@
 """The command line of bench/peers."""
 
 import argparse
+from pathlib import Path
 
 PEERS = ("mpich", "openmpi", "intel")
 
@@ -51,6 +52,7 @@ def read(arguments):
     parser.add_argument("--all-configurations", action="store_true", help="do not leave out the ones the first look shows to be slow")
     parser.add_argument("--without-tradewind", action="store_true", help="the peers only")
     parser.add_argument("--skip-build", action="store_true", help="use what earlier runs installed and built")
+    parser.add_argument("--redraw", type=Path, metavar="FILE", help="draw the table of a JSON file of bench/results again, and stop")
     parser.add_argument("--list", action="store_true", help="print the names of the rows and stop")
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (3 if options.quick else 7)

@@ -10,6 +10,7 @@ from . import configurations
 from .places import BUILD, Trouble
 from .processes import Failed, run
 from .rows import SOLVE_ROWS
+from .summary import same_floor
 
 # The computation is this many times the best peer's time alone in the first look: twice the five that the table asks for,
 # because alone takes twice as long when the processors happen to lie far apart.
@@ -25,13 +26,20 @@ ROUND_LIMIT_S = 60
 
 @dataclass
 class Group:
-    """The rows that one program measures in one start: everything in it runs close together in time."""
+    """The rows that one program measures in one start, those of one operation: they run close together in time, between two looks at
+    the floor."""
 
     program: str
     ranks: int
+    op: str
     rows: list
     configurations: list = field(default_factory=list)
     failures: dict = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def what(self):
+        """What a person is told that is measured."""
+        return f"{self.program} {self.op}, {self.ranks} ranks"
 
 
 @dataclass
@@ -47,16 +55,26 @@ class Record:
 
 
 def groups_of(rows):
-    """One group for each program and number of ranks."""
+    """One group for each program, number of ranks and operation."""
     found = {}
     for row in rows:
-        found.setdefault((row.program, row.ranks), Group(row.program, row.ranks, [])).rows.append(row)
+        found.setdefault((row.program, row.ranks, row.op), Group(row.program, row.ranks, row.op, [])).rows.append(row)
     return list(found.values())
 
 
 def collectives(group):
     """The operations and sizes a group measures, once each."""
     return list(dict.fromkeys((row.op, row.bytes) for row in group.rows))
+
+
+def times_the_best(name, seen, floors):
+    """How close a configuration comes, in the row where it comes closest, to the best that saw the same floor; none if it did not run."""
+    best = {}
+    for other, values in seen.items():
+        if values and (other == name or seen[name] and same_floor(floors[name], floors[other])):
+            for key, value in values.items():
+                best[key] = min(best.get(key, math.inf), value)
+    return min((value / best[key] for key, value in seen[name].items()), default=None)
 
 
 class Run:
@@ -106,10 +124,10 @@ class Run:
         except Failed as error:
             group.failures[configuration.name] += 1
             self.record.failures.append(
-                {"round": number, "configuration": configuration.name, "program": group.program, "ranks": group.ranks,
-                 "error": str(error)}
+                {"round": number, "configuration": configuration.name, "program": group.program, "op": group.op,
+                 "ranks": group.ranks, "error": str(error)}
             )
-            self.say(f"{configuration.name}, {group.program}, {group.ranks} ranks: {error}")
+            self.say(f"{configuration.name}, {group.what}: {error}")
             return []
         if solve:
             # The best of the ways of sending and receiving that the program knows.
@@ -125,28 +143,26 @@ class Run:
             group.program, "message_us"
         )
         candidates = configurations.of_peers(self.options.peers, group.ranks, self.cores)
-        best = {}
-        seen = {}
+        best, seen, floors = {}, {}, {}
         for configuration in candidates:
-            self.say(f"a first look: {group.program}, {group.ranks} ranks, {configuration.name}", passing=True)
+            self.say(f"a first look: {group.what}, {configuration.name}", passing=True)
             lines = self.measure(group, configuration, "look", LOOK_BUDGET_MS, LOOK_LIMIT_S, alone=group.program != "test_cost")
             seen[configuration.name] = {(line["op"], line["bytes"]): line[figure][0] for line in lines}
+            floors[configuration.name] = lines[0]["floor_ns"] if lines else None
             for key, value in seen[configuration.name].items():
                 best[key] = min(best.get(key, math.inf), value)
         if not best:
             raise Trouble(
-                f"no peer could run {group.program} with {group.ranks} ranks; the last one: "
+                f"no peer could run {group.what}; the last one: "
                 f"{self.record.failures[-1]['configuration']}: {self.record.failures[-1]['error']}"
             )
         for configuration in candidates:
-            values = seen[configuration.name]
-            close = any(value <= CLOSE_ENOUGH * best[key] for key, value in values.items())
-            if values and (close or self.options.all_configurations):
+            nearest = times_the_best(configuration.name, seen, floors)
+            if nearest is not None and (nearest <= CLOSE_ENOUGH or self.options.all_configurations):
                 group.configurations.append(configuration)
             else:
-                nearest = min((value / best[key] for key, value in values.items()), default=None)
                 self.record.left_out.append(
-                    {"configuration": configuration.name, "program": group.program, "ranks": group.ranks,
+                    {"configuration": configuration.name, "program": group.program, "op": group.op, "ranks": group.ranks,
                      "times_the_best_at_least": nearest}
                 )
         group.failures.clear()
@@ -180,7 +196,7 @@ class Run:
                 if group.failures[configuration.name] >= 2:
                     continue
                 self.say(
-                    f"round {number + 1} of {self.options.rounds}: {group.program}, {group.ranks} ranks, {configuration.name}",
+                    f"round {number + 1} of {self.options.rounds}: {group.what}, {configuration.name}",
                     passing=True,
                 )
                 self.record.lines += self.measure(group, configuration, number, self.options.budget, ROUND_LIMIT_S)

@@ -14,6 +14,17 @@ from .configurations import TRADEWIND
 SAME_FLOOR = 1.3
 
 
+def steady(floor_ns):
+    """Whether the floor before and the floor after are the same."""
+    return max(floor_ns) <= SAME_FLOOR * min(floor_ns) or min(floor_ns) <= 0
+
+
+def same_floor(one, other):
+    """Whether both floors are steady, and the same."""
+    less, more = sorted((fmean(one), fmean(other)))
+    return steady(one) and steady(other) and (more <= SAME_FLOOR * less or less <= 0)
+
+
 @dataclass
 class Sample:
     """What one start of one program says about one row, in microseconds."""
@@ -23,16 +34,6 @@ class Sample:
     floor_ns: list  # before and after
     processor: float = None
     computation: float = None
-
-    @property
-    def steady(self):
-        """Whether the floor was the same before and after."""
-        return max(self.floor_ns) <= SAME_FLOOR * min(self.floor_ns) or min(self.floor_ns) <= 0
-
-    def same_floor(self, other):
-        """Whether two steady samples saw the same machine."""
-        one, two = sorted((fmean(self.floor_ns), fmean(other.floor_ns)))
-        return two <= SAME_FLOOR * one or one <= 0
 
 
 @dataclass
@@ -94,7 +95,7 @@ def pairs(ours, theirs):
     """Each of tradewind's samples beside the peer's nearest in time under the same floor."""
     found = []
     for mine in ours:
-        like = [other for other in theirs if mine.steady and other.steady and mine.same_floor(other)]
+        like = [other for other in theirs if same_floor(mine.floor_ns, other.floor_ns)]
         if like:
             found.append((mine, min(like, key=lambda other: abs(other.at_s - mine.at_s))))
     return found

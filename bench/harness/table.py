@@ -109,12 +109,12 @@ def warnings(outcomes, record):
 
 def left_out(record):
     """Which configurations the first look left behind, and how far behind they were."""
-    lines = []
+    found = {}
     for one in record.left_out:
         nearest = one["times_the_best_at_least"]
-        how = "did not run" if nearest is None else f"never nearer than {nearest:.1f} × the best"
-        lines.append(f"- {one['configuration']} ({one['program']}, {one['ranks']} ranks): {how}")
-    return lines
+        how = "did not run" if nearest is None else f"{nearest:.1f} ×"
+        found.setdefault(one["configuration"], []).append(f"{one.get('op', one['program'])} on {one['ranks']} ranks {how}")
+    return [f"- {name}, never nearer to the best than: {', '.join(ways)}" for name, ways in found.items()]
 
 
 def whole(outcomes, record, machine):

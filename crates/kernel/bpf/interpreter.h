@@ -4,6 +4,7 @@
 
 #include "arithmetic.h"
 #include "matching.h"
+#include "wire.h"
 
 /* Operations that are executed before somebody else gets the processor. What is left over is done by the next
  * activation; a rank that waits sees to that. */
@@ -101,8 +102,6 @@ static __always_inline int release(__u32 slot)
 	return __sync_lock_test_and_set(owner_of(slot), UNOWNED) == LOOK_AGAIN;
 }
 
-/* Sends a piece to another host; see `wire.h`. */
-int wire_send(struct __sk_buff *skb, __u32 host, struct message *message);
 
 /* Brings a piece to a rank of this host, which gets its turn later. */
 static __always_inline int bring(struct activation *here, __u32 slot, struct message *message)
@@ -117,8 +116,9 @@ static __always_inline int bring(struct activation *here, __u32 slot, struct mes
 			here->contended = 1;
 		return outcome;
 	}
-	if (store(rank, message, SLOT_WAITING)) {
-		__sync_lock_test_and_set(&rank->head.waiting_slots, 1);
+	__u32 kept = store(rank, message, SLOT_WAITING);
+	if (kept) {
+		leave_waiting(rank, kept);
 		return TAKEN;
 	}
 	here->contended = 1;
@@ -140,35 +140,34 @@ __noinline int send(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 	struct place place = job_here->places[rank_to];
 	__u64 own = slot;
 	asm volatile("%0 &= %1" : "+r"(own) : "i"(LOCAL_RANKS - 1));
-	struct message *message = &activation_here->outgoing;
-	struct message_header *header = &message->header;
-	header->communicator = run->communicator;
-	header->stamp = run->stamp;
-	header->sequence = run->sequence;
-	header->destination = rank_to;
-	header->source = job_here->local_rank[own];
-	header->member = run->member;
-	header->tag = record->tag;
-	header->ordinal = record->ordinal;
-	header->total = record->bytes;
 	__u32 limit = job_here->piece_bytes;
 	if (limit > PIECE_BYTES || !limit)
 		limit = PIECE_BYTES;
 	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
-		__u32 moved = progress->moved, rest = record->bytes - moved;
+		__u32 moved = progress->moved, rest = record->bytes - moved, length = rest < limit ? rest : limit;
+		__u64 number = 0;
+		struct kept *kept = 0;
+		struct message *message = &activation_here->outgoing;
+		if (place.host != job_here->host) {
+			number = wire_claim(place.host);
+			if (!number)
+				return 0;
+			kept = kept_packet(place.host, number);
+			if (!kept)
+				return 1;
+			message = &kept->packet.message;
+		}
+		struct message_header *header = &message->header;
+		header->destination = rank_to;
+		header->source = job_here->local_rank[own];
 		header->offset = moved;
-		header->length = rest < limit ? rest : limit;
-		gather(rank, run_place, operation, message);
-		int outcome;
-		if (place.host != job_here->host)
-			outcome = wire_send(skb, place.host, message);
-		else if (place.slot == slot)
-			outcome = accept(rank, message, 0);
-		else
-			outcome = bring(activation_here, place.slot, message);
-		if (outcome)
+		header->length = length;
+		compose(rank, run_place, operation, message);
+		if (kept)
+			wire_post(skb, place.host, kept, number);
+		else if (place.slot == slot ? accept(rank, message, 0) : bring(activation_here, place.slot, message))
 			return 0;
-		progress->moved = moved + header->length;
+		progress->moved = moved + length;
 		if (rest <= limit)
 			break;
 		if ((i & 3) == 3 && is_late())
@@ -271,9 +270,11 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 			return 1;
 		break;
 	case KIND_LOCAL:
+		wire_flush(skb);
 		compute(rank, run_place, operation);
 		break;
 	case KIND_COPY:
+		wire_flush(skb);
 		copy_lists(rank, run_place, operation);
 		break;
 	case KIND_TIMESTAMP:
@@ -288,7 +289,7 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 static __always_inline int has_more(struct rank_memory *rank)
 {
 	struct rank_head *head = &rank->head;
-	return head->active_first || head->submitted || head->submitted_before || head->waiting_slots;
+	return head->active_first || head->submitted || head->submitted_before || head->waiting_first;
 }
 
 /* Does what there is to do for a rank, as its owner. */
@@ -303,10 +304,8 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 		submitted = next;
 	}
 	rank->head.submitted_before = submitted;
-	if (rank->head.waiting_slots) {
-		__sync_lock_test_and_set(&rank->head.waiting_slots, 0);
+	if (rank->head.waiting_first)
 		accept_waiting(rank);
-	}
 	unstall(rank, slot);
 	for (__u32 steps = zero; steps < STEPS && !((steps & 7) == 7 && is_late()) && can_loop(); steps++)
 		if (!step(skb, rank, slot))
@@ -317,7 +316,7 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 }
 
 /* Wakes the rank if it sleeps and something is complete. */
-static __always_inline void ring(struct rank_memory *rank, __u32 slot)
+static __always_inline void ring(struct __sk_buff *skb, struct rank_memory *rank, __u32 slot)
 {
 	if (!rank->head.completed)
 		return;
@@ -326,6 +325,8 @@ static __always_inline void ring(struct rank_memory *rank, __u32 slot)
 	if (!rank->head.sleeping)
 		return;
 	rank->head.sleeping = 0;
+	/* Waking somebody takes long. */
+	wire_flush(skb);
 	void *bell = bpf_map_lookup_elem(&bells, &slot);
 	__u64 word = 1;
 	if (bell)
@@ -348,7 +349,7 @@ __noinline int advance(struct __sk_buff *skb, __u32 slot)
 			rank->head.freed = 0;
 			progress = 1;
 		}
-		ring(rank, slot);
+		ring(skb, rank, slot);
 		if (!release(slot))
 			break;
 		progress = 1;
@@ -401,7 +402,7 @@ __noinline int deliver(struct message *message __arg_nonnull)
 }
 
 /* There is room towards some host again. */
-static __always_inline void interpreter_resume(void)
+static void interpreter_resume(void)
 {
 	struct activation *here = activation();
 	if (here)

@@ -170,7 +170,7 @@ struct named_receive {
 struct rank_head {
 	__u32 submitted; /* stack of runs: pushed by threads of the rank, taken whole by the program */
 	__u32 sleeping;  /* somebody sleeps, or is about to */
-	__u32 waiting_slots; /* slots were put to WAITING */
+	__u32 waiting_first; /* stack of slots put to WAITING: pushed by anybody, taken whole by the owner */
 	__u32 next_small; /* where to look for free slots */
 	__u32 active_first; /* runs with ready operations */
 	__u32 active_last;
@@ -182,6 +182,9 @@ struct rank_head {
 	__u32 next_large;
 	__u32 freed; /* slots were freed since others were told */
 	__u32 submitted_before; /* rest of a stack that was taken, and not finished for want of time */
+	__u32 port;  /* of the doorbell; see `wire_rung` */
+	__u32 heard; /* the doorbell has been heard */
+	__u32 reserved[14];
 };
 
 struct rank_memory {
@@ -253,7 +256,7 @@ struct job {
 	struct place places[RANKS];
 };
 
-_Static_assert(sizeof(struct message_header) == 48 && sizeof(struct rank_head) == 64, "as src/layout.rs says");
+_Static_assert(sizeof(struct message_header) == 48 && sizeof(struct rank_head) == 128, "as src/layout.rs says");
 _Static_assert(sizeof(struct run) == 168 && sizeof(struct progress) == 32, "as src/layout.rs says");
 _Static_assert(sizeof(struct operation_record) == 64 && sizeof(struct block_record) == 24, "as goal::schedule says");
 

@@ -64,7 +64,7 @@ static __always_inline __u32 store_among(struct rank_memory *rank, struct messag
 		slot->message.header = message->header;
 		copy_bytes(slot->message.payload, message->payload, message->header.length);
 		*hint = place + 1;
-		/* A full barrier: the message is there before it is said to be. Partner: `accept_waiting`. */
+		/* A full barrier: the message is there before it is said to be. */
 		__sync_lock_test_and_set(&slot->state, state);
 		return first + place + 1;
 	}
@@ -424,22 +424,28 @@ __noinline int give_unwanted(struct rank_memory *rank __arg_nonnull)
 	return 0;
 }
 
-/* Accepts what was put into slots by those who could not become the rank's owner. */
+/* Accepts what was put into slots by those who could not become the rank's owner, in the order in which it came. */
 __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 {
-	__u32 accepted = zero;
-	for (__u32 i = zero; i < SLOTS && can_loop(); i++) {
-		opaque(i);
-		struct slot *slot = slot_at(rank, i);
-		/* The exchange is a full barrier. Partner: `store_among`. */
-		if (slot->state != SLOT_WAITING ||
-		    __sync_val_compare_and_swap(&slot->state, SLOT_WAITING, SLOT_KEPT) != SLOT_WAITING)
-			continue;
-		accept(rank, &slot->message, i + 1);
+	/* Partner: `leave_waiting`. */
+	__u32 slot = __sync_lock_test_and_set(&rank->head.waiting_first, 0), first = 0, accepted = zero;
+	/* What was left last lies on top. */
+	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
+		__u32 next = slot_at(rank, slot - 1)->next;
+		slot_at(rank, slot - 1)->next = first;
+		first = slot;
+		slot = next;
+	}
+	for (__u32 i = zero; i < SLOTS && first && can_loop(); i++) {
 		if ((++accepted & 7) == 7 && is_late()) {
-			rank->head.waiting_slots = 1;
+			put_off(rank, first);
 			break;
 		}
+		struct slot *kept = slot_at(rank, first - 1);
+		slot = first;
+		first = kept->next;
+		if (__sync_val_compare_and_swap(&kept->state, SLOT_WAITING, SLOT_KEPT) == SLOT_WAITING)
+			accept(rank, &kept->message, slot);
 	}
 	return 0;
 }

@@ -227,12 +227,20 @@ __noinline int scatter(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 	return 0;
 }
 
-/* Fetches the piece of a message that its header describes from what the send names. */
-__noinline int gather(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
-		      struct message *message __arg_nonnull)
+/* Fills a piece of a message from its send: the bytes that its header says, and the rest of the header but for who
+ * sends and who receives. */
+__noinline int compose(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
+		       struct message *message __arg_nonnull)
 {
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
+	message->header.communicator = run->communicator;
+	message->header.stamp = run->stamp;
+	message->header.sequence = run->sequence;
+	message->header.member = run->member;
+	message->header.tag = record->tag;
+	message->header.ordinal = record->ordinal;
+	message->header.total = record->bytes;
 	struct cursor from = cursor_at(run, record->first_block, record->destination_count);
 	__u32 length = message->header.length, done = zero;
 	from.used = message->header.offset;

@@ -7,8 +7,8 @@
 
 /* Data packets of one host for another that may be under way or unread: as many as `arrived` has bits. */
 #define WINDOW 64u
-#define WIRE_MAGIC 0x31575754u /* "TWW1" */
-#define WIRE_VERSION 1
+/* "TWW1" and the version, which is followed by zeros. */
+#define WIRE_MAGIC 0x0000000231575754ull
 /* Ethernet, IP and UDP headers end where a packet's own header begins. */
 #define NETWORK_BYTES 64u
 
@@ -19,19 +19,16 @@ enum {
 };
 
 struct wire_header {
-	__u64 mac;          /* of all that follows */
-	__u32 magic;
-	__u8 version;
-	__u8 flags;
-	__u16 reserved;
+	__u64 mac;    /* of all that follows */
+	__u64 magic;
 	__u64 job;
-	__u32 source;       /* hosts */
+	__u32 source; /* hosts */
 	__u32 destination;
+	/* Up to here all packets of a stream are the same, but for the MAC. */
 	__u64 sequence;
 	__u64 acknowledged; /* every packet of the other direction before this one has arrived */
-	__u64 arrived;      /* in requests and answers: bit i says that packet `acknowledged` + i has arrived */
-	__u32 length;       /* bytes that follow: none, or a message */
-	__u32 unused;
+	__u32 length;       /* bytes that follow: none, a message, or in requests and answers `arrived` */
+	__u32 flags;
 };
 
 #define AUTHENTICATED_BYTES (sizeof(struct wire_header) - sizeof(__u64))
@@ -42,16 +39,22 @@ struct packet {
 	__u64 sum; /* what `seal` found, for the UDP checksum */
 	__u8 network[NETWORK_BYTES];
 	struct wire_header header;
-	struct message message;
+	union {
+		struct message message;
+		__u64 arrived; /* bit i says that packet `acknowledged` + i has arrived */
+	};
 };
 
-/* How packets to a host begin. The loader builds the headers, with lengths and checksums left zero. */
+/* How packets to a host begin, and what comes of that. Written by the loader. */
 struct peer {
-	__u8 network[NETWORK_BYTES];
+	__u8 network[NETWORK_BYTES]; /* with lengths and checksums left zero */
+	struct wire_header header;   /* with what is the same in all packets */
 	__u32 is_version_6;
 	__u32 ip_sum;  /* ones' complement sums of what does not change, as the bytes lie in memory */
 	__u32 udp_sum;
 	__u32 reserved;
+	struct siphash to;   /* the MAC's state when it has taken what is the same in all packets to the host, */
+	struct siphash from; /* and in all packets from there: so keys are nowhere else */
 };
 
 #define ETHERNET_BYTES 14u
@@ -59,27 +62,47 @@ struct peer {
 #define IPV6_BYTES 40u
 #define UDP_BYTES 8u
 
-/* The MAC of a packet with so many bytes behind its header. Finds the sum for the UDP checksum on the way. */
-__noinline __u64 seal(struct packet *packet __arg_nonnull, __u32 length, __u64 key0, __u64 key1)
+static __always_inline void take_word(struct siphash *state, __u64 *sum, __u64 word)
 {
-	struct siphash state = siphash_start(key0, key1);
-	const __u8 *bytes = (const __u8 *)&packet->header.magic;
-	__u32 total = AUTHENTICATED_BYTES + length, i = zero;
-	__u64 sum = zero, word;
-	for (; i + 8 <= total && can_loop(); i += 8) {
+	siphash_word(state, word);
+	*sum += (word & 0xffffffff) + (word >> 32);
+}
+
+/* The MAC of a packet with so many bytes behind its header, of a stream whose packets begin alike. Finds the sum of what
+ * follows that beginning on the way. */
+__noinline __u64 seal(struct packet *packet __arg_nonnull, struct siphash *beginning __arg_nonnull, __u32 length)
+{
+	struct siphash state = *beginning;
+	const __u64 *words = &packet->header.sequence;
+	const __u8 *bytes = (const __u8 *)&packet->message;
+	__u32 i = zero;
+	__u64 sum = zero;
+	take_word(&state, &sum, words[0]);
+	take_word(&state, &sum, words[1]);
+	take_word(&state, &sum, words[2]);
+	if (length >= sizeof(struct message_header)) {
+		/* Almost all packets have one, so it is worth a way without a loop. */
+		words = (const __u64 *)bytes;
+		take_word(&state, &sum, words[0]);
+		take_word(&state, &sum, words[1]);
+		take_word(&state, &sum, words[2]);
+		take_word(&state, &sum, words[3]);
+		take_word(&state, &sum, words[4]);
+		take_word(&state, &sum, words[5]);
+		i += sizeof(struct message_header);
+	}
+	for (; i + 8 <= length && can_loop(); i += 8) {
 		opaque(i);
-		if (i >= AUTHENTICATED_BYTES + LONGEST_MESSAGE)
+		if (i >= LONGEST_MESSAGE)
 			break;
-		word = *(const __u64 *)(bytes + i);
-		siphash_word(&state, word);
-		sum += (word & 0xffffffff) + (word >> 32);
+		take_word(&state, &sum, *(const __u64 *)(bytes + i));
 	}
 	opaque(i);
-	if (i > AUTHENTICATED_BYTES + LONGEST_MESSAGE)
+	if (i > LONGEST_MESSAGE)
 		return 0;
-	word = *(const __u64 *)(bytes + i) & ((1ull << 8 * (total & 7)) - 1);
-	packet->sum = sum + (word & 0xffffffff) + (word >> 32);
-	return siphash_end(&state, word | (__u64)total << 56);
+	__u64 last = *(const __u64 *)(bytes + i) & ((1ull << 8 * (length & 7)) - 1);
+	packet->sum = sum + (last & 0xffffffff) + (last >> 32);
+	return siphash_end(&state, last | (__u64)(AUTHENTICATED_BYTES + length) << 56);
 }
 
 /* A ones' complement sum as the checksum of Internet protocols. */
@@ -93,13 +116,17 @@ static __always_inline __u16 folded(__u64 sum)
 	return ~sum;
 }
 
-/* Puts the MAC and the network's headers in front of a packet whose own header is complete but for the MAC. */
-static __always_inline void finish_packet(struct packet *packet, struct peer *peer, __u64 key0, __u64 key1)
+/* Puts the beginning and the MAC in front of a packet whose own header is complete but for that. */
+static __always_inline void finish_packet(struct packet *packet, struct peer *peer)
 {
 	__u32 length = packet->header.length;
-	__u64 mac = seal(packet, length, key0, key1);
-	packet->header.mac = mac;
 	__builtin_memcpy(packet->network, peer->network, NETWORK_BYTES);
+	packet->header.magic = peer->header.magic;
+	packet->header.job = peer->header.job;
+	packet->header.source = peer->header.source;
+	packet->header.destination = peer->header.destination;
+	__u64 mac = seal(packet, &peer->to, length);
+	packet->header.mac = mac;
 	__u16 *words = (__u16 *)(packet->network + NETWORK_BYTES); /* backwards from here */
 	__u16 datagram = bpf_htons(UDP_BYTES + sizeof(struct wire_header) + length);
 	words[-2] = datagram;

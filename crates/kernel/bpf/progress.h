@@ -126,15 +126,29 @@ static __always_inline __u32 drop_messages(struct rank_memory *rank, __u32 slot,
 	return before;
 }
 
+/* Leaves a message that was put into a slot to the rank's owner. */
+static __always_inline void leave_waiting(struct rank_memory *rank, __u32 slot)
+{
+	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
+		__u32 first = *(volatile __u32 *)&rank->head.waiting_first;
+		slot_at(rank, slot - 1)->next = first;
+		/* A full barrier: who takes the stack sees the message and what it is followed by. Partner: the exchange
+		 * in `accept_waiting`. */
+		if (__sync_val_compare_and_swap(&rank->head.waiting_first, first, slot) == first)
+			return;
+	}
+}
+
 /* Leaves a list of messages to a later look at the rank, as if nobody had looked at them. */
 static __always_inline void put_off(struct rank_memory *rank, __u32 slot)
 {
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
 		struct slot *kept = slot_at(rank, slot - 1);
-		slot = kept->next;
+		__u32 next = kept->next;
 		kept->state = SLOT_WAITING;
+		leave_waiting(rank, slot);
+		slot = next;
 	}
-	rank->head.waiting_slots = 1;
 }
 
 /* Everything has been executed. */

@@ -10,13 +10,14 @@
 /* The job, as the loader writes it. No rank can change it, nor any other map of this file. */
 struct wire {
 	__u64 job;
-	__u64 key[2];
 	__u32 host; /* this one */
 	__u32 hosts;
 	__u32 interface; /* packets leave through it */
 	__u16 port; /* of this host, in network order */
 	__u16 protocol; /* of Ethernet, in network order: IPv4 or IPv6 */
 	__u8 address[16]; /* of this host; IPv4 in the first four */
+	__u32 leaves_at_peer; /* the interface is one end of a pair, and a packet may begin at the other end */
+	__u32 reserved;
 };
 
 struct {

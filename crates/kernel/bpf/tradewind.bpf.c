@@ -1,9 +1,5 @@
 /* The kernel engine's program: a collective's schedule runs on the packets that arrive. */
 #include "interpreter.h"
-#include "wire.h"
-
-/* What becomes of a packet after the program; older headers do not have the names. */
-enum { PASS_ON = -1, DROP = 2 };
 
 /* Every packet that the interface receives. */
 SEC("classifier/ingress")
@@ -12,33 +8,49 @@ int ingress(struct __sk_buff *skb)
 	if (!wire_receive(skb))
 		return PASS_ON;
 	advance_pending(skb);
-	return DROP;
+	return wire_verdict(skb, 1);
 }
 
 /* In the place of a rank to ask: a rank that has no room wants the messages for which it has no receive yet. */
 #define GIVE_UNWANTED 0xffffffffu
 
-/* Run by a rank (BPF_PROG_TEST_RUN) that has submitted runs, or has waited in vain: `cb[0]` is its slot, `cb[1]`
- * one more than the rank whose host is to be asked for what is missing, or GIVE_UNWANTED. Whoever names another slot has
- * that rank's runs looked after. Gives how many requests that host has left unanswered, times two, and one more if there is
+/* Entered when a rank has submitted runs, or has waited in vain. Whoever names another slot has that rank's runs looked
+ * after.
+ *
+ * Either a rank has rung: then every packet that leaves by the loopback interface comes along here, too. Or a rank has had
+ * this run (BPF_PROG_TEST_RUN), on an empty packet: `cb[0]` is its slot, `cb[1]` one more than the rank whose host is to be
+ * asked for what is missing, or GIVE_UNWANTED. Gives how many requests that host has left unanswered, times two, and one more
+ * if there is
  * more to do than one call does. */
 SEC("classifier/start")
 int start(struct __sk_buff *skb)
 {
-	struct activation *here = activation();
-	struct rank_memory *rank = rank_of(skb->cb[0]);
-	struct job *job_here = job();
-	__u32 asked = skb->cb[1] - 1, unanswered = 0;
-	if (!here || !rank || !job_here)
-		return 0;
-	if (skb->cb[1] == GIVE_UNWANTED && acquire(skb->cb[0])) {
-		give_unwanted(rank);
-		release(skb->cb[0]);
+	__u32 slot = skb->cb[0], asked = skb->cb[1] - 1, unanswered = 0, has_rung = skb->len > ETHERNET_BYTES;
+	if (has_rung) {
+		slot = wire_rung(skb) - 1;
+		if (slot == ~0u)
+			return PASS_ON;
 	}
-	here->pending |= 1ull << (skb->cb[0] & (LOCAL_RANKS - 1));
+	struct activation *here = activation();
+	struct rank_memory *rank = rank_of(slot);
+	struct job *job_here = job();
+	if (!here || !rank || !job_here)
+		return has_rung ? DROP : 0;
+	skb->cb[ENVELOPE] = 0;
+	if (!has_rung && asked == GIVE_UNWANTED - 1 && acquire(slot)) {
+		give_unwanted(rank);
+		release(slot);
+	}
+	here->pending |= 1ull << (slot & (LOCAL_RANKS - 1));
+	if (has_rung) {
+		rank->head.heard = 1;
+		advance_pending(skb);
+		return wire_verdict(skb, 0);
+	}
 	if (asked < job_here->ranks && asked < RANKS)
 		unanswered = wire_ask(skb, job_here->places[asked].host);
 	advance_pending(skb);
+	wire_flush(skb);
 	return 2 * unanswered + has_more(rank);
 }
 
@@ -46,10 +58,12 @@ int start(struct __sk_buff *skb)
 SEC("classifier/tend")
 int tend(struct __sk_buff *skb)
 {
+	skb->cb[ENVELOPE] = 0;
 	__u64 worst = wire_tend(skb);
 	/* What was asked for may have made room already. */
 	interpreter_resume();
 	advance_pending(skb);
+	wire_flush(skb);
 	return (worst >> 32) << 16 | (worst & 0xffff);
 }
 

@@ -6,9 +6,7 @@
  * delivered in whichever order they come: a message says which receive it is for. `src/wire.rs` describes the
  * protocol.
  *
- * Who includes this has two functions beforehand: `deliver(message)`, which gives 0 if it took a message and
- * something else if there is no room for it, and `interpreter_resume()`, which hears that sends that were refused
- * may succeed. */
+ * Who includes this defines the two functions that are declared first. */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -17,11 +15,45 @@
 #include <linux/in.h>
 #include "streams.h"
 
+/* Takes a message that has arrived. Gives something else than 0 if there is no room for it. */
+int deliver(struct message *message);
+/* Hears that sends that were refused may succeed. */
+static void interpreter_resume(void);
+
+/* What becomes of a packet after the program; older headers do not have the names. */
+enum { PASS_ON = -1, DROP = 2 };
+
 /* Requests that are not answered are sent less and less often: after 1/4 ms, twice that, … 128 ms. */
 #define ASK_NANOSECONDS 250000ull
 #define ASK_DOUBLINGS 9
 
-/* Sends a finished packet; the skb is only its envelope and may be used again. */
+/* The skb is an envelope. A packet stays in it until another one needs it or the activation ends: the last one can
+ * leave with the skb itself, without a copy of it. This word of its control block says that there is one in it. */
+#define ENVELOPE 2
+
+/* Sends the packet that is in the envelope, if there is one, and keeps the envelope. For whoever is about to do
+ * something that takes long. */
+__noinline int wire_flush(struct __sk_buff *skb)
+{
+	struct wire *here = wire();
+	if (!skb->cb[ENVELOPE] || !here)
+		return 0;
+	skb->cb[ENVELOPE] = 0;
+	return bpf_clone_redirect(skb, here->interface, 0);
+}
+
+/* What is to become of the skb at the end of an activation that began with a packet; of one that has arrived, the system
+ * can take the other end of a pair for the place where it goes on. */
+static __always_inline int wire_verdict(struct __sk_buff *skb, int has_arrived)
+{
+	struct wire *here = wire();
+	if (!skb->cb[ENVELOPE] || !here)
+		return DROP;
+	return has_arrived && here->leaves_at_peer ? bpf_redirect_peer(here->interface, 0) :
+						     bpf_redirect(here->interface, 0);
+}
+
+/* Puts a finished packet into the envelope. */
 __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnull)
 {
 	struct wire *here = wire();
@@ -31,29 +63,27 @@ __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnu
 	opaque(length);
 	if (length > LONGEST_MESSAGE)
 		return -1;
+	wire_flush(skb);
 	__u32 network = here->protocol == bpf_htons(ETH_P_IPV6) ? ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES :
 								  ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
 	__u32 bytes = network + sizeof(struct wire_header) + length;
 	if (bpf_skb_change_tail(skb, bytes, 0) ||
 	    bpf_skb_store_bytes(skb, 0, packet->network + NETWORK_BYTES - network, bytes, 0))
 		return -1;
-	return bpf_clone_redirect(skb, here->interface, 0);
+	skb->cb[ENVELOPE] = 1;
+	return 0;
 }
 
-/* Fills in a packet's header. */
-static __always_inline void fill_header(struct packet *packet, struct wire *here, struct stream *stream, __u32 host)
+/* Fills in what is not the same in all packets of a stream. */
+static __always_inline void fill_header(struct packet *packet, struct stream *stream, __u32 flags, __u64 sequence,
+					__u32 length)
 {
 	struct wire_header *header = &packet->header;
 	__u64 expected = *(volatile __u64 *)&stream->expected;
-	header->magic = WIRE_MAGIC;
-	header->version = WIRE_VERSION;
-	header->reserved = 0;
-	header->unused = 0;
-	header->job = here->job;
-	header->source = here->host;
-	header->destination = host;
+	header->sequence = sequence;
 	header->acknowledged = WINDOW + expected;
-	header->arrived = 0;
+	header->length = length;
+	header->flags = flags;
 	stream->told = expected;
 }
 
@@ -77,39 +107,36 @@ static __always_inline __u64 claim(struct stream *stream)
 	return 0;
 }
 
-/* Sends a message to another host, and keeps it until it has arrived. Gives 1 if the window is full: then
- * `interpreter_resume` says when to try again. The skb may be used again afterwards, with other contents. */
-__noinline int wire_send(struct __sk_buff *skb, __u32 host, struct message *message __arg_nonnull)
+/* The number of the next message to a host, which is to be written into its `kept_packet` and then posted. 0 if the
+ * window is full: then `interpreter_resume` says when to try again. */
+__noinline __u64 wire_claim(__u32 host)
 {
-	struct wire *here = wire();
+	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	if (!stream)
+		return 0;
+	__u64 sequence = claim(stream);
+	if (sequence)
+		return sequence;
+	/* Either who acknowledges finds the word, or this finds the room. */
+	__sync_lock_test_and_set(&stream->held, 1);
+	sequence = claim(stream);
+	if (!sequence)
+		count(COUNT_HELD);
+	return sequence;
+}
+
+/* Sends the message in a place that was claimed. It is kept until it has arrived. */
+__noinline int wire_post(struct __sk_buff *skb, __u32 host, struct kept *kept __arg_nonnull, __u64 sequence)
+{
 	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
 	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
-	__u32 length = message->header.length;
-	opaque(length);
-	if (!here || !stream || !peer || length > PIECE_BYTES)
-		return 0;
-	length += sizeof(struct message_header);
-	__u64 sequence = claim(stream);
-	if (!sequence) {
-		/* Either who acknowledges finds the word, or this finds the room. */
-		__sync_lock_test_and_set(&stream->held, 1);
-		sequence = claim(stream);
-		if (!sequence) {
-			count(COUNT_HELD);
-			return 1;
-		}
-	}
-	struct kept *kept = kept_packet(host, sequence);
-	if (!kept)
-		return 0;
 	struct packet *packet = &kept->packet;
-	if (bpf_probe_read_kernel(&packet->message, length, message))
+	__u32 length = packet->message.header.length;
+	opaque(length);
+	if (!stream || !peer || length > PIECE_BYTES)
 		return 0;
-	fill_header(packet, here, stream, host);
-	packet->header.flags = WIRE_DATA;
-	packet->header.sequence = sequence;
-	packet->header.length = length;
-	finish_packet(packet, peer, here->key[0], here->key[1]);
+	fill_header(packet, stream, WIRE_DATA, sequence, sizeof(struct message_header) + length);
+	finish_packet(packet, peer);
 	/* From here on it may be sent again by whoever is asked for it. A full barrier. */
 	__sync_lock_test_and_set(&kept->sequence, sequence);
 	count(COUNT_SENT);
@@ -121,18 +148,14 @@ __noinline int wire_send(struct __sk_buff *skb, __u32 host, struct message *mess
 /* Sends a packet without a message. */
 __noinline int send_control(struct __sk_buff *skb, __u32 host, __u32 flags, __u64 sequence, __u64 arrived)
 {
-	struct wire *here = wire();
 	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
 	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
 	struct packet *packet = scratch_packet(CONTROL);
-	if (!here || !stream || !peer || !packet)
+	if (!stream || !peer || !packet)
 		return 0;
-	fill_header(packet, here, stream, host);
-	packet->header.flags = flags;
-	packet->header.sequence = sequence;
-	packet->header.arrived = arrived;
-	packet->header.length = 0;
-	finish_packet(packet, peer, here->key[0], here->key[1]);
+	packet->arrived = arrived;
+	fill_header(packet, stream, flags, sequence, flags ? sizeof(packet->arrived) : 0);
+	finish_packet(packet, peer);
 	transmit(skb, packet);
 	return 0;
 }
@@ -307,13 +330,14 @@ static __always_inline void acknowledge(struct stream *stream, __u64 acknowledge
 }
 
 /* Whether a packet whose MAC is right makes sense. */
-static __always_inline int makes_sense(struct wire *here, struct wire_header *header, struct message *message)
+static __always_inline int makes_sense(struct wire_header *header, struct message *message)
 {
-	if (header->destination != here->host || header->source == here->host || header->source >= here->hosts ||
-	    header->acknowledged < WINDOW)
+	if (header->acknowledged < WINDOW)
 		return 0;
-	if (!header->flags || header->flags == WIRE_REQUEST || header->flags == WIRE_ANSWER)
+	if (!header->flags)
 		return header->length == 0;
+	if (header->flags == WIRE_REQUEST || header->flags == WIRE_ANSWER)
+		return header->length == sizeof(__u64);
 	return header->flags == WIRE_DATA && header->sequence >= WINDOW &&
 	       header->length >= sizeof(struct message_header) &&
 	       message->header.length == header->length - sizeof(struct message_header);
@@ -323,7 +347,7 @@ static __always_inline int makes_sense(struct wire *here, struct wire_header *he
 static __always_inline void receive(struct __sk_buff *skb, struct wire *here, struct packet *packet, __u32 length)
 {
 	struct wire_header *header = &packet->header;
-	if (header->magic != WIRE_MAGIC || header->version != WIRE_VERSION) {
+	if (header->magic != WIRE_MAGIC) {
 		count(COUNT_STRANGE);
 		return;
 	}
@@ -335,17 +359,23 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 		count(COUNT_TRUNCATED);
 		return;
 	}
-	if (header->mac != seal(packet, length, here->key[0], here->key[1])) {
-		count(COUNT_FORGED);
-		return;
-	}
 	__u32 host = header->source;
 	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
-	if (!stream || !makes_sense(here, header, &packet->message)) {
+	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
+	/* The MAC's state stands for these: nothing may depend on what they say before they are compared. */
+	if (!stream || !peer || host == here->host || header->destination != here->host) {
 		count(COUNT_STRANGE);
 		return;
 	}
-	__u64 acknowledged = header->acknowledged, arrived = header->arrived, sequence = header->sequence;
+	if (header->mac != seal(packet, &peer->from, length)) {
+		count(COUNT_FORGED);
+		return;
+	}
+	if (!makes_sense(header, &packet->message)) {
+		count(COUNT_STRANGE);
+		return;
+	}
+	__u64 acknowledged = header->acknowledged, arrived = packet->arrived, sequence = header->sequence;
 	__u32 flags = header->flags;
 	acknowledge(stream, acknowledged - WINDOW);
 	if (flags == WIRE_DATA)
@@ -417,7 +447,29 @@ static __always_inline __u32 find_ipv6(struct __sk_buff *skb, struct wire *here,
 	return sizeof(headers);
 }
 
-/* Takes a packet that is for this host's port, whatever is in it. Gives 0 for all others, which it does not touch. */
+/* A rank rings when it has submitted runs: it sends four bytes, its slot, to the job's port by the loopback interface, which is
+ * a faster way into the program than to have it run. */
+struct ring {
+	struct ipv4_headers headers;
+	__u32 slot;
+} __attribute__((packed));
+
+/* Whose doorbell a packet is: the slot plus one, or 0 if it is none. */
+__noinline __u32 wire_rung(struct __sk_buff *skb)
+{
+	struct wire *here = wire();
+	struct ring ring;
+	if (!here || bpf_skb_load_bytes(skb, 0, &ring, sizeof(ring)) ||
+	    ring.headers.protocol != bpf_htons(ETH_P_IP) || ring.headers.version != 0x45 ||
+	    ring.headers.transport != IPPROTO_UDP || ring.headers.fragment & bpf_htons(0x3fff) ||
+	    ring.headers.destination_port != here->port ||
+	    ring.headers.datagram != bpf_htons(UDP_BYTES + sizeof(ring.slot)))
+		return 0;
+	return (ring.slot & (LOCAL_RANKS - 1)) + 1;
+}
+
+/* Takes a packet that is for this host's port, whatever is in it, and leaves the skb to be an envelope. Gives 0 for
+ * all others, which it does not touch. */
 __noinline int wire_receive(struct __sk_buff *skb)
 {
 	struct wire *here = wire();
@@ -428,6 +480,8 @@ __noinline int wire_receive(struct __sk_buff *skb)
 	start = here->protocol == bpf_htons(ETH_P_IPV6) ? find_ipv6(skb, here, &bytes) : find_ipv4(skb, here, &bytes);
 	if (!start)
 		return 0;
+	/* Others have used it before. */
+	skb->cb[ENVELOPE] = 0;
 	opaque(bytes);
 	if (bytes < sizeof(struct wire_header) || bytes > sizeof(struct wire_header) + LONGEST_MESSAGE ||
 	    bpf_skb_load_bytes(skb, start, &packet->header, bytes)) {

@@ -48,7 +48,7 @@ pub(crate) const SLOT_GIVEN: u32 = 4;
 pub(crate) struct RankHead {
     pub submitted: u32,
     pub sleeping: u32,
-    pub waiting_slots: u32,
+    pub waiting_first: u32,
     pub next_small: u32,
     pub active_first: u32,
     pub active_last: u32,
@@ -60,6 +60,9 @@ pub(crate) struct RankHead {
     pub next_large: u32,
     pub freed: u32,
     pub submitted_before: u32,
+    pub port: u32,
+    pub heard: u32,
+    pub reserved: [u32; 14],
 }
 
 /// Where the slots begin in a rank's memory: the small ones, the middle ones, the large ones.
@@ -73,12 +76,21 @@ pub(crate) const RANK_BYTES: usize = ARENA + ARENA_BYTES + SLACK_BYTES;
 pub(crate) const SUBMITTED: usize = offset_of!(RankHead, submitted);
 /// Where it says that the rank sleeps.
 pub(crate) const SLEEPING: usize = offset_of!(RankHead, sleeping);
-/// Where it says that slots were put to [`SLOT_WAITING`].
-pub(crate) const WAITING_SLOTS: usize = offset_of!(RankHead, waiting_slots);
+/// Where the stack of slots is that were put to [`SLOT_WAITING`], and its link in a slot.
+pub(crate) const WAITING_FIRST: usize = offset_of!(RankHead, waiting_first);
+pub(crate) const SLOT_NEXT: usize = 4;
+/// Where runs are that were taken from the stack and not begun for want of time.
+pub(crate) const SUBMITTED_BEFORE: usize = offset_of!(RankHead, submitted_before);
 /// Where messages are counted that found no slot.
 pub(crate) const REFUSED: usize = offset_of!(RankHead, refused);
 /// Where it says that slots were freed.
 pub(crate) const FREED: usize = offset_of!(RankHead, freed);
+
+/// Where the first run is that has ready operations.
+pub(crate) const ACTIVE: usize = offset_of!(RankHead, active_first);
+/// Where the port of the doorbell is, and where it says that the doorbell was heard.
+pub(crate) const PORT: usize = offset_of!(RankHead, port);
+pub(crate) const HEARD: usize = offset_of!(RankHead, heard);
 
 /// What a run's first word says.
 pub(crate) const RUN_UNDER_WAY: u32 = 0;
@@ -189,4 +201,4 @@ pub(crate) struct Job {
 /// Bytes of `struct job`.
 pub(crate) const JOB_BYTES: usize = size_of::<Job>() + RANKS * size_of::<Place>();
 
-const _: () = assert!(size_of::<RankHead>() == 64 && size_of::<Run>() == 168 && size_of::<Progress>() == 32);
+const _: () = assert!(size_of::<RankHead>() == 128 && size_of::<Run>() == 168 && size_of::<Progress>() == 32);

@@ -9,8 +9,9 @@
 //! # Who is who
 //! * [`Loader`] has rights (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON): it loads the program of one job on one host, attaches it and
 //!   makes the maps. The attachment is a descriptor, so it ends with the process, however that ends.
-//! * [`Rank`] has none. It gets [`Handles`], three descriptors: its memory, what wakes it, and the program that it starts runs
-//!   with (`BPF_PROG_TEST_RUN`).
+//! * [`Rank`] has none. It gets [`Handles`], three descriptors: its memory, what wakes it, and the program, to run it
+//!   (`BPF_PROG_TEST_RUN`). To start runs it rings: it sends a datagram that would leave by the loopback interface, where the program
+//!   is attached, too (`doorbell.rs`). That is the faster way in; where it is closed, the rank takes the other one.
 //! * The program, in C, in `bpf/`: `tradewind.bpf.c` is where it is entered; `interpreter.h` executes, `matching.h` brings
 //!   messages and receives together, `arithmetic.h` and `float.h` compute, `progress.h` keeps the lists, `memory.h` touches
 //!   memory, `wire.h` sends and receives ([`wire`]). `bpf/build.sh` compiles it; the object file is part of the
@@ -21,7 +22,7 @@
 //! |---|---|---|
 //! | a rank's memory | words, slots for messages that nobody wants yet, and the arena: schedules, runs, buffers | program and that rank |
 //! | `rank_maps`, `bells` | the maps of all ranks of the host | loader |
-//! | `jobs`, `wires`, `peers` | who is where; keys and addresses | loader |
+//! | `jobs`, `wires`, `peers` | who is where; addresses and what is made of the key | loader |
 //! | `streams`, `kept_packets` | what has been sent and has arrived | program |
 //! | `activations`, `scratch_packets` | what an activation needs beside its stack, for each processor | program |
 //!
@@ -32,20 +33,22 @@
 //!
 //! # The life of a run
 //! The rank writes schedule, table of receives and members once ([`network::carrier::Carrier::prepare`]). For each run it
-//! writes a frame (`struct run`, states of the operations, buffers), pushes it on a stack in its memory and runs the
-//! program `start`. That takes the whole stack, gives each run what has arrived for it early, and executes what may be executed.
+//! writes a frame (`struct run`, states of the operations, buffers), pushes it on a stack in its memory and rings. The
+//! program `start` takes the whole stack, gives each run what has arrived for it early, and executes what may be executed.
 //! When the last operation is complete, the program changes the run's first word, which is all that `is_complete` looks at, and
 //! writes to the ring that a sleeper polls. After that it does not touch the frame.
 //!
 //! # The life of a message
-//! 1. `send` gathers a piece of it and brings it to a rank of this host, or to `wire_send`. With no room there, the send is
-//!    put by, and tried again when there is some.
+//! 1. `send` gathers a piece of it and brings it to a rank of this host, or writes it where the wire keeps
+//!    packets until they have arrived (`wire_claim`, `wire_post`). With no room there, the send is put by, and tried again when there is some.
 //! 2. On the other host `ingress` has the packet checked (`wire_receive`) and calls `deliver`.
 //! 3. Who becomes the rank's owner (a word changed by compare-exchange; nobody waits for it) matches the message with its
 //!    receive (`accept`): if that is posted, the bytes go to where it wants them; otherwise to a slot. Who does not become the
 //!    owner puts the message into a slot and leaves word; the owner looks again before it goes.
 //! 4. With no slot left, a message is refused and so not acknowledged, which holds its sender back.
 //! 5. At the end of the activation, every rank that got something is worked for, until nothing may be executed.
+//! 6. Packets leave in the one that has arrived: all but the last as copies of it, the last one as itself, and where the
+//!    interface is one end of a pair (veth) at its other end (`wire_flush`, `wire_verdict`).
 //!
 //! # Minimum kernel version
 //! Linux 6.9 (`may_goto`; tcx is in 6.6), with BTF.
@@ -53,11 +56,13 @@
 mod arena;
 mod bell;
 mod books;
+mod doorbell;
 mod error;
 mod fault;
 mod interface;
 mod layout;
 mod loader;
+mod pair;
 mod prepared;
 mod rank;
 mod system;

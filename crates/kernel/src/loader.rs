@@ -2,8 +2,9 @@
 
 use crate::error::LoadError;
 use crate::interface::Interface;
-use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, Place, RANK_BYTES, RANKS};
-use crate::system::{self, MAPPABLE, MapKind};
+use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, PORT, Place, RANK_BYTES, RANKS, RankHead};
+use crate::pair;
+use crate::system::{self, MAPPABLE, MapKind, Mapping};
 use crate::tender::Tender;
 use crate::wire::{Counts, Description, Endpoint, Key, USUAL_PATIENCE, map_lengths, piece_bytes};
 use aya::maps::{Map, MapData};
@@ -14,6 +15,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The program as clang 14 makes it of `bpf/tradewind.bpf.c`.
@@ -24,6 +26,8 @@ const PROGRAMS: [&str; 3] = ["start", "ingress", "tend"];
 
 /// Shorter packets would cut messages into more pieces than ranks count with: 1280 bytes of a message, and all headers.
 const LEAST_MTU: u32 = 1440;
+/// The interface by which ranks ring; every network namespace has it.
+const LOOPBACK: &str = "lo";
 
 /// A job as one of its hosts sees it.
 #[derive(Clone, Debug)]
@@ -100,11 +104,14 @@ impl Loader {
         describe(&ebpf, job, interface, &places)?;
         let local =
             (0..).zip(&places).filter(|(_, place)| place.host == job.host).map(|(rank, place)| (rank, place.slot));
-        let ranks = local.map(|(rank, slot)| make_rank(&ebpf, rank, slot)).collect::<Result<_, _>>()?;
-        let order = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let ranks = local.map(|(rank, slot)| make_rank(&ebpf, job, rank, slot)).collect::<Result<_, _>>()?;
+        let order = || TcAttachOptions::TcxOrder(LinkOrder::default());
         program(&mut ebpf, "ingress")?
-            .attach_with_options(&job.interface, TcAttachType::Ingress, order)
+            .attach_with_options(&job.interface, TcAttachType::Ingress, order())
             .map_err(|error| attach_error(&job.interface, error))?;
+        program(&mut ebpf, "start")?
+            .attach_with_options(LOOPBACK, TcAttachType::Egress, order())
+            .map_err(|error| attach_error(LOOPBACK, error))?;
         let tend = program(&mut ebpf, "tend")?.fd().and_then(|program| Ok(program.as_fd().try_clone_to_owned()?));
         let tend = tend.map_err(|error| program_error("loading the program", &error))?;
         let tender = Tender::start(tend).map_err(LoadError::of("starting the thread that tends the wire"))?;
@@ -198,18 +205,27 @@ fn describe(ebpf: &Ebpf, job: &JobDescription, interface: u32, places: &[Place])
     bytes.extend_from_slice(bytemuck::cast_slice(places));
     bytes.resize(JOB_BYTES, 0);
     update(ebpf, "jobs", 0, &bytes)?;
-    let wire =
-        Description { job: job.number, key: job.key, host: job.host, endpoints: job.endpoints.clone(), interface };
+    let wire = Description {
+        job: job.number,
+        key: job.key,
+        host: job.host,
+        endpoints: job.endpoints.clone(),
+        interface,
+        leaves_at_peer: pair::ends_elsewhere(interface),
+    };
     wire.map_values().into_iter().try_for_each(|(map, element, value)| update(ebpf, map, element, &value))?;
     Ok(())
 }
 
 /// Makes the maps of a rank and tells the program.
-fn make_rank(ebpf: &Ebpf, rank: u32, slot: u32) -> Result<(u32, OwnedFd, OwnedFd), LoadError> {
+fn make_rank(ebpf: &Ebpf, job: &JobDescription, rank: u32, slot: u32) -> Result<(u32, OwnedFd, OwnedFd), LoadError> {
     let failed = LoadError::of("making the maps of a rank");
     let memory = system::create_map(MapKind::Array, RANK_BYTES as u32, 1, MAPPABLE).map_err(failed)?;
     let failed = LoadError::of("making the maps of a rank");
     let bell = system::create_map(MapKind::Ring, 0, BELL_BYTES as u32, 0).map_err(failed)?;
+    let failed = LoadError::of("making the maps of a rank");
+    let words = Mapping::new(&memory, 0, size_of::<RankHead>(), true).map_err(failed)?;
+    words.word(PORT).store(job.endpoints[job.host as usize].port.into(), Ordering::Relaxed);
     update(ebpf, "rank_maps", slot, &descriptor(memory.as_fd()))?;
     update(ebpf, "bells", slot, &descriptor(bell.as_fd()))?;
     Ok((rank, memory, bell))

@@ -4,10 +4,11 @@ mod early;
 
 use crate::bell::Bell;
 use crate::books::{Books, Results, RunName, in_arena, read_run};
+use crate::doorbell::Doorbell;
 use crate::fault::Fault;
 use crate::layout::{
-    ARENA, ARENA_BYTES, LARGE_SLOTS, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, RANK_BYTES, RUN_UNDER_WAY, Run,
-    SMALL_BYTES, SMALL_SLOTS, SUBMITTED,
+    ACTIVE, ARENA, ARENA_BYTES, LARGE_SLOTS, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, RANK_BYTES, RUN_UNDER_WAY, Run,
+    SMALL_BYTES, SMALL_SLOTS, SUBMITTED, SUBMITTED_BEFORE, WAITING_FIRST,
 };
 use crate::loader::Handles;
 use crate::prepared::{LIMIT_BYTES, PreparedSchedule, Sizes};
@@ -33,8 +34,9 @@ const LIMIT_EDGES: u32 = 1 << 16;
 const SHORTEST_PIECE: u64 = 1024;
 /// How often a waiter looks before it sleeps.
 const LOOKS: u32 = 200;
-/// How long it looks where each rank of the host has a core: a few packets.
-const PATIENCE: Duration = Duration::from_micros(30);
+/// How long it looks where each rank of the host has a core: a few packets without a pause, then a few more between which it
+/// offers the core to others. On a core that is awake, packets are received sooner, too.
+const PATIENCE: [Duration; 2] = [Duration::from_micros(30), Duration::from_micros(100)];
 /// How long a rank that leaves tries to start what still waits for room.
 const LEAVING: Duration = Duration::from_secs(10);
 /// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The
@@ -49,6 +51,7 @@ const OTHER_ENGINE: &str = "take the agent engine for it";
 pub struct Rank {
     memory: Mapping,
     bell: Bell,
+    doorbell: Doorbell,
     start: OwnedFd,
     slot: u32,
     rank: u32,
@@ -67,7 +70,8 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// A rank with the descriptors that the loader gave it. It needs no rights.
+    /// A rank with the descriptors that the loader gave it. It needs no rights. Starts are faster if the calling thread is in the
+    /// network namespace in which the program was loaded.
     ///
     /// # Errors
     /// When they cannot be mapped.
@@ -76,12 +80,14 @@ impl Rank {
         let Handles { bell, start, slot, rank, host_of_rank, addresses, patience, .. } = handles;
         let maximum_unanswered = requests_within(patience);
         let bell = Bell::new(bell)?;
+        let doorbell = Doorbell::new(&memory, slot);
         let host = host_of_rank.get(rank as usize);
         let neighbours = host_of_rank.iter().filter(|other| Some(*other) == host).count();
         let has_core = std::thread::available_parallelism().is_ok_and(|cores| neighbours <= cores.get());
         Ok(Rank {
             memory,
             bell,
+            doorbell,
             start,
             slot,
             rank,
@@ -134,7 +140,14 @@ impl Rank {
 
     /// Has the program look after this rank: it starts what was submitted and goes on with what was left over.
     fn kick(&self) -> Result<(), Error> {
-        while self.run_program(0)? % 2 != 0 {}
+        let mut is_done = self.doorbell.ring();
+        // There may be more to do than one activation does.
+        let lists = [SUBMITTED, SUBMITTED_BEFORE, ACTIVE, WAITING_FIRST];
+        let has_more = || lists.iter().any(|word| self.memory.word(*word).load(Ordering::Acquire) != 0);
+        while !is_done || has_more() {
+            self.run_program(0)?;
+            is_done = true;
+        }
         Ok(())
     }
 
@@ -203,8 +216,16 @@ impl Rank {
         if (0..LOOKS).any(|_| look()) {
             return true;
         }
-        let before = Instant::now();
-        while self.has_core && before.elapsed() < PATIENCE {
+        let [alone, longest] = PATIENCE;
+        let begin = Instant::now();
+        while self.has_core {
+            let passed = begin.elapsed();
+            if passed >= longest {
+                return false;
+            }
+            if passed >= alone {
+                std::thread::yield_now();
+            }
             if (0..LOOKS / 8).any(|_| look()) {
                 return true;
             }

@@ -8,26 +8,32 @@
 //! |---|---|
 //! | 0 | u64 MAC: SipHash-2-4 under the job's key of all bytes from 8 on, both directions under the same key |
 //! | 8 | u32 magic, [`MAGIC`] |
-//! | 12 | u8 version, [`VERSION`]; 13: u8 flags: 1 data, 2 request, 4 answer, 0 none of them |
-//! | 14 | u16 zero |
+//! | 12 | u8 version, [`VERSION`]; 13: three zeros |
 //! | 16 | u64 job |
 //! | 24 | u32 source host; 28: u32 destination host |
 //! | 32 | u64 sequence: number of this data packet in its stream, of this request or of the one answered; else 0 |
 //! | 40 | u64 acknowledged: all data packets of the other stream with smaller numbers have arrived at the source |
-//! | 48 | u64 arrived: in requests and answers, bit i says that data packet acknowledged + i has arrived, too; else 0 |
-//! | 56 | u32 length: bytes that follow; 60: u32 zero |
+//! | 48 | u32 length: bytes that follow |
+//! | 52 | u32 flags: 1 data, 2 request, 4 answer, 0 none of them: an acknowledgement, which ends here |
+//!
+//! Up to byte 32 all packets of a stream are the same but for the MAC, so the program begins with SipHash's state at that
+//! place and drops whatever begins otherwise. A request and an answer go on with
+//!
+//! | byte | field |
+//! |---|---|
+//! | 56 | u64 arrived: bit i says that data packet acknowledged + i has arrived, too |
 //!
 //! A data packet goes on with one piece of a message:
 //!
 //! | byte | field |
 //! |---|---|
-//! | 64 | u32 communicator; 68: u32 stamp: a digest of what the sender called |
-//! | 72 | u64 sequence: number of the run in its communicator |
-//! | 80 | u32 destination; 84: u32 source: ranks of the job |
-//! | 88 | u32 member: rank of the source in the communicator; 92: u32 tag |
-//! | 96 | u32 ordinal; 100: u32 total: bytes of the whole message |
-//! | 104 | u32 offset: where in the message this piece begins; 108: u32 length of the piece |
-//! | 112 | the piece, [`LONGEST_PIECE`] bytes at most |
+//! | 56 | u32 communicator; 60: u32 stamp: a digest of what the sender called |
+//! | 64 | u64 sequence: number of the run in its communicator |
+//! | 72 | u32 destination; 76: u32 source: ranks of the job |
+//! | 80 | u32 member: rank of the source in the communicator; 84: u32 tag |
+//! | 88 | u32 ordinal; 92: u32 total: bytes of the whole message |
+//! | 96 | u32 offset: where in the message this piece begins; 100: u32 length of the piece |
+//! | 104 | the piece, [`LONGEST_PIECE`] bytes at most |
 //!
 //! # What is dropped
 //! Whatever comes for the job's port is taken, and all but a job's own packets dropped and [counted](Counts): whose
@@ -54,6 +60,7 @@ mod counts;
 mod network;
 mod packet;
 mod setup;
+mod siphash;
 
 pub use counts::Counts;
 pub use network::{Endpoint, piece_bytes};

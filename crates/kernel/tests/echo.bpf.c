@@ -1,7 +1,5 @@
 /* The wire with an interpreter of its own that only takes notes, for tests of the wire alone. */
-#include "../bpf/memory.h"
-
-enum { PASS_ON = -1, DROP = 2 };
+#include "../bpf/wire.h"
 
 /* What arrived, and what the test wants. */
 enum {
@@ -59,36 +57,32 @@ __noinline int deliver(struct message *message __arg_nonnull)
 	return 0;
 }
 
-static __always_inline void interpreter_resume(void)
+static void interpreter_resume(void)
 {
 	add(&tallies, RESUMED, 1);
 }
 
-#include "../bpf/wire.h"
-
 SEC("classifier/ingress")
 int ingress(struct __sk_buff *skb)
 {
-	return wire_receive(skb) ? DROP : PASS_ON;
+	return wire_receive(skb) ? wire_verdict(skb, 1) : PASS_ON;
 }
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct message));
-} outgoing SEC(".maps");
 
 /* cb[0]: host, cb[1]: ordinal, cb[2]: bytes, cb[3]: how many. Gives how many were sent. */
 SEC("classifier/start")
 int start(struct __sk_buff *skb)
 {
-	__u32 key = 0, sent = zero;
+	__u32 sent = zero;
 	__u32 host = skb->cb[0], ordinal = skb->cb[1], length = skb->cb[2], many = skb->cb[3];
-	struct message *message = bpf_map_lookup_elem(&outgoing, &key);
-	if (!message || length > PIECE_BYTES)
+	skb->cb[ENVELOPE] = 0;
+	if (length > PIECE_BYTES)
 		return 0;
 	for (; sent < many && can_loop(); sent++) {
+		__u64 sequence = wire_claim(host);
+		struct kept *kept = kept_packet(host, sequence);
+		if (!sequence || !kept)
+			break;
+		struct message *message = &kept->packet.message;
 		message->header.length = length;
 		message->header.ordinal = ordinal + sent;
 		for (__u32 i = zero; i < length && can_loop(); i++) {
@@ -97,9 +91,9 @@ int start(struct __sk_buff *skb)
 				break;
 			message->payload[i] = expected_byte(ordinal + sent, i);
 		}
-		if (wire_send(skb, host, message))
-			break;
+		wire_post(skb, host, kept, sequence);
 	}
+	wire_flush(skb);
 	return sent;
 }
 
@@ -107,14 +101,21 @@ int start(struct __sk_buff *skb)
 SEC("classifier/ask")
 int ask(struct __sk_buff *skb)
 {
-	return wire_ask(skb, skb->cb[0]);
+	__u32 host = skb->cb[0];
+	skb->cb[ENVELOPE] = 0;
+	int unanswered = wire_ask(skb, host);
+	wire_flush(skb);
+	return unanswered;
 }
 
 /* Gives how many requests the most silent host has not answered. */
 SEC("classifier/tend")
 int tend(struct __sk_buff *skb)
 {
-	return wire_tend(skb);
+	skb->cb[ENVELOPE] = 0;
+	int worst = wire_tend(skb);
+	wire_flush(skb);
+	return worst;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -148,3 +148,27 @@ fn a_fit_predicts_the_times_that_it_was_made_from() {
         assert!((predicted / measured - 1.0).abs() < 0.1, "{predicted} for {measured}: {found:?}");
     }
 }
+
+/// Where few sizes were measured, several curves fit as well; one that says that a longer copy costs less is none of them.
+#[test]
+fn no_longer_copy_is_cheaper_than_a_shorter_one() {
+    let truth = constants();
+    let mut samples = Vec::new();
+    for (number, scale) in [1, 8, 64, 1024, 16384].into_iter().enumerate() {
+        let mut program = flat(4);
+        program.steps.iter_mut().for_each(|step| step.copied *= scale);
+        program.ranks.iter_mut().for_each(|rank| (rank.input, rank.output) = (rank.input * scale, rank.output * scale));
+        // Every other time is from a slow moment of the machine.
+        let pace = if number % 2 == 0 { 1.0 } else { 1.6 };
+        let measured = pace * run(&program, 2, &truth).microseconds;
+        samples.push(Sample { program, measured });
+    }
+    let found = fit(&samples, 2, &Constants { copy: Curve::default(), ..truth });
+    for curve in [&found.copy, &found.fetch] {
+        assert!(curve.0.is_sorted(), "{found:?}");
+    }
+    assert!(
+        found.copy.0[KNOTS.len() - 1] > 0.0,
+        "what the guess has for nothing can be found to cost something: {found:?}"
+    );
+}

@@ -3,25 +3,16 @@
 mod office;
 mod part;
 
-use office::{Office, soon};
-use part::PATIENCE;
+use office::{Office, refusal, soon};
 use queues::lane::{LaneError, LaneReceiver};
 use queues::name::{NAMES, QueueName, SourceName};
 use queues::post::{
-    Address, Delivery, Identity, Inbox, JobKey, JobPlan, MAX_MESSAGE_BYTES, Outbox, Port, Post, PostError, Refusal,
-    Registration,
+    Address, Delivery, Inbox, JobPlan, MAX_MESSAGE_BYTES, Outbox, Port, PostError, Refusal, Registration,
 };
 use queues::table::TableError;
-use shm::broker::{Broker, BrokerError};
+use shm::broker::Broker;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-fn refusal<T: std::fmt::Debug>(outcome: Result<T, PostError>) -> Refusal {
-    match outcome {
-        Err(PostError::Refused { refusal, .. }) => refusal,
-        other => panic!("not refused: {other:?}"),
-    }
-}
 
 /// The next message of an inbox, which must not be the news of somebody's end.
 fn message(inbox: &mut Inbox) -> (SourceName, u8, Vec<u8>) {
@@ -148,90 +139,6 @@ fn who_has_no_right_has_no_name() {
 
 fn queue(number: u16) -> QueueName {
     QueueName::new(number).expect("below 16,384")
-}
-
-#[test]
-fn only_who_belongs_there_is_let_in() {
-    let office = Office::open();
-    let key = office.job("job");
-    let enter = |job: &str, process, key| {
-        Registration::register(office.post.name(), &Identity::new(job, process, key), PATIENCE)
-    };
-    let wrong: JobKey = "1".repeat(32).parse().expect("32 digits");
-    assert_eq!(refusal(enter("job", 0, wrong)), Refusal::WrongKey);
-    assert_eq!(refusal(enter("bob", 0, key)), Refusal::UnknownJob);
-    assert_eq!(refusal(enter("job", 1, key)), Refusal::NoSuchProcess { processes: 1 });
-    let first = enter("job", 0, key).expect("let in");
-    assert_eq!(refusal(enter("job", 0, key)), Refusal::SeatTaken { pid: std::process::id() });
-    let port = first.open_port(0).expect("a new port");
-    assert_eq!(refusal(first.open_port(0)), Refusal::PortOpen);
-    assert_eq!(refusal(first.open_port(1)), Refusal::NoSuchPort { ports: 1 });
-    // Whoever has left can be followed by another.
-    drop((first, port));
-    part::until("the seat is free", || enter("job", 0, key).is_ok());
-}
-
-#[test]
-fn strangers_at_the_door_disturb_nobody() {
-    let office = Office::open();
-    let knock = || shm::broker::connect(office.post.name(), PATIENCE).expect("it listens");
-    let noisy = knock();
-    for length in 0..200 {
-        // It need not be heard, if it does not read what it is answered.
-        let _ = noisy.send_message(&vec![0xa5; length], &[]);
-    }
-    let (_registration, port) = office.single("job");
-    assert!(port.lookup(port.name()).is_ok());
-    let silent: Vec<_> = (0..100).map(|_| knock()).collect();
-    let turned_away = |connection: &shm::broker::Connection| {
-        matches!(connection.receive_message(Some(Duration::ZERO)), Err(BrokerError::Closed))
-    };
-    part::until("most are turned away", || silent.iter().filter(|one| turned_away(one)).count() >= 84);
-    assert!(matches!(Post::bind(office.post.name()), Err(PostError::Broker(BrokerError::NameTaken { .. }))));
-    drop(silent);
-    let key = office.job("another");
-    let identity = Identity::new("another", 0, key);
-    part::until("there is room at the door", || {
-        Registration::register(office.post.name(), &identity, PATIENCE).is_ok()
-    });
-}
-
-#[test]
-fn jobs_that_cannot_be_are_refused() {
-    let office = Office::open();
-    office.job("job");
-    let plan = JobPlan::new("new");
-    for plan in [
-        JobPlan::new("job"),
-        JobPlan::new(""),
-        JobPlan::new(&"x".repeat(65)),
-        JobPlan { processes: 0, ..plan.clone() },
-        JobPlan { ports: 0, ..plan.clone() },
-        JobPlan { processes: 513, ..plan.clone() },
-        JobPlan { processes: u32::MAX, ports: u16::MAX, ..plan.clone() },
-        JobPlan { names: NAMES + 1, ..plan.clone() },
-    ] {
-        assert!(matches!(office.post.add_job(plan.clone()), Err(PostError::Plan { .. })), "{plan:?}");
-    }
-    assert!(matches!(office.post.allow("job", "nobody"), Err(PostError::UnknownJob { .. })));
-    assert!(matches!(office.post.revoke("job", queue(9)), Err(PostError::UnknownName { .. })));
-    assert!(matches!("xyz".parse::<JobKey>(), Err(PostError::Key)));
-}
-
-#[test]
-fn a_full_table_is_an_error_on_either_side() {
-    let office = Office::open();
-    let plan = JobPlan { ports: 4, names: 4, ..JobPlan::new("small") };
-    let key = office.post.add_job(plan).expect("a new job");
-    let (large, large_port) = office.single("large");
-    office.allow_both("small", "large");
-    let small = office.enter("small", 0, key);
-    let small_port = small.open_port(0).expect("a new port");
-    assert_eq!(refusal(small.look_up(&Address::new("large", 0, 0))), Refusal::TableFull);
-    // The other way it has a name, but no source name can be given to what comes from there.
-    let name = large.look_up(&Address::new("small", 0, 0)).expect("its own table has room");
-    assert!(matches!(large_port.lookup(name), Err(TableError::UnknownName { .. })));
-    assert!(small_port.lookup(small_port.name()).is_ok());
 }
 
 #[test]

@@ -33,13 +33,15 @@ pub fn prefetch(first: *const u8, bytes: usize, purpose: Purpose) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch_line(line: *const u8, purpose: Purpose) {
-    use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a prefetch touches nothing and does not fault, whatever the address.
-    unsafe {
-        match purpose {
-            Purpose::Read => _mm_prefetch::<_MM_HINT_T0>(line.cast()),
-            Purpose::Write => _mm_prefetch::<_MM_HINT_ET0>(line.cast()),
-        }
+    use core::arch::asm;
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    match purpose {
+        // SAFETY: a prefetch touches nothing and does not fault, whatever the address.
+        Purpose::Read => unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) },
+        // The intrinsic becomes a prefetch for reading, unless the whole program is built for processors that have the
+        // instruction, which is not part of the baseline.
+        // SAFETY: as above; processors of 64 bits that do not have it take it for one that does nothing.
+        Purpose::Write => unsafe { asm!("prefetchw byte ptr [{}]", in(reg) line, options(nostack, preserves_flags)) },
     }
 }
 

@@ -1,7 +1,8 @@
 //! Makes hosts for programs that are not Rust: prints one line of JSON for each, and keeps them until its standard input ends.
 //!
 //! `cargo run --release -p testbed --example hosts -- 2 1500 | …`; with `receiver-core` behind
-//! them, packets are received on one core for each host instead of inside the sender's call.
+//! them, packets are received on one core for each host instead of inside the sender's call. A line names that core, on
+//! which the host's programs belong.
 
 use std::io::Read;
 use testbed::{Options, Testbed};
@@ -14,11 +15,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let on_receivers_core = arguments.next().is_some_and(|how| how == "receiver-core");
     let cores = std::thread::available_parallelism()?.get();
     for (number, host) in testbed.hosts().iter().enumerate() {
+        let core = number % cores;
         if on_receivers_core {
-            host.receive_on(1 << (number % cores))?;
+            host.receive_on(1 << core)?;
         }
         println!(
-            r#"{{"namespace":"{}","address":"{}","interface":"{}"}}"#,
+            r#"{{"namespace":"{}","address":"{}","interface":"{}","core":{core}}}"#,
             host.namespace(),
             host.address(),
             host.interface()

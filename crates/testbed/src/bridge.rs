@@ -17,6 +17,10 @@ impl Bridge {
     pub(crate) fn join(hosts: &[Host], mtu: u32) -> Result<Self, Error> {
         let namespace = Namespace::new()?;
         namespace.tune("ipv6/conf/default/disable_ipv6", "1")?;
+        // A switch of a machine room looks at no IP header.
+        for table in ["arptables", "iptables", "ip6tables"] {
+            namespace.tune_if_known(&format!("bridge/bridge-nf-call-{table}"), "0")?;
+        }
         let mut orders = String::from("link add bridge type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n");
         for host in hosts {
             let (number, hardware, path) = (host.number(), host.hardware_address_text(), host.namespace());

@@ -107,6 +107,12 @@ impl Namespace {
         self.run(|| std::fs::write(format!("/proc/sys/net/{setting}"), value))
             .map_err(Error::system("tuning a network namespace"))
     }
+
+    /// As [`tune`](Self::tune), of a setting that not every kernel has.
+    pub(crate) fn tune_if_known(&self, setting: &str, value: &str) -> Result<(), Error> {
+        let is_known = self.run(|| std::path::Path::new(&format!("/proc/sys/net/{setting}")).exists());
+        if is_known { self.tune(setting, value) } else { Ok(()) }
+    }
 }
 
 /// Runs a closure on a thread of its own; its panic goes on here.

@@ -7,7 +7,7 @@
 use super::{Rank, too_large};
 use crate::layout::{
     ARENA, FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED, SLOT_FILLING,
-    SLOT_FREE, SLOT_GIVEN, SLOT_HEAD_BYTES, SLOT_WAITING, SLOTS, SMALL_BYTES, SMALL_SLOTS, WAITING_SLOTS,
+    SLOT_FREE, SLOT_GIVEN, SLOT_HEAD_BYTES, SLOT_NEXT, SLOT_WAITING, SLOTS, SMALL_BYTES, SMALL_SLOTS, WAITING_FIRST,
     large_slot_bytes,
 };
 use crate::system::Mapping;
@@ -56,7 +56,7 @@ impl EarlyMessages {
 
     /// Takes what the program has given, and frees its slots.
     fn take_given(&mut self, memory: &Mapping) {
-        for (slot, room) in slots() {
+        for Slot { place: slot, room, .. } in slots() {
             // Partner: the exchange in `give_list`.
             if memory.word(slot).load(Ordering::Acquire) != SLOT_GIVEN {
                 continue;
@@ -82,7 +82,7 @@ impl EarlyMessages {
         for name in runs.keys() {
             self.returning.extend(self.by_run.remove(name).unwrap_or_default());
         }
-        let free = slots().filter(|(slot, _)| memory.word(*slot).load(Ordering::Relaxed) == SLOT_FREE).count();
+        let free = slots().filter(|slot| memory.word(slot.place).load(Ordering::Relaxed) == SLOT_FREE).count();
         let mut brought = 0;
         while brought + KEPT_FREE < free
             && let Some(message) = self.returning.pop_front()
@@ -96,43 +96,54 @@ impl EarlyMessages {
             }
             self.bytes -= message.len();
         }
-        if brought > 0 {
-            // The program looks at the slots after it has seen this. Partner: its exchange in `work`.
-            memory.word(WAITING_SLOTS).store(1, Ordering::Release);
-        }
         brought > 0
     }
 }
 
-/// Where each slot begins in a rank's memory, and how long a payload it takes; the short ones first.
-fn slots() -> impl Iterator<Item = (usize, usize)> {
+/// A slot: where it begins in a rank's memory, how long a payload it takes, and what the program calls it.
+struct Slot {
+    place: usize,
+    room: usize,
+    number: u32,
+}
+
+/// All slots, the short ones first. The program counts from 1, and the long ones first.
+fn slots() -> impl Iterator<Item = Slot> {
     let kinds = [
-        (SMALL_SLOTS, SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + SMALL_BYTES, SMALL_BYTES),
-        (MIDDLE_SLOTS, SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + MIDDLE_BYTES, MIDDLE_BYTES),
-        (LARGE_SLOTS, large_slot_bytes(), PIECE_BYTES),
+        (SMALL_SLOTS, SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + SMALL_BYTES, SMALL_BYTES, LARGE_SLOTS + MIDDLE_SLOTS),
+        (MIDDLE_SLOTS, SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + MIDDLE_BYTES, MIDDLE_BYTES, LARGE_SLOTS),
+        (LARGE_SLOTS, large_slot_bytes(), PIECE_BYTES, 0),
     ];
     let mut next = SLOTS;
-    kinds.into_iter().flat_map(move |(count, bytes, room)| {
+    kinds.into_iter().flat_map(move |(count, bytes, room, before)| {
         let first = next;
         next += count * bytes;
-        (0..count).map(move |index| (first + index * bytes, room))
+        (0..count).map(move |index| Slot { place: first + index * bytes, room, number: (before + index + 1) as u32 })
     })
 }
 
 /// Puts a message into a slot that is free, as one that nobody has looked at; false if there is none.
 fn put(memory: &Mapping, message: &[u8]) -> bool {
     let length = message.len() - MESSAGE_HEADER_BYTES;
-    let free = slots().filter(|(_, room)| length <= *room).find(|(slot, _)| {
+    let free = slots().filter(|slot| length <= slot.room).find(|slot| {
         // Partner: the exchange that frees the slot, here or in `slot_free`.
         let claimed =
-            memory.word(*slot).compare_exchange(SLOT_FREE, SLOT_FILLING, Ordering::Acquire, Ordering::Relaxed);
+            memory.word(slot.place).compare_exchange(SLOT_FREE, SLOT_FILLING, Ordering::Acquire, Ordering::Relaxed);
         claimed.is_ok()
     });
-    let Some((slot, _)) = free else { return false };
+    let Some(Slot { place: slot, number, .. }) = free else { return false };
     memory.write(slot + SLOT_HEAD_BYTES, message);
-    // Partner: `accept_waiting`.
-    memory.word(slot).store(SLOT_WAITING, Ordering::Release);
-    true
+    memory.word(slot).store(SLOT_WAITING, Ordering::Relaxed);
+    let stack = memory.word(WAITING_FIRST);
+    let mut first = stack.load(Ordering::Relaxed);
+    loop {
+        memory.word(slot + SLOT_NEXT).store(first, Ordering::Relaxed);
+        // Partner: the exchange in `accept_waiting`. Who takes the stack sees the message.
+        match stack.compare_exchange_weak(first, number, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(found) => first = found,
+        }
+    }
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -202,9 +213,12 @@ mod tests {
 
     #[test]
     fn slots_fill_the_memory_up_to_the_arena() {
-        let all: Vec<(usize, usize)> = slots().collect();
+        let all: Vec<Slot> = slots().collect();
         assert_eq!(all.len(), SMALL_SLOTS + MIDDLE_SLOTS + LARGE_SLOTS);
-        assert_eq!(all.first().map(|(slot, _)| *slot), Some(SLOTS));
-        assert_eq!(all.last().map(|(slot, _)| slot + large_slot_bytes()), Some(ARENA));
+        assert_eq!(all.first().map(|slot| slot.place), Some(SLOTS));
+        assert_eq!(all.last().map(|slot| slot.place + large_slot_bytes()), Some(ARENA));
+        let mut numbers: Vec<u32> = all.iter().map(|slot| slot.number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(1..=all.len() as u32));
     }
 }

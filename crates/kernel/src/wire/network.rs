@@ -1,6 +1,7 @@
 //! What Ethernet, IP and UDP want in front of a packet.
 
-use super::packet::{HEADER, LONGEST_PIECE, MessageHeader};
+use super::packet::{HEADER, Header, Key, LONGEST_PIECE, MessageHeader, beginning};
+use super::siphash::State;
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
 
@@ -33,16 +34,28 @@ pub fn piece_bytes(mtu: u32, address: IpAddr) -> u32 {
 pub(super) struct Peer {
     /// The headers, which end here.
     network: [u8; 64],
+    header: Header,
     is_version_6: u32,
     ip_sum: u32,
     udp_sum: u32,
     reserved: u32,
+    to: State,
+    from: State,
+}
+
+/// The streams between this host and another, in which packets begin with numbers of their own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub(super) job: u64,
+    pub(super) key: Key,
+    pub(super) here: u32,
+    pub(super) there: u32,
 }
 
 impl Peer {
     /// Headers for packets from a host to another; lengths and checksums are zero, and the sums are those of all
     /// that does not change.
-    pub(super) fn new(from: &Endpoint, to: &Endpoint) -> Self {
+    pub(super) fn new(from: &Endpoint, to: &Endpoint, stream: Stream) -> Self {
         let (ip, addresses) = match (from.address, to.address) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 // Version and header length; do not fragment.
@@ -63,13 +76,25 @@ impl Peer {
             }
         };
         let ports = [from.port.to_be_bytes(), to.port.to_be_bytes()].concat();
-        let udp_sum = sum(&addresses) + sum(&[0, UDP_NUMBER]) + sum(&ports);
+        let Stream { job, key, here, there } = stream;
+        let (header, sent) = beginning(job, here, there);
+        let (_, received) = beginning(job, there, here);
+        let udp_sum = sum(&addresses) + sum(&[0, UDP_NUMBER]) + sum(&ports) + sum(&sent);
         let ethernet_type: [u8; 2] = if to.address.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xdd] };
         let headers = [&to.hardware_address[..], &from.hardware_address, &ethernet_type, &ip, &ports, &[0; 4]].concat();
         let mut network = [0; 64];
         network[64 - headers.len()..].copy_from_slice(&headers);
         debug_assert_eq!(headers.len(), ETHERNET + ip.len() + UDP);
-        Peer { network, is_version_6: u32::from(to.address.is_ipv6()), ip_sum: sum(&ip), udp_sum, reserved: 0 }
+        Peer {
+            network,
+            header,
+            is_version_6: u32::from(to.address.is_ipv6()),
+            ip_sum: sum(&ip),
+            udp_sum,
+            reserved: 0,
+            to: State::after(&key, &sent),
+            from: State::after(&key, &received),
+        }
     }
 }
 
@@ -78,12 +103,14 @@ fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(2).map(|pair| u32::from(u16::from_le_bytes([pair[0], pair[1]]))).sum()
 }
 
-const _: () = assert!(size_of::<Peer>() == 80);
+const _: () = assert!(size_of::<Peer>() == 64 + 56 + 16 + 64);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
+
+    const STREAM: Stream = Stream { job: 7, key: Key([1, 2]), here: 0, there: 1 };
 
     fn endpoint(last: u8, address: impl Into<IpAddr>) -> Endpoint {
         Endpoint { hardware_address: [2, 0, 0, 0, 0, last], address: address.into(), port: 7000 + u16::from(last) }
@@ -92,13 +119,13 @@ mod tests {
     #[test]
     fn headers_say_where_from_and_where_to() {
         let [from, to] = [1, 2].map(|last| endpoint(last, Ipv4Addr::new(10, 0, 0, last)));
-        let peer = Peer::new(&from, &to);
+        let peer = Peer::new(&from, &to, STREAM);
         let headers = &peer.network[64 - 42..];
         assert_eq!(headers[..14], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
         assert_eq!(headers[14 + 12..14 + 20], [10, 0, 0, 1, 10, 0, 0, 2]);
         assert_eq!(headers[34..38], [0x1b, 0x59, 0x1b, 0x5a]);
         let [from, to] = [1, 2].map(|last| endpoint(last, Ipv6Addr::new(0xfd54, 0, 0, 0, 0, 0, 0, last.into())));
-        let peer = Peer::new(&from, &to);
+        let peer = Peer::new(&from, &to, STREAM);
         assert_eq!(peer.network[2 + 12..2 + 15], [0x86, 0xdd, 0x60]);
         assert_eq!(peer.network[2 + 14 + 6], UDP_NUMBER);
         assert_eq!(peer.network[2 + 14 + 39], 2, "the last byte of the destination");
@@ -107,7 +134,7 @@ mod tests {
     #[test]
     fn pieces_fill_packets_up_to_their_limit() {
         let (old, new) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
-        assert_eq!((piece_bytes(1500, old), piece_bytes(1500, new)), (1360, 1336));
+        assert_eq!((piece_bytes(1500, old), piece_bytes(1500, new)), (1368, 1344));
         assert_eq!((piece_bytes(9000, old), piece_bytes(9000, new)), (8192, 8192));
         assert_eq!(piece_bytes(100, old), 0);
     }

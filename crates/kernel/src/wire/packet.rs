@@ -7,19 +7,21 @@ use std::hash::Hasher;
 /// The first four bytes behind the MAC: "TWW1".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"TWW1");
 /// The version of the protocol.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Data packets of one host for another that may be under way or not acknowledged.
 pub const WINDOW: u64 = 64;
 /// The longest piece of a message that a packet carries.
 pub const LONGEST_PIECE: usize = 8192;
 
-const DATA: u8 = 1;
-const REQUEST: u8 = 2;
-const ANSWER: u8 = 4;
+const DATA: u32 = 1;
+const REQUEST: u32 = 2;
+const ANSWER: u32 = 4;
 /// Bytes of a packet before its message.
 pub(crate) const HEADER: usize = size_of::<Header>();
 /// Bytes of the MAC, which does not cover itself.
 const MAC: usize = 8;
+/// Bytes behind the MAC that are the same in all packets of a stream.
+pub(super) const BEGINNING: usize = 24;
 
 /// The secret of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
@@ -35,21 +37,27 @@ impl std::fmt::Debug for Key {
 
 /// A packet's own header; see [`wire`](super) for the bytes.
 #[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct Header {
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Header {
     mac: u64,
     magic: u32,
     version: u8,
-    flags: u8,
-    reserved: u16,
+    zeros: [u8; 3],
     job: u64,
     source: u32,
     destination: u32,
     sequence: u64,
     acknowledged: u64,
-    arrived: u64,
     length: u32,
-    unused: u32,
+    flags: u32,
+}
+
+/// A header with what is the same in all packets of a stream, and its bytes from behind the MAC on.
+pub(super) fn beginning(job: u64, source: u32, destination: u32) -> (Header, [u8; BEGINNING]) {
+    let header = Header { magic: MAGIC, version: VERSION, job, source, destination, ..Header::zeroed() };
+    let mut same = [0; BEGINNING];
+    same.copy_from_slice(&bytemuck::bytes_of(&header)[MAC..MAC + BEGINNING]);
+    (header, same)
 }
 
 /// What is known about a piece of a message wherever it goes; see [`wire`](super) for the bytes.
@@ -171,10 +179,12 @@ impl Packet {
                 message.extend_from_slice(piece);
             }
             Content::Request { sequence, arrived } => {
-                (header.flags, header.sequence, header.arrived) = (REQUEST, *sequence, *arrived);
+                (header.flags, header.sequence) = (REQUEST, *sequence);
+                message.extend_from_slice(&arrived.to_le_bytes());
             }
             Content::Answer { sequence, arrived } => {
-                (header.flags, header.sequence, header.arrived) = (ANSWER, *sequence, *arrived);
+                (header.flags, header.sequence) = (ANSWER, *sequence);
+                message.extend_from_slice(&arrived.to_le_bytes());
             }
             Content::Acknowledgement => {}
         }
@@ -197,7 +207,7 @@ impl Packet {
             return Err(Truncated { found, expected: HEADER });
         }
         let header: Header = bytemuck::pod_read_unaligned(&bytes[..HEADER]);
-        if header.magic != MAGIC || header.version != VERSION {
+        if header.magic != MAGIC || header.version != VERSION || header.zeros != [0; 3] {
             return Err(Strange("another protocol or version"));
         }
         if header.job != job {
@@ -232,11 +242,11 @@ impl Content {
                 }
                 Ok(Content::Data { sequence: header.sequence, header: of_message, piece: piece.to_vec() })
             }
-            (REQUEST, None) if message.is_empty() => {
-                Ok(Content::Request { sequence: header.sequence, arrived: header.arrived })
+            (REQUEST, None) if message.len() == size_of::<u64>() => {
+                Ok(Content::Request { sequence: header.sequence, arrived: bytemuck::pod_read_unaligned(message) })
             }
-            (ANSWER, None) if message.is_empty() => {
-                Ok(Content::Answer { sequence: header.sequence, arrived: header.arrived })
+            (ANSWER, None) if message.len() == size_of::<u64>() => {
+                Ok(Content::Answer { sequence: header.sequence, arrived: bytemuck::pod_read_unaligned(message) })
             }
             (0, None) if message.is_empty() => Ok(Content::Acknowledgement),
             _ => Err(Strange("flags or lengths that no host sends")),
@@ -256,7 +266,7 @@ fn mac(bytes: &[u8], key: &Key) -> u64 {
     hasher.finish()
 }
 
-const _: () = assert!(size_of::<Header>() == 64 && size_of::<MessageHeader>() == 48);
+const _: () = assert!(size_of::<Header>() == 56 && size_of::<MessageHeader>() == 48);
 
 #[cfg(test)]
 mod tests {
@@ -335,12 +345,14 @@ mod tests {
         }
 
         #[test]
-        fn sealed_nonsense_is_no_packet_or_reads_the_same(mut bytes in proptest::collection::vec(any::<u8>(), 64..200)) {
+        fn sealed_nonsense_is_no_packet_or_reads_the_same(mut bytes in proptest::collection::vec(any::<u8>(), HEADER..200)) {
             bytes[8..12].copy_from_slice(&MAGIC.to_le_bytes());
-            (bytes[12], bytes[13]) = (VERSION, bytes[13] % 8);
-            let (job, length) = (7u64, bytes.len() as u32 - 64);
+            bytes[12..16].copy_from_slice(&u32::from(VERSION).to_le_bytes());
+            let (job, length) = (7u64, (bytes.len() - HEADER) as u32);
             bytes[16..24].copy_from_slice(&job.to_le_bytes());
-            bytes[56..60].copy_from_slice(&length.to_le_bytes());
+            bytes[48..52].copy_from_slice(&length.to_le_bytes());
+            let flags = u32::from(bytes[52] % 8);
+            bytes[52..56].copy_from_slice(&flags.to_le_bytes());
             seal(&mut bytes, &KEY);
             if let Ok(packet) = Packet::decode(&bytes, job, &KEY) {
                 prop_assert_eq!(Packet::decode(&packet.encode(&KEY), job, &KEY), Ok(packet));

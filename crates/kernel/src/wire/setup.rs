@@ -1,6 +1,6 @@
 //! Tells a loaded program about the hosts.
 
-use super::network::{Endpoint, Peer};
+use super::network::{Endpoint, Peer, Stream};
 use super::packet::{Key, WINDOW};
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
@@ -41,6 +41,9 @@ pub struct Description {
     pub endpoints: Vec<Endpoint>,
     /// The number of the interface through which this host reaches the others.
     pub interface: u32,
+    /// Whether that is one end of a pair whose other end is in another network namespace, as containers have it: then
+    /// a packet may begin its way there.
+    pub leaves_at_peer: bool,
 }
 
 /// `struct wire` of the program.
@@ -48,13 +51,14 @@ pub struct Description {
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Wire {
     job: u64,
-    key: Key,
     host: u32,
     hosts: u32,
     interface: u32,
     port: [u8; 2],
     protocol: [u8; 2],
     address: [u8; 16],
+    leaves_at_peer: u32,
+    reserved: u32,
 }
 
 /// Maps whose lengths depend on the number of hosts, with the elements that they need for so many: what
@@ -83,20 +87,22 @@ impl Description {
         };
         let wire = Wire {
             job: self.job,
-            key: self.key,
             host: self.host,
             hosts: self.endpoints.len() as u32,
             interface: self.interface,
             port: own.port.to_be_bytes(),
             protocol,
             address,
+            leaves_at_peer: self.leaves_at_peer.into(),
+            reserved: 0,
         };
         let mut values = vec![("wires", 0, bytemuck::bytes_of(&wire).to_vec())];
         for (host, endpoint) in (0..).zip(&self.endpoints) {
-            values.push(("peers", host, bytemuck::bytes_of(&Peer::new(&own, endpoint)).to_vec()));
+            let stream = Stream { job: self.job, key: self.key, here: self.host, there: host };
+            values.push(("peers", host, bytemuck::bytes_of(&Peer::new(&own, endpoint, stream)).to_vec()));
         }
         values
     }
 }
 
-const _: () = assert!(size_of::<Wire>() == 56);
+const _: () = assert!(size_of::<Wire>() == 48);

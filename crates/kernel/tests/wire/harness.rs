@@ -99,8 +99,15 @@ impl<'a> Station<'a> {
     pub(crate) fn new(testbed: &'a Testbed, host: usize, family: Family, job: u64, key: Key, port: u16) -> Self {
         let endpoints = testbed.hosts().iter().map(|host| endpoint(host, family, port)).collect();
         let host = &testbed.hosts()[host];
-        let description =
-            Description { job, key, host: host.number() as u32, endpoints, interface: host.interface_index() };
+        let leaves_at_peer = testbed.relay().is_none();
+        let description = Description {
+            job,
+            key,
+            host: host.number() as u32,
+            endpoints,
+            interface: host.interface_index(),
+            leaves_at_peer,
+        };
         let object = OBJECT.as_ref().expect("it was asked for");
         let mut loader = EbpfLoader::new();
         for (map, length) in map_lengths(description.endpoints.len() as u32) {
@@ -112,8 +119,8 @@ impl<'a> Station<'a> {
         }
         for (map, element, value) in description.map_values() {
             match value.len() {
-                56 => set::<56>(&mut ebpf, map, element, &value),
-                80 => set::<80>(&mut ebpf, map, element, &value),
+                48 => set::<48>(&mut ebpf, map, element, &value),
+                200 => set::<200>(&mut ebpf, map, element, &value),
                 other => panic!("a value of {other} bytes"),
             }
         }

@@ -87,9 +87,10 @@ impl World {
         for rank in 0..ranks {
             let handles = loaders[rank % hosts].handles(rank as u32).expect("there are descriptors");
             let handles = handles.expect("the rank is on this host");
-            let rank_here = Arc::new(Rank::new(handles).expect("the maps can be mapped"));
+            let host = &testbed.hosts()[rank % hosts];
+            let rank_here = Arc::new(host.run(|| Rank::new(handles)).expect("the maps can be mapped"));
             let (sender, receiver) = channel::<Work>();
-            let worker = start_worker(&testbed.hosts()[rank % hosts], Arc::clone(&rank_here), receiver);
+            let worker = start_worker(host, Arc::clone(&rank_here), receiver);
             all.push(rank_here);
             workers.push((sender, Some(worker)));
         }

@@ -20,7 +20,7 @@ const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
 /// Draws all conclusions anew.
 pub(super) fn draw(part: &mut Part) -> Result<(), SuiteError> {
     part.figures.iter_mut().flat_map(|figure| &mut figure.series).for_each(keep_the_faster);
-    let (mut errors, mut constants, mut ratios) = (Errors::default(), Vec::new(), Vec::new());
+    let (mut errors, mut constants, mut contentions) = (Errors::default(), Vec::new(), Vec::new());
     for ranks in numbers_of_ranks(part) {
         for engine in ENGINES {
             let all = measured(part, ranks, engine);
@@ -32,13 +32,13 @@ pub(super) fn draw(part: &mut Part) -> Result<(), SuiteError> {
                 constants.extend(rows_of(ranks, &model.constants));
             }
             errors.add(part, &all, engine);
-            ratios.extend(ratio(part, &all, ranks, engine, model.as_ref()));
+            contentions.extend(ratios(part, &all, ranks, engine, cores));
         }
     }
     part.replace_rows(ERRORS, errors.rows());
     part.replace_rows(SUMMARY, errors.summary());
     part.replace_rows(CONSTANTS, constants);
-    part.replace_rows(CONTENTION, ratios);
+    part.replace_rows(CONTENTION, contentions);
     part.replace_rows(GUIDELINES, guidelines::broken(part));
     part.replace_rows(ANOMALIES, anomalies(part));
     Ok(())
@@ -166,27 +166,41 @@ fn rows_of(ranks: u32, constants: &Constants) -> Vec<Vec<Value>> {
     rows
 }
 
-/// γ, fitted to every other size and tested on the others.
-fn ratio(part: &Part, all: &[Measured], ranks: u32, engine: EngineKind, model: Option<&Model>) -> Option<Vec<Value>> {
-    let figure = part.figure(&figure(Operation::Alltoall, ranks, engine))?;
-    let direct = all
+/// γ, fitted to every other size and tested on the others, for each kind of bounds that there is.
+fn ratios(part: &Part, all: &[Measured], ranks: u32, engine: EngineKind, cores: usize) -> Vec<Vec<Value>> {
+    let Some(figure) = part.figure(&figure(Operation::Alltoall, ranks, engine)) else { return Vec::new() };
+    let direct: Vec<&Measured> = all
         .iter()
-        .filter(|one| one.shape.operation == Operation::Alltoall && one.plan.algorithm == Algorithm::RotatedDirect);
-    let mut samples = Vec::new();
-    let mut which = "table 3";
-    for one in direct {
-        let published = |name| value(figure, name, one.shape.bytes);
-        let bounds = match (published(LOWER), published(UPPER), model) {
-            (Some(lower), Some(upper), _) => Bounds { lower, upper },
-            (.., Some(model)) => {
-                which = "all work on all cores, on one core";
-                let work = bounds(&program(one)?, model.cores, &model.constants).work;
-                Bounds { lower: work, upper: work * model.cores as f64 }
-            }
-            _ => return None,
-        };
-        samples.push((one.shape.bytes, ContentionSample { bounds, measured: one.microseconds }));
-    }
+        .filter(|one| one.shape.operation == Operation::Alltoall && one.plan.algorithm == Algorithm::RotatedDirect)
+        .collect();
+    let published = |one: &Measured| {
+        let bound = |name| value(figure, name, one.shape.bytes);
+        Some(Bounds { lower: bound(LOWER)?, upper: bound(UPPER)? })
+    };
+    // The sizes that γ is tested on have no part in anything that it is fitted with.
+    let others = all.iter().filter(|one| one.shape.operation != Operation::Alltoall);
+    let model = if engine == EngineKind::Peers { Model::of(others, cores) } else { None };
+    let shared = |one: &Measured| {
+        let model = model.as_ref()?;
+        let work = bounds(&program(one)?, model.cores, &model.constants).work;
+        Some(Bounds { lower: work, upper: work * model.cores as f64 })
+    };
+    let words = (ranks, engine);
+    let rows = [ratio(words, "table 3", &direct, published), ratio(words, "sharing", &direct, shared)];
+    rows.into_iter().flatten().collect()
+}
+
+fn ratio(
+    (ranks, engine): (u32, EngineKind),
+    which: &str,
+    direct: &[&Measured],
+    bounds: impl Fn(&Measured) -> Option<Bounds>,
+) -> Option<Vec<Value>> {
+    let sample = |one: &&Measured| {
+        let sample = ContentionSample { bounds: bounds(one)?, measured: one.microseconds };
+        Some((one.shape.bytes, sample))
+    };
+    let samples: Vec<(u64, ContentionSample)> = direct.iter().map(sample).collect::<Option<_>>()?;
     let half = |odd: usize| samples.iter().skip(odd).step_by(2);
     let fitted: Vec<ContentionSample> = half(0).map(|(_, sample)| *sample).collect();
     let found = contention(&fitted).ok()?;

@@ -34,7 +34,7 @@ pub(super) fn is_by_sharing(curve: &str) -> bool {
 pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]) -> Part {
     let mut part = Part::new("models", "Predicted against measured");
     part.about = "Every algorithm of an operation takes turns with the others; a point is the time from a common start until \
-                  the slowest rank is done, on the faster of two visits. Dashed are predictions. Those named pLogP come from the formulas of tables 1 \
+                  the slowest rank is done, on the fastest of several visits. Dashed are predictions. Those named pLogP come from the formulas of tables 1 \
                   to 3 and the parameters in machine.json, with what a run costs besides its messages: each rank works \
                   for itself. Those named sharing come from \
                   playing through what the engine does: whoever enables an operation executes it, for whichever rank it \
@@ -43,7 +43,7 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]
         .to_owned();
     part.source = "Barchet-Estefanel, Mounié 2004, sections 3 to 5".to_owned();
     for ranks in ranks {
-        let shape = Shape::bound(setting, *ranks);
+        let shape = Shape::on(*ranks, setting.map.as_deref().unwrap_or(&setting.cores));
         let engines: &[EngineKind] =
             if shape.is_crowded() { &[EngineKind::Peers] } else { &[EngineKind::Peers, EngineKind::Caller] };
         for engine in engines {
@@ -79,7 +79,8 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]
         &columns,
     );
     let caption = "The ratio is fitted to every other size of the direct exchange and tested on the sizes between. Bounds are \
-                   those of table 3 where machine.json is there, else: all work spread over the cores, and all of it on one.";
+                   those of table 3, where machine.json is there, and with the peers engine those of the model of sharing: all \
+                   work spread over the cores, and all of it on one, by constants that are fitted without the all-to-all.";
     let columns = [
         "ranks",
         "engine",

@@ -52,8 +52,8 @@ pub(super) struct Model {
 
 impl Model {
     /// Fitted to these measurements; none without any that it can be fitted to.
-    pub(super) fn of(all: &[Measured], cores: usize) -> Option<Self> {
-        let fitted = all.iter().filter(|one| is_fitted(one.shape.operation, one.plan.algorithm));
+    pub(super) fn of<'a>(all: impl IntoIterator<Item = &'a Measured>, cores: usize) -> Option<Self> {
+        let fitted = all.into_iter().filter(|one| is_fitted(one.shape.operation, one.plan.algorithm));
         let sample =
             |one: &Measured| program(one).map(|program| Sample { program, measured: one.microseconds.max(1e-3) });
         let samples: Vec<Sample> = fitted.filter_map(sample).collect();

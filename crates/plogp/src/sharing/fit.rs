@@ -1,6 +1,6 @@
 //! The constants from measurements.
 
-use super::{Constants, Counts, KNOTS, Program, run};
+use super::{Constants, Counts, Curve, KNOTS, Program, run};
 
 /// How often programs are played with better constants.
 const PASSES: u32 = 12;
@@ -18,16 +18,18 @@ pub struct Sample {
     pub measured: f64,
 }
 
-/// Constants, none below zero, for which the relative errors of these samples are least in the sum of their squares.
+/// Constants, none below zero and no copy dearer than a longer one, for which the relative errors of these samples are least in
+/// the sum of their squares.
 ///
 /// What lies on a program's way depends on the constants, and the constants on what lies on the ways: programs are played,
 /// the constants are fitted to what was found, and so on a few times; the best of all passes is given back.
 pub fn fit(samples: &[Sample], cores: usize, guess: &Constants) -> Constants {
+    let scales = of_constants(guess).map(|value| if value > 0.0 { value } else { 1.0 });
     let mut constants = guess.clone();
     let mut best = (error(samples, cores, &constants), constants.clone());
     for _ in 0..PASSES {
-        let rows: Vec<Vec<f64>> = samples.iter().map(|sample| row(sample, cores, &constants)).collect();
-        constants = solve(&rows, &constants);
+        let rows: Vec<[f64; LENGTH]> = samples.iter().map(|sample| row(sample, cores, &constants)).collect();
+        constants = to_constants(solve(&rows, of_constants(&constants), &scales));
         let error = error(samples, cores, &constants);
         if error < best.0 {
             best = (error, constants.clone());
@@ -43,21 +45,28 @@ fn error(samples: &[Sample], cores: usize, constants: &Constants) -> f64 {
 }
 
 /// How often each constant counts, over the time measured.
-fn row(sample: &Sample, cores: usize, constants: &Constants) -> Vec<f64> {
+fn row(sample: &Sample, cores: usize, constants: &Constants) -> [f64; LENGTH] {
     let counts = run(&sample.program, cores, constants).counts;
-    list(&counts).iter().map(|count| count / sample.measured).collect()
+    list(&counts).map(|count| count / sample.measured)
 }
 
 /// Constants that are no curves.
 const SINGLE: usize = 5;
+/// Of the curves, by how much each knot lies above the one before: with none below zero, the curves do not fall.
 const LENGTH: usize = SINGLE + 2 * KNOTS.len();
 
 fn list(counts: &Counts) -> [f64; LENGTH] {
     let Counts { starts, operations, crossings, switches, combined, copies, fetches } = *counts;
     let mut list = [0.0; LENGTH];
     list[..SINGLE].copy_from_slice(&[starts, operations, crossings, switches, combined]);
-    list[SINGLE..][..KNOTS.len()].copy_from_slice(&copies);
-    list[SINGLE + KNOTS.len()..].copy_from_slice(&fetches);
+    for (curve, counts) in list[SINGLE..].chunks_exact_mut(KNOTS.len()).zip([copies, fetches]) {
+        // A step up at a knot is paid at all knots from there on.
+        let mut from_here = 0.0;
+        for (step, count) in curve.iter_mut().zip(counts).rev() {
+            from_here += count;
+            *step = from_here;
+        }
+    }
     list
 }
 
@@ -65,22 +74,41 @@ fn of_constants(constants: &Constants) -> [f64; LENGTH] {
     let Constants { start, operation, crossing, switch, copy, fetch, combine } = constants;
     let mut list = [0.0; LENGTH];
     list[..SINGLE].copy_from_slice(&[*start, *operation, *crossing, *switch, *combine]);
-    list[SINGLE..][..KNOTS.len()].copy_from_slice(&copy.0);
-    list[SINGLE + KNOTS.len()..].copy_from_slice(&fetch.0);
+    for (steps, curve) in list[SINGLE..].chunks_exact_mut(KNOTS.len()).zip([copy, fetch]) {
+        let before = std::iter::once(&0.0).chain(&curve.0);
+        steps
+            .iter_mut()
+            .zip(curve.0.iter().zip(before))
+            .for_each(|(step, (cost, before))| *step = (cost - before).max(0.0));
+    }
     list
 }
 
-/// Non-negative least squares by coordinate descent: row × constants = 1 for each row.
-fn solve(rows: &[Vec<f64>], before: &Constants) -> Constants {
-    let before = of_constants(before);
+fn to_constants(list: [f64; LENGTH]) -> Constants {
+    let curve = |steps: &[f64]| {
+        let mut curve = Curve::default();
+        let mut cost = 0.0;
+        for (knot, step) in curve.0.iter_mut().zip(steps) {
+            cost += step;
+            *knot = cost;
+        }
+        curve
+    };
+    let [start, operation, crossing, switch, combine, steps @ ..] = list;
+    let (copy, fetch) = steps.split_at(KNOTS.len());
+    Constants { start, operation, crossing, switch, combine, copy: curve(copy), fetch: curve(fetch) }
+}
+
+/// Non-negative least squares by coordinate descent: row × constants = 1 for each row. `scales` say how large each constant may be
+/// expected to be.
+fn solve(rows: &[[f64; LENGTH]], before: [f64; LENGTH], scales: &[f64; LENGTH]) -> [f64; LENGTH] {
     let mut values = before;
     let mut rest: Vec<f64> =
         rows.iter().map(|row| 1.0 - row.iter().zip(&values).map(|(count, value)| count * value).sum::<f64>()).collect();
     for _ in 0..SWEEPS {
         for place in 0..LENGTH {
             let weight: f64 = rows.iter().map(|row| row[place] * row[place]).sum();
-            let scale = 1.0 / before[place].max(1e-3);
-            let hold = INERTIA * scale * scale;
+            let hold = INERTIA / (scales[place] * scales[place]);
             let pull: f64 = rows.iter().zip(&rest).map(|(row, rest)| row[place] * rest).sum();
             let step = (pull + hold * (before[place] - values[place])) / (weight + hold);
             let new = (values[place] + step).max(0.0);
@@ -89,16 +117,5 @@ fn solve(rows: &[Vec<f64>], before: &Constants) -> Constants {
             rows.iter().zip(&mut rest).for_each(|(row, rest)| *rest -= row[place] * step);
         }
     }
-    let (mut copy, mut fetch) = (super::Curve::default(), super::Curve::default());
-    copy.0.copy_from_slice(&values[SINGLE..][..KNOTS.len()]);
-    fetch.0.copy_from_slice(&values[SINGLE + KNOTS.len()..]);
-    Constants {
-        start: values[0],
-        operation: values[1],
-        crossing: values[2],
-        switch: values[3],
-        combine: values[4],
-        copy,
-        fetch,
-    }
+    values
 }

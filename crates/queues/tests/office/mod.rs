@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use crate::part::PATIENCE;
-use queues::post::{Identity, Inbox, JobKey, JobPlan, Outbox, Port, Post, PostError, Registration};
+use queues::post::{Identity, Inbox, JobKey, JobPlan, Outbox, Port, Post, PostError, Refusal, Registration};
 use shm::broker::unguessable_name;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -112,5 +112,13 @@ impl Office {
             |rank: &Registration| (0..ports).map(|port| rank.open_port(port).expect("a new port").split()).collect();
         let open = ranks.iter().map(open).collect();
         (ranks, open)
+    }
+}
+
+/// Why something was refused, which it must have been.
+pub(crate) fn refusal<T: std::fmt::Debug>(outcome: Result<T, PostError>) -> Refusal {
+    match outcome {
+        Err(PostError::Refused { refusal, .. }) => refusal,
+        other => panic!("not refused: {other:?}"),
     }
 }

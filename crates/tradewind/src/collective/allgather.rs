@@ -59,7 +59,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_allgather(self.for_each_rank(bytes_of::<T>(count)?)?)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_allgather(&self, total: u64) -> Result<Plan> {
         let bytes = self.equal_part("the length of an allgather's output", total)?;
         let course = self.course_of_allgather(CallKind::Allgather, bytes, true)?;
@@ -69,7 +69,7 @@ impl Communicator {
     }
 
     /// How every rank gets a block of `bytes` bytes from every rank; `leaves_own`: but for its own.
-    #[inline]
+    #[inline(always)]
     pub(super) fn course_of_allgather(&self, kind: CallKind, bytes: u64, leaves_own: bool) -> Result<Course> {
         let choice = self.choose::<AllgatherAlgorithm>(bytes, Order::Any);
         let call = Call::new(kind, bytes, choice.digest());

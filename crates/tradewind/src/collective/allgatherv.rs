@@ -65,7 +65,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_allgatherv::<T>(counts)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_allgatherv<T>(&self, counts: &[usize]) -> Result<Plan> {
         let (rank, ranks) = (self.rank(), self.size());
         let counts = Counts::of::<T>("the list of counts", counts, ranks)?;

@@ -68,7 +68,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_allreduce(bytes_of::<T>(count)?, op)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_allreduce<T: Pod>(&self, bytes: u64, op: impl Operation<T>) -> Result<Plan> {
         let shape = Shape::new(bytes, bytes);
         let known = match op.into_combination()? {

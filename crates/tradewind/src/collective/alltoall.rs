@@ -59,7 +59,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_alltoall(self.for_each_rank(bytes_of::<T>(count)?)?)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_alltoall(&self, total: u64) -> Result<Plan> {
         let bytes = self.equal_part("the length of an alltoall's buffers", total)?;
         let course = self.course_of_alltoall(CallKind::Alltoall, (bytes, 0), true)?;
@@ -69,7 +69,7 @@ impl Communicator {
     }
 
     /// How every rank gives a block of so many bytes to every rank; `leaves_own`: but for itself.
-    #[inline]
+    #[inline(always)]
     pub(super) fn course_of_alltoall(
         &self,
         kind: CallKind,

@@ -79,7 +79,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_alltoallv::<T>(sent, received)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_alltoallv<T>(&self, sent: &[usize], received: &[usize]) -> Result<Plan> {
         let (rank, ranks) = (self.rank(), self.size());
         let sent = Counts::of::<T>("the list of counts that are sent", sent, ranks)?;
@@ -97,7 +97,7 @@ impl Communicator {
 
     /// How every rank gives a block to every rank. Without `known`, sizes that all ranks know, each has blocks of its own,
     /// and leaves that for itself to the caller.
-    #[inline]
+    #[inline(always)]
     pub(super) fn course_of_alltoallv(
         &self,
         kind: CallKind,

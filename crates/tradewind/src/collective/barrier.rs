@@ -2,7 +2,7 @@
 
 use super::plan::{Course, Plan};
 use crate::BarrierAlgorithm;
-use crate::algorithms::{Levels, Order};
+use crate::algorithms::{Choice, Levels, Order};
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::persistent::Persistent;
@@ -19,10 +19,11 @@ impl Communicator {
     /// When a rank is gone or in another collective.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        match self.course_of_barrier()? {
-            Course::Meeting(meeting) => Ok(self.group().meet_and_wait(&meeting, &[], &mut [])?),
-            course => Plan::bare(course).start_bare(self)?.wait(),
+        let choice = self.choose::<BarrierAlgorithm>(0, Order::Any);
+        if choice.algorithm == BarrierAlgorithm::Join {
+            return Ok(self.group().meet_and_wait(&meeting_of_barrier(&choice), &[], &mut [])?);
         }
+        Plan::bare(self.linked_barrier(&choice)?).start_bare(self)?.wait()
     }
 
     /// Begins a barrier: complete when every rank has begun its own.
@@ -42,16 +43,29 @@ impl Communicator {
         Ok(Persistent::new(self, Plan::bare(self.course_of_barrier()?)))
     }
 
-    #[inline]
     fn course_of_barrier(&self) -> Result<Course> {
         let choice = self.choose::<BarrierAlgorithm>(0, Order::Any);
-        let call = Call::new(CallKind::Barrier, 0, choice.digest());
-        if choice.algorithm == BarrierAlgorithm::Join {
-            return Ok(Course::Meeting(Meeting::new(Pattern::Barrier, 0, call)));
+        match choice.algorithm {
+            BarrierAlgorithm::Join => Ok(Course::Meeting(meeting_of_barrier(&choice))),
+            _ => self.linked_barrier(&choice),
         }
-        self.linked((call, &choice), (0, Vec::new()), || match choice.levels {
+    }
+
+    #[cold]
+    fn linked_barrier(&self, choice: &Choice<BarrierAlgorithm>) -> Result<Course> {
+        self.linked((call_of_barrier(choice), choice), (0, Vec::new()), || match choice.levels {
             Levels::One => choice.algorithm.graph(self.rank(), self.size()),
             Levels::Two(per_node) => two_level::barrier(self.rank(), self.size(), per_node, choice.algorithm),
         })
     }
+}
+
+#[inline(always)]
+fn meeting_of_barrier(choice: &Choice<BarrierAlgorithm>) -> Meeting {
+    Meeting::new(Pattern::Barrier, 0, call_of_barrier(choice))
+}
+
+#[inline(always)]
+fn call_of_barrier(choice: &Choice<BarrierAlgorithm>) -> Call {
+    Call::new(CallKind::Barrier, 0, choice.digest())
 }

@@ -2,7 +2,7 @@
 
 use super::plan::{Course, Plan, bytes_of};
 use crate::BcastAlgorithm;
-use crate::algorithms::{Levels, Order};
+use crate::algorithms::{Choice, Levels, Order};
 use crate::buffers::Output;
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -36,13 +36,15 @@ impl Communicator {
     /// When there is no such root, a rank is gone or in another collective.
     #[inline]
     pub fn bcast<T: Pod>(&self, buffer: &mut [T], root: u32) -> Result<()> {
-        let bytes = size_of_val(buffer) as u64;
-        let course = self.course_of_bcast(bytes, root)?;
-        let Course::Meeting(meeting) = &course else {
-            return Plan::broadcast(course, bytes, self.rank() == root).start_broadcast(self, buffer)?.wait();
-        };
+        let (bytes, is_root) = (size_of_val(buffer) as u64, self.rank() == root);
+        self.check_root(root)?;
+        let choice = self.choose::<BcastAlgorithm>(bytes, Order::Any);
+        if choice.algorithm != BcastAlgorithm::Join {
+            let course = self.linked_bcast(&choice, bytes, root)?;
+            return Plan::broadcast(course, bytes, is_root).start_broadcast(self, buffer)?.wait();
+        }
+        let meeting = &meeting_of_bcast(&choice, bytes, root);
         let private = bytemuck::cast_slice_mut::<T, u8>(buffer);
-        let is_root = self.rank() == root;
         if self.group().streams(meeting) {
             let streamed = match is_root {
                 true => self.group().stream(meeting, Given::Apart(private), &mut []),
@@ -81,18 +83,32 @@ impl Communicator {
         Ok(Persistent::new(self, Plan::broadcast(course, bytes, self.rank() == root)))
     }
 
-    #[inline]
     fn course_of_bcast(&self, bytes: u64, root: u32) -> Result<Course> {
         self.check_root(root)?;
         let choice = self.choose::<BcastAlgorithm>(bytes, Order::Any);
-        let call = Call::new(CallKind::Bcast, bytes, choice.digest() << 32 | u64::from(root));
-        if choice.algorithm == BcastAlgorithm::Join {
-            return Ok(Course::Meeting(Meeting::new(Pattern::Broadcast { root }, bytes, call)));
+        match choice.algorithm {
+            BcastAlgorithm::Join => Ok(Course::Meeting(meeting_of_bcast(&choice, bytes, root))),
+            _ => self.linked_bcast(&choice, bytes, root),
         }
+    }
+
+    #[cold]
+    fn linked_bcast(&self, choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Result<Course> {
         let (rank, ranks, algorithm, tuning) = (self.rank(), self.size(), choice.algorithm, choice.tuning);
-        self.linked((call, &choice), (root.into(), Vec::new()), || match choice.levels {
+        let call = call_of_bcast(choice, bytes, root);
+        self.linked((call, choice), (root.into(), Vec::new()), || match choice.levels {
             Levels::One => algorithm.graph(rank, ranks, root, bytes, tuning),
             Levels::Two(per_node) => two_level::bcast(rank, ranks, per_node, root, bytes, algorithm, tuning),
         })
     }
+}
+
+#[inline(always)]
+fn meeting_of_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Meeting {
+    Meeting::new(Pattern::Broadcast { root }, bytes, call_of_bcast(choice, bytes, root))
+}
+
+#[inline(always)]
+fn call_of_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Call {
+    Call::new(CallKind::Bcast, bytes, choice.digest() << 32 | u64::from(root))
 }

@@ -66,7 +66,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_exscan(bytes_of::<T>(count)?, op)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_exscan<T: Pod>(&self, bytes: u64, op: impl Operation<T>) -> Result<Plan> {
         let shape = Shape::new(bytes, bytes);
         let known = match op.into_combination()? {

@@ -73,7 +73,7 @@ impl Communicator {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_gather(&self, bytes: u64, root: u32) -> Result<Plan> {
         let total = self.for_each_rank(bytes)?;
         let course = self.course_of_gather(CallKind::Gather, (bytes, root), true)?;
@@ -86,7 +86,7 @@ impl Communicator {
     }
 
     /// How the root gets a block of so many bytes from every rank; `leaves_own`: but for its own.
-    #[inline]
+    #[inline(always)]
     pub(super) fn course_of_gather(
         &self,
         kind: CallKind,

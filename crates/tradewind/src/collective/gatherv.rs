@@ -74,7 +74,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_gatherv::<T>(bytes_of::<T>(count)?, counts, root)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_gatherv<T>(&self, own: u64, counts: &[usize], root: u32) -> Result<Plan> {
         self.check_root(root)?;
         let (rank, ranks) = (self.rank(), self.size());

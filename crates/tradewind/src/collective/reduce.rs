@@ -73,7 +73,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_reduce(bytes_of::<T>(count)?, op, root)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_reduce<T: Pod>(&self, bytes: u64, op: impl Operation<T>, root: u32) -> Result<Plan> {
         self.check_root(root)?;
         let is_root = self.rank() == root;

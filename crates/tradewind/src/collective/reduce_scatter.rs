@@ -116,7 +116,7 @@ impl Communicator {
         if in_place { self.equal_part("the length of a reduce_scatter_block's buffer", output) } else { Ok(output) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_reduce_scatter_block<T: Pod>(&self, bytes: u64, op: impl Operation<T>) -> Result<Plan> {
         let total = self.for_each_rank(bytes)?;
         let shape = Shape::new(total, bytes);

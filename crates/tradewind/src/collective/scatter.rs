@@ -79,7 +79,7 @@ impl Communicator {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_scatter(&self, bytes: u64, root: u32) -> Result<Plan> {
         self.check_root(root)?;
         let (total, is_root) = (self.for_each_rank(bytes)?, self.rank() == root);

@@ -74,7 +74,7 @@ impl Communicator {
         Ok(Persistent::new(self, self.plan_scatterv::<T>(counts, bytes_of::<T>(count)?, root)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn plan_scatterv<T>(&self, counts: &[usize], own: u64, root: u32) -> Result<Plan> {
         self.check_root(root)?;
         let (rank, ranks) = (self.rank(), self.size());

@@ -8,9 +8,10 @@ use super::suite::{self, Place};
 use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
-use job::Measured;
+use job::{End, Measured};
 use measure::queues::{Crossover, Mechanism, Plan, Row, rows_of};
 use measure::suite::Setting;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 /// Idle is the processor time of 8 sleeping receivers in percent of one core.
 ///
 /// With --out the rows are kept in a directory too, as they come: when the command is interrupted, it goes on behind them the
-/// next time.
+/// next time. Without, they are printed at the end, or when it is interrupted those that there are, and kept nowhere.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
@@ -145,21 +146,28 @@ fn execute_kept(plan: &Plan, place: Place, format: Format) -> Result<ExitCode, F
 }
 
 fn execute_once(plan: &Plan, format: Format) -> Result<ExitCode, Failure> {
-    match job::run(plan)? {
-        Measured::Rows { rows, skipped } => {
-            let why = |(mechanism, why): &(Mechanism, String)| format!("{mechanism} was not measured: {why}.");
-            print(&rows, &skipped.iter().map(why).collect::<Vec<_>>(), format)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Measured::RankFailed { rank, how, status } => {
-            eprintln!("tradewind: the measurement stopped, rank {rank} failed: {how}");
-            Ok(ExitCode::from(status))
-        }
-        Measured::Incomplete { rows, expected } => {
-            eprintln!("tradewind: the measurement stopped, its ranks ended with {rows} of {expected} rows");
-            Ok(ExitCode::FAILURE)
-        }
+    let Measured { rows, skipped, end } = job::run(plan)?;
+    let why = |(mechanism, why): &(Mechanism, String)| format!("{mechanism} was not measured: {why}.");
+    // What there is, however it ended: nothing of it is kept.
+    if matches!(end, End::Complete) || !rows.is_empty() {
+        print(&rows, &skipped.iter().map(why).collect::<Vec<_>>(), format)?;
     }
+    Ok(match end {
+        End::Complete => {
+            if std::io::stderr().is_terminal() {
+                eprintln!("tradewind: these rows are kept nowhere; --out DIR keeps them");
+            }
+            ExitCode::SUCCESS
+        }
+        End::RankFailed { rank, how, status } => {
+            eprintln!("tradewind: the measurement stopped, rank {rank} failed: {how}");
+            ExitCode::from(status)
+        }
+        End::Incomplete { expected } => {
+            eprintln!("tradewind: the measurement stopped, its ranks ended with {} of {expected} rows", rows.len());
+            ExitCode::FAILURE
+        }
+    })
 }
 
 fn print(rows: &[Row], left_out: &[String], format: Format) -> Result<(), Failure> {

@@ -10,14 +10,21 @@ use service::launcher::{LaunchOptions, Line, Outcome, Output, Stream, launch};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// What was measured, and how the job ended.
+pub(super) struct Measured {
+    pub(super) rows: Vec<Row>,
+    pub(super) skipped: Vec<(Mechanism, String)>,
+    pub(super) end: End,
+}
+
 /// How the job ended.
-pub(super) enum Measured {
+pub(super) enum End {
     /// Well.
-    Rows { rows: Vec<Row>, skipped: Vec<(Mechanism, String)> },
+    Complete,
     /// A rank failed; what it had to say it has said on standard error.
     RankFailed { rank: u32, how: Departure, status: u8 },
     /// All ranks ended well, and rows are missing.
-    Incomplete { rows: usize, expected: usize },
+    Incomplete { expected: usize },
 }
 
 /// What rank 0 has reported so far.
@@ -48,17 +55,15 @@ pub(super) fn run(plan: &Plan) -> Result<Measured, Failure> {
     let outcome = launch(&program, &super::rank::command_line(plan), options);
     progress.finish_and_clear();
     let outcome = outcome?;
-    if let Outcome { failed: Some((rank, how)), .. } = outcome {
-        return Ok(Measured::RankFailed { rank, how, status: outcome.exit_status() });
-    }
     let Heard { rows, skipped } = std::mem::take(&mut *lock(&heard));
     let left_out = |mechanism| skipped.iter().any(|(left_out, _)| *left_out == mechanism);
     let expected = cases.iter().filter(|case| !left_out(case.mechanism)).count();
-    if rows.len() == expected {
-        Ok(Measured::Rows { rows, skipped })
-    } else {
-        Ok(Measured::Incomplete { rows: rows.len(), expected })
-    }
+    let end = match outcome {
+        Outcome { failed: Some((rank, how)), .. } => End::RankFailed { rank, how, status: outcome.exit_status() },
+        _ if rows.len() == expected => End::Complete,
+        _ => End::Incomplete { expected },
+    };
+    Ok(Measured { rows, skipped, end })
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {

@@ -66,7 +66,7 @@ fn kernel(testbed: &Testbed, mtu: u32) -> Result<(Contender, Vec<Loader>), Failu
         };
         let loader = host.run(|| Loader::load(&job))?;
         if let Some(handles) = loader.handles(number)? {
-            carriers.push(Arc::new(Rank::new(handles)?) as Arc<dyn Carrier>);
+            carriers.push(Arc::new(host.run(|| Rank::new(handles))?) as Arc<dyn Carrier>);
         }
         loaders.push(loader);
     }

@@ -1,0 +1,93 @@
+//! What append buffers claim: records of many processes in their orders, and an end to whatever waits.
+
+mod part;
+
+use part::{Part, given, memory};
+use queues::append::{AppendError, Appender, Buffer, OpenError};
+use shm::segment::Offset;
+use std::time::{Duration, Instant};
+
+#[test]
+fn records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_killed() {
+    let (segment, arena) = memory(1 << 20);
+    let mut buffer = Buffer::create(&arena, 8, 16).expect("room");
+    let mut first = Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(1)]);
+    let second = Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(2)]);
+    let mut next = [0_u64; 3];
+    let mut record = Vec::new();
+    let mut take = |next: &mut [u64; 3], buffer: &mut Buffer| {
+        buffer.take(&mut record);
+        let (who, number) = (record[0] as usize, u64::from_le_bytes(record[8..16].try_into().expect("8 bytes")));
+        assert_eq!(number, next[who], "in its appender's order, none missing and none twice");
+        next[who] += 1;
+    };
+    while next[1] < 1_000 || next[2] < 1_000 {
+        take(&mut next, &mut buffer);
+    }
+    for round in 0..20 {
+        // Wherever it stands, perhaps in the middle of a record, the other goes on.
+        first.stop();
+        let goal = next[2] + 100;
+        while next[2] < goal {
+            take(&mut next, &mut buffer);
+        }
+        if round < 19 {
+            first.go_on();
+        }
+    }
+    first.kill();
+    let goal = next[2] + 1_000;
+    while next[2] < goal {
+        take(&mut next, &mut buffer);
+    }
+    drop((first, second));
+    drop(buffer);
+    assert_eq!(arena.used(), 0, "the dead keep nothing");
+}
+
+#[test]
+#[ignore = "a part of records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_killed"]
+fn part_appends_for_ever() {
+    let Some((segment, places)) = given() else { return };
+    let appender = Appender::open(&segment, places[0]).expect("made");
+    let mut record = [places[1].0 as u8; 16];
+    for number in 0_u64.. {
+        record[8..].copy_from_slice(&number.to_le_bytes());
+        if appender.append(&record).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn an_append_buffer_is_bounded_and_says_why() {
+    let (segment, arena) = memory(1 << 20);
+    let mut made = Buffer::create(&arena, 3, 5).expect("room");
+    let buffer = made.offset();
+    let appender = Appender::open(&segment, buffer).expect("made");
+    assert_eq!(appender.try_append(&[0; 6]), Err(AppendError::TooLong { buffer, bytes: 6, most: 5 }));
+    for record in [&b""[..], b"a", b"hello"] {
+        appender.try_append(record).expect("room");
+    }
+    assert_eq!(appender.try_append(b"x"), Err(AppendError::Full { buffer }));
+    let soon = Instant::now() + Duration::from_millis(2);
+    assert_eq!(appender.append_until(b"x", soon), Err(AppendError::DeadlinePassed { buffer }));
+    let mut record = vec![9; 9];
+    for expected in [&b""[..], b"a", b"hello"] {
+        assert!(made.try_take(&mut record));
+        assert_eq!(record, expected);
+    }
+    assert!(!made.try_take(&mut record));
+    assert!(!made.take_until(&mut record, Instant::now() + Duration::from_millis(2)));
+    std::thread::scope(|scope| {
+        (0..3).for_each(|_| appender.append(b"y").expect("room"));
+        let waiting = scope.spawn(|| appender.append(b"z"));
+        drop(made);
+        let owner = std::process::id();
+        assert_eq!(waiting.join().expect("it ends"), Err(AppendError::Withdrawn { buffer, owner }));
+    });
+    assert!(matches!(Appender::open(&segment, buffer), Err(OpenError::Withdrawn { .. })));
+    assert!(matches!(Appender::open(&segment, Offset(64)), Err(OpenError::NoBuffer { .. })));
+    assert!(matches!(Buffer::create(&arena, 0, 5), Err(OpenError::Size { .. })));
+    assert!(matches!(Buffer::create(&arena, 1, u64::MAX), Err(OpenError::Size { .. })));
+}
