@@ -5,6 +5,7 @@ use kernel::wire::{Content, Counts, Key, MessageHeader, Packet, WINDOW};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 use std::net::UdpSocket;
+use std::time::{Duration, Instant};
 use testbed::{Options, Testbed};
 
 /// Sends datagrams to host 0's port from host 2, which is not of the job: who has no key can name whatever source it likes.
@@ -99,4 +100,23 @@ fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
     // Everything still works.
     assert_eq!(hosts[0].send(1, 6, 8, 1), 1);
     assert_eq!(hosts[1].deliveries(5..7), [ONCE; 2]);
+}
+
+#[test]
+fn old_packets_do_not_make_a_host_look_alive_that_is_gone() {
+    let testbed = testbed::or_skip!(testbed(3, Options::default()));
+    let hosts = stations(&testbed, Family::V4);
+    let send = stranger(&testbed);
+    let request = Content::Request { sequence: 1, arrived: 0 };
+    let request = Packet { job: JOB, source: 1, destination: 0, acknowledged: WINDOW, content: request };
+    let old = [data(WINDOW, 0), request].map(|packet| packet.encode(&KEY));
+    old.iter().for_each(|packet| send(packet));
+    assert_eq!(hosts[0].counts().received, 1);
+    testbed.unplug(1).expect("there is such a host");
+    let end = Instant::now() + Duration::from_secs(20);
+    while hosts[0].ask(1) < 6 {
+        assert!(Instant::now() < end, "{:?}", hosts[0].counts());
+        old.iter().for_each(|packet| send(packet));
+    }
+    assert!(hosts[0].counts().duplicate > 0 && hosts[0].counts().stale > 0, "they came");
 }
