@@ -136,16 +136,20 @@ impl<'a> Station<'a> {
 
     /// Runs a program with these words in the packet's control block.
     pub(crate) fn run(&self, name: &str, words: [u32; 5]) -> u32 {
+        self.run_on(&[0; 64], name, words)
+    }
+
+    /// The same, on this packet.
+    pub(crate) fn run_on(&self, packet: &[u8], name: &str, words: [u32; 5]) -> u32 {
         // The control block begins at byte 48 of `struct __sk_buff`.
         let mut context = [0u8; 68];
         for (word, place) in words.iter().zip(context[48..].chunks_exact_mut(4)) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
-        let packet = [0u8; 64];
         self.ebpf(|ebpf| {
             let program: &SchedClassifier = program(ebpf, name);
             let mut options = TestRunOptions::new();
-            (options.data_in, options.ctx_in) = (Some(&packet[..]), Some(&context[..]));
+            (options.data_in, options.ctx_in) = (Some(packet), Some(&context[..]));
             self.host.run(|| program.test_run(options)).expect("it runs").return_value
         })
     }

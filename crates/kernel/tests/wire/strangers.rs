@@ -60,6 +60,22 @@ fn a_million_forged_packets_change_nothing_and_are_counted() {
     assert_eq!(hosts[0].deliveries(0..30), [ONCE; 30]);
 }
 
+/// The control block of a packet says whether another one is to leave in it, and others may have written there before.
+#[test]
+fn a_dropped_packet_does_not_leave_again() {
+    const DROP: u32 = 2;
+    let testbed = testbed::or_skip!(testbed(1, Options::default()));
+    let station = Station::new(&testbed, 0, Family::V4, JOB, KEY, PORT);
+    // Ethernet, IPv4 with 20 bytes of header and 12 behind it, UDP with four bytes behind it.
+    let mut packet = [[0; 12].as_slice(), &[8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17], &[0; 6]].concat();
+    packet.extend_from_slice(&testbed.hosts()[0].address().octets());
+    packet.extend_from_slice(&[PORT.to_be_bytes(), PORT.to_be_bytes(), [0, 12], [0; 2]].concat());
+    packet.extend_from_slice(&[0; 4]);
+    let control_block = [u32::MAX; 5];
+    assert_eq!(station.run_on(&packet, "ingress", control_block), DROP);
+    assert_eq!(station.counts().truncated, 1);
+}
+
 #[test]
 fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
     let testbed = testbed::or_skip!(testbed(3, Options::default()));
