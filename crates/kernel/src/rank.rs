@@ -216,9 +216,12 @@ impl Rank {
         if (0..LOOKS).any(|_| look()) {
             return true;
         }
+        if !self.has_core {
+            return false;
+        }
         let [alone, longest] = PATIENCE;
         let begin = Instant::now();
-        while self.has_core {
+        loop {
             let passed = begin.elapsed();
             if passed >= longest {
                 return false;
@@ -230,7 +233,6 @@ impl Rank {
                 return true;
             }
         }
-        false
     }
 }
 
