@@ -70,13 +70,18 @@ def hosts(count, mtu, receiver_core):
         holder.wait(timeout=10)
 
 
+def cores(place, options):
+    """Where a library's rank on a host may run, as `taskset` wants it: where the host receives, or anywhere."""
+    return str(place["core"]) if options.receiver_core else f"0-{machine.cores() - 1}"
+
+
 def commands(places, folder, options):
     """The command line of each way to run a peer, by name."""
     hosts_file, count = folder / "hosts", len(places)
     hosts_file.write_text("".join(f"{place['address']}\n" for place in places))
     device, first = places[0]["interface"], places[0]
     # Open MPI starts the ranks of its own host without `enter`.
-    inside = ["taskset", "--cpu-list", str(first["core"]), "nsenter", f"--net={first['namespace']}"]
+    inside = ["taskset", "--cpu-list", cores(first, options), "nsenter", f"--net={first['namespace']}"]
     arguments = [str(options.calls), str(options.computation)]
     mpich = [
         *inside, str(installation.environment("mpich") / "bin" / "mpiexec"), "-launcher", "ssh", "-launcher-exec", str(ENTER),
@@ -123,7 +128,7 @@ def measure(options, say):
     values, failures = {}, {}
     with tempfile.TemporaryDirectory() as name, hosts(options.hosts, options.mtu, options.receiver_core) as places:
         table = Path(name) / "namespaces"
-        table.write_text("".join(f"{place['address']} {place['namespace']} {place['core']}\n" for place in places))
+        table.write_text("".join(f"{place['address']} {place['namespace']} {cores(place, options)}\n" for place in places))
         peers = commands(places, Path(name), options)
         for number in range(options.rounds):
             say(f"round {number + 1} of {options.rounds}")
