@@ -34,10 +34,10 @@ def read(arguments):
     parser = argparse.ArgumentParser(
         prog="bench/peers", description="Measure tradewind beside MPICH, Open MPI and Intel MPI on this machine."
     )
-    parser.add_argument("--quick", action="store_true", help="3 short rounds, about 2 minutes: for a look, not for a claim")
+    parser.add_argument("--quick", action="store_true", help="3 short rounds: for a look, not for a claim")
     parser.add_argument("--rounds", type=positive, help="interleaved rounds (default 7, quick 3)")
     parser.add_argument("--budget", type=positive, metavar="MS", help="for each measurement of a row (default 60, quick 15)")
-    parser.add_argument("--limit", type=positive, metavar="MINUTES", help="start nothing after this (default 15, quick 4)")
+    parser.add_argument("--limit", type=positive, metavar="MINUTES", help="start nothing after this (default 60, quick 20)")
     parser.add_argument(
         "--only",
         action="append",
@@ -57,5 +57,5 @@ def read(arguments):
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (3 if options.quick else 7)
     options.budget = options.budget or (15 if options.quick else 60)
-    options.limit = options.limit or (4 if options.quick else 15)
+    options.limit = options.limit or (20 if options.quick else 60)
     return options
