@@ -533,7 +533,7 @@ mod tests {
         let transport = memory::connect(2).expect("descriptors").remove(0);
         let mut core = Core::new(Hosts::new(["a", "b"]), Box::new(transport), Limits::default());
         let most = EARLY_BYTES + 2 * WINDOW;
-        for sequence in 0..2 * most >> 20 {
+        for sequence in 0..(2 * most) >> 20 {
             let route = Route { destination: 0, communicator: 4, source: 1, sequence, stamp: 0 };
             let contribution = vec![0; 1 << 20];
             core.arrive(Arrival::Frame { host: 1, frame: Frame::Join { route, ordinal: 0, contribution } });
