@@ -222,9 +222,9 @@ impl Rank {
         }
         let [alone, longest] = PATIENCE;
         let begin = Instant::now();
-        while self.has_core {
+        loop {
             let passed = begin.elapsed();
-            if passed >= longest {
+            if !self.has_core || passed >= longest {
                 return false;
             }
             if passed >= alone {
@@ -234,7 +234,6 @@ impl Rank {
                 return true;
             }
         }
-        false
     }
 }
 

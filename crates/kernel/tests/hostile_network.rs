@@ -136,7 +136,7 @@ fn without_faults() {
 
 #[test]
 fn at_1_percent() {
-    survives(Faults::of_networks(0.01), 4, 9000, JobKind { number: 3, is_version_6: true });
+    survives(Faults::of_networks(0.01), 4, 9000, JobKind { number: 3, is_version_6: true, ..JobKind::default() });
 }
 
 #[test]
