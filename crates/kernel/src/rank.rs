@@ -223,7 +223,7 @@ impl Rank {
         let begin = Instant::now();
         loop {
             let passed = begin.elapsed();
-            if passed >= longest {
+            if !self.has_core || passed >= longest {
                 return false;
             }
             if passed >= alone {

@@ -96,7 +96,8 @@ fn without_faults() {
 #[test]
 fn at_1_percent() {
     for (hosts, ranks_per_host, mtu) in [(2, 2, 1500), (4, 1, 9000), (8, 2, 1500)] {
-        survives(Faults::of_networks(0.01), hosts, ranks_per_host, mtu, JobKind { number: 3, is_version_6: true });
+        let kind = JobKind { number: 3, is_version_6: true, ..JobKind::default() };
+        survives(Faults::of_networks(0.01), hosts, ranks_per_host, mtu, kind);
     }
 }
 

@@ -8,7 +8,9 @@ use goal::graph::{Access, Graph};
 use goal::schedule::{Kind, Schedule};
 use kernel::Rank;
 use network::carrier::{Carrier, Context, Ticket};
-use world::World;
+use std::sync::Arc;
+use testbed::{Options, Testbed};
+use world::{JobKind, World};
 
 /// A ring: each rank sends its number to the next one and adds the one that it gets from the one before.
 fn ring(rank: usize, ranks: usize) -> Schedule {
@@ -53,6 +55,15 @@ fn storm(here: &Rank, communicator: u32, rank: usize, ranks: usize) {
         }
     }
     here.release(prepared);
+}
+
+#[test]
+fn ranks_that_nobody_hears_have_the_program_run() {
+    let testbed = testbed::or_skip!(Testbed::new(2, Options::default()));
+    let kind = JobKind { is_unheard: true, ..JobKind::default() };
+    let world = World::on(Arc::new(testbed), 1, 1500, kind);
+    let number = world.communicator();
+    world.run(2, move |rank, here| storm(here, number, rank, 2));
 }
 
 #[test]

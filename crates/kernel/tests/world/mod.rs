@@ -39,6 +39,8 @@ pub(crate) struct World {
 pub(crate) struct JobKind {
     pub(crate) number: u64,
     pub(crate) is_version_6: bool,
+    /// Whether the ranks' doorbells are where the program does not hear them.
+    pub(crate) is_unheard: bool,
 }
 
 impl World {
@@ -88,7 +90,8 @@ impl World {
             let handles = loaders[rank % hosts].handles(rank as u32).expect("there are descriptors");
             let handles = handles.expect("the rank is on this host");
             let host = &testbed.hosts()[rank % hosts];
-            let rank_here = Arc::new(host.run(|| Rank::new(handles)).expect("the maps can be mapped"));
+            let make = || Rank::new(handles).expect("the maps can be mapped");
+            let rank_here = Arc::new(if kind.is_unheard { make() } else { host.run(make) });
             let (sender, receiver) = channel::<Work>();
             let worker = start_worker(host, Arc::clone(&rank_here), receiver);
             all.push(rank_here);
