@@ -31,9 +31,8 @@ const LIMIT_EDGES: u32 = 1 << 16;
 const SHORTEST_PIECE: u64 = 1280;
 /// How often a waiter looks before it sleeps.
 const LOOKS: u32 = 200;
-/// How long it looks where each rank of the host has a core: a few packets without a pause, then a few more between which it
-/// offers the core to others. On a core that is awake, packets are received sooner, too.
-const PATIENCE: [Duration; 2] = [Duration::from_micros(30), Duration::from_micros(100)];
+/// How long it looks where each rank of the host has a core: a few packets.
+const PATIENCE: Duration = Duration::from_micros(30);
 /// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The
 /// first nap, and the longest: each is twice as long as the one before.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
@@ -220,20 +219,13 @@ impl Rank {
         if (0..LOOKS).any(|_| look()) {
             return true;
         }
-        let [alone, longest] = PATIENCE;
-        let begin = Instant::now();
-        loop {
-            let passed = begin.elapsed();
-            if !self.has_core || passed >= longest {
-                return false;
-            }
-            if passed >= alone {
-                std::thread::yield_now();
-            }
+        let before = Instant::now();
+        while self.has_core && before.elapsed() < PATIENCE {
             if (0..LOOKS / 8).any(|_| look()) {
                 return true;
             }
         }
+        false
     }
 }
 
