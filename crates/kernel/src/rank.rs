@@ -30,13 +30,12 @@ const LIMIT_OPERATIONS: u32 = 8192;
 const SLOT_BYTES: u64 = (SMALL_SLOTS * SMALL_BYTES + MIDDLE_SLOTS * MIDDLE_BYTES + LARGE_SLOTS * PIECE_BYTES) as u64;
 /// Edges of an operation: as many as the program follows.
 const LIMIT_EDGES: u32 = 1 << 16;
-/// Bytes of the pieces of a message at the least MTU that IPv6 knows, 1280, or fewer.
-const SHORTEST_PIECE: u64 = 1024;
+/// Bytes of the pieces of a message at the least MTU that the loader takes.
+const SHORTEST_PIECE: u64 = 1280;
 /// How often a waiter looks before it sleeps.
 const LOOKS: u32 = 200;
-/// How long it looks where each rank of the host has a core: a few packets without a pause, then a few more between which it
-/// offers the core to others. On a core that is awake, packets are received sooner, too.
-const PATIENCE: [Duration; 2] = [Duration::from_micros(30), Duration::from_micros(100)];
+/// How long it looks where each rank of the host has a core: a few packets.
+const PATIENCE: Duration = Duration::from_micros(30);
 /// How long a rank that leaves tries to start what still waits for room.
 const LEAVING: Duration = Duration::from_secs(10);
 /// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The
@@ -216,23 +215,13 @@ impl Rank {
         if (0..LOOKS).any(|_| look()) {
             return true;
         }
-        if !self.has_core {
-            return false;
-        }
-        let [alone, longest] = PATIENCE;
-        let begin = Instant::now();
-        loop {
-            let passed = begin.elapsed();
-            if !self.has_core || passed >= longest {
-                return false;
-            }
-            if passed >= alone {
-                std::thread::yield_now();
-            }
+        let before = Instant::now();
+        while self.has_core && before.elapsed() < PATIENCE {
             if (0..LOOKS / 8).any(|_| look()) {
                 return true;
             }
         }
+        false
     }
 }
 
