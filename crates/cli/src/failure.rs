@@ -39,6 +39,9 @@ pub(crate) enum Failure {
         .path.display()
     )]
     NoProfile { path: PathBuf },
+    /// Parts of several jobs' profiles.
+    #[error("{}: these parts are of jobs of different sizes: give each job a directory of its own", .path.display())]
+    MixedProfile { path: PathBuf },
     /// A decision table cannot be made.
     #[error("{0}: please report this")]
     Decisions(plogp::select::TableError),

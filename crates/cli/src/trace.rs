@@ -29,12 +29,18 @@ pub(crate) fn ranks_in(directory: &Path) -> Result<u32, Failure> {
 pub(crate) fn merge(directory: &Path, ranks: u32, file: &Path) -> Result<(), Failure> {
     let parts = Parts::read(directory, ranks);
     let ranks = parts.ranks;
+    if parts.is_mixed {
+        return Err(Failure::MixedProfile { path: directory.to_owned() });
+    }
     if !parts.missing.is_empty() {
         let list: Vec<String> = parts.missing.iter().map(ToString::to_string).collect();
         eprintln!("tradewind: the profile lacks ranks {}: they ended before they could write it", list.join(", "));
     }
     if parts.lost > 0 {
-        eprintln!("tradewind: the profile lacks {} events for which its ranks had no room", parts.lost);
+        eprintln!(
+            "tradewind: the profile lacks {} events: its ranks had no room for them, or their lines cannot be read",
+            parts.lost
+        );
     }
     let slices = slices::slices(&parts, ranks);
     let arrows = arrows::arrows(&parts, &slices);

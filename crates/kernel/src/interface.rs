@@ -23,6 +23,7 @@ pub fn ethernet_interfaces() -> Result<Vec<String>, LoadError> {
     let system = |source| LoadError::System { what: "listing the network interfaces", source };
     let addresses = if_addrs::get_if_addrs().map_err(system)?;
     let mut names: Vec<String> = addresses.into_iter().map(|address| address.name).collect();
+    names.sort();
     names.dedup();
     names.retain(|name| Interface::named(name).is_ok());
     Ok(names)

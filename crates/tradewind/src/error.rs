@@ -3,8 +3,9 @@
 use goal::compile::CompileError;
 use std::time::Duration;
 
-/// Why a call failed. The engine's errors name ranks and collectives; see [`engine::Error`].
-#[derive(Debug, thiserror::Error)]
+/// Why a call failed, in sentences, as `Debug` too: that is what a program shows whose `main` gives a [`Result`]. The engine's
+/// errors name ranks and collectives; see [`engine::Error`].
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A rank is gone, ranks are in different collectives, time is over, the segment is full, …
@@ -156,6 +157,12 @@ from_messages!(
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, formatter)
+    }
+}
 
 impl Error {
     /// The rank that failed, if that is what happened.

@@ -43,6 +43,7 @@ impl Job {
     pub fn init() -> Result<Self> {
         let Attachment { mut member, rank, carrier, offloaded, between_hosts, hosts, .. } = service::client::attach()?;
         let mut profile = std::env::var_os("TRADEWIND_TRACE")
+            .filter(|directory| !directory.is_empty())
             .map(|directory| Profile::new(profile::part(directory.as_ref(), rank), member.record_trace()));
         let group = Group::world(Arc::new(member))?;
         let Some((carrier, hosts)) = carrier.zip(hosts) else {

@@ -165,6 +165,8 @@ impl Profile {
     /// Writes what the rank has recorded.
     pub(crate) fn write(self, rank: u32, ranks: u32) -> Result<()> {
         let failed = |source| Error::File { path: self.path.display().to_string(), source };
+        // What cannot be made here cannot be written to, either.
+        let _ = self.path.parent().map(std::fs::create_dir_all);
         let mut out = std::io::BufWriter::new(std::fs::File::create(&self.path).map_err(failed)?);
         let mut recorded = self.trace.take();
         if let Some(place) = &self.place {

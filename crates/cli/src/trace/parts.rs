@@ -15,6 +15,9 @@ pub(super) struct Parts {
     pub(super) calls: Vec<(u32, Call)>,
     /// How many ranks the job had, as far as they have said so.
     pub(super) ranks: u32,
+    /// The same as the last part said it, and whether parts disagree: they are of several jobs.
+    pub(super) said: Option<u32>,
+    pub(super) is_mixed: bool,
     /// Ranks that have written nothing.
     pub(super) missing: Vec<u32>,
     /// Events that a rank had no room for, and lines that cannot be read.
@@ -60,6 +63,7 @@ impl Parts {
             // A rank that was killed may have left half a line.
             match line.map(|line| serde_json::from_slice(&line)) {
                 Ok(Ok(Record::Rank { ranks, dropped, .. })) => {
+                    self.is_mixed |= self.said.replace(ranks).is_some_and(|said| said != ranks);
                     self.ranks = self.ranks.max(ranks);
                     self.lost += dropped;
                 }
