@@ -29,7 +29,7 @@ pub(crate) fn ranks_in(directory: &Path) -> Result<u32, Failure> {
 pub(crate) fn merge(directory: &Path, ranks: u32, file: &Path) -> Result<(), Failure> {
     let parts = Parts::read(directory, ranks);
     let ranks = parts.ranks;
-    if parts.is_mixed {
+    if parts.sizes.len() > 1 {
         return Err(Failure::MixedProfile { path: directory.to_owned() });
     }
     if !parts.missing.is_empty() {

@@ -247,11 +247,8 @@ struct place {
 /* What the loader tells the program: read only for it, out of reach for ranks. */
 struct job {
 	__u32 host; /* this one */
-	__u32 hosts;
 	__u32 ranks;
-	__u32 local_ranks;
 	__u32 piece_bytes; /* the longest piece that fits a packet */
-	__u32 interface; /* packets leave through it */
 	__u32 local_rank[LOCAL_RANKS]; /* rank of the job by slot */
 	struct place places[RANKS];
 };

@@ -190,11 +190,8 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Job {
     pub host: u32,
-    pub hosts: u32,
     pub ranks: u32,
-    pub local_ranks: u32,
     pub piece_bytes: u32,
-    pub interface: u32,
     pub local_rank: [u32; LOCAL_RANKS],
 }
 

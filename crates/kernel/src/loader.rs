@@ -191,11 +191,8 @@ fn places(host_of_rank: &[u32]) -> Vec<Place> {
 fn describe(ebpf: &Ebpf, job: &JobDescription, interface: u32, places: &[Place]) -> Result<(), LoadError> {
     let mut header = Job {
         host: job.host,
-        hosts: job.endpoints.len() as u32,
         ranks: places.len() as u32,
-        local_ranks: places.iter().filter(|place| place.host == job.host).count() as u32,
         piece_bytes: piece_bytes(job.mtu, job.endpoints[job.host as usize].address),
-        interface,
         local_rank: [0; LOCAL_RANKS],
     };
     for (rank, place) in (0..).zip(places).filter(|(_, place)| place.host == job.host) {

@@ -31,6 +31,7 @@ mod client;
 mod core;
 mod departures;
 mod desk;
+mod early;
 mod local;
 mod plan;
 mod run;

@@ -51,14 +51,15 @@ impl Job {
         };
         let span = Span::world(Reach::new(hosts.clone(), vec![carrier]), &group, rank);
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
-        // Clocks are compared by all or by none.
-        let mut are_traced = [0];
-        world.allreduce(&[u8::from(profile.is_some())], &mut are_traced, Op::Minimum)?;
-        let ahead = if are_traced == [1] { world.clock_ahead()? } else { 0 };
+        // All ranks or none: a run is carried by the same engine everywhere, and clocks are compared by all.
+        let mut everywhere = [0; 2];
+        world.allreduce(&[offloaded.is_ok(), profile.is_some()].map(u8::from), &mut everywhere, Op::Minimum)?;
+        let [has_kernel, is_traced] = everywhere.map(|all| all == 1);
+        let ahead = if is_traced { world.clock_ahead()? } else { 0 };
         if let Some(profile) = &mut profile {
             profile.place = Some(profile::Place { host: hosts.of(rank).unwrap_or(0), hosts: hosts.clone(), ahead });
         }
-        let offloaded = match settle(&world, offloaded, &hosts)? {
+        let offloaded = match settle(&world, offloaded, has_kernel, &hosts)? {
             Ok(offloaded) => offloaded,
             Err(why) => {
                 without_kernel_engine(&world, between_hosts, why)?;
@@ -90,17 +91,15 @@ impl Job {
     }
 }
 
-/// The kernel engine, if all ranks have it and all hosts hear each other by it, or why not: a run is carried by the same engine
-/// everywhere.
+/// The kernel engine, if it is had everywhere and all hosts hear each other by it, or why not.
 fn settle(
     world: &Communicator,
     offloaded: std::result::Result<Arc<dyn Carrier>, String>,
+    everywhere: bool,
     hosts: &Hosts,
 ) -> Result<std::result::Result<Arc<dyn Carrier>, String>> {
-    let mut everywhere = [0];
-    world.allreduce(&[u8::from(offloaded.is_ok())], &mut everywhere, Op::Minimum)?;
     let offloaded = match offloaded {
-        Ok(offloaded) if everywhere == [1] => offloaded,
+        Ok(offloaded) if everywhere => offloaded,
         missing => return Ok(Err(missing.map_or_else(|why| why, |_| "another host has not got it".to_owned()))),
     };
     let silence = trial::exchange(&offloaded, hosts, world.rank());

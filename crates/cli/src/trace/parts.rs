@@ -1,6 +1,6 @@
 //! What the ranks have written.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::path::Path;
 use tradewind::profile::{self, Call, Event, Message, Operation, Program, Record};
@@ -15,9 +15,8 @@ pub(super) struct Parts {
     pub(super) calls: Vec<(u32, Call)>,
     /// How many ranks the job had, as far as they have said so.
     pub(super) ranks: u32,
-    /// The same as the last part said it, and whether parts disagree: they are of several jobs.
-    pub(super) said: Option<u32>,
-    pub(super) is_mixed: bool,
+    /// All that they have said: parts that disagree are of several jobs.
+    pub(super) sizes: BTreeSet<u32>,
     /// Ranks that have written nothing.
     pub(super) missing: Vec<u32>,
     /// Events that a rank had no room for, and lines that cannot be read.
@@ -25,11 +24,11 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Reads the parts of so many ranks, or of as many as the first part says.
+    /// Reads the parts of so many ranks, or of as many as these parts say.
     pub(super) fn read(directory: &Path, ranks: u32) -> Self {
         let mut parts = Parts { ranks, ..Parts::default() };
         let mut rank = 0;
-        while rank < parts.ranks.max(1) {
+        while rank < parts.ranks {
             match std::fs::File::open(profile::part(directory, rank)) {
                 Ok(file) => parts.add(rank, std::io::BufReader::new(file)),
                 Err(_) => parts.missing.push(rank),
@@ -63,7 +62,7 @@ impl Parts {
             // A rank that was killed may have left half a line.
             match line.map(|line| serde_json::from_slice(&line)) {
                 Ok(Ok(Record::Rank { ranks, dropped, .. })) => {
-                    self.is_mixed |= self.said.replace(ranks).is_some_and(|said| said != ranks);
+                    self.sizes.insert(ranks);
                     self.ranks = self.ranks.max(ranks);
                     self.lost += dropped;
                 }

@@ -1,10 +1,11 @@
 //! What an agent does, without thread and sleep: runs, messages for runs not started yet, departures.
 
 use super::area::{ENTRIES, Submission};
-use super::departures::{Departures, Ledger};
+use super::departures::{Departures, Farewell, Ledger};
 use super::desk::{Desk, Nonsense, Place};
+use super::early::{Early, EarlyMessages};
 use super::run::{Incoming, Origin, Outcome, Outside, Run, RunKey, Timers, tell_others};
-use super::windows::{WINDOW, Windows};
+use super::windows::Windows;
 use crate::carrier::{Error, Exit};
 use crate::hosts::Hosts;
 use crate::transport::frame::{Frame, Route};
@@ -12,10 +13,6 @@ use crate::transport::{Arrival, Transport};
 use interpreter::{Event, Limits, Packet};
 use std::collections::{HashMap, VecDeque};
 
-/// Messages that may wait for runs which a rank has not started.
-const EARLY_MESSAGES: usize = 1 << 20;
-/// Bytes that they may have, besides a window of each host.
-const EARLY_BYTES: u64 = 64 << 20;
 /// A host that has as much in its queue gets no further large message before the queue is shorter.
 const QUEUE_LIMIT: u64 = 32 << 20;
 
@@ -30,11 +27,7 @@ pub(crate) struct Core {
     seats: Vec<u32>,
     runs: HashMap<RunKey, Run>,
     /// What came for runs that have not started.
-    early: HashMap<RunKey, Vec<Early>>,
-    /// How many such messages there are for each rank of this host, and how many bytes they have.
-    early_messages: HashMap<u32, (usize, u64)>,
-    /// By rank of this host and communicator: the first run for which messages were dropped, because there were too many.
-    overrun: HashMap<(u32, u32), u64>,
+    early: EarlyMessages,
     ledgers: HashMap<(u32, u32), Ledger>,
     departures: Departures,
     /// Requests for large messages of hosts whose queue is long.
@@ -46,41 +39,19 @@ pub(crate) struct Core {
     refused: u64,
 }
 
-#[derive(Debug)]
-struct Early {
-    origin: Origin,
-    incoming: Incoming,
-}
-
-/// How the agent parts from the others.
-#[derive(Debug, Default)]
-struct Farewell {
-    said: bool,
-    /// Hosts that know that nothing more comes from here.
-    answered: Vec<bool>,
-    /// Hosts from which nothing more comes.
-    heard: Vec<bool>,
-    /// Whether this agent stays until nothing more comes from any.
-    stays: bool,
-}
-
 impl Core {
     pub(crate) fn new(hosts: Hosts, transport: Box<dyn Transport>, limits: Limits) -> Core {
         let seats: Vec<u32> = hosts.members(transport.host()).collect();
-        let mut answered = vec![false; transport.hosts() as usize];
-        answered[transport.host() as usize] = true;
         Core {
             limits,
             desks: seats.iter().map(|_| None).collect(),
             seats,
             runs: HashMap::new(),
-            early: HashMap::new(),
-            early_messages: HashMap::new(),
-            overrun: HashMap::new(),
+            early: EarlyMessages::new(transport.hosts()),
             ledgers: HashMap::new(),
             departures: Departures::default(),
             postponed: VecDeque::new(),
-            farewell: Farewell { heard: answered.clone(), answered, said: false, stays: false },
+            farewell: Farewell::of_host(transport.host(), transport.hosts()),
             ended: Vec::new(),
             refused: 0,
             outside: Outside {
@@ -203,9 +174,8 @@ impl Core {
                 return Ok(());
             }
         };
-        let has_lost = self.overrun.get(&(key.rank, key.communicator)).is_some_and(|lowest| sequence >= *lowest);
         let verdict = self.departures.verdict(&taken.members, &taken.hosts, key.communicator, sequence);
-        let verdict = verdict.or_else(|| has_lost.then(|| too_many(key)));
+        let verdict = verdict.or_else(|| self.early.verdict(key));
         let mut run = Run::new(key, taken, place, interpreter);
         let ended = match verdict {
             Some(error) => Some(Err(error)),
@@ -215,7 +185,7 @@ impl Core {
         if let Some(outcome) = ended {
             self.finish(key, outcome);
         }
-        for Early { origin, incoming } in self.take_early(key) {
+        for Early { origin, incoming } in self.early.take(key) {
             self.deliver(key, origin, incoming);
         }
         Ok(())
@@ -246,16 +216,9 @@ impl Core {
         if is_over || !is_ours || self.departures.has_left(key.rank) {
             return self.drop_message(origin, &incoming);
         }
-        let most = EARLY_BYTES + WINDOW * u64::from(self.outside.transport.hosts());
-        let (messages, bytes) = self.early_messages.entry(key.rank).or_default();
-        if *messages >= EARLY_MESSAGES || bytes.saturating_add(incoming.bytes()) > most {
-            let lowest = self.overrun.entry((key.rank, key.communicator)).or_insert(key.sequence);
-            *lowest = key.sequence.min(*lowest);
-            return self.drop_message(origin, &incoming);
+        if let Err(Early { origin, incoming }) = self.early.keep(key, Early { origin, incoming }) {
+            self.drop_message(origin, &incoming);
         }
-        *messages += 1;
-        *bytes += incoming.bytes();
-        self.early.entry(key).or_default().push(Early { origin, incoming });
     }
 
     /// A message that no run takes weighs on its sender no longer.
@@ -265,19 +228,9 @@ impl Core {
         }
     }
 
-    /// What waits for a run, which waits no longer.
-    fn take_early(&mut self, key: RunKey) -> Vec<Early> {
-        let early = self.early.remove(&key).unwrap_or_default();
-        if let Some((messages, bytes)) = self.early_messages.get_mut(&key.rank) {
-            *messages -= early.len();
-            *bytes -= early.iter().map(|early| early.incoming.bytes()).sum::<u64>();
-        }
-        early
-    }
-
     /// Drops what waits for a run.
     fn drop_early(&mut self, key: RunKey) {
-        for Early { origin, incoming } in self.take_early(key) {
+        for Early { origin, incoming } in self.early.take(key) {
             self.drop_message(origin, &incoming);
         }
     }
@@ -436,8 +389,7 @@ impl Core {
             let departed = Frame::Departed { rank, how: how.clone(), started: started.clone() };
             self.outside.transport.send(host, departed);
         }
-        let unwanted: Vec<RunKey> = self.early.keys().filter(|key| key.rank == rank).copied().collect();
-        unwanted.into_iter().for_each(|key| self.drop_early(key));
+        self.early.runs_of(rank).into_iter().for_each(|key| self.drop_early(key));
         self.departures.rank(rank, how, started);
         self.judge();
     }
@@ -467,11 +419,8 @@ impl Core {
 
     /// Whether all ranks of this host are gone, all other hosts know it, and this one has nothing more to say.
     pub(crate) fn is_over(&self) -> bool {
-        let Farewell { said, answered, heard, stays } = &self.farewell;
-        let all = |hosts: &[bool]| hosts.iter().all(|host| *host);
-        let is_known = *said && all(answered) && (!stays || all(heard));
         let transport = &self.outside.transport;
-        is_known && (0..transport.hosts()).all(|host| transport.queued(host) == 0)
+        self.farewell.is_done() && (0..transport.hosts()).all(|host| transport.queued(host) == 0)
     }
 
     /// Frames that were about nothing this agent knows, and connections and frames that its transport refused.
@@ -480,17 +429,11 @@ impl Core {
     }
 }
 
-fn too_many(key: RunKey) -> Error {
-    let RunKey { rank, communicator, sequence } = key;
-    Error::Operation(format!(
-        "rank {rank} started run {sequence} of communicator {communicator} when more messages of others had come for runs that \
-         it had not started than are kept, and some were dropped: let ranks catch up with a barrier now and then"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::early::{EARLY_BYTES, EARLY_MESSAGES};
+    use crate::agent::windows::WINDOW;
     use crate::transport::memory;
 
     /// An agent that stays is over when the ranks of all hosts are gone, however they went.
@@ -521,10 +464,10 @@ mod tests {
             let packet = Packet::Eager { tag: 0, ordinal: 0, payload: Vec::new() };
             core.arrive(Arrival::Frame { host: 1, frame: Frame::Packet(route, packet) });
         }
-        assert_eq!((core.early.len(), core.overrun.len()), (EARLY_MESSAGES, 1));
-        assert_eq!(core.overrun[&(0, 4)], EARLY_MESSAGES as u64, "runs from here on fail when they are started");
+        assert_eq!((core.early.by_run.len(), core.early.overrun.len()), (EARLY_MESSAGES, 1));
+        assert_eq!(core.early.overrun[&(0, 4)], EARLY_MESSAGES as u64, "runs from here on fail when they are started");
         core.depart(0, Exit::Left);
-        assert!(core.early.is_empty() && core.early_messages[&0] == (0, 0));
+        assert!(core.early.by_run.is_empty() && core.early.by_rank[&0] == (0, 0));
     }
 
     /// The same with few messages that are long: nobody holds back who contributes to a meeting.
@@ -538,6 +481,6 @@ mod tests {
             let contribution = vec![0; 1 << 20];
             core.arrive(Arrival::Frame { host: 1, frame: Frame::Join { route, ordinal: 0, contribution } });
         }
-        assert_eq!((core.early.len() as u64, core.overrun[&(0, 4)]), (most >> 20, most >> 20));
+        assert_eq!((core.early.by_run.len() as u64, core.early.overrun[&(0, 4)]), (most >> 20, most >> 20));
     }
 }

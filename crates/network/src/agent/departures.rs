@@ -82,6 +82,32 @@ impl Ledger {
     }
 }
 
+/// How the agent of a host parts from the others.
+#[derive(Debug)]
+pub(super) struct Farewell {
+    pub(super) said: bool,
+    /// Hosts that know that nothing more comes from here.
+    pub(super) answered: Vec<bool>,
+    /// Hosts from which nothing more comes.
+    pub(super) heard: Vec<bool>,
+    /// Whether this agent stays until nothing more comes from any.
+    pub(super) stays: bool,
+}
+
+impl Farewell {
+    /// Of one of so many hosts, which need not tell itself.
+    pub(super) fn of_host(host: u32, hosts: u32) -> Self {
+        let mut answered = vec![false; hosts as usize];
+        answered[host as usize] = true;
+        Farewell { said: false, heard: answered.clone(), answered, stays: false }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        let all = |hosts: &[bool]| hosts.iter().all(|host| *host);
+        self.said && all(&self.answered) && (!self.stays || all(&self.heard))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
