@@ -242,7 +242,7 @@ static __always_inline void resend(struct __sk_buff *skb, __u32 host, __u64 ackn
 		struct kept *kept = kept_packet(host, sequence);
 		if (arrived >> (i & 63) & 1 || !kept)
 			continue;
-		/* A full barrier: the packet is read as it was when it got its number. Partner: the exchange in `wire_send`. */
+		/* A full barrier: the packet is read as it was when it got its number. Partner: the exchange in `wire_post`. */
 		if (__sync_val_compare_and_swap(&kept->sequence, sequence, sequence) != sequence)
 			continue;
 		/* If a later packet takes its place meanwhile, this one has arrived, and what goes out is dropped there. */

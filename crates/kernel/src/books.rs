@@ -225,7 +225,7 @@ impl Books {
     }
 
     /// Communicator and number of every run that was started and not fetched, and whether it is under way.
-    pub(crate) fn started(&self, memory: &Mapping) -> Vec<((u32, u64), bool)> {
+    pub(crate) fn started(&self, memory: &Mapping) -> HashMap<(u32, u64), bool> {
         let name = |known: &Known| {
             let run = match &known.at {
                 At::Frame(frame) => read_run(memory, *frame),

@@ -349,9 +349,7 @@ impl Carrier for Rank {
         self.submit(name.frame);
         // It is submitted and takes place. If the program could not be run now, it will be by whoever waits.
         let _ = self.kick();
-        if self.has_early.load(Ordering::Relaxed) {
-            let _ = self.bring_back();
-        }
+        let _ = self.bring_back();
         Ok(name.ticket())
     }
 

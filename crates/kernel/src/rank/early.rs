@@ -6,7 +6,7 @@
 
 use super::{Rank, too_large};
 use crate::layout::{
-    ARENA, FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED, SLOT_FILLING,
+    FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED, SLOT_FILLING,
     SLOT_FREE, SLOT_GIVEN, SLOT_HEAD_BYTES, SLOT_NEXT, SLOT_WAITING, SLOTS, SMALL_BYTES, SMALL_SLOTS, WAITING_FIRST,
     large_slot_bytes,
 };
@@ -193,7 +193,7 @@ impl Rank {
         if !self.has_early.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let runs: HashMap<RunName, bool> = self.books().started(&self.memory).into_iter().collect();
+        let runs = self.books().started(&self.memory);
         let mut early = self.early();
         let brought = early.bring_back(&self.memory, &runs);
         self.has_early.store(!early.is_empty(), Ordering::Relaxed);
@@ -205,11 +205,10 @@ impl Rank {
     }
 }
 
-const _: () = assert!(ARENA > SLOTS);
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::ARENA;
 
     #[test]
     fn slots_fill_the_memory_up_to_the_arena() {
