@@ -232,20 +232,53 @@ pub fn start_time(pid: u32) -> Result<StartTime, ProcessError> {
 pub fn cpu_time(pid: u32) -> Result<Duration, ProcessError> {
     // The clock of a process, because /proc counts in ticks of ten milliseconds.
     let gone = || ProcessError::NoSuchProcess { pid };
+    read_clock(clock_of(pid).ok_or_else(gone)?).ok_or_else(gone)
+}
+
+/// The time that one thread of this process has computed, in user and kernel mode together, to the nanosecond; `thread` as
+/// gettid(2) says it.
+///
+/// ```
+/// # fn main() -> Result<(), shm::process::ProcessError> {
+/// let this = shm::process::current_thread();
+/// assert!(!shm::process::thread_cpu_time(this)?.is_zero());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`ProcessError::NoSuchProcess`] when this process has no such thread.
+pub fn thread_cpu_time(thread: u32) -> Result<Duration, ProcessError> {
+    /// The kernel's number of a thread's clock differs from that of a process by this bit.
+    const PER_THREAD: libc::clockid_t = 4;
+    let gone = || ProcessError::NoSuchProcess { pid: thread };
+    read_clock(clock_of(thread).ok_or_else(gone)? | PER_THREAD).ok_or_else(gone)
+}
+
+/// The number of this thread.
+pub fn current_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// The kernel's number of a process's clock: what clock_getcpuclockid(3) computes without asking whether there is one.
+fn clock_of(number: u32) -> Option<libc::clockid_t> {
+    /// Counts what the scheduler gave.
+    const SCHEDULED: libc::clockid_t = 2;
     // 0 would mean the caller itself. So would a number too large for the clock's own: shifted out, it leaves nothing.
     // The kernel gives numbers up to 2²².
-    let number = i32::try_from(pid).ok().filter(|number| (1..=1 << 22).contains(number)).ok_or_else(gone)?;
-    let mut clock: libc::clockid_t = 0;
-    // SAFETY: writes one clock number to a variable of that type.
-    if unsafe { libc::clock_getcpuclockid(number, &mut clock) } != 0 {
-        return Err(gone());
-    }
+    let number = i32::try_from(number).ok().filter(|number| (1..=1 << 22).contains(number))?;
+    Some(!number << 3 | SCHEDULED)
+}
+
+/// What a clock shows, if it is there.
+fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one time to a variable of that type.
     if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
-        return Err(gone());
+        return None;
     }
-    Ok(Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)))
+    Some(Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
 /// The cores that this thread may run on, in ascending order; never empty.
@@ -353,5 +386,26 @@ mod tests {
         assert_eq!(state("t"), Some(ProcessState::Stopped));
         assert_eq!(state("Z"), Some(ProcessState::Zombie));
         assert_eq!(state("X"), Some(ProcessState::Gone));
+    }
+
+    #[test]
+    fn the_time_of_a_thread_is_its_own() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let idle = std::thread::spawn(move || {
+            tell.send(current_thread()).expect("somebody listens");
+            ended.recv().expect_err("nobody says anything");
+        });
+        let other = told.recv().expect("it says its number");
+        let used = |thread| thread_cpu_time(thread).expect("it is there");
+        let (before, mine) = (used(other), used(current_thread()));
+        while used(current_thread()) < mine + Duration::from_millis(20) {}
+        assert!(used(other) < before + Duration::from_millis(10), "it only waits");
+        drop(end);
+        idle.join().expect("it ends in order");
+        assert!(matches!(thread_cpu_time(0), Err(ProcessError::NoSuchProcess { pid: 0 })));
+        assert!(thread_cpu_time(u32::MAX).is_err());
+        // The number of a thread of another process is as good as none.
+        assert!(thread_cpu_time(1).is_err(), "the first process is not this one");
     }
 }

@@ -1,5 +1,6 @@
 //! Processor time: that of a rank, and that of everybody who is no rank.
 
+use crate::error::Error;
 use crate::processor::{RankKind, softirq_ticks, tick_us, used_by_rank_us};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -24,6 +25,7 @@ impl Spent {
 /// What others than the ranks use: the threads of engines, and interrupts that are nobody's.
 #[derive(Debug, Default)]
 pub(super) struct Bystanders {
+    ranks: Mutex<Vec<u32>>,
     sums: Mutex<Sums>,
 }
 
@@ -37,11 +39,10 @@ struct Sums {
     over_ticks: i64,
 }
 
-/// What had been used by the process and by interrupts at one moment.
+/// What had been used by others than ranks, and by interrupts, at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
-    process_us: f64,
-    thread_us: f64,
+    others_us: f64,
     ticks: i64,
 }
 
@@ -50,40 +51,41 @@ impl Bystanders {
         Bystanders::default()
     }
 
-    /// What has been used up to now; rank 0 reads.
-    pub(super) fn read(&self, rank: usize) -> Reading {
-        if rank != 0 {
-            return Reading { thread_us: used_by_rank_us(RankKind::Thread), ..Reading::default() };
+    /// This thread is a rank's: what it uses is that rank's.
+    pub(super) fn except_me(&self) {
+        self.ranks.lock().unwrap_or_else(PoisonError::into_inner).push(shm::process::current_thread());
+    }
+
+    /// What has been used up to now. All clocks are read by one thread at one moment: with more ranks than cores the ranks
+    /// pass a gate at different times, and what one has used until then another has not.
+    pub(super) fn read(&self) -> Result<Reading, Error> {
+        let process = std::process::id();
+        let failed = |source| Error::Processor { process, source };
+        let mut ranks_us = 0.0;
+        for thread in self.ranks.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            ranks_us += shm::process::thread_cpu_time(*thread).map_err(failed)?.as_secs_f64() * 1e6;
         }
-        Reading {
-            process_us: used_by_rank_us(RankKind::Process),
-            thread_us: used_by_rank_us(RankKind::Thread),
-            ticks: softirq_ticks().unwrap_or(0).cast_signed(),
-        }
+        let others_us = used_by_rank_us(RankKind::Process) - ranks_us;
+        Ok(Reading { others_us, ticks: softirq_ticks().unwrap_or(0).cast_signed() })
     }
 
     /// A lap without the exchange has ended.
-    pub(super) fn note_bare(&self, rank: usize, before: Reading) {
-        let (used, ticks) = self.since(rank, before);
+    pub(super) fn note_bare(&self, before: Reading) -> Result<(), Error> {
+        let now = self.read()?;
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        sums.bare_us += used;
-        sums.bare_ticks += ticks;
+        sums.bare_us += now.others_us - before.others_us;
+        sums.bare_ticks += now.ticks - before.ticks;
+        Ok(())
     }
 
     /// A lap with the exchange has ended.
-    pub(super) fn note_over(&self, rank: usize, before: Reading) {
-        let (used, ticks) = self.since(rank, before);
+    pub(super) fn note_over(&self, before: Reading) -> Result<(), Error> {
+        let now = self.read()?;
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        sums.over_us += used;
-        sums.over_ticks += ticks;
-        sums.laps += u32::from(rank == 0);
-    }
-
-    /// What the process used, less what its ranks did: rank 0 adds the one, every rank subtracts its own.
-    fn since(&self, rank: usize, before: Reading) -> (f64, i64) {
-        let now = self.read(rank);
-        let own = now.thread_us - before.thread_us;
-        (now.process_us - before.process_us - own, now.ticks - before.ticks)
+        sums.over_us += now.others_us - before.others_us;
+        sums.over_ticks += now.ticks - before.ticks;
+        sums.laps += 1;
+        Ok(())
     }
 
     /// How much more it is in a lap with the exchange, in microseconds.

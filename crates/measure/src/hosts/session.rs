@@ -1,6 +1,6 @@
 //! One measure of one contender: its ranks, their schedules, and what every round found.
 
-use super::cost::{Bystanders, Spent};
+use super::cost::{Bystanders, Reading, Spent};
 use super::lap::{Gate, Runner};
 use super::row::{Kind, Row};
 use super::{Measure, Setting, programs};
@@ -174,6 +174,7 @@ struct Course<'a> {
 
 impl Course<'_> {
     fn run(&self, measure: Measure, runners: &mut [Runner]) -> Result<Samples, Error> {
+        self.bystanders.except_me();
         let Some((runner, shorter)) = runners.split_first_mut() else { return Ok(Vec::new()) };
         for _ in 0..WARM_UP {
             runner.call()?;
@@ -215,15 +216,16 @@ impl Course<'_> {
         let (mut turn, mut bare, mut over) = (1, Vec::new(), Vec::new());
         let (mut used_bare, mut used_over, mut unattended) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..laps {
+            let before = self.read_bystanders()?;
             self.gate.pass(&mut turn);
-            let before = self.bystanders.read(self.rank);
             let (spent, begin) = (Spent::now(), now_ns());
             compute(steps);
             bare.push(microseconds(begin, now_ns()));
             used_bare.push(spent.since_us());
             self.gate.pass(&mut turn);
-            self.bystanders.note_bare(self.rank, before);
-            let before = self.bystanders.read(self.rank);
+            before.map_or(Ok(()), |before| self.bystanders.note_bare(before))?;
+            let before = self.read_bystanders()?;
+            self.gate.pass(&mut turn);
             let (spent, begin) = (Spent::now(), now_ns());
             let ticket = runner.start()?;
             compute(steps);
@@ -233,12 +235,19 @@ impl Course<'_> {
             used_over.push(spent.since_us());
             runner.fetch(ticket)?;
             self.gate.pass(&mut turn);
-            self.bystanders.note_over(self.rank, before);
+            before.map_or(Ok(()), |before| self.bystanders.note_over(before))?;
         }
+        // The threads are there until all clocks have been read.
+        self.gate.pass(&mut turn);
         let (usual, used) = (median(&bare), median(&used_bare));
         let exposed = over.iter().map(|lap| lap - usual).collect();
         let stolen = used_over.iter().map(|lap| lap - used).collect();
         Ok(vec![alone, over, exposed, unattended, stolen])
+    }
+
+    /// What bystanders have used; rank 0 reads it for all.
+    fn read_bystanders(&self) -> Result<Option<Reading>, Error> {
+        if self.rank == 0 { self.bystanders.read().map(Some) } else { Ok(None) }
     }
 
     fn test(runner: &mut Runner) -> Result<Samples, Error> {
