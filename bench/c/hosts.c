@@ -10,15 +10,17 @@ enum { ROUNDS = 8, BYTES = 8, WARM_UP = 20 };
 
 static int rank_here, ranks;
 
+static char message[1 << 20];
+static int message_bytes;
+
 static void trips(int count) {
-    char message[BYTES] = {0};
     for (int i = 0; i < count; i++) {
         if (rank_here == 0) {
-            MPI_Send(message, BYTES, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
-            MPI_Recv(message, BYTES, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(message, message_bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+            MPI_Recv(message, message_bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else if (rank_here == 1) {
-            MPI_Recv(message, BYTES, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(message, BYTES, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+            MPI_Recv(message, message_bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(message, message_bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
         }
     }
 }
@@ -60,9 +62,13 @@ static double each(void (*calls)(int), int count) {
     return agree((wall_us() - begin) / count);
 }
 
-static void print(const char *what, double value) {
+static void print_of(const char *what, int bytes, double value) {
     if (rank_here == 0)
-        printf("{\"what\":\"%s\",\"hosts\":%d,\"value\":%.3f}\n", what, ranks, value);
+        printf("{\"what\":\"%s\",\"bytes\":%d,\"hosts\":%d,\"value\":%.3f}\n", what, bytes, ranks, value);
+}
+
+static void print(const char *what, double value) {
+    print_of(what, 0, value);
 }
 
 /* How many steps take so long here, the same everywhere: the slowest core's number. */
@@ -133,7 +139,11 @@ int main(int count, char **arguments) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     int calls = atoi(arguments[1]);
-    print("ping-pong, half a round trip", each(trips, calls) / 2);
+    static const int messages[] = {BYTES, 64, 512, 4096, 65536, 1 << 20};
+    for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
+        message_bytes = messages[i];
+        print_of("ping-pong, half a round trip", message_bytes, each(trips, calls) / 2);
+    }
     print("barrier", each(barriers, calls));
     print("exchange alone", each(exchanges, calls / 4 + 1));
     under_computation(atof(arguments[2]), calls / 4 + 1);

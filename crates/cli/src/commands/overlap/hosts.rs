@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use testbed::{Options, Testbed};
 
 /// Bytes of the messages of the ping-pong.
-const MESSAGES: [u64; 4] = [8, 64, 512, 4096];
+const MESSAGES: [u64; 6] = [8, 64, 512, 4096, 65_536, 1 << 20];
 /// Bytes of the vectors that are reduced.
 const VECTORS: [u64; 4] = [4, 64, 512, 4096];
 
