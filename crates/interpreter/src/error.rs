@@ -147,6 +147,12 @@ pub enum StartError {
         /// As given.
         found: u64,
     },
+    /// A buffer that was lent cannot be.
+    #[error("buffer {buffer} cannot be lent: the schedule has none of this number, or computes on it")]
+    NotLendable {
+        /// Which one, from 0.
+        buffer: usize,
+    },
 }
 
 /// Why a schedule cannot be interpreted.

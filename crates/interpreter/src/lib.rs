@@ -68,6 +68,7 @@
 
 mod effect;
 mod error;
+mod external;
 pub mod join;
 mod machine;
 mod memory;
@@ -78,4 +79,5 @@ mod wildcards;
 
 pub use effect::{Effect, Event, Handle, Packet};
 pub use error::{EventError, Failure, ScheduleRefused, StartError};
+pub use external::ExternalBuffer;
 pub use machine::{Interpreter, Limits};

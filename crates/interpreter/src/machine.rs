@@ -2,6 +2,7 @@
 
 use crate::effect::{Effect, Event};
 use crate::error::{EventError, ScheduleRefused, StartError};
+use crate::external::{ExternalBuffer, Lent, lendable};
 use crate::named::NamedReceives;
 use crate::run::Run;
 use goal::schedule::{Kind, Schedule};
@@ -43,6 +44,9 @@ pub struct Interpreter {
     named: NamedReceives,
     /// The dependency counters at the start of a run, one for each operation.
     initial: Vec<u32>,
+    /// Which buffers can be lent, and those that have been for the next run.
+    lendable: Vec<bool>,
+    lent: Lent,
     run: Run,
 }
 
@@ -61,12 +65,37 @@ impl Interpreter {
         let initial: Vec<u32> = view.operations().iter().map(|record| record.dependencies).collect();
         let run = Run::new(&view, limits, scratchpad);
         let named = NamedReceives::of(&view);
-        Ok(Interpreter { schedule, named, initial, run })
+        let lendable = lendable(&view);
+        Ok(Interpreter { schedule, named, initial, lendable, lent: Vec::new(), run })
     }
 
     /// The schedule it runs.
     pub fn schedule(&self) -> &Arc<Schedule> {
         &self.schedule
+    }
+
+    /// Whether a buffer can be [lent](Self::lend).
+    pub fn can_be_lent(&self, buffer: usize) -> bool {
+        self.lendable.get(buffer).copied().unwrap_or(false)
+    }
+
+    /// Lends the next run a buffer that lies elsewhere, on which the schedule computes nothing: only messages, timestamps and joins
+    /// touch it. What is given to [`start`](Self::start) in its place is empty; so is what [`reset`](Self::reset) gives
+    /// back, with which the loan ends.
+    ///
+    /// # Errors
+    /// [`StartError::NotLendable`] and [`StartError::BufferLength`].
+    pub fn lend(&mut self, buffer: usize, external: Box<dyn ExternalBuffer>) -> Result<(), StartError> {
+        let view = self.schedule.view();
+        let declared = view.buffers().get(buffer).filter(|_| self.can_be_lent(buffer));
+        let declared = declared.ok_or(StartError::NotLendable { buffer })?;
+        let (expected, found) = (declared.length, external.length());
+        if expected != found {
+            return Err(StartError::BufferLength { buffer, expected, found });
+        }
+        self.lent.retain(|(other, _)| *other != buffer);
+        self.lent.push((buffer, external));
+        Ok(())
     }
 
     /// Starts the run: executes what depends on nothing, and what that enables. The buffers are those the schedule
@@ -85,12 +114,13 @@ impl Interpreter {
             return Err(StartError::BufferCount { expected: view.buffers().len(), found: buffers.len() });
         }
         for (buffer, (declared, given)) in view.buffers().iter().zip(&buffers).enumerate() {
-            let (expected, found) = (declared.length, given.len() as u64);
+            let is_lent = self.lent.iter().any(|(lent, _)| *lent == buffer);
+            let (expected, found) = (if is_lent { 0 } else { declared.length }, given.len() as u64);
             if expected != found {
                 return Err(StartError::BufferLength { buffer, expected, found });
             }
         }
-        self.run.start(&view, buffers, now_nanoseconds);
+        self.run.start(&view, (buffers, std::mem::take(&mut self.lent)), now_nanoseconds);
         Ok(())
     }
 
@@ -137,6 +167,7 @@ impl Interpreter {
     /// Ends the run wherever it is, forgets its messages and effects, and gives back the buffers (none if it was not
     /// started). The next run can start.
     pub fn reset(&mut self) -> Vec<Vec<u8>> {
+        self.lent.clear();
         self.run.reset(&self.initial)
     }
 }

@@ -1,13 +1,17 @@
 //! The memory of a run: user buffers and scratchpad, and what operations do to their blocks.
 
+use crate::external::Lent;
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply, apply_in_place_left, apply_in_place_right};
 use goal::schedule::BlockRecord;
 
 /// The user buffers in their order, then the scratchpad.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
+    /// Nothing for buffers that lie elsewhere.
     spaces: Vec<Vec<u8>>,
     scratchpad: usize,
+    /// Buffers that lie elsewhere, by number. Nothing is computed on them.
+    external: Lent,
 }
 
 /// A range of bytes within one buffer or the scratchpad.
@@ -30,10 +34,10 @@ impl Place {
 
 impl Memory {
     /// Joins buffers, whose lengths the caller has compared with the schedule, and scratchpad.
-    pub(crate) fn new(mut buffers: Vec<Vec<u8>>, scratchpad: Vec<u8>) -> Self {
+    pub(crate) fn new(mut buffers: Vec<Vec<u8>>, scratchpad: Vec<u8>, external: Lent) -> Self {
         let number = buffers.len();
         buffers.push(scratchpad);
-        Memory { spaces: buffers, scratchpad: number }
+        Memory { spaces: buffers, scratchpad: number, external }
     }
 
     /// Takes buffers and scratchpad apart again.
@@ -46,7 +50,10 @@ impl Memory {
     pub(crate) fn gather(&self, blocks: &[BlockRecord], into: &mut Vec<u8>) {
         for block in blocks {
             let place = self.place(block);
-            into.extend_from_slice(&self.spaces[place.space][place.start..place.end()]);
+            match self.external.iter().find(|(space, _)| *space == place.space) {
+                Some((_, buffer)) => buffer.read(block.offset..block.offset + block.length, into),
+                None => into.extend_from_slice(self.bytes(place)),
+            }
         }
     }
 
@@ -55,7 +62,10 @@ impl Memory {
         for block in blocks {
             let place = self.place(block);
             let (part, rest) = bytes.split_at(place.length);
-            self.spaces[place.space][place.start..place.end()].copy_from_slice(part);
+            match self.external.iter_mut().find(|(space, _)| *space == place.space) {
+                Some((_, buffer)) => buffer.write(block.offset, part),
+                None => self.spaces[place.space][place.start..place.end()].copy_from_slice(part),
+            }
             bytes = rest;
         }
     }

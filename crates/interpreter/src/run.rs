@@ -4,6 +4,7 @@ mod exchange;
 
 use crate::effect::{Effect, Event, Handle, Packet};
 use crate::error::{EventError, Failure};
+use crate::external::Lent;
 use crate::machine::Limits;
 use crate::memory::Memory;
 use crate::named::NamedReceives;
@@ -113,9 +114,9 @@ impl Run {
     }
 
     /// Starts the run with buffers that are as the schedule declares.
-    pub(crate) fn start(&mut self, view: &ScheduleView<'_>, buffers: Vec<Vec<u8>>, now: u64) {
+    pub(crate) fn start(&mut self, view: &ScheduleView<'_>, (buffers, external): (Vec<Vec<u8>>, Lent), now: u64) {
         self.scratchpad.fill(0);
-        self.memory = Memory::new(buffers, std::mem::take(&mut self.scratchpad));
+        self.memory = Memory::new(buffers, std::mem::take(&mut self.scratchpad), external);
         self.stage = Stage::Running;
         self.work.extend(0..view.header().independent_count);
         self.advance(view, now);

@@ -1,5 +1,6 @@
 //! The interpreter against the conformance suite, whatever the order of delivery and however little memory there is.
 
+mod elsewhere;
 mod network;
 
 use network::AdversarialNetwork;

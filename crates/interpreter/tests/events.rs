@@ -5,7 +5,11 @@ use goal::compile::compile;
 use goal::graph::{Access, Block, Graph, JoinMode};
 use interpreter::{Effect, Event, EventError, Failure, Handle, Interpreter, Limits, Packet, StartError};
 use proptest::prelude::*;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+mod elsewhere;
+
+use elsewhere::Elsewhere;
 
 fn interpreter(graph: &Graph, limits: Limits) -> Interpreter {
     Interpreter::new(Arc::new(compile(graph).expect("the graph is in order")), limits).expect("it fits into memory")
@@ -360,4 +364,39 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_buffer_that_is_lent_is_used_where_it_lies() {
+    let mut graph = one_of_each();
+    let computed = graph.buffer(Access::Output, 4);
+    let scratch = graph.scratchpad(4);
+    graph.copy(scratch, computed);
+    let mut interpreter = interpreter(&graph, Limits::default());
+    let elsewhere = |bytes: &[u8]| Elsewhere(Arc::new(Mutex::new(bytes.to_vec())));
+    let [input, output] = [elsewhere(b"eastward"), elsewhere(&[0; 8])];
+    for buffer in [2, 3, usize::MAX] {
+        let refused = interpreter.lend(buffer, Box::new(elsewhere(&[0; 4])));
+        assert_eq!(refused, Err(StartError::NotLendable { buffer }), "a copy writes to it, or there is none");
+    }
+    let length = StartError::BufferLength { buffer: 1, expected: 8, found: 7 };
+    assert_eq!(interpreter.lend(1, Box::new(elsewhere(&[0; 7]))), Err(length));
+    for (number, lent) in [(0, &input), (1, &output)] {
+        interpreter.lend(number, Box::new(lent.clone())).expect("only messages touch it");
+    }
+    let twice = StartError::BufferLength { buffer: 0, expected: 0, found: 8 };
+    assert_eq!(interpreter.start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0), Err(twice), "it lies elsewhere");
+    assert_eq!(interpreter.reset(), Vec::<Vec<u8>>::new(), "the loan is over");
+
+    for (number, lent) in [(0, &input), (1, &output)] {
+        interpreter.lend(number, Box::new(lent.clone())).expect("only messages touch it");
+    }
+    interpreter.start(vec![vec![], vec![], vec![0; 4]], 0).expect("two lie elsewhere");
+    let sent = Packet::Eager { tag: 5, ordinal: 0, payload: b"eastward".to_vec() };
+    assert_eq!(effects(&mut interpreter), [Effect::Transmit { peer: 2, packet: sent }]);
+    interpreter.handle(eager(1, 4, 0, b"westward"), 0).expect("it is waited for");
+    assert_eq!(output.bytes().as_slice(), b"westward");
+    assert_eq!(interpreter.reset(), [vec![], vec![], vec![0; 4]]);
+    assert_eq!(input.bytes().as_slice(), b"eastward");
+    interpreter.start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0).expect("nothing is lent any more");
 }

@@ -1,39 +1,65 @@
-//! What a barrier of two hosts costs over the agent engine: both hosts are threads of this process, connected by TCP over
-//! loopback. Prints the median and the quartiles of a blocking barrier, and of a start alone.
+//! What a barrier of two hosts costs over the agent engine, or half a round trip of messages of so many bytes, if a number is
+//! given: both hosts are threads of this process, connected by TCP over loopback. Prints the median and the quartiles, and of a
+//! start alone.
 
+use goal::graph::{Access, Graph};
 use network::agent::{Client, local};
-use network::carrier::{Carrier, Context, Error};
+use network::carrier::{Carrier, Context};
 use network::hosts::Hosts;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-const RUNS: u64 = 20_000;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-fn rank(rank: u32, client: &Client) -> Result<(Vec<u64>, Vec<u64>), Box<dyn std::error::Error + Send + Sync>> {
-    let graph = collectives::barrier::Algorithm::Dissemination.graph(rank, 2)?;
-    let context = Context { number: 0, members: [0, 1].into(), rank };
-    let prepared = client.prepare(&context, &goal::compile::compile(&graph)?, 0)?;
-    let (mut starts, mut barriers) = (Vec::new(), Vec::new());
-    for sequence in 0..RUNS {
-        let begin = Instant::now();
-        let ticket = client.start(prepared, sequence, &[])?;
-        starts.push(begin.elapsed().as_nanos() as u64);
-        client.wait(ticket, None)?;
-        client.fetch(ticket, &mut [])?;
-        barriers.push(begin.elapsed().as_nanos() as u64);
+/// For about so long is measured.
+const DURATION: Duration = Duration::from_secs(3);
+
+/// A message there and back, or a barrier.
+fn graph(rank: u32, bytes: Option<u64>) -> Result<Graph, Failure> {
+    let Some(bytes) = bytes else { return Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, 2)?) };
+    let mut graph = Graph::new(rank, 2);
+    let (output, input) = (graph.buffer(Access::Output, bytes), graph.buffer(Access::Input, bytes));
+    if rank == 0 {
+        graph.send(input, 1, 0);
+        graph.receive(output, 1, 0);
+    } else {
+        let received = graph.receive(output, 0, 0);
+        let answer = graph.send(input, 0, 0);
+        graph.requires(answer, received);
     }
-    Ok((starts, barriers))
+    Ok(graph)
 }
 
-fn main() -> Result<(), Error> {
+fn rank(rank: u32, client: &Client, bytes: Option<u64>) -> Result<(Vec<u64>, Vec<u64>), Failure> {
+    let context = Context { number: 0, members: [0, 1].into(), rank };
+    let prepared = client.prepare(&context, &goal::compile::compile(&graph(rank, bytes)?)?, 0)?;
+    let (mut starts, mut calls) = (Vec::new(), Vec::new());
+    let length = bytes.unwrap_or(0) as usize;
+    let (input, mut output) = (vec![7; length], vec![0; length]);
+    let buffers = if bytes.is_some() { 2 } else { 0 };
+    let runs = DURATION.as_micros() as u64 / (40 + length as u64 / 500);
+    for sequence in 0..runs {
+        let begin = Instant::now();
+        let ticket = client.start(prepared, sequence, &[output.as_slice(), &input][..buffers])?;
+        starts.push(begin.elapsed().as_nanos() as u64);
+        client.wait(ticket, None)?;
+        client.fetch(ticket, &mut [output.as_mut_slice(), &mut []][..buffers])?;
+        calls.push(begin.elapsed().as_nanos() as u64 / if bytes.is_some() { 2 } else { 1 });
+    }
+    Ok((starts, calls))
+}
+
+fn main() -> Result<(), Failure> {
+    let bytes = std::env::args().nth(1).map(|number| number.parse()).transpose()?;
     let clients = local(&Hosts::new(["a", "b"]))?;
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> =
-            (0..).zip(&clients).map(|(number, client)| scope.spawn(move || rank(number, client))).collect();
+            (0..).zip(&clients).map(|(number, client)| scope.spawn(move || rank(number, client, bytes))).collect();
         threads.into_iter().map(|thread| thread.join()).collect()
     });
+    let what = bytes.map_or("barrier".to_owned(), |bytes| format!("half a round trip of {bytes} bytes"));
     for (number, outcome) in outcomes.into_iter().enumerate() {
-        let Ok(Ok((starts, barriers))) = outcome else { continue };
-        for (what, mut times) in [("start", starts), ("barrier", barriers)] {
+        let (starts, calls) = outcome.map_err(|_| "a rank panicked")??;
+        for (what, mut times) in [("start", starts), (what.as_str(), calls)] {
             times.sort_unstable();
             let quartile = |quarter: usize| times[quarter * (times.len() - 1) / 4] as f64 / 1000.0;
             println!("rank {number}: {what} {:.1} µs, quartiles {:.1} to {:.1}", quartile(2), quartile(1), quartile(3));

@@ -9,8 +9,8 @@
 //!
 //! A rank has an area of memory in common with its agent ([`area`]). It writes there what it asks for, a schedule or a run
 //! with its buffers, and rings if the agent sleeps; test is one load of a count in the area, wait sleeps on it. The agent
-//! copies what it is given before it uses it, so that no rank can harm it, and runs an
-//! [`Interpreter`](interpreter::Interpreter) for each run. What an interpreter says to one on another host goes through the
+//! copies what it is given before it uses it, so that no rank can harm it, but for long buffers of which it only sends or into which it
+//! only receives (`lent`), and runs an [`Interpreter`](interpreter::Interpreter) for each run. What an interpreter says to one on another host goes through the
 //! [transport](crate::transport), what it says to one on the same host through a queue.
 //!
 //! # Who is ahead
@@ -32,6 +32,7 @@ mod core;
 mod departures;
 mod desk;
 mod early;
+mod lent;
 mod local;
 mod plan;
 mod run;
@@ -42,3 +43,9 @@ pub use client::{Client, Home};
 pub use interpreter::Limits;
 pub use local::{local, local_over};
 pub use worker::Agent;
+
+/// The limits of an agent's interpreters. Between hosts a message that is announced first takes two more wake-ups of node
+/// services, longer than half a megabyte takes to travel; how much arrives unasked the windows bound.
+pub fn limits() -> Limits {
+    Limits { eager_limit: 512 << 10, ..Limits::default() }
+}

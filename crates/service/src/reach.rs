@@ -9,7 +9,7 @@ use crate::variables::{BETWEEN_HOSTS, BetweenHosts, Environment, Lookup};
 use engine::Departure;
 use kernel::{Handles, Loader};
 use network::agent::area::{Area, doorbell};
-use network::agent::{Agent, Limits};
+use network::agent::{Agent, limits};
 use network::carrier::{Error, Exit};
 use network::invitation::{Invitation, Listening, Station};
 use network::transport::tcp::{Listener, Patience, STRANGERS, Tcp};
@@ -162,7 +162,7 @@ impl Reach {
             let bell = Arc::clone(&self.bell);
             let started = connected.and_then(|transport| {
                 let ended = move || ring(&bell);
-                Agent::start(invitation.hosts.clone(), Box::new(transport), Limits::default(), ended)
+                Agent::start(invitation.hosts.clone(), Box::new(transport), limits(), ended)
             });
             self.state = match started {
                 Ok(agent) => {

@@ -1,5 +1,6 @@
 //! An engine in memory: the interpreters of all ranks over a network that delivers in any order it likes.
 
+use crate::elsewhere::Elsewhere;
 use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use goal::compile::compile;
 use goal::graph::{Graph, JoinMode};
@@ -9,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Runs every program with other limits and in another order of delivery.
 pub(crate) struct AdversarialNetwork {
@@ -67,6 +68,8 @@ struct Network<'a> {
     running: BTreeMap<Place, Interpreter>,
     /// Interpreters to be used again, by rank.
     idle: Vec<Vec<Interpreter>>,
+    /// Buffers of runs under way that lie elsewhere.
+    lent: HashMap<Place, Vec<(usize, Elsewhere)>>,
     pending: Vec<(Place, Pending)>,
     held: HashMap<Held, Vec<u8>>,
     meetings: HashMap<(usize, u32), Meeting>,
@@ -108,6 +111,7 @@ impl<'a> Network<'a> {
             random,
             running: BTreeMap::new(),
             idle: program.iter().map(|_| Vec::new()).collect(),
+            lent: HashMap::new(),
             pending: (0..program.len()).map(|rank| ((0, rank), Pending::Start)).collect(),
             held: HashMap::new(),
             meetings: HashMap::new(),
@@ -126,7 +130,10 @@ impl<'a> Network<'a> {
             let (clock, (round, rank)) = (self.clock, place);
             let mut interpreter = self.interpreter(place)?;
             match pending {
-                Pending::Start => interpreter.start(self.inputs[round][rank].clone(), clock).map_err(other)?,
+                Pending::Start => {
+                    let buffers = self.lend(place, &mut interpreter)?;
+                    interpreter.start(buffers, clock).map_err(other)?;
+                }
                 Pending::Event(event) => {
                     let again = self.random.random_ratio(1, 8).then(|| event.clone());
                     interpreter.handle(event, clock).map_err(other)?;
@@ -144,7 +151,11 @@ impl<'a> Network<'a> {
                 self.effect(place, effect)?;
             }
             if over {
-                self.outcomes[round].buffers[rank] = interpreter.reset();
+                let mut buffers = interpreter.reset();
+                for (number, lent) in self.lent.remove(&place).unwrap_or_default() {
+                    buffers[number] = std::mem::take(&mut lent.bytes());
+                }
+                self.outcomes[round].buffers[rank] = buffers;
                 self.idle[rank].push(interpreter);
                 self.finished += 1;
             } else {
@@ -158,6 +169,20 @@ impl<'a> Network<'a> {
             return Err(Failure::Other(format!("{} messages held back were never released", self.held.len())));
         }
         Ok(())
+    }
+
+    /// The buffers of a run, but for some that lie elsewhere and are lent to it.
+    fn lend(&mut self, place: Place, interpreter: &mut Interpreter) -> Result<Vec<Vec<u8>>, Failure> {
+        let (round, rank) = place;
+        let mut buffers = self.inputs[round][rank].clone();
+        for (number, buffer) in buffers.iter_mut().enumerate() {
+            if interpreter.can_be_lent(number) && self.random.random() {
+                let lent = Elsewhere(Arc::new(Mutex::new(std::mem::take(buffer))));
+                interpreter.lend(number, Box::new(lent.clone())).map_err(other)?;
+                self.lent.entry(place).or_default().push((number, lent));
+            }
+        }
+        Ok(buffers)
     }
 
     fn interpreter(&mut self, place: Place) -> Result<Interpreter, Failure> {

@@ -1,7 +1,8 @@
 //! The agent's side of one rank: what it asks for, its schedules, and where its results go.
 
 use super::area::{Area, ENTRIES, SLOTS, Submission, refused};
-use super::plan::Plan;
+use super::lent::LentBuffer;
+use super::plan::{Buffer, Plan};
 use crate::carrier::Error;
 use crate::hosts::Hosts;
 use goal::schedule::Schedule;
@@ -200,16 +201,22 @@ impl Desk {
             return Err(Error::Operation("the buffers of the run do not lie in the rank's area".into()));
         }
         let spare = taken.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let (interpreter, mut buffers) = match spare {
+        let (mut interpreter, mut buffers) = match spare {
             Some(spare) => spare,
             None => {
-                let interpreter = Interpreter::new(Arc::clone(&taken.schedule), limits);
-                (interpreter.map_err(|error| Error::Operation(error.to_string()))?, buffers(&taken.plan)?)
+                let interpreter = Interpreter::new(Arc::clone(&taken.schedule), limits).map_err(operation)?;
+                let buffers = buffers(&taken.plan, &interpreter)?;
+                (interpreter, buffers)
             }
         };
-        for (buffer, bytes) in taken.plan.buffers.iter().zip(&mut buffers).filter(|(buffer, _)| buffer.is_read) {
+        for (number, (buffer, bytes)) in taken.plan.buffers.iter().zip(&mut buffers).enumerate() {
             let at = place.at.plus(buffer.at).unwrap_or(Offset(u64::MAX));
-            copies::load(self.area.segment(), at, bytes).map_err(refused)?;
+            if is_lent(buffer, number, &interpreter) {
+                let lent = LentBuffer::new(Arc::clone(self.area.segment()), at, buffer.length);
+                interpreter.lend(number, Box::new(lent)).map_err(operation)?;
+            } else if buffer.is_read {
+                copies::load(self.area.segment(), at, bytes).map_err(refused)?;
+            }
         }
         Ok((interpreter, buffers))
     }
@@ -218,14 +225,19 @@ impl Desk {
     pub(crate) fn finish(&self, taken: &Taken, place: Place, mut interpreter: Interpreter, has_results: bool) {
         let buffers = interpreter.reset();
         for (buffer, bytes) in taken.plan.buffers.iter().zip(&buffers).filter(|_| has_results) {
+            // A buffer that was lent has its results where they belong.
+            if bytes.is_empty() {
+                continue;
+            }
             for range in &buffer.written {
                 let at = place.at.plus(buffer.at + range.start).unwrap_or(Offset(u64::MAX));
                 // A place outside the area is of the rank's own making: it gets no results.
                 let _ = copies::store(self.area.segment(), at, &bytes[range.start as usize..range.end as usize]);
             }
         }
+        let own_bytes: usize = buffers.iter().map(Vec::len).sum();
         let mut spare = taken.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE_RUNS && (taken.plan.bytes <= SPARE_BYTES || spare.is_empty()) {
+        if spare.len() < SPARE_RUNS && (own_bytes as u64 <= SPARE_BYTES || spare.is_empty()) {
             spare.push((interpreter, buffers));
         }
     }
@@ -251,8 +263,17 @@ impl Drop for Desk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonsense;
 
-/// Fresh buffers, where there is memory for them.
-fn buffers(plan: &Plan) -> Result<Vec<Vec<u8>>, Error> {
+/// Whether a buffer of a run stays in the rank's memory.
+fn is_lent(buffer: &Buffer, number: usize, interpreter: &Interpreter) -> bool {
+    buffer.stays_in_place() && interpreter.can_be_lent(number)
+}
+
+fn operation(error: impl std::fmt::Display) -> Error {
+    Error::Operation(error.to_string())
+}
+
+/// Fresh buffers, where there is memory for them; nothing for those that are lent.
+fn buffers(plan: &Plan, interpreter: &Interpreter) -> Result<Vec<Vec<u8>>, Error> {
     let buffer = |length: u64| {
         let mut bytes: Vec<u8> = Vec::new();
         let reserved = usize::try_from(length).is_ok_and(|length| bytes.try_reserve_exact(length).is_ok());
@@ -263,5 +284,8 @@ fn buffers(plan: &Plan) -> Result<Vec<Vec<u8>>, Error> {
         bytes.resize(length as usize, 0);
         Ok(bytes)
     };
-    plan.buffers.iter().map(|planned| buffer(planned.length)).collect()
+    let own = |(number, planned): (usize, &Buffer)| {
+        buffer(if is_lent(planned, number, interpreter) { 0 } else { planned.length })
+    };
+    plan.buffers.iter().enumerate().map(own).collect()
 }

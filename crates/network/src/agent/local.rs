@@ -2,6 +2,7 @@
 
 use super::area::{Area, doorbell, system};
 use super::client::{Client, Home};
+use super::limits;
 use super::worker::Agent;
 use crate::carrier::Error;
 use crate::hosts::Hosts;
@@ -57,7 +58,7 @@ pub fn local(hosts: &Hosts) -> Result<Vec<Client>, Error> {
         Ok(transport) => transport.map(|transport| Box::new(transport) as Box<dyn Transport>),
         Err(_) => Err(system("connect the hosts", "the thread panicked")),
     });
-    local_over(hosts, connected.collect::<Result<_, _>>()?, Limits::default())
+    local_over(hosts, connected.collect::<Result<_, _>>()?, limits())
 }
 
 /// The same over transports that are connected already, one for each host in order.

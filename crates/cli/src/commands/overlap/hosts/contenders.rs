@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use kernel::wire::{Endpoint, Key};
 use kernel::{JobDescription, Loader, Rank};
 use measure::hosts::{Contender, Row, Setting, sockets};
-use network::agent::{Limits, local_over};
+use network::agent::{limits, local_over};
 use network::carrier::{Carrier, Error};
 use network::hosts::Hosts;
 use network::invitation::random_key;
@@ -101,7 +101,7 @@ fn agent(testbed: &Testbed) -> Result<Contender, Error> {
         Err(panic) => std::panic::resume_unwind(panic),
     });
     let transports = transports.collect::<Result<Vec<_>, Error>>()?;
-    let clients = local_over(&Hosts::new(0..hosts.len()), transports, Limits::default())?;
+    let clients = local_over(&Hosts::new(0..hosts.len()), transports, limits())?;
     let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
     Ok(Contender::new("agent", carriers.collect()))
 }
