@@ -92,11 +92,14 @@ pub enum CollectiveError {
         /// Algorithms that need not.
         instead: &'static str,
     },
-    /// All ranks meet at once in the algorithm, so it cannot be composed of a node's ranks and of nodes.
-    #[error("{algorithm} lets all ranks meet at once and has no levels: use another algorithm for two levels")]
+    /// The algorithm cannot be composed of a node's ranks and of nodes: all ranks meet at once in it, or pass on each other's
+    /// blocks.
+    #[error("{algorithm} has no form in two levels: use {instead} there")]
     HasNoLevels {
         /// The algorithm.
         algorithm: &'static str,
+        /// Algorithms that have one.
+        instead: &'static str,
     },
     /// The algorithm groups the operands as it likes, so the operation would give something else with each algorithm.
     #[error(

@@ -66,6 +66,7 @@ mod folding;
 mod halving;
 mod member;
 mod reduction;
+mod row;
 mod sizes;
 mod tree;
 mod tuning;

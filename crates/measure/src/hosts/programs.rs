@@ -1,9 +1,12 @@
 //! The schedules that are measured.
 
-use super::EXCHANGE_ROUNDS;
+use super::{EXCHANGE_ROUNDS, Form};
 use crate::error::Error;
+use collectives::alltoall::Algorithm;
+use collectives::{Tuning, two_level};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Blocks, Graph, Vertex};
+use std::num::NonZeroU32;
 
 /// Round trips of one ping-pong: the cost of starting it is spread over them, as in section 3.1 of the paper.
 pub(super) const TRIPS: u32 = 16;
@@ -93,6 +96,16 @@ pub(super) fn reduction(rank: u32, ranks: u32, bytes: u64, times: u32) -> Graph 
 /// All ranks come together.
 pub(super) fn barrier(rank: u32, ranks: u32) -> Result<Graph, Error> {
     Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, ranks)?)
+}
+
+/// Everybody has a block for everybody.
+pub(super) fn alltoall(rank: u32, ranks: u32, per_host: NonZeroU32, bytes: u64, form: Form) -> Result<Graph, Error> {
+    let in_one_level = |algorithm: Algorithm| algorithm.graph(rank, ranks, bytes, Tuning::default());
+    Ok(match form {
+        Form::Bruck => in_one_level(Algorithm::Bruck)?,
+        Form::Direct => in_one_level(Algorithm::RotatedDirect)?,
+        Form::TwoLevels => two_level::alltoall(rank, ranks, per_host, bytes, Algorithm::RotatedDirect)?,
+    })
 }
 
 fn after(graph: &mut Graph, vertex: Vertex, before: Option<Vertex>) {

@@ -1,6 +1,6 @@
 //! What was found, and what it means for an engine between hosts.
 
-use super::Measure;
+use super::{Form, Measure};
 use crate::statistics::percentile;
 use serde::Serialize;
 
@@ -79,6 +79,8 @@ pub(super) enum Kind {
     Start,
     Operation,
     Reduction,
+    Alltoall(Form),
+    AlltoallCost(Form),
 }
 
 impl Kind {
@@ -96,20 +98,27 @@ impl Kind {
             Kind::Start => ("start with one send", Unit::Microseconds),
             Kind::Operation => ("operation in one activation", Unit::Nanoseconds),
             Kind::Reduction => ("greater of two f32 vectors", Unit::Microseconds),
+            Kind::Alltoall(Form::Bruck) => ("alltoall, bruck", Unit::Microseconds),
+            Kind::Alltoall(Form::Direct) => ("alltoall, rotated-direct", Unit::Microseconds),
+            Kind::Alltoall(Form::TwoLevels) => ("alltoall, two-level", Unit::Microseconds),
+            Kind::AlltoallCost(Form::Bruck) => ("processor time of an alltoall, bruck", Unit::Microseconds),
+            Kind::AlltoallCost(Form::Direct) => ("processor time of an alltoall, rotated-direct", Unit::Microseconds),
+            Kind::AlltoallCost(Form::TwoLevels) => ("processor time of an alltoall, two-level", Unit::Microseconds),
         }
     }
 
     /// What a measure gives, in the order in which its rounds do.
-    pub(super) fn of(measure: Measure) -> &'static [Kind] {
+    pub(super) fn of(measure: Measure) -> Vec<Kind> {
         match measure {
-            Measure::PingPong { .. } => &[Kind::Latency],
-            Measure::Barrier => &[Kind::Barrier],
-            Measure::Overlap { .. } => &[Kind::Alone, Kind::Total, Kind::Exposed, Kind::Unattended, Kind::Stolen],
-            Measure::Test => &[Kind::Test],
-            Measure::LateWait => &[Kind::LateWait],
-            Measure::Start => &[Kind::Start],
-            Measure::Operation => &[Kind::Operation],
-            Measure::Reduction { .. } => &[Kind::Reduction],
+            Measure::PingPong { .. } => vec![Kind::Latency],
+            Measure::Barrier => vec![Kind::Barrier],
+            Measure::Overlap { .. } => vec![Kind::Alone, Kind::Total, Kind::Exposed, Kind::Unattended, Kind::Stolen],
+            Measure::Test => vec![Kind::Test],
+            Measure::LateWait => vec![Kind::LateWait],
+            Measure::Start => vec![Kind::Start],
+            Measure::Operation => vec![Kind::Operation],
+            Measure::Reduction { .. } => vec![Kind::Reduction],
+            Measure::Alltoall { form, .. } => vec![Kind::Alltoall(form), Kind::AlltoallCost(form)],
         }
     }
 }

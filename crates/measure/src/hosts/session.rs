@@ -7,8 +7,10 @@ use super::{Measure, Setting, programs};
 use crate::clock::{microseconds, now_ns};
 use crate::computation::{Pace, compute};
 use crate::error::Error;
+use crate::processor::{RankKind, used_by_rank_us};
 use crate::statistics::median;
 use network::carrier::{Carrier, Context};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,18 +33,26 @@ impl Place for Here {
     }
 }
 
-/// An engine, with a rank on each host.
+/// An engine, with ranks on each host.
 #[derive(Debug)]
 pub struct Contender {
     name: String,
     carriers: Vec<Arc<dyn Carrier>>,
+    ranks_per_host: NonZeroU32,
     communicators: AtomicU32,
 }
 
 impl Contender {
-    /// An engine of this name; `carriers` in the order of the ranks.
+    /// An engine of this name, with a rank on each host; `carriers` in the order of the ranks.
     pub fn new(name: &str, carriers: Vec<Arc<dyn Carrier>>) -> Self {
-        Contender { name: name.to_owned(), carriers, communicators: AtomicU32::new(1) }
+        let (ranks_per_host, communicators) = (NonZeroU32::MIN, AtomicU32::new(1));
+        Contender { name: name.to_owned(), carriers, ranks_per_host, communicators }
+    }
+
+    /// The same with so many consecutive ranks on each host.
+    #[must_use]
+    pub fn with_ranks_per_host(self, ranks_per_host: NonZeroU32) -> Self {
+        Contender { ranks_per_host, ..self }
     }
 }
 
@@ -51,6 +61,7 @@ impl Contender {
 pub(super) struct Session {
     engine: String,
     measure: Measure,
+    hosts: u32,
     /// The schedule by rank, and the shorter one that is subtracted where there is one.
     runners: Vec<Vec<Runner>>,
     /// By kind of value, then by round.
@@ -69,7 +80,8 @@ impl Session {
         for longer in [true, false] {
             let number = contender.communicators.fetch_add(1, Ordering::Relaxed);
             for (rank, carrier) in (0..).zip(&contender.carriers) {
-                let Some(graph) = graph(measure, rank, ranks, longer)? else { continue };
+                let place = (rank, ranks, contender.ranks_per_host);
+                let Some(graph) = graph(measure, place, longer)? else { continue };
                 let context = Context { number, members: Arc::clone(&members), rank };
                 let schedule = goal::compile::compile(&graph).map_err(tradewind::Error::from)?;
                 if !carrier.admits(&schedule) {
@@ -79,7 +91,8 @@ impl Session {
             }
         }
         let rounds = vec![Vec::new(); Kind::of(measure).len()];
-        Ok(Some(Session { engine: contender.name.clone(), measure, runners, rounds }))
+        let (engine, hosts) = (contender.name.clone(), ranks.div_ceil(contender.ranks_per_host.get()));
+        Ok(Some(Session { engine, measure, hosts, runners, rounds }))
     }
 
     /// One round.
@@ -119,11 +132,11 @@ impl Session {
     pub(super) fn finish(self) -> Vec<Row> {
         let bytes = match self.measure {
             Measure::PingPong { bytes } | Measure::Overlap { bytes } | Measure::Reduction { bytes } => bytes,
+            Measure::Alltoall { bytes, .. } => bytes,
             _ => 0,
         };
-        let hosts = self.runners.len() as u32;
-        let kinds = Kind::of(self.measure).iter().zip(&self.rounds);
-        kinds.map(|(kind, rounds)| Row::of(*kind, &self.engine, hosts, bytes, rounds)).collect()
+        let kinds = Kind::of(self.measure).into_iter().zip(&self.rounds);
+        kinds.map(|(kind, rounds)| Row::of(kind, &self.engine, self.hosts, bytes, rounds)).collect()
     }
 }
 
@@ -140,15 +153,21 @@ fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
             100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
         }
         Kind::Stolen => ranks.iter().map(|samples| median(samples)).sum::<f64>() + bystanders.each_lap_us(),
-        Kind::Test | Kind::LateWait | Kind::Start | Kind::Operation | Kind::Reduction => {
+        Kind::Test | Kind::LateWait | Kind::Start | Kind::Operation | Kind::Reduction | Kind::AlltoallCost(_) => {
             ranks.first().map_or(f64::NAN, |samples| median(samples))
         }
-        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed => median(&slowest()),
+        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed | Kind::Alltoall(_) => {
+            median(&slowest())
+        }
     }
 }
 
 /// The graph of a measure, and the shorter one that is subtracted.
-fn graph(measure: Measure, rank: u32, ranks: u32, longer: bool) -> Result<Option<goal::graph::Graph>, Error> {
+fn graph(
+    measure: Measure,
+    (rank, ranks, per_host): (u32, u32, NonZeroU32),
+    longer: bool,
+) -> Result<Option<goal::graph::Graph>, Error> {
     Ok(Some(match (measure, longer) {
         (Measure::PingPong { bytes }, true) => programs::ping_pong(rank, ranks, bytes),
         (Measure::Barrier | Measure::Test, true) => programs::barrier(rank, ranks)?,
@@ -159,6 +178,7 @@ fn graph(measure: Measure, rank: u32, ranks: u32, longer: bool) -> Result<Option
             programs::chain(rank, ranks, if longer { programs::CHAINS.0 } else { programs::CHAINS.1 })
         }
         (Measure::Reduction { bytes }, _) => programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 }),
+        (Measure::Alltoall { bytes, form }, true) => programs::alltoall(rank, ranks, per_host, bytes, form)?,
         (_, false) => return Ok(None),
     }))
 }
@@ -193,6 +213,12 @@ impl Course<'_> {
                 self.beyond(runner, shorter, 1e3 / difference)
             }
             Measure::Reduction { .. } => self.beyond(runner, shorter, 1.0 / 8.0),
+            Measure::Alltoall { .. } => {
+                let used = used_by_rank_us(RankKind::Process);
+                let time = self.batch(runner, calls, 1.0)?.concat();
+                let cost = (used_by_rank_us(RankKind::Process) - used) / f64::from(calls);
+                Ok(vec![time, vec![cost]])
+            }
         }
     }
 
