@@ -72,7 +72,8 @@ pub enum Measure {
         /// Bytes of each vector.
         bytes: u64,
     },
-    /// An all-to-all of all ranks, started and waited for: its time, and the processor time of the whole process.
+    /// An all-to-all. Where ranks share cores, what they take to wait for each other hides what their messages cost: so it is also
+    /// started and waited for by one thread for all of them.
     Alltoall {
         /// Bytes of each block.
         bytes: u64,
@@ -95,6 +96,15 @@ pub enum Form {
 impl Form {
     /// All of them.
     pub const ALL: [Form; 3] = [Form::Bruck, Form::Direct, Form::TwoLevels];
+
+    /// Its name in a row, behind that of the engine.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Form::Bruck => "bruck",
+            Form::Direct => "rotated-direct",
+            Form::TwoLevels => "two-level",
+        }
+    }
 }
 
 /// How much is measured.

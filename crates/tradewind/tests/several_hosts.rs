@@ -82,6 +82,59 @@ fn an_explanation_names_the_engine_and_the_hosts() {
 }
 
 #[test]
+fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
+    for hosts in [&[2, 2][..], &[3, 3, 1], &[2, 2, 2, 1]] {
+        local_hosts(hosts, |world| {
+            let (rank, size) = (world.rank(), world.size());
+            for (count, two_levels) in [(0, true), (1, true), (128, true), (129, false), (5000, false)] {
+                let block = |from: u32, to: u32| (0..count as u32).map(move |index| from << 24 | to << 16 | index);
+                let given: Vec<u32> = (0..size).flat_map(|to| block(rank, to)).collect();
+                let expected: Vec<u32> = (0..size).flat_map(|from| block(from, rank)).collect();
+                let mut got = vec![0; given.len()];
+                let request = world.ialltoall(&given, &mut got)?;
+                let explanation = request.explain().expect("an alltoall has algorithms");
+                request.wait()?;
+                assert_eq!(got, expected, "{hosts:?}, {count} elements");
+                assert_eq!(explanation.ranks_per_node.is_some(), two_levels, "{explanation}");
+                assert_eq!(world.explain(tradewind::Collective::Alltoall, 4 * count as u64), explanation);
+                let mut both = given;
+                world.alltoall(tradewind::InPlace, &mut both)?;
+                assert_eq!(both, expected, "{hosts:?}, {count} elements in place");
+            }
+            let counts: Vec<usize> = (0..size).map(|other| ((rank + other) % 3) as usize).collect();
+            let given = vec![rank; counts.iter().sum()];
+            let mut got = vec![0; given.len()];
+            let request = world.ialltoallv(&given, &counts, &mut got, &counts)?;
+            let explanation = request.explain().expect("an alltoall has algorithms");
+            request.wait()?;
+            assert_eq!(explanation.ranks_per_node, None, "not every rank knows how long blocks are");
+            let expected: Vec<u32> = (0..size).zip(&counts).flat_map(|(from, count)| vec![from; *count]).collect();
+            assert_eq!(got, expected);
+            Ok(())
+        })
+        .expect("the job is sound");
+    }
+}
+
+#[test]
+fn algorithms_that_are_forced_have_the_levels_that_are_asked_for() {
+    local_hosts(&[2, 2], |world| {
+        for (name, levels) in [("pairwise", true), ("direct", true), ("bruck", false), ("multiphase", false)] {
+            let two = std::num::NonZeroU32::new(2);
+            let chosen = tradewind::Algorithms { ranks_per_node: two, ..Default::default() };
+            let chosen = world.with_algorithms(chosen.with("alltoall", name).expect("it is one"));
+            let (given, mut got) = ([world.rank(); 4], [9; 4]);
+            chosen.alltoall(&given, &mut got)?;
+            assert_eq!(got, [0, 1, 2, 3]);
+            let explanation = chosen.explain(tradewind::Collective::Alltoall, 4);
+            assert_eq!((explanation.algorithm, explanation.ranks_per_node.is_some()), (name, levels));
+        }
+        Ok(())
+    })
+    .expect("the job is sound");
+}
+
+#[test]
 fn a_time_out_names_ranks_and_hosts_and_is_no_end() {
     let late = std::sync::Barrier::new(2);
     local_hosts(&[1, 1], |world| {

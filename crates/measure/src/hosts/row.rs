@@ -1,6 +1,6 @@
 //! What was found, and what it means for an engine between hosts.
 
-use super::{Form, Measure};
+use super::Measure;
 use crate::statistics::percentile;
 use serde::Serialize;
 
@@ -79,8 +79,9 @@ pub(super) enum Kind {
     Start,
     Operation,
     Reduction,
-    Alltoall(Form),
-    AlltoallCost(Form),
+    Alltoall,
+    AlltoallByOne,
+    AlltoallCost,
 }
 
 impl Kind {
@@ -98,12 +99,9 @@ impl Kind {
             Kind::Start => ("start with one send", Unit::Microseconds),
             Kind::Operation => ("operation in one activation", Unit::Nanoseconds),
             Kind::Reduction => ("greater of two f32 vectors", Unit::Microseconds),
-            Kind::Alltoall(Form::Bruck) => ("alltoall, bruck", Unit::Microseconds),
-            Kind::Alltoall(Form::Direct) => ("alltoall, rotated-direct", Unit::Microseconds),
-            Kind::Alltoall(Form::TwoLevels) => ("alltoall, two-level", Unit::Microseconds),
-            Kind::AlltoallCost(Form::Bruck) => ("processor time of an alltoall, bruck", Unit::Microseconds),
-            Kind::AlltoallCost(Form::Direct) => ("processor time of an alltoall, rotated-direct", Unit::Microseconds),
-            Kind::AlltoallCost(Form::TwoLevels) => ("processor time of an alltoall, two-level", Unit::Microseconds),
+            Kind::Alltoall => ("alltoall, called by all ranks", Unit::Microseconds),
+            Kind::AlltoallByOne => ("alltoall, one thread for all ranks", Unit::Microseconds),
+            Kind::AlltoallCost => ("processor time of an alltoall, one thread for all ranks", Unit::Microseconds),
         }
     }
 
@@ -118,7 +116,7 @@ impl Kind {
             Measure::Start => vec![Kind::Start],
             Measure::Operation => vec![Kind::Operation],
             Measure::Reduction { .. } => vec![Kind::Reduction],
-            Measure::Alltoall { form, .. } => vec![Kind::Alltoall(form), Kind::AlltoallCost(form)],
+            Measure::Alltoall { .. } => vec![Kind::Alltoall, Kind::AlltoallByOne, Kind::AlltoallCost],
         }
     }
 }

@@ -91,7 +91,11 @@ impl Session {
             }
         }
         let rounds = vec![Vec::new(); Kind::of(measure).len()];
-        let (engine, hosts) = (contender.name.clone(), ranks.div_ceil(contender.ranks_per_host.get()));
+        let engine = match measure {
+            Measure::Alltoall { form, .. } => format!("{}, {}", contender.name, form.name()),
+            _ => contender.name.clone(),
+        };
+        let hosts = ranks.div_ceil(contender.ranks_per_host.get());
         Ok(Some(Session { engine, measure, hosts, runners, rounds }))
     }
 
@@ -120,7 +124,10 @@ impl Session {
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Panicked))).collect()
         });
-        let ranks = outcomes.into_iter().collect::<Result<Vec<Samples>, Error>>()?;
+        let mut ranks = outcomes.into_iter().collect::<Result<Vec<Samples>, Error>>()?;
+        if let (Measure::Alltoall { .. }, Some(first)) = (measure, ranks.first_mut()) {
+            first.extend(by_one(setting.calls, &mut self.runners)?);
+        }
         for (index, (kind, rounds)) in Kind::of(measure).iter().zip(&mut self.rounds).enumerate() {
             let samples: Vec<&[f64]> = ranks.iter().filter_map(|rank| rank.get(index)).map(Vec::as_slice).collect();
             rounds.push(together(*kind, &samples, &bystanders));
@@ -153,13 +160,36 @@ fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
             100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
         }
         Kind::Stolen => ranks.iter().map(|samples| median(samples)).sum::<f64>() + bystanders.each_lap_us(),
-        Kind::Test | Kind::LateWait | Kind::Start | Kind::Operation | Kind::Reduction | Kind::AlltoallCost(_) => {
-            ranks.first().map_or(f64::NAN, |samples| median(samples))
-        }
-        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed | Kind::Alltoall(_) => {
+        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed | Kind::Alltoall => {
             median(&slowest())
         }
+        Kind::Test | Kind::LateWait | Kind::Start | Kind::Operation | Kind::Reduction => {
+            ranks.first().map_or(f64::NAN, |samples| median(samples))
+        }
+        Kind::AlltoallByOne | Kind::AlltoallCost => ranks.first().map_or(f64::NAN, |samples| median(samples)),
     }
+}
+
+/// Calls in a row, of which one thread starts the part of every rank and waits for all: the time of one, and the processor time of
+/// the whole process.
+fn by_one(calls: u32, ranks: &mut [Vec<Runner>]) -> Result<Samples, Error> {
+    let mut tickets = Vec::with_capacity(ranks.len());
+    let mut call = || -> Result<(), Error> {
+        for runner in ranks.iter_mut().flatten() {
+            tickets.push(runner.start()?);
+        }
+        for (runner, ticket) in ranks.iter_mut().flatten().zip(tickets.drain(..)) {
+            runner.wait(ticket)?;
+            runner.fetch(ticket)?;
+        }
+        Ok(())
+    };
+    (0..WARM_UP).try_for_each(|_| call())?;
+    let (used, begin) = (used_by_rank_us(RankKind::Process), now_ns());
+    (0..calls).try_for_each(|_| call())?;
+    let each = |all: f64| vec![all / f64::from(calls)];
+    let time = microseconds(begin, now_ns());
+    Ok(vec![each(time), each(used_by_rank_us(RankKind::Process) - used)])
 }
 
 /// The graph of a measure, and the shorter one that is subtracted.
@@ -213,12 +243,7 @@ impl Course<'_> {
                 self.beyond(runner, shorter, 1e3 / difference)
             }
             Measure::Reduction { .. } => self.beyond(runner, shorter, 1.0 / 8.0),
-            Measure::Alltoall { .. } => {
-                let used = used_by_rank_us(RankKind::Process);
-                let time = self.batch(runner, calls, 1.0)?.concat();
-                let cost = (used_by_rank_us(RankKind::Process) - used) / f64::from(calls);
-                Ok(vec![time, vec![cost]])
-            }
+            Measure::Alltoall { .. } => self.batch(runner, calls, 1.0),
         }
     }
 

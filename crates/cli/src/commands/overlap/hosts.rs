@@ -18,7 +18,7 @@ const MESSAGES: [u64; 4] = [8, 64, 512, 4096];
 /// Bytes of the vectors that are reduced.
 const VECTORS: [u64; 4] = [4, 64, 512, 4096];
 /// Bytes of the blocks of an all-to-all.
-const BLOCKS: [u64; 7] = [8, 64, 256, 1024, 4096, 16384, 65536];
+const BLOCKS: [u64; 7] = [8, 64, 256, 512, 1024, 4096, 16384];
 
 /// What only the measurement between hosts is asked.
 #[derive(Clone, Debug, clap::Args)]
