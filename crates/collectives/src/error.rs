@@ -137,6 +137,21 @@ pub enum CollectiveError {
         /// How often it is its own source.
         sources: usize,
     },
+    /// Both ranks of an edge list it, and as often.
+    #[error(
+        "rank {from} lists rank {to} {destinations} times as a destination, which lists it {sources} times as a source: \
+         list each edge on both ranks"
+    )]
+    EdgesDiffer {
+        /// The rank it comes from.
+        from: u32,
+        /// The rank it leads to.
+        to: u32,
+        /// How often the one lists it.
+        destinations: usize,
+        /// How often the other does.
+        sources: usize,
+    },
     /// An edge from a rank to itself whose ends have different sizes.
     #[error(
         "rank {rank} sends itself {sent} bytes as destination {destination} but expects {expected} as source {source_position}: \

@@ -23,8 +23,10 @@
 //! ```
 
 mod alltoall;
+mod neighbor;
 
 pub use alltoall::alltoall;
+pub use neighbor::{neighbor_allgather, neighbor_alltoall};
 
 use crate::blocks::Parts;
 use crate::drawing::{Drawing, Group};

@@ -72,9 +72,11 @@ pub enum Measure {
         /// Bytes of each vector.
         bytes: u64,
     },
-    /// An all-to-all. Where ranks share cores, what they take to wait for each other hides what their messages cost: so it is also
-    /// started and waited for by one thread for all of them.
-    Alltoall {
+    /// An all-to-all, of all ranks or of neighbours. Where ranks share cores, what they take to wait for each other hides what
+    /// their messages cost: so it is also started and waited for by one thread for all of them.
+    Exchange {
+        /// Among whom.
+        circle: Circle,
         /// Bytes of each block.
         bytes: u64,
         /// How it is run.
@@ -82,10 +84,19 @@ pub enum Measure {
     },
 }
 
+/// Who has a block for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Circle {
+    /// Everybody for everybody.
+    Everybody,
+    /// Everybody for four neighbours on a torus of two dimensions.
+    Torus,
+}
+
 /// How an all-to-all is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// In one level, in the fewest rounds.
+    /// In one level, in the fewest rounds. Not among neighbours.
     Bruck,
     /// In one level, straight to where blocks belong.
     Direct,
@@ -101,7 +112,7 @@ impl Form {
     pub const fn name(self) -> &'static str {
         match self {
             Form::Bruck => "bruck",
-            Form::Direct => "rotated-direct",
+            Form::Direct => "direct",
             Form::TwoLevels => "two-level",
         }
     }

@@ -66,9 +66,14 @@ pub struct Algorithms {
     pub neighbor: Option<NeighborAlgorithm>,
     /// Segments and degrees of the algorithms above that have them.
     pub tuning: Tuning,
-    /// The algorithms above for barrier, bcast, reduce, allreduce, allgather and alltoall are run in two levels: inside nodes of
-    /// so many consecutive ranks, and between them. Joins have one level, and so have the algorithms for alltoall that pass on
-    /// others' blocks, bruck and multiphase, and every alltoallv: its sizes are known only to those who send and receive.
+    /// The algorithms above for barrier, bcast, reduce, allreduce, allgather, alltoall and, with blocks of one size, the neighbour
+    /// collectives are run in two levels: inside nodes of so many consecutive ranks, and between them. Joins have one level, and
+    /// so have the algorithms for alltoall that pass on others' blocks, bruck and multiphase, and every alltoallv: its sizes are
+    /// known only to those who send and receive.
+    ///
+    /// Left open, with the algorithm, ranks on several hosts run them in two levels by themselves where each host has as many
+    /// consecutive ranks: all-to-alls while blocks have 512 bytes at most and hosts are few beside their ranks, and neighbour
+    /// collectives up to 512 bytes wherever ranks share hosts.
     pub ranks_per_node: Option<NonZeroU32>,
 }
 

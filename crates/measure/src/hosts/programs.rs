@@ -3,6 +3,7 @@
 use super::{EXCHANGE_ROUNDS, Form};
 use crate::error::Error;
 use collectives::alltoall::Algorithm;
+use collectives::neighbor::{Neighborhood, Topology, balanced_dimensions, neighbor_alltoall};
 use collectives::{Tuning, two_level};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Blocks, Graph, Vertex};
@@ -105,6 +106,20 @@ pub(super) fn alltoall(rank: u32, ranks: u32, per_host: NonZeroU32, bytes: u64, 
         Form::Bruck => in_one_level(Algorithm::Bruck)?,
         Form::Direct => in_one_level(Algorithm::RotatedDirect)?,
         Form::TwoLevels => two_level::alltoall(rank, ranks, per_host, bytes, Algorithm::RotatedDirect)?,
+    })
+}
+
+/// Everybody has a block for each neighbour on a torus of two dimensions.
+pub(super) fn torus(rank: u32, ranks: u32, per_host: NonZeroU32, bytes: u64, form: Form) -> Result<Graph, Error> {
+    let dimensions = balanced_dimensions(ranks, 2)?;
+    let own = |rank| Neighborhood::cartesian(&dimensions, &[true, true], rank);
+    Ok(match form {
+        Form::Bruck | Form::Direct => neighbor_alltoall(&own(rank)?, bytes)?,
+        Form::TwoLevels => {
+            let topology = Topology::new(&(0..ranks).map(own).collect::<Result<Vec<_>, _>>()?)?;
+            let hosts: Vec<u32> = (0..ranks).map(|rank| rank / per_host.get()).collect();
+            two_level::neighbor_alltoall(rank, &topology, &hosts, bytes)?
+        }
     })
 }
 

@@ -1,6 +1,6 @@
 //! What was found, and what it means for an engine between hosts.
 
-use super::Measure;
+use super::{Circle, Measure};
 use crate::statistics::percentile;
 use serde::Serialize;
 
@@ -79,9 +79,9 @@ pub(super) enum Kind {
     Start,
     Operation,
     Reduction,
-    Alltoall,
-    AlltoallByOne,
-    AlltoallCost,
+    Exchange(Circle),
+    ExchangeByOne(Circle),
+    ExchangeCost(Circle),
 }
 
 impl Kind {
@@ -99,9 +99,16 @@ impl Kind {
             Kind::Start => ("start with one send", Unit::Microseconds),
             Kind::Operation => ("operation in one activation", Unit::Nanoseconds),
             Kind::Reduction => ("greater of two f32 vectors", Unit::Microseconds),
-            Kind::Alltoall => ("alltoall, called by all ranks", Unit::Microseconds),
-            Kind::AlltoallByOne => ("alltoall, one thread for all ranks", Unit::Microseconds),
-            Kind::AlltoallCost => ("processor time of an alltoall, one thread for all ranks", Unit::Microseconds),
+            Kind::Exchange(Circle::Everybody) => ("alltoall, called by all ranks", Unit::Microseconds),
+            Kind::ExchangeByOne(Circle::Everybody) => ("alltoall, one thread for all ranks", Unit::Microseconds),
+            Kind::ExchangeCost(Circle::Everybody) => {
+                ("processor time of an alltoall by one thread", Unit::Microseconds)
+            }
+            Kind::Exchange(Circle::Torus) => ("exchange on a torus, called by all ranks", Unit::Microseconds),
+            Kind::ExchangeByOne(Circle::Torus) => ("exchange on a torus, one thread for all ranks", Unit::Microseconds),
+            Kind::ExchangeCost(Circle::Torus) => {
+                ("processor time of an exchange on a torus by one thread", Unit::Microseconds)
+            }
         }
     }
 
@@ -116,7 +123,9 @@ impl Kind {
             Measure::Start => vec![Kind::Start],
             Measure::Operation => vec![Kind::Operation],
             Measure::Reduction { .. } => vec![Kind::Reduction],
-            Measure::Alltoall { .. } => vec![Kind::Alltoall, Kind::AlltoallByOne, Kind::AlltoallCost],
+            Measure::Exchange { circle, .. } => {
+                vec![Kind::Exchange(circle), Kind::ExchangeByOne(circle), Kind::ExchangeCost(circle)]
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::cost::{Bystanders, Spent};
 use super::lap::{Gate, Runner};
 use super::row::{Kind, Row};
-use super::{Measure, Setting, programs};
+use super::{Circle, Measure, Setting, programs};
 use crate::clock::{microseconds, now_ns};
 use crate::computation::{Pace, compute};
 use crate::error::Error;
@@ -92,7 +92,7 @@ impl Session {
         }
         let rounds = vec![Vec::new(); Kind::of(measure).len()];
         let engine = match measure {
-            Measure::Alltoall { form, .. } => format!("{}, {}", contender.name, form.name()),
+            Measure::Exchange { form, .. } => format!("{}, {}", contender.name, form.name()),
             _ => contender.name.clone(),
         };
         let hosts = ranks.div_ceil(contender.ranks_per_host.get());
@@ -125,7 +125,7 @@ impl Session {
             threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Panicked))).collect()
         });
         let mut ranks = outcomes.into_iter().collect::<Result<Vec<Samples>, Error>>()?;
-        if let (Measure::Alltoall { .. }, Some(first)) = (measure, ranks.first_mut()) {
+        if let (Measure::Exchange { .. }, Some(first)) = (measure, ranks.first_mut()) {
             first.extend(by_one(setting.calls, &mut self.runners)?);
         }
         for (index, (kind, rounds)) in Kind::of(measure).iter().zip(&mut self.rounds).enumerate() {
@@ -139,7 +139,7 @@ impl Session {
     pub(super) fn finish(self) -> Vec<Row> {
         let bytes = match self.measure {
             Measure::PingPong { bytes } | Measure::Overlap { bytes } | Measure::Reduction { bytes } => bytes,
-            Measure::Alltoall { bytes, .. } => bytes,
+            Measure::Exchange { bytes, .. } => bytes,
             _ => 0,
         };
         let kinds = Kind::of(self.measure).into_iter().zip(&self.rounds);
@@ -160,13 +160,13 @@ fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
             100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
         }
         Kind::Stolen => ranks.iter().map(|samples| median(samples)).sum::<f64>() + bystanders.each_lap_us(),
-        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed | Kind::Alltoall => {
+        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed | Kind::Exchange(_) => {
             median(&slowest())
         }
         Kind::Test | Kind::LateWait | Kind::Start | Kind::Operation | Kind::Reduction => {
             ranks.first().map_or(f64::NAN, |samples| median(samples))
         }
-        Kind::AlltoallByOne | Kind::AlltoallCost => ranks.first().map_or(f64::NAN, |samples| median(samples)),
+        Kind::ExchangeByOne(_) | Kind::ExchangeCost(_) => ranks.first().map_or(f64::NAN, |samples| median(samples)),
     }
 }
 
@@ -208,7 +208,12 @@ fn graph(
             programs::chain(rank, ranks, if longer { programs::CHAINS.0 } else { programs::CHAINS.1 })
         }
         (Measure::Reduction { bytes }, _) => programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 }),
-        (Measure::Alltoall { bytes, form }, true) => programs::alltoall(rank, ranks, per_host, bytes, form)?,
+        (Measure::Exchange { circle: Circle::Everybody, bytes, form }, true) => {
+            programs::alltoall(rank, ranks, per_host, bytes, form)?
+        }
+        (Measure::Exchange { circle: Circle::Torus, bytes, form }, true) => {
+            programs::torus(rank, ranks, per_host, bytes, form)?
+        }
         (_, false) => return Ok(None),
     }))
 }
@@ -243,7 +248,7 @@ impl Course<'_> {
                 self.beyond(runner, shorter, 1e3 / difference)
             }
             Measure::Reduction { .. } => self.beyond(runner, shorter, 1.0 / 8.0),
-            Measure::Alltoall { .. } => self.batch(runner, calls, 1.0),
+            Measure::Exchange { .. } => self.batch(runner, calls, 1.0),
         }
     }
 

@@ -6,7 +6,7 @@ use super::figures::{figure, table_with, trusted};
 use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::Cell;
-use measure::hosts::{Claim, Form, Measure, Place, Row, Setting, claims, compare, part};
+use measure::hosts::{Circle, Claim, Form, Measure, Place, Row, Setting, claims, compare, part};
 use measure::results::Directory;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -29,7 +29,8 @@ pub(super) struct Arguments {
     #[arg(conflicts_with_all = ["ranks", "collectives", "bytes", "engines", "repetitions"])]
     pub(super) hosts: Option<u32>,
 
-    /// Puts so many ranks on each host, and measures what two levels bring: an all-to-all in one level and in two.
+    /// Puts so many ranks on each host, and measures what two levels bring: an all-to-all in one level and in two,
+    /// of all ranks and of neighbours on a torus.
     #[arg(long, value_name = "R", default_value = "1", requires = "hosts")]
     ranks_per_host: NonZeroU32,
 
@@ -119,8 +120,12 @@ fn between_single_ranks() -> Vec<Measure> {
 
 /// What is measured where hosts have several ranks.
 fn in_levels() -> Vec<Measure> {
-    let forms = |bytes| Form::ALL.map(|form| Measure::Alltoall { bytes, form });
-    BLOCKS.into_iter().flat_map(forms).collect()
+    let among = |circle, forms: &'static [Form]| {
+        let each = move |bytes| forms.iter().map(move |form| Measure::Exchange { circle, bytes, form: *form });
+        BLOCKS.into_iter().flat_map(each)
+    };
+    let among_neighbors = among(Circle::Torus, &[Form::Direct, Form::TwoLevels]);
+    among(Circle::Everybody, &Form::ALL).chain(among_neighbors).collect()
 }
 
 fn table(arguments: &Arguments, hosts: u32, rows: &[Row]) -> String {
