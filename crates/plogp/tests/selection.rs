@@ -156,6 +156,8 @@ fn short_blocks_of_an_alltoall_go_in_two_levels_while_that_saves_messages() {
     assert_eq!(plan(16, 2, 512), "two-level rotated-direct", "7 messages instead of 8");
     assert_eq!(plan(24, 2, 8), "bruck", "11 messages instead of 10");
     assert_eq!(plan(4, 2, 513), "rotated-direct");
+    assert_eq!(plan(8, 4, 256), "two-level rotated-direct");
+    assert_eq!(plan(8, 4, 257), "rotated-direct", "what a rank has for the other node is more than 1 KiB");
     assert_eq!(plan(4, 1, 8), "bruck", "there is only one level");
     assert_eq!(plan(4, 4, 8), "join");
     let allgather = built_in::plan(&query(Operation::Allgather, 6, 2, 8));

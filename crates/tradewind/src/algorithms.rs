@@ -72,8 +72,8 @@ pub struct Algorithms {
     /// known only to those who send and receive.
     ///
     /// Left open, with the algorithm, ranks on several hosts run them in two levels by themselves where each host has as many
-    /// consecutive ranks: all-to-alls while blocks have 512 bytes at most and hosts are few beside their ranks, and neighbour
-    /// collectives up to 512 bytes wherever ranks share hosts.
+    /// consecutive ranks: all-to-alls while a rank has 1 KiB at most for each other host, and hosts are few beside their ranks;
+    /// neighbour collectives while a block has 512 bytes at most, wherever ranks share hosts.
     pub ranks_per_node: Option<NonZeroU32>,
 }
 
@@ -81,7 +81,8 @@ pub struct Algorithms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NeighborAlgorithm {
-    /// A message along every edge, all at once (`collectives::neighbor`). Long blocks in memory of the segment are copied
+    /// A message along every edge, all at once (`collectives::neighbor`); with [`Algorithms::ranks_per_node`] one from node to
+    /// node, where blocks are of one size. Long blocks in memory of the segment are copied
     /// once, by whoever comes last; private ones three times.
     Direct,
     /// All ranks meet; each waits for its sources only. Blocks are copied twice, when the collective starts and when the

@@ -356,3 +356,27 @@ impl Course<'_> {
         Ok(vec![differences])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosts::{Form, compare};
+    use network::agent::local;
+    use network::hosts::Hosts;
+
+    #[test]
+    fn exchanges_are_measured_in_one_level_and_in_two() {
+        let clients = local(&Hosts::new([0, 0, 1, 1])).expect("threads need nothing");
+        let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
+        let two = NonZeroU32::new(2).expect("not zero");
+        let contenders = [Contender::new("agent", carriers.collect()).with_ranks_per_host(two)];
+        let setting = Setting { rounds: 1, calls: 3, computation_us: 1.0 };
+        let measures = [Circle::Everybody, Circle::Torus]
+            .map(|circle| [Form::Direct, Form::TwoLevels].map(|form| Measure::Exchange { circle, bytes: 8, form }));
+        let rows = compare(&contenders, measures.as_flattened(), &setting, &Here).expect("nobody fails");
+        // Called by all, by one, and what that takes of processors.
+        let engines: Vec<&str> = rows.iter().step_by(3).map(|row| row.engine.as_str()).collect();
+        assert_eq!(engines, ["agent, direct", "agent, two-level", "agent, direct", "agent, two-level"]);
+        assert!(rows.len() == 12 && rows.iter().all(|row| row.hosts == 2 && row.median.is_finite()), "{rows:?}");
+    }
+}

@@ -12,9 +12,10 @@ const SHORT_REDUCE_SCATTER: u64 = 512 << 10;
 /// Up to this many bytes a block, an all-to-all has few rounds; beyond the other one ranks take turns.
 const SHORT_ALLTOALL: u64 = 256;
 const MEDIUM_ALLTOALL: u64 = 32 << 10;
-/// Up to this many bytes a block, an all-to-all has few messages between nodes: beyond, what is saved by that is spent on
-/// copying. Measured with the kernel and the agent engine on 2 to 8 hosts of 2 and 4 ranks, Ethernet of network namespaces.
-const TWO_LEVEL_ALLTOALL: u64 = 512;
+/// An all-to-all has two levels while all that a rank has for another node is this many bytes at most. Beyond, it is more than a
+/// packet on each of its three ways, and what is saved in messages is spent on copying. So it was on 2 and 4 hosts of 2 ranks and
+/// on 2 hosts of 4, network namespaces on one Ethernet, with the kernel and the agent engine.
+const TWO_LEVEL_ALLTOALL: u64 = 1 << 10;
 /// Below this many ranks a broadcast in parts does not pay.
 const FEW_RANKS: u32 = 8;
 
@@ -51,7 +52,8 @@ fn saves_messages(query: &Query) -> bool {
         // One for each other node, where in one level each rank sends as many as there are rounds.
         Operation::Alltoall => {
             let rounds = query.ranks.next_power_of_two().ilog2();
-            here > 1 && query.bytes <= TWO_LEVEL_ALLTOALL && nodes - 1 <= here.saturating_mul(rounds)
+            let for_node = query.bytes.saturating_mul(u64::from(here));
+            here > 1 && for_node <= TWO_LEVEL_ALLTOALL && nodes - 1 <= here.saturating_mul(rounds)
         }
         _ => here > 1,
     }
