@@ -123,8 +123,12 @@ fn one_rank_can_be_looked_at() {
 #[test]
 fn two_levels_are_one_schedule() {
     let arguments = ["-n", "12", "--ranks-per-node", "4"];
-    for collective in ["barrier", "bcast", "reduce", "allreduce", "allgather"] {
-        let algorithm = if collective == "bcast" || collective == "reduce" { "binomial" } else { "recursive-doubling" };
+    for collective in ["barrier", "bcast", "reduce", "allreduce", "allgather", "alltoall"] {
+        let algorithm = match collective {
+            "bcast" | "reduce" => "binomial",
+            "alltoall" => "rotated-direct",
+            _ => "recursive-doubling",
+        };
         let text = schedule(&[&[collective, "-a", algorithm], &arguments[..]].concat());
         assert!(text.lines().next().is_some_and(|title| title.ends_with(", 4 ranks a node")), "{text}");
     }
@@ -132,6 +136,8 @@ fn two_levels_are_one_schedule() {
     assert!(error.contains("scan has no form in two levels: leave out --ranks-per-node"), "{error}");
     let error = refused(&[&["bcast", "-a", "join"], &arguments[..]].concat(), 1);
     assert!(error.contains("use another algorithm"), "{error}");
+    let error = refused(&[&["alltoall", "-a", "bruck"], &arguments[..]].concat(), 1);
+    assert!(error.contains("use direct, rotated-direct or pairwise"), "{error}");
 }
 
 #[test]

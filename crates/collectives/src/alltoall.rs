@@ -1,8 +1,9 @@
 //! All-to-all: rank r's block for rank s becomes rank s's block from rank r.
 
-mod exchange;
+pub(crate) mod exchange;
 mod travel;
 
+use crate::blocks::Parts;
 use crate::drawing::Drawing;
 use crate::{CollectiveError, Sizes, Tuning};
 use exchange::Order;
@@ -74,9 +75,9 @@ impl Algorithm {
         let output = drawing.parts(Access::Output, &sizes);
         match self {
             Algorithm::Bruck => travel::bruck(&mut drawing, bytes, &input, &output)?,
-            Algorithm::Direct => exchange::draw(&mut drawing, &input, &output, Order::ByRank),
-            Algorithm::RotatedDirect => exchange::draw(&mut drawing, &input, &output, Order::Rotated),
-            Algorithm::Pairwise => exchange::draw(&mut drawing, &input, &output, Order::Pairwise),
+            Algorithm::Direct => direct(&mut drawing, &input, &output, Order::ByRank),
+            Algorithm::RotatedDirect => direct(&mut drawing, &input, &output, Order::Rotated),
+            Algorithm::Pairwise => direct(&mut drawing, &input, &output, Order::Pairwise),
             Algorithm::Multiphase => {
                 let extents = phases(ranks, tuning.degree.get());
                 travel::multiphase(&mut drawing, &extents, bytes, &input, &output)?;
@@ -115,20 +116,26 @@ impl Algorithm {
             let (sent, expected) = (sent.bytes(rank), received.bytes(rank));
             return Err(CollectiveError::OwnSizesDiffer { rank, sent, expected });
         }
-        let order = match self {
-            Algorithm::Direct => Order::ByRank,
-            Algorithm::RotatedDirect => Order::Rotated,
-            Algorithm::Pairwise => Order::Pairwise,
-            _ => {
-                let (algorithm, instead) = (self.name(), "direct, rotated-direct or pairwise");
-                return Err(CollectiveError::NeedsEqualBlocks { algorithm, instead });
-            }
+        let Some(order) = Order::of(self) else {
+            let (algorithm, instead) = (self.name(), DIRECT_ONES);
+            return Err(CollectiveError::NeedsEqualBlocks { algorithm, instead });
         };
         let input = drawing.parts(Access::Input, &sent);
         let output = drawing.parts(Access::Output, &received);
-        exchange::draw(&mut drawing, &input, &output, order);
+        direct(&mut drawing, &input, &output, order);
         Ok(drawing.finish())
     }
+}
+
+/// Those that let nobody pass on others' blocks.
+pub(crate) const DIRECT_ONES: &str = "direct, rotated-direct or pairwise";
+
+/// Every block straight from input to output.
+fn direct(drawing: &mut Drawing, input: &Parts, output: &Parts, order: Order) {
+    const TAG: u32 = 0;
+    let rank = drawing.member().rank();
+    drawing.copy(input.at(rank), output.at(rank));
+    exchange::draw(drawing, (order, TAG), |to| Some(input.at(to).into()), |from| Some(output.at(from).into()));
 }
 
 /// The phases of [`Algorithm::Multiphase`]: factors of the number of ranks, each as large as prime factors in ascending

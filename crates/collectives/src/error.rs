@@ -92,11 +92,14 @@ pub enum CollectiveError {
         /// Algorithms that need not.
         instead: &'static str,
     },
-    /// All ranks meet at once in the algorithm, so it cannot be composed of a node's ranks and of nodes.
-    #[error("{algorithm} lets all ranks meet at once and has no levels: use another algorithm for two levels")]
+    /// The algorithm cannot be composed of a node's ranks and of nodes: all ranks meet at once in it, or pass on each other's
+    /// blocks.
+    #[error("{algorithm} has no form in two levels: use {instead} there")]
     HasNoLevels {
         /// The algorithm.
         algorithm: &'static str,
+        /// Algorithms that have one.
+        instead: &'static str,
     },
     /// The algorithm groups the operands as it likes, so the operation would give something else with each algorithm.
     #[error(
@@ -132,6 +135,21 @@ pub enum CollectiveError {
         /// How often it is its own destination.
         destinations: usize,
         /// How often it is its own source.
+        sources: usize,
+    },
+    /// Both ranks of an edge list it, and as often.
+    #[error(
+        "rank {from} lists rank {to} {destinations} times as a destination, which lists it {sources} times as a source: \
+         list each edge on both ranks"
+    )]
+    EdgesDiffer {
+        /// The rank it comes from.
+        from: u32,
+        /// The rank it leads to.
+        to: u32,
+        /// How often the one lists it.
+        destinations: usize,
+        /// How often the other does.
         sources: usize,
     },
     /// An edge from a rank to itself whose ends have different sizes.

@@ -19,7 +19,7 @@
 //! | [`neighbor`] | [`neighbor_alltoall`](neighbor::neighbor_alltoall), [`neighbor_alltoallv`](neighbor::neighbor_alltoallv) | input: a block for each destination | output: a block from each source |
 //! | [`neighbor`] | [`neighbor_allgather`](neighbor::neighbor_allgather), [`neighbor_allgatherv`](neighbor::neighbor_allgatherv) | input: one block | output: a block from each source |
 //!
-//! [`two_level`] composes barrier, bcast, reduce, allreduce and allgather of one inside nodes and one between them. Blocks
+//! [`two_level`] composes barrier, bcast, reduce, allreduce, allgather and alltoall of one inside nodes and one between them. Blocks
 //! may be of different sizes where a function takes [`Sizes`]; all ranks know all of them. Segments and degrees are in
 //! [`Tuning`].
 //!
@@ -66,6 +66,7 @@ mod folding;
 mod halving;
 mod member;
 mod reduction;
+mod row;
 mod sizes;
 mod tree;
 mod tuning;

@@ -11,8 +11,11 @@ mod allgather;
 mod alltoall;
 mod grid;
 mod neighborhood;
+mod topology;
 
 pub use allgather::{neighbor_allgather, neighbor_allgatherv};
 pub use alltoall::{neighbor_alltoall, neighbor_alltoallv};
 pub use grid::{balanced_dimensions, cartesian};
 pub use neighborhood::{Neighbor, Neighborhood};
+pub(crate) use topology::Edge;
+pub use topology::Topology;

@@ -3,7 +3,8 @@
 //! Nodes are runs of `ranks_per_node` consecutive ranks; the last may be smaller. A node's leader is its first rank, or
 //! the root if that is there. What the ranks of a node have to say comes to the leader, the leaders run the algorithm among
 //! themselves, and what they have then goes to the others of their nodes. All of it is one graph: no rank waits for a phase to
-//! be over where it does not need what the phase brings. Reductions keep the order of ranks if the algorithm does.
+//! be over where it does not need what the phase brings. Reductions keep the order of ranks if the algorithm does. Only in an
+//! [`alltoall`] no leader speaks for all: what a node has for each other node comes to another of its ranks.
 //!
 //! Husbands, Hoe: "MPI-StarT: Delivering Network Performance to Numerical Applications", Supercomputing 1998; Karonis, de
 //! Supinski, Foster, Gropp, Lusk, Bresnahan: "Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective
@@ -20,6 +21,12 @@
 //! assert_eq!(graph.vertices().len(), 2);
 //! # Ok::<(), collectives::CollectiveError>(())
 //! ```
+
+mod alltoall;
+mod neighbor;
+
+pub use alltoall::alltoall;
+pub use neighbor::{neighbor_allgather, neighbor_alltoall};
 
 use crate::blocks::Parts;
 use crate::drawing::{Drawing, Group};
@@ -59,7 +66,8 @@ impl Levels {
 }
 
 fn has_levels(algorithm: &'static str) -> Result<(), CollectiveError> {
-    if algorithm == "join" { Err(CollectiveError::HasNoLevels { algorithm }) } else { Ok(()) }
+    let instead = "another algorithm";
+    if algorithm == "join" { Err(CollectiveError::HasNoLevels { algorithm, instead }) } else { Ok(()) }
 }
 
 /// A barrier: up a binomial tree in each node, the algorithm between nodes, down again.

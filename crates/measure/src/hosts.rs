@@ -1,7 +1,7 @@
 //! What collectives between hosts cost, by engine: the figures of the offload paper on this machine.
 //!
 //! Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of Collective Operations", 2011, figures 4 to 7. An
-//! [`Contender`] is an engine with a rank on each host; every measure is a [`Measure`] that is taken of all contenders in
+//! [`Contender`] is an engine with ranks on each host, one as a rule; every measure is a [`Measure`] that is taken of all contenders in
 //! turns, [`ROUNDS`] times or more, so that a machine that drifts drifts for all of them.
 //!
 //! The ranks are threads of one process, bound to a core each as far as there are cores. So the processor time of the
@@ -72,6 +72,50 @@ pub enum Measure {
         /// Bytes of each vector.
         bytes: u64,
     },
+    /// An all-to-all, of all ranks or of neighbours. Where ranks share cores, what they take to wait for each other hides what
+    /// their messages cost: so it is also started and waited for by one thread for all of them.
+    Exchange {
+        /// Among whom.
+        circle: Circle,
+        /// Bytes of each block.
+        bytes: u64,
+        /// How it is run.
+        form: Form,
+    },
+}
+
+/// Who has a block for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Circle {
+    /// Everybody for everybody.
+    Everybody,
+    /// Everybody for four neighbours on a torus of two dimensions.
+    Torus,
+}
+
+/// How an all-to-all is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// In one level, in the fewest rounds. Not among neighbours.
+    Bruck,
+    /// In one level, straight to where blocks belong.
+    Direct,
+    /// In two levels: one message from each host to each other.
+    TwoLevels,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Form; 3] = [Form::Bruck, Form::Direct, Form::TwoLevels];
+
+    /// Its name in a row, behind that of the engine.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Form::Bruck => "bruck",
+            Form::Direct => "direct",
+            Form::TwoLevels => "two-level",
+        }
+    }
 }
 
 /// How much is measured.

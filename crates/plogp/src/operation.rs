@@ -126,10 +126,14 @@ impl Operation {
         }
     }
 
-    /// Whether it can be composed of one inside nodes and one between them.
-    pub const fn has_two_levels(self) -> bool {
+    /// Whether it can be composed of one inside nodes and one by this algorithm between them.
+    pub const fn has_two_levels(self, algorithm: Algorithm) -> bool {
         use Operation::*;
-        matches!(self, Barrier | Bcast | Reduce | Allreduce | Allgather)
+        match self {
+            Barrier | Bcast | Reduce | Allreduce | Allgather => !matches!(algorithm, Algorithm::Join),
+            Alltoall => matches!(algorithm, Algorithm::Direct | Algorithm::RotatedDirect | Algorithm::Pairwise),
+            Scatter | Gather | ReduceScatter | Scan | Exscan => false,
+        }
     }
 }
 

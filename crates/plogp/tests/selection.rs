@@ -70,7 +70,7 @@ proptest! {
         let Plan { algorithm, levels, .. } = decision.plan;
         prop_assert!(operation.algorithms().contains(&algorithm));
         prop_assert!(algorithm != Algorithm::Join || query.nodes() == 1);
-        prop_assert!(levels == Levels::One || query.nodes() > 1 && operation.has_two_levels());
+        prop_assert!(levels == Levels::One || query.nodes() > 1 && operation.has_two_levels(algorithm));
         let text = decision.to_string();
         prop_assert!(text.contains("decision table") && text.starts_with(operation.name()), "{text}");
     }
@@ -127,6 +127,41 @@ fn two_levels_are_used_where_they_pay() {
         assert!((price(decision.plan) - (0.7588 + 3.0 * 25.072 + 0.7508)).abs() < 1e-9);
         assert!((price(Plan::of(Algorithm::RecursiveDoubling)) - 4.0 * 25.072).abs() < 1e-9);
     });
+}
+
+/// By hand, 8 ranks, two on each of 4 hosts, 64 bytes. Each rank speaks with two hosts at most, in messages of four blocks, and gives
+/// the other one of its host what is for two hosts and gets as much.
+#[test]
+fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
+    let here = query(Operation::Alltoall, 8, 2, 64);
+    with_prices(|prices| {
+        let direct = |costs: &plogp::costs::Costs, ranks, bytes| {
+            let (algorithm, tuning) = (Algorithm::RotatedDirect, plogp::costs::Tuning::default());
+            costs.predict(Operation::Alltoall, algorithm, ranks, bytes, tuning).expect("there is a model")
+        };
+        let between = prices.between.expect("measured");
+        let expected = 2.0 * direct(prices.inside, 2, 4 * 64) + direct(between, 3, 4 * 64);
+        let two_levels = |algorithm| Plan { levels: Levels::Two, ..Plan::of(algorithm) };
+        let price = prices.price(&two_levels(Algorithm::RotatedDirect), &here).expect("priced");
+        assert!((price - expected).abs() < 1e-9, "{price}, expected {expected}");
+        assert_eq!(prices.price(&two_levels(Algorithm::Bruck), &here), None);
+    });
+}
+
+/// Between hosts without a table: as many messages leave a host as there are other hosts, or as its ranks have rounds.
+#[test]
+fn short_blocks_of_an_alltoall_go_in_two_levels_while_that_saves_messages() {
+    let plan = |ranks, here, bytes| built_in::plan(&query(Operation::Alltoall, ranks, here, bytes)).to_string();
+    assert_eq!(plan(4, 2, 8), "two-level rotated-direct");
+    assert_eq!(plan(16, 2, 512), "two-level rotated-direct", "7 messages instead of 8");
+    assert_eq!(plan(24, 2, 8), "bruck", "11 messages instead of 10");
+    assert_eq!(plan(4, 2, 513), "rotated-direct");
+    assert_eq!(plan(8, 4, 256), "two-level rotated-direct");
+    assert_eq!(plan(8, 4, 257), "rotated-direct", "what a rank has for the other node is more than 1 KiB");
+    assert_eq!(plan(4, 1, 8), "bruck", "there is only one level");
+    assert_eq!(plan(4, 4, 8), "join");
+    let allgather = built_in::plan(&query(Operation::Allgather, 6, 2, 8));
+    assert_eq!(allgather.to_string(), "two-level bruck", "of three nodes");
 }
 
 #[test]

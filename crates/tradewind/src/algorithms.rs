@@ -66,8 +66,14 @@ pub struct Algorithms {
     pub neighbor: Option<NeighborAlgorithm>,
     /// Segments and degrees of the algorithms above that have them.
     pub tuning: Tuning,
-    /// The algorithms above for barrier, bcast, reduce, allreduce and allgather are run in two levels: inside nodes of so
-    /// many consecutive ranks, and between them. Joins have one level.
+    /// The algorithms above for barrier, bcast, reduce, allreduce, allgather, alltoall and, with blocks of one size, the neighbour
+    /// collectives are run in two levels: inside nodes of so many consecutive ranks, and between them. Joins have one level, and
+    /// so have the algorithms for alltoall that pass on others' blocks, bruck and multiphase, and every alltoallv: its sizes are
+    /// known only to those who send and receive.
+    ///
+    /// Left open, with the algorithm, ranks on several hosts run them in two levels by themselves where each host has as many
+    /// consecutive ranks: all-to-alls while a rank has 1 KiB at most for each other host, and hosts are few beside their ranks;
+    /// neighbour collectives while a block has 512 bytes at most, wherever ranks share hosts.
     pub ranks_per_node: Option<NonZeroU32>,
 }
 
@@ -75,7 +81,8 @@ pub struct Algorithms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NeighborAlgorithm {
-    /// A message along every edge, all at once (`collectives::neighbor`). Long blocks in memory of the segment are copied
+    /// A message along every edge, all at once (`collectives::neighbor`); with [`Algorithms::ranks_per_node`] one from node to
+    /// node, where blocks are of one size. Long blocks in memory of the segment are copied
     /// once, by whoever comes last; private ones three times.
     Direct,
     /// All ranks meet; each waits for its sources only. Blocks are copied twice, when the collective starts and when the
@@ -362,15 +369,16 @@ impl Chooser {
             return Choice::new(A::JOIN, Why::RankOrder);
         }
         let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;
+        let has_levels = |name: &str| name.parse().is_ok_and(|known| A::OPERATION.has_two_levels(known));
         let levels = match ranks_per_node {
-            Some(ranks) if A::OPERATION.has_two_levels() && algorithm != A::JOIN => Levels::Two(ranks),
+            Some(ranks) if has_levels(algorithm.name()) => Levels::Two(ranks),
             _ => Levels::One,
         };
         Choice { algorithm, tuning, levels, why: Why::Forced }
     }
 
-    /// Never a join. Left open: the classical algorithms between hosts, and where each host has so many consecutive ranks, in
-    /// two levels.
+    /// Never a join. Left open: the built-in rules, which say two levels where they pay and each host has so many consecutive
+    /// ranks.
     fn choose_between_hosts<A: Choosable>(&self, spread: Spread, bytes: u64, order: Order) -> Choice<A> {
         let forced = A::forced(&self.algorithms);
         if let Some(algorithm) = forced.filter(|algorithm| *algorithm != A::JOIN) {
@@ -381,12 +389,12 @@ impl Chooser {
             return Choice::new(A::IN_RANK_ORDER, Why::RankOrder);
         }
         let why = if forced.is_some() { Why::SeveralHosts } else { Why::Open };
-        let levels = match spread.ranks_per_host {
-            Some(ranks) if A::OPERATION.has_two_levels() => Levels::Two(ranks),
+        let (ranks, ranks_per_node) = (self.rules.ranks(), spread.ranks_per_host.map_or(1, NonZeroU32::get));
+        let plan = built_in::plan(&Query { operation: A::OPERATION, ranks, ranks_per_node, bytes });
+        let levels = match (plan.levels, spread.ranks_per_host) {
+            (plogp::select::Levels::Two, Some(ranks)) => Levels::Two(ranks),
             _ => Levels::One,
         };
-        let ranks = if levels == Levels::One { self.rules.ranks() } else { spread.hosts };
-        let plan = built_in::plan(&Query { operation: A::OPERATION, ranks, ranks_per_node: 1, bytes });
         let algorithm = plan.algorithm.name().parse().unwrap_or(A::IN_RANK_ORDER);
         Choice { algorithm, tuning: tuning(&plan), levels, why }
     }

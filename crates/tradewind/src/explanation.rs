@@ -103,6 +103,7 @@ impl Explanation {
     pub(crate) fn must_take_different_sizes(&mut self) {
         if let Ok(algorithm) = self.algorithm.parse::<AlltoallAlgorithm>() {
             let runs = for_different_sizes(algorithm);
+            self.ranks_per_node = None;
             if runs != algorithm {
                 (self.algorithm, self.segment_bytes, self.degree) = (runs.name(), None, None);
             }

@@ -1,5 +1,7 @@
 //! Sparse neighbour collectives over any directed graph of ranks.
 
+mod topology;
+
 use crate::algorithms::{Levels, NeighborAlgorithm};
 use crate::buffers::{Input, Output};
 use crate::collective::plan::{Course, InPlaceRule, Plan, Shape, bytes_of};
@@ -10,12 +12,13 @@ use crate::persistent::Persistent;
 use crate::request::Request;
 use bytemuck::Pod;
 use collectives::neighbor::{self, Neighbor, Neighborhood};
-use collectives::{CollectiveError, Tuning};
+use collectives::{CollectiveError, Tuning, two_level};
 use engine::call::{Call, CallKind};
 use engine::meeting::{Blocks, Edge, Label, Meeting, Pattern};
 use goal::graph::Graph;
 use std::collections::HashMap;
 use std::sync::Arc;
+use topology::{Together, Told};
 
 /// A communicator with neighbours: who sends to this rank, and whom it sends to (Hoefler and Träff: "Sparse collective
 /// operations for MPI", 2009).
@@ -38,6 +41,8 @@ pub struct Neighbors {
     communicator: Communicator,
     neighborhood: Neighborhood,
     edges: Arc<Edges>,
+    /// The edges of all ranks, where they must be known.
+    told: Arc<Told>,
     /// Tells the topologies of one communicator apart.
     number: u64,
 }
@@ -75,6 +80,10 @@ impl Communicator {
     /// All ranks call it, in the same order as their other collectives; it does not wait for them. Lists that do not fit
     /// together are found by the collectives: where a schedule is linked all that is wrong, else a block that is missing.
     ///
+    /// Where ranks share hosts of several, short blocks of one size that go from one host to another go in one message, and a
+    /// block of an allgather that several ranks of a host want goes there once. For that the first such collective tells all ranks
+    /// the edges of all. Blocks of different sizes go each for itself: nobody else would know how long they are.
+    ///
     /// # Errors
     /// When a neighbour is no rank of the communicator.
     pub fn neighbors(&self, sources: &[u32], destinations: &[u32]) -> Result<Neighbors> {
@@ -84,7 +93,8 @@ impl Communicator {
 
     fn with_neighbors(&self, neighborhood: Neighborhood) -> Neighbors {
         let edges = Arc::new(Edges::of(&neighborhood));
-        Neighbors { communicator: self.clone(), neighborhood, edges, number: self.next_topology() }
+        let (communicator, number) = (self.clone(), self.next_topology());
+        Neighbors { communicator, neighborhood, edges, told: Arc::default(), number }
     }
 
     /// A grid of ranks; the neighbours are, dimension by dimension, the one before and the one after. Rank 0 is at the
@@ -324,7 +334,10 @@ impl Neighbors {
         let course = match self.communicator.choose_neighbor() {
             NeighborAlgorithm::Join if kind == CallKind::NeighborAllgather => self.meet(call, &[bytes], equal),
             NeighborAlgorithm::Join => self.meet(call, &vec![bytes; neighborhood.destinations().len()], equal),
-            NeighborAlgorithm::Direct => self.link(call, vec![bytes], || graph(neighborhood, bytes))?,
+            NeighborAlgorithm::Direct => match self.together(bytes) {
+                None => self.link(call, vec![bytes], || Ok(graph(neighborhood, bytes)?))?,
+                Some(together) => self.link_together(call, bytes, &together)?,
+            },
         };
         Ok(Plan::new(course, Shape { in_place: InPlaceRule::Never, ..Shape::new(input, output) }))
     }
@@ -343,9 +356,13 @@ impl Neighbors {
         }
         // Ranks whose own sizes are as before must link anew, too, if those of others are not.
         let sizes = self.communicator.tell_all(digest(&[sent.digest(), received.digest()]), call)?;
-        let course = self.link(call, sizes, || match kind {
-            CallKind::NeighborAllgatherv => neighbor::neighbor_allgatherv(neighborhood, sent.total, &received.bytes),
-            _ => neighbor::neighbor_alltoallv(neighborhood, &sent.bytes, &received.bytes),
+        let course = self.link(call, sizes, || {
+            Ok(match kind {
+                CallKind::NeighborAllgatherv => {
+                    neighbor::neighbor_allgatherv(neighborhood, sent.total, &received.bytes)?
+                }
+                _ => neighbor::neighbor_alltoallv(neighborhood, &sent.bytes, &received.bytes)?,
+            })
         })?;
         Ok(Plan::new(course, shape))
     }
@@ -360,15 +377,24 @@ impl Neighbors {
         Course::Meeting(Meeting { blocks: Some(Arc::new(blocks)), ..Meeting::new(Pattern::Neighbors, 0, call) })
     }
 
-    fn link(
-        &self,
-        call: Call,
-        sizes: Vec<u64>,
-        draw: impl FnOnce() -> Result<Graph, CollectiveError>,
-    ) -> Result<Course> {
+    /// A message along each edge.
+    fn link(&self, call: Call, sizes: Vec<u64>, draw: impl FnOnce() -> Result<Graph>) -> Result<Course> {
         let (tuning, levels) = (Tuning::default(), Levels::One);
         let key = LinkKey { call, algorithm: "direct", tuning, levels, arguments: self.number, sizes };
-        self.communicator.course(key, || Ok(draw()?))
+        self.communicator.course(key, draw)
+    }
+
+    /// A message from node to node.
+    fn link_together(&self, call: Call, bytes: u64, together: &Together) -> Result<Course> {
+        let (tuning, levels) = (Tuning::default(), together.levels);
+        let (algorithm, sizes) = ("two-level direct", vec![bytes]);
+        let key = LinkKey { call, algorithm, tuning, levels, arguments: self.number, sizes };
+        let draw = match call.kind {
+            CallKind::NeighborAllgather => two_level::neighbor_allgather,
+            _ => two_level::neighbor_alltoall,
+        };
+        self.communicator
+            .course(key, || Ok(draw(self.communicator.rank(), self.topology(call)?, &together.nodes, bytes)?))
     }
 }
 

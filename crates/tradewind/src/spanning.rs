@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Words that ranks exchange at once, as within a host.
-const EXCHANGE_WORDS: usize = 6;
+pub(crate) const EXCHANGE_WORDS: usize = 6;
 
 /// What a job on several hosts has, once for all its communicators.
 #[derive(Debug)]
@@ -131,6 +131,11 @@ impl Span {
         self.reach.hosts.of(*self.context.members.get(rank as usize)?)
     }
 
+    /// The host of each rank.
+    pub(crate) fn hosts_of_ranks(&self) -> Vec<u32> {
+        (0..self.ranks()).filter_map(|rank| self.host_of(rank)).collect()
+    }
+
     /// The rank of a rank of the job.
     fn rank_of(&self, member: u32) -> Option<u32> {
         self.context.members.iter().position(|other| *other == member).map(|rank| rank as u32)
@@ -138,7 +143,7 @@ impl Span {
 
     /// How the ranks lie.
     pub(crate) fn layout(&self) -> Layout {
-        let hosts: Vec<u32> = (0..self.ranks()).filter_map(|rank| self.host_of(rank)).collect();
+        let hosts = self.hosts_of_ranks();
         // The one that takes what is small enough comes first.
         let engine = self.reach.carriers.first().map_or("no", |carrier| carrier.name());
         Layout::Hosts(Spread { engine, ..Spread::of(&hosts) })

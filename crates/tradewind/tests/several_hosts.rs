@@ -82,6 +82,133 @@ fn an_explanation_names_the_engine_and_the_hosts() {
 }
 
 #[test]
+fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
+    for hosts in [&[2, 2][..], &[3, 3, 1], &[2, 2, 2, 1]] {
+        local_hosts(hosts, |world| {
+            let (rank, size) = (world.rank(), world.size());
+            // A kibibyte for each other host.
+            let most = 256 / hosts[0] as usize;
+            for (count, two_levels) in [(0, true), (1, true), (most, true), (most + 1, false), (5000, false)] {
+                let block = |from: u32, to: u32| (0..count as u32).map(move |index| from << 24 | to << 16 | index);
+                let given: Vec<u32> = (0..size).flat_map(|to| block(rank, to)).collect();
+                let expected: Vec<u32> = (0..size).flat_map(|from| block(from, rank)).collect();
+                let mut got = vec![0; given.len()];
+                let request = world.ialltoall(&given, &mut got)?;
+                let explanation = request.explain().expect("an alltoall has algorithms");
+                request.wait()?;
+                assert_eq!(got, expected, "{hosts:?}, {count} elements");
+                assert_eq!(explanation.ranks_per_node.is_some(), two_levels, "{explanation}");
+                assert_eq!(world.explain(tradewind::Collective::Alltoall, 4 * count as u64), explanation);
+                let mut both = given;
+                world.alltoall(tradewind::InPlace, &mut both)?;
+                assert_eq!(both, expected, "{hosts:?}, {count} elements in place");
+            }
+            let counts: Vec<usize> = (0..size).map(|other| ((rank + other) % 3) as usize).collect();
+            let given = vec![rank; counts.iter().sum()];
+            let mut got = vec![0; given.len()];
+            let request = world.ialltoallv(&given, &counts, &mut got, &counts)?;
+            let explanation = request.explain().expect("an alltoall has algorithms");
+            request.wait()?;
+            assert_eq!(explanation.ranks_per_node, None, "not every rank knows how long blocks are");
+            let expected: Vec<u32> = (0..size).zip(&counts).flat_map(|(from, count)| vec![from; *count]).collect();
+            assert_eq!(got, expected);
+            Ok(())
+        })
+        .expect("the job is sound");
+    }
+}
+
+#[test]
+fn algorithms_that_are_forced_have_the_levels_that_are_asked_for() {
+    local_hosts(&[2, 2], |world| {
+        for (name, levels) in [("pairwise", true), ("direct", true), ("bruck", false), ("multiphase", false)] {
+            let two = std::num::NonZeroU32::new(2);
+            let chosen = tradewind::Algorithms { ranks_per_node: two, ..Default::default() };
+            let chosen = world.with_algorithms(chosen.with("alltoall", name).expect("it is one"));
+            let (given, mut got) = ([world.rank(); 4], [9; 4]);
+            chosen.alltoall(&given, &mut got)?;
+            assert_eq!(got, [0, 1, 2, 3]);
+            let explanation = chosen.explain(tradewind::Collective::Alltoall, 4);
+            assert_eq!((explanation.algorithm, explanation.ranks_per_node.is_some()), (name, levels));
+        }
+        Ok(())
+    })
+    .expect("the job is sound");
+}
+
+/// Two edges to the next rank, one to the one after it, one to oneself.
+fn with_steps(world: &Communicator) -> Result<(tradewind::Neighbors, [u32; 4])> {
+    let (rank, size) = (world.rank(), world.size());
+    let steps = [1, 2, 1, 0];
+    let before = steps.map(|step| (rank + 2 * size - step) % size);
+    Ok((world.neighbors(&before, &steps.map(|step| (rank + step) % size))?, before))
+}
+
+/// A block of each edge, and one of each rank, of so many elements.
+fn neighbors_exchange(world: &Communicator, count: usize) -> Result<()> {
+    let rank = world.rank();
+    let (graph, before) = with_steps(world)?;
+    let of_edge = |from: u32, edge: u32| (0..count as u32).map(move |index| from << 24 | edge << 16 | index);
+    let given: Vec<u32> = (0..4).flat_map(|edge| of_edge(rank, edge)).collect();
+    let expected: Vec<u32> = (0..4).flat_map(|edge| of_edge(before[edge as usize], edge)).collect();
+    let mut got = vec![0; given.len()];
+    graph.neighbor_alltoall(&given, &mut got)?;
+    assert_eq!(got, expected, "{count} elements");
+    let expected: Vec<u32> = before.iter().flat_map(|from| of_edge(*from, 9)).collect();
+    let mine: Vec<u32> = of_edge(rank, 9).collect();
+    // Prepared, and run more than once.
+    let gather = graph.neighbor_allgather_init::<u32>(count)?;
+    for _ in 0..3 {
+        let mut got = vec![0; 4 * count];
+        gather.start(&mine, &mut got)?.wait()?;
+        assert_eq!(got, expected, "{count} elements gathered");
+    }
+    Ok(())
+}
+
+#[test]
+fn neighbours_on_shared_hosts_exchange_short_blocks_and_long_ones() {
+    for hosts in [&[2, 2][..], &[3, 1, 2], &[1, 1, 1], &[4, 3]] {
+        // 128 elements are the most that are put together.
+        local_hosts(hosts, |world| {
+            [1, 0, 128, 129, 3000].iter().try_for_each(|count| neighbors_exchange(&world, *count))
+        })
+        .expect("the job is sound");
+    }
+    // Where the caller says what a node is, on one host and on several.
+    let per_node = |ranks: u32| tradewind::Algorithms {
+        neighbor: Some(tradewind::NeighborAlgorithm::Direct),
+        ranks_per_node: std::num::NonZeroU32::new(ranks),
+        ..Default::default()
+    };
+    let body = |world: &Communicator| {
+        [1, 2, 3].iter().try_for_each(|ranks| neighbors_exchange(&world.with_algorithms(per_node(*ranks)), 40))
+    };
+    local_hosts(&[3, 4], |world| body(&world)).expect("the job is sound");
+    tradewind::local(5, |world| body(&world)).expect("the job is sound");
+}
+
+#[test]
+fn edges_that_only_one_rank_lists_are_named_on_all_hosts() {
+    let said = errors(&[2, 2], |world| {
+        // Rank 1 has nobody to send to, but rank 2 waits for it.
+        let (sources, destinations): (&[u32], &[u32]) = match world.rank() {
+            2 => (&[1], &[]),
+            _ => (&[], &[]),
+        };
+        let graph = world.neighbors(sources, destinations)?;
+        let exchange = graph.neighbor_alltoall_init::<u32>(1)?;
+        let mut got = vec![0; sources.len()];
+        exchange.start(&[], &mut got)?.wait()?;
+        Ok(())
+    });
+    for error in said {
+        let error = error.expect("nothing comes from rank 1").to_string();
+        assert!(error.contains("rank 1 lists rank 2 0 times as a destination, which lists it 1 times"), "{error}");
+    }
+}
+
+#[test]
 fn a_time_out_names_ranks_and_hosts_and_is_no_end() {
     let late = std::sync::Barrier::new(2);
     local_hosts(&[1, 1], |world| {

@@ -46,6 +46,21 @@ fn hosts_may_be_many_and_have_different_numbers_of_ranks() {
 }
 
 #[test]
+fn hosts_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines() {
+    let testbed = hosts!(3);
+    for engine in ["kernel", "agent"] {
+        // The last host may have fewer ranks; where others have, there are no levels, but for neighbours.
+        for (ranks, levels) in [([2, 2, 1], "in nodes of 2"), ([3, 3, 3], "in nodes of 3"), ([1, 3, 2], "in one level")]
+        {
+            let said = Hydra::new(&testbed, &ranks).variable("TRADEWIND_BETWEEN_HOSTS", engine).program("levels").run();
+            let words = format!("{levels}, {engine}, all is right");
+            let expected: Vec<Said> = (0..ranks.iter().sum()).map(|rank| Said::new(rank, &words)).collect();
+            assert_eq!(said, expected, "{ranks:?}");
+        }
+    }
+}
+
+#[test]
 fn ranks_whose_launcher_knows_several_names_of_one_host_are_on_one_host() {
     let testbed = hosts!(1);
     let said = Hydra::new(&testbed, &[1, 1]).all_on_one().program("collectives").run();

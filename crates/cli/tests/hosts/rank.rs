@@ -12,6 +12,7 @@ fn program() {
     let Ok(name) = std::env::var(PROGRAM) else { return };
     let outcome = match name.as_str() {
         "collectives" => collectives(),
+        "levels" => levels(),
         "rank-2-dies" => rank_2_dies(),
         "waits" => waits(),
         "goes-on" => goes_on(),
@@ -60,6 +61,40 @@ fn collectives() -> Result<()> {
     assert_eq!(before, [(rank + size - 1) % size]);
     world.barrier()?;
     say(rank, &format!("{size} ranks on {} hosts, {} here, all is right", world.hosts(), here.size()));
+    Ok(())
+}
+
+/// All-to-alls and exchanges with neighbours of short blocks, many under way at once, and of long ones.
+fn levels() -> Result<()> {
+    let job = Job::init()?;
+    let world = job.world();
+    let (rank, size) = (world.rank(), world.size());
+    let [before, next] = [(rank + size - 1) % size, (rank + 1) % size];
+    // Both ways, and one way twice.
+    let graph = world.neighbors(&[before, next, before], &[next, before, next])?;
+    let block = |from: u32, to: u32, round: u32| [from << 24 | to << 16 | round; 8];
+    for round in 0..50 {
+        let given: Vec<[u32; 8]> = (0..size).map(|to| block(rank, to, round)).collect();
+        let (mut all, mut theirs, mut twice) = (given.clone(), [[0; 8]; 3], [[0; 8]; 3]);
+        let to_neighbors = [block(rank, 0, round), block(rank, 1, round), block(rank, 2, round)];
+        let of_all = world.ialltoall(&given, &mut all)?;
+        let of_neighbors = graph.ineighbor_alltoall(&to_neighbors, &mut theirs)?;
+        // In another order than they were started.
+        graph.ineighbor_allgather(&to_neighbors[..1], &mut twice)?.wait()?;
+        of_neighbors.wait()?;
+        of_all.wait()?;
+        assert!((0..size).zip(&all).all(|(from, got)| *got == block(from, rank, round)), "round {round}: {all:?}");
+        assert_eq!(theirs, [block(before, 0, round), block(next, 1, round), block(before, 2, round)]);
+        assert_eq!(twice, [before, next, before].map(|from| block(from, 0, round)));
+    }
+    // Too long for two levels, and for a packet.
+    let given: Vec<u32> = (0..size).flat_map(|to| vec![rank << 16 | to; 3000]).collect();
+    let mut all = vec![0; given.len()];
+    world.alltoall(&given, &mut all)?;
+    assert!((0..size).zip(all.chunks(3000)).all(|(from, got)| got.iter().all(|word| *word == from << 16 | rank)));
+    let explanation = world.explain(Collective::Alltoall, 32);
+    let levels = explanation.ranks_per_node.map_or("in one level".into(), |here| format!("in nodes of {here}"));
+    say(rank, &format!("{levels}, {}, all is right", explanation.engine));
     Ok(())
 }
 

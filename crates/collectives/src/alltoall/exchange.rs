@@ -1,40 +1,63 @@
-//! Blocks go straight from input to output.
+//! Blocks go straight from one member to another.
 
-use crate::blocks::Parts;
+use super::Algorithm;
 use crate::drawing::Drawing;
+use crate::member::Member;
+use goal::graph::{Blocks, Vertex};
 
-/// In which order a rank turns to the others.
+/// In which order a member turns to the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     ByRank,
     Rotated,
     /// Each step after the one before it.
     Pairwise,
 }
 
-const TAG: u32 = 0;
+impl Order {
+    /// That of an algorithm that lets nobody pass on others' blocks.
+    pub(crate) fn of(algorithm: Algorithm) -> Option<Order> {
+        match algorithm {
+            Algorithm::Direct => Some(Order::ByRank),
+            Algorithm::RotatedDirect => Some(Order::Rotated),
+            Algorithm::Pairwise => Some(Order::Pairwise),
+            _ => None,
+        }
+    }
 
-pub(super) fn draw(drawing: &mut Drawing, input: &Parts, output: &Parts, order: Order) {
-    let member = drawing.member();
-    let (rank, ranks) = (member.rank(), member.ranks());
-    drawing.copy(input.at(rank), output.at(rank));
-    let mut previous = None;
-    for step in 1..ranks {
-        let (destination, source) = match order {
+    /// Whom a member sends to in a step from 1 on, and whom it receives from.
+    fn partners(self, member: Member, step: u32) -> (u32, u32) {
+        let rank = member.rank();
+        match self {
             Order::ByRank => {
                 let other = if step <= rank { step - 1 } else { step };
                 (other, other)
             }
-            Order::Pairwise if ranks.is_power_of_two() => (rank ^ step, rank ^ step),
+            Order::Pairwise if member.ranks().is_power_of_two() => (rank ^ step, rank ^ step),
             Order::Rotated | Order::Pairwise => (member.after(step), member.before(step)),
-        };
-        let receive = drawing.receive(output.at(source), source, TAG);
-        let send = drawing.send(input.at(destination), destination, TAG);
-        if order == Order::Pairwise
-            && let Some((earlier_send, earlier_receive)) = previous.replace((send, receive))
-        {
-            drawing.requires(send, earlier_send);
-            drawing.requires(send, earlier_receive);
         }
+    }
+}
+
+/// Sends each other member of the group what is for it and receives what it has; nothing where the functions give nothing.
+pub(crate) fn draw(
+    drawing: &mut Drawing,
+    (order, tag): (Order, u32),
+    sent: impl Fn(u32) -> Option<Blocks>,
+    received: impl Fn(u32) -> Option<Blocks>,
+) {
+    let member = drawing.member();
+    let mut previous: Vec<Vertex> = Vec::new();
+    for step in 1..member.ranks() {
+        let (destination, source) = order.partners(member, step);
+        let receive = received(source).map(|blocks| drawing.receive(blocks, source, tag));
+        let send = sent(destination).map(|blocks| drawing.send(blocks, destination, tag));
+        if order != Order::Pairwise || send.or(receive).is_none() {
+            continue;
+        }
+        for (send, earlier) in send.iter().flat_map(|send| previous.iter().map(move |earlier| (*send, *earlier))) {
+            drawing.requires(send, earlier);
+        }
+        previous = send.into_iter().chain(receive).collect();
     }
 }

@@ -3,6 +3,7 @@
 use crate::CollectiveError;
 use crate::blocks::{Parts, merged};
 use crate::drawing::Drawing;
+use crate::row::Row;
 use goal::graph::Block;
 
 pub(super) fn bruck(drawing: &mut Drawing, bytes: u64, input: &Parts, output: &Parts) -> Result<(), CollectiveError> {
@@ -68,25 +69,4 @@ pub(super) fn multiphase(
         stride *= extent;
     }
     Ok(())
-}
-
-/// Equal blocks of scratchpad, taken one after the other.
-struct Row {
-    rest: Block,
-    bytes: u64,
-}
-
-impl Row {
-    fn new(drawing: &mut Drawing, count: usize, bytes: u64) -> Result<Self, CollectiveError> {
-        let count = count as u64;
-        let what = "the scratchpad";
-        let all = count.checked_mul(bytes).ok_or(CollectiveError::TooManyBytes { what, count, bytes })?;
-        Ok(Row { rest: drawing.scratchpad(all)?, bytes })
-    }
-
-    fn next_block(&mut self) -> Block {
-        let block = self.rest.part(0, self.bytes);
-        self.rest = self.rest.part(self.bytes, self.rest.length.saturating_sub(self.bytes));
-        block
-    }
 }

@@ -79,7 +79,17 @@ impl Neighborhood {
         Self::of(rank, ranks, list(1), list(0))
     }
 
-    fn of(rank: u32, ranks: u32, sources: Vec<Neighbor>, destinations: Vec<Neighbor>) -> Result<Self, CollectiveError> {
+    /// Rank `rank` of `ranks` has these sources and destinations, as they were given by another rank's
+    /// [`sources`](Self::sources) and [`destinations`](Self::destinations).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of(
+        rank: u32,
+        ranks: u32,
+        sources: Vec<Neighbor>,
+        destinations: Vec<Neighbor>,
+    ) -> Result<Self, CollectiveError> {
         Member::new(rank, ranks)?;
         exist("source", &sources, ranks)?;
         exist("destination", &destinations, ranks)?;

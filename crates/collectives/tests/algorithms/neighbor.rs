@@ -2,9 +2,10 @@
 
 use crate::{UNTOUCHED, block, run};
 use collectives::neighbor::{
-    Neighborhood, balanced_dimensions, neighbor_allgather, neighbor_alltoall, neighbor_alltoallv,
+    Neighborhood, Topology, balanced_dimensions, neighbor_allgather, neighbor_alltoall, neighbor_alltoallv,
 };
-use goal::graph::Graph;
+use collectives::{CollectiveError, two_level};
+use goal::graph::{Graph, Operation};
 use proptest::prelude::*;
 
 /// A directed graph as each rank's lists of sources and destinations, which need not be in the same order.
@@ -113,6 +114,91 @@ proptest! {
     }
 }
 
+/// On which node each rank is: any.
+fn placed() -> impl Strategy<Value = (Digraph, Vec<u32>)> {
+    digraphs().prop_flat_map(|digraph| {
+        let ranks = digraph.sources.len();
+        (Just(digraph), prop::collection::vec(0u32..4, ranks))
+    })
+}
+
+/// The pairs of nodes between which messages go, one for each message.
+fn between_nodes(graphs: &[Graph], nodes: &[u32]) -> Vec<(u32, u32)> {
+    let node = |rank: u32| nodes[rank as usize];
+    let sent = |graph: &Graph| -> Vec<(u32, u32)> {
+        let peers = graph.vertices().iter().filter_map(|entry| match entry.operation {
+            Operation::Send { peer, .. } => Some(peer),
+            _ => None,
+        });
+        peers.map(|peer| (node(graph.rank()), node(peer))).filter(|(here, there)| here != there).collect()
+    };
+    let mut all: Vec<(u32, u32)> = graphs.iter().flat_map(sent).collect();
+    all.sort_unstable();
+    all
+}
+
+/// The pairs of nodes that have edges between them.
+fn pairs(digraph: &Digraph, nodes: &[u32]) -> Vec<(u32, u32)> {
+    let node = |rank: u32| nodes[rank as usize];
+    let edges = (0..).zip(&digraph.destinations).flat_map(|(from, list)| list.iter().map(move |to| (from, *to)));
+    let mut all: Vec<(u32, u32)> =
+        edges.map(|(from, to)| (node(from), node(to))).filter(|(here, there)| here != there).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn two_levels_of_an_alltoall_bring_what_one_brings((digraph, nodes) in placed(), bytes in 0u64..20) {
+        let neighborhoods = digraph.neighborhoods();
+        let topology = Topology::new(&neighborhoods).unwrap();
+        let graph = |rank| two_level::neighbor_alltoall(rank, &topology, &nodes, bytes).unwrap();
+        let graphs: Vec<Graph> = (0..topology.ranks()).map(graph).collect();
+        let inputs: Vec<Vec<u8>> = (0u32..)
+            .zip(&digraph.destinations)
+            .map(|(rank, list)| (0..list.len() as u32).flat_map(|position| block(rank, position, bytes)).collect())
+            .collect();
+        let in_one: Vec<Graph> = neighborhoods.iter().map(|own| neighbor_alltoall(own, bytes).unwrap()).collect();
+        prop_assert_eq!(run(&graphs, &inputs), run(&in_one, &inputs));
+        prop_assert_eq!(between_nodes(&graphs, &nodes), pairs(&digraph, &nodes));
+    }
+
+    #[test]
+    fn two_levels_of_an_allgather_bring_what_one_brings((digraph, nodes) in placed(), bytes in 0u64..20) {
+        let neighborhoods = digraph.neighborhoods();
+        let topology = Topology::new(&neighborhoods).unwrap();
+        let graph = |rank| two_level::neighbor_allgather(rank, &topology, &nodes, bytes).unwrap();
+        let graphs: Vec<Graph> = (0..topology.ranks()).map(graph).collect();
+        let inputs: Vec<Vec<u8>> = (0..graphs.len() as u32).map(|rank| block(rank, 0, bytes)).collect();
+        let in_one: Vec<Graph> = neighborhoods.iter().map(|own| neighbor_allgather(own, bytes).unwrap()).collect();
+        prop_assert_eq!(run(&graphs, &inputs), run(&in_one, &inputs));
+        prop_assert_eq!(between_nodes(&graphs, &nodes), pairs(&digraph, &nodes));
+    }
+}
+
+#[test]
+fn a_block_that_several_ranks_of_a_node_want_goes_there_once() {
+    // Rank 0 has a block for the ranks 1 to 4, all on the other node.
+    let own = |rank| match rank {
+        0 => Neighborhood::new(0, 5, &[], &[1, 2, 3, 4]),
+        _ => Neighborhood::new(rank, 5, &[0], &[]),
+    };
+    let topology = Topology::new(&(0..5).map(|rank| own(rank).unwrap()).collect::<Vec<_>>()).unwrap();
+    let graph = two_level::neighbor_allgather(0, &topology, &[0, 1, 1, 1, 1], 100).unwrap();
+    let Operation::Send { data, .. } = &graph.vertices()[0].operation else { panic!("a send") };
+    assert_eq!((graph.vertices().len(), data.bytes()), (1, Some(100)));
+}
+
+#[test]
+fn edges_that_only_one_rank_lists_are_named() {
+    let lists = [Neighborhood::new(0, 2, &[], &[1, 1]).unwrap(), Neighborhood::new(1, 2, &[0], &[]).unwrap()];
+    let error = Topology::new(&lists).unwrap_err();
+    assert_eq!(error, CollectiveError::EdgesDiffer { from: 0, to: 1, destinations: 2, sources: 1 });
+}
+
 /// In every grid, also where both neighbours in a dimension are the same rank or the rank itself: what is sent in one
 /// direction arrives from the other, and blocks beyond the edge are left alone.
 #[test]
@@ -129,6 +215,11 @@ fn in_a_grid_blocks_travel_in_the_direction_they_were_sent() {
                 let inputs: Vec<Vec<u8>> = (0..ranks)
                     .map(|rank| directions.clone().flat_map(|direction| block(rank, direction, BYTES)).collect())
                     .collect();
+                let topology = Topology::new(&(0..ranks).map(own).collect::<Vec<_>>()).unwrap();
+                let nodes: Vec<u32> = (0..ranks).map(|rank| rank / 3).collect();
+                let in_two = |rank| two_level::neighbor_alltoall(rank, &topology, &nodes, BYTES).unwrap();
+                let in_two: Vec<Graph> = (0..ranks).map(in_two).collect();
+                assert_eq!(run(&in_two, &inputs), run(&graphs, &inputs), "{dimensions:?}, periodic {periodic:?}");
                 for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
                     let sources = own(rank as u32);
                     let arriving = directions.clone().zip(sources.sources()).flat_map(|(direction, source)| {

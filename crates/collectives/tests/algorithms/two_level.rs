@@ -3,7 +3,7 @@
 use crate::evaluator::{Evaluation, Protocol};
 use crate::reference::{self, SUM, all_functions, compose, fold};
 use crate::{block, roots, run, run_with, tuning};
-use collectives::{CollectiveError, Sizes, allgather, allreduce, barrier, bcast, reduce, two_level};
+use collectives::{CollectiveError, Sizes, allgather, allreduce, alltoall, barrier, bcast, reduce, two_level};
 use goal::graph::{Graph, Operation};
 use std::num::NonZeroU32;
 
@@ -116,5 +116,70 @@ fn only_leaders_talk_to_other_nodes() {
 #[test]
 fn a_join_has_no_levels() {
     let error = two_level::barrier(0, 4, NonZeroU32::MIN, barrier::Algorithm::Join).unwrap_err();
-    assert_eq!(error, CollectiveError::HasNoLevels { algorithm: "join" });
+    assert_eq!(error, CollectiveError::HasNoLevels { algorithm: "join", instead: "another algorithm" });
+}
+
+/// Sizes of nodes for every small number of ranks: all that make a difference, and one that is larger than the job.
+fn every_shape() -> impl Iterator<Item = (u32, NonZeroU32)> {
+    let of = |ranks: u32| (1..=ranks + 1).map(move |per_node| (ranks, NonZeroU32::new(per_node).unwrap()));
+    (1..=13).flat_map(of).chain([(32, 8), (33, 8), (30, 4)].map(|(ranks, here)| (ranks, here.try_into().unwrap())))
+}
+
+/// The algorithms that an all-to-all has in two levels.
+const ALLTOALLS: [alltoall::Algorithm; 3] =
+    [alltoall::Algorithm::Direct, alltoall::Algorithm::RotatedDirect, alltoall::Algorithm::Pairwise];
+
+#[test]
+fn blocks_are_transposed() {
+    for (ranks, per_node) in every_shape() {
+        for (algorithm, bytes) in ALLTOALLS.into_iter().zip([5, 1, 3]).chain([(ALLTOALLS[1], 0)]) {
+            let graph = |rank| two_level::alltoall(rank, ranks, per_node, bytes, algorithm).unwrap();
+            let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
+            let inputs: Vec<Vec<u8>> =
+                (0..ranks).map(|rank| (0..ranks).flat_map(|to| block(rank, to, bytes)).collect()).collect();
+            for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
+                let expected: Vec<u8> = (0..ranks).flat_map(|from| block(from, rank as u32, bytes)).collect();
+                assert_eq!(
+                    buffers[1], expected,
+                    "{algorithm}: rank {rank} of {ranks}, {per_node} a node, {bytes} bytes"
+                );
+            }
+        }
+    }
+}
+
+/// Whom a rank sends messages to.
+fn destinations(graph: &Graph) -> Vec<u32> {
+    let peer = |operation: &Operation| match operation {
+        Operation::Send { peer, .. } => Some(*peer),
+        _ => None,
+    };
+    graph.vertices().iter().filter_map(|entry| peer(&entry.operation)).collect()
+}
+
+#[test]
+fn one_message_goes_from_node_to_node_and_no_rank_speaks_with_more_nodes_than_it_must() {
+    for (ranks, per_node) in every_shape() {
+        let (here, nodes) = (per_node.get(), ranks.div_ceil(per_node.get()));
+        let mut between = vec![0; (nodes * nodes) as usize];
+        for rank in 0..ranks {
+            let graph = two_level::alltoall(rank, ranks, per_node, 8, ALLTOALLS[1]).unwrap();
+            let (node, size) = (rank / here, here.min(ranks - rank / here * here));
+            let (inside, outside): (Vec<u32>, Vec<u32>) =
+                destinations(&graph).into_iter().partition(|peer| peer / here == node);
+            assert!(inside.len() as u32 <= 2 * (size - 1), "rank {rank} of {ranks}, {here} a node: {inside:?}");
+            assert!(outside.len() as u32 <= nodes.div_ceil(size), "rank {rank} of {ranks}, {here} a node: {outside:?}");
+            outside.iter().for_each(|peer| between[(node * nodes + peer / here) as usize] += 1);
+        }
+        let once = |index: usize| u32::from(index as u32 / nodes != index as u32 % nodes);
+        assert!(between.iter().enumerate().all(|(index, count)| *count == once(index)), "{ranks}, {here} a node");
+    }
+}
+
+#[test]
+fn an_alltoall_that_passes_on_blocks_has_no_levels() {
+    for algorithm in alltoall::Algorithm::ALL.iter().filter(|algorithm| !ALLTOALLS.contains(algorithm)) {
+        let error = two_level::alltoall(0, 4, NonZeroU32::MIN, 8, *algorithm).unwrap_err();
+        assert!(error.to_string().contains("use direct, rotated-direct or pairwise"), "{error}");
+    }
 }

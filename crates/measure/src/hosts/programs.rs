@@ -1,9 +1,13 @@
 //! The schedules that are measured.
 
-use super::EXCHANGE_ROUNDS;
+use super::{EXCHANGE_ROUNDS, Form};
 use crate::error::Error;
+use collectives::alltoall::Algorithm;
+use collectives::neighbor::{Neighborhood, Topology, balanced_dimensions, neighbor_alltoall};
+use collectives::{Tuning, two_level};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Blocks, Graph, Vertex};
+use std::num::NonZeroU32;
 
 /// Round trips of one ping-pong: the cost of starting it is spread over them, as in section 3.1 of the paper.
 pub(super) const TRIPS: u32 = 16;
@@ -93,6 +97,30 @@ pub(super) fn reduction(rank: u32, ranks: u32, bytes: u64, times: u32) -> Graph 
 /// All ranks come together.
 pub(super) fn barrier(rank: u32, ranks: u32) -> Result<Graph, Error> {
     Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, ranks)?)
+}
+
+/// Everybody has a block for everybody.
+pub(super) fn alltoall(rank: u32, ranks: u32, per_host: NonZeroU32, bytes: u64, form: Form) -> Result<Graph, Error> {
+    let in_one_level = |algorithm: Algorithm| algorithm.graph(rank, ranks, bytes, Tuning::default());
+    Ok(match form {
+        Form::Bruck => in_one_level(Algorithm::Bruck)?,
+        Form::Direct => in_one_level(Algorithm::RotatedDirect)?,
+        Form::TwoLevels => two_level::alltoall(rank, ranks, per_host, bytes, Algorithm::RotatedDirect)?,
+    })
+}
+
+/// Everybody has a block for each neighbour on a torus of two dimensions.
+pub(super) fn torus(rank: u32, ranks: u32, per_host: NonZeroU32, bytes: u64, form: Form) -> Result<Graph, Error> {
+    let dimensions = balanced_dimensions(ranks, 2)?;
+    let own = |rank| Neighborhood::cartesian(&dimensions, &[true, true], rank);
+    Ok(match form {
+        Form::Bruck | Form::Direct => neighbor_alltoall(&own(rank)?, bytes)?,
+        Form::TwoLevels => {
+            let topology = Topology::new(&(0..ranks).map(own).collect::<Result<Vec<_>, _>>()?)?;
+            let hosts: Vec<u32> = (0..ranks).map(|rank| rank / per_host.get()).collect();
+            two_level::neighbor_alltoall(rank, &topology, &hosts, bytes)?
+        }
+    })
 }
 
 fn after(graph: &mut Graph, vertex: Vertex, before: Option<Vertex>) {

@@ -1,6 +1,6 @@
 //! What was found, and what it means for an engine between hosts.
 
-use super::Measure;
+use super::{Circle, Measure};
 use crate::statistics::percentile;
 use serde::Serialize;
 
@@ -79,6 +79,9 @@ pub(super) enum Kind {
     Start,
     Operation,
     Reduction,
+    Exchange(Circle),
+    ExchangeByOne(Circle),
+    ExchangeCost(Circle),
 }
 
 impl Kind {
@@ -96,20 +99,33 @@ impl Kind {
             Kind::Start => ("start with one send", Unit::Microseconds),
             Kind::Operation => ("operation in one activation", Unit::Nanoseconds),
             Kind::Reduction => ("greater of two f32 vectors", Unit::Microseconds),
+            Kind::Exchange(Circle::Everybody) => ("alltoall, called by all ranks", Unit::Microseconds),
+            Kind::ExchangeByOne(Circle::Everybody) => ("alltoall, one thread for all ranks", Unit::Microseconds),
+            Kind::ExchangeCost(Circle::Everybody) => {
+                ("processor time of an alltoall by one thread", Unit::Microseconds)
+            }
+            Kind::Exchange(Circle::Torus) => ("exchange on a torus, called by all ranks", Unit::Microseconds),
+            Kind::ExchangeByOne(Circle::Torus) => ("exchange on a torus, one thread for all ranks", Unit::Microseconds),
+            Kind::ExchangeCost(Circle::Torus) => {
+                ("processor time of an exchange on a torus by one thread", Unit::Microseconds)
+            }
         }
     }
 
     /// What a measure gives, in the order in which its rounds do.
-    pub(super) fn of(measure: Measure) -> &'static [Kind] {
+    pub(super) fn of(measure: Measure) -> Vec<Kind> {
         match measure {
-            Measure::PingPong { .. } => &[Kind::Latency],
-            Measure::Barrier => &[Kind::Barrier],
-            Measure::Overlap { .. } => &[Kind::Alone, Kind::Total, Kind::Exposed, Kind::Unattended, Kind::Stolen],
-            Measure::Test => &[Kind::Test],
-            Measure::LateWait => &[Kind::LateWait],
-            Measure::Start => &[Kind::Start],
-            Measure::Operation => &[Kind::Operation],
-            Measure::Reduction { .. } => &[Kind::Reduction],
+            Measure::PingPong { .. } => vec![Kind::Latency],
+            Measure::Barrier => vec![Kind::Barrier],
+            Measure::Overlap { .. } => vec![Kind::Alone, Kind::Total, Kind::Exposed, Kind::Unattended, Kind::Stolen],
+            Measure::Test => vec![Kind::Test],
+            Measure::LateWait => vec![Kind::LateWait],
+            Measure::Start => vec![Kind::Start],
+            Measure::Operation => vec![Kind::Operation],
+            Measure::Reduction { .. } => vec![Kind::Reduction],
+            Measure::Exchange { circle, .. } => {
+                vec![Kind::Exchange(circle), Kind::ExchangeByOne(circle), Kind::ExchangeCost(circle)]
+            }
         }
     }
 }

@@ -3,12 +3,14 @@
 use super::cost::{Bystanders, Reading, Spent};
 use super::lap::{Gate, Runner};
 use super::row::{Kind, Row};
-use super::{Measure, Setting, programs};
+use super::{Circle, Measure, Setting, programs};
 use crate::clock::{microseconds, now_ns};
 use crate::computation::{Pace, compute};
 use crate::error::Error;
+use crate::processor::{RankKind, used_by_rank_us};
 use crate::statistics::median;
 use network::carrier::{Carrier, Context};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,18 +33,26 @@ impl Place for Here {
     }
 }
 
-/// An engine, with a rank on each host.
+/// An engine, with ranks on each host.
 #[derive(Debug)]
 pub struct Contender {
     name: String,
     carriers: Vec<Arc<dyn Carrier>>,
+    ranks_per_host: NonZeroU32,
     communicators: AtomicU32,
 }
 
 impl Contender {
-    /// An engine of this name; `carriers` in the order of the ranks.
+    /// An engine of this name, with a rank on each host; `carriers` in the order of the ranks.
     pub fn new(name: &str, carriers: Vec<Arc<dyn Carrier>>) -> Self {
-        Contender { name: name.to_owned(), carriers, communicators: AtomicU32::new(1) }
+        let (ranks_per_host, communicators) = (NonZeroU32::MIN, AtomicU32::new(1));
+        Contender { name: name.to_owned(), carriers, ranks_per_host, communicators }
+    }
+
+    /// The same with so many consecutive ranks on each host.
+    #[must_use]
+    pub fn with_ranks_per_host(self, ranks_per_host: NonZeroU32) -> Self {
+        Contender { ranks_per_host, ..self }
     }
 }
 
@@ -51,6 +61,7 @@ impl Contender {
 pub(super) struct Session {
     engine: String,
     measure: Measure,
+    hosts: u32,
     /// The schedule by rank, and the shorter one that is subtracted where there is one.
     runners: Vec<Vec<Runner>>,
     /// By kind of value, then by round.
@@ -69,7 +80,8 @@ impl Session {
         for longer in [true, false] {
             let number = contender.communicators.fetch_add(1, Ordering::Relaxed);
             for (rank, carrier) in (0..).zip(&contender.carriers) {
-                let Some(graph) = graph(measure, rank, ranks, longer)? else { continue };
+                let place = (rank, ranks, contender.ranks_per_host);
+                let Some(graph) = graph(measure, place, longer)? else { continue };
                 let context = Context { number, members: Arc::clone(&members), rank };
                 let schedule = goal::compile::compile(&graph).map_err(tradewind::Error::from)?;
                 if !carrier.admits(&schedule) {
@@ -79,7 +91,12 @@ impl Session {
             }
         }
         let rounds = vec![Vec::new(); Kind::of(measure).len()];
-        Ok(Some(Session { engine: contender.name.clone(), measure, runners, rounds }))
+        let engine = match measure {
+            Measure::Exchange { form, .. } => format!("{}, {}", contender.name, form.name()),
+            _ => contender.name.clone(),
+        };
+        let hosts = ranks.div_ceil(contender.ranks_per_host.get());
+        Ok(Some(Session { engine, measure, hosts, runners, rounds }))
     }
 
     /// One round.
@@ -107,7 +124,10 @@ impl Session {
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Panicked))).collect()
         });
-        let ranks = outcomes.into_iter().collect::<Result<Vec<Samples>, Error>>()?;
+        let mut ranks = outcomes.into_iter().collect::<Result<Vec<Samples>, Error>>()?;
+        if let (Measure::Exchange { .. }, Some(first)) = (measure, ranks.first_mut()) {
+            first.extend(by_one(setting.calls, &mut self.runners)?);
+        }
         for (index, (kind, rounds)) in Kind::of(measure).iter().zip(&mut self.rounds).enumerate() {
             let samples: Vec<&[f64]> = ranks.iter().filter_map(|rank| rank.get(index)).map(Vec::as_slice).collect();
             rounds.push(together(*kind, &samples, &bystanders));
@@ -119,11 +139,11 @@ impl Session {
     pub(super) fn finish(self) -> Vec<Row> {
         let bytes = match self.measure {
             Measure::PingPong { bytes } | Measure::Overlap { bytes } | Measure::Reduction { bytes } => bytes,
+            Measure::Exchange { bytes, .. } => bytes,
             _ => 0,
         };
-        let hosts = self.runners.len() as u32;
-        let kinds = Kind::of(self.measure).iter().zip(&self.rounds);
-        kinds.map(|(kind, rounds)| Row::of(*kind, &self.engine, hosts, bytes, rounds)).collect()
+        let kinds = Kind::of(self.measure).into_iter().zip(&self.rounds);
+        kinds.map(|(kind, rounds)| Row::of(kind, &self.engine, self.hosts, bytes, rounds)).collect()
     }
 }
 
@@ -140,15 +160,44 @@ fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
             100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
         }
         Kind::Stolen => ranks.iter().map(|samples| median(samples)).sum::<f64>() + bystanders.each_lap_us(),
+        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed | Kind::Exchange(_) => {
+            median(&slowest())
+        }
         Kind::Test | Kind::LateWait | Kind::Start | Kind::Operation | Kind::Reduction => {
             ranks.first().map_or(f64::NAN, |samples| median(samples))
         }
-        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed => median(&slowest()),
+        Kind::ExchangeByOne(_) | Kind::ExchangeCost(_) => ranks.first().map_or(f64::NAN, |samples| median(samples)),
     }
 }
 
+/// Calls in a row, of which one thread starts the part of every rank and waits for all: the time of one, and the processor time of
+/// the whole process.
+fn by_one(calls: u32, ranks: &mut [Vec<Runner>]) -> Result<Samples, Error> {
+    let mut tickets = Vec::with_capacity(ranks.len());
+    let mut call = || -> Result<(), Error> {
+        for runner in ranks.iter_mut().flatten() {
+            tickets.push(runner.start()?);
+        }
+        for (runner, ticket) in ranks.iter_mut().flatten().zip(tickets.drain(..)) {
+            runner.wait(ticket)?;
+            runner.fetch(ticket)?;
+        }
+        Ok(())
+    };
+    (0..WARM_UP).try_for_each(|_| call())?;
+    let (used, begin) = (used_by_rank_us(RankKind::Process), now_ns());
+    (0..calls).try_for_each(|_| call())?;
+    let each = |all: f64| vec![all / f64::from(calls)];
+    let time = microseconds(begin, now_ns());
+    Ok(vec![each(time), each(used_by_rank_us(RankKind::Process) - used)])
+}
+
 /// The graph of a measure, and the shorter one that is subtracted.
-fn graph(measure: Measure, rank: u32, ranks: u32, longer: bool) -> Result<Option<goal::graph::Graph>, Error> {
+fn graph(
+    measure: Measure,
+    (rank, ranks, per_host): (u32, u32, NonZeroU32),
+    longer: bool,
+) -> Result<Option<goal::graph::Graph>, Error> {
     Ok(Some(match (measure, longer) {
         (Measure::PingPong { bytes }, true) => programs::ping_pong(rank, ranks, bytes),
         (Measure::Barrier | Measure::Test, true) => programs::barrier(rank, ranks)?,
@@ -159,6 +208,12 @@ fn graph(measure: Measure, rank: u32, ranks: u32, longer: bool) -> Result<Option
             programs::chain(rank, ranks, if longer { programs::CHAINS.0 } else { programs::CHAINS.1 })
         }
         (Measure::Reduction { bytes }, _) => programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 }),
+        (Measure::Exchange { circle: Circle::Everybody, bytes, form }, true) => {
+            programs::alltoall(rank, ranks, per_host, bytes, form)?
+        }
+        (Measure::Exchange { circle: Circle::Torus, bytes, form }, true) => {
+            programs::torus(rank, ranks, per_host, bytes, form)?
+        }
         (_, false) => return Ok(None),
     }))
 }
@@ -194,6 +249,7 @@ impl Course<'_> {
                 self.beyond(runner, shorter, 1e3 / difference)
             }
             Measure::Reduction { .. } => self.beyond(runner, shorter, 1.0 / 8.0),
+            Measure::Exchange { .. } => self.batch(runner, calls, 1.0),
         }
     }
 
@@ -307,5 +363,29 @@ impl Course<'_> {
         }
         self.gate.pass(&mut 0);
         Ok(vec![differences])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosts::{Form, compare};
+    use network::agent::local;
+    use network::hosts::Hosts;
+
+    #[test]
+    fn exchanges_are_measured_in_one_level_and_in_two() {
+        let clients = local(&Hosts::new([0, 0, 1, 1])).expect("threads need nothing");
+        let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
+        let two = NonZeroU32::new(2).expect("not zero");
+        let contenders = [Contender::new("agent", carriers.collect()).with_ranks_per_host(two)];
+        let setting = Setting { rounds: 1, calls: 3, computation_us: 1.0 };
+        let measures = [Circle::Everybody, Circle::Torus]
+            .map(|circle| [Form::Direct, Form::TwoLevels].map(|form| Measure::Exchange { circle, bytes: 8, form }));
+        let rows = compare(&contenders, measures.as_flattened(), &setting, &Here).expect("nobody fails");
+        // Called by all, by one, and what that takes of processors.
+        let engines: Vec<&str> = rows.iter().step_by(3).map(|row| row.engine.as_str()).collect();
+        assert_eq!(engines, ["agent, direct", "agent, two-level", "agent, direct", "agent, two-level"]);
+        assert!(rows.len() == 12 && rows.iter().all(|row| row.hosts == 2 && row.median.is_finite()), "{rows:?}");
     }
 }

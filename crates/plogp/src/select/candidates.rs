@@ -50,6 +50,7 @@ impl Prices<'_> {
     /// | reduce | the algorithm in each node | the algorithm between nodes | |
     /// | allreduce | a binomial reduction in each node | the algorithm between nodes | a binomial broadcast in each node |
     /// | allgather | a binomial gather in each node | the algorithm between nodes | a binomial broadcast in each node |
+    /// | alltoall | a direct exchange in each node | the algorithm, by each rank with some of the nodes | a direct exchange in each node |
     ///
     /// and takes the sum of their times. The nodes' ranks lead at their own pace, so it is an upper bound.
     pub fn price(&self, plan: &Plan, query: &Query) -> Option<f64> {
@@ -65,7 +66,7 @@ impl Prices<'_> {
     fn two_levels(&self, plan: &Plan, query: &Query) -> Option<f64> {
         use Operation::*;
         let (nodes, here) = (query.nodes(), query.ranks_per_node.min(query.ranks));
-        if nodes < 2 || here < 2 || plan.algorithm == Algorithm::Join {
+        if nodes < 2 || here < 2 || !query.operation.has_two_levels(plan.algorithm) {
             return None;
         }
         let m = query.bytes;
@@ -82,6 +83,17 @@ impl Prices<'_> {
             Bcast | Reduce => return Some(inside(query.operation, m)? + between(m)?),
             Allreduce => (binomial(Reduce, m)?, between(m)?, binomial(Bcast, m)?),
             Allgather => (binomial(Gather, m)?, between(of_node)?, binomial(Bcast, of_all)?),
+            Alltoall => {
+                // Each rank speaks with so many nodes, in one message each, and the others of its node give it what is for them.
+                let spoken_with = (nodes - 1).div_ceil(here);
+                let for_speaker = of_node.saturating_mul(u64::from(spoken_with));
+                let inside =
+                    self.inside.predict(Alltoall, Algorithm::RotatedDirect, here, for_speaker, Tuning::default())?;
+                let message = of_node.saturating_mul(u64::from(here));
+                let between =
+                    self.between?.predict(Alltoall, plan.algorithm, spoken_with + 1, message, plan.tuning())?;
+                (inside, between, inside)
+            }
             _ => return None,
         };
         Some(around.0 + around.1 + around.2)

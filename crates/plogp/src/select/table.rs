@@ -278,8 +278,7 @@ fn check_plan(plan: &Plan, operation: Operation) -> Result<(), String> {
         let known: Vec<&str> = operation.algorithms().iter().copied().map(Algorithm::name).collect();
         return Err(format!("has a {} {operation}: use {}", plan.algorithm, known.join(", ")));
     }
-    let two_levels = plan.levels == Levels::Two;
-    if two_levels && (!operation.has_two_levels() || plan.algorithm == Algorithm::Join) {
+    if plan.levels == Levels::Two && !operation.has_two_levels(plan.algorithm) {
         return Err(format!("has a two-level {} {operation}: use one level", plan.algorithm));
     }
     Ok(())

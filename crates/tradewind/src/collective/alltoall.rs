@@ -2,13 +2,14 @@
 
 use super::plan::{Course, Own, Plan, Shape, bytes_of};
 use crate::AlltoallAlgorithm;
-use crate::algorithms::Order;
+use crate::algorithms::{Levels, Order};
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::persistent::Persistent;
 use crate::request::Request;
 use bytemuck::Pod;
+use collectives::two_level;
 use engine::call::{Call, CallKind};
 use engine::meeting::{Meeting, Pattern};
 
@@ -82,8 +83,10 @@ impl Communicator {
         if choice.algorithm == AlltoallAlgorithm::Join {
             return Ok(Course::Meeting(Meeting { leaves_own, ..Meeting::new(Pattern::Exchange, total, call) }));
         }
-        self.linked((call, &choice), (arguments, Vec::new()), || {
-            choice.algorithm.graph(self.rank(), self.size(), bytes, choice.tuning)
+        let (rank, ranks) = (self.rank(), self.size());
+        self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
+            Levels::One => choice.algorithm.graph(rank, ranks, bytes, choice.tuning),
+            Levels::Two(per_node) => two_level::alltoall(rank, ranks, per_node, bytes, choice.algorithm),
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::plan::{Course, InPlaceRule, Own, Plan, Shape};
 use super::sizes::{Counts, digest};
 use crate::AlltoallAlgorithm;
-use crate::algorithms::{Choice, Order};
+use crate::algorithms::{Choice, Levels, Order};
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -104,9 +104,10 @@ impl Communicator {
         (sent, received): (&Counts, &Counts),
         known: Option<&Counts>,
     ) -> Result<Course> {
-        // Nobody could say how many bytes there are, and all have to choose the same.
+        // Nobody could say how many bytes there are, and all have to choose the same. Nor could a rank that speaks for a node
+        // say how long the others' blocks are, so there is one level.
         let choice = self.choose::<AlltoallAlgorithm>(0, Order::Any);
-        let choice = Choice { algorithm: for_different_sizes(choice.algorithm), ..choice };
+        let choice = Choice { algorithm: for_different_sizes(choice.algorithm), levels: Levels::One, ..choice };
         let call = Call::new(kind, 0, choice.digest() ^ known.map_or(0, Counts::digest));
         if choice.algorithm == AlltoallAlgorithm::Join {
             let blocks = Blocks::new(sent.bytes.iter().copied(), received.bytes.iter().copied());

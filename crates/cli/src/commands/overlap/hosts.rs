@@ -6,8 +6,9 @@ use super::figures::{figure, table_with, trusted};
 use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::Cell;
-use measure::hosts::{Claim, Contender, Measure, Place, Row, Setting, claims, compare, part};
+use measure::hosts::{Circle, Claim, Form, Measure, Place, Row, Setting, claims, compare, part};
 use measure::results::Directory;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use testbed::{Options, Testbed};
@@ -16,6 +17,8 @@ use testbed::{Options, Testbed};
 const MESSAGES: [u64; 6] = [8, 64, 512, 4096, 65_536, 1 << 20];
 /// Bytes of the vectors that are reduced.
 const VECTORS: [u64; 4] = [4, 64, 512, 4096];
+/// Bytes of the blocks of an all-to-all.
+const BLOCKS: [u64; 7] = [8, 64, 256, 512, 1024, 4096, 16384];
 
 /// What only the measurement between hosts is asked.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,6 +28,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=16))]
     #[arg(conflicts_with_all = ["ranks", "collectives", "bytes", "engines", "repetitions"])]
     pub(super) hosts: Option<u32>,
+
+    /// Puts so many ranks on each host, and measures what two levels bring: an all-to-all in one level and in two,
+    /// of all ranks and of neighbours on a torus.
+    #[arg(long, value_name = "R", default_value = "1", requires = "hosts")]
+    ranks_per_host: NonZeroU32,
 
     /// Rounds in which every engine has a turn.
     #[arg(long, value_name = "R", default_value_t = measure::hosts::ROUNDS, requires = "hosts")]
@@ -81,8 +89,10 @@ pub(super) fn execute(
     let computation_us = compute_us.unwrap_or(Setting::full().computation_us);
     let setting = Setting { rounds: arguments.rounds, calls: arguments.calls, computation_us };
     let mut rows = contenders::floor(&testbed, &setting)?;
-    let (engines, _loaders) = contenders::of(&testbed, arguments.mtu)?;
-    rows.extend(measure_all(&engines, &setting, &OnHosts(&testbed))?);
+    let per_host = arguments.ranks_per_host;
+    let (engines, _loaders) = contenders::of(&testbed, arguments.mtu, per_host)?;
+    let measures = if per_host.get() == 1 { between_single_ranks() } else { in_levels() };
+    rows.extend(compare(&engines, &measures, &setting, &OnHosts(&testbed, per_host))?);
     if let Some(directory) = directory {
         directory.write(&part(&rows, arguments.way()))?;
     }
@@ -90,21 +100,32 @@ pub(super) fn execute(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The thread of each rank is on the host of its number.
-struct OnHosts<'t>(&'t Testbed);
+/// So many consecutive ranks are threads on each host.
+struct OnHosts<'t>(&'t Testbed, NonZeroU32);
 
 impl Place for OnHosts<'_> {
     fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send)) {
-        self.0.hosts()[rank].run(part);
+        self.0.hosts()[rank / self.1.get() as usize].run(part);
     }
 }
 
-fn measure_all(engines: &[Contender], setting: &Setting, place: &OnHosts<'_>) -> Result<Vec<Row>, Failure> {
+/// What is measured of engines with a rank on each host.
+fn between_single_ranks() -> Vec<Measure> {
     let mut measures: Vec<Measure> = MESSAGES.map(|bytes| Measure::PingPong { bytes }).to_vec();
     measures.extend([Measure::Barrier, Measure::Overlap { bytes: 8 }, Measure::Test, Measure::LateWait]);
     measures.extend([Measure::Start, Measure::Operation]);
     measures.extend(VECTORS.map(|bytes| Measure::Reduction { bytes }));
-    Ok(compare(engines, &measures, setting, place)?)
+    measures
+}
+
+/// What is measured where hosts have several ranks.
+fn in_levels() -> Vec<Measure> {
+    let among = |circle, forms: &'static [Form]| {
+        let each = move |bytes| forms.iter().map(move |form| Measure::Exchange { circle, bytes, form: *form });
+        BLOCKS.into_iter().flat_map(each)
+    };
+    let among_neighbors = among(Circle::Torus, &[Form::Direct, Form::TwoLevels]);
+    among(Circle::Everybody, &Form::ALL).chain(among_neighbors).collect()
 }
 
 fn table(arguments: &Arguments, hosts: u32, rows: &[Row]) -> String {
@@ -122,7 +143,12 @@ fn table(arguments: &Arguments, hosts: u32, rows: &[Row]) -> String {
     }
     let cores = shm::process::allowed_cores().len();
     let mut text = format!(
-        "{hosts} hosts (network namespaces, MTU {}) on {cores} cores; packets are {}. {} rounds in turns.\n{table}",
+        "{hosts} hosts with {} each (network namespaces, MTU {}) on {cores} cores; packets are {}. {} rounds in turns.\n{table}",
+        if arguments.ranks_per_host.get() == 1 {
+            "a rank".into()
+        } else {
+            format!("{} ranks", arguments.ranks_per_host)
+        },
         arguments.mtu,
         arguments.way(),
         arguments.rounds

@@ -116,6 +116,7 @@ impl Collective {
                 let sizes = Sizes::equal(ranks, bytes)?;
                 two_level::allgather(rank, ranks_per_node, &sizes, algorithm.parse()?)?
             }
+            Collective::Alltoall => two_level::alltoall(rank, ranks, ranks_per_node, bytes, algorithm.parse()?)?,
             _ => return Err(ScheduleError::OneLevel { collective: self.name() }),
         })
     }

@@ -20,8 +20,8 @@ pub(crate) enum ScheduleError {
     TooManyOperations { most: usize },
     /// Two levels of a collective that has one.
     #[error(
-        "{collective} has no form in two levels: leave out --ranks-per-node, or use barrier, bcast, reduce, allreduce \
-         or allgather"
+        "{collective} has no form in two levels: leave out --ranks-per-node, or use barrier, bcast, reduce, allreduce, \
+         allgather or alltoall"
     )]
     OneLevel { collective: String },
     /// GOAL files hold messages only.

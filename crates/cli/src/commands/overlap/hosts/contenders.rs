@@ -11,6 +11,7 @@ use network::invitation::random_key;
 use network::transport::Transport;
 use network::transport::tcp::{Listener, Patience, Tcp};
 use std::net::{SocketAddr, UdpSocket};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use testbed::{Host, Testbed};
 
@@ -36,14 +37,16 @@ pub(super) fn floor(testbed: &Testbed, setting: &Setting) -> Result<Vec<Row>, Fa
 }
 
 /// All engines between hosts that this machine has, and what must stay while they are used.
-pub(super) fn of(testbed: &Testbed, mtu: u32) -> Result<(Vec<Contender>, Vec<Loader>), Failure> {
-    let agent = agent(testbed).map_err(measure::Error::from)?;
-    let (kernel, loaders) = kernel(testbed, mtu)?;
-    Ok((vec![agent, kernel], loaders))
+pub(super) fn of(testbed: &Testbed, mtu: u32, per_host: NonZeroU32) -> Result<(Vec<Contender>, Vec<Loader>), Failure> {
+    let host_of_rank: Vec<u32> =
+        (0..testbed.hosts().len() as u32).flat_map(|host| (0..per_host.get()).map(move |_| host)).collect();
+    let agent = agent(testbed, &host_of_rank).map_err(measure::Error::from)?;
+    let (kernel, loaders) = kernel(testbed, mtu, &host_of_rank)?;
+    Ok((vec![agent, kernel].into_iter().map(|one| one.with_ranks_per_host(per_host)).collect(), loaders))
 }
 
 /// The kernel engine.
-fn kernel(testbed: &Testbed, mtu: u32) -> Result<(Contender, Vec<Loader>), Failure> {
+fn kernel(testbed: &Testbed, mtu: u32, host_of_rank: &[u32]) -> Result<(Contender, Vec<Loader>), Failure> {
     let hosts = testbed.hosts();
     let endpoint = |host: &Host| Endpoint {
         hardware_address: host.hardware_address(),
@@ -56,7 +59,7 @@ fn kernel(testbed: &Testbed, mtu: u32) -> Result<(Contender, Vec<Loader>), Failu
         let number = host.number() as u32;
         let job = JobDescription {
             host: number,
-            host_of_rank: (0..hosts.len() as u32).collect(),
+            host_of_rank: host_of_rank.to_vec(),
             endpoints: endpoints.clone(),
             // The hosts are this job's alone.
             number: 0,
@@ -65,7 +68,8 @@ fn kernel(testbed: &Testbed, mtu: u32) -> Result<(Contender, Vec<Loader>), Failu
             mtu,
         };
         let loader = host.run(|| Loader::load(&job))?;
-        if let Some(handles) = loader.handles(number)? {
+        for rank in 0..host_of_rank.len() as u32 {
+            let Some(handles) = loader.handles(rank)? else { continue };
             carriers.push(Arc::new(host.run(|| Rank::new(handles))?) as Arc<dyn Carrier>);
         }
         loaders.push(loader);
@@ -74,7 +78,7 @@ fn kernel(testbed: &Testbed, mtu: u32) -> Result<(Contender, Vec<Loader>), Failu
 }
 
 /// The agent engine over TCP.
-fn agent(testbed: &Testbed) -> Result<Contender, Error> {
+fn agent(testbed: &Testbed, host_of_rank: &[u32]) -> Result<Contender, Error> {
     let hosts = testbed.hosts();
     let listen = |host: &Host| host.run(|| Listener::bind((host.address(), 0)));
     let listeners = hosts.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
@@ -101,7 +105,7 @@ fn agent(testbed: &Testbed) -> Result<Contender, Error> {
         Err(panic) => std::panic::resume_unwind(panic),
     });
     let transports = transports.collect::<Result<Vec<_>, Error>>()?;
-    let clients = local_over(&Hosts::new(0..hosts.len()), transports, limits())?;
+    let clients = local_over(&Hosts::new(host_of_rank), transports, limits())?;
     let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
     Ok(Contender::new("agent", carriers.collect()))
 }

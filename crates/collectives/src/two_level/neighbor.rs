@@ -1,0 +1,213 @@
+//! Neighbour collectives in two levels: what leaves a node for another goes in one message.
+
+use crate::blocks::{Parts, merged};
+use crate::drawing::Drawing;
+use crate::member::Member;
+use crate::neighbor::{Edge, Topology};
+use crate::row::Row;
+use crate::{CollectiveError, Sizes};
+use goal::graph::{Access, Block, Graph};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A [neighbour all-to-all](crate::neighbor::neighbor_alltoall) in which all that the ranks of a node have for those of another goes
+/// in one message. `nodes` says on which node each rank is; all ranks give the same topology and the same nodes.
+///
+/// Between two nodes those ranks speak that have most to send there, or to get from there: of several alike another one for
+/// each other node. So a block goes from its rank to the one that speaks, to that which hears, and to where it belongs, but a
+/// single edge between two nodes is a message as in one level. Inside a node blocks go straight.
+///
+/// Bienz, Gropp, Olson: "Node aware sparse matrix–vector multiplication", Journal of Parallel and Distributed Computing 130,
+/// 2019: the three steps.
+///
+/// # Errors
+/// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`];
+/// [`CollectiveError::SizesOfOtherRanks`] when there is not a node for each rank.
+///
+/// ```
+/// use collectives::neighbor::{Neighborhood, Topology};
+/// use collectives::two_level;
+///
+/// // Two rows of three ranks, each row a node; everybody has one neighbour in the other row, twice, and two in its own.
+/// let own = |rank| Neighborhood::cartesian(&[2, 3], &[true, true], rank);
+/// let topology = Topology::new(&(0..6).map(own).collect::<Result<Vec<_>, _>>()?)?;
+/// let graph = two_level::neighbor_alltoall(0, &topology, &[0, 0, 0, 1, 1, 1], 64)?;
+/// // There and back with both neighbours in the row, one of which also speaks for it, and at last what that one heard.
+/// assert_eq!(graph.vertices().len(), 5);
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn neighbor_alltoall(rank: u32, topology: &Topology, nodes: &[u32], bytes: u64) -> Result<Graph, CollectiveError> {
+    let item = |edge: &Edge| Item { from: edge.from, at: edge.destination, receivers: vec![*edge] };
+    let items: Vec<Item> = topology.edges().iter().map(item).collect();
+    Member::new(rank, topology.ranks())?;
+    draw(rank, topology, nodes, (bytes, topology.neighbors_of(rank).1), &items)
+}
+
+/// A [neighbour allgather](crate::neighbor::neighbor_allgather) in which all that the ranks of a node have for those of another goes
+/// in one message, a block that several of them want but once. Else as [`neighbor_alltoall`].
+///
+/// # Errors
+/// As [`neighbor_alltoall`].
+pub fn neighbor_allgather(rank: u32, topology: &Topology, nodes: &[u32], bytes: u64) -> Result<Graph, CollectiveError> {
+    let mut items: BTreeMap<u32, Item> = BTreeMap::new();
+    for edge in topology.edges() {
+        let none = || Item { from: edge.from, at: 0, receivers: Vec::new() };
+        items.entry(edge.from).or_insert_with(none).receivers.push(*edge);
+    }
+    draw(rank, topology, nodes, (bytes, 1), &items.into_values().collect::<Vec<_>>())
+}
+
+/// A block, and who wants it.
+struct Item {
+    from: u32,
+    /// Which block of that rank's input it is.
+    at: usize,
+    receivers: Vec<Edge>,
+}
+
+/// The steps, which are the tags of their messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// Inside a node: to the rank that speaks with another, and to those who want it themselves.
+    Up,
+    Between,
+    /// From the rank that heard it to those who want it.
+    Down,
+}
+
+/// Messages by step, sender and receiver, with the numbers of the items in them. At most one of a step for two ranks, with its
+/// items in the same order on both.
+type Messages = BTreeMap<(Step, u32, u32), BTreeSet<usize>>;
+
+/// Draws this rank's part in bringing all items to those who want them; `given` blocks of so many bytes are its input.
+fn draw(
+    rank: u32,
+    topology: &Topology,
+    nodes: &[u32],
+    (bytes, given): (u64, usize),
+    items: &[Item],
+) -> Result<Graph, CollectiveError> {
+    let ranks = topology.ranks();
+    let mut drawing = Drawing::new(rank, ranks)?;
+    if nodes.len() != ranks as usize {
+        return Err(CollectiveError::SizesOfOtherRanks { sizes: nodes.len(), ranks });
+    }
+    let input = drawing.parts(Access::Input, &Sizes::equal(given as u32, bytes)?);
+    let output = drawing.parts(Access::Output, &Sizes::equal(topology.neighbors_of(rank).0 as u32, bytes)?);
+    let messages = messages(rank, nodes, items);
+    let places = places(&mut drawing, (rank, bytes), items, &messages, (&input, &output))?;
+    let block = |number: &usize| places[number];
+    for ((step, from, to), numbers) in &messages {
+        let blocks = merged(numbers.iter().map(block));
+        if *from == rank {
+            drawing.send(blocks, *to, *step as u32);
+        } else {
+            drawing.receive(blocks, *from, *step as u32);
+        }
+    }
+    // Along parallel edges, and from a rank to itself, the same bytes are wanted at several places.
+    for (number, place) in &places {
+        for edge in items[*number].receivers.iter().filter(|edge| edge.to == rank) {
+            let wanted = output.at(edge.source as u32);
+            if wanted != *place {
+                drawing.copy(*place, wanted);
+            }
+        }
+    }
+    Ok(drawing.finish())
+}
+
+/// The messages that this rank sends or receives.
+fn messages(rank: u32, nodes: &[u32], items: &[Item]) -> Messages {
+    let node = |rank: u32| nodes[rank as usize];
+    let speakers = Speakers::new(nodes, items);
+    let mut messages = Messages::new();
+    let mut goes = |step: Step, from: u32, to: u32, number: usize| {
+        if from != to && (from == rank || to == rank) {
+            messages.entry((step, from, to)).or_default().insert(number);
+        }
+    };
+    for (number, item) in items.iter().enumerate() {
+        for edge in &item.receivers {
+            let (here, there) = (node(edge.from), node(edge.to));
+            if here == there {
+                goes(Step::Up, edge.from, edge.to, number);
+                continue;
+            }
+            let (speaker, hearer) = speakers.between(here, there);
+            goes(Step::Up, edge.from, speaker, number);
+            goes(Step::Between, speaker, hearer, number);
+            goes(Step::Down, hearer, edge.to, number);
+        }
+    }
+    messages
+}
+
+/// Where each item lies that this rank has, gets or passes on: in its buffers, or else in the scratchpad.
+fn places(
+    drawing: &mut Drawing,
+    (rank, bytes): (u32, u64),
+    items: &[Item],
+    messages: &Messages,
+    (input, output): (&Parts, &Parts),
+) -> Result<BTreeMap<usize, Block>, CollectiveError> {
+    let arriving =
+        messages.iter().filter(|((_, _, to), _)| *to == rank).flat_map(|(_, numbers)| numbers.iter().copied());
+    let own = (0..items.len()).filter(|number| items[*number].from == rank);
+    let mut places = BTreeMap::new();
+    let mut passed_on = Vec::new();
+    for number in arriving.chain(own) {
+        let item = &items[number];
+        let wanted = item.receivers.iter().find(|edge| edge.to == rank);
+        match wanted {
+            _ if item.from == rank => places.insert(number, input.at(item.at as u32)),
+            Some(edge) => places.insert(number, output.at(edge.source as u32)),
+            None => {
+                passed_on.push(number);
+                None
+            }
+        };
+    }
+    passed_on.sort_unstable();
+    let mut row = Row::new(drawing, passed_on.len(), bytes)?;
+    places.extend(passed_on.into_iter().map(|number| (number, row.next_block())));
+    Ok(places)
+}
+
+/// The numbers of the items that each rank has to do with.
+type Shares = BTreeMap<u32, BTreeSet<usize>>;
+
+/// Which ranks speak for their nodes.
+struct Speakers {
+    between: HashMap<(u32, u32), (u32, u32)>,
+}
+
+impl Speakers {
+    fn new(nodes: &[u32], items: &[Item]) -> Self {
+        let node = |rank: u32| nodes[rank as usize];
+        // Who sends what between two nodes, and who gets what.
+        let mut shares: HashMap<(u32, u32), [Shares; 2]> = HashMap::new();
+        for (number, item) in items.iter().enumerate() {
+            for edge in item.receivers.iter().filter(|edge| node(edge.from) != node(edge.to)) {
+                let [sent, received] = shares.entry((node(edge.from), node(edge.to))).or_default();
+                sent.entry(edge.from).or_default().insert(number);
+                received.entry(edge.to).or_default().insert(number);
+            }
+        }
+        let of = |(here, there): (u32, u32), [sent, received]: [Shares; 2]| {
+            ((here, there), (most(&sent, there), most(&received, here)))
+        };
+        Speakers { between: shares.into_iter().map(|(pair, shares)| of(pair, shares)).collect() }
+    }
+
+    /// Who sends the message from a node to another, and who receives it. Only for those that have one.
+    fn between(&self, here: u32, there: u32) -> (u32, u32) {
+        self.between[&(here, there)]
+    }
+}
+
+/// The rank with most items; of several another one for each other node.
+fn most(shares: &Shares, other: u32) -> u32 {
+    let largest = shares.values().map(BTreeSet::len).max().unwrap_or(0);
+    let ranks: Vec<u32> = shares.iter().filter(|(_, items)| items.len() == largest).map(|(rank, _)| *rank).collect();
+    ranks[other as usize % ranks.len()]
+}
