@@ -104,10 +104,11 @@ static __always_inline int release(__u32 slot)
 
 
 /* Brings a piece to a rank of this host, which gets its turn later. */
-static __always_inline int bring(struct activation *here, __u32 slot, struct message *message)
+__noinline int bring(__u32 slot, struct message *message __arg_nonnull)
 {
+	struct activation *here = activation();
 	struct rank_memory *rank = rank_of(slot);
-	if (!rank)
+	if (!here || !rank)
 		return TAKEN; /* nobody there any more */
 	here->pending |= 1ull << (slot & (LOCAL_RANKS - 1));
 	if (acquire(slot)) {
@@ -130,25 +131,25 @@ __noinline int send(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 		    __u32 operation)
 {
 	struct job *job_here = job();
-	struct activation *activation_here = activation();
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
 	struct progress *progress = progress_at(rank, run, operation);
-	__u32 rank_to = *AT(rank, __u32, run->members + 4 * record->peer);
-	if (!job_here || !activation_here || rank_to >= job_here->ranks || rank_to >= RANKS)
+	__u32 rank_to = *AT(rank, __u32, run->members + 4 * record->peer), total = record->bytes;
+	if (!job_here || rank_to >= job_here->ranks || rank_to >= RANKS)
 		return 1;
 	struct place place = job_here->places[rank_to];
+	int stays_here = place.host == job_here->host;
 	__u64 own = slot;
 	asm volatile("%0 &= %1" : "+r"(own) : "i"(LOCAL_RANKS - 1));
-	__u32 limit = job_here->piece_bytes;
+	__u32 rank_from = job_here->local_rank[own], limit = job_here->piece_bytes;
 	if (limit > PIECE_BYTES || !limit)
 		limit = PIECE_BYTES;
-	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
-		__u32 moved = progress->moved, rest = record->bytes - moved, length = rest < limit ? rest : limit;
+	while (can_loop()) {
+		__u32 moved = progress->moved, rest = total - moved;
 		__u64 number = 0;
 		struct kept *kept = 0;
-		struct message *message = &activation_here->outgoing;
-		if (place.host != job_here->host) {
+		struct message *message = outgoing();
+		if (!stays_here) {
 			number = wire_claim(place.host);
 			if (!number)
 				return 0;
@@ -157,20 +158,22 @@ __noinline int send(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 				return 1;
 			message = &kept->packet.message;
 		}
+		if (!message)
+			return 1;
 		struct message_header *header = &message->header;
 		header->destination = rank_to;
-		header->source = job_here->local_rank[own];
+		header->source = rank_from;
 		header->offset = moved;
-		header->length = length;
+		header->length = rest < limit ? rest : limit;
 		compose(rank, run_place, operation, message);
 		if (kept)
 			wire_post(skb, place.host, kept, number);
-		else if (place.slot == slot ? accept(rank, message, 0) : bring(activation_here, place.slot, message))
+		else if (place.slot == slot ? accept(rank, message, 0) : bring(place.slot, message))
 			return 0;
-		progress->moved = moved + length;
+		progress->moved = moved + (rest < limit ? rest : limit);
 		if (rest <= limit)
 			break;
-		if ((i & 3) == 3 && is_late())
+		if (is_late_after_message())
 			return 0;
 	}
 	return 1;
@@ -217,6 +220,7 @@ __noinline int unstall(struct rank_memory *rank __arg_nonnull, __u32 slot)
 			activate_run(rank, run_place);
 		run_place = next;
 	}
+	count_rounds(seen);
 	return 0;
 }
 
@@ -270,18 +274,18 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 			return 1;
 		break;
 	case KIND_LOCAL:
-		wire_flush(skb);
-		compute(rank, run_place, operation);
+		flush_envelope(skb);
+		compute(rank, run, run_place, operation);
 		break;
 	case KIND_COPY:
-		wire_flush(skb);
+		flush_envelope(skb);
 		copy_lists(rank, run_place, operation);
 		break;
 	case KIND_TIMESTAMP:
 		record_time(rank, run, record);
 		break;
 	}
-	complete(rank, run_place, operation);
+	complete_here(rank, run_place, operation);
 	return 1;
 }
 
@@ -295,10 +299,15 @@ static __always_inline int has_more(struct rank_memory *rank)
 /* Does what there is to do for a rank, as its owner. */
 __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 slot)
 {
+	struct activation *here = activation();
 	__u32 submitted = rank->head.submitted_before;
+	if (!here)
+		return 0;
 	if (!submitted)
 		submitted = __sync_lock_test_and_set(&rank->head.submitted, 0);
-	for (__u32 i = zero; i < WALK_LIMIT && submitted && !((i & 7) == 7 && is_late()) && can_loop(); i++) {
+	for (__u32 i = zero; i < WALK_LIMIT && submitted && can_loop(); i++) {
+		if (is_late_after(here, EFFORT_OF_MESSAGE))
+			break;
 		__u32 next = run_at(rank, submitted)->next;
 		begin(rank, submitted);
 		submitted = next;
@@ -306,9 +315,10 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 	rank->head.submitted_before = submitted;
 	if (rank->head.waiting_first)
 		accept_waiting(rank);
-	unstall(rank, slot);
-	for (__u32 steps = zero; steps < STEPS && !((steps & 7) == 7 && is_late()) && can_loop(); steps++)
-		if (!step(skb, rank, slot))
+	if (rank->head.stalled_first || *(volatile __u64 *)&stalled_ranks & 1ull << (slot & (LOCAL_RANKS - 1)))
+		unstall(rank, slot);
+	for (__u32 steps = zero; steps < STEPS && can_loop(); steps++)
+		if (is_late_after(here, EFFORT_OF_OPERATION) || !step(skb, rank, slot))
 			break;
 	if (has_more(rank))
 		announce_stall(slot); /* so that it is done although nothing comes for the rank */
@@ -335,7 +345,7 @@ static __always_inline void ring(struct __sk_buff *skb, struct rank_memory *rank
 
 /* Works for a rank, unless somebody does. Gives whether others may have got room by that: slots of this rank, or the
  * rank itself. */
-__noinline int advance(struct __sk_buff *skb, __u32 slot)
+static __always_inline int advance(struct __sk_buff *skb, __u32 slot)
 {
 	struct rank_memory *rank = rank_of(slot);
 	__u32 progress = 0;
@@ -386,19 +396,19 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		__sync_fetch_and_or(&stalled_ranks, here->pending);
 	here->pending = 0;
 	here->deadline = 0;
+	here->effort = 0;
 }
 
 /* Hands over a piece that came from another host. Gives NO_ROOM if it has to be brought again. */
-__noinline int deliver(struct message *message __arg_nonnull)
+static int deliver(struct message *message)
 {
 	struct job *job_here = job();
-	struct activation *here = activation();
 	__u32 destination = message->header.destination;
-	if (!job_here || !here || destination >= job_here->ranks || destination >= RANKS ||
+	if (!job_here || destination >= job_here->ranks || destination >= RANKS ||
 	    message->header.length > PIECE_BYTES)
 		return TAKEN;
 	struct place place = job_here->places[destination];
-	return place.host == job_here->host ? bring(here, place.slot, message) : TAKEN;
+	return place.host == job_here->host ? bring(place.slot, message) : TAKEN;
 }
 
 /* There is room towards some host again. */

@@ -4,7 +4,7 @@
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include "layout.h"
+#include "effort.h"
 
 #define __arg_nonnull __attribute__((btf_decl_tag("arg:nonnull")))
 
@@ -154,6 +154,9 @@ __noinline int copy_out(struct rank_memory *rank __arg_nonnull, __u32 from, stru
 	return 0;
 }
 
+/* What so many bytes in so many pieces count as. */
+#define ROUNDS_OF_COPY(bytes, pieces) ((bytes) / 8 + 16 * (__u64)(pieces))
+
 /* A position in a list of blocks, whose bytes count as one sequence. Numbers of 32 bits, because to the verifier sums of
  * those soon are any number of 32 bits, and those of 64 bits grow without end. */
 struct cursor {
@@ -212,7 +215,7 @@ __noinline int scatter(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
-	__u32 length = message->header.length, done = zero;
+	__u32 length = message->header.length, done = zero, pieces = zero;
 	to.used = message->header.offset;
 	while (done < length && can_loop()) {
 		__u32 rest = cursor_rest(rank, &to);
@@ -223,7 +226,9 @@ __noinline int scatter(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 		copy_in(rank, cursor_place(rank, run, &to), message, done, rest);
 		to.used += rest;
 		done += rest;
+		pieces++;
 	}
+	count_rounds(ROUNDS_OF_COPY(done, pieces));
 	return 0;
 }
 
@@ -242,7 +247,7 @@ __noinline int compose(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 	message->header.ordinal = record->ordinal;
 	message->header.total = record->bytes;
 	struct cursor from = cursor_at(run, record->first_block, record->destination_count);
-	__u32 length = message->header.length, done = zero;
+	__u32 length = message->header.length, done = zero, pieces = zero;
 	from.used = message->header.offset;
 	while (done < length && can_loop()) {
 		__u32 rest = cursor_rest(rank, &from);
@@ -253,7 +258,9 @@ __noinline int compose(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 		copy_out(rank, cursor_place(rank, run, &from), message, done, rest);
 		from.used += rest;
 		done += rest;
+		pieces++;
 	}
+	count_rounds(ROUNDS_OF_COPY(done, pieces));
 	return 0;
 }
 
@@ -266,11 +273,13 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 		struct block_record *blocks = blocks_at(rank, run, record->first_block);
 		copy_bytes(AT(rank, __u8, block_place(rank, run, &blocks[0])),
 			   AT(rank, __u8, block_place(rank, run, &blocks[1])), record->bytes);
+		count_rounds(ROUNDS_OF_COPY(record->bytes, 1));
 		return 0;
 	}
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
 	struct cursor from = cursor_at(run, record->first_block + record->destination_count, record->left_count);
-	for (__u32 done = zero; done < ARENA_BYTES && can_loop();) {
+	__u32 done = zero, pieces = zero;
+	while (done < ARENA_BYTES && can_loop()) {
 		__u32 rest = cursor_rest(rank, &from), room = cursor_rest(rank, &to);
 		if (rest > room)
 			rest = room;
@@ -282,7 +291,9 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 		from.used += rest;
 		to.used += rest;
 		done += rest;
+		pieces++;
 	}
+	count_rounds(ROUNDS_OF_COPY(done, pieces));
 	return 0;
 }
 

@@ -15,7 +15,7 @@ struct wire {
 	__u32 interface; /* packets leave through it */
 	__u16 port; /* of this host, in network order */
 	__u16 protocol; /* of Ethernet, in network order: IPv4 or IPv6 */
-	__u8 address[16]; /* of this host; IPv4 in the first four */
+	__u16 address[8]; /* of this host, as it lies in packets; IPv4 in the first two */
 	__u32 leaves_at_peer; /* the interface is one end of a pair, and a packet may begin at the other end */
 	__u32 reserved;
 };

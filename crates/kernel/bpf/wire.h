@@ -16,7 +16,7 @@
 #include "streams.h"
 
 /* Takes a message that has arrived. Gives something else than 0 if there is no room for it. */
-int deliver(struct message *message);
+static int deliver(struct message *message);
 /* Hears that sends that were refused may succeed. */
 static void interpreter_resume(void);
 
@@ -42,6 +42,13 @@ __noinline int wire_flush(struct __sk_buff *skb)
 	return bpf_clone_redirect(skb, here->interface, 0);
 }
 
+/* The same without a call where there is nothing to send. */
+static __always_inline void flush_envelope(struct __sk_buff *skb)
+{
+	if (skb->cb[ENVELOPE])
+		wire_flush(skb);
+}
+
 /* What is to become of the skb at the end of an activation that began with a packet; of one that has arrived, the system
  * can take the other end of a pair for the place where it goes on. */
 static __always_inline int wire_verdict(struct __sk_buff *skb, int has_arrived)
@@ -63,7 +70,7 @@ __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnu
 	opaque(length);
 	if (length > LONGEST_MESSAGE)
 		return -1;
-	wire_flush(skb);
+	flush_envelope(skb);
 	__u32 network = here->protocol == bpf_htons(ETH_P_IPV6) ? ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES :
 								  ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
 	__u32 bytes = network + sizeof(struct wire_header) + length;
@@ -392,85 +399,97 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 		interpreter_resume();
 }
 
+/* No padding: everything lies at even places. */
 struct ipv4_headers {
-	__u8 ethernet[12];
+	__u16 ethernet[6];
 	__u16 protocol;
 	__u8 version, service;
 	__u16 bytes, identification, fragment;
 	__u8 hops, transport;
 	__u16 sum;
-	__u8 source[4], destination[4];
+	__u16 source[2], destination[2];
 	__u16 source_port, destination_port, datagram, datagram_sum;
-} __attribute__((packed));
+};
 
 struct ipv6_headers {
-	__u8 ethernet[12];
+	__u16 ethernet[6];
 	__u16 protocol;
 	__u8 version, flow[3];
 	__u16 bytes;
 	__u8 transport, hops;
-	__u8 source[16], destination[16];
+	__u16 source[8], destination[8];
 	__u16 source_port, destination_port, datagram, datagram_sum;
-} __attribute__((packed));
+};
 
-static __always_inline int is_same(const __u8 *one, const __u8 *other, __u32 bytes)
+_Static_assert(sizeof(struct ipv4_headers) == 42 && sizeof(struct ipv6_headers) == 62, "as packets begin");
+
+static __always_inline int is_same(const __u16 *one, const __u16 *other, __u32 words)
 {
-	__u8 difference = 0;
-	for (__u32 i = 0; i < bytes; i++)
+	__u16 difference = 0;
+	for (__u32 i = 0; i < words; i++)
 		difference |= one[i] ^ other[i];
 	return !difference;
+}
+
+/* The first bytes of a packet, where they lie; 0 if it is shorter. */
+static __always_inline void *beginning(struct __sk_buff *skb, __u32 bytes)
+{
+	void *start = (void *)(long)skb->data;
+	if (start + bytes <= (void *)(long)skb->data_end)
+		return start;
+	/* A network card's driver may have left them in other pages. */
+	if (bpf_skb_pull_data(skb, bytes))
+		return 0;
+	start = (void *)(long)skb->data;
+	return start + bytes <= (void *)(long)skb->data_end ? start : 0;
 }
 
 /* Where the datagram's payload begins, and in `bytes` its length (0 if the lengths contradict each other); 0 if
  * the packet is not for this host and port. Fragments and packets with options are not ours. */
 static __always_inline __u32 find_ipv4(struct __sk_buff *skb, struct wire *here, __u32 *bytes)
 {
-	struct ipv4_headers headers;
-	if (bpf_skb_load_bytes(skb, 0, &headers, sizeof(headers)) || headers.protocol != bpf_htons(ETH_P_IP) ||
-	    headers.version != 0x45 || headers.transport != IPPROTO_UDP || headers.fragment & bpf_htons(0x3fff) ||
-	    headers.destination_port != here->port || !is_same(headers.destination, here->address, 4))
+	struct ipv4_headers *headers = beginning(skb, sizeof(*headers));
+	if (!headers || headers->protocol != bpf_htons(ETH_P_IP) || headers->version != 0x45 ||
+	    headers->transport != IPPROTO_UDP || headers->fragment & bpf_htons(0x3fff) ||
+	    headers->destination_port != here->port || !is_same(headers->destination, here->address, 2))
 		return 0;
-	__u32 datagram = bpf_ntohs(headers.datagram);
-	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers.bytes) != IPV4_BYTES + datagram ? 0 : datagram - UDP_BYTES;
-	return sizeof(headers);
+	__u32 datagram = bpf_ntohs(headers->datagram);
+	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers->bytes) != IPV4_BYTES + datagram ? 0 : datagram - UDP_BYTES;
+	return sizeof(*headers);
 }
 
 static __always_inline __u32 find_ipv6(struct __sk_buff *skb, struct wire *here, __u32 *bytes)
 {
-	struct ipv6_headers headers;
-	if (bpf_skb_load_bytes(skb, 0, &headers, sizeof(headers)) || headers.protocol != bpf_htons(ETH_P_IPV6) ||
-	    headers.version >> 4 != 6 || headers.transport != IPPROTO_UDP || headers.destination_port != here->port ||
-	    !is_same(headers.destination, here->address, 16))
+	struct ipv6_headers *headers = beginning(skb, sizeof(*headers));
+	if (!headers || headers->protocol != bpf_htons(ETH_P_IPV6) || headers->version >> 4 != 6 ||
+	    headers->transport != IPPROTO_UDP || headers->destination_port != here->port ||
+	    !is_same(headers->destination, here->address, 8))
 		return 0;
-	__u32 datagram = bpf_ntohs(headers.datagram);
-	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers.bytes) != datagram ? 0 : datagram - UDP_BYTES;
-	return sizeof(headers);
+	__u32 datagram = bpf_ntohs(headers->datagram);
+	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers->bytes) != datagram ? 0 : datagram - UDP_BYTES;
+	return sizeof(*headers);
 }
 
-/* A rank rings when it has submitted runs: it sends four bytes, its slot, to the job's port by the loopback interface, which is
- * a faster way into the program than to have it run. */
-struct ring {
-	struct ipv4_headers headers;
-	__u32 slot;
-} __attribute__((packed));
-
-/* Whose doorbell a packet is: the slot plus one, or 0 if it is none. */
-__noinline __u32 wire_rung(struct __sk_buff *skb)
+/* Whose doorbell a packet is: the slot plus one, or 0 if it is none. A rank rings when it has submitted runs: it sends
+ * four bytes, its slot, to the job's port by the loopback interface, which is a faster way into the program than to have
+ * it run. */
+static __always_inline __u32 wire_rung(struct __sk_buff *skb)
 {
 	struct wire *here = wire();
-	struct ring ring;
-	if (!here || bpf_skb_load_bytes(skb, 0, &ring, sizeof(ring)) ||
-	    ring.headers.protocol != bpf_htons(ETH_P_IP) || ring.headers.version != 0x45 ||
-	    ring.headers.transport != IPPROTO_UDP || ring.headers.fragment & bpf_htons(0x3fff) ||
-	    ring.headers.destination_port != here->port ||
-	    ring.headers.datagram != bpf_htons(UDP_BYTES + sizeof(ring.slot)))
+	__u32 slot;
+	struct ipv4_headers *headers = beginning(skb, sizeof(*headers) + sizeof(slot));
+	if (!here || !headers || headers->protocol != bpf_htons(ETH_P_IP) ||
+	    headers->version != 0x45 || headers->transport != IPPROTO_UDP ||
+	    headers->fragment & bpf_htons(0x3fff) || headers->destination_port != here->port ||
+	    headers->datagram != bpf_htons(UDP_BYTES + sizeof(slot)))
 		return 0;
-	return (ring.slot & (LOCAL_RANKS - 1)) + 1;
+	__builtin_memcpy(&slot, headers + 1, sizeof(slot));
+	return (slot & (LOCAL_RANKS - 1)) + 1;
 }
 
 /* Takes a packet that is for this host's port, whatever is in it, and leaves the skb to be an envelope. Gives 0 for
  * all others, which it does not touch. */
-__noinline int wire_receive(struct __sk_buff *skb)
+static __always_inline int wire_receive(struct __sk_buff *skb)
 {
 	struct wire *here = wire();
 	struct packet *packet = scratch_packet(ARRIVING);
