@@ -29,13 +29,6 @@ static __always_inline struct activation *activation(void)
 	return bpf_map_lookup_elem(&activations, &key);
 }
 
-/* Where a message is composed that stays on this host. */
-static __always_inline struct message *outgoing(void)
-{
-	struct activation *here = activation();
-	return here ? &here->outgoing : 0;
-}
-
 /* So long an activation works after it has first looked at the time; then it leaves the rest to others, so that a rank
  * whose memory is full of garbage does not keep the processor from the packets of its neighbours. */
 #define PATIENCE_NANOSECONDS 2000000ull

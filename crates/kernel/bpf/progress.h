@@ -5,7 +5,7 @@
 #include "memory.h"
 
 /* Ranks of this host that have something to do, and stalled ones; a bit each. Changed by all processors. */
-static __u64 stalled_ranks;
+static __u64 stalled_ranks OWN_LINES;
 
 /* Operations of all runs of a rank: no more than an arena holds. */
 #define OPERATIONS (ARENA_BYTES / sizeof(struct progress))

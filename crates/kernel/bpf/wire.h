@@ -16,7 +16,7 @@
 #include "streams.h"
 
 /* Takes a message that has arrived. Gives something else than 0 if there is no room for it. */
-static int deliver(struct message *message);
+static __always_inline int deliver(struct message *message);
 /* Hears that sends that were refused may succeed. */
 static void interpreter_resume(void);
 
@@ -61,7 +61,7 @@ static __always_inline int wire_verdict(struct __sk_buff *skb, int has_arrived)
 }
 
 /* Puts a finished packet into the envelope. */
-__noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnull)
+static __always_inline int put_in_envelope(struct __sk_buff *skb, struct packet *packet)
 {
 	struct wire *here = wire();
 	__u32 length = packet->header.length;
@@ -74,11 +74,19 @@ __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnu
 	__u32 network = here->protocol == bpf_htons(ETH_P_IPV6) ? ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES :
 								  ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
 	__u32 bytes = network + sizeof(struct wire_header) + length;
-	if (bpf_skb_change_tail(skb, bytes, 0) ||
+	/* Most packets are as long as the one before. One that was put together out of several has its length changed, which
+	 * takes it apart. */
+	if (((skb->len != bytes || skb->gso_segs) && bpf_skb_change_tail(skb, bytes, 0)) ||
 	    bpf_skb_store_bytes(skb, 0, packet->network + NETWORK_BYTES - network, bytes, 0))
 		return -1;
 	skb->cb[ENVELOPE] = 1;
 	return 0;
+}
+
+/* The same as a function of its own, for packets that are rare. */
+__noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnull)
+{
+	return put_in_envelope(skb, packet);
 }
 
 /* Fills in what is not the same in all packets of a stream. */
@@ -116,11 +124,8 @@ static __always_inline __u64 claim(struct stream *stream)
 
 /* The number of the next message to a host, which is to be written into its `kept_packet` and then posted. 0 if the
  * window is full: then `interpreter_resume` says when to try again. */
-__noinline __u64 wire_claim(__u32 host)
+static __always_inline __u64 wire_claim(struct stream *stream)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
-	if (!stream)
-		return 0;
 	__u64 sequence = claim(stream);
 	if (sequence)
 		return sequence;
@@ -133,29 +138,28 @@ __noinline __u64 wire_claim(__u32 host)
 }
 
 /* Sends the message in a place that was claimed. It is kept until it has arrived. */
-__noinline int wire_post(struct __sk_buff *skb, __u32 host, struct kept *kept __arg_nonnull, __u64 sequence)
+static __always_inline void wire_post(struct __sk_buff *skb, __u32 host, struct stream *stream, struct kept *kept,
+				       __u64 sequence)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
 	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
 	struct packet *packet = &kept->packet;
 	__u32 length = packet->message.header.length;
 	opaque(length);
-	if (!stream || !peer || length > PIECE_BYTES)
-		return 0;
+	if (!peer || length > PIECE_BYTES)
+		return;
 	fill_header(packet, stream, WIRE_DATA, sequence, sizeof(struct message_header) + length);
 	finish_packet(packet, peer);
 	/* From here on it may be sent again by whoever is asked for it. A full barrier. */
 	__sync_lock_test_and_set(&kept->sequence, sequence);
 	count(COUNT_SENT);
 	/* If this fails, it is lost like a packet on the way. */
-	transmit(skb, packet);
-	return 0;
+	put_in_envelope(skb, packet);
 }
 
 /* Sends a packet without a message. */
 __noinline int send_control(struct __sk_buff *skb, __u32 host, __u32 flags, __u64 sequence, __u64 arrived)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
 	struct packet *packet = scratch_packet(CONTROL);
 	if (!stream || !peer || !packet)
@@ -192,7 +196,8 @@ static __always_inline __u64 arrivals(struct stream *stream)
 /* The other host lives: what came from there is new. Old packets, which a stranger can repeat, say nothing about that. */
 static __always_inline void hear(struct stream *stream)
 {
-	*(volatile __u32 *)&stream->unanswered = 0;
+	if (*(volatile __u32 *)&stream->unanswered)
+		*(volatile __u32 *)&stream->unanswered = 0;
 }
 
 /* Asks a host for what has not arrived from there, and what has arrived there; too soon after the last time, it does
@@ -200,7 +205,7 @@ static __always_inline void hear(struct stream *stream)
 __noinline int wire_ask(struct __sk_buff *skb, __u32 host)
 {
 	struct wire *here = wire();
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	if (!here || !stream || host == here->host || host >= here->hosts)
 		return 0;
 	__u64 now = bpf_ktime_get_ns(), before = *(volatile __u64 *)&stream->asked_at;
@@ -225,7 +230,7 @@ __noinline __u64 wire_tend(struct __sk_buff *skb)
 	__u64 worst = 0;
 	for (__u32 i = zero; here && i < here->hosts && i < HOSTS && can_loop(); i++) {
 		__u32 host = i;
-		struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+		struct stream *stream = stream_to(host);
 		if (!stream)
 			break;
 		__u64 before = stream->tended;
@@ -261,7 +266,7 @@ static __always_inline void resend(struct __sk_buff *skb, __u32 host, __u64 ackn
 /* What a request leads to. Each is answered once, and none after a later one. */
 __noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	if (!stream)
 		return 0;
 	__u64 last = *(volatile __u64 *)&stream->answered;
@@ -279,7 +284,7 @@ __noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 a
  * Each answer counts once, and none after that to a later request. */
 __noinline int settle(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	if (!stream)
 		return 0;
 	__u64 last = *(volatile __u64 *)&stream->settled;
@@ -367,7 +372,7 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 		return;
 	}
 	__u32 host = header->source;
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
 	/* The MAC's state stands for these: nothing may depend on what they say before they are compared. */
 	if (!stream || !peer || host == here->host || header->destination != here->host) {
@@ -489,7 +494,7 @@ static __always_inline __u32 wire_rung(struct __sk_buff *skb)
 
 /* Takes a packet that is for this host's port, whatever is in it, and leaves the skb to be an envelope. Gives 0 for
  * all others, which it does not touch. */
-static __always_inline int wire_receive(struct __sk_buff *skb)
+__noinline int wire_receive(struct __sk_buff *skb)
 {
 	struct wire *here = wire();
 	struct packet *packet = scratch_packet(ARRIVING);
