@@ -84,28 +84,19 @@ static __always_inline void note_division(struct run *run, struct operation_reco
 	run->fault_element = element;
 }
 
-/* The operation `local`: over three lists that may be cut at different places between elements. */
-__noinline int compute(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
+/* The operation `local` over three lists that may be cut at different places between elements. */
+__noinline int compute_lists(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
 {
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
 	__u32 block = record->first_block;
 	__u32 type = record->data_type, code = record->arithmetic | type << 8;
-	if (record->destination_count == 1 && record->left_count == 1 && record->right_count == 1 &&
-	    record->bytes <= PIECE_BYTES) {
-		struct block_record *blocks = blocks_at(rank, run, block);
-		__u32 zero_divisor = combine(rank, code | record->bytes << 16, block_place(rank, run, &blocks[1]),
-					     block_place(rank, run, &blocks[2]), block_place(rank, run, &blocks[0]));
-		if (zero_divisor)
-			note_division(run, record, zero_divisor - 1);
-		return 0;
-	}
 	struct cursor to = cursor_at(run, block, record->destination_count);
 	struct cursor left = cursor_at(run, block + record->destination_count, record->left_count);
 	struct cursor right =
 		cursor_at(run, block + record->destination_count + record->left_count, record->right_count);
 	__u32 element_shift = type >= F32 ? type - F32 + 2 : type & 3;
-	__u32 done = zero;
+	__u32 done = zero, pieces = zero;
 	while (done < ARENA_BYTES && can_loop()) {
 		__u32 bytes = cursor_rest(rank, &to), rest = cursor_rest(rank, &left), other = cursor_rest(rank, &right);
 		if (bytes > rest)
@@ -124,8 +115,28 @@ __noinline int compute(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 		right.used += bytes;
 		to.used += bytes;
 		done += bytes;
+		pieces++;
 	}
+	count_rounds(done + 32 * (__u64)pieces);
 	return 0;
+}
+
+/* The operation `local`. */
+static __always_inline void compute(struct rank_memory *rank, struct run *run, __u32 run_place, __u32 operation)
+{
+	struct operation_record *record = record_at(rank, run, operation);
+	if (record->destination_count != 1 || record->left_count != 1 || record->right_count != 1 ||
+	    record->bytes > PIECE_BYTES) {
+		compute_lists(rank, run_place, operation);
+		return;
+	}
+	struct block_record *blocks = blocks_at(rank, run, record->first_block);
+	__u64 what = record->arithmetic | (__u32)record->data_type << 8 | record->bytes << 16;
+	__u32 zero_divisor = combine(rank, what, block_place(rank, run, &blocks[1]),
+				     block_place(rank, run, &blocks[2]), block_place(rank, run, &blocks[0]));
+	if (zero_divisor)
+		note_division(run, record, zero_divisor - 1);
+	count_rounds(record->bytes);
 }
 
 #endif

@@ -16,7 +16,7 @@
  * he brought in a slot and a word that it is there, and goes on. */
 enum { UNOWNED, OWNED, LOOK_AGAIN };
 
-static __u32 owners[LOCAL_RANKS];
+static __u32 owners[LOCAL_RANKS] OWN_LINES;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -104,10 +104,11 @@ static __always_inline int release(__u32 slot)
 
 
 /* Brings a piece to a rank of this host, which gets its turn later. */
-static __always_inline int bring(struct activation *here, __u32 slot, struct message *message)
+static __always_inline int bring(__u32 slot, struct message *message)
 {
+	struct activation *here = activation();
 	struct rank_memory *rank = rank_of(slot);
-	if (!rank)
+	if (!here || !rank)
 		return TAKEN; /* nobody there any more */
 	here->pending |= 1ull << (slot & (LOCAL_RANKS - 1));
 	if (acquire(slot)) {
@@ -125,62 +126,128 @@ static __always_inline int bring(struct activation *here, __u32 slot, struct mes
 	return NO_ROOM;
 }
 
-/* Sends what is still to be sent of a message. Gives whether that was everything; if not, there was no room, or it is late. */
-__noinline int send(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 slot, __u32 run_place,
-		    __u32 operation)
-{
-	struct job *job_here = job();
-	struct activation *activation_here = activation();
-	struct run *run = run_at(rank, run_place);
-	struct operation_record *record = record_at(rank, run, operation);
-	struct progress *progress = progress_at(rank, run, operation);
-	__u32 rank_to = *AT(rank, __u32, run->members + 4 * record->peer);
-	if (!job_here || !activation_here || rank_to >= job_here->ranks || rank_to >= RANKS)
-		return 1;
-	struct place place = job_here->places[rank_to];
-	__u64 own = slot;
-	asm volatile("%0 &= %1" : "+r"(own) : "i"(LOCAL_RANKS - 1));
-	__u32 limit = job_here->piece_bytes;
-	if (limit > PIECE_BYTES || !limit)
-		limit = PIECE_BYTES;
-	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
-		__u32 moved = progress->moved, rest = record->bytes - moved, length = rest < limit ? rest : limit;
-		__u64 number = 0;
-		struct kept *kept = 0;
-		struct message *message = &activation_here->outgoing;
-		if (place.host != job_here->host) {
-			number = wire_claim(place.host);
-			if (!number)
-				return 0;
-			kept = kept_packet(place.host, number);
-			if (!kept)
-				return 1;
-			message = &kept->packet.message;
-		}
-		struct message_header *header = &message->header;
-		header->destination = rank_to;
-		header->source = job_here->local_rank[own];
-		header->offset = moved;
-		header->length = length;
-		compose(rank, run_place, operation, message);
-		if (kept)
-			wire_post(skb, place.host, kept, number);
-		else if (place.slot == slot ? accept(rank, message, 0) : bring(activation_here, place.slot, message))
-			return 0;
-		progress->moved = moved + length;
-		if (rest <= limit)
-			break;
-		if ((i & 3) == 3 && is_late())
-			return 0;
-	}
-	return 1;
-}
-
 /* Says that a rank waits for room. A full barrier: whoever makes room from now on sees it. So the send is tried once more
  * after this, and finds the room that was made before. */
 static __always_inline void announce_stall(__u32 slot)
 {
 	__sync_fetch_and_or(&stalled_ranks, 1ull << (slot & (LOCAL_RANKS - 1)));
+}
+
+/* From whom to whom: the sender's slot, and above it the rank of the job that receives. */
+static __always_inline __u64 route(__u32 slot, __u32 rank_to)
+{
+	return (__u64)rank_to << 32 | slot;
+}
+
+/* Puts into a header who sends to whom and which piece of the message this is. */
+static __always_inline void address(struct job *job_here, __u64 route, __u32 moved, __u32 length,
+				    struct message_header *header)
+{
+	__u64 own = route;
+	asm volatile("%0 &= %1" : "+r"(own) : "i"(LOCAL_RANKS - 1));
+	header->destination = route >> 32;
+	header->source = job_here->local_rank[own];
+	header->offset = moved;
+	header->length = length;
+}
+
+/* How long the next piece of a message is, of which so much is left. */
+static __always_inline __u32 piece_of(struct job *job_here, __u32 rest)
+{
+	__u32 limit = job_here->piece_bytes;
+	if (limit > PIECE_BYTES || !limit)
+		limit = PIECE_BYTES;
+	return rest < limit ? rest : limit;
+}
+
+/* Sends what is still to be sent of a message to another host. Gives whether that was everything; if not, there was no room, or
+ * it is late, and that is announced. */
+__noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
+			 __u64 route)
+{
+	struct job *job_here = job();
+	struct run *run = run_at(rank, run_place);
+	struct progress *progress = progress_at(rank, run, operation);
+	__u32 total = record_at(rank, run, operation)->bytes, rank_to = route >> 32, announced = 0;
+	if (!job_here || rank_to >= RANKS)
+		return 1;
+	__u32 host = job_here->places[rank_to].host;
+	struct stream *stream = stream_to(host);
+	if (!stream)
+		return 1;
+	while (can_loop()) {
+		__u32 moved = progress->moved, length = piece_of(job_here, total - moved);
+		__u64 number = wire_claim(stream);
+		if (!number) {
+			if (announced)
+				return 0;
+			announce_stall(route);
+			announced = 1;
+			continue;
+		}
+		struct kept *kept = kept_packet(host, number);
+		if (!kept)
+			return 1;
+		address(job_here, route, moved, length, &kept->packet.message.header);
+		compose(rank, run_place, operation, &kept->packet.message);
+		wire_post(skb, host, stream, kept, number);
+		progress->moved = moved + length;
+		if (moved + length == total)
+			break;
+		if (is_late_after_message()) {
+			announce_stall(route);
+			return 0;
+		}
+	}
+	return 1;
+}
+
+/* The same for a rank of this host. */
+__noinline int send_here(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation, __u64 route)
+{
+	struct job *job_here = job();
+	struct activation *here = activation();
+	struct run *run = run_at(rank, run_place);
+	struct progress *progress = progress_at(rank, run, operation);
+	__u32 total = record_at(rank, run, operation)->bytes, rank_to = route >> 32, slot = route, announced = 0;
+	if (!job_here || !here || rank_to >= RANKS)
+		return 1;
+	__u32 slot_to = job_here->places[rank_to].slot;
+	struct message *message = &here->outgoing;
+	while (can_loop()) {
+		__u32 moved = progress->moved, length = piece_of(job_here, total - moved);
+		address(job_here, route, moved, length, &message->header);
+		compose(rank, run_place, operation, message);
+		if (slot_to == slot ? accept(rank, message, 0) : bring(slot_to, message)) {
+			if (announced)
+				return 0;
+			announce_stall(slot);
+			announced = 1;
+			continue;
+		}
+		progress->moved = moved + length;
+		if (moved + length == total)
+			break;
+		if (is_late_after(here, EFFORT_OF_MESSAGE)) {
+			announce_stall(slot);
+			return 0;
+		}
+	}
+	return 1;
+}
+
+/* Sends what is still to be sent of a message. Gives whether that was everything. */
+static __always_inline int send(struct __sk_buff *skb, struct rank_memory *rank, __u32 slot, __u32 run_place,
+				__u32 operation)
+{
+	struct job *job_here = job();
+	struct run *run = run_at(rank, run_place);
+	__u32 rank_to = *AT(rank, __u32, run->members + 4 * record_at(rank, run, operation)->peer);
+	if (!job_here || rank_to >= job_here->ranks || rank_to >= RANKS)
+		return 1;
+	if (job_here->places[rank_to].host == job_here->host)
+		return send_here(rank, run_place, operation, route(slot, rank_to));
+	return send_away(skb, rank, run_place, operation, route(slot, rank_to));
 }
 
 /* Puts a send for which there was no room where it is found when there may be. */
@@ -217,6 +284,7 @@ __noinline int unstall(struct rank_memory *rank __arg_nonnull, __u32 slot)
 			activate_run(rank, run_place);
 		run_place = next;
 	}
+	count_rounds(seen);
 	return 0;
 }
 
@@ -260,28 +328,29 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 		progress->phase = PHASE_RUNNING;
 		if (send(skb, rank, slot, run_place, operation))
 			break;
-		announce_stall(slot);
-		if (send(skb, rank, slot, run_place, operation))
-			break;
 		stall(rank, run_place, operation);
 		return 1;
 	case KIND_RECEIVE:
+		if (!progress->slots && !(record->flags & (ANY_SOURCE | ANY_TAG))) {
+			progress->phase = PHASE_RUNNING;
+			return 1;
+		}
 		if (!post(rank, run_place, operation))
 			return 1;
 		break;
 	case KIND_LOCAL:
-		wire_flush(skb);
-		compute(rank, run_place, operation);
+		flush_envelope(skb);
+		compute(rank, run, run_place, operation);
 		break;
 	case KIND_COPY:
-		wire_flush(skb);
+		flush_envelope(skb);
 		copy_lists(rank, run_place, operation);
 		break;
 	case KIND_TIMESTAMP:
 		record_time(rank, run, record);
 		break;
 	}
-	complete(rank, run_place, operation);
+	complete_here(rank, run_place, operation);
 	return 1;
 }
 
@@ -295,10 +364,16 @@ static __always_inline int has_more(struct rank_memory *rank)
 /* Does what there is to do for a rank, as its owner. */
 __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 slot)
 {
+	struct activation *here = activation();
 	__u32 submitted = rank->head.submitted_before;
-	if (!submitted)
+	if (!here)
+		return 0;
+	/* Whoever puts a run there has the program look for it afterwards. */
+	if (!submitted && *(volatile __u32 *)&rank->head.submitted)
 		submitted = __sync_lock_test_and_set(&rank->head.submitted, 0);
-	for (__u32 i = zero; i < WALK_LIMIT && submitted && !((i & 7) == 7 && is_late()) && can_loop(); i++) {
+	for (__u32 i = zero; i < WALK_LIMIT && submitted && can_loop(); i++) {
+		if (is_late_after(here, EFFORT_OF_MESSAGE))
+			break;
 		__u32 next = run_at(rank, submitted)->next;
 		begin(rank, submitted);
 		submitted = next;
@@ -306,9 +381,10 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 	rank->head.submitted_before = submitted;
 	if (rank->head.waiting_first)
 		accept_waiting(rank);
-	unstall(rank, slot);
-	for (__u32 steps = zero; steps < STEPS && !((steps & 7) == 7 && is_late()) && can_loop(); steps++)
-		if (!step(skb, rank, slot))
+	if (rank->head.stalled_first || *(volatile __u64 *)&stalled_ranks & 1ull << (slot & (LOCAL_RANKS - 1)))
+		unstall(rank, slot);
+	for (__u32 steps = zero; steps < STEPS && can_loop(); steps++)
+		if (is_late_after(here, EFFORT_OF_OPERATION) || !step(skb, rank, slot))
 			break;
 	if (has_more(rank))
 		announce_stall(slot); /* so that it is done although nothing comes for the rank */
@@ -335,7 +411,7 @@ static __always_inline void ring(struct __sk_buff *skb, struct rank_memory *rank
 
 /* Works for a rank, unless somebody does. Gives whether others may have got room by that: slots of this rank, or the
  * rank itself. */
-__noinline int advance(struct __sk_buff *skb, __u32 slot)
+static __always_inline int advance(struct __sk_buff *skb, __u32 slot)
 {
 	struct rank_memory *rank = rank_of(slot);
 	__u32 progress = 0;
@@ -386,19 +462,19 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		__sync_fetch_and_or(&stalled_ranks, here->pending);
 	here->pending = 0;
 	here->deadline = 0;
+	here->effort = 0;
 }
 
 /* Hands over a piece that came from another host. Gives NO_ROOM if it has to be brought again. */
-__noinline int deliver(struct message *message __arg_nonnull)
+static __always_inline int deliver(struct message *message)
 {
 	struct job *job_here = job();
-	struct activation *here = activation();
 	__u32 destination = message->header.destination;
-	if (!job_here || !here || destination >= job_here->ranks || destination >= RANKS ||
+	if (!job_here || destination >= job_here->ranks || destination >= RANKS ||
 	    message->header.length > PIECE_BYTES)
 		return TAKEN;
 	struct place place = job_here->places[destination];
-	return place.host == job_here->host ? bring(here, place.slot, message) : TAKEN;
+	return place.host == job_here->host ? bring(place.slot, message) : TAKEN;
 }
 
 /* There is room towards some host again. */

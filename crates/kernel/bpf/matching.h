@@ -24,27 +24,32 @@ static __always_inline __u32 receive_hash(__u32 source, __u32 tag, __u32 ordinal
 static __always_inline __u32 find_named(struct rank_memory *rank, struct run *run, struct message_header *header)
 {
 	__u32 hash = receive_hash(header->member, header->tag, header->ordinal), mask = run->receive_mask;
-	for (__u32 i = zero; i <= mask && i < WALK_LIMIT && can_loop(); i++) {
+	__u32 found = 0, i = zero;
+	for (; i <= mask && i < WALK_LIMIT && can_loop(); i++) {
 		__u32 entry = run->receives + (hash + i & mask) * sizeof(struct named_receive);
 		struct named_receive *named = AT(rank, struct named_receive, entry);
 		if (!named->operation)
 			break;
-		if (named->source == header->member && named->tag == header->tag && named->ordinal == header->ordinal)
-			return named->operation;
+		if (named->source == header->member && named->tag == header->tag && named->ordinal == header->ordinal) {
+			found = named->operation;
+			break;
+		}
 	}
-	return 0;
+	count_rounds(i);
+	return found;
 }
 
 /* The place of the run that a message belongs to; 0 if the rank has not started it. */
 static __always_inline __u32 find_run(struct rank_memory *rank, struct message_header *header)
 {
-	__u32 place = *bucket_at(rank, header->communicator, header->sequence);
-	for (__u32 i = zero; i < WALK_LIMIT && place && can_loop(); i++) {
+	__u32 place = *bucket_at(rank, header->communicator, header->sequence), i = zero;
+	for (; i < WALK_LIMIT && place && can_loop(); i++) {
 		struct run *run = run_at(rank, place);
 		if (run->communicator == header->communicator && run->sequence == header->sequence)
 			break;
 		place = run->next;
 	}
+	count_rounds(i);
 	return place;
 }
 
@@ -130,20 +135,25 @@ static __always_inline void unlink_receive(struct rank_memory *rank, struct run 
 		*first = next;
 		return;
 	}
-	for (__u32 i = zero; i < WALK_LIMIT && at && can_loop(); i++) {
+	__u32 i = zero;
+	for (; i < WALK_LIMIT && at && can_loop(); i++) {
 		struct progress *progress = progress_at(rank, run, at - 1);
 		if (progress->next == operation + 1) {
 			progress->next = next;
-			return;
+			break;
 		}
 		at = progress->next;
 	}
+	count_rounds(i);
 }
 
 /* The receive with a wildcard that takes a piece of a message, plus one: the one that has begun to, or else the first
  * in vertex order that waits and admits it. 0 if there is none. */
-static __always_inline __u32 find_wild(struct rank_memory *rank, struct run *run, struct message_header *header)
+__noinline __u32 find_wild(struct rank_memory *rank __arg_nonnull, __u32 run_place,
+			   struct message *message __arg_nonnull)
 {
+	struct run *run = run_at(rank, run_place);
+	struct message_header *header = &message->header;
 	__u32 at = run->taking_first;
 	for (__u32 i = zero; i < WALK_LIMIT && at && can_loop(); i++) {
 		struct progress *progress = progress_at(rank, run, at - 1);
@@ -151,9 +161,9 @@ static __always_inline __u32 find_wild(struct rank_memory *rank, struct run *run
 			return at;
 		at = progress->next;
 	}
-	__u32 best = 0, best_vertex = 0;
+	__u32 best = 0, best_vertex = 0, i = zero;
 	at = run->posted_first;
-	for (__u32 i = zero; i < WALK_LIMIT && at && can_loop(); i++) {
+	for (; i < WALK_LIMIT && at && can_loop(); i++) {
 		struct operation_record *record = record_at(rank, run, at - 1);
 		if (admits(record, header) && (!best || record->vertex < best_vertex)) {
 			best = at;
@@ -161,6 +171,8 @@ static __always_inline __u32 find_wild(struct rank_memory *rank, struct run *run
 		}
 		at = progress_at(rank, run, at - 1)->next;
 	}
+	/* Those that have begun to take a message were as many at most. */
+	count_rounds(i);
 	if (!best)
 		return 0;
 	struct progress *progress = progress_at(rank, run, best - 1);
@@ -226,7 +238,7 @@ __noinline int accept(struct rank_memory *rank __arg_nonnull, struct message *me
 		}
 		operation = find_named(rank, run, header);
 		if (!operation)
-			wild = operation = find_wild(rank, run, header);
+			wild = operation = find_wild(rank, run_place, message);
 	}
 	if (operation) {
 		struct progress *progress = progress_at(rank, run, operation - 1);
@@ -274,7 +286,7 @@ static __always_inline int take_arrived(struct rank_memory *rank, __u32 run_plac
 	__u32 slot = progress->slots, done = 0;
 	progress->slots = 0;
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
-		if ((i & 7) == 7 && is_late()) {
+		if (is_late_after_message()) {
 			put_off(rank, slot);
 			break;
 		}
@@ -317,7 +329,7 @@ static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, 
 			run->left_first = next;
 		if (run->left_last == slot)
 			run->left_last = before;
-		if ((i & 7) == 7 && is_late()) {
+		if (is_late_after_message()) {
 			/* The receive has begun to take this message: its pieces find it. */
 			kept->next = 0;
 			put_off(rank, slot);
@@ -365,7 +377,7 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	rank->early_first[early] = 0;
 	/* What belongs to other runs is put back by `accept`, in the same order. */
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
-		if ((i & 7) == 7 && is_late()) {
+		if (is_late_after_message()) {
 			put_off(rank, slot);
 			break;
 		}
@@ -428,7 +440,7 @@ __noinline int give_unwanted(struct rank_memory *rank __arg_nonnull)
 __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 {
 	/* Partner: `leave_waiting`. */
-	__u32 slot = __sync_lock_test_and_set(&rank->head.waiting_first, 0), first = 0, accepted = zero;
+	__u32 slot = __sync_lock_test_and_set(&rank->head.waiting_first, 0), first = 0;
 	/* What was left last lies on top. */
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
 		__u32 next = slot_at(rank, slot - 1)->next;
@@ -437,7 +449,7 @@ __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 		slot = next;
 	}
 	for (__u32 i = zero; i < SLOTS && first && can_loop(); i++) {
-		if ((++accepted & 7) == 7 && is_late()) {
+		if (is_late_after_message()) {
 			put_off(rank, first);
 			break;
 		}

@@ -4,16 +4,20 @@
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include "layout.h"
+#include "effort.h"
 
 #define __arg_nonnull __attribute__((btf_decl_tag("arg:nonnull")))
 
 /* No list of a valid schedule is longer, so no loop needs to go on further, whatever a rank wrote. */
 #define WALK_LIMIT 65536u
 
+/* For words that all processors read, and words that they change: one beside the other would make readers wait. Two lines,
+ * because the system puts them at multiples of 8. */
+#define OWN_LINES __attribute__((aligned(128)))
+
 /* A zero of which the verifier does not know that it is one. A counter that starts from it is any number to the
  * verifier from the first round on, so it looks at a loop's body once or twice and not as often as it may run. */
-static volatile __u32 zero;
+static volatile __u32 zero OWN_LINES;
 
 /* True, but for the verifier, who takes it as the end of a loop: the kernel bounds the rounds by itself. This is the
  * instruction `may_goto`, by its bytes, since the compiler has no name for it. */
@@ -154,6 +158,9 @@ __noinline int copy_out(struct rank_memory *rank __arg_nonnull, __u32 from, stru
 	return 0;
 }
 
+/* What so many bytes in so many pieces count as. */
+#define ROUNDS_OF_COPY(bytes, pieces) ((bytes) / 8 + 16 * (__u64)(pieces))
+
 /* A position in a list of blocks, whose bytes count as one sequence. Numbers of 32 bits, because to the verifier sums of
  * those soon are any number of 32 bits, and those of 64 bits grow without end. */
 struct cursor {
@@ -205,14 +212,21 @@ static __always_inline struct block_record *blocks_at(struct rank_memory *rank, 
 	return AT(rank, struct block_record, run->blocks + first_block * sizeof(struct block_record));
 }
 
-/* Writes a piece of a message to where its receive wants it. */
-__noinline int scatter(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
-		       struct message *message __arg_nonnull)
+/* Whether a piece of a message lies in the first block of its operation, and that block is the only one. */
+static __always_inline int is_in_one_block(struct operation_record *record, struct block_record *block,
+					   struct message_header *header)
+{
+	return record->destination_count == 1 && (__u64)header->offset + header->length <= block->length;
+}
+
+/* Writes a piece of a message to the blocks of its receive, however many there are. */
+__noinline int scatter_list(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
+			    struct message *message __arg_nonnull)
 {
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
-	__u32 length = message->header.length, done = zero;
+	__u32 length = message->header.length, done = zero, pieces = zero;
 	to.used = message->header.offset;
 	while (done < length && can_loop()) {
 		__u32 rest = cursor_rest(rank, &to);
@@ -223,26 +237,37 @@ __noinline int scatter(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 		copy_in(rank, cursor_place(rank, run, &to), message, done, rest);
 		to.used += rest;
 		done += rest;
+		pieces++;
 	}
+	count_rounds(ROUNDS_OF_COPY(done, pieces));
 	return 0;
 }
 
-/* Fills a piece of a message from its send: the bytes that its header says, and the rest of the header but for who
- * sends and who receives. */
-__noinline int compose(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
-		       struct message *message __arg_nonnull)
+/* Writes a piece of a message to where its receive wants it. */
+static __always_inline void scatter(struct rank_memory *rank, __u32 run_place, __u32 operation, struct message *message)
 {
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
-	message->header.communicator = run->communicator;
-	message->header.stamp = run->stamp;
-	message->header.sequence = run->sequence;
-	message->header.member = run->member;
-	message->header.tag = record->tag;
-	message->header.ordinal = record->ordinal;
-	message->header.total = record->bytes;
+	struct message_header *header = &message->header;
+	if (!header->length)
+		return;
+	struct block_record *block = blocks_at(rank, run, record->first_block);
+	if (!is_in_one_block(record, block, header)) {
+		scatter_list(rank, run_place, operation, message);
+		return;
+	}
+	copy_in(rank, block_place(rank, run, block) + header->offset, message, 0, header->length);
+	count_rounds(ROUNDS_OF_COPY(header->length, 1));
+}
+
+/* Fills a piece of a message from the blocks of its send, however many there are. */
+__noinline int gather_list(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
+			   struct message *message __arg_nonnull)
+{
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
 	struct cursor from = cursor_at(run, record->first_block, record->destination_count);
-	__u32 length = message->header.length, done = zero;
+	__u32 length = message->header.length, done = zero, pieces = zero;
 	from.used = message->header.offset;
 	while (done < length && can_loop()) {
 		__u32 rest = cursor_rest(rank, &from);
@@ -253,8 +278,35 @@ __noinline int compose(struct rank_memory *rank __arg_nonnull, __u32 run_place, 
 		copy_out(rank, cursor_place(rank, run, &from), message, done, rest);
 		from.used += rest;
 		done += rest;
+		pieces++;
 	}
+	count_rounds(ROUNDS_OF_COPY(done, pieces));
 	return 0;
+}
+
+/* Fills a piece of a message from its send: the bytes that its header says, and the rest of the header but for who
+ * sends and who receives. */
+static __always_inline void compose(struct rank_memory *rank, __u32 run_place, __u32 operation, struct message *message)
+{
+	struct run *run = run_at(rank, run_place);
+	struct operation_record *record = record_at(rank, run, operation);
+	struct message_header *header = &message->header;
+	header->communicator = run->communicator;
+	header->stamp = run->stamp;
+	header->sequence = run->sequence;
+	header->member = run->member;
+	header->tag = record->tag;
+	header->ordinal = record->ordinal;
+	header->total = record->bytes;
+	if (!header->length)
+		return;
+	struct block_record *block = blocks_at(rank, run, record->first_block);
+	if (!is_in_one_block(record, block, header)) {
+		gather_list(rank, run_place, operation, message);
+		return;
+	}
+	copy_out(rank, block_place(rank, run, block) + header->offset, message, 0, header->length);
+	count_rounds(ROUNDS_OF_COPY(header->length, 1));
 }
 
 /* The operation `copy`: between two lists that may be cut at different places. */
@@ -266,11 +318,13 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 		struct block_record *blocks = blocks_at(rank, run, record->first_block);
 		copy_bytes(AT(rank, __u8, block_place(rank, run, &blocks[0])),
 			   AT(rank, __u8, block_place(rank, run, &blocks[1])), record->bytes);
+		count_rounds(ROUNDS_OF_COPY(record->bytes, 1));
 		return 0;
 	}
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
 	struct cursor from = cursor_at(run, record->first_block + record->destination_count, record->left_count);
-	for (__u32 done = zero; done < ARENA_BYTES && can_loop();) {
+	__u32 done = zero, pieces = zero;
+	while (done < ARENA_BYTES && can_loop()) {
 		__u32 rest = cursor_rest(rank, &from), room = cursor_rest(rank, &to);
 		if (rest > room)
 			rest = room;
@@ -282,7 +336,9 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 		from.used += rest;
 		to.used += rest;
 		done += rest;
+		pieces++;
 	}
+	count_rounds(ROUNDS_OF_COPY(done, pieces));
 	return 0;
 }
 

@@ -5,47 +5,10 @@
 #include "memory.h"
 
 /* Ranks of this host that have something to do, and stalled ones; a bit each. Changed by all processors. */
-static __u64 stalled_ranks;
+static __u64 stalled_ranks OWN_LINES;
 
-/* What one activation of the program needs beside its stack. Nothing interrupts an activation on its processor, so one
- * for each processor is enough. */
-struct activation {
-	__u64 pending; /* ranks of this host that have something to do, a bit each */
-	__u64 contended; /* somebody was turned away for want of a slot while another held the rank for a moment */
-	__u64 deadline; /* when it is late; 0: nobody has looked at the time */
-	struct message outgoing;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct activation));
-} activations SEC(".maps");
-
-static __always_inline struct activation *activation(void)
-{
-	__u32 key = 0;
-	return bpf_map_lookup_elem(&activations, &key);
-}
-
-/* So long an activation works after it has first looked at the time; then it leaves the rest to others, so that a rank
- * whose memory is full of garbage does not keep the processor from the packets of its neighbours. */
-#define PATIENCE_NANOSECONDS 2000000ull
 /* Operations of all runs of a rank: no more than an arena holds. */
 #define OPERATIONS (ARENA_BYTES / sizeof(struct progress))
-
-/* Whether the activation has worked for long. What takes a while asks now and then. */
-__noinline int is_late(void)
-{
-	struct activation *here = activation();
-	if (!here)
-		return 1;
-	__u64 now = bpf_ktime_get_ns();
-	if (!here->deadline)
-		here->deadline = now + PATIENCE_NANOSECONDS;
-	return now > here->deadline;
-}
 
 static __always_inline __u32 run_hash(__u32 communicator, __u64 sequence)
 {
@@ -95,13 +58,14 @@ static __always_inline void make_ready(struct rank_memory *rank, struct run *run
 /* Something has happened for which the operations behind so many edges waited. */
 static __always_inline void satisfy(struct rank_memory *rank, struct run *run, __u32 first_edge, __u32 count)
 {
-	__u32 edges = run->edges + 4 * first_edge;
-	for (__u32 i = zero; i < count && i < WALK_LIMIT && can_loop(); i++) {
+	__u32 edges = run->edges + 4 * first_edge, i = zero;
+	for (; i < count && i < WALK_LIMIT && can_loop(); i++) {
 		__u32 target = (*AT(rank, __u32, edges + 4 * i) - HEADER_BYTES) / sizeof(struct operation_record);
 		struct progress *progress = progress_at(rank, run, target);
 		if (--progress->counter == 0)
 			make_ready(rank, run, target);
 	}
+	count_rounds(i);
 }
 
 /* Tells the rank that a run has ended. It may use the run's memory for something else from now on. */
@@ -152,15 +116,15 @@ static __always_inline void put_off(struct rank_memory *rank, __u32 slot)
 }
 
 /* Everything has been executed. */
-static __always_inline void finish(struct rank_memory *rank, __u32 run_place)
+__noinline int finish(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 {
 	struct run *run = run_at(rank, run_place);
 	__u32 *bucket = bucket_at(rank, run->communicator, run->sequence);
 	if (*bucket == run_place) {
 		*bucket = run->next;
 	} else {
-		__u32 before = *bucket;
-		for (__u32 i = zero; i < WALK_LIMIT && before && can_loop(); i++) {
+		__u32 before = *bucket, i = zero;
+		for (; i < WALK_LIMIT && before && can_loop(); i++) {
 			struct run *other = run_at(rank, before);
 			if (other->next == run_place) {
 				other->next = run->next;
@@ -168,9 +132,11 @@ static __always_inline void finish(struct rank_memory *rank, __u32 run_place)
 			}
 			before = other->next;
 		}
+		count_rounds(i);
 	}
 	drop_messages(rank, run->left_first, zero);
 	end_run(rank, run, RUN_COMPLETE);
+	return 0;
 }
 
 /* The program is wrong: the run ends here. It stays known, so that what still arrives for it is dropped. */
@@ -181,17 +147,19 @@ __noinline int fail(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u
 	run->ready_first = 0;
 	__u32 dropped = drop_messages(rank, run->left_first, zero);
 	run->left_first = 0;
-	for (__u32 i = zero; i < run->operation_count && i < WALK_LIMIT && can_loop(); i++) {
+	__u32 i = zero;
+	for (; i < run->operation_count && i < WALK_LIMIT && can_loop(); i++) {
 		struct progress *progress = progress_at(rank, run, i);
 		dropped = drop_messages(rank, progress->slots, dropped);
 		progress->slots = 0;
 	}
+	count_rounds(i);
 	end_run(rank, run, RUN_FAILED);
 	return 0;
 }
 
 /* An operation is complete: what waited for it may start, and the run may be over with it. */
-__noinline int complete(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
+static __always_inline void complete_here(struct rank_memory *rank, __u32 run_place, __u32 operation)
 {
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
@@ -201,6 +169,12 @@ __noinline int complete(struct rank_memory *rank __arg_nonnull, __u32 run_place,
 		activate_run(rank, run_place);
 	if (--run->remaining == 0)
 		finish(rank, run_place);
+}
+
+/* The same as a function of its own, where its code would be too much for the verifier. */
+__noinline int complete(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
+{
+	complete_here(rank, run_place, operation);
 	return 0;
 }
 

@@ -15,7 +15,7 @@ struct wire {
 	__u32 interface; /* packets leave through it */
 	__u16 port; /* of this host, in network order */
 	__u16 protocol; /* of Ethernet, in network order: IPv4 or IPv6 */
-	__u8 address[16]; /* of this host; IPv4 in the first four */
+	__u16 address[8]; /* of this host, as it lies in packets; IPv4 in the first two */
 	__u32 leaves_at_peer; /* the interface is one end of a pair, and a packet may begin at the other end */
 	__u32 reserved;
 };
@@ -41,16 +41,20 @@ struct stream {
 	__u64 acknowledged; /* packets that are known to have arrived there */
 	__u64 expected;     /* packets that have arrived here without a gap */
 	__u64 told;         /* `expected`, as the other host was told last */
+	__u32 unanswered;   /* requests sent since anything came from there */
+	__u32 held;         /* a send was refused because the window is full */
+	/* Up to here is what every packet needs: a cache line. */
 	__u64 asked;        /* requests sent */
 	__u64 asked_at;     /* when, in nanoseconds */
 	__u64 asked_about;  /* `sent`, as it was then */
 	__u64 settled;      /* the last of our requests that was answered */
 	__u64 answered;     /* the last of their requests that was answered */
 	__u64 tended;       /* `sent`, when this was last tended */
-	__u32 unanswered;   /* requests sent since anything came from there */
-	__u32 held;         /* a send was refused because the window is full */
 	__u64 laps[WINDOW]; /* by number modulo WINDOW: twice the lap of the last arrival, odd while the next is delivered */
+	__u64 reserved[5]; /* for a multiple of a cache line */
 };
+
+_Static_assert(sizeof(struct stream) == 640, "streams share no cache line but for what lies around maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -119,6 +123,11 @@ static __always_inline struct wire *wire(void)
 {
 	__u32 key = 0;
 	return bpf_map_lookup_elem(&wires, &key);
+}
+
+static __always_inline struct stream *stream_to(__u32 host)
+{
+	return bpf_map_lookup_elem(&streams, &host);
 }
 
 static __always_inline struct packet *scratch_packet(__u32 which)

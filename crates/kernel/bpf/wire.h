@@ -16,7 +16,7 @@
 #include "streams.h"
 
 /* Takes a message that has arrived. Gives something else than 0 if there is no room for it. */
-int deliver(struct message *message);
+static __always_inline int deliver(struct message *message);
 /* Hears that sends that were refused may succeed. */
 static void interpreter_resume(void);
 
@@ -42,6 +42,13 @@ __noinline int wire_flush(struct __sk_buff *skb)
 	return bpf_clone_redirect(skb, here->interface, 0);
 }
 
+/* The same without a call where there is nothing to send. */
+static __always_inline void flush_envelope(struct __sk_buff *skb)
+{
+	if (skb->cb[ENVELOPE])
+		wire_flush(skb);
+}
+
 /* What is to become of the skb at the end of an activation that began with a packet; of one that has arrived, the system
  * can take the other end of a pair for the place where it goes on. */
 static __always_inline int wire_verdict(struct __sk_buff *skb, int has_arrived)
@@ -54,7 +61,7 @@ static __always_inline int wire_verdict(struct __sk_buff *skb, int has_arrived)
 }
 
 /* Puts a finished packet into the envelope. */
-__noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnull)
+static __always_inline int put_in_envelope(struct __sk_buff *skb, struct packet *packet)
 {
 	struct wire *here = wire();
 	__u32 length = packet->header.length;
@@ -63,15 +70,23 @@ __noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnu
 	opaque(length);
 	if (length > LONGEST_MESSAGE)
 		return -1;
-	wire_flush(skb);
+	flush_envelope(skb);
 	__u32 network = here->protocol == bpf_htons(ETH_P_IPV6) ? ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES :
 								  ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
 	__u32 bytes = network + sizeof(struct wire_header) + length;
-	if (bpf_skb_change_tail(skb, bytes, 0) ||
+	/* Most packets are as long as the one before. One that was put together out of several has its length changed, which
+	 * takes it apart. */
+	if (((skb->len != bytes || skb->gso_segs) && bpf_skb_change_tail(skb, bytes, 0)) ||
 	    bpf_skb_store_bytes(skb, 0, packet->network + NETWORK_BYTES - network, bytes, 0))
 		return -1;
 	skb->cb[ENVELOPE] = 1;
 	return 0;
+}
+
+/* The same as a function of its own, for packets that are rare. */
+__noinline int transmit(struct __sk_buff *skb, struct packet *packet __arg_nonnull)
+{
+	return put_in_envelope(skb, packet);
 }
 
 /* Fills in what is not the same in all packets of a stream. */
@@ -109,11 +124,8 @@ static __always_inline __u64 claim(struct stream *stream)
 
 /* The number of the next message to a host, which is to be written into its `kept_packet` and then posted. 0 if the
  * window is full: then `interpreter_resume` says when to try again. */
-__noinline __u64 wire_claim(__u32 host)
+static __always_inline __u64 wire_claim(struct stream *stream)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
-	if (!stream)
-		return 0;
 	__u64 sequence = claim(stream);
 	if (sequence)
 		return sequence;
@@ -126,29 +138,28 @@ __noinline __u64 wire_claim(__u32 host)
 }
 
 /* Sends the message in a place that was claimed. It is kept until it has arrived. */
-__noinline int wire_post(struct __sk_buff *skb, __u32 host, struct kept *kept __arg_nonnull, __u64 sequence)
+static __always_inline void wire_post(struct __sk_buff *skb, __u32 host, struct stream *stream, struct kept *kept,
+				       __u64 sequence)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
 	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
 	struct packet *packet = &kept->packet;
 	__u32 length = packet->message.header.length;
 	opaque(length);
-	if (!stream || !peer || length > PIECE_BYTES)
-		return 0;
+	if (!peer || length > PIECE_BYTES)
+		return;
 	fill_header(packet, stream, WIRE_DATA, sequence, sizeof(struct message_header) + length);
 	finish_packet(packet, peer);
 	/* From here on it may be sent again by whoever is asked for it. A full barrier. */
 	__sync_lock_test_and_set(&kept->sequence, sequence);
 	count(COUNT_SENT);
 	/* If this fails, it is lost like a packet on the way. */
-	transmit(skb, packet);
-	return 0;
+	put_in_envelope(skb, packet);
 }
 
 /* Sends a packet without a message. */
 __noinline int send_control(struct __sk_buff *skb, __u32 host, __u32 flags, __u64 sequence, __u64 arrived)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
 	struct packet *packet = scratch_packet(CONTROL);
 	if (!stream || !peer || !packet)
@@ -185,7 +196,8 @@ static __always_inline __u64 arrivals(struct stream *stream)
 /* The other host lives: what came from there is new. Old packets, which a stranger can repeat, say nothing about that. */
 static __always_inline void hear(struct stream *stream)
 {
-	*(volatile __u32 *)&stream->unanswered = 0;
+	if (*(volatile __u32 *)&stream->unanswered)
+		*(volatile __u32 *)&stream->unanswered = 0;
 }
 
 /* Asks a host for what has not arrived from there, and what has arrived there; too soon after the last time, it does
@@ -193,7 +205,7 @@ static __always_inline void hear(struct stream *stream)
 __noinline int wire_ask(struct __sk_buff *skb, __u32 host)
 {
 	struct wire *here = wire();
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	if (!here || !stream || host == here->host || host >= here->hosts)
 		return 0;
 	__u64 now = bpf_ktime_get_ns(), before = *(volatile __u64 *)&stream->asked_at;
@@ -218,7 +230,7 @@ __noinline __u64 wire_tend(struct __sk_buff *skb)
 	__u64 worst = 0;
 	for (__u32 i = zero; here && i < here->hosts && i < HOSTS && can_loop(); i++) {
 		__u32 host = i;
-		struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+		struct stream *stream = stream_to(host);
 		if (!stream)
 			break;
 		__u64 before = stream->tended;
@@ -254,7 +266,7 @@ static __always_inline void resend(struct __sk_buff *skb, __u32 host, __u64 ackn
 /* What a request leads to. Each is answered once, and none after a later one. */
 __noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	if (!stream)
 		return 0;
 	__u64 last = *(volatile __u64 *)&stream->answered;
@@ -272,7 +284,7 @@ __noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 a
  * Each answer counts once, and none after that to a later request. */
 __noinline int settle(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
 {
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	if (!stream)
 		return 0;
 	__u64 last = *(volatile __u64 *)&stream->settled;
@@ -360,7 +372,7 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 		return;
 	}
 	__u32 host = header->source;
-	struct stream *stream = bpf_map_lookup_elem(&streams, &host);
+	struct stream *stream = stream_to(host);
 	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
 	/* The MAC's state stands for these: nothing may depend on what they say before they are compared. */
 	if (!stream || !peer || host == here->host || header->destination != here->host) {
@@ -392,80 +404,92 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 		interpreter_resume();
 }
 
+/* No padding: everything lies at even places. */
 struct ipv4_headers {
-	__u8 ethernet[12];
+	__u16 ethernet[6];
 	__u16 protocol;
 	__u8 version, service;
 	__u16 bytes, identification, fragment;
 	__u8 hops, transport;
 	__u16 sum;
-	__u8 source[4], destination[4];
+	__u16 source[2], destination[2];
 	__u16 source_port, destination_port, datagram, datagram_sum;
-} __attribute__((packed));
+};
 
 struct ipv6_headers {
-	__u8 ethernet[12];
+	__u16 ethernet[6];
 	__u16 protocol;
 	__u8 version, flow[3];
 	__u16 bytes;
 	__u8 transport, hops;
-	__u8 source[16], destination[16];
+	__u16 source[8], destination[8];
 	__u16 source_port, destination_port, datagram, datagram_sum;
-} __attribute__((packed));
+};
 
-static __always_inline int is_same(const __u8 *one, const __u8 *other, __u32 bytes)
+_Static_assert(sizeof(struct ipv4_headers) == 42 && sizeof(struct ipv6_headers) == 62, "as packets begin");
+
+static __always_inline int is_same(const __u16 *one, const __u16 *other, __u32 words)
 {
-	__u8 difference = 0;
-	for (__u32 i = 0; i < bytes; i++)
+	__u16 difference = 0;
+	for (__u32 i = 0; i < words; i++)
 		difference |= one[i] ^ other[i];
 	return !difference;
+}
+
+/* The first bytes of a packet, where they lie; 0 if it is shorter. */
+static __always_inline void *beginning(struct __sk_buff *skb, __u32 bytes)
+{
+	void *start = (void *)(long)skb->data;
+	if (start + bytes <= (void *)(long)skb->data_end)
+		return start;
+	/* A network card's driver may have left them in other pages. */
+	if (bpf_skb_pull_data(skb, bytes))
+		return 0;
+	start = (void *)(long)skb->data;
+	return start + bytes <= (void *)(long)skb->data_end ? start : 0;
 }
 
 /* Where the datagram's payload begins, and in `bytes` its length (0 if the lengths contradict each other); 0 if
  * the packet is not for this host and port. Fragments and packets with options are not ours. */
 static __always_inline __u32 find_ipv4(struct __sk_buff *skb, struct wire *here, __u32 *bytes)
 {
-	struct ipv4_headers headers;
-	if (bpf_skb_load_bytes(skb, 0, &headers, sizeof(headers)) || headers.protocol != bpf_htons(ETH_P_IP) ||
-	    headers.version != 0x45 || headers.transport != IPPROTO_UDP || headers.fragment & bpf_htons(0x3fff) ||
-	    headers.destination_port != here->port || !is_same(headers.destination, here->address, 4))
+	struct ipv4_headers *headers = beginning(skb, sizeof(*headers));
+	if (!headers || headers->protocol != bpf_htons(ETH_P_IP) || headers->version != 0x45 ||
+	    headers->transport != IPPROTO_UDP || headers->fragment & bpf_htons(0x3fff) ||
+	    headers->destination_port != here->port || !is_same(headers->destination, here->address, 2))
 		return 0;
-	__u32 datagram = bpf_ntohs(headers.datagram);
-	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers.bytes) != IPV4_BYTES + datagram ? 0 : datagram - UDP_BYTES;
-	return sizeof(headers);
+	__u32 datagram = bpf_ntohs(headers->datagram);
+	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers->bytes) != IPV4_BYTES + datagram ? 0 : datagram - UDP_BYTES;
+	return sizeof(*headers);
 }
 
 static __always_inline __u32 find_ipv6(struct __sk_buff *skb, struct wire *here, __u32 *bytes)
 {
-	struct ipv6_headers headers;
-	if (bpf_skb_load_bytes(skb, 0, &headers, sizeof(headers)) || headers.protocol != bpf_htons(ETH_P_IPV6) ||
-	    headers.version >> 4 != 6 || headers.transport != IPPROTO_UDP || headers.destination_port != here->port ||
-	    !is_same(headers.destination, here->address, 16))
+	struct ipv6_headers *headers = beginning(skb, sizeof(*headers));
+	if (!headers || headers->protocol != bpf_htons(ETH_P_IPV6) || headers->version >> 4 != 6 ||
+	    headers->transport != IPPROTO_UDP || headers->destination_port != here->port ||
+	    !is_same(headers->destination, here->address, 8))
 		return 0;
-	__u32 datagram = bpf_ntohs(headers.datagram);
-	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers.bytes) != datagram ? 0 : datagram - UDP_BYTES;
-	return sizeof(headers);
+	__u32 datagram = bpf_ntohs(headers->datagram);
+	*bytes = datagram < UDP_BYTES || bpf_ntohs(headers->bytes) != datagram ? 0 : datagram - UDP_BYTES;
+	return sizeof(*headers);
 }
 
-/* A rank rings when it has submitted runs: it sends four bytes, its slot, to the job's port by the loopback interface, which is
- * a faster way into the program than to have it run. */
-struct ring {
-	struct ipv4_headers headers;
-	__u32 slot;
-} __attribute__((packed));
-
-/* Whose doorbell a packet is: the slot plus one, or 0 if it is none. */
-__noinline __u32 wire_rung(struct __sk_buff *skb)
+/* Whose doorbell a packet is: the slot plus one, or 0 if it is none. A rank rings when it has submitted runs: it sends
+ * four bytes, its slot, to the job's port by the loopback interface, which is a faster way into the program than to have
+ * it run. */
+static __always_inline __u32 wire_rung(struct __sk_buff *skb)
 {
 	struct wire *here = wire();
-	struct ring ring;
-	if (!here || bpf_skb_load_bytes(skb, 0, &ring, sizeof(ring)) ||
-	    ring.headers.protocol != bpf_htons(ETH_P_IP) || ring.headers.version != 0x45 ||
-	    ring.headers.transport != IPPROTO_UDP || ring.headers.fragment & bpf_htons(0x3fff) ||
-	    ring.headers.destination_port != here->port ||
-	    ring.headers.datagram != bpf_htons(UDP_BYTES + sizeof(ring.slot)))
+	__u32 slot;
+	struct ipv4_headers *headers = beginning(skb, sizeof(*headers) + sizeof(slot));
+	if (!here || !headers || headers->protocol != bpf_htons(ETH_P_IP) ||
+	    headers->version != 0x45 || headers->transport != IPPROTO_UDP ||
+	    headers->fragment & bpf_htons(0x3fff) || headers->destination_port != here->port ||
+	    headers->datagram != bpf_htons(UDP_BYTES + sizeof(slot)))
 		return 0;
-	return (ring.slot & (LOCAL_RANKS - 1)) + 1;
+	__builtin_memcpy(&slot, headers + 1, sizeof(slot));
+	return (slot & (LOCAL_RANKS - 1)) + 1;
 }
 
 /* Takes a packet that is for this host's port, whatever is in it, and leaves the skb to be an envelope. Gives 0 for

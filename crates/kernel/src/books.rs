@@ -6,7 +6,7 @@ use crate::prepared::PreparedSchedule;
 use crate::system::Mapping;
 use goal::schedule::Schedule;
 use network::carrier::{Context, Ticket};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -61,9 +61,9 @@ pub(crate) enum Results<'a> {
 #[derive(Debug)]
 pub(crate) struct Books {
     arena: Arena,
-    prepared: HashMap<u64, PreparedSchedule>,
+    prepared: BTreeMap<u64, PreparedSchedule>,
     next_schedule: u64,
-    runs: HashMap<u32, Known>,
+    runs: BTreeMap<u32, Known>,
     next_run: u32,
     /// Runs that wait for room, in the order of their starts.
     queue: VecDeque<u32>,
@@ -77,9 +77,9 @@ impl Books {
     pub(crate) fn new() -> Self {
         Books {
             arena: Arena::new(),
-            prepared: HashMap::new(),
+            prepared: BTreeMap::new(),
             next_schedule: 0,
-            runs: HashMap::new(),
+            runs: BTreeMap::new(),
             next_run: 0,
             queue: VecDeque::new(),
             forgotten: Vec::new(),

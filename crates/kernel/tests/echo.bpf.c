@@ -37,7 +37,7 @@ static __always_inline __u8 expected_byte(__u32 ordinal, __u32 place)
 	return ordinal * 31 + place * 7;
 }
 
-__noinline int deliver(struct message *message __arg_nonnull)
+static __always_inline int deliver(struct message *message)
 {
 	__u32 length = message->header.length, ordinal = message->header.ordinal, sound = 1, which = REFUSE;
 	__u64 *refuse = bpf_map_lookup_elem(&tallies, &which);
@@ -75,10 +75,11 @@ int start(struct __sk_buff *skb)
 	__u32 sent = zero;
 	__u32 host = skb->cb[0], ordinal = skb->cb[1], length = skb->cb[2], many = skb->cb[3];
 	skb->cb[ENVELOPE] = 0;
-	if (length > PIECE_BYTES)
+	struct stream *stream = stream_to(host);
+	if (!stream || length > PIECE_BYTES)
 		return 0;
 	for (; sent < many && can_loop(); sent++) {
-		__u64 sequence = wire_claim(host);
+		__u64 sequence = wire_claim(stream);
 		struct kept *kept = kept_packet(host, sequence);
 		if (!sequence || !kept)
 			break;
@@ -91,7 +92,7 @@ int start(struct __sk_buff *skb)
 				break;
 			message->payload[i] = expected_byte(ordinal + sent, i);
 		}
-		wire_post(skb, host, kept, sequence);
+		wire_post(skb, host, stream, kept, sequence);
 	}
 	wire_flush(skb);
 	return sent;

@@ -272,6 +272,7 @@ impl Course<'_> {
         let (mut turn, mut bare, mut over) = (1, Vec::new(), Vec::new());
         let (mut used_bare, mut used_over, mut unattended) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..laps {
+            // Rank 0 takes long to read; behind the gate all begin at once.
             let before = self.read_bystanders()?;
             self.gate.pass(&mut turn);
             let (spent, begin) = (Spent::now(), now_ns());
