@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use kernel::wire::{Endpoint, Key};
 use kernel::{JobDescription, Loader, Rank};
 use measure::hosts::{Contender, Row, Setting, sockets};
-use network::agent::{Client, limits, local_over};
+use network::agent::{limits, local_over};
 use network::carrier::{Carrier, Error};
 use network::hosts::Hosts;
 use network::invitation::random_key;
@@ -84,29 +84,28 @@ fn agent(testbed: &Testbed, host_of_rank: &[u32]) -> Result<Contender, Error> {
     let listeners = hosts.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let key = random_key()?;
-    let hosts_of_job = Hosts::new(host_of_rank);
-    let cores = shm::process::allowed_cores();
-    let begin = |host: &Host, listener: Listener| {
-        // A core of its own as far as there are cores, as ranks have: hosts do not take turns.
-        let _ = shm::process::bind_current_thread(cores[host.number() % cores.len()]);
-        let connect = || Tcp::connect(listener, host.number() as u32, &addresses, key, Patience::default());
-        let transport: Box<dyn Transport> = Box::new(host.run(connect)?);
-        local_over(&hosts_of_job, vec![transport], limits())
+    let connect = |host: &Host, listener: Listener| {
+        host.run(|| Tcp::connect(listener, host.number() as u32, &addresses, key, Patience::default()))
     };
     // All at once: each waits for all others.
-    let begun = std::thread::scope(|scope| {
+    let connected = std::thread::scope(|scope| {
         let pairs = hosts.iter().zip(listeners);
-        let begin = &begin;
-        let threads: Vec<_> = pairs.map(|(host, listener)| scope.spawn(move || begin(host, listener))).collect();
+        let threads: Vec<_> = pairs
+            .map(|(host, listener)| {
+                scope.spawn({
+                    let connect = &connect;
+                    move || connect(host, listener)
+                })
+            })
+            .collect();
         threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
-    let mut carriers: Vec<(u32, Arc<dyn Carrier>)> = Vec::new();
-    for (host, outcome) in (0..).zip(begun) {
-        let clients: Vec<Client> = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let clients = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
-        carriers.extend(hosts_of_job.members(host).zip(clients));
-    }
-    carriers.sort_by_key(|(rank, _)| *rank);
-    let carriers = carriers.into_iter().map(|(_, carrier)| carrier);
+    let transports = connected.into_iter().map(|outcome| match outcome {
+        Ok(connected) => connected.map(|transport| Box::new(transport) as Box<dyn Transport>),
+        Err(panic) => std::panic::resume_unwind(panic),
+    });
+    let transports = transports.collect::<Result<Vec<_>, Error>>()?;
+    let clients = local_over(&Hosts::new(host_of_rank), transports, limits())?;
+    let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
     Ok(Contender::new("agent", carriers.collect()))
 }
