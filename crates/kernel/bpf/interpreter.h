@@ -378,7 +378,8 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 		begin(rank, submitted);
 		submitted = next;
 	}
-	rank->head.submitted_before = submitted;
+	if (rank->head.submitted_before != submitted)
+		rank->head.submitted_before = submitted;
 	if (rank->head.waiting_first)
 		accept_waiting(rank);
 	if (rank->head.stalled_first || *(volatile __u64 *)&stalled_ranks & 1ull << (slot & (LOCAL_RANKS - 1)))

@@ -374,7 +374,8 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	__u64 early = run_hash(run->communicator, run->sequence);
 	asm volatile("%0 &= %1" : "+r"(early) : "i"(EARLY_BUCKETS - 1));
 	__u32 slot = rank->early_first[early];
-	rank->early_first[early] = 0;
+	if (slot)
+		rank->early_first[early] = 0;
 	/* What belongs to other runs is put back by `accept`, in the same order. */
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
 		if (is_late_after_message()) {

@@ -43,7 +43,9 @@ int start(struct __sk_buff *skb)
 	}
 	here->pending |= 1ull << (slot & (LOCAL_RANKS - 1));
 	if (has_rung) {
-		rank->head.heard = 1;
+		/* A word that does not change is not to be written: its line would have to leave other processors. */
+		if (!rank->head.heard)
+			rank->head.heard = 1;
 		advance_pending(skb);
 		return wire_verdict(skb, 0);
 	}
