@@ -18,7 +18,7 @@ use engine::meeting::{Blocks, Edge, Label, Meeting, Pattern};
 use goal::graph::Graph;
 use std::collections::HashMap;
 use std::sync::Arc;
-use topology::{Together, Told};
+use topology::{Nodes, Told};
 
 /// A communicator with neighbours: who sends to this rank, and whom it sends to (Hoefler and Träff: "Sparse collective
 /// operations for MPI", 2009).
@@ -336,7 +336,7 @@ impl Neighbors {
             NeighborAlgorithm::Join => self.meet(call, &vec![bytes; neighborhood.destinations().len()], equal),
             NeighborAlgorithm::Direct => match self.together(bytes) {
                 None => self.link(call, vec![bytes], || Ok(graph(neighborhood, bytes)?))?,
-                Some(together) => self.link_together(call, bytes, &together)?,
+                Some(nodes) => self.link_together(call, bytes, nodes)?,
             },
         };
         Ok(Plan::new(course, Shape { in_place: InPlaceRule::Never, ..Shape::new(input, output) }))
@@ -385,16 +385,17 @@ impl Neighbors {
     }
 
     /// A message from node to node.
-    fn link_together(&self, call: Call, bytes: u64, together: &Together) -> Result<Course> {
-        let (tuning, levels) = (Tuning::default(), together.levels);
+    fn link_together(&self, call: Call, bytes: u64, nodes: Nodes) -> Result<Course> {
+        let (tuning, levels) = (Tuning::default(), nodes.levels());
         let (algorithm, sizes) = ("two-level direct", vec![bytes]);
         let key = LinkKey { call, algorithm, tuning, levels, arguments: self.number, sizes };
         let draw = match call.kind {
             CallKind::NeighborAllgather => two_level::neighbor_allgather,
             _ => two_level::neighbor_alltoall,
         };
-        self.communicator
-            .course(key, || Ok(draw(self.communicator.rank(), self.topology(call)?, &together.nodes, bytes)?))
+        let communicator = &self.communicator;
+        communicator
+            .course(key, || Ok(draw(communicator.rank(), self.topology(call)?, &self.nodes_of_ranks(nodes), bytes)?))
     }
 }
 

@@ -7,14 +7,14 @@ use crate::neighbor::{Edge, Topology};
 use crate::row::Row;
 use crate::{CollectiveError, Sizes};
 use goal::graph::{Access, Block, Graph};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A [neighbour all-to-all](crate::neighbor::neighbor_alltoall) in which all that the ranks of a node have for those of another goes
 /// in one message. `nodes` says on which node each rank is; all ranks give the same topology and the same nodes.
 ///
 /// Between two nodes those ranks speak that have most to send there, or to get from there: of several alike another one for
 /// each other node. So a block goes from its rank to the one that speaks, to that which hears, and to where it belongs, but a
-/// single edge between two nodes is a message as in one level. Inside a node blocks go straight.
+/// single edge between two nodes is a message as in one level, and two may be. Inside a node blocks go straight.
 ///
 /// Bienz, Gropp, Olson: "Node aware sparse matrix–vector multiplication", Journal of Parallel and Distributed Computing 130,
 /// 2019: the three steps.
@@ -133,7 +133,7 @@ fn messages(rank: u32, nodes: &[u32], items: &[Item]) -> Messages {
                 goes(Step::Up, edge.from, edge.to, number);
                 continue;
             }
-            let (speaker, hearer) = speakers.between(here, there);
+            let (speaker, hearer) = speakers.between(here, there, edge);
             goes(Step::Up, edge.from, speaker, number);
             goes(Step::Between, speaker, hearer, number);
             goes(Step::Down, hearer, edge.to, number);
@@ -176,7 +176,16 @@ fn places(
 /// The numbers of the items that each rank has to do with.
 type Shares = BTreeMap<u32, BTreeSet<usize>>;
 
-/// Which ranks speak for their nodes.
+/// What goes from one node to another.
+#[derive(Default)]
+struct Traffic {
+    sent: Shares,
+    received: Shares,
+    /// The two ends of each message there would be in one level.
+    ends: BTreeSet<(u32, u32)>,
+}
+
+/// Which ranks speak for their nodes, from one to another.
 struct Speakers {
     between: HashMap<(u32, u32), (u32, u32)>,
 }
@@ -184,24 +193,39 @@ struct Speakers {
 impl Speakers {
     fn new(nodes: &[u32], items: &[Item]) -> Self {
         let node = |rank: u32| nodes[rank as usize];
-        // Who sends what between two nodes, and who gets what.
-        let mut shares: HashMap<(u32, u32), [Shares; 2]> = HashMap::new();
+        let mut traffic: HashMap<(u32, u32), Traffic> = HashMap::new();
+        let mut inside = HashSet::new();
         for (number, item) in items.iter().enumerate() {
-            for edge in item.receivers.iter().filter(|edge| node(edge.from) != node(edge.to)) {
-                let [sent, received] = shares.entry((node(edge.from), node(edge.to))).or_default();
-                sent.entry(edge.from).or_default().insert(number);
-                received.entry(edge.to).or_default().insert(number);
+            for edge in &item.receivers {
+                if node(edge.from) == node(edge.to) {
+                    inside.insert((edge.from, edge.to));
+                    continue;
+                }
+                let traffic = traffic.entry((node(edge.from), node(edge.to))).or_default();
+                traffic.sent.entry(edge.from).or_default().insert(number);
+                traffic.received.entry(edge.to).or_default().insert(number);
+                traffic.ends.insert((edge.from, edge.to));
             }
         }
-        let of = |(here, there): (u32, u32), [sent, received]: [Shares; 2]| {
-            ((here, there), (most(&sent, there), most(&received, here)))
+        let speakers = |((here, there), traffic): ((u32, u32), Traffic)| {
+            let pair = (most(&traffic.sent, there), most(&traffic.received, here));
+            traffic.pays(pair, &inside).then_some(((here, there), pair))
         };
-        Speakers { between: shares.into_iter().map(|(pair, shares)| of(pair, shares)).collect() }
+        Speakers { between: traffic.into_iter().filter_map(speakers).collect() }
     }
 
-    /// Who sends the message from a node to another, and who receives it. Only for those that have one.
-    fn between(&self, here: u32, there: u32) -> (u32, u32) {
-        self.between[&(here, there)]
+    /// Who sends what goes along an edge from node to node, and who receives it: the ends of the edge, where nobody speaks.
+    fn between(&self, here: u32, there: u32, edge: &Edge) -> (u32, u32) {
+        self.between.get(&(here, there)).copied().unwrap_or((edge.from, edge.to))
+    }
+}
+
+impl Traffic {
+    /// Whether one message is better than those there would be. Two that pass at the same time are as fast, unless putting them
+    /// together takes at most one message more inside the nodes. What goes to the speaker anyway takes a block along.
+    fn pays(&self, (speaker, _): (u32, u32), inside: &HashSet<(u32, u32)>) -> bool {
+        let up = self.sent.keys().filter(|rank| **rank != speaker && !inside.contains(&(**rank, speaker)));
+        self.ends.len() != 2 || up.count() + self.received.len() - 1 <= 1
     }
 }
 

@@ -8,6 +8,7 @@ use crate::spanning::EXCHANGE_WORDS;
 use collectives::CollectiveError;
 use collectives::neighbor::{Neighbor, Neighborhood, Topology};
 use engine::call::{Call, CallKind};
+use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
 /// Up to this many bytes a block, what goes from one host to another goes in one message: beyond, what is saved by that is spent on
@@ -20,27 +21,46 @@ const NOBODY: u32 = u32::MAX;
 /// Every rank's edges, once they have been told; or what is wrong with them, which all ranks see alike.
 pub(super) type Told = OnceLock<Result<Topology, CollectiveError>>;
 
-/// How blocks are put together.
-pub(super) struct Together {
-    /// The node of each rank.
-    pub(super) nodes: Vec<u32>,
-    pub(super) levels: Levels,
+/// Between what blocks are put together.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Nodes {
+    /// Hosts, as the ranks lie.
+    Hosts,
+    /// So many consecutive ranks, as the caller says.
+    Consecutive(NonZeroU32),
+}
+
+impl Nodes {
+    /// What tells schedules apart.
+    pub(super) fn levels(self) -> Levels {
+        match self {
+            Nodes::Hosts => Levels::One,
+            Nodes::Consecutive(ranks) => Levels::Two(ranks),
+        }
+    }
 }
 
 impl Neighbors {
-    /// Whether blocks of so many bytes are put together between nodes: where that is asked for, and where it is left open and
-    /// ranks share hosts. All ranks come to the same answer.
-    pub(super) fn together(&self, bytes: u64) -> Option<Together> {
+    /// Whether blocks of so many bytes are put together: where that is asked for, and where it is left open and ranks share
+    /// hosts. All ranks come to the same answer.
+    pub(super) fn together(&self, bytes: u64) -> Option<Nodes> {
         let communicator = &self.communicator;
-        let (chosen, ranks) = (communicator.chosen(), communicator.size());
+        let chosen = communicator.chosen();
         if chosen.neighbor == Some(NeighborAlgorithm::Direct) {
-            let per_node = chosen.ranks_per_node?;
-            let nodes = (0..ranks).map(|rank| rank / per_node).collect();
-            return Some(Together { nodes, levels: Levels::Two(per_node) });
+            return chosen.ranks_per_node.map(Nodes::Consecutive);
         }
-        let hosts = communicator.span()?.hosts_of_ranks();
-        let pays = bytes <= TWO_LEVEL_BLOCK && communicator.hosts() < ranks;
-        pays.then_some(Together { nodes: hosts, levels: Levels::One })
+        let shared = communicator.span().is_some() && communicator.hosts() < communicator.size();
+        (shared && bytes <= TWO_LEVEL_BLOCK).then_some(Nodes::Hosts)
+    }
+
+    /// The node of each rank.
+    pub(super) fn nodes_of_ranks(&self, nodes: Nodes) -> Vec<u32> {
+        let communicator = &self.communicator;
+        match (nodes, communicator.span()) {
+            (Nodes::Hosts, Some(span)) => span.hosts_of_ranks(),
+            (Nodes::Hosts, None) => vec![0; communicator.size() as usize],
+            (Nodes::Consecutive(per_node), _) => (0..communicator.size()).map(|rank| rank / per_node).collect(),
+        }
     }
 
     /// All ranks' edges. The first call waits for all ranks.
