@@ -117,7 +117,7 @@ __noinline int compute_lists(struct rank_memory *rank __arg_nonnull, __u32 run_p
 		done += bytes;
 		pieces++;
 	}
-	count_rounds(done + 32 * (__u64)pieces);
+	count_rounds(done + 32 * pieces + cursor_walked(&to) + cursor_walked(&left) + cursor_walked(&right));
 	return 0;
 }
 
@@ -125,18 +125,20 @@ __noinline int compute_lists(struct rank_memory *rank __arg_nonnull, __u32 run_p
 static __always_inline void compute(struct rank_memory *rank, struct run *run, __u32 run_place, __u32 operation)
 {
 	struct operation_record *record = record_at(rank, run, operation);
+	/* Read once: the rank may change it meanwhile, or have it changed by what is computed. */
+	__u64 bytes = *(volatile __u64 *)&record->bytes;
 	if (record->destination_count != 1 || record->left_count != 1 || record->right_count != 1 ||
-	    record->bytes > PIECE_BYTES) {
+	    bytes > PIECE_BYTES) {
 		compute_lists(rank, run_place, operation);
 		return;
 	}
 	struct block_record *blocks = blocks_at(rank, run, record->first_block);
-	__u64 what = record->arithmetic | (__u32)record->data_type << 8 | record->bytes << 16;
+	__u64 what = record->arithmetic | (__u32)record->data_type << 8 | bytes << 16;
 	__u32 zero_divisor = combine(rank, what, block_place(rank, run, &blocks[1]),
 				     block_place(rank, run, &blocks[2]), block_place(rank, run, &blocks[0]));
 	if (zero_divisor)
 		note_division(run, record, zero_divisor - 1);
-	count_rounds(record->bytes);
+	count_rounds(bytes);
 }
 
 #endif

@@ -71,8 +71,8 @@ static __always_inline int is_late_after_message(void)
 	return !here || is_late_after(here, EFFORT_OF_MESSAGE);
 }
 
-/* Counts the rounds of a loop that was longer than usual. */
-static __always_inline void count_rounds(__u64 rounds)
+/* Counts the rounds of a loop that was longer than usual. 32 bits: no number of a rank's takes back what was counted. */
+static __always_inline void count_rounds(__u32 rounds)
 {
 	if (rounds <= USUAL_ROUNDS)
 		return;

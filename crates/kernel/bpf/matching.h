@@ -58,8 +58,8 @@ static __always_inline __u32 find_run(struct rank_memory *rank, struct message_h
 static __always_inline __u32 store_among(struct rank_memory *rank, struct message *message, __u32 state, __u32 first,
 					 __u32 count, __u32 *hint)
 {
-	__u32 start = *hint;
-	for (__u32 i = zero; i < count && can_loop(); i++) {
+	__u32 start = *hint, i = zero;
+	for (; i < count && can_loop(); i++) {
 		__u32 place = start + i & (count - 1);
 		struct slot *slot = slot_at(rank, first + place);
 		if (slot->state != SLOT_FREE ||
@@ -71,8 +71,10 @@ static __always_inline __u32 store_among(struct rank_memory *rank, struct messag
 		*hint = place + 1;
 		/* A full barrier: the message is there before it is said to be. */
 		__sync_lock_test_and_set(&slot->state, state);
+		count_rounds(i);
 		return first + place + 1;
 	}
+	count_rounds(i);
 	return 0;
 }
 
@@ -155,13 +157,18 @@ __noinline __u32 find_wild(struct rank_memory *rank __arg_nonnull, __u32 run_pla
 	struct run *run = run_at(rank, run_place);
 	struct message_header *header = &message->header;
 	__u32 at = run->taking_first;
-	for (__u32 i = zero; i < WALK_LIMIT && at && can_loop(); i++) {
+	__u32 i = zero, taking = 0;
+	for (; i < WALK_LIMIT && at && !taking && can_loop(); i++) {
 		struct progress *progress = progress_at(rank, run, at - 1);
 		if (is_taking(progress, header))
-			return at;
+			taking = at;
 		at = progress->next;
 	}
-	__u32 best = 0, best_vertex = 0, i = zero;
+	count_rounds(i);
+	if (taking)
+		return taking;
+	__u32 best = 0, best_vertex = 0;
+	i = zero;
 	at = run->posted_first;
 	for (; i < WALK_LIMIT && at && can_loop(); i++) {
 		struct operation_record *record = record_at(rank, run, at - 1);
@@ -171,7 +178,6 @@ __noinline __u32 find_wild(struct rank_memory *rank __arg_nonnull, __u32 run_pla
 		}
 		at = progress_at(rank, run, at - 1)->next;
 	}
-	/* Those that have begun to take a message were as many at most. */
 	count_rounds(i);
 	if (!best)
 		return 0;

@@ -166,6 +166,7 @@ __noinline int copy_out(struct rank_memory *rank __arg_nonnull, __u32 from, stru
 struct cursor {
 	__u32 block; /* place of its record */
 	__u32 left;  /* blocks from here on */
+	__u32 listed; /* blocks at the beginning */
 	__u32 used;  /* bytes of this one that are behind */
 };
 
@@ -174,8 +175,14 @@ static __always_inline struct cursor cursor_at(struct run *run, __u32 first_bloc
 	if (count > WALK_LIMIT)
 		count = WALK_LIMIT;
 	/* Plus zero: the verifier is to forget that the number has a bound, for it would count down from there. */
-	struct cursor cursor = { run->blocks + first_block * sizeof(struct block_record), count + zero, zero };
+	struct cursor cursor = { run->blocks + first_block * sizeof(struct block_record), count + zero, count, zero };
 	return cursor;
+}
+
+/* Blocks that are behind a cursor, among them the empty ones. */
+static __always_inline __u32 cursor_walked(struct cursor *cursor)
+{
+	return cursor->listed - cursor->left;
 }
 
 /* Bytes from here to the end of the block this is in; 0 at the end of the list. */
@@ -239,7 +246,7 @@ __noinline int scatter_list(struct rank_memory *rank __arg_nonnull, __u32 run_pl
 		done += rest;
 		pieces++;
 	}
-	count_rounds(ROUNDS_OF_COPY(done, pieces));
+	count_rounds(ROUNDS_OF_COPY(done, pieces) + cursor_walked(&to));
 	return 0;
 }
 
@@ -280,7 +287,7 @@ __noinline int gather_list(struct rank_memory *rank __arg_nonnull, __u32 run_pla
 		done += rest;
 		pieces++;
 	}
-	count_rounds(ROUNDS_OF_COPY(done, pieces));
+	count_rounds(ROUNDS_OF_COPY(done, pieces) + cursor_walked(&from));
 	return 0;
 }
 
@@ -314,11 +321,13 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 {
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
-	if (record->destination_count == 1 && record->left_count == 1 && record->bytes <= PIECE_BYTES) {
+	/* Read once: the rank may change it meanwhile, or have it changed by what is copied. */
+	__u64 bytes = *(volatile __u64 *)&record->bytes;
+	if (record->destination_count == 1 && record->left_count == 1 && bytes <= PIECE_BYTES) {
 		struct block_record *blocks = blocks_at(rank, run, record->first_block);
 		copy_bytes(AT(rank, __u8, block_place(rank, run, &blocks[0])),
-			   AT(rank, __u8, block_place(rank, run, &blocks[1])), record->bytes);
-		count_rounds(ROUNDS_OF_COPY(record->bytes, 1));
+			   AT(rank, __u8, block_place(rank, run, &blocks[1])), bytes);
+		count_rounds(ROUNDS_OF_COPY(bytes, 1));
 		return 0;
 	}
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
@@ -338,7 +347,7 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 		done += rest;
 		pieces++;
 	}
-	count_rounds(ROUNDS_OF_COPY(done, pieces));
+	count_rounds(ROUNDS_OF_COPY(done, pieces) + cursor_walked(&from) + cursor_walked(&to));
 	return 0;
 }
 

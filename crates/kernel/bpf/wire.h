@@ -76,7 +76,7 @@ static __always_inline int put_in_envelope(struct __sk_buff *skb, struct packet 
 	__u32 bytes = network + sizeof(struct wire_header) + length;
 	/* Most packets are as long as the one before. One that was put together out of several has its length changed, which
 	 * takes it apart. */
-	if (((skb->len != bytes || skb->gso_segs) && bpf_skb_change_tail(skb, bytes, 0)) ||
+	if (((skb->len != bytes || skb->gso_size) && bpf_skb_change_tail(skb, bytes, 0)) ||
 	    bpf_skb_store_bytes(skb, 0, packet->network + NETWORK_BYTES - network, bytes, 0))
 		return -1;
 	skb->cb[ENVELOPE] = 1;

@@ -37,7 +37,8 @@ pub fn used_by_process_us(process: u32) -> Result<f64, Error> {
 
 /// Time that the kernel of this machine has spent on deferred interrupts beside the time of threads, in its own ticks. It does not
 /// say for whom: all processes are in it, those of other jobs and users too. `None` where the kernel does not tell, or where it
-/// is within the time of the threads that were interrupted: it is not to be counted twice.
+/// is within the time of the threads that were interrupted: it is not to be counted twice. There what interrupts an idle core, or
+/// is left to the kernel's own threads, is nobody's.
 pub fn softirq_ticks() -> Option<u64> {
     static APART: OnceLock<bool> = OnceLock::new();
     // Where it cannot be found out, nothing is left out.

@@ -320,7 +320,10 @@ impl Neighbors {
     /// Blocks of equal size.
     fn plan_equal(&self, kind: CallKind, bytes: u64) -> Result<Plan> {
         let Neighbors { neighborhood, number, .. } = self;
-        let call = Call::new(kind, bytes, *number);
+        let algorithm = self.communicator.choose_neighbor();
+        let together = if algorithm == NeighborAlgorithm::Direct { self.together(bytes) } else { None };
+        // Ranks that put blocks together differently, by what they were told, hear of it.
+        let call = Call::new(kind, bytes, *number ^ together.map_or(0, Nodes::digest));
         let blocks = |neighbors: &[Neighbor]| {
             let all = bytes.checked_mul(neighbors.len() as u64);
             all.ok_or_else(|| argument("the length of a block", format!("{bytes} bytes"), "one that 64 bits can count"))
@@ -331,10 +334,10 @@ impl Neighbors {
             _ => (blocks(neighborhood.destinations())?, neighbor::neighbor_alltoall as DrawEqual),
         };
         let equal = vec![bytes; neighborhood.sources().len()];
-        let course = match self.communicator.choose_neighbor() {
+        let course = match algorithm {
             NeighborAlgorithm::Join if kind == CallKind::NeighborAllgather => self.meet(call, &[bytes], equal),
             NeighborAlgorithm::Join => self.meet(call, &vec![bytes; neighborhood.destinations().len()], equal),
-            NeighborAlgorithm::Direct => match self.together(bytes) {
+            NeighborAlgorithm::Direct => match together {
                 None => self.link(call, vec![bytes], || Ok(graph(neighborhood, bytes)?))?,
                 Some(nodes) => self.link_together(call, bytes, nodes)?,
             },

@@ -22,7 +22,7 @@ pub(crate) struct Buffer {
     pub(crate) is_read: bool,
     /// What the run writes, in order and apart.
     pub(crate) written: Vec<Range<u64>>,
-    /// Whether everything that is sent from it has been given or received before.
+    /// Whether everything that is sent from it is given to the run, or written by it at some time.
     sends_what_there_is: bool,
 }
 

@@ -31,6 +31,15 @@ pub(super) enum Nodes {
 }
 
 impl Nodes {
+    /// A number that differs where this does, and is none of the numbers of topologies.
+    pub(super) fn digest(self) -> u64 {
+        let number = match self {
+            Nodes::Hosts => 0,
+            Nodes::Consecutive(ranks) => ranks.get(),
+        };
+        1 << 63 | u64::from(number) << 24
+    }
+
     /// What tells schedules apart.
     pub(super) fn levels(self) -> Levels {
         match self {
