@@ -94,7 +94,7 @@ fn exchange(here: &Rank, context: &Context, is_over: &AtomicBool) -> u64 {
     }
 }
 
-/// Makes every operation of a schedule one with long lists of empty blocks, which no compiler would write.
+/// Makes every copy of a schedule one with long lists of empty blocks, which no compiler would write.
 fn lengthen(memory: &Memory, schedule: &Schedule, blocks: u32) {
     const RECORD: usize = 8;
     const ARENA: u64 = 4 << 20;
