@@ -220,6 +220,8 @@ impl Rank {
             if (0..LOOKS / 8).any(|_| look()) {
                 return true;
             }
+            // Somebody else may want this core, such as a rank that is waited for.
+            std::thread::yield_now();
         }
         false
     }
