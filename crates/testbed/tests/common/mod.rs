@@ -7,7 +7,6 @@ use testbed::{Host, Testbed};
 
 /// The MTUs that count.
 pub(crate) const SIZES: [u32; 2] = [1500, 9000];
-const PORT: u16 = 7000;
 
 /// Which IP.
 #[derive(Clone, Copy, PartialEq)]
@@ -30,9 +29,10 @@ impl Family {
     }
 }
 
-/// A socket to which the others send.
+/// A socket to which the others send; at a port that is free, since those of a test before may still be open for a moment in a
+/// process that another test has just forked.
 pub(crate) fn receiver(host: &Host, family: Family) -> UdpSocket {
-    let socket = host.run(|| UdpSocket::bind((family.address(host), PORT))).expect("nobody else is there");
+    let socket = host.run(|| UdpSocket::bind((family.address(host), 0))).expect("a port is free");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("it is a duration");
     socket
 }
@@ -42,10 +42,10 @@ pub(crate) fn exchange(testbed: &Testbed, family: Family, mtu: u32) {
     let sockets: Vec<_> = testbed.hosts().iter().map(|host| receiver(host, family)).collect();
     let full = (mtu - family.headers()) as usize;
     for (from, sender) in testbed.hosts().iter().zip(&sockets) {
-        for (to, receiver) in testbed.hosts().iter().zip(&sockets).filter(|(to, _)| to.number() != from.number()) {
+        for (_, receiver) in testbed.hosts().iter().zip(&sockets).filter(|(to, _)| to.number() != from.number()) {
             for length in [1, full] {
                 let message: Vec<u8> = (0..length).map(|index| (index + from.number()) as u8).collect();
-                sender.send_to(&message, (family.address(to), PORT)).expect("it goes out");
+                sender.send_to(&message, receiver.local_addr().expect("it is bound")).expect("it goes out");
                 let mut found = vec![0; full + 1];
                 let (received, address) = receiver.recv_from(&mut found).expect("it arrives");
                 assert_eq!((&found[..received], address.ip()), (&message[..], family.address(from)));
@@ -58,7 +58,7 @@ pub(crate) fn exchange(testbed: &Testbed, family: Family, mtu: u32) {
 pub(crate) fn unplug_and_plug(testbed: &Testbed) {
     let sockets: Vec<_> = testbed.hosts().iter().map(|host| receiver(host, Family::V4)).collect();
     let send = |from: usize, to: usize, what: &[u8]| {
-        let _ = sockets[from].send_to(what, (testbed.hosts()[to].address(), PORT));
+        let _ = sockets[from].send_to(what, sockets[to].local_addr().expect("it is bound"));
     };
     let next = |at: usize| {
         let mut bytes = [0; 16];
