@@ -43,6 +43,7 @@
 
 mod error;
 mod validate;
+mod written;
 
 pub use error::ScheduleError;
 

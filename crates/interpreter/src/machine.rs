@@ -120,7 +120,7 @@ impl Interpreter {
                 return Err(StartError::BufferLength { buffer, expected, found });
             }
         }
-        self.run.start(&view, (buffers, std::mem::take(&mut self.lent)), now_nanoseconds);
+        self.run.start(&view, buffers, std::mem::take(&mut self.lent), now_nanoseconds);
         Ok(())
     }
 

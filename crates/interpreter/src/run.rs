@@ -114,7 +114,7 @@ impl Run {
     }
 
     /// Starts the run with buffers that are as the schedule declares.
-    pub(crate) fn start(&mut self, view: &ScheduleView<'_>, (buffers, external): (Vec<Vec<u8>>, Lent), now: u64) {
+    pub(crate) fn start(&mut self, view: &ScheduleView<'_>, buffers: Vec<Vec<u8>>, external: Lent, now: u64) {
         self.scratchpad.fill(0);
         self.memory = Memory::new(buffers, std::mem::take(&mut self.scratchpad), external);
         self.stage = Stage::Running;

@@ -14,8 +14,9 @@
 //!   is attached, too (`doorbell.rs`). That is the faster way in; where it is closed, the rank takes the other one.
 //! * The program, in C, in `bpf/`: `tradewind.bpf.c` is where it is entered; `interpreter.h` executes, `matching.h` brings
 //!   messages and receives together, `arithmetic.h` and `float.h` compute, `progress.h` keeps the lists, `memory.h` touches
-//!   memory, `wire.h` sends and receives ([`wire`]). `bpf/build.sh` compiles it; the object file is part of the
-//!   repository and a test compares it with what the source gives.
+//!   memory, `effort.h` bounds an activation's time, `datagram.h` finds the packets that are for it, `wire.h` sends and receives
+//!   ([`wire`]). `bpf/build.sh` compiles it; the object file is part of the repository and a test compares it with what the
+//!   source gives.
 //!
 //! # Maps, and who writes them
 //! | map | what | written by |

@@ -3,7 +3,7 @@
 use crate::arena::{ALIGNMENT, Arena};
 use crate::layout::{ARENA, ARENA_BYTES, NamedReceive, Progress, Run, receive_hash};
 use crate::system::Mapping;
-use goal::schedule::{Kind, SCRATCHPAD, Schedule, ScheduleView};
+use goal::schedule::{Kind, Schedule, ScheduleView};
 use network::carrier::Context;
 use std::ops::Range;
 
@@ -86,25 +86,6 @@ fn receive_table(view: &ScheduleView<'_>) -> Vec<NamedReceive> {
     table
 }
 
-/// The bytes of user buffers that operations write, joined where they touch.
-fn written(view: &ScheduleView<'_>) -> Vec<(usize, Range<usize>)> {
-    let writers = view.operations().iter().filter(|record| record.kind() != Kind::Send);
-    let blocks = writers.flat_map(|record| view.destination(record));
-    let mut ranges: Vec<(usize, Range<usize>)> = blocks
-        .filter(|block| block.memory != SCRATCHPAD && block.length > 0)
-        .map(|block| (block.memory as usize, block.offset as usize..(block.offset + block.length) as usize))
-        .collect();
-    ranges.sort_unstable_by_key(|(buffer, bytes)| (*buffer, bytes.start));
-    ranges.dedup_by(|(buffer, bytes), (earlier_buffer, earlier)| {
-        let touches = buffer == earlier_buffer && bytes.start <= earlier.end;
-        if touches {
-            earlier.end = earlier.end.max(bytes.end);
-        }
-        touches
-    });
-    ranges
-}
-
 impl PreparedSchedule {
     /// Writes a schedule to the arena, if there is room.
     pub(crate) fn new(
@@ -155,7 +136,11 @@ impl PreparedSchedule {
             progress: Vec::new(),
             memories: Vec::new(),
             frame_bytes: 0,
-            written: written(&view),
+            written: view
+                .written()
+                .into_iter()
+                .map(|(buffer, bytes)| (buffer, bytes.start as usize..bytes.end as usize))
+                .collect(),
             place,
             bytes: bytes as u32,
             frames: Vec::new(),

@@ -1,8 +1,8 @@
 //! What collectives between hosts cost, by engine: the figures of the offload paper on this machine.
 //!
 //! Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of Collective Operations", 2011, figures 4 to 7. An
-//! [`Contender`] is an engine with ranks on each host, one as a rule; every measure is a [`Measure`] that is taken of all contenders in
-//! turns, [`ROUNDS`] times or more, so that a machine that drifts drifts for all of them.
+//! [`Contender`] is an engine with ranks on each host, one as a rule; every measure is a [`Measure`] that is taken of all
+//! contenders in turns, [`ROUNDS`] times or more, so that a machine that drifts drifts for all of them.
 //!
 //! The ranks are threads of one process, bound to a core each as far as there are cores. So the processor time of the
 //! process is that of ranks, engines and, where a packet is received in its sender's call, of the network, too.

@@ -44,17 +44,11 @@ impl Plan {
                 Buffer { at, length: record.length, is_read, written: Vec::new(), sends_what_there_is: true }
             })
             .collect();
-        for record in view.operations() {
-            // The list is what a send reads, and what every other operation writes.
-            if record.kind() != Kind::Send {
-                for block in view.destination(record) {
-                    if let Some(buffer) = buffers.get_mut(block.memory as usize) {
-                        buffer.written.push(block.offset..block.offset + block.length);
-                    }
-                }
+        for (number, range) in view.written() {
+            if let Some(buffer) = buffers.get_mut(number) {
+                buffer.written.push(range);
             }
         }
-        buffers.iter_mut().for_each(|buffer| merge(&mut buffer.written));
         for record in view.operations().iter().filter(|record| record.kind() == Kind::Send) {
             for block in view.destination(record) {
                 if let Some(buffer) = buffers.get_mut(block.memory as usize) {
@@ -78,19 +72,6 @@ impl Buffer {
     pub(crate) fn stays_in_place(&self) -> bool {
         self.length >= LENT && self.sends_what_there_is
     }
-}
-
-/// Sorts ranges and joins those that touch.
-fn merge(ranges: &mut Vec<Range<u64>>) {
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort_unstable_by_key(|range| range.start);
-    ranges.dedup_by(|later, earlier| {
-        let touches = later.start <= earlier.end;
-        if touches {
-            earlier.end = earlier.end.max(later.end);
-        }
-        touches
-    });
 }
 
 #[cfg(test)]
