@@ -62,7 +62,8 @@ pub fn measure_batches<'w, M: Memory, O: Operation<M>>(
     // Every rank is the root at least once.
     let least = LEAST_CALLS.max(collective.ranks);
     let calls = repetitions_within(BATCH_US, each_us, least, MOST_CALLS);
-    let batches = repetitions_within(budget_us, each_us * calls as f64, LEAST_BATCHES, MOST_BATCHES);
+    let batches =
+        repetitions_within(budget_us, each_us * calls as f64, LEAST_BATCHES, MOST_BATCHES);
     let mut times = vec![0.0; batches];
     for (b, time) in times.iter_mut().enumerate() {
         collective.prepare(0, b);

@@ -25,7 +25,16 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         let elements = row.bytes / size_of::<f64>();
         let (sends, receives) = row.kind.blocks(ranks);
         let memory = M::new(world, elements * sends, elements * receives)?;
-        Ok(Self { row, world, rank, ranks, elements, operation, memory, neighbors: grid::neighbors(rank, ranks) })
+        Ok(Self {
+            row,
+            world,
+            rank,
+            ranks,
+            elements,
+            operation,
+            memory,
+            neighbors: grid::neighbors(rank, ranks),
+        })
     }
 
     /// Computes this repetition's values: every element that will be sent is written anew, as a program does that has
@@ -58,14 +67,17 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
     /// What is to be in a block of what this rank received.
     fn expected(&self, root: usize, repetition: usize, block: usize) -> f64 {
         let (rank, ranks) = (self.rank, self.ranks);
-        let of_ranks = |ranks: usize| ranks * repetition + 1000 * (ranks * ranks.saturating_sub(1) / 2);
+        let of_ranks =
+            |ranks: usize| ranks * repetition + 1000 * (ranks * ranks.saturating_sub(1) / 2);
         let value = match self.row.kind {
             Kind::Allreduce | Kind::Reduce => of_ranks(ranks),
             Kind::Alltoall | Kind::Alltoallv => repetition + block * 1000 + rank,
             Kind::Bcast => repetition + root * 1000,
             Kind::Neighbor | Kind::NeighborGather => repetition + self.neighbors[block] * 1000,
             Kind::Scatter | Kind::Scatterv => repetition + rank * 1000,
-            Kind::Gather | Kind::Gatherv | Kind::Allgather | Kind::Allgatherv => repetition + block * 1000,
+            Kind::Gather | Kind::Gatherv | Kind::Allgather | Kind::Allgatherv => {
+                repetition + block * 1000
+            }
             Kind::ReduceScatter => of_ranks(ranks) + ranks * rank,
             Kind::Scan => of_ranks(rank + 1),
             Kind::Exscan => of_ranks(rank),
@@ -81,12 +93,15 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
             return Ok(());
         }
         let (_, blocks) = self.row.kind.blocks(self.ranks);
-        let expected: Vec<f64> = (0..blocks).map(|block| self.expected(root, repetition, block)).collect();
+        let expected: Vec<f64> =
+            (0..blocks).map(|block| self.expected(root, repetition, block)).collect();
         for (values, expected) in self.memory.receive().chunks_exact(self.elements).zip(expected) {
             let step = if every { 1 } else { (self.elements - 1).max(1) };
             if values.iter().step_by(step).any(|value| *value != expected) {
                 let (rank, name, bytes) = (self.rank, self.row.name, self.row.bytes);
-                return Err(format!("rank {rank}: {name} {bytes} bytes: the result is wrong").into());
+                return Err(
+                    format!("rank {rank}: {name} {bytes} bytes: the result is wrong").into()
+                );
             }
         }
         Ok(())

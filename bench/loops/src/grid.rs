@@ -19,12 +19,19 @@ pub fn neighbors(rank: usize, ranks: usize) -> Vec<usize> {
     let rows = ranks / columns;
     let (row, column) = (rank / columns, rank % columns);
     let at = |row: usize, column: usize| (row % rows) * columns + column % columns;
-    vec![at(row + rows - 1, column), at(row + 1, column), at(row, column + columns - 1), at(row, column + 1)]
+    vec![
+        at(row + rows - 1, column),
+        at(row + 1, column),
+        at(row, column + columns - 1),
+        at(row, column + 1),
+    ]
 }
 
 /// The grid as the library knows it.
 pub fn topology(world: &Communicator) -> Result<Neighbors, Failure> {
-    let neighbors: Vec<u32> =
-        neighbors(world.rank() as usize, world.size() as usize).into_iter().map(|rank| rank as u32).collect();
+    let neighbors: Vec<u32> = neighbors(world.rank() as usize, world.size() as usize)
+        .into_iter()
+        .map(|rank| rank as u32)
+        .collect();
     Ok(world.neighbors(&neighbors, &neighbors)?)
 }

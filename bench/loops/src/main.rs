@@ -19,8 +19,8 @@ mod threads;
 use collective::Collective;
 use memory::{Memory, Private, Segment};
 use operation::{
-    Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Barrier, Bcast, Exscan, Gather, Gatherv, Neighbor,
-    NeighborGather, Operation, Reduce, ReduceScatter, Scan, Scatter, Scatterv,
+    Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Barrier, Bcast, Exscan, Gather, Gatherv,
+    Neighbor, NeighborGather, Operation, Reduce, ReduceScatter, Scan, Scatter, Scatterv,
 };
 use report::Options;
 use row::{Kind, Row};
@@ -47,11 +47,19 @@ impl Program {
             "test_cost" => Ok(Self::TestCost),
             "messages" => Ok(Self::Messages),
             "threads" => Ok(Self::Threads),
-            other => Err(format!("'{other}' is no program: blocking, overlap, test_cost, messages or threads").into()),
+            other => Err(format!(
+                "'{other}' is no program: blocking, overlap, test_cost, messages or threads"
+            )
+            .into()),
         }
     }
 
-    fn measure_row(self, world: &Communicator, row: Row, options: &mut Options) -> Result<(), Failure> {
+    fn measure_row(
+        self,
+        world: &Communicator,
+        row: Row,
+        options: &mut Options,
+    ) -> Result<(), Failure> {
         match self {
             Self::Messages => messages::measure(world, row, options),
             Self::Threads => threads::measure(world, row, options),
@@ -88,8 +96,12 @@ impl Program {
             Kind::Allreduce => self.measure::<M, _>(world, row, Allreduce, options),
             Kind::Alltoall => self.measure::<M, _>(world, row, Alltoall, options),
             Kind::Bcast => self.measure::<M, _>(world, row, Bcast, options),
-            Kind::Neighbor => self.measure::<M, _>(world, row, Neighbor(grid::topology(world)?), options),
-            Kind::NeighborGather => self.measure::<M, _>(world, row, NeighborGather(grid::topology(world)?), options),
+            Kind::Neighbor => {
+                self.measure::<M, _>(world, row, Neighbor(grid::topology(world)?), options)
+            }
+            Kind::NeighborGather => {
+                self.measure::<M, _>(world, row, NeighborGather(grid::topology(world)?), options)
+            }
             Kind::Reduce => self.measure::<M, _>(world, row, Reduce, options),
             Kind::Scatter => self.measure::<M, _>(world, row, Scatter, options),
             Kind::Gather => self.measure::<M, _>(world, row, Gather, options),
@@ -101,7 +113,9 @@ impl Program {
             Kind::Allgatherv => self.measure::<M, _>(world, row, Allgatherv(counts()), options),
             Kind::Gatherv => self.measure::<M, _>(world, row, Gatherv(counts()), options),
             Kind::Scatterv => self.measure::<M, _>(world, row, Scatterv(counts()), options),
-            Kind::Message => Err(format!("{} is no collective: give messages or threads", row.name).into()),
+            Kind::Message => {
+                Err(format!("{} is no collective: give messages or threads", row.name).into())
+            }
         }
     }
 }

@@ -13,7 +13,8 @@ pub type InputBack<'a, M> = <<M as Memory>::Input<'a> as Input<'a, f64>>::Back;
 pub type OutputBack<'a, M> = <<M as Memory>::Output<'a> as Output<'a, f64>>::Back;
 
 /// Both buffers as a request takes them, and where they return to.
-pub type Lent<'a, M> = (<M as Memory>::Input<'a>, <M as Memory>::Output<'a>, <M as Memory>::Home<'a>);
+pub type Lent<'a, M> =
+    (<M as Memory>::Input<'a>, <M as Memory>::Output<'a>, <M as Memory>::Home<'a>);
 
 /// A buffer to send from and one to receive into.
 pub trait Memory: Sized {

@@ -57,10 +57,14 @@ pub fn measure_batches(
 /// Measures one row.
 pub fn measure(world: &Communicator, row: Row, options: &Options) -> Result<(), Failure> {
     match row.name {
-        "latency" => measure_batches(world, row, "messages", &mut Latency::open(world, row)?, options),
+        "latency" => {
+            measure_batches(world, row, "messages", &mut Latency::open(world, row)?, options)
+        }
         "rate" => measure_batches(world, row, "messages", &mut Rate::open(world)?, options),
         "large" => measure_batches(world, row, "messages", &mut Large::open(world, row)?, options),
-        other => Err(format!("'{other}' is no operation of messages: latency, rate or large").into()),
+        other => {
+            Err(format!("'{other}' is no operation of messages: latency, rate or large").into())
+        }
     }
 }
 
@@ -92,15 +96,18 @@ impl Latency {
     fn send(&self, number: u64) -> Result<(), Failure> {
         let mut bytes = [0; LINE_DATA];
         bytes[..8].copy_from_slice(&number.to_le_bytes());
-        let message =
-            WideMessage::new(self.header, &bytes[..self.bytes]).ok_or("a wide message has 48 bytes at most")?;
+        let message = WideMessage::new(self.header, &bytes[..self.bytes])
+            .ok_or("a wide message has 48 bytes at most")?;
         Ok(self.port.senders[1 - self.rank as usize].send(&message)?)
     }
 
     #[inline]
     fn receive(&mut self, number: u64) -> Result<(), Failure> {
         let message = self.port.receiver.receive_blocking()?;
-        check(message.data().len() == self.bytes && message.data().first_chunk() == Some(&number.to_le_bytes()))
+        check(
+            message.data().len() == self.bytes
+                && message.data().first_chunk() == Some(&number.to_le_bytes()),
+        )
     }
 }
 
@@ -159,7 +166,8 @@ impl Rate {
                 count += 1;
             }
         }
-        let is_right = |(number, message): (u64, &Message)| message.data() == self.message(number).data();
+        let is_right =
+            |(number, message): (u64, &Message)| message.data() == self.message(number).data();
         check((first..).zip(&self.received).all(is_right))
     }
 }

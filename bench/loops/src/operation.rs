@@ -21,9 +21,19 @@ pub trait Operation<M: Memory> {
         M: 'a;
 
     /// Starts one call.
-    fn start<'a>(&self, world: &Communicator, memory: &'a mut M, root: usize) -> Result<Self::UnderWay<'a>, Failure>;
+    fn start<'a>(
+        &self,
+        world: &Communicator,
+        memory: &'a mut M,
+        root: usize,
+    ) -> Result<Self::UnderWay<'a>, Failure>;
     /// One blocking call.
-    fn call_blocking(&self, world: &Communicator, memory: &mut M, root: usize) -> Result<(), Failure>;
+    fn call_blocking(
+        &self,
+        world: &Communicator,
+        memory: &mut M,
+        root: usize,
+    ) -> Result<(), Failure>;
 }
 
 /// A request that holds no buffers.
@@ -109,13 +119,23 @@ impl<M: Memory> Operation<M> for Bcast {
         M: 'a;
 
     #[inline]
-    fn start<'a>(&self, world: &Communicator, memory: &'a mut M, root: usize) -> Result<One<'a, M>, Failure> {
+    fn start<'a>(
+        &self,
+        world: &Communicator,
+        memory: &'a mut M,
+        root: usize,
+    ) -> Result<One<'a, M>, Failure> {
         let (output, home) = memory.lend_output()?;
         Ok(One { request: world.ibcast(output, root as u32)?, home })
     }
 
     #[inline]
-    fn call_blocking(&self, world: &Communicator, memory: &mut M, root: usize) -> Result<(), Failure> {
+    fn call_blocking(
+        &self,
+        world: &Communicator,
+        memory: &mut M,
+        root: usize,
+    ) -> Result<(), Failure> {
         Ok(world.bcast(memory.receive(), root as u32)?)
     }
 }

@@ -78,7 +78,8 @@ fn measure_exposed<M: Memory, O: Operation<M>>(
     let start_us = wall_us();
     compute(collective.row.iterations);
     let computation_us = agree(collective.world, wall_us() - start_us)?;
-    let repetitions = repetitions_within(options.budget_us, 2.0 * computation_us + 2.0 * alone_us, LEAST, MOST);
+    let repetitions =
+        repetitions_within(options.budget_us, 2.0 * computation_us + 2.0 * alone_us, LEAST, MOST);
     let (mut computation, mut total) = (Times::allocate(repetitions), Times::allocate(repetitions));
     for r in 0..repetitions {
         compute_alone(collective, options, &mut computation, r)?;

@@ -63,7 +63,8 @@ impl Line {
     /// A line that says what was measured.
     pub fn begin(program: &str, row: Row, world: &Communicator) -> Self {
         let (op, bytes, ranks) = (row.name, row.bytes, world.size());
-        let text = format!(r#"{{"program":"{program}","op":"{op}","bytes":{bytes},"ranks":{ranks}"#);
+        let text =
+            format!(r#"{{"program":"{program}","op":"{op}","bytes":{bytes},"ranks":{ranks}"#);
         Self { text, printed: world.rank() == 0 }
     }
 

@@ -81,11 +81,14 @@ pub struct Row {
 impl Row {
     /// Reads one.
     pub fn read(text: &str) -> Result<Self, Failure> {
-        let mistake = || format!("'{text}' is no row: give OPERATION:BYTES:ITERATIONS, such as allreduce:8:0");
+        let mistake = || {
+            format!("'{text}' is no row: give OPERATION:BYTES:ITERATIONS, such as allreduce:8:0")
+        };
         let [name, bytes, iterations] = text.split(':').collect::<Vec<_>>()[..] else {
             return Err(mistake().into());
         };
-        let (kind, name) = KINDS.into_iter().find(|(_, known)| *known == name).ok_or_else(mistake)?;
+        let (kind, name) =
+            KINDS.into_iter().find(|(_, known)| *known == name).ok_or_else(mistake)?;
         let bytes = bytes.parse().map_err(|_| mistake())?;
         Ok(Self { kind, name, bytes, iterations: iterations.parse().map_err(|_| mistake())? })
     }

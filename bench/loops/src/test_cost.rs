@@ -11,7 +11,9 @@ const CALLS: usize = 100;
 const REPETITIONS: usize = 500;
 
 /// Microseconds a call, or nothing when the collective finished meanwhile.
-fn ask<M: Memory, O: Operation<M>>(collective: &mut Collective<O, M>) -> Result<Option<f64>, Failure> {
+fn ask<M: Memory, O: Operation<M>>(
+    collective: &mut Collective<O, M>,
+) -> Result<Option<f64>, Failure> {
     let mut request = collective.start(0)?;
     let mut finished = false;
     let start_us = wall_us();
@@ -27,7 +29,9 @@ fn ask<M: Memory, O: Operation<M>>(collective: &mut Collective<O, M>) -> Result<
 }
 
 /// Measures one row.
-pub fn measure<M: Memory, O: Operation<M>>(collective: &mut Collective<O, M>) -> Result<(), Failure> {
+pub fn measure<M: Memory, O: Operation<M>>(
+    collective: &mut Collective<O, M>,
+) -> Result<(), Failure> {
     let mut times = Vec::with_capacity(REPETITIONS);
     for r in 0..REPETITIONS {
         collective.prepare(0, r);

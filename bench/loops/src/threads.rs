@@ -25,7 +25,11 @@ struct Threads<'w> {
     port: ExpressPort,
 }
 
-fn answer(mut receiver: ExpressReceiver, sender: &ExpressSender, messages: u64) -> Result<(), tradewind::Error> {
+fn answer(
+    mut receiver: ExpressReceiver,
+    sender: &ExpressSender,
+    messages: u64,
+) -> Result<(), tradewind::Error> {
     for _ in 0..messages {
         sender.send(&receiver.receive_blocking()?)?;
     }

@@ -88,7 +88,9 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         let Failure::Job(error) = self else { return 1 };
         match error {
-            ServiceError::Spawn { source, .. } if source.kind() == std::io::ErrorKind::NotFound => 127,
+            ServiceError::Spawn { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                127
+            }
             ServiceError::Spawn { .. } => 126,
             _ => 125,
         }

@@ -36,7 +36,8 @@ impl GoalFile {
         } else {
             bytes = std::fs::read(path).map_err(failed)?;
         }
-        GoalFile::parse(&bytes).map_err(|problem| Failure::Malformed { path: path.to_owned(), problem })
+        GoalFile::parse(&bytes)
+            .map_err(|problem| Failure::Malformed { path: path.to_owned(), problem })
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -57,7 +58,9 @@ impl GoalFile {
 /// The bytes of a file that holds these graphs.
 pub(crate) fn encode(graphs: &[Graph], format: FileFormat) -> Result<Vec<u8>, String> {
     match format {
-        FileFormat::Text => goal::text::write(graphs).map(String::into_bytes).map_err(|error| error.to_string()),
+        FileFormat::Text => {
+            goal::text::write(graphs).map(String::into_bytes).map_err(|error| error.to_string())
+        }
         FileFormat::Binary => goal::binary::write(graphs).map_err(|error| error.to_string()),
     }
 }
@@ -80,9 +83,12 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.map_or_else(|| PathBuf::from("."), Path::to_owned);
     // As an ordinary new file, less what the umask takes.
-    let permissions =
-        std::fs::metadata(&path).map_or_else(|_| PermissionsExt::from_mode(0o666), |about| about.permissions());
-    let mut file = tempfile::Builder::new().prefix(".tradewind-").permissions(permissions).tempfile_in(directory)?;
+    let permissions = std::fs::metadata(&path)
+        .map_or_else(|_| PermissionsExt::from_mode(0o666), |about| about.permissions());
+    let mut file = tempfile::Builder::new()
+        .prefix(".tradewind-")
+        .permissions(permissions)
+        .tempfile_in(directory)?;
     file.write_all(bytes)?;
     // Some file systems only say now that they are full.
     file.as_file().sync_all()?;

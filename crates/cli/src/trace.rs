@@ -18,7 +18,9 @@ pub(crate) fn ranks_in(directory: &Path) -> Result<u32, Failure> {
     let mut ranks = 0;
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        let rank = name.to_str().and_then(|name| name.strip_prefix("rank-")?.strip_suffix(".json")?.parse().ok());
+        let rank = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("rank-")?.strip_suffix(".json")?.parse().ok());
         ranks = ranks.max(rank.map_or(0, |rank: u32| rank.saturating_add(1)));
     }
     if ranks == 0 { Err(Failure::NoProfile { path: directory.to_owned() }) } else { Ok(ranks) }
@@ -34,7 +36,10 @@ pub(crate) fn merge(directory: &Path, ranks: u32, file: &Path) -> Result<(), Fai
     }
     if !parts.missing.is_empty() {
         let list: Vec<String> = parts.missing.iter().map(ToString::to_string).collect();
-        eprintln!("tradewind: the profile lacks ranks {}: they ended before they could write it", list.join(", "));
+        eprintln!(
+            "tradewind: the profile lacks ranks {}: they ended before they could write it",
+            list.join(", ")
+        );
     }
     if parts.lost > 0 {
         eprintln!(

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-const GOOD: &str =
-    "num_ranks 2\nrank 0 {\na: send 8b to 1 tag 7\nb: calc 100\nb requires a\n}\nrank 1 {\nrecv 8b from 0 tag 7\n}\n";
+const GOOD: &str = "num_ranks 2\nrank 0 {\na: send 8b to 1 tag 7\nb: calc 100\nb requires a\n}\nrank 1 {\nrecv 8b from 0 tag 7\n}\n";
 /// A message without a receive, a receive without a message, and operations that wait for each other.
 const BAD: &str = "num_ranks 2\nrank 0 {\nsend 8b to 1\na: calc 1\nb: calc 2\na requires b\nb requires a\n}\nrank 1 {\nrecv 8b from 0 tag 3\n}\n";
 
@@ -27,8 +26,9 @@ impl Folder {
 
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).expect("our own directory");
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
@@ -57,7 +57,10 @@ fn a_good_file_has_nothing_wrong() {
     let folder = Folder::new();
     let output = on("check", &[&folder.file("good.goal", GOOD)], &[]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stdout).ends_with("3 operations on 2 ranks, nothing wrong\n"), "{output:?}");
+    assert!(
+        text(&output.stdout).ends_with("3 operations on 2 ranks, nothing wrong\n"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -70,7 +73,10 @@ fn every_problem_is_named_with_its_line() {
     for part in ["line 3", "line 10", "wait for each other"] {
         assert!(lines.contains(part), "{part} in {lines}");
     }
-    assert!(lines.lines().all(|line| line.starts_with(path.to_str().expect("readable"))), "{lines}");
+    assert!(
+        lines.lines().all(|line| line.starts_with(path.to_str().expect("readable"))),
+        "{lines}"
+    );
     let report = json(&on("check", &[&path], &["--format", "json"]));
     assert_eq!(report["ranks"], 2);
     assert_eq!(report["operations"], 4);
@@ -92,13 +98,17 @@ fn long_messages_that_wait_for_each_other_are_found_when_asked_for() {
 #[test]
 fn malformed_files_are_problems_and_missing_files_are_failures() {
     let folder = Folder::new();
-    let output = on("check", &[&folder.file("wrong.goal", "num_ranks 1\nrank 0 {\nsend 8 to 0\n}\n")], &[]);
+    let output =
+        on("check", &[&folder.file("wrong.goal", "num_ranks 1\nrank 0 {\nsend 8 to 0\n}\n")], &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stdout).contains("line 3, column 8"), "{output:?}");
     let cut = folder.file("cut.bin", [&4223u64.to_le_bytes()[..], &[1, 0]].concat());
     let output = on("check", &[&cut], &["--format", "json"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(json(&output)["problems"][0].as_str().expect("words").contains("cut off"), "{output:?}");
+    assert!(
+        json(&output)["problems"][0].as_str().expect("words").contains("cut off"),
+        "{output:?}"
+    );
     let output = on("check", &[&folder.path("missing.goal")], &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).starts_with("tradewind: cannot read "), "{output:?}");
@@ -109,7 +119,8 @@ fn a_file_can_come_from_standard_input() {
     let folder = Folder::new();
     let file = std::fs::File::open(folder.file("good.goal", GOOD)).expect("it is there");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    let output = command.args(["check", "-"]).stdin(file).output().expect("cargo has built the command");
+    let output =
+        command.args(["check", "-"]).stdin(file).output().expect("cargo has built the command");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
@@ -117,7 +128,8 @@ fn a_file_can_come_from_standard_input() {
 fn text_becomes_binary_and_text_again() {
     let folder = Folder::new();
     let first = folder.file("first.goal", GOOD);
-    let (binary, second, third) = (folder.path("a.bin"), folder.path("b.goal"), folder.path("c.unknown"));
+    let (binary, second, third) =
+        (folder.path("a.bin"), folder.path("b.goal"), folder.path("c.unknown"));
     for (from, to) in [(&first, &binary), (&binary, &second), (&second, &third)] {
         let output = on("convert", &[from, to], &[]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -127,9 +139,16 @@ fn text_becomes_binary_and_text_again() {
     assert_eq!(read(&binary), read(&third), "text becomes binary where the name says nothing");
     assert!(text(&read(&second)).starts_with("num_ranks 2\n"));
     let report = json(&on("convert", &[&first, &binary], &["--format", "json"]));
-    assert_eq!((&report["from"], &report["to"], &report["operations"]), (&"text".into(), &"binary".into(), &3.into()));
+    assert_eq!(
+        (&report["from"], &report["to"], &report["operations"]),
+        (&"text".into(), &"binary".into(), &3.into())
+    );
     assert_eq!(report["bytes"], read(&binary).len());
-    assert_eq!(folder.names(), ["a.bin", "b.goal", "c.unknown", "first.goal"], "nothing else is left");
+    assert_eq!(
+        folder.names(),
+        ["a.bin", "b.goal", "c.unknown", "first.goal"],
+        "nothing else is left"
+    );
 }
 
 #[test]
@@ -148,7 +167,10 @@ fn a_full_disk_is_reported() {
     let good = folder.file("good.goal", GOOD);
     let output = on("convert", &[&good, Path::new("/dev/full")], &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).contains("tradewind: cannot write /dev/full: No space left on device"), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("tradewind: cannot write /dev/full: No space left on device"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -176,5 +198,8 @@ fn output_that_nobody_reads_is_a_failure_and_no_panic() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
     let output = command.stdout(full).output().expect("cargo has built the command");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).starts_with("tradewind: cannot write to standard output"), "{output:?}");
+    assert!(
+        text(&output.stderr).starts_with("tradewind: cannot write to standard output"),
+        "{output:?}"
+    );
 }

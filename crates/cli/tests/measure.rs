@@ -50,8 +50,14 @@ fn key(row: &Value) -> (String, u64, u64) {
 }
 
 fn assert_is_a_figure(row: &Value, name: &str) {
-    let number = |part: &str| row[name][part].as_f64().unwrap_or_else(|| panic!("{name} has {part}: {row}"));
-    assert!(number("median") > 0.0 && number("p10") <= number("median") && number("median") <= number("p90"), "{row}");
+    let number =
+        |part: &str| row[name][part].as_f64().unwrap_or_else(|| panic!("{name} has {part}: {row}"));
+    assert!(
+        number("median") > 0.0
+            && number("p10") <= number("median")
+            && number("median") <= number("p90"),
+        "{row}"
+    );
 }
 
 fn assert_is_a_row(row: &Value) {
@@ -78,7 +84,8 @@ fn assert_is_a_row(row: &Value) {
 
 #[test]
 fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
-    let [rows, crossovers] = report("measure queues --threads 1,2 --sizes 0,8,48,1024,1048576 --row-ms 1");
+    let [rows, crossovers] =
+        report("measure queues --threads 1,2 --sizes 0,8,48,1024,1048576 --row-ms 1");
     rows.iter().for_each(assert_is_a_row);
     let found: Vec<_> = rows.iter().map(key).filter(|(name, ..)| name != "bulk-direct").collect();
     let mut expected = Vec::new();
@@ -111,21 +118,39 @@ fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
         let of = crossovers.iter().filter(|one| one["threads"] == threads);
         of.map(|one| format!("{} {}", one["short"], one["long"]).replace('"', "")).collect()
     };
-    assert_eq!(pairs(1), ["express wide", "express tag-on", "wide tag-on", "wide bulk", "basic bulk"]);
+    assert_eq!(
+        pairs(1),
+        ["express wide", "express tag-on", "wide tag-on", "wide bulk", "basic bulk"]
+    );
     assert_eq!(pairs(2), ["express wide", "express tag-on", "wide tag-on"]);
     assert!(rows.iter().all(|row| row["mechanism"] == "idle" || row["rounds"].as_u64() == Some(7)));
 }
 
 #[test]
 fn the_table_is_for_people() {
-    let output =
-        tradewind("measure queues --mechanisms express,wide,bulk --sizes 8,48 --threads 1 --row-ms 1 --rounds 8");
+    let output = tradewind(
+        "measure queues --mechanisms express,wide,bulk --sizes 8,48 --threads 1 --row-ms 1 --rounds 8",
+    );
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for part in ["2 ranks", "express", "wide", "bulk", "latency", "floor", "gap", "MB/s", "Wide Express to DMA"] {
+    for part in [
+        "2 ranks",
+        "express",
+        "wide",
+        "bulk",
+        "latency",
+        "floor",
+        "gap",
+        "MB/s",
+        "Wide Express to DMA",
+    ] {
         assert!(table.contains(part), "{part:?} is missing from\n{table}");
     }
-    assert_eq!(table.matches("ith 1 thread, ").count(), 2, "express to wide, wide to bulk:\n{table}");
+    assert_eq!(
+        table.matches("ith 1 thread, ").count(),
+        2,
+        "express to wide, wide to bulk:\n{table}"
+    );
 }
 
 #[test]
@@ -151,7 +176,9 @@ fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
 #[test]
 fn a_job_that_cannot_be_run_is_no_row() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command.args(["measure", "queues", "--format", "json"]).env("TRADEWIND_SEGMENT_DIR", "/nonexistent");
+    command
+        .args(["measure", "queues", "--format", "json"])
+        .env("TRADEWIND_SEGMENT_DIR", "/nonexistent");
     let output = command.output().expect("the command can be started");
     assert!(!output.status.success() && output.stdout.is_empty(), "{}", text(&output.stdout));
     assert!(text(&output.stderr).contains("/nonexistent"), "{}", text(&output.stderr));

@@ -49,9 +49,18 @@ fn assert_is_a_row(row: &Value) {
     names.sort_unstable();
     assert_eq!(names, NAMES);
     let number = |name: &str| row[name].as_f64().expect("a number");
-    assert!(number("alone_us") > 0.0 && number("compute_us") > 0.0 && number("total_us") > 0.0, "{row}");
-    assert!((0.0..=100.0).contains(&number("overlap")) && (0.0..=1.0).contains(&number("unattended")), "{row}");
-    assert!(number("p10_us") <= number("exposed_us") && number("exposed_us") <= number("p90_us"), "{row}");
+    assert!(
+        number("alone_us") > 0.0 && number("compute_us") > 0.0 && number("total_us") > 0.0,
+        "{row}"
+    );
+    assert!(
+        (0.0..=100.0).contains(&number("overlap")) && (0.0..=1.0).contains(&number("unattended")),
+        "{row}"
+    );
+    assert!(
+        number("p10_us") <= number("exposed_us") && number("exposed_us") <= number("p90_us"),
+        "{row}"
+    );
 }
 
 /// What tells rows apart.
@@ -63,17 +72,23 @@ fn key(row: &Value) -> (String, u64, String) {
 #[test]
 fn every_collective_has_a_row_for_each_size_and_engine() {
     for ranks in [2, 4] {
-        let rows = rows(&format!("overlap -n {ranks} --bytes 8,4096 --repetitions 3 --compute-us 50"));
+        let rows =
+            rows(&format!("overlap -n {ranks} --bytes 8,4096 --repetitions 3 --compute-us 50"));
         let mut expected = Vec::new();
         for op in ["barrier", "allreduce", "alltoall", "bcast", "neighbor"] {
             for bytes in if op == "barrier" { vec![0] } else { vec![8, 4096] } {
-                expected.extend(["caller", "peers"].map(|engine| (op.to_owned(), bytes, engine.to_owned())));
+                expected.extend(
+                    ["caller", "peers"].map(|engine| (op.to_owned(), bytes, engine.to_owned())),
+                );
             }
         }
         assert_eq!(rows.iter().map(key).collect::<Vec<_>>(), expected);
         for row in &rows {
             assert_is_a_row(row);
-            assert_eq!((row["ranks"].as_u64(), row["repetitions"].as_u64()), (Some(ranks), Some(3)));
+            assert_eq!(
+                (row["ranks"].as_u64(), row["repetitions"].as_u64()),
+                (Some(ranks), Some(3))
+            );
         }
     }
 }
@@ -81,7 +96,9 @@ fn every_collective_has_a_row_for_each_size_and_engine() {
 #[test]
 fn peers_finish_short_messages_without_their_owners() {
     // Only looks after all ranks have started count, and by then whoever started last has finished it for all.
-    let rows = rows("overlap -n 4 --op barrier,allreduce,alltoall,neighbor --bytes 64 --engine peers --repetitions 10");
+    let rows = rows(
+        "overlap -n 4 --op barrier,allreduce,alltoall,neighbor --bytes 64 --engine peers --repetitions 10",
+    );
     for row in rows {
         assert_eq!(row["unattended"].as_f64(), Some(1.0), "{row}");
     }
@@ -92,7 +109,17 @@ fn the_table_is_for_people() {
     let output = tradewind("overlap -n 2 --op bcast --bytes 1024 --repetitions 2");
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for part in ["2 ranks", "exposed", "unattended", "µs", "bcast", "1 KiB", "caller", "peers", "Trust exposed"] {
+    for part in [
+        "2 ranks",
+        "exposed",
+        "unattended",
+        "µs",
+        "bcast",
+        "1 KiB",
+        "caller",
+        "peers",
+        "Trust exposed",
+    ] {
         assert!(table.contains(part), "{part:?} is missing from\n{table}");
     }
 }
@@ -103,21 +130,35 @@ fn the_tour_ends_in_one_table_and_one_sentence() {
     let shown = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(output.stderr.is_empty(), "no progress without a terminal: {}", text(&output.stderr));
-    for part in ["3 ranks", "barrier", "allreduce", "alltoall", "neighbor", "caller", "peers", "exposed", "CPU stolen"]
-    {
+    for part in [
+        "3 ranks",
+        "barrier",
+        "allreduce",
+        "alltoall",
+        "neighbor",
+        "caller",
+        "peers",
+        "exposed",
+        "CPU stolen",
+    ] {
         assert!(shown.contains(part), "{part:?} is missing from\n{shown}");
     }
     let sentence = shown.trim_end().rsplit("\n\n").next().expect("a last paragraph");
-    assert!(sentence.contains("eers") && sentence.contains("caller") && sentence.ends_with('.'), "{shown}");
+    assert!(
+        sentence.contains("eers") && sentence.contains("caller") && sentence.ends_with('.'),
+        "{shown}"
+    );
 }
 
 #[test]
 fn the_tour_needs_no_arguments() {
     let rows = rows("tour");
     rows.iter().for_each(assert_is_a_row);
-    let expected = ["barrier", "allreduce", "alltoall", "neighbor"].map(|op| [(op, "caller"), (op, "peers")]);
+    let expected =
+        ["barrier", "allreduce", "alltoall", "neighbor"].map(|op| [(op, "caller"), (op, "peers")]);
     let found: Vec<_> = rows.iter().map(key).collect();
-    let found: Vec<_> = found.iter().map(|(op, _, engine)| (op.as_str(), engine.as_str())).collect();
+    let found: Vec<_> =
+        found.iter().map(|(op, _, engine)| (op.as_str(), engine.as_str())).collect();
     assert_eq!(found, expected.concat());
 }
 
@@ -146,7 +187,9 @@ fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
 #[test]
 fn a_job_that_cannot_be_run_is_no_row() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    command.args(["overlap", "--op", "barrier", "--format", "json"]).env("TRADEWIND_SEGMENT_DIR", "/nonexistent");
+    command
+        .args(["overlap", "--op", "barrier", "--format", "json"])
+        .env("TRADEWIND_SEGMENT_DIR", "/nonexistent");
     let output = command.output().expect("the command can be started");
     assert!(!output.status.success() && output.stdout.is_empty(), "{}", text(&output.stdout));
     assert!(text(&output.stderr).contains("/nonexistent"), "{}", text(&output.stderr));
@@ -157,7 +200,8 @@ fn a_rank_that_fails_stops_the_measurement() {
     // A rank's part of the segment is too small for the message.
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     command.args(["overlap", "--op", "bcast", "--bytes", "8388608", "--format", "json"]);
-    let output = command.env("TRADEWIND_ARENA_MIB", "1").output().expect("the command can be started");
+    let output =
+        command.env("TRADEWIND_ARENA_MIB", "1").output().expect("the command can be started");
     let said = text(&output.stderr);
     assert!(!output.status.success() && output.stdout.is_empty(), "{said}");
     assert!(said.contains("the measurement stopped, rank"), "{said}");

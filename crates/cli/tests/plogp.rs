@@ -21,7 +21,10 @@ fn assert_are_parameters(classes: &Classes, expected: usize) {
     assert_eq!(classes.iter().count(), expected);
     for (class, parameters) in classes.iter() {
         // Reading the file has checked that all are times, with sizes that ascend from 0.
-        assert!(parameters.arrival(0) > 0.0 && parameters.points().len() >= 7, "{class}: {parameters:?}");
+        assert!(
+            parameters.arrival(0) > 0.0 && parameters.points().len() >= 7,
+            "{class}: {parameters:?}"
+        );
     }
 }
 
@@ -31,14 +34,21 @@ fn a_machine_s_file_is_written_whole_and_belongs_to_it() {
     let output = measure(directory.path(), &[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
-    assert!(shown.contains("L (µs)") && shown.contains("same-core") && shown.contains("allreduce"), "{shown}");
+    assert!(
+        shown.contains("L (µs)") && shown.contains("same-core") && shown.contains("allreduce"),
+        "{shown}"
+    );
 
     let here = topology::Topology::here();
-    let machine = Machine::read_for(&directory.path().join("machine.json"), here.fingerprint()).unwrap();
+    let machine =
+        Machine::read_for(&directory.path().join("machine.json"), here.fingerprint()).unwrap();
     let classes = here.pairs().len();
     assert_are_parameters(&machine.classes, classes);
     assert_are_parameters(&machine.peers.classes, classes);
-    assert_eq!((machine.starts.len(), machine.peers.starts.len(), machine.samples.len()), (classes, classes, classes));
+    assert_eq!(
+        (machine.starts.len(), machine.peers.starts.len(), machine.samples.len()),
+        (classes, classes, classes)
+    );
     assert!(machine.clock_nanoseconds > 0.0 && machine.combine > 0.0);
     assert_eq!(machine.joins.len(), 4);
     assert!(
@@ -48,7 +58,11 @@ fn a_machine_s_file_is_written_whole_and_belongs_to_it() {
 
     // What is complete is not measured again.
     let again = measure(directory.path(), &[]);
-    assert!(again.status.success() && text(&again.stderr).contains("--again"), "{}", text(&again.stderr));
+    assert!(
+        again.status.success() && text(&again.stderr).contains("--again"),
+        "{}",
+        text(&again.stderr)
+    );
     assert_eq!(Machine::read(&directory.path().join("machine.json")).unwrap(), machine);
 }
 

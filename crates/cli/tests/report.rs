@@ -44,7 +44,10 @@ fn the_page_lies_in_the_directory() {
     let page = fs::read_to_string(place.path().join("here/report.html")).expect("the page");
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Barrier &amp; &lt;more&gt;"));
     // The one address is the name of a kind of element.
-    assert!(!page.replace("http://www.w3.org/2000/svg", "").contains("http"), "nothing is asked of the network");
+    assert!(
+        !page.replace("http://www.w3.org/2000/svg", "").contains("http"),
+        "nothing is asked of the network"
+    );
 }
 
 #[test]
@@ -53,22 +56,33 @@ fn two_directories_are_drawn_over_each_other() {
     let output = tradewind(&["report", "here", "--compare", "there", "--out", "-"], place.path());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let page = text(&output.stdout);
-    assert!(page.contains("here over there") && page.contains("curve measured hue-1 other"), "{page}");
+    assert!(
+        page.contains("here over there") && page.contains("curve measured hue-1 other"),
+        "{page}"
+    );
 }
 
 #[test]
 fn a_damaged_part_is_named_and_the_others_are_drawn() {
     let place = place();
     fs::write(place.path().join("here/memory.json"), &PART[..100]).expect("a file");
-    fs::write(place.path().join("here/machine.json"), r#"{"format": "tradewind machine", "version": 0}"#)
-        .expect("a file");
-    fs::write(place.path().join("here/other.json"), r#"{"format": "tradewind decision table", "version": 1}"#)
-        .expect("a file");
+    fs::write(
+        place.path().join("here/machine.json"),
+        r#"{"format": "tradewind machine", "version": 0}"#,
+    )
+    .expect("a file");
+    fs::write(
+        place.path().join("here/other.json"),
+        r#"{"format": "tradewind decision table", "version": 1}"#,
+    )
+    .expect("a file");
     let output = tradewind(&["report", "here"], place.path());
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(
-        said.contains("memory.json:") && said.contains("machine.json: has version 0") && !said.contains("other.json"),
+        said.contains("memory.json:")
+            && said.contains("machine.json: has version 0")
+            && !said.contains("other.json"),
         "{said}"
     );
     let page = fs::read_to_string(place.path().join("here/report.html")).expect("the page");
@@ -80,7 +94,10 @@ fn what_is_not_there_is_named() {
     let place = place();
     let output = tradewind(&["report", "nowhere"], place.path());
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(text(&output.stderr), "tradewind: cannot read nowhere: No such file or directory (os error 2)\n");
+    assert_eq!(
+        text(&output.stderr),
+        "tradewind: cannot read nowhere: No such file or directory (os error 2)\n"
+    );
     assert!(!place.path().join("nowhere").exists(), "it is not made either");
 }
 
@@ -90,7 +107,11 @@ fn a_directory_without_results_is_refused() {
     fs::create_dir(place.path().join("empty")).expect("a directory");
     let output = tradewind(&["report", "empty"], place.path());
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("empty: nothing here was measured"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("empty: nothing here was measured"),
+        "{}",
+        text(&output.stderr)
+    );
     assert!(!place.path().join("empty/report.html").exists(), "no page is written");
 }
 

@@ -43,7 +43,8 @@ fn refused(arguments: &[&str], status: i32) -> String {
 
 /// Every collective with each of its algorithms.
 fn all() -> impl Iterator<Item = (&'static str, String)> {
-    let algorithms = |collective| schedule(&[collective]).lines().map(str::to_owned).collect::<Vec<_>>();
+    let algorithms =
+        |collective| schedule(&[collective]).lines().map(str::to_owned).collect::<Vec<_>>();
     COLLECTIVES.into_iter().flat_map(move |collective| {
         let names = algorithms(collective);
         assert!(names.len() > 1, "{collective}");
@@ -57,8 +58,21 @@ fn every_algorithm_can_be_written_as_a_goal_file_with_nothing_wrong() {
     for (collective, algorithm) in all().filter(|(_, algorithm)| algorithm != "join") {
         let path = folder.path().join(format!("{collective}-{algorithm}.goal"));
         let path = path.to_str().expect("readable");
-        let arguments =
-            [collective, "-a", &algorithm, "-n", "5", "-b", "100", "--segment", "30", "--root", "3", "--goal", path];
+        let arguments = [
+            collective,
+            "-a",
+            &algorithm,
+            "-n",
+            "5",
+            "-b",
+            "100",
+            "--segment",
+            "30",
+            "--root",
+            "3",
+            "--goal",
+            path,
+        ];
         let summary = json(&arguments);
         let text = std::fs::read_to_string(path).expect("it was written");
         let sends = text.lines().filter(|line| line.contains("send ")).count();
@@ -72,29 +86,46 @@ fn every_algorithm_can_be_written_as_a_goal_file_with_nothing_wrong() {
 fn every_algorithm_can_be_drawn() {
     for (collective, algorithm) in all() {
         let arguments = [collective, "-a", &algorithm, "-n", "6", "-b", "100", "--segment", "30"];
-        let (summary, dot) = (json(&arguments), schedule(&[&arguments[..], &["--draw", "dot"]].concat()));
+        let (summary, dot) =
+            (json(&arguments), schedule(&[&arguments[..], &["--draw", "dot"]].concat()));
         let messages = summary["messages"].as_u64().expect("a number") as usize;
         assert_eq!(dot.matches("color=blue").count(), messages, "{collective}, {algorithm}");
-        assert_eq!(dot.matches("[label=").count(), summary["operations"], "{collective}, {algorithm}");
+        assert_eq!(
+            dot.matches("[label=").count(),
+            summary["operations"],
+            "{collective}, {algorithm}"
+        );
         let svg = schedule(&[&arguments[..], &["--draw", "svg"]].concat());
-        let picture = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+        let picture =
+            roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
         let of_class = |class| {
-            picture.descendants().filter(move |node| node.attribute("class") == Some(class)).collect::<Vec<_>>()
+            picture
+                .descendants()
+                .filter(move |node| node.attribute("class") == Some(class))
+                .collect::<Vec<_>>()
         };
         assert_eq!(of_class("message").len(), messages, "{collective}, {algorithm}");
         assert_eq!(of_class("life").len(), 6);
         let circles: HashSet<(&str, &str)> = (picture.descendants())
             .filter(|node| node.has_tag_name("circle"))
-            .map(|node| (node.attribute("cx").expect("a place"), node.attribute("cy").expect("a place")))
+            .map(|node| {
+                (node.attribute("cx").expect("a place"), node.attribute("cy").expect("a place"))
+            })
             .collect();
-        assert_eq!(circles.len(), 2 * messages, "{collective}, {algorithm}: operations lie on each other");
+        assert_eq!(
+            circles.len(),
+            2 * messages,
+            "{collective}, {algorithm}: operations lie on each other"
+        );
     }
 }
 
 #[test]
 fn the_summary_says_what_an_algorithm_takes() {
     let text = schedule(&["bcast", "-a", "binomial", "-n", "8", "-b", "1024"]);
-    for line in ["bcast, binomial, 8 ranks, 1024 bytes, root 0", "7, 7168 bytes", "rank 0 → 4 → 6 → 7"] {
+    for line in
+        ["bcast, binomial, 8 ranks, 1024 bytes, root 0", "7, 7168 bytes", "rank 0 → 4 → 6 → 7"]
+    {
         assert!(text.contains(line), "{line} in {text}");
     }
     let summary = json(&["allreduce", "-a", "ring", "-n", "100", "-b", "800", "--type", "f64"]);
@@ -130,10 +161,16 @@ fn two_levels_are_one_schedule() {
             _ => "recursive-doubling",
         };
         let text = schedule(&[&[collective, "-a", algorithm], &arguments[..]].concat());
-        assert!(text.lines().next().is_some_and(|title| title.ends_with(", 4 ranks a node")), "{text}");
+        assert!(
+            text.lines().next().is_some_and(|title| title.ends_with(", 4 ranks a node")),
+            "{text}"
+        );
     }
     let error = refused(&[&["scan", "-a", "chain"], &arguments[..]].concat(), 1);
-    assert!(error.contains("scan has no form in two levels: leave out --ranks-per-node"), "{error}");
+    assert!(
+        error.contains("scan has no form in two levels: leave out --ranks-per-node"),
+        "{error}"
+    );
     let error = refused(&[&["bcast", "-a", "join"], &arguments[..]].concat(), 1);
     assert!(error.contains("use another algorithm"), "{error}");
     let error = refused(&[&["alltoall", "-a", "bruck"], &arguments[..]].concat(), 1);
@@ -144,12 +181,32 @@ fn two_levels_are_one_schedule() {
 fn what_is_wrong_is_named_with_a_way_out() {
     let cases: [(&[&str], i32, &str); 10] = [
         (&["gossip"], 2, "possible values: barrier, bcast, scatter"),
-        (&["bcast", "-a", "binomal"], 1, "`binomal` is no bcast algorithm; use one of flat, flat-rendezvous"),
+        (
+            &["bcast", "-a", "binomal"],
+            1,
+            "`binomal` is no bcast algorithm; use one of flat, flat-rendezvous",
+        ),
         (&["bcast", "-a", "flat", "-n", "0"], 2, "0 is not in 1..=1024"),
-        (&["bcast", "-a", "flat", "-n", "4", "--root", "4"], 1, "root 4 does not exist among 4 ranks"),
-        (&["bcast", "-a", "flat", "-n", "4", "--rank", "4"], 1, "rank 4 does not exist among 4 ranks"),
-        (&["reduce", "-a", "flat", "-b", "12", "--type", "f64"], 1, "12 bytes are not a whole number of f64 elements"),
-        (&["reduce", "-a", "flat", "--operation", "xor", "--type", "f64"], 1, "use an integer data type"),
+        (
+            &["bcast", "-a", "flat", "-n", "4", "--root", "4"],
+            1,
+            "root 4 does not exist among 4 ranks",
+        ),
+        (
+            &["bcast", "-a", "flat", "-n", "4", "--rank", "4"],
+            1,
+            "rank 4 does not exist among 4 ranks",
+        ),
+        (
+            &["reduce", "-a", "flat", "-b", "12", "--type", "f64"],
+            1,
+            "12 bytes are not a whole number of f64 elements",
+        ),
+        (
+            &["reduce", "-a", "flat", "--operation", "xor", "--type", "f64"],
+            1,
+            "use an integer data type",
+        ),
         (&["allreduce", "-a", "ring", "--operation", "sub"], 1, "such as join"),
         (&["bcast", "-a", "segmented-chain", "-b", "1000000000", "--segment", "1"], 1, "or more"),
         (&["bcast", "-a", "join", "--goal", "-"], 1, "use another algorithm"),
@@ -158,7 +215,8 @@ fn what_is_wrong_is_named_with_a_way_out() {
         let error = refused(arguments, status);
         assert!(error.contains(part), "{part} in {error}");
     }
-    let many = ["bcast", "-a", "segmented-binomial", "-n", "1024", "-b", "50000000", "--segment", "1000"];
+    let many =
+        ["bcast", "-a", "segmented-binomial", "-n", "1024", "-b", "50000000", "--segment", "1000"];
     assert!(refused(&many, 1).contains("use fewer ranks or longer segments"));
 }
 
@@ -184,6 +242,9 @@ fn a_goal_file_may_be_binary_and_may_go_to_standard_output() {
 fn a_drawing_is_of_one_algorithm() {
     for option in [&["--draw", "svg"][..], &["--goal", "-"], &["--rank", "1"]] {
         let said = refused(&[&["bcast"], option].concat(), 1);
-        assert!(said.contains(option[0]) && said.contains("--algorithm") && said.contains("binomial"), "{said}");
+        assert!(
+            said.contains(option[0]) && said.contains("--algorithm") && said.contains("binomial"),
+            "{said}"
+        );
     }
 }

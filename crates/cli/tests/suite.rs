@@ -43,7 +43,11 @@ fn a_part_is_kept_with_its_tables_and_not_measured_twice() {
         assert!(place.path().join(file).is_file(), "{file}");
     }
     let again = tradewind(place.path(), "barrier --quick");
-    assert!(again.status.success() && text(&again.stderr).contains("is complete"), "{}", text(&again.stderr));
+    assert!(
+        again.status.success() && text(&again.stderr).contains("is complete"),
+        "{}",
+        text(&again.stderr)
+    );
     assert_eq!(part(place.path(), "barrier"), measured, "nothing was measured");
     let anew = tradewind(place.path(), "barrier --quick --again");
     assert!(anew.status.success(), "{}", text(&anew.stderr));
@@ -65,10 +69,16 @@ fn interrupt(out: &Path, signal: Signal) -> (i32, String) {
     let kept = out.join("matchings.json");
     let before = fs::read(&kept).ok();
     // Matchings are many steps in one job.
-    let mut child =
-        command(out, "matchings").stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it can be started");
+    let mut child = command(out, "matchings")
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it can be started");
     while fs::read(&kept).ok() == before {
-        assert!(child.try_wait().expect("it is ours").is_none(), "it ended before anything was kept");
+        assert!(
+            child.try_wait().expect("it is ours").is_none(),
+            "it ended before anything was kept"
+        );
         std::thread::yield_now();
     }
     let pid = Pid::from_raw(child.id().cast_signed()).expect("a process");
@@ -85,13 +95,22 @@ fn what_is_cut_off_is_kept_and_gone_on_with() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let (status, said) = interrupt(place.path(), signal);
         assert_eq!(status, code, "{said}");
-        assert!(said.contains("interrupted") && said.contains("the same command goes on"), "{said}");
-        assert!(done == 0 || said.contains(&format!("goes on behind {done} of 256 steps")), "{said}");
+        assert!(
+            said.contains("interrupted") && said.contains("the same command goes on"),
+            "{said}"
+        );
+        assert!(
+            done == 0 || said.contains(&format!("goes on behind {done} of 256 steps")),
+            "{said}"
+        );
         let partial = part(place.path(), "matchings");
         assert!(!partial.complete && partial.steps_done > done, "{} steps", partial.steps_done);
         let kept = format!("{} of 256 steps of matchings are kept", partial.steps_done);
         assert!(said.contains(&kept), "{kept:?} is missing from {said}");
-        assert_eq!(partial.table("matchings").map(|table| table.rows.len() as u64), Some(partial.steps_done));
+        assert_eq!(
+            partial.table("matchings").map(|table| table.rows.len() as u64),
+            Some(partial.steps_done)
+        );
         done = partial.steps_done;
     }
 }
@@ -109,12 +128,15 @@ fn a_part_that_is_there_in_part_is_completed() {
     for table in cut.tables.iter_mut().filter(|table| table.name == "matchings") {
         table.rows.truncate(3);
     }
-    Directory::create(place.path()).and_then(|directory| directory.write(&cut)).expect("there is room");
+    Directory::create(place.path())
+        .and_then(|directory| directory.write(&cut))
+        .expect("there is room");
     let rest = tradewind(place.path(), "matchings --quick");
     assert!(rest.status.success(), "{}", text(&rest.stderr));
     assert!(text(&rest.stderr).contains("goes on behind 3 of 8 steps"), "{}", text(&rest.stderr));
     let completed = part(place.path(), "matchings");
-    let rows = |part: &Part| part.table("matchings").map(|table| table.rows.clone()).unwrap_or_default();
+    let rows =
+        |part: &Part| part.table("matchings").map(|table| table.rows.clone()).unwrap_or_default();
     assert!(completed.complete && rows(&completed).len() == 8);
     assert_eq!(rows(&completed)[..3], rows(&whole)[..3], "what was there is kept");
     let drawn = |part: &Part| rows(part).iter().map(|row| row[1].clone()).collect::<Vec<_>>();
@@ -127,12 +149,21 @@ fn what_was_measured_otherwise_is_left_alone() {
     assert!(tradewind(place.path(), "placement --quick").status.success());
     let before = fs::read(place.path().join("placement.json")).expect("it is there");
     let core = shm::process::allowed_cores()[0];
-    for arguments in ["placement".to_owned(), format!("placement --quick --map {core}"), "all".to_owned()] {
+    for arguments in
+        ["placement".to_owned(), format!("placement --quick --map {core}"), "all".to_owned()]
+    {
         let output = tradewind(place.path(), &arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
-        assert!(said.contains("another setting") && said.contains("--again") && said.contains("--out"), "{said}");
-        assert_eq!(fs::read(place.path().join("placement.json")).ok(), Some(before.clone()), "{arguments}");
+        assert!(
+            said.contains("another setting") && said.contains("--again") && said.contains("--out"),
+            "{said}"
+        );
+        assert_eq!(
+            fs::read(place.path().join("placement.json")).ok(),
+            Some(before.clone()),
+            "{arguments}"
+        );
     }
 }
 
@@ -143,26 +174,50 @@ fn what_cannot_be_read_or_written_is_named() {
     fs::write(&damaged, "{\"format\": \"tradewind measure").expect("there is room");
     let output = tradewind(place.path(), "barrier --quick");
     let said = text(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("barrier.json") && said.contains("damaged"), "{said}");
-    assert!(fs::read_to_string(&damaged).is_ok_and(|text| text.starts_with("{\"format\"")), "it is left as it is");
-    assert!(tradewind(place.path(), "barrier --quick --again").status.success(), "--again puts a new one in its place");
+    assert!(
+        output.status.code() == Some(1)
+            && said.contains("barrier.json")
+            && said.contains("damaged"),
+        "{said}"
+    );
+    assert!(
+        fs::read_to_string(&damaged).is_ok_and(|text| text.starts_with("{\"format\"")),
+        "it is left as it is"
+    );
+    assert!(
+        tradewind(place.path(), "barrier --quick --again").status.success(),
+        "--again puts a new one in its place"
+    );
 
     fs::write(place.path().join("decisions.json"), "{").expect("there is room");
     fs::write(place.path().join("memory.json"), "{").expect("there is room");
     let output = tradewind(place.path(), "barrier --quick --again");
-    assert!(output.status.success(), "what is damaged is in nobody's way: {}", text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "what is damaged is in nobody's way: {}",
+        text(&output.stderr)
+    );
     let notes = part(place.path(), "summary").notes;
-    assert!(notes.iter().any(|note| note.contains("memory.json") && note.contains("damaged")), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.contains("memory.json") && note.contains("damaged")),
+        "{notes:?}"
+    );
 
     let file = place.path().join("a-file");
     fs::write(&file, "").expect("there is room");
     let output = tradewind(&file.join("below"), "barrier --quick");
     let said = text(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("a-file/below") && said.contains("--out"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.contains("a-file/below") && said.contains("--out"),
+        "{said}"
+    );
 
     let output = tradewind(place.path(), "barrier --quick --again --map 4095");
     let said = text(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("4095") && said.contains("--map"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.contains("4095") && said.contains("--map"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -173,7 +228,11 @@ fn what_cannot_be_kept_any_more_ends_the_measurement() {
     let output = tradewind(place.path(), "barrier --quick --again");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("barrier.json: cannot be written") && said.contains("choose another directory"), "{said}");
+    assert!(
+        said.contains("barrier.json: cannot be written")
+            && said.contains("choose another directory"),
+        "{said}"
+    );
     assert!(place.path().join("barrier.json").is_dir(), "what was there is unchanged");
 }
 
@@ -185,7 +244,11 @@ fn one_core_is_enough_for_what_it_is_enough_for() {
         let output = tradewind(place.path(), &format!("{name} --quick --map {core}"));
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
         let part = part(place.path(), name);
-        assert!(part.notes.iter().any(|note| note.contains("More ranks than cores")), "{name}: {:?}", part.notes);
+        assert!(
+            part.notes.iter().any(|note| note.contains("More ranks than cores")),
+            "{name}: {:?}",
+            part.notes
+        );
     }
 }
 
@@ -202,7 +265,8 @@ fn queues_keep_their_rows_and_show_them_as_before() {
     let again = tradewind(place.path(), &format!("{arguments} --format json"));
     let report: serde_json::Value = serde_json::from_slice(&again.stdout).expect("one report");
     assert_eq!(report["rows"].as_array().map(Vec::len), Some(4), "what was kept is shown");
-    let other = tradewind(place.path(), "queues --mechanisms wide --sizes 8 --threads 1 --row-ms 1");
+    let other =
+        tradewind(place.path(), "queues --mechanisms wide --sizes 8 --threads 1 --row-ms 1");
     assert_eq!(other.status.code(), Some(1), "{}", text(&other.stderr));
 }
 
@@ -211,10 +275,14 @@ fn a_mapping_is_proposed_for_a_program() {
     let place = place();
     let (matrix, goal) = (place.path().join("traffic.csv"), place.path().join("program.goal"));
     fs::write(&matrix, "0,9,0,0\n9,0,0,0\n0,0,0,9\n0,0,9,0\n").expect("there is room");
-    fs::write(&goal, "num_ranks 2\nrank 0 {\na: send 64b to 1 tag 0\n}\nrank 1 {\na: recv 64b from 0 tag 0\n}\n")
-        .expect("there is room");
+    fs::write(
+        &goal,
+        "num_ranks 2\nrank 0 {\na: send 64b to 1 tag 0\n}\nrank 1 {\na: recv 64b from 0 tag 0\n}\n",
+    )
+    .expect("there is room");
     for (file, ranks) in [(&matrix, 4), (&goal, 2)] {
-        let output = tradewind(place.path(), &format!("placement --quick --traffic {}", file.display()));
+        let output =
+            tradewind(place.path(), &format!("placement --quick --traffic {}", file.display()));
         assert!(output.status.success(), "{}", text(&output.stderr));
         let row = part(place.path(), "mapping").tables[0].rows[0].clone();
         let measure::results::Value::Text(map) = &row[0] else { panic!("{row:?}") };
@@ -222,9 +290,13 @@ fn a_mapping_is_proposed_for_a_program() {
         assert!(text(&output.stdout).contains("Proposed mapping"));
     }
     fs::write(&matrix, "0 1\n1 x\n").expect("there is room");
-    let output = tradewind(place.path(), &format!("placement --quick --traffic {}", matrix.display()));
+    let output =
+        tradewind(place.path(), &format!("placement --quick --traffic {}", matrix.display()));
     let said = text(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("line 2") && said.contains("traffic.csv"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.contains("line 2") && said.contains("traffic.csv"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -244,7 +316,10 @@ fn a_table_that_cannot_be_written_is_refused_before_anything_is_measured() {
     let file = place.path().join("a-file");
     fs::write(&file, "").expect("there is room");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-    let output = command.args(["tune", "--quick", "--ranks", "2", "--out"]).arg(file.join("table.json")).output();
+    let output = command
+        .args(["tune", "--quick", "--ranks", "2", "--out"])
+        .arg(file.join("table.json"))
+        .output();
     let output = output.expect("the command can be started");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");

@@ -112,7 +112,11 @@ impl Allgather<'_> {
         let member = drawing.member();
         for (round, distance) in member.doublings().enumerate() {
             let count = distance.min(member.ranks() - distance);
-            drawing.send(self.held(drawing, member.rank(), count), member.before(distance), round as u32 + 1);
+            drawing.send(
+                self.held(drawing, member.rank(), count),
+                member.before(distance),
+                round as u32 + 1,
+            );
             let theirs = member.after(distance);
             drawing.receive(self.output.round(theirs, count), theirs, round as u32 + 1);
         }
@@ -126,7 +130,10 @@ impl Allgather<'_> {
                 drawing.send(self.input, into, FOLD);
                 // Everything but the rank's own block, which is there.
                 let (before, after) = (member.rank(), member.rank() + 1);
-                let rest = [self.output.range(0, before), self.output.range(after, member.ranks() - after)];
+                let rest = [
+                    self.output.range(0, before),
+                    self.output.range(after, member.ranks() - after),
+                ];
                 drawing.receive(merged(rest), into, FOLD);
                 return;
             }
@@ -147,7 +154,11 @@ impl Allgather<'_> {
             let rest = member.beyond(folded, 1);
             let count = member.ranks() - rest;
             let all = [self.held(drawing, 0, folded), self.held(drawing, rest, count)];
-            drawing.send(Blocks(all.into_iter().flat_map(|blocks| blocks.0).collect()), folded, FOLD);
+            drawing.send(
+                Blocks(all.into_iter().flat_map(|blocks| blocks.0).collect()),
+                folded,
+                FOLD,
+            );
         }
     }
 
@@ -155,6 +166,8 @@ impl Allgather<'_> {
     fn held(&self, drawing: &Drawing, first: u32, count: u32) -> Blocks {
         let member = drawing.member();
         let ranks = (0..count).map(|distance| member.beyond(first, distance));
-        merged(ranks.map(|rank| if rank == member.rank() { self.input } else { self.output.at(rank) }))
+        merged(
+            ranks.map(|rank| if rank == member.rank() { self.input } else { self.output.at(rank) }),
+        )
     }
 }

@@ -73,7 +73,13 @@ impl Algorithm {
     /// assert_eq!(Algorithm::RecursiveDoubling.graph(0, 3, 8, sum)?.vertices().len(), 2);
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn graph(self, rank: u32, ranks: u32, bytes: u64, reduction: Reduction) -> Result<Graph, CollectiveError> {
+    pub fn graph(
+        self,
+        rank: u32,
+        ranks: u32,
+        bytes: u64,
+        reduction: Reduction,
+    ) -> Result<Graph, CollectiveError> {
         let mut drawing = Drawing::new(rank, ranks)?;
         reduction.check(bytes)?;
         let input = drawing.buffer(Access::Input, bytes);
@@ -94,13 +100,18 @@ impl Algorithm {
         let member = drawing.member();
         match self {
             Algorithm::Join => {
-                let mode = JoinMode::Reduce { operation: reduction.operation, data_type: reduction.data_type };
+                let mode = JoinMode::Reduce {
+                    operation: reduction.operation,
+                    data_type: reduction.data_type,
+                };
                 drawing.join(mode, input, output);
             }
             _ if member.ranks() == 1 => {
                 drawing.copy(input, output);
             }
-            Algorithm::RecursiveDoubling => core(drawing, reduction, input, output, recursive_doubling)?,
+            Algorithm::RecursiveDoubling => {
+                core(drawing, reduction, input, output, recursive_doubling)?
+            }
             Algorithm::Rabenseifner => core(drawing, reduction, input, output, rabenseifner)?,
             Algorithm::Ring => {
                 let sizes = Sizes::even(member.ranks(), input.length, reduction.unit());
@@ -135,10 +146,16 @@ impl Algorithm {
 /// assert_eq!(allreduce::fold_from_left(2, 3, 4, difference)?.vertices().len(), 2);
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
-pub fn fold_from_left(rank: u32, ranks: u32, bytes: u64, reduction: Reduction) -> Result<Graph, CollectiveError> {
+pub fn fold_from_left(
+    rank: u32,
+    ranks: u32,
+    bytes: u64,
+    reduction: Reduction,
+) -> Result<Graph, CollectiveError> {
     let mut drawing = Drawing::new(rank, ranks)?;
     reduction.check(bytes)?;
-    let (input, output) = (drawing.buffer(Access::Input, bytes), drawing.buffer(Access::Output, bytes));
+    let (input, output) =
+        (drawing.buffer(Access::Input, bytes), drawing.buffer(Access::Output, bytes));
     let (tuning, target) = (Tuning::default(), (rank == 0).then_some(output));
     reduce::Algorithm::Flat.draw(&mut drawing, 0, reduction, input, target, tuning)?;
     bcast::Algorithm::Binomial.draw(&mut drawing, 0, output, tuning)?;
@@ -208,7 +225,8 @@ fn rabenseifner(drawing: &mut Drawing, core: Core) -> Result<(), CollectiveError
     let mut halving = Halving { reduction, folding, position, sizes, held, first: 0, count };
     for distance in doublings(count) {
         let is_last = distance == count / 2;
-        halving.step(drawing, distance, |first, count| is_last.then(|| output.range(first, count)))?;
+        halving
+            .step(drawing, distance, |first, count| is_last.then(|| output.range(first, count)))?;
     }
     for distance in doublings(count).rev() {
         let partner = halving.partner(distance);

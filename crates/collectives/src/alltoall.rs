@@ -68,7 +68,13 @@ impl Algorithm {
     /// assert_eq!(graph.vertices().len(), 7); // a copy, three sends, three receives
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn graph(self, rank: u32, ranks: u32, bytes: u64, tuning: Tuning) -> Result<Graph, CollectiveError> {
+    pub fn graph(
+        self,
+        rank: u32,
+        ranks: u32,
+        bytes: u64,
+        tuning: Tuning,
+    ) -> Result<Graph, CollectiveError> {
         let mut drawing = Drawing::new(rank, ranks)?;
         let sizes = Sizes::equal(ranks, bytes)?;
         let input = drawing.parts(Access::Input, &sizes);
@@ -105,12 +111,20 @@ impl Algorithm {
     /// assert_eq!(graph.buffers()[1].length, 28);
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn graph_v(self, rank: u32, sent: &[u64], received: &[u64]) -> Result<Graph, CollectiveError> {
+    pub fn graph_v(
+        self,
+        rank: u32,
+        sent: &[u64],
+        received: &[u64],
+    ) -> Result<Graph, CollectiveError> {
         let (sent, received) = (Sizes::each(sent)?, Sizes::each(received)?);
         let ranks = sent.ranks();
         let mut drawing = Drawing::new(rank, ranks)?;
         if received.ranks() != ranks {
-            return Err(CollectiveError::SizesOfOtherRanks { sizes: received.ranks() as usize, ranks });
+            return Err(CollectiveError::SizesOfOtherRanks {
+                sizes: received.ranks() as usize,
+                ranks,
+            });
         }
         if sent.bytes(rank) != received.bytes(rank) {
             let (sent, expected) = (sent.bytes(rank), received.bytes(rank));
@@ -135,7 +149,12 @@ fn direct(drawing: &mut Drawing, input: &Parts, output: &Parts, order: Order) {
     const TAG: u32 = 0;
     let rank = drawing.member().rank();
     drawing.copy(input.at(rank), output.at(rank));
-    exchange::draw(drawing, (order, TAG), |to| Some(input.at(to).into()), |from| Some(output.at(from).into()));
+    exchange::draw(
+        drawing,
+        (order, TAG),
+        |to| Some(input.at(to).into()),
+        |from| Some(output.at(from).into()),
+    );
 }
 
 /// The phases of [`Algorithm::Multiphase`]: factors of the number of ranks, each as large as prime factors in ascending

@@ -96,7 +96,14 @@ impl Algorithm {
     /// assert_eq!(root.vertices().len(), 3); // sends to the ranks 7, 5 and 4
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn graph(self, rank: u32, ranks: u32, root: u32, bytes: u64, tuning: Tuning) -> Result<Graph, CollectiveError> {
+    pub fn graph(
+        self,
+        rank: u32,
+        ranks: u32,
+        root: u32,
+        bytes: u64,
+        tuning: Tuning,
+    ) -> Result<Graph, CollectiveError> {
         let mut drawing = Drawing::new(rank, ranks)?;
         let data = drawing.buffer(if rank == root { Access::Input } else { Access::Output }, bytes);
         self.draw(&mut drawing, root, data, tuning)?;
@@ -116,16 +123,32 @@ impl Algorithm {
         let segments = || Segments::new(tuning.segment_bytes, 1, data.length);
         let (tree, segments, handshake) = match self {
             Algorithm::Flat => (Tree::flat(member, root)?, Segments::WHOLE, Handshake::None),
-            Algorithm::FlatRendezvous => (Tree::flat(member, root)?, Segments::WHOLE, Handshake::Rendezvous),
+            Algorithm::FlatRendezvous => {
+                (Tree::flat(member, root)?, Segments::WHOLE, Handshake::Rendezvous)
+            }
             Algorithm::SegmentedFlat => (Tree::flat(member, root)?, segments()?, Handshake::None),
             Algorithm::Chain => (Tree::chain(member, root)?, Segments::WHOLE, Handshake::None),
-            Algorithm::ChainRendezvous => (Tree::chain(member, root)?, Segments::WHOLE, Handshake::Rendezvous),
+            Algorithm::ChainRendezvous => {
+                (Tree::chain(member, root)?, Segments::WHOLE, Handshake::Rendezvous)
+            }
             Algorithm::SegmentedChain => (Tree::chain(member, root)?, segments()?, Handshake::None),
-            Algorithm::Binary => (Tree::of_degree(member, root, 2)?, Segments::WHOLE, Handshake::None),
-            Algorithm::Binomial => (Tree::binomial(member, root)?, Segments::WHOLE, Handshake::None),
-            Algorithm::BinomialRendezvous => (Tree::binomial(member, root)?, Segments::WHOLE, Handshake::Rendezvous),
-            Algorithm::SegmentedBinomial => (Tree::binomial(member, root)?, segments()?, Handshake::None),
-            Algorithm::DAry => (Tree::of_degree(member, root, tuning.degree.get())?, Segments::WHOLE, Handshake::None),
+            Algorithm::Binary => {
+                (Tree::of_degree(member, root, 2)?, Segments::WHOLE, Handshake::None)
+            }
+            Algorithm::Binomial => {
+                (Tree::binomial(member, root)?, Segments::WHOLE, Handshake::None)
+            }
+            Algorithm::BinomialRendezvous => {
+                (Tree::binomial(member, root)?, Segments::WHOLE, Handshake::Rendezvous)
+            }
+            Algorithm::SegmentedBinomial => {
+                (Tree::binomial(member, root)?, segments()?, Handshake::None)
+            }
+            Algorithm::DAry => (
+                Tree::of_degree(member, root, tuning.degree.get())?,
+                Segments::WHOLE,
+                Handshake::None,
+            ),
             Algorithm::ScatterAllgather => return scatter_allgather::draw(drawing, root, data),
             Algorithm::TwoTree => return two_tree::draw(drawing, root, data, segments()?),
             Algorithm::Join => return join(drawing, root, data),
@@ -138,7 +161,8 @@ impl Algorithm {
 fn join(drawing: &mut Drawing, root: u32, data: Block) -> Result<(), CollectiveError> {
     let data = Blocks::from(data);
     let is_root = drawing.member().rank() == root;
-    let (contribution, result) = if is_root { (data, Blocks::none()) } else { (Blocks::none(), data) };
+    let (contribution, result) =
+        if is_root { (data, Blocks::none()) } else { (Blocks::none(), data) };
     drawing.join(JoinMode::Broadcast { root }, contribution, result);
     Ok(())
 }

@@ -44,7 +44,9 @@ pub(crate) fn merged(blocks: impl IntoIterator<Item = Block>) -> Blocks {
     let mut list: Vec<Block> = Vec::new();
     for block in blocks.into_iter().filter(|block| block.length > 0) {
         match list.last_mut() {
-            Some(last) if last.memory == block.memory && last.offset + last.length == block.offset => {
+            Some(last)
+                if last.memory == block.memory && last.offset + last.length == block.offset =>
+            {
                 last.length += block.length;
             }
             _ => list.push(block),

@@ -23,7 +23,12 @@ struct Piece {
 
 impl DataFlow {
     /// Notes what an operation reads and writes, and gives those it must wait for.
-    pub(crate) fn note(&mut self, vertex: Vertex, reads: &[&Blocks], writes: &Blocks) -> BTreeSet<Vertex> {
+    pub(crate) fn note(
+        &mut self,
+        vertex: Vertex,
+        reads: &[&Blocks],
+        writes: &Blocks,
+    ) -> BTreeSet<Vertex> {
         let mut awaited = BTreeSet::new();
         for block in &writes.0 {
             self.visit(*block, |piece| {
@@ -54,10 +59,9 @@ impl DataFlow {
         if block.offset == end {
             return;
         }
-        let pieces = self
-            .memories
-            .entry(block.memory)
-            .or_insert_with(|| BTreeMap::from([(0, Piece { end: u64::MAX, writer: None, readers: Vec::new() })]));
+        let pieces = self.memories.entry(block.memory).or_insert_with(|| {
+            BTreeMap::from([(0, Piece { end: u64::MAX, writer: None, readers: Vec::new() })])
+        });
         cut(pieces, block.offset);
         cut(pieces, end);
         for (_, piece) in pieces.range_mut(block.offset..end) {
@@ -97,7 +101,11 @@ mod tests {
         assert_eq!(awaited(&mut flow, 1, &[], &block(10, 10)), [] as [u32; 0]);
         assert_eq!(awaited(&mut flow, 2, &[&block(5, 10)], &none), [0, 1]);
         assert_eq!(awaited(&mut flow, 3, &[&block(0, 5)], &none), [0]);
-        assert_eq!(awaited(&mut flow, 4, &[], &block(4, 2)), [2, 3], "both have read, and have waited for 0");
+        assert_eq!(
+            awaited(&mut flow, 4, &[], &block(4, 2)),
+            [2, 3],
+            "both have read, and have waited for 0"
+        );
         assert_eq!(awaited(&mut flow, 5, &[&block(0, 10)], &none), [0, 4]);
         assert_eq!(awaited(&mut flow, 6, &[], &block(15, 5)), [1], "nobody has read there");
         assert_eq!(awaited(&mut flow, 7, &[&block(20, 5)], &none), [] as [u32; 0]);

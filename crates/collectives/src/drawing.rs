@@ -91,15 +91,29 @@ impl Drawing {
     }
 
     pub(crate) fn receive(&mut self, data: impl Into<Blocks>, from: u32, tag: u32) -> Vertex {
-        self.add(Operation::Receive { data: data.into(), source: Some(self.group.rank(from)), tag: Some(tag) })
+        self.add(Operation::Receive {
+            data: data.into(),
+            source: Some(self.group.rank(from)),
+            tag: Some(tag),
+        })
     }
 
-    pub(crate) fn copy(&mut self, source: impl Into<Blocks>, destination: impl Into<Blocks>) -> Vertex {
+    pub(crate) fn copy(
+        &mut self,
+        source: impl Into<Blocks>,
+        destination: impl Into<Blocks>,
+    ) -> Vertex {
         self.add(Operation::Copy { source: source.into(), destination: destination.into() })
     }
 
     /// destination = left ∘ right; the destination may be one of the two.
-    pub(crate) fn combine(&mut self, reduction: Reduction, left: Block, right: Block, destination: Block) -> Vertex {
+    pub(crate) fn combine(
+        &mut self,
+        reduction: Reduction,
+        left: Block,
+        right: Block,
+        destination: Block,
+    ) -> Vertex {
         let Reduction { operation, data_type } = reduction;
         let (left, right, destination) = (left.into(), right.into(), destination.into());
         self.add(Operation::Local { operation, data_type, left, right, destination })
@@ -150,9 +164,15 @@ impl Drawing {
         let awaited = match &operation {
             Operation::Send { data, .. } => self.flow.note(vertex, &[data], &none),
             Operation::Receive { data, .. } => self.flow.note(vertex, &[], data),
-            Operation::Copy { source, destination } => self.flow.note(vertex, &[source], destination),
-            Operation::Local { left, right, destination, .. } => self.flow.note(vertex, &[left, right], destination),
-            Operation::Join { contribution, result, .. } => self.flow.note(vertex, &[contribution], result),
+            Operation::Copy { source, destination } => {
+                self.flow.note(vertex, &[source], destination)
+            }
+            Operation::Local { left, right, destination, .. } => {
+                self.flow.note(vertex, &[left, right], destination)
+            }
+            Operation::Join { contribution, result, .. } => {
+                self.flow.note(vertex, &[contribution], result)
+            }
             Operation::Timestamp { .. } | Operation::Calc { .. } => Default::default(),
         };
         self.graph.add(operation);

@@ -7,7 +7,9 @@ use goal::arithmetic::{Arithmetic, DataType};
 #[non_exhaustive]
 pub enum CollectiveError {
     /// The rank is not one of the ranks.
-    #[error("rank {rank} does not exist among {ranks} ranks: ranks count from 0, give one below {ranks}")]
+    #[error(
+        "rank {rank} does not exist among {ranks} ranks: ranks count from 0, give one below {ranks}"
+    )]
     RankOutOfRange {
         /// The rank.
         rank: u32,
@@ -15,7 +17,9 @@ pub enum CollectiveError {
         ranks: u32,
     },
     /// The root is not one of the ranks.
-    #[error("root {root} does not exist among {ranks} ranks: ranks count from 0, give one below {ranks}")]
+    #[error(
+        "root {root} does not exist among {ranks} ranks: ranks count from 0, give one below {ranks}"
+    )]
     RootOutOfRange {
         /// The root.
         root: u32,
@@ -23,7 +27,9 @@ pub enum CollectiveError {
         ranks: u32,
     },
     /// A buffer, or the temporary memory, would be larger than 64 bits can count.
-    #[error("{what}: {count} blocks of {bytes} bytes are more than 64 bits can count: use smaller blocks")]
+    #[error(
+        "{what}: {count} blocks of {bytes} bytes are more than 64 bits can count: use smaller blocks"
+    )]
     TooManyBytes {
         /// The memory that would be too large.
         what: &'static str,
@@ -75,7 +81,9 @@ pub enum CollectiveError {
         ranks: u32,
     },
     /// What a rank sends to itself is not what it expects from itself.
-    #[error("rank {rank} sends itself {sent} bytes but expects {expected} from itself: give both the same size")]
+    #[error(
+        "rank {rank} sends itself {sent} bytes but expects {expected} from itself: give both the same size"
+    )]
     OwnSizesDiffer {
         /// The rank.
         rank: u32,
@@ -113,7 +121,9 @@ pub enum CollectiveError {
         algorithm: &'static str,
     },
     /// A neighbour is not one of the ranks.
-    #[error("{list} {position} is rank {neighbor}, which does not exist among {ranks} ranks: give one below {ranks}")]
+    #[error(
+        "{list} {position} is rank {neighbor}, which does not exist among {ranks} ranks: give one below {ranks}"
+    )]
     NeighborOutOfRange {
         /// "source" or "destination".
         list: &'static str,
@@ -180,7 +190,9 @@ pub enum CollectiveError {
         neighbors: usize,
     },
     /// Not every dimension is said to be periodic or not.
-    #[error("a grid of {dimensions} dimensions was given {periodic} periodic flags: give one for each dimension")]
+    #[error(
+        "a grid of {dimensions} dimensions was given {periodic} periodic flags: give one for each dimension"
+    )]
     PeriodicFlagsDoNotFit {
         /// Number of dimensions.
         dimensions: usize,
@@ -196,7 +208,9 @@ pub enum CollectiveError {
         places: &'static str,
     },
     /// No grid of so many dimensions has so many places.
-    #[error("{ranks} ranks cannot fill a grid of {dimensions} dimensions: give at least one rank and one dimension")]
+    #[error(
+        "{ranks} ranks cannot fill a grid of {dimensions} dimensions: give at least one rank and one dimension"
+    )]
     NoGrid {
         /// The number of ranks.
         ranks: u32,

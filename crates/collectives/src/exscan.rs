@@ -50,7 +50,13 @@ impl Algorithm {
     /// assert_eq!(Algorithm::Chain.graph(2, 3, 8, sum)?.vertices().len(), 1); // the last rank receives its result
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn graph(self, rank: u32, ranks: u32, bytes: u64, reduction: Reduction) -> Result<Graph, CollectiveError> {
+    pub fn graph(
+        self,
+        rank: u32,
+        ranks: u32,
+        bytes: u64,
+        reduction: Reduction,
+    ) -> Result<Graph, CollectiveError> {
         let mut drawing = Drawing::new(rank, ranks)?;
         reduction.check(bytes)?;
         reduction.check_grouping(self.name(), self.folds_from_left())?;
@@ -58,14 +64,21 @@ impl Algorithm {
         let output = drawing.buffer(Access::Output, bytes);
         match self {
             Algorithm::Chain => chain(&mut drawing, reduction, input, output)?,
-            Algorithm::RecursiveDoubling => recursive_doubling(&mut drawing, reduction, input, output)?,
+            Algorithm::RecursiveDoubling => {
+                recursive_doubling(&mut drawing, reduction, input, output)?
+            }
             Algorithm::Join => scan::join(&mut drawing, reduction, (input, output), rank)?,
         }
         Ok(drawing.finish())
     }
 }
 
-fn chain(drawing: &mut Drawing, reduction: Reduction, input: Block, output: Block) -> Result<(), CollectiveError> {
+fn chain(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    input: Block,
+    output: Block,
+) -> Result<(), CollectiveError> {
     const TAG: u32 = 0;
     let member = drawing.member();
     let (rank, is_last) = (member.rank(), member.rank() + 1 == member.ranks());
@@ -102,7 +115,8 @@ fn recursive_doubling(
             continue;
         }
         let is_last = distance > rank / 2;
-        let theirs = if is_last && without.is_none() { output } else { drawing.scratchpad(input.length)? };
+        let theirs =
+            if is_last && without.is_none() { output } else { drawing.scratchpad(input.length)? };
         drawing.receive(theirs, rank - distance, distance);
         if distance < beyond.div_ceil(2) {
             let combined = drawing.scratchpad(input.length)?;

@@ -6,7 +6,12 @@ use goal::graph::{Block, Memory};
 
 /// Combines operands from the left and gives the block with the result: the target if there is one. At most one operand
 /// may lie elsewhere than in the scratchpad; the others serve for intermediate results.
-pub(crate) fn fold(drawing: &mut Drawing, reduction: Reduction, operands: &[Block], target: Option<Block>) -> Block {
+pub(crate) fn fold(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    operands: &[Block],
+    target: Option<Block>,
+) -> Block {
     let mut operands = operands.iter().copied().peekable();
     let Some(mut folded) = operands.next() else { return Block::unplaced(0) };
     if operands.peek().is_none()

@@ -50,7 +50,13 @@ impl Algorithm {
     /// assert_eq!(graph.scratchpad_bytes(), 3 * 16);
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn graph(self, rank: u32, root: u32, sizes: &Sizes, tuning: Tuning) -> Result<Graph, CollectiveError> {
+    pub fn graph(
+        self,
+        rank: u32,
+        root: u32,
+        sizes: &Sizes,
+        tuning: Tuning,
+    ) -> Result<Graph, CollectiveError> {
         let mut drawing = Drawing::new(rank, sizes.ranks())?;
         drawing.member().behind(root)?;
         let input = drawing.buffer(Access::Input, sizes.bytes(rank));
@@ -81,7 +87,11 @@ impl Algorithm {
             Algorithm::Binomial => gather.binomial(drawing)?,
             Algorithm::Join => {
                 sizes.must_be_equal(self.name(), "binomial")?;
-                drawing.join(JoinMode::Gather, input, if is_root { output.into() } else { Blocks::none() });
+                drawing.join(
+                    JoinMode::Gather,
+                    input,
+                    if is_root { output.into() } else { Blocks::none() },
+                );
             }
         }
         Ok(())
@@ -137,7 +147,11 @@ impl Gather<'_> {
         Ok(())
     }
 
-    fn pipelined_chain(&self, drawing: &mut Drawing, tuning: Tuning) -> Result<(), CollectiveError> {
+    fn pipelined_chain(
+        &self,
+        drawing: &mut Drawing,
+        tuning: Tuning,
+    ) -> Result<(), CollectiveError> {
         let member = drawing.member();
         let number = member.behind(self.root)?;
         for distance in number.max(1)..member.ranks() {
@@ -174,7 +188,11 @@ impl Gather<'_> {
         let rest = drawing.scratchpad(self.sizes.run(next, tree.descendants()))?;
         for child in &tree.children {
             let start = self.sizes.run(next, child.distance - 1);
-            drawing.receive(rest.part(start, self.sizes.run(child.rank, child.size)), child.rank, TAG);
+            drawing.receive(
+                rest.part(start, self.sizes.run(child.rank, child.size)),
+                child.rank,
+                TAG,
+            );
         }
         drawing.send([self.input, rest], parent, TAG);
         Ok(())

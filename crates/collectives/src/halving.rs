@@ -56,7 +56,11 @@ impl Halving<'_> {
 
     /// The parts that the partner of the last step kept: the first of them; they are as many as this rank's.
     pub(crate) fn sibling(&self, distance: u32) -> u32 {
-        if self.position & distance == 0 { self.first + self.count } else { self.first - self.count }
+        if self.position & distance == 0 {
+            self.first + self.count
+        } else {
+            self.first - self.count
+        }
     }
 
     /// Notes that this rank has its sibling's parts, too.

@@ -12,7 +12,11 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn new(rank: u32, ranks: u32) -> Result<Self, CollectiveError> {
-        if rank < ranks { Ok(Member { rank, ranks }) } else { Err(CollectiveError::RankOutOfRange { rank, ranks }) }
+        if rank < ranks {
+            Ok(Member { rank, ranks })
+        } else {
+            Err(CollectiveError::RankOutOfRange { rank, ranks })
+        }
     }
 
     /// The rank at a position that exists.
@@ -65,6 +69,7 @@ impl Member {
 
 /// 1, 2, 4, … below the limit.
 pub(crate) fn doublings(limit: u32) -> impl DoubleEndedIterator<Item = u32> {
-    let rounds = limit.checked_sub(1).and_then(u32::checked_ilog2).map_or(0, |exponent| exponent + 1);
+    let rounds =
+        limit.checked_sub(1).and_then(u32::checked_ilog2).map_or(0, |exponent| exponent + 1);
     (0..rounds).map(|exponent| 1 << exponent)
 }

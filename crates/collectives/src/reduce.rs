@@ -116,10 +116,17 @@ impl Algorithm {
             Algorithm::Chain => (RunTree::of_degree(member, root, 1), Segments::WHOLE),
             Algorithm::SegmentedChain => (RunTree::of_degree(member, root, 1), segments()?),
             Algorithm::Binomial => (RunTree::binomial(member, root), Segments::WHOLE),
-            Algorithm::DAry => (RunTree::of_degree(member, root, tuning.degree.get()), Segments::WHOLE),
-            Algorithm::Rabenseifner => return rabenseifner::draw(drawing, root, reduction, input, output),
+            Algorithm::DAry => {
+                (RunTree::of_degree(member, root, tuning.degree.get()), Segments::WHOLE)
+            }
+            Algorithm::Rabenseifner => {
+                return rabenseifner::draw(drawing, root, reduction, input, output);
+            }
             Algorithm::Join => {
-                let mode = JoinMode::Reduce { operation: reduction.operation, data_type: reduction.data_type };
+                let mode = JoinMode::Reduce {
+                    operation: reduction.operation,
+                    data_type: reduction.data_type,
+                };
                 drawing.join(mode, input, output.map_or(Blocks::none(), Blocks::from));
                 return Ok(());
             }

@@ -67,7 +67,12 @@ impl Algorithm {
     /// assert_eq!((graph.buffers()[0].length, graph.buffers()[1].length), (24, 16));
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn graph(self, rank: u32, sizes: &Sizes, reduction: Reduction) -> Result<Graph, CollectiveError> {
+    pub fn graph(
+        self,
+        rank: u32,
+        sizes: &Sizes,
+        reduction: Reduction,
+    ) -> Result<Graph, CollectiveError> {
         let mut drawing = Drawing::new(rank, sizes.ranks())?;
         for rank in 0..sizes.ranks() {
             reduction.check(sizes.bytes(rank))?;
@@ -78,8 +83,12 @@ impl Algorithm {
         match self {
             Algorithm::Ring => ring(&mut drawing, reduction, &input, output)?,
             Algorithm::Pairwise => pairwise(&mut drawing, reduction, &input, output)?,
-            Algorithm::RecursiveHalving => recursive_halving(&mut drawing, reduction, sizes, &input, output)?,
-            Algorithm::ReduceThenScatter => reduce_then_scatter(&mut drawing, reduction, sizes, &input, output)?,
+            Algorithm::RecursiveHalving => {
+                recursive_halving(&mut drawing, reduction, sizes, &input, output)?
+            }
+            Algorithm::ReduceThenScatter => {
+                reduce_then_scatter(&mut drawing, reduction, sizes, &input, output)?
+            }
             Algorithm::Join => join(&mut drawing, reduction, sizes, &input, output)?,
         }
         Ok(drawing.finish())
@@ -106,12 +115,22 @@ pub(crate) fn ring(
         let theirs = drawing.scratchpad(own.length)?;
         drawing.send(held, member.after(1), step);
         drawing.receive(theirs, member.before(1), step);
-        held = fold(drawing, reduction, &[theirs, own], (step + 1 == member.ranks()).then_some(output));
+        held = fold(
+            drawing,
+            reduction,
+            &[theirs, own],
+            (step + 1 == member.ranks()).then_some(output),
+        );
     }
     Ok(())
 }
 
-fn pairwise(drawing: &mut Drawing, reduction: Reduction, input: &Parts, output: Block) -> Result<(), CollectiveError> {
+fn pairwise(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    input: &Parts,
+    output: Block,
+) -> Result<(), CollectiveError> {
     let member = drawing.member();
     let (rank, ranks) = (member.rank(), member.ranks());
     let mut operands = vec![(rank, input.at(rank))];
@@ -160,12 +179,15 @@ fn recursive_halving(
     };
     let count = folding.core();
     let part = |position: u32| folding.run(position, 1);
-    let parts: Vec<u64> = (0..count).map(|position| sizes.run(part(position).0, part(position).1)).collect();
+    let parts: Vec<u64> =
+        (0..count).map(|position| sizes.run(part(position).0, part(position).1)).collect();
     let parts = &Sizes::each(&parts)?;
     let held = fold_in(drawing, reduction, input.all(), folded, TAG)?;
     let mut halving = Halving { reduction, folding, position, sizes: parts, held, first: 0, count };
     for distance in doublings(count).rev() {
-        halving.step(drawing, distance, |_, count| (count == 1 && folded.is_none()).then_some(output))?;
+        halving.step(drawing, distance, |_, count| {
+            (count == 1 && folded.is_none()).then_some(output)
+        })?;
     }
     if let Some(folded) = folded {
         let mine = Parts::new(halving.held, &sizes.part(part(position).0, 2));

@@ -36,7 +36,11 @@ impl Reduction {
     }
 
     /// Refuses what depends on how operands are grouped, unless the algorithm folds from the left in rank order.
-    pub(crate) fn check_grouping(self, algorithm: &'static str, folds_from_left: bool) -> Result<(), CollectiveError> {
+    pub(crate) fn check_grouping(
+        self,
+        algorithm: &'static str,
+        folds_from_left: bool,
+    ) -> Result<(), CollectiveError> {
         let operation = self.operation;
         if matches!(operation, Arithmetic::Subtract | Arithmetic::Divide) && !folds_from_left {
             return Err(CollectiveError::NotAssociative { operation, algorithm });

@@ -11,10 +11,15 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(drawing: &mut Drawing, count: usize, bytes: u64) -> Result<Self, CollectiveError> {
+    pub(crate) fn new(
+        drawing: &mut Drawing,
+        count: usize,
+        bytes: u64,
+    ) -> Result<Self, CollectiveError> {
         let count = count as u64;
         let what = "the scratchpad";
-        let all = count.checked_mul(bytes).ok_or(CollectiveError::TooManyBytes { what, count, bytes })?;
+        let all =
+            count.checked_mul(bytes).ok_or(CollectiveError::TooManyBytes { what, count, bytes })?;
         Ok(Row { rest: drawing.scratchpad(all)?, bytes })
     }
 

@@ -51,7 +51,13 @@ impl Algorithm {
     /// assert_eq!(Algorithm::Chain.graph(1, 3, 8, sum)?.vertices().len(), 3); // receives, adds and sends
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn graph(self, rank: u32, ranks: u32, bytes: u64, reduction: Reduction) -> Result<Graph, CollectiveError> {
+    pub fn graph(
+        self,
+        rank: u32,
+        ranks: u32,
+        bytes: u64,
+        reduction: Reduction,
+    ) -> Result<Graph, CollectiveError> {
         let mut drawing = Drawing::new(rank, ranks)?;
         reduction.check(bytes)?;
         reduction.check_grouping(self.name(), self.folds_from_left())?;
@@ -62,14 +68,21 @@ impl Algorithm {
         }
         match self {
             Algorithm::Chain => chain(&mut drawing, reduction, input, output)?,
-            Algorithm::RecursiveDoubling => recursive_doubling(&mut drawing, reduction, input, output)?,
+            Algorithm::RecursiveDoubling => {
+                recursive_doubling(&mut drawing, reduction, input, output)?
+            }
             Algorithm::Join => join(&mut drawing, reduction, (input, output), rank + 1)?,
         }
         Ok(drawing.finish())
     }
 }
 
-fn chain(drawing: &mut Drawing, reduction: Reduction, input: Block, output: Block) -> Result<(), CollectiveError> {
+fn chain(
+    drawing: &mut Drawing,
+    reduction: Reduction,
+    input: Block,
+    output: Block,
+) -> Result<(), CollectiveError> {
     const TAG: u32 = 0;
     let member = drawing.member();
     let mut held = input;

@@ -48,7 +48,13 @@ impl Algorithm {
     /// assert_eq!(graph.scratchpad_bytes(), 3 * 16);
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn graph(self, rank: u32, root: u32, sizes: &Sizes, tuning: Tuning) -> Result<Graph, CollectiveError> {
+    pub fn graph(
+        self,
+        rank: u32,
+        root: u32,
+        sizes: &Sizes,
+        tuning: Tuning,
+    ) -> Result<Graph, CollectiveError> {
         let mut drawing = Drawing::new(rank, sizes.ranks())?;
         drawing.member().behind(root)?;
         let input = drawing.buffer(Access::Input, if rank == root { sizes.total() } else { 0 });
@@ -123,7 +129,11 @@ impl Scatter<'_> {
         Ok(())
     }
 
-    fn pipelined_chain(&self, drawing: &mut Drawing, tuning: Tuning) -> Result<(), CollectiveError> {
+    fn pipelined_chain(
+        &self,
+        drawing: &mut Drawing,
+        tuning: Tuning,
+    ) -> Result<(), CollectiveError> {
         let member = drawing.member();
         let number = member.behind(self.root)?;
         for distance in (number.max(1)..member.ranks()).rev() {

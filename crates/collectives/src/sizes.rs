@@ -37,7 +37,8 @@ impl Sizes {
     /// [`CollectiveError::TooManyBytes`] when they are more than 64 bits can count together.
     pub fn equal(ranks: u32, bytes: u64) -> Result<Self, CollectiveError> {
         let count = u64::from(ranks);
-        let too_many = CollectiveError::TooManyBytes { what: "the blocks of all ranks", count, bytes };
+        let too_many =
+            CollectiveError::TooManyBytes { what: "the blocks of all ranks", count, bytes };
         count.checked_mul(bytes).ok_or(too_many)?;
         Ok(Sizes { ranks, kind: Kind::Equal { bytes } })
     }
@@ -88,7 +89,11 @@ impl Sizes {
     }
 
     /// Refuses different sizes for an algorithm that cannot do with them.
-    pub(crate) fn must_be_equal(&self, algorithm: &'static str, instead: &'static str) -> Result<(), CollectiveError> {
+    pub(crate) fn must_be_equal(
+        &self,
+        algorithm: &'static str,
+        instead: &'static str,
+    ) -> Result<(), CollectiveError> {
         let equal = (1..self.ranks).all(|rank| self.bytes(rank) == self.bytes(0));
         if equal { Ok(()) } else { Err(CollectiveError::NeedsEqualBlocks { algorithm, instead }) }
     }
@@ -99,7 +104,9 @@ impl Sizes {
         let before = u64::from(rank);
         match &self.kind {
             Kind::Equal { bytes } => before * bytes,
-            Kind::Even { elements, larger, unit } => (before * elements + before.min(*larger)) * unit,
+            Kind::Even { elements, larger, unit } => {
+                (before * elements + before.min(*larger)) * unit
+            }
             Kind::Each { offsets } => offsets[rank as usize],
         }
     }
@@ -115,7 +122,9 @@ impl Sizes {
         let kind = match &self.kind {
             Kind::Equal { bytes } => Kind::Equal { bytes: *bytes },
             _ => Kind::Each {
-                offsets: (first..=first + count).map(|rank| self.offset(rank) - self.offset(first)).collect(),
+                offsets: (first..=first + count)
+                    .map(|rank| self.offset(rank) - self.offset(first))
+                    .collect(),
             },
         };
         Sizes { ranks: count, kind }
@@ -124,10 +133,14 @@ impl Sizes {
     /// The sizes of groups of `size` consecutive ranks, of which the last may be smaller.
     pub(crate) fn grouped(&self, size: u32) -> Sizes {
         let groups = self.ranks.div_ceil(size);
-        let start = |group: u32| u64::from(group).saturating_mul(u64::from(size)).min(u64::from(self.ranks)) as u32;
+        let start = |group: u32| {
+            u64::from(group).saturating_mul(u64::from(size)).min(u64::from(self.ranks)) as u32
+        };
         Sizes {
             ranks: groups,
-            kind: Kind::Each { offsets: (0..=groups).map(|group| self.offset(start(group))).collect() },
+            kind: Kind::Each {
+                offsets: (0..=groups).map(|group| self.offset(start(group))).collect(),
+            },
         }
     }
 }

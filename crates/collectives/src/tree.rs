@@ -19,12 +19,19 @@ impl Tree {
         if member.behind(root)? > 0 {
             return Ok(Tree { parent: Some(root), children: Vec::new() });
         }
-        Ok(Tree { parent: None, children: (1..member.ranks()).map(|distance| member.after(distance)).collect() })
+        Ok(Tree {
+            parent: None,
+            children: (1..member.ranks()).map(|distance| member.after(distance)).collect(),
+        })
     }
 
     /// Every rank has up to `degree` children: with ranks renumbered so that the root is 0, those of n are
     /// degree · n + 1, …, degree · n + degree.
-    pub(crate) fn of_degree(member: Member, root: u32, degree: u32) -> Result<Self, CollectiveError> {
+    pub(crate) fn of_degree(
+        member: Member,
+        root: u32,
+        degree: u32,
+    ) -> Result<Self, CollectiveError> {
         let (number, degree) = (u64::from(member.behind(root)?), u64::from(degree));
         let rank = |number: u64| member.beyond(root, number as u32);
         let parent = number.checked_sub(1).map(|before| rank(before / degree));
@@ -41,6 +48,9 @@ impl Tree {
     /// The binomial tree; the child with the largest subtree comes first.
     pub(crate) fn binomial(member: Member, root: u32) -> Result<Self, CollectiveError> {
         let tree = BinomialTree::new(member, root)?;
-        Ok(Tree { parent: tree.parent, children: tree.children.iter().rev().map(|child| child.rank).collect() })
+        Ok(Tree {
+            parent: tree.parent,
+            children: tree.children.iter().rev().map(|child| child.rank).collect(),
+        })
     }
 }

@@ -67,7 +67,11 @@ impl Levels {
 
 fn has_levels(algorithm: &'static str) -> Result<(), CollectiveError> {
     let instead = "another algorithm";
-    if algorithm == "join" { Err(CollectiveError::HasNoLevels { algorithm, instead }) } else { Ok(()) }
+    if algorithm == "join" {
+        Err(CollectiveError::HasNoLevels { algorithm, instead })
+    } else {
+        Ok(())
+    }
 }
 
 /// A barrier: up a binomial tree in each node, the algorithm between nodes, down again.
@@ -83,7 +87,8 @@ pub fn barrier(
     has_levels(algorithm.name())?;
     let mut drawing = Drawing::new(rank, ranks)?;
     let levels = Levels::new(rank, ranks, ranks_per_node, 0);
-    let tree = drawing.within(levels.node, |drawing| Tree::binomial(drawing.member(), levels.leader))?;
+    let tree =
+        drawing.within(levels.node, |drawing| Tree::binomial(drawing.member(), levels.leader))?;
     drawing.within(levels.node, |drawing| barrier::come_together(drawing, &tree));
     if let Some(leaders) = levels.leaders {
         drawing.within(leaders, |drawing| algorithm.draw(drawing))?;
@@ -145,7 +150,9 @@ pub fn reduce(
     let combined = combine_node(&mut drawing, &levels, reduction, input, algorithm, tuning)?;
     if let Some(leaders) = levels.leaders {
         let (root, target) = (root / ranks_per_node.get(), (rank == root).then_some(output));
-        drawing.within(leaders, |drawing| algorithm.draw(drawing, root, reduction, combined, target, tuning))?;
+        drawing.within(leaders, |drawing| {
+            algorithm.draw(drawing, root, reduction, combined, target, tuning)
+        })?;
     }
     Ok(drawing.finish())
 }
@@ -199,14 +206,17 @@ pub fn allgather(
     let Group { first, count, .. } = levels.node;
     let (own, target) = (sizes.part(first, count), output.range(first, count));
     let up = gather::Algorithm::Binomial;
-    drawing.within(levels.node, |drawing| up.draw(drawing, levels.leader, &own, input, target, tuning))?;
+    drawing.within(levels.node, |drawing| {
+        up.draw(drawing, levels.leader, &own, input, target, tuning)
+    })?;
     if let Some(leaders) = levels.leaders {
         let grouped = sizes.grouped(ranks_per_node.get());
         let nodes = Parts::new(output.all(), &grouped);
         drawing.within(leaders, |drawing| algorithm.draw(drawing, &grouped, target, &nodes))?;
     }
     let back = bcast::Algorithm::Binomial;
-    drawing.within(levels.node, |drawing| back.draw(drawing, levels.leader, output.all(), tuning))?;
+    drawing
+        .within(levels.node, |drawing| back.draw(drawing, levels.leader, output.all(), tuning))?;
     Ok(drawing.finish())
 }
 
@@ -224,6 +234,8 @@ fn combine_node(
     }
     let combined = drawing.scratchpad(if levels.leaders.is_some() { input.length } else { 0 })?;
     let target = levels.leaders.map(|_| combined);
-    drawing.within(levels.node, |drawing| algorithm.draw(drawing, levels.leader, reduction, input, target, tuning))?;
+    drawing.within(levels.node, |drawing| {
+        algorithm.draw(drawing, levels.leader, reduction, input, target, tuning)
+    })?;
     Ok(combined)
 }

@@ -25,7 +25,11 @@ use std::hash::{BuildHasher, RandomState};
 /// If a round compare_with_reference: shows the smallest plan for which that happens.
 pub(crate) fn run_programs(engine: &dyn Engine) {
     let capabilities = engine.capabilities();
-    let mut config = Config { cases: capabilities.random_programs, failure_persistence: None, ..Config::default() };
+    let mut config = Config {
+        cases: capabilities.random_programs,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let seed = match config.rng_seed {
         RngSeed::Fixed(seed) => seed,
         RngSeed::Random => RandomState::new().hash_one(engine.name()),
@@ -63,7 +67,8 @@ pub fn verify(engine: &dyn Engine, program: &Program) -> Result<(), String> {
 pub fn compare_with_reference(program: &Program, found: &[RoundOutcome]) -> Result<(), String> {
     let expected: Result<Vec<_>, Failure> =
         program.inputs.iter().map(|round| reference::evaluate(&program.graphs, round)).collect();
-    let expected = expected.map_err(|failure| format!("the generator made a program that cannot be: {failure}"))?;
+    let expected = expected
+        .map_err(|failure| format!("the generator made a program that cannot be: {failure}"))?;
     let rounds: Vec<_> = expected.into_iter().map(|outcome| outcome.buffers).collect();
     compare(&rounds, &[], found)
 }

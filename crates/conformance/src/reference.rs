@@ -35,8 +35,15 @@ impl Engine for ReferenceEngine {
 pub fn evaluate(program: &[Graph], inputs: &Round) -> Result<RoundOutcome, Failure> {
     let mut evaluation = Evaluation {
         program,
-        memory: program.iter().zip(inputs).map(|(graph, buffers)| RankMemory::new(graph, buffers)).collect(),
-        progress: program.iter().map(|graph| vec![Progress::Waiting; graph.vertices().len()]).collect(),
+        memory: program
+            .iter()
+            .zip(inputs)
+            .map(|(graph, buffers)| RankMemory::new(graph, buffers))
+            .collect(),
+        progress: program
+            .iter()
+            .map(|graph| vec![Progress::Waiting; graph.vertices().len()])
+            .collect(),
         edges: program.iter().map(edges_by_waiting).collect(),
         receives: pair_messages(program)?,
         payloads: HashMap::new(),
@@ -82,11 +89,17 @@ fn pair_messages(program: &[Graph]) -> Result<HashMap<Place, Place>, Failure> {
     }
     let pairing = pair(&sends, &receives);
     let describe = |end: &Endpoint| program[end.rank as usize].describe(Vertex(end.operation));
-    let lonely = pairing.open_sends.iter().chain(&pairing.wildcards).chain(&pairing.lonely_receives).next();
+    let lonely =
+        pairing.open_sends.iter().chain(&pairing.wildcards).chain(&pairing.lonely_receives).next();
     if let Some(end) = lonely {
-        return Err(Failure::Other(format!("{} has no partner that the reference could know", describe(end))));
+        return Err(Failure::Other(format!(
+            "{} has no partner that the reference could know",
+            describe(end)
+        )));
     }
-    if let Some((send, receive)) = pairing.pairs.iter().find(|(send, receive)| send.bytes != receive.bytes) {
+    if let Some((send, receive)) =
+        pairing.pairs.iter().find(|(send, receive)| send.bytes != receive.bytes)
+    {
         return Err(Failure::SizesDiffer(format!("{} and {}", describe(send), describe(receive))));
     }
     let place = |end: &Endpoint| (end.rank as usize, end.operation as usize);
@@ -256,7 +269,12 @@ impl Evaluation<'_> {
 }
 
 /// left ∘ right, and whether that divided by zero.
-fn compute(operation: Arithmetic, data_type: DataType, left: &[u8], right: &[u8]) -> (Vec<u8>, bool) {
+fn compute(
+    operation: Arithmetic,
+    data_type: DataType,
+    left: &[u8],
+    right: &[u8],
+) -> (Vec<u8>, bool) {
     let mut result = vec![0; left.len()];
     let outcome = apply(operation, data_type, left, right, &mut result);
     (result, matches!(outcome, Err(ArithmeticError::DivisionByZero { .. })))
@@ -269,7 +287,10 @@ struct RankMemory {
 
 impl RankMemory {
     fn new(graph: &Graph, buffers: &Buffers) -> Self {
-        RankMemory { buffers: buffers.clone(), scratchpad: vec![0; graph.scratchpad_bytes() as usize] }
+        RankMemory {
+            buffers: buffers.clone(),
+            scratchpad: vec![0; graph.scratchpad_bytes() as usize],
+        }
     }
 
     fn bytes(&mut self, block: &Block) -> &mut [u8] {

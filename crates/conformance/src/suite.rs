@@ -11,10 +11,13 @@ use crate::{random, vectors};
 /// If anything differs: names every vector that failed with its first differing byte, or the smallest random program.
 pub fn run_suite(engine: &dyn Engine) {
     let capabilities = engine.capabilities();
-    let vectors: Vec<_> = vectors::all().into_iter().filter(|vector| vector.is_within(&capabilities)).collect();
+    let vectors: Vec<_> =
+        vectors::all().into_iter().filter(|vector| vector.is_within(&capabilities)).collect();
     let failures: Vec<String> = vectors
         .iter()
-        .filter_map(|vector| vector.run(engine).err().map(|text| format!("  {}: {text}", vector.name)))
+        .filter_map(|vector| {
+            vector.run(engine).err().map(|text| format!("  {}: {text}", vector.name))
+        })
         .collect();
     assert!(
         failures.is_empty(),

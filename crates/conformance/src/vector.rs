@@ -33,9 +33,13 @@ pub struct Vector {
 impl Vector {
     /// Whether an engine with these capabilities can run it.
     pub fn is_within(&self, capabilities: &Capabilities) -> bool {
-        let operations = || self.program.iter().flat_map(Graph::vertices).map(|entry| &entry.operation);
+        let operations =
+            || self.program.iter().flat_map(Graph::vertices).map(|entry| &entry.operation);
         let wildcards = operations().any(|operation| {
-            matches!(operation, Operation::Receive { source: None, .. } | Operation::Receive { tag: None, .. })
+            matches!(
+                operation,
+                Operation::Receive { source: None, .. } | Operation::Receive { tag: None, .. }
+            )
         });
         let joins = operations().any(|operation| matches!(operation, Operation::Join { .. }));
         self.program.len() <= capabilities.max_ranks as usize
@@ -51,12 +55,16 @@ impl Vector {
         let outcome = engine.run(&self.program, &self.inputs);
         if let Expected::SizesDiffer(words) = &self.expected {
             return match outcome {
-                Err(Failure::SizesDiffer(text)) => match words.iter().find(|word| !text.contains(word.as_str())) {
-                    Some(word) => Err(format!("the failure does not mention `{word}`: {text}")),
-                    None => Ok(()),
-                },
+                Err(Failure::SizesDiffer(text)) => {
+                    match words.iter().find(|word| !text.contains(word.as_str())) {
+                        Some(word) => Err(format!("the failure does not mention `{word}`: {text}")),
+                        None => Ok(()),
+                    }
+                }
                 Err(other) => Err(format!("expected a failure about sizes, found: {other}")),
-                Ok(_) => Err("expected a failure about sizes, but the program ran to its end".into()),
+                Ok(_) => {
+                    Err("expected a failure about sizes, but the program ran to its end".into())
+                }
             };
         }
         let outcomes = outcome.map_err(|failure| failure.to_string())?;
@@ -76,12 +84,17 @@ impl Vector {
 ///
 /// # Errors
 /// The first difference, with the place of its byte.
-pub(crate) fn compare(rounds: &[Round], faults: &[Fault], outcomes: &[RoundOutcome]) -> Result<(), String> {
+pub(crate) fn compare(
+    rounds: &[Round],
+    faults: &[Fault],
+    outcomes: &[RoundOutcome],
+) -> Result<(), String> {
     if rounds.len() != outcomes.len() {
         return Err(format!("{} rounds were run, {} were asked for", outcomes.len(), rounds.len()));
     }
     for (round, (expected, outcome)) in rounds.iter().zip(outcomes).enumerate() {
-        compare_round(expected, &outcome.buffers).map_err(|difference| format!("round {round}, {difference}"))?;
+        compare_round(expected, &outcome.buffers)
+            .map_err(|difference| format!("round {round}, {difference}"))?;
     }
     compare_faults(faults, outcomes)
 }
@@ -96,7 +109,9 @@ pub(crate) fn compare_faults(faults: &[Fault], outcomes: &[RoundOutcome]) -> Res
             ));
         }
         if !faults.is_empty() && outcome.faults.is_empty() {
-            return Err(format!("round {round}: no division by zero is reported, expected one of {faults:?}"));
+            return Err(format!(
+                "round {round}: no division by zero is reported, expected one of {faults:?}"
+            ));
         }
     }
     Ok(())
@@ -108,10 +123,15 @@ fn compare_round(expected: &Round, found: &Round) -> Result<(), String> {
     }
     for (rank, (expected, found)) in expected.iter().zip(found).enumerate() {
         if expected.len() != found.len() {
-            return Err(format!("rank {rank}: {} buffers instead of {}", found.len(), expected.len()));
+            return Err(format!(
+                "rank {rank}: {} buffers instead of {}",
+                found.len(),
+                expected.len()
+            ));
         }
         for (buffer, (expected, found)) in expected.iter().zip(found).enumerate() {
-            compare_bytes(expected, found).map_err(|text| format!("rank {rank}, buffer {buffer}: {text}"))?;
+            compare_bytes(expected, found)
+                .map_err(|text| format!("rank {rank}, buffer {buffer}: {text}"))?;
         }
     }
     Ok(())
@@ -125,10 +145,12 @@ pub(crate) fn compare_bytes(expected: &[u8], found: &[u8]) -> Result<(), String>
     if expected.len() != found.len() {
         return Err(format!("{} bytes instead of {}", found.len(), expected.len()));
     }
-    let Some(place) = expected.iter().zip(found).position(|(expected, found)| expected != found) else {
+    let Some(place) = expected.iter().zip(found).position(|(expected, found)| expected != found)
+    else {
         return Ok(());
     };
-    let differing = expected.iter().zip(found).filter(|(expected, found)| expected != found).count();
+    let differing =
+        expected.iter().zip(found).filter(|(expected, found)| expected != found).count();
     let start = place / 8 * 8;
     let around = start..(start + 16).min(expected.len());
     Err(format!(

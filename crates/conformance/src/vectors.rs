@@ -57,7 +57,11 @@ fn world(ranks: u32) -> Vec<Graph> {
 }
 
 /// A vector whose bytes are known: `round` gives the buffers of a round before and after the run.
-fn exact(name: impl Into<String>, program: Vec<Graph>, round: impl Fn(u64) -> (Round, Round)) -> Vector {
+fn exact(
+    name: impl Into<String>,
+    program: Vec<Graph>,
+    round: impl Fn(u64) -> (Round, Round),
+) -> Vector {
     let (inputs, expected) = (0..ROUNDS).map(round).unzip();
     Vector { name: name.into(), program, inputs, expected: Expected::Bytes(expected) }
 }

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 #[test]
 fn vectors_are_in_order() {
-    for vector in vectors::all().iter().filter(|vector| !matches!(vector.expected, Expected::SizesDiffer(_))) {
+    for vector in
+        vectors::all().iter().filter(|vector| !matches!(vector.expected, Expected::SizesDiffer(_)))
+    {
         if let Err(problems) = global(&vector.program, &GlobalOptions { eager_limit: 0 }) {
             panic!("{}:\n{}", vector.name, goal::check::list(&problems));
         }

@@ -26,26 +26,35 @@ impl<F: Fn(usize, RoundOutcome) -> Result<RoundOutcome, Failure>> Engine for Def
     }
 
     fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {
-        (0..).zip(inputs).map(|(round, inputs)| (self.defect)(round, evaluate(program, inputs)?)).collect()
+        (0..)
+            .zip(inputs)
+            .map(|(round, inputs)| (self.defect)(round, evaluate(program, inputs)?))
+            .collect()
     }
 }
 
 fn report(engine: &dyn Engine) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(|| run_suite(engine))).expect_err("the suite must notice the defect");
+    let panic = catch_unwind(AssertUnwindSafe(|| run_suite(engine)))
+        .expect_err("the suite must notice the defect");
     *panic.downcast::<String>().expect("the suite panics with a report")
 }
 
 #[test]
 fn wrong_byte_is_named() {
     let flip = |round, mut outcome: RoundOutcome| {
-        if let (1, Some(byte)) = (round, outcome.buffers.last_mut().and_then(|rank| rank.last_mut()?.last_mut())) {
+        if let (1, Some(byte)) =
+            (round, outcome.buffers.last_mut().and_then(|rank| rank.last_mut()?.last_mut()))
+        {
             *byte ^= 1;
         }
         Ok(outcome)
     };
     let report = report(&Defective { name: "flips a bit", defect: flip });
     assert!(report.contains("the engine `flips a bit` fails"), "{report}");
-    assert!(report.contains("messages: exchange of 9 bytes: round 1, rank 1, buffer 1: byte 8 is"), "{report}");
+    assert!(
+        report.contains("messages: exchange of 9 bytes: round 1, rank 1, buffer 1: byte 8 is"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -58,7 +67,9 @@ fn missing_fault_is_named() {
 
 #[test]
 fn failure_is_reported() {
-    let give_up = |round, outcome| if round == 2 { Err(Failure::Stuck("nobody moves".into())) } else { Ok(outcome) };
+    let give_up = |round, outcome| {
+        if round == 2 { Err(Failure::Stuck("nobody moves".into())) } else { Ok(outcome) }
+    };
     let report = report(&Defective { name: "gives up", defect: give_up });
     assert!(report.contains("the program does not end: nobody moves"), "{report}");
 }
@@ -76,7 +87,9 @@ fn random_programs_find_defects() {
         }
         fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {
             let mut outcomes = ReferenceEngine.run(program, inputs)?;
-            let buffers = program.iter().all(|graph| graph.buffers().len() == 3 && graph.vertices().len() > 3);
+            let buffers = program
+                .iter()
+                .all(|graph| graph.buffers().len() == 3 && graph.vertices().len() > 3);
             if buffers && let Some(byte) = outcomes[1].buffers[0][1].first_mut() {
                 *byte ^= 0x80;
             }

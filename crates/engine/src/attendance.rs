@@ -30,7 +30,8 @@ pub(crate) fn stamp(word: u64) -> u32 {
 pub(crate) fn has_come(word: &AtomicU64, run: u64) -> bool {
     let expected = run.wrapping_add(1) << STAMP_BITS;
     // Acquire: pairs with the Release in `arrive`. Run numbers wrap at 2⁴⁰, so what counts is the sign of the difference.
-    (word.load(Ordering::Acquire) & !((1 << STAMP_BITS) - 1)).wrapping_sub(expected).cast_signed() >= 0
+    (word.load(Ordering::Acquire) & !((1 << STAMP_BITS) - 1)).wrapping_sub(expected).cast_signed()
+        >= 0
 }
 
 /// Comes to a run. `mine` is this rank's word, `value` comes from [`word`].
@@ -58,7 +59,10 @@ fn take_mark(sleepers: &AtomicU32, all_are_here: impl FnOnce() -> bool) -> bool 
     // The value changes, so that a sleeper that is just about to sleep does not. AcqRel: the sleeper that finds the new
     // value sees the arrivals.
     let seen = sleepers.load(Ordering::Relaxed);
-    seen & 1 != 0 && sleepers.compare_exchange(seen, seen.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    seen & 1 != 0
+        && sleepers
+            .compare_exchange(seen, seen.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
 }
 
 /// Before a sleep: marks the word, and gives the value to sleep on unless `is_over` says that there is nothing to wait for.

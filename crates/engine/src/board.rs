@@ -119,7 +119,15 @@ impl BoardLayout {
         let states = progress + 64 * count;
         let journal = states + 8 * RING_SLOTS * count;
         let slots = journal + 16 * JOURNAL * count;
-        BoardLayout { ranks, exchange, progress, states, journal, slots, slot: SlotLayout::new(ranks) }
+        BoardLayout {
+            ranks,
+            exchange,
+            progress,
+            states,
+            journal,
+            slots,
+            slot: SlotLayout::new(ranks),
+        }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -156,7 +164,12 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    pub(crate) fn new(segment: &Arc<Segment>, at: Offset, rank: u32, ranks: u32) -> Result<Self, Error> {
+    pub(crate) fn new(
+        segment: &Arc<Segment>,
+        at: Offset,
+        rank: u32,
+        ranks: u32,
+    ) -> Result<Self, Error> {
         let layout = BoardLayout::new(ranks);
         let place = |part: u64| Offset(at.0 + part);
         Ok(Board {
@@ -164,7 +177,11 @@ impl Board {
             meeting: Mapped::new(segment, place(MEETING_AT))?,
             cells: MappedSlice::new(segment, place(layout.exchange), 2 * ranks as usize)?,
             progress: MappedSlice::new(segment, place(layout.progress), ranks as usize)?,
-            journal: MappedSlice::new(segment, place(layout.journal), 2 * (JOURNAL as usize) * ranks as usize)?,
+            journal: MappedSlice::new(
+                segment,
+                place(layout.journal),
+                2 * (JOURNAL as usize) * ranks as usize,
+            )?,
             layout,
             at,
         })
@@ -235,7 +252,12 @@ impl Board {
 
     /// As [`find_mismatch`](Self::find_mismatch), for ranks that have not come to the exchange of this turn. Those that have
     /// may be past it, and have noted what they did next.
-    pub(crate) fn find_mismatch_before(&self, turn: u64, sequence: u64, call: Call) -> Result<(), Error> {
+    pub(crate) fn find_mismatch_before(
+        &self,
+        turn: u64,
+        sequence: u64,
+        call: Call,
+    ) -> Result<(), Error> {
         self.find_mismatch_of(sequence, call, |rank| !self.has_exchanged(rank, turn))
     }
 
@@ -245,14 +267,25 @@ impl Board {
         self.progress[rank as usize].exchanged.load(Ordering::Acquire) > turn
     }
 
-    fn find_mismatch_of(&self, sequence: u64, call: Call, counts: impl Fn(u32) -> bool) -> Result<(), Error> {
-        let noted: Vec<Option<Call>> = (0..self.layout.ranks).map(|rank| self.noted(rank, sequence)).collect();
-        let differs = |(rank, other): (u32, &Option<Call>)| other.is_some_and(|other| other != call) && counts(rank);
+    fn find_mismatch_of(
+        &self,
+        sequence: u64,
+        call: Call,
+        counts: impl Fn(u32) -> bool,
+    ) -> Result<(), Error> {
+        let noted: Vec<Option<Call>> =
+            (0..self.layout.ranks).map(|rank| self.noted(rank, sequence)).collect();
+        let differs = |(rank, other): (u32, &Option<Call>)| {
+            other.is_some_and(|other| other != call) && counts(rank)
+        };
         if !(0..).zip(&noted).any(differs) {
             return Ok(());
         }
         let none = Call::new(crate::call::CallKind::None, 0, 0);
-        Err(Error::Mismatch { sequence, calls: noted.into_iter().map(|call| call.unwrap_or(none)).collect() })
+        Err(Error::Mismatch {
+            sequence,
+            calls: noted.into_iter().map(|call| call.unwrap_or(none)).collect(),
+        })
     }
 
     /// Ranks that have not come to this collective.
@@ -276,7 +309,9 @@ impl Board {
         let ranks = self.layout.ranks;
         let cell = |rank: u32| &self.cells[(2 * rank + (turn % 2) as u32) as usize];
         let mine = cell(self.rank);
-        for (place, word) in mine.words.iter().zip(words).chain(mine.call.iter().zip(call.encode(sequence))) {
+        for (place, word) in
+            mine.words.iter().zip(words).chain(mine.call.iter().zip(call.encode(sequence)))
+        {
             place.store(word, Ordering::Relaxed);
         }
         // Release: pairs with the Acquire in `find_mismatch_before`.
@@ -286,8 +321,9 @@ impl Board {
         self.meeting.met.add_threshold(1, threshold);
         wait::until(&Counted(&self.meeting.met, threshold), patience, None, progress, look_out)?;
         let read = |places: &[AtomicU64], at: usize| places[at].load(Ordering::Relaxed);
-        let calls: Vec<Call> =
-            (0..ranks).map(|rank| Call::decode([0, 1].map(|at| read(&cell(rank).call, at))).1).collect();
+        let calls: Vec<Call> = (0..ranks)
+            .map(|rank| Call::decode([0, 1].map(|at| read(&cell(rank).call, at))).1)
+            .collect();
         if calls.iter().any(|other| *other != call) {
             return Err(Error::Mismatch { sequence, calls });
         }

@@ -147,7 +147,11 @@ impl Call {
 
     /// What [`encode`](Self::encode) wrote, with the low 40 bits of the sequence number.
     pub(crate) fn decode(words: [u64; 2]) -> (u64, Call) {
-        let call = Call { kind: CallKind::from_u8((words[0] >> 16) as u8), bytes: words[1], digest: words[0] as u16 };
+        let call = Call {
+            kind: CallKind::from_u8((words[0] >> 16) as u8),
+            bytes: words[1],
+            digest: words[0] as u16,
+        };
         (words[0] >> 24, call)
     }
 

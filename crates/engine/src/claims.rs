@@ -22,7 +22,12 @@ pub(crate) fn next_in_lap(word: &AtomicU64, lap: u32, limit: u32) -> Option<u32>
             return None;
         }
         // AcqRel: a chain of these carries every finisher's writes to the one that finishes last.
-        match word.compare_exchange_weak(seen, mine | u64::from(taken + 1), Ordering::AcqRel, Ordering::Relaxed) {
+        match word.compare_exchange_weak(
+            seen,
+            mine | u64::from(taken + 1),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
             Ok(_) => return Some(taken),
             Err(now) => seen = now,
         }

@@ -43,7 +43,11 @@ impl Decisions {
         let path = Decisions::place()?;
         match read(&path) {
             Ok(bytes) => Some(Decisions { path, content: Ok(bytes) }),
-            Err(error) if error.kind() == ErrorKind::NotFound && std::env::var_os(VARIABLE).is_none() => None,
+            Err(error)
+                if error.kind() == ErrorKind::NotFound && std::env::var_os(VARIABLE).is_none() =>
+            {
+                None
+            }
             Err(error) => Some(Decisions { path, content: Err(error.to_string()) }),
         }
     }
@@ -63,13 +67,16 @@ impl Decisions {
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         Decisions::try_decode(bytes).unwrap_or_else(|| Decisions {
             path: PathBuf::new(),
-            content: Err("the job's memory does not hold what its first process put there".to_owned()),
+            content: Err(
+                "the job's memory does not hold what its first process put there".to_owned()
+            ),
         })
     }
 
     fn try_decode(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk()?;
-        let (path, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        let (path, rest) =
+            rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
         let (readable, rest) = rest.split_first()?;
         let why = || String::from_utf8_lossy(rest).into_owned();
         let content = if *readable == 1 { Ok(rest.to_vec()) } else { Err(why()) };
@@ -81,7 +88,10 @@ fn read(path: &std::path::Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {
-        return Err(io::Error::new(ErrorKind::InvalidData, format!("it is longer than {LONGEST} bytes")));
+        return Err(io::Error::new(
+            ErrorKind::InvalidData,
+            format!("it is longer than {LONGEST} bytes"),
+        ));
     }
     Ok(bytes)
 }

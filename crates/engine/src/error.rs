@@ -48,8 +48,12 @@ pub enum Departure {
 impl std::fmt::Display for Departure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Departure::Exited(status) => write!(formatter, "its process exited with status {status}"),
-            Departure::Killed(signal) => write!(formatter, "its process was ended by signal {signal}"),
+            Departure::Exited(status) => {
+                write!(formatter, "its process exited with status {status}")
+            }
+            Departure::Killed(signal) => {
+                write!(formatter, "its process was ended by signal {signal}")
+            }
             Departure::Left => write!(formatter, "it has left the job"),
             Departure::NeverStarted => write!(formatter, "it never joined the job"),
             Departure::Panicked => write!(formatter, "its thread panicked"),
@@ -191,7 +195,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The segment was made by another version, or is not a job's.
-    #[error("the segment is not a job of this version of tradewind: start all ranks with the same version")]
+    #[error(
+        "the segment is not a job of this version of tradewind: start all ranks with the same version"
+    )]
     NotAJob,
     /// The job's environment is incomplete or contradicts itself.
     #[error("{0}")]
@@ -236,7 +242,10 @@ fn mismatch(sequence: u64, calls: &[Call]) -> String {
         let who = match ranks.as_slice() {
             [rank] => format!("rank {rank} is"),
             _ if index == 0 => format!("{} of {} ranks are", ranks.len(), calls.len()),
-            _ => format!("ranks {} are", ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+            _ => format!(
+                "ranks {} are",
+                ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            ),
         };
         format!("{who} in {}", call.describe(sequence, same_kind))
     });
@@ -269,13 +278,17 @@ mod tests {
         let all = Call::new(CallKind::Allreduce, 8, 0);
         let odd = Call::new(CallKind::Barrier, 0, 0);
         let error = Error::Mismatch { sequence: 17, calls: vec![all, odd, all, all] };
-        assert_eq!(error.to_string(), "3 of 4 ranks are in allreduce #17, rank 1 is in barrier #17");
+        assert_eq!(
+            error.to_string(),
+            "3 of 4 ranks are in allreduce #17, rank 1 is in barrier #17"
+        );
     }
 
     #[test]
     fn a_rank_that_has_not_come_is_in_no_collective() {
         let none = Call::new(CallKind::None, 0, 0);
-        let calls = vec![Call::new(CallKind::Bcast, 8, 0), Call::new(CallKind::Barrier, 0, 0), none];
+        let calls =
+            vec![Call::new(CallKind::Bcast, 8, 0), Call::new(CallKind::Barrier, 0, 0), none];
         let text = Error::Mismatch { sequence: 3, calls }.to_string();
         assert_eq!(text, "rank 0 is in bcast #3, rank 1 is in barrier #3, rank 2 has not come yet");
     }
@@ -284,8 +297,14 @@ mod tests {
     fn a_mismatch_of_arguments_shows_them() {
         let error = Error::Mismatch {
             sequence: 2,
-            calls: vec![Call::new(CallKind::Allreduce, 8, 1), Call::new(CallKind::Allreduce, 16, 1)],
+            calls: vec![
+                Call::new(CallKind::Allreduce, 8, 1),
+                Call::new(CallKind::Allreduce, 16, 1),
+            ],
         };
-        assert_eq!(error.to_string(), "rank 0 is in allreduce #2 of 8 bytes, rank 1 is in allreduce #2 of 16 bytes");
+        assert_eq!(
+            error.to_string(),
+            "rank 0 is in allreduce #2 of 8 bytes, rank 1 is in allreduce #2 of 16 bytes"
+        );
     }
 }

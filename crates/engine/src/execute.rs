@@ -47,7 +47,12 @@ pub(crate) struct Activation<'a> {
 }
 
 impl<'a> Activation<'a> {
-    pub(crate) fn new(program: &'a Program, run: u64, starting: bool, ring: &'a dyn Fn(u32)) -> Self {
+    pub(crate) fn new(
+        program: &'a Program,
+        run: u64,
+        starting: bool,
+        ring: &'a dyn Fn(u32),
+    ) -> Self {
         Activation {
             program,
             run,
@@ -134,7 +139,11 @@ impl<'a> Activation<'a> {
         if threshold == 1 {
             return true;
         }
-        arrive(&self.program.frame(self.slot, rank).nodes[node as usize].arrivals, threshold, self.uses)
+        arrive(
+            &self.program.frame(self.slot, rank).nodes[node as usize].arrivals,
+            threshold,
+            self.uses,
+        )
     }
 
     /// Something in the rank's own graph, or its start, has come about that the operation waits for.
@@ -144,7 +153,13 @@ impl<'a> Activation<'a> {
         if let Some(post) = link.post {
             if self.count(rank, post, link.local) {
                 if let Some(trace) = &self.program.trace {
-                    trace.record(self.run, (rank, operation), self.me, TraceStage::Posted, trace.now());
+                    trace.record(
+                        self.run,
+                        (rank, operation),
+                        self.me,
+                        TraceStage::Posted,
+                        trace.now(),
+                    );
                 }
                 self.started(rank, operation);
                 self.arrive(rank, operation);
@@ -230,7 +245,9 @@ impl<'a> Activation<'a> {
             Kind::Timestamp => {
                 let now = monotonic_nanoseconds();
                 if let [block] = view.destination(record) {
-                    program.memory.write(program.place(self.slot, rank, block), &now.to_le_bytes())?;
+                    program
+                        .memory
+                        .write(program.place(self.slot, rank, block), &now.to_le_bytes())?;
                 }
                 self.complete(rank, operation);
             }
@@ -251,14 +268,25 @@ impl<'a> Activation<'a> {
         Ok(())
     }
 
-    fn send(&mut self, rank: u32, operation: u32, record: &OperationRecord, link: &Link) -> Result<(), Error> {
+    fn send(
+        &mut self,
+        rank: u32,
+        operation: u32,
+        record: &OperationRecord,
+        link: &Link,
+    ) -> Result<(), Error> {
         let program = self.program;
         let source = program.linked(rank).schedule.view().destination(record);
         if let Delivery::Matched(number) = link.delivery {
             let peer = record.peer;
             let target = program.linked(peer);
             if let Some(mail) = target.matched_sends[number as usize].mail {
-                lists::gather(program, self.slot, (rank, source), program.frame_place(self.slot, peer, mail))?;
+                lists::gather(
+                    program,
+                    self.slot,
+                    (rank, source),
+                    program.frame_place(self.slot, peer, mail),
+                )?;
                 self.complete(rank, operation);
             }
             return self.matched(peer, Event::Arrived(number));
@@ -291,7 +319,13 @@ impl<'a> Activation<'a> {
         Ok(())
     }
 
-    fn receive(&mut self, rank: u32, operation: u32, record: &OperationRecord, link: &Link) -> Result<(), Error> {
+    fn receive(
+        &mut self,
+        rank: u32,
+        operation: u32,
+        record: &OperationRecord,
+        link: &Link,
+    ) -> Result<(), Error> {
         let program = self.program;
         if let Delivery::Matched(number) = link.delivery {
             return self.matched(rank, Event::Posted(number));
@@ -329,8 +363,14 @@ impl<'a> Activation<'a> {
             if send.bytes != record.bytes {
                 return Err(Error::Argument {
                     what: "the length of a message that a wildcard receive takes",
-                    found: format!("{} bytes, sent by rank {} with tag {}", send.bytes, send.rank, send.tag),
-                    expected: format!("{} bytes, as vertex {} of rank {rank} says", record.bytes, record.vertex),
+                    found: format!(
+                        "{} bytes, sent by rank {} with tag {}",
+                        send.bytes, send.rank, send.tag
+                    ),
+                    expected: format!(
+                        "{} bytes, as vertex {} of rank {rank} says",
+                        record.bytes, record.vertex
+                    ),
                 });
             }
             let begun = program.trace.as_ref().map(|trace| trace.now());
@@ -360,9 +400,14 @@ impl<'a> Activation<'a> {
         if !arrive(program.meeting(self.slot, meeting), program.ranks(), self.uses) {
             return Ok(());
         }
-        if record.join_mode != JoinKind::Barrier as u8 && lists::join(program, self.slot, meeting)? {
+        if record.join_mode != JoinKind::Barrier as u8 && lists::join(program, self.slot, meeting)?
+        {
             for (rank, operation) in (0..).zip(&program.linked.joins[meeting as usize]) {
-                program.fail(self.run, rank, &program.linked(rank).schedule.view().operations()[*operation as usize]);
+                program.fail(
+                    self.run,
+                    rank,
+                    &program.linked(rank).schedule.view().operations()[*operation as usize],
+                );
             }
         }
         for (rank, operation) in (0..).zip(&program.linked.joins[meeting as usize]) {

@@ -21,19 +21,31 @@ impl Ring {
         let (rank, ranks) = (u64::from(self.rank), u64::from(self.ranks));
         match meeting.pattern {
             Pattern::Barrier => Ok(()),
-            Pattern::Broadcast { root } => Ok(self.memory.read(self.contribution(run, meeting, root)?, result)?),
+            Pattern::Broadcast { root } => {
+                Ok(self.memory.read(self.contribution(run, meeting, root)?, result)?)
+            }
             Pattern::Scatter { root } => {
                 let skip = meeting.bytes / ranks * rank;
-                Ok(self.memory.read(Offset(self.contribution(run, meeting, root)?.0 + skip), result)?)
+                Ok(self
+                    .memory
+                    .read(Offset(self.contribution(run, meeting, root)?.0 + skip), result)?)
             }
-            Pattern::Gather | Pattern::GatherTo { .. } => self.fetch_blocks(run, meeting, (meeting.bytes, 0), result),
+            Pattern::Gather | Pattern::GatherTo { .. } => {
+                self.fetch_blocks(run, meeting, (meeting.bytes, 0), result)
+            }
             Pattern::Exchange => {
                 let part = meeting.bytes / ranks;
                 self.fetch_blocks(run, meeting, (part, part * rank), result)
             }
-            Pattern::Reduce if self.work(meeting) == Work::Claimed => self.fetch_reduced(run, meeting, result),
-            Pattern::Reduce | Pattern::ReduceTo { .. } => self.fold(run, meeting, (0..self.ranks, 0), result),
-            Pattern::ReduceScatter { at, .. } => self.fold(run, meeting, (0..self.ranks, at), result),
+            Pattern::Reduce if self.work(meeting) == Work::Claimed => {
+                self.fetch_reduced(run, meeting, result)
+            }
+            Pattern::Reduce | Pattern::ReduceTo { .. } => {
+                self.fold(run, meeting, (0..self.ranks, 0), result)
+            }
+            Pattern::ReduceScatter { at, .. } => {
+                self.fold(run, meeting, (0..self.ranks, at), result)
+            }
             Pattern::Scan => self.fold(run, meeting, (0..self.rank + 1, 0), result),
             Pattern::Exscan => self.fold(run, meeting, (0..self.rank, 0), result),
             // They always have blocks of their own.
@@ -53,7 +65,13 @@ impl Ring {
     }
 
     /// Takes a block of `part` bytes from every contribution, behind the first `skip` bytes.
-    fn fetch_blocks(&self, run: u64, meeting: &Meeting, (part, skip): (u64, u64), result: &mut [u8]) -> Outcome {
+    fn fetch_blocks(
+        &self,
+        run: u64,
+        meeting: &Meeting,
+        (part, skip): (u64, u64),
+        result: &mut [u8],
+    ) -> Outcome {
         if part == 0 {
             return Ok(());
         }
@@ -83,7 +101,13 @@ impl Ring {
 
     /// Folds the contributions of these ranks from the left, in rank order and behind their first `skip` bytes, into this
     /// rank's own memory.
-    fn fold(&self, run: u64, meeting: &Meeting, (ranks, skip): (Range<u32>, u64), result: &mut [u8]) -> Outcome {
+    fn fold(
+        &self,
+        run: u64,
+        meeting: &Meeting,
+        (ranks, skip): (Range<u32>, u64),
+        result: &mut [u8],
+    ) -> Outcome {
         let Some((operation, data_type)) = meeting.arithmetic else { return Ok(()) };
         let mut places = SmallVec::<[Offset; 8]>::with_capacity(ranks.len());
         for rank in ranks {

@@ -69,13 +69,20 @@ impl Group {
     }
 
     /// `name` is what the communicator is called in a profile, the same on all its ranks.
-    fn new(member: Arc<Member>, members: Vec<u32>, rank: u32, board_at: Offset, name: u64) -> Result<Arc<Self>, Error> {
+    fn new(
+        member: Arc<Member>,
+        members: Vec<u32>,
+        rank: u32,
+        board_at: Offset,
+        name: u64,
+    ) -> Result<Arc<Self>, Error> {
         let ranks = members.len() as u32;
         let node = Arc::clone(member.node());
         let board = Arc::new(Board::new(node.segment(), board_at, rank, ranks)?);
         let ring = Ring::new(node.memory().clone(), Arc::clone(&board), rank, ranks)?;
         let staging = Staging::new(Arc::clone(member.arena()));
-        let words = members.iter().map(|member| node.bell(*member)).collect::<Result<_, Error>>()?;
+        let words =
+            members.iter().map(|member| node.bell(*member)).collect::<Result<_, Error>>()?;
         Ok(Arc::new(Group {
             ring: Lane::new(ring, RING_SLOTS, staging),
             trace: member.trace().map(|trace| (trace, name)),
@@ -153,7 +160,11 @@ impl Group {
     /// # Errors
     /// When the arena is full. Never waits.
     #[inline]
-    pub fn meet(self: &Arc<Self>, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Pending, Error> {
+    pub fn meet(
+        self: &Arc<Self>,
+        meeting: &Meeting,
+        arguments: &[Argument<'_>],
+    ) -> Result<Pending, Error> {
         self.check(meeting, arguments)?;
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
@@ -219,7 +230,9 @@ impl Group {
         let sequence = self.begin(meeting.call);
         self.trace_call_begun(sequence);
         match self.ring.hold(sequence, meeting, arguments) {
-            Hold::Begun(run) => Ok(Held(HeldRun::Begun(Numbered { run, sequence }, Ring::bindings(arguments)))),
+            Hold::Begun(run) => {
+                Ok(Held(HeldRun::Begun(Numbered { run, sequence }, Ring::bindings(arguments))))
+            }
             otherwise => self.come_later(otherwise, sequence, meeting, arguments),
         }
     }
@@ -229,7 +242,12 @@ impl Group {
     /// # Errors
     /// As [`Pending::wait`] and [`Pending::collect`].
     #[inline(always)]
-    pub fn leave(self: &Arc<Self>, held: Held, meeting: &Meeting, outputs: &mut [&mut [u8]]) -> Outcome {
+    pub fn leave(
+        self: &Arc<Self>,
+        held: Held,
+        meeting: &Meeting,
+        outputs: &mut [&mut [u8]],
+    ) -> Outcome {
         let (number, bindings) = match held.0 {
             HeldRun::Begun(number, bindings) => (number, bindings),
             HeldRun::Queued(run) => return self.leave_queue(*run, meeting, outputs),
@@ -260,9 +278,15 @@ impl Group {
         meeting: &Meeting,
         arguments: &[Argument<'_>],
     ) -> Outcome<Held> {
-        let hold = if matches!(first, Hold::NoSlot) { self.hold_soon(sequence, meeting, arguments) } else { first };
+        let hold = if matches!(first, Hold::NoSlot) {
+            self.hold_soon(sequence, meeting, arguments)
+        } else {
+            first
+        };
         match hold {
-            Hold::Begun(run) => Ok(Held(HeldRun::Begun(Numbered { run, sequence }, Ring::bindings(arguments)))),
+            Hold::Begun(run) => {
+                Ok(Held(HeldRun::Begun(Numbered { run, sequence }, Ring::bindings(arguments))))
+            }
             Hold::NoSlot => self.queue(sequence, meeting, arguments),
             Hold::Refused(error) => {
                 self.take_back(sequence);
@@ -285,7 +309,12 @@ impl Group {
         Hold::NoSlot
     }
 
-    fn queue(self: &Arc<Self>, sequence: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Outcome<Held> {
+    fn queue(
+        self: &Arc<Self>,
+        sequence: u64,
+        meeting: &Meeting,
+        arguments: &[Argument<'_>],
+    ) -> Outcome<Held> {
         let started = self.ring.start(sequence, meeting, arguments);
         let run = started.inspect_err(|_| self.take_back(sequence))?;
         self.look_after(&run);
@@ -293,9 +322,18 @@ impl Group {
     }
 
     #[cold]
-    fn leave_queue(&self, mut run: Run<Ring>, meeting: &Meeting, outputs: &mut [&mut [u8]]) -> Outcome {
+    fn leave_queue(
+        &self,
+        mut run: Run<Ring>,
+        meeting: &Meeting,
+        outputs: &mut [&mut [u8]],
+    ) -> Outcome {
         self.wait_meeting(&run, None).inspect_err(|_| {
-            if self.ring.withdraw(&run) { self.take_back(run.number.sequence) } else { self.ring.abandon(&run) }
+            if self.ring.withdraw(&run) {
+                self.take_back(run.number.sequence)
+            } else {
+                self.ring.abandon(&run)
+            }
         })?;
         self.trace_call_ended(run.number.sequence, Some(meeting.call));
         self.ring.collect(&mut run, outputs)
@@ -362,18 +400,31 @@ impl Group {
     ///
     /// # Errors
     /// When a rank is in another collective, or gone, or the first rank of a new communicator has no room for it.
-    pub fn split(self: &Arc<Self>, color: Option<u32>, key: i64) -> Result<Option<Arc<Group>>, Error> {
+    pub fn split(
+        self: &Arc<Self>,
+        color: Option<u32>,
+        key: i64,
+    ) -> Result<Option<Arc<Group>>, Error> {
         let call = Call::new(CallKind::Split, 0, 0);
         let sequence = self.begin(call);
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key.cast_unsigned(), 0, 0, 0];
+        let mine = [
+            u64::from(color.is_some()),
+            u64::from(color.unwrap_or(0)),
+            key.cast_unsigned(),
+            0,
+            0,
+            0,
+        ];
         let all = self.exchange(&mut exchanges, mine, sequence, call)?;
-        let mut chosen: Vec<u32> =
-            (0..self.size()).filter(|rank| color.is_some() && all[*rank as usize][..2] == mine[..2]).collect();
+        let mut chosen: Vec<u32> = (0..self.size())
+            .filter(|rank| color.is_some() && all[*rank as usize][..2] == mine[..2])
+            .collect();
         chosen.sort_by_key(|rank| (all[*rank as usize][2].cast_signed(), *rank));
         let leads = chosen.first() == Some(&self.rank);
         let bytes = BoardLayout::new(chosen.len().max(1) as u32).bytes();
-        let board = if leads { self.member.allocate_shared(bytes).map_or(u64::MAX, |at| at.0) } else { 0 };
+        let board =
+            if leads { self.member.allocate_shared(bytes).map_or(u64::MAX, |at| at.0) } else { 0 };
         let trace = self.member.trace().filter(|_| leads);
         let name = trace.map_or(0, |trace| trace.name_communicator(self.member.rank()));
         let answers = self.exchange(&mut exchanges, [board, name, 0, 0, 0, 0], sequence, call)?;
@@ -406,7 +457,11 @@ impl Group {
     }
 
     /// Waits for a meeting.
-    pub(crate) fn wait_meeting(&self, run: &Run<Ring>, deadline: Option<Instant>) -> Result<bool, Error> {
+    pub(crate) fn wait_meeting(
+        &self,
+        run: &Run<Ring>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
         if self.ring.is_complete(run) {
             return Ok(true);
         }
@@ -436,7 +491,12 @@ impl Group {
     }
 
     /// Waits for a meeting that has its slot.
-    fn wait_begun(&self, number: Numbered, meeting: &Meeting, deadline: Option<Instant>) -> Result<bool, Error> {
+    fn wait_begun(
+        &self,
+        number: Numbered,
+        meeting: &Meeting,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
         let (ring, run) = (&self.ring.plan, number.run);
         let patience = self.member.node().patience();
         let look_out = || self.look_out_for(number, meeting);
@@ -458,7 +518,11 @@ impl Group {
     /// Ranks that have not come to a collective.
     pub(crate) fn laggards(&self, sequence: u64) -> Vec<Laggard> {
         let node = self.member.node();
-        self.board.not_yet(sequence).into_iter().map(|rank| node.laggard(self.members[rank as usize], rank)).collect()
+        self.board
+            .not_yet(sequence)
+            .into_iter()
+            .map(|rank| node.laggard(self.members[rank as usize], rank))
+            .collect()
     }
 }
 
@@ -473,7 +537,9 @@ impl Drop for Group {
 
 /// Lets go of shared memory, which begins with a release line; its owner sees to it that it is freed when all have.
 pub(crate) fn let_go(member: &Member, at: Offset, users: u32, owner: bool) {
-    let Ok(release) = Mapped::<program::ReleaseLine>::new(member.node().segment(), at) else { return };
+    let Ok(release) = Mapped::<program::ReleaseLine>::new(member.node().segment(), at) else {
+        return;
+    };
     // Release: pairs with the Acquire in `allocate_shared`.
     release.released.fetch_add(1, Ordering::Release);
     if owner {

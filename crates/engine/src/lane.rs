@@ -169,7 +169,12 @@ impl<P: Plan> Lane<P> {
 
     /// Starts a run, now or when a slot is free. Never waits.
     #[inline]
-    pub(crate) fn start(&self, sequence: u64, call: &P::Call, arguments: &[Argument<'_>]) -> Outcome<Run<P>> {
+    pub(crate) fn start(
+        &self,
+        sequence: u64,
+        call: &P::Call,
+        arguments: &[Argument<'_>],
+    ) -> Outcome<Run<P>> {
         let mut starter = self.lock();
         let starter = &mut *starter;
         let run = starter.turn.next + starter.queue.len() as u64;
@@ -185,15 +190,33 @@ impl<P: Plan> Lane<P> {
     }
 
     #[cold]
-    fn enqueue(&self, starter: &mut Starter<P>, sequence: u64, call: &P::Call, arguments: &[Argument<'_>]) {
-        let owned = arguments.iter().map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
+    fn enqueue(
+        &self,
+        starter: &mut Starter<P>,
+        sequence: u64,
+        call: &P::Call,
+        arguments: &[Argument<'_>],
+    ) {
+        let owned = arguments
+            .iter()
+            .map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
         self.has_queue.store(true, Ordering::Relaxed);
-        starter.queue.push_back(Queued { sequence, call: call.clone(), arguments: owned.collect() });
+        starter.queue.push_back(Queued {
+            sequence,
+            call: call.clone(),
+            arguments: owned.collect(),
+        });
     }
 
     /// Begins the next run. When that fails, it has not been begun: the next one gets its number.
     #[inline]
-    fn begin(&self, starter: &mut Starter<P>, call: &P::Call, arguments: &[Argument<'_>], state: RunState) -> Outcome {
+    fn begin(
+        &self,
+        starter: &mut Starter<P>,
+        call: &P::Call,
+        arguments: &[Argument<'_>],
+        state: RunState,
+    ) -> Outcome {
         let run = starter.turn.next;
         self.plan.prepare(&mut starter.scratch, run, starter.turn.everyone, call, arguments)?;
         self.own().begin(run, state);
@@ -253,16 +276,24 @@ impl<P: Plan> Lane<P> {
     #[cold]
     fn retire(&self, starter: &mut Starter<P>) {
         for run in starter.turn.everyone..starter.turn.next {
-            let Some(record) = &starter.records[(run & (self.slots - 1)) as usize] else { continue };
+            let Some(record) = &starter.records[(run & (self.slots - 1)) as usize] else {
+                continue;
+            };
             let Record { sequence, call, bindings } = record;
-            if !self.plan.is_complete(run, call) || self.own().change(run, RunState::Abandoned, RunState::Consumed) {
+            if !self.plan.is_complete(run, call)
+                || self.own().change(run, RunState::Abandoned, RunState::Consumed)
+            {
                 continue;
             }
             if !self.own().change(run, RunState::Active, RunState::Taken) {
                 continue;
             }
-            let mut results: Vec<Vec<u8>> =
-                self.plan.output_lengths(call, bindings).into_iter().map(|length| vec![0; length]).collect();
+            let mut results: Vec<Vec<u8>> = self
+                .plan
+                .output_lengths(call, bindings)
+                .into_iter()
+                .map(|length| vec![0; length])
+                .collect();
             let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
             let number = Numbered { run, sequence: *sequence };
             let outcome = self.plan.collect(number, call, bindings, &mut outputs);
@@ -367,7 +398,8 @@ impl<P: Plan> Lane<P> {
     /// Whether the run is complete. One load, unless it had to wait for a slot.
     #[inline]
     pub(crate) fn is_complete(&self, run: &Run<P>) -> bool {
-        self.has_begun(run) && (self.plan.is_complete(run.number.run, &run.call) || self.has_failed(run))
+        self.has_begun(run)
+            && (self.plan.is_complete(run.number.run, &run.call) || self.has_failed(run))
     }
 
     /// Whether the run could not go on when it was started.
@@ -402,7 +434,8 @@ impl<P: Plan> Lane<P> {
 
     /// Nobody will fetch the results; the slot is free again when the run is complete.
     pub(crate) fn abandon(&self, run: &Run<P>) {
-        if run.collected || self.own().change(run.number.run, RunState::Active, RunState::Abandoned) {
+        if run.collected || self.own().change(run.number.run, RunState::Active, RunState::Abandoned)
+        {
             return;
         }
         let mut starter = self.lock();

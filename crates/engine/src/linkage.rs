@@ -51,7 +51,9 @@ impl Group {
         let linked = self.read_and_link(&all, placed.as_ref().err());
         let needed = linked.as_ref().map_or(0, program::block_bytes);
         let block = match &linked {
-            Ok(_) if self.rank == 0 => self.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0),
+            Ok(_) if self.rank == 0 => {
+                self.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0)
+            }
             _ => 0,
         };
         let answers = self.exchange(&mut exchanges, [block, 0, 0, 0, 0, 0], sequence, call)?;
@@ -70,10 +72,16 @@ impl Group {
     }
 
     /// Reads every rank's schedule and links them. `own` is why this rank could not offer its schedule.
-    fn read_and_link(&self, all: &[[u64; EXCHANGE_WORDS]], own: Option<&Error>) -> Result<linking::Linked, Error> {
+    fn read_and_link(
+        &self,
+        all: &[[u64; EXCHANGE_WORDS]],
+        own: Option<&Error>,
+    ) -> Result<linking::Linked, Error> {
         if let Some(rank) = all.iter().position(|words| words[2] != 0) {
             let why = own.map_or_else(|| "see its own message".to_owned(), ToString::to_string);
-            return Err(Error::Environment(format!("rank {rank} has no room for its schedule: {why}")));
+            return Err(Error::Environment(format!(
+                "rank {rank} has no room for its schedule: {why}"
+            )));
         }
         let memory = self.member.node().memory();
         let read = |words: &[u64; EXCHANGE_WORDS]| -> Result<Schedule, Error> {
@@ -89,12 +97,23 @@ impl Group {
         linking::link(schedules, options).map_err(Error::Link)
     }
 
-    fn linkage(self: &Arc<Self>, linked: linking::Linked, block: Offset, call: Call) -> Result<Arc<Linkage>, Error> {
+    fn linkage(
+        self: &Arc<Self>,
+        linked: linking::Linked,
+        block: Offset,
+        call: Call,
+    ) -> Result<Arc<Linkage>, Error> {
         let slots = linked.slots;
         let number = self.programs.fetch_add(1, Ordering::Relaxed);
         let trace = self.trace.as_ref().map(|(trace, name)| {
             let own = &linked.ranks[self.rank as usize];
-            ProgramTrace::new(Arc::clone(trace), (*name, &self.members), (number, self.rank), call, own)
+            ProgramTrace::new(
+                Arc::clone(trace),
+                (*name, &self.members),
+                (number, self.rank),
+                call,
+                own,
+            )
         });
         let setting = Setting { rank: self.rank, skip_calc: self.member.node().skip_calc(), trace };
         let program = Program::new(self.member.node().memory().clone(), block, linked, setting)?;
@@ -139,7 +158,11 @@ impl Linkage {
     }
 
     /// Waits for a run of this program.
-    pub(crate) fn wait(&self, run: &Run<LinkedPlan>, deadline: Option<Instant>) -> Result<bool, Error> {
+    pub(crate) fn wait(
+        &self,
+        run: &Run<LinkedPlan>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
         let group = &self.group;
         let watch = group.member.watch(&group.members);
         let mut look_out = || {
@@ -185,7 +208,13 @@ impl Linkage {
             }
             let look = Some(Instant::now() + wait::LOOK_OUT);
             let slice = deadline.min(look).or(look);
-            let rung = wait::until(&Counted(bell, heard.wrapping_add(1)), patience, slice, || Ok(false), || Ok(()))?;
+            let rung = wait::until(
+                &Counted(bell, heard.wrapping_add(1)),
+                patience,
+                slice,
+                || Ok(false),
+                || Ok(()),
+            )?;
             if !rung && let Err(error) = look_out() {
                 if progress()? || self.lane.is_complete(run) {
                     continue;

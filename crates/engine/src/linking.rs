@@ -130,11 +130,13 @@ pub(crate) struct Linked {
 pub(crate) fn link(schedules: Vec<Schedule>, options: LinkOptions) -> Result<Linked, Vec<Problem>> {
     let graphs: Vec<_> = schedules.iter().map(goal::compile::decompile).collect();
     check::global(&graphs, &GlobalOptions { eager_limit: options.eager_limit })?;
-    let mut ranks: Vec<LinkedRank> = schedules.into_iter().map(|schedule| begin(schedule, options)).collect();
+    let mut ranks: Vec<LinkedRank> =
+        schedules.into_iter().map(|schedule| begin(schedule, options)).collect();
     connect(&mut ranks, options);
     ranks.iter_mut().for_each(count_arrivals);
     let joins = joins(&ranks);
-    let needs_owner = options.owner_runs_all || ranks.iter().any(|rank| rank.links.iter().any(|link| link.owner));
+    let needs_owner =
+        options.owner_runs_all || ranks.iter().any(|rank| rank.links.iter().any(|link| link.owner));
     for rank in &mut ranks {
         lay_out(rank, needs_owner);
     }
@@ -149,7 +151,9 @@ fn begin(schedule: Schedule, options: LinkOptions) -> LinkedRank {
     let operations = view.operations();
     // Operations of a rank with the same cpu do not overlap: where one of them occupies its owner, its owner runs all.
     let mut occupied = [false; 256];
-    for record in operations.iter().filter(|record| record.kind() == Kind::Calc && !options.skip_calc) {
+    for record in
+        operations.iter().filter(|record| record.kind() == Kind::Calc && !options.skip_calc)
+    {
         occupied[record.cpu as usize] = true;
     }
     let links = operations
@@ -185,7 +189,13 @@ fn endpoints(ranks: &[LinkedRank]) -> (Vec<Endpoint>, Vec<Endpoint>) {
         order.sort_by_key(|operation| operations[*operation as usize].vertex);
         for operation in order {
             let record = &operations[operation as usize];
-            let end = Endpoint { rank, operation, peer: record.peer(), tag: record.tag(), bytes: record.bytes };
+            let end = Endpoint {
+                rank,
+                operation,
+                peer: record.peer(),
+                tag: record.tag(),
+                bytes: record.bytes,
+            };
             match record.kind() {
                 Kind::Send => sends.push(end),
                 Kind::Receive => receives.push(end),
@@ -205,7 +215,10 @@ fn connect(ranks: &mut [LinkedRank], options: LinkOptions) {
         let record = linked.schedule.view().operations()[receive.operation as usize];
         let own = linked.links[receive.operation as usize].owner;
         let independent = record.dependencies == 0;
-        let early = independent && !own && record.start_edge_count == 0 && is_untouched_before(linked, &record);
+        let early = independent
+            && !own
+            && record.start_edge_count == 0
+            && is_untouched_before(linked, &record);
         let delivery = if early {
             Delivery::Early
         } else if record.bytes <= options.eager_limit {
@@ -228,9 +241,11 @@ fn connect(ranks: &mut [LinkedRank], options: LinkOptions) {
     for (number, send) in numbered(&pairing.open_sends) {
         let Some(peer) = send.peer else { continue };
         let mail = (send.bytes <= options.eager_limit).then_some(0);
-        let (rank, operation, tag, bytes) = (send.rank, send.operation, send.tag.unwrap_or(0), send.bytes);
+        let (rank, operation, tag, bytes) =
+            (send.rank, send.operation, send.tag.unwrap_or(0), send.bytes);
         ranks[peer as usize].matched_sends.push(MatchedSend { rank, operation, tag, bytes, mail });
-        ranks[send.rank as usize].links[send.operation as usize].delivery = Delivery::Matched(number);
+        ranks[send.rank as usize].links[send.operation as usize].delivery =
+            Delivery::Matched(number);
     }
 }
 
@@ -253,10 +268,9 @@ fn is_untouched_before(linked: &LinkedRank, record: &OperationRecord) -> bool {
     let view = linked.schedule.view();
     view.destination(record).iter().all(|block| {
         block.memory == SCRATCHPAD
-            || view
-                .buffers()
-                .get(block.memory as usize)
-                .is_some_and(|buffer| buffer.access == Access::Output as u32 && buffer.length <= STAGED_BYTES)
+            || view.buffers().get(block.memory as usize).is_some_and(|buffer| {
+                buffer.access == Access::Output as u32 && buffer.length <= STAGED_BYTES
+            })
     })
 }
 
@@ -272,7 +286,8 @@ fn count_arrivals(rank: &mut LinkedRank) {
         let link = &mut rank.links[index];
         let early = link.delivery == Delivery::Early && record.kind() == Kind::Receive;
         let message = u32::from(
-            matches!(link.delivery, Delivery::Mailbox(_) | Delivery::Direct) && record.kind() == Kind::Receive,
+            matches!(link.delivery, Delivery::Mailbox(_) | Delivery::Direct)
+                && record.kind() == Kind::Receive,
         );
         if !implied[index] && !early {
             link.local += 1;
@@ -315,7 +330,8 @@ fn lay_out(rank: &mut LinkedRank, needs_owner: bool) {
         end = (at + bytes).next_multiple_of(64);
         at
     };
-    let mut frame = FrameLayout { bindings: take(8 * view.buffers().len() as u64), ..FrameLayout::default() };
+    let mut frame =
+        FrameLayout { bindings: take(8 * view.buffers().len() as u64), ..FrameLayout::default() };
     frame.node_count = operations.len() as u32;
     for (record, link) in operations.iter().zip(&mut rank.links) {
         if record.start_edge_count > 0
@@ -336,15 +352,22 @@ fn lay_out(rank: &mut LinkedRank, needs_owner: bool) {
         if let Delivery::Mailbox(at) = &mut link.delivery
             && record.kind() == Kind::Receive
         {
-            *at = if record.bytes <= NODE_PAYLOAD { frame.nodes + 64 * index as u64 + 8 } else { take(record.bytes) };
+            *at = if record.bytes <= NODE_PAYLOAD {
+                frame.nodes + 64 * index as u64 + 8
+            } else {
+                take(record.bytes)
+            };
         }
     }
     for send in rank.matched_sends.iter_mut().filter(|send| send.mail.is_some()) {
         send.mail = Some(take(send.bytes));
     }
     frame.scratchpad = take(view.header().scratchpad_bytes);
-    rank.staging =
-        view.buffers().iter().map(|buffer| (buffer.length <= STAGED_BYTES).then(|| take(buffer.length))).collect();
+    rank.staging = view
+        .buffers()
+        .iter()
+        .map(|buffer| (buffer.length <= STAGED_BYTES).then(|| take(buffer.length)))
+        .collect();
     frame.bytes = take(0);
     rank.written = written(&view);
     rank.frame = frame;
@@ -370,7 +393,9 @@ fn written(view: &ScheduleView<'_>) -> Vec<Vec<(u64, u64)>> {
         let mut merged: Vec<(u64, u64)> = Vec::new();
         for (at, length) in list.drain(..) {
             match merged.last_mut() {
-                Some((start, reach)) if at <= *start + *reach => *reach = (*reach).max(at + length - *start),
+                Some((start, reach)) if at <= *start + *reach => {
+                    *reach = (*reach).max(at + length - *start)
+                }
                 _ => merged.push((at, length)),
             }
         }

@@ -31,7 +31,10 @@ impl<'a> Cursor<'a> {
             let block = self.blocks.first()?;
             if self.within < block.length {
                 let place = self.program.place(self.slot, self.rank, block);
-                return Some((Offset(place.0.wrapping_add(self.within)), block.length - self.within));
+                return Some((
+                    Offset(place.0.wrapping_add(self.within)),
+                    block.length - self.within,
+                ));
             }
             self.blocks = &self.blocks[1..];
             self.within = 0;
@@ -55,7 +58,12 @@ impl<'a> Cursor<'a> {
 
 /// Copies one list to another of equal length.
 #[inline]
-pub(crate) fn copy(program: &Program, slot: u32, from: List<'_>, to: List<'_>) -> Result<(), Error> {
+pub(crate) fn copy(
+    program: &Program,
+    slot: u32,
+    from: List<'_>,
+    to: List<'_>,
+) -> Result<(), Error> {
     let (mut from, mut to) = (Cursor::new(program, slot, from), Cursor::new(program, slot, to));
     while let (Some((source, there)), Some((target, here))) = (from.piece(), to.piece()) {
         let length = there.min(here);
@@ -68,7 +76,12 @@ pub(crate) fn copy(program: &Program, slot: u32, from: List<'_>, to: List<'_>) -
 
 /// Copies a list to contiguous memory.
 #[inline]
-pub(crate) fn gather(program: &Program, slot: u32, from: List<'_>, mut to: Offset) -> Result<(), Error> {
+pub(crate) fn gather(
+    program: &Program,
+    slot: u32,
+    from: List<'_>,
+    mut to: Offset,
+) -> Result<(), Error> {
     for block in from.1 {
         program.memory.copy(program.place(slot, from.0, block), to, block.length)?;
         to.0 += block.length;
@@ -78,7 +91,12 @@ pub(crate) fn gather(program: &Program, slot: u32, from: List<'_>, mut to: Offse
 
 /// Copies contiguous memory to a list.
 #[inline]
-pub(crate) fn scatter(program: &Program, slot: u32, mut from: Offset, to: List<'_>) -> Result<(), Error> {
+pub(crate) fn scatter(
+    program: &Program,
+    slot: u32,
+    mut from: Offset,
+    to: List<'_>,
+) -> Result<(), Error> {
     for block in to.1 {
         program.memory.copy(from, program.place(slot, to.0, block), block.length)?;
         from.0 += block.length;
@@ -87,7 +105,12 @@ pub(crate) fn scatter(program: &Program, slot: u32, mut from: Offset, to: List<'
 }
 
 /// Runs a local operation; true when it divided an integer by zero.
-pub(crate) fn local(program: &Program, slot: u32, rank: u32, record: &OperationRecord) -> Result<bool, Error> {
+pub(crate) fn local(
+    program: &Program,
+    slot: u32,
+    rank: u32,
+    record: &OperationRecord,
+) -> Result<bool, Error> {
     let view = program.linked(rank).schedule.view();
     let Some(arithmetic) = record.arithmetic() else { return Ok(false) };
     let lists = [view.left(record), view.right(record), view.destination(record)];
@@ -119,14 +142,21 @@ pub(crate) fn join(program: &Program, slot: u32, meeting: u32) -> Result<bool, E
     let ends: Vec<(u32, &OperationRecord)> = (0..)
         .zip(operations)
         .map(|(rank, operation)| {
-            (rank, &program.linked.ranks[rank as usize].schedule.view().operations()[*operation as usize])
+            (
+                rank,
+                &program.linked.ranks[rank as usize].schedule.view().operations()
+                    [*operation as usize],
+            )
         })
         .collect();
     let Some((_, first)) = ends.first() else { return Ok(false) };
     match JoinKind::from_u8(first.join_mode) {
         Some(JoinKind::Reduce) => reduce(program, slot, &ends, first),
         Some(mode) => {
-            let contributions = ends.iter().map(|end| read(program, slot, end)).collect::<Result<Vec<_>, Error>>()?;
+            let contributions = ends
+                .iter()
+                .map(|end| read(program, slot, end))
+                .collect::<Result<Vec<_>, Error>>()?;
             for (rank, record) in &ends {
                 let result = result_of(mode, &contributions, *rank, first.peer);
                 write(program, slot, *rank, record, &result)?;
@@ -162,7 +192,8 @@ fn reduce(
     let mut result = read(program, slot, &ends[0])?;
     for end in &ends[1..] {
         let next = read(program, slot, end)?;
-        failed |= goal::arithmetic::apply_in_place_left(operation, data_type, &mut result, &next).is_err();
+        failed |= goal::arithmetic::apply_in_place_left(operation, data_type, &mut result, &next)
+            .is_err();
     }
     for (rank, record) in ends {
         write(program, slot, *rank, record, &result)?;
@@ -170,7 +201,11 @@ fn reduce(
     Ok(failed)
 }
 
-fn read(program: &Program, slot: u32, (rank, record): &(u32, &OperationRecord)) -> Result<Vec<u8>, Error> {
+fn read(
+    program: &Program,
+    slot: u32,
+    (rank, record): &(u32, &OperationRecord),
+) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; record.bytes as usize];
     let mut rest = bytes.as_mut_slice();
     for block in program.linked(*rank).schedule.view().left(record) {
@@ -181,7 +216,13 @@ fn read(program: &Program, slot: u32, (rank, record): &(u32, &OperationRecord)) 
     Ok(bytes)
 }
 
-fn write(program: &Program, slot: u32, rank: u32, record: &OperationRecord, bytes: &[u8]) -> Result<(), Error> {
+fn write(
+    program: &Program,
+    slot: u32,
+    rank: u32,
+    record: &OperationRecord,
+    bytes: &[u8],
+) -> Result<(), Error> {
     let mut rest = bytes;
     for block in program.linked(rank).schedule.view().destination(record) {
         let Some((piece, behind)) = rest.split_at_checked(block.length as usize) else { break };

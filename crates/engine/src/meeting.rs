@@ -143,7 +143,10 @@ impl Label {
 
 impl Blocks {
     /// Blocks of so many bytes, one after the other.
-    pub fn new(sent: impl IntoIterator<Item = u64>, received: impl IntoIterator<Item = u64>) -> Self {
+    pub fn new(
+        sent: impl IntoIterator<Item = u64>,
+        received: impl IntoIterator<Item = u64>,
+    ) -> Self {
         Blocks { sent: ends(sent), received: ends(received), sources: None, labels: None }
     }
 
@@ -251,7 +254,9 @@ impl Meeting {
         }
         match self.pattern {
             Pattern::Barrier => 0,
-            Pattern::Gather | Pattern::GatherTo { .. } => self.bytes.saturating_mul(u64::from(ranks)),
+            Pattern::Gather | Pattern::GatherTo { .. } => {
+                self.bytes.saturating_mul(u64::from(ranks))
+            }
             Pattern::Scatter { .. } => self.bytes / u64::from(ranks),
             Pattern::ReduceScatter { bytes, .. } => bytes,
             _ => self.bytes,
@@ -276,7 +281,8 @@ impl Meeting {
 
     /// Where the block that this rank has for itself lies in its contribution, if nobody takes it from there.
     pub(crate) fn own_part(&self, rank: u32, ranks: u32) -> Option<Range<u64>> {
-        if !self.leaves_own || !matches!(self.pattern, Pattern::Exchange | Pattern::Scatter { .. }) {
+        if !self.leaves_own || !matches!(self.pattern, Pattern::Exchange | Pattern::Scatter { .. })
+        {
             return None;
         }
         if let Some(blocks) = &self.blocks {
@@ -303,8 +309,12 @@ impl Meeting {
     pub(crate) fn work(&self, ranks: u32, travel: Travel) -> Work {
         let claimed = match self.pattern {
             Pattern::Reduce if travel == Travel::Arena => true,
-            Pattern::Reduce => ranks > 2 && self.bytes.saturating_mul(u64::from(ranks)) > OWNER_REDUCES,
-            Pattern::Broadcast { .. } | Pattern::Gather | Pattern::Exchange => travel == Travel::Arena,
+            Pattern::Reduce => {
+                ranks > 2 && self.bytes.saturating_mul(u64::from(ranks)) > OWNER_REDUCES
+            }
+            Pattern::Broadcast { .. } | Pattern::Gather | Pattern::Exchange => {
+                travel == Travel::Arena
+            }
             _ => false,
         };
         if claimed { Work::Claimed } else { Work::Owner }
@@ -339,7 +349,9 @@ impl Meeting {
         match self.pattern {
             Pattern::Broadcast { .. } if travel == Travel::Arena => Awaits::All,
             Pattern::Broadcast { root } | Pattern::Scatter { root } => Awaits::One(root),
-            Pattern::GatherTo { root } | Pattern::ReduceTo { root } if rank == root => Awaits::AllBut(root),
+            Pattern::GatherTo { root } | Pattern::ReduceTo { root } if rank == root => {
+                Awaits::AllBut(root)
+            }
             Pattern::GatherTo { .. } | Pattern::ReduceTo { .. } => Awaits::First(0),
             Pattern::Scan => Awaits::First(rank + 1),
             Pattern::Exscan => Awaits::First(rank),

@@ -124,7 +124,8 @@ impl Member {
         let mut graveyard = self.graveyard.lock().unwrap_or_else(PoisonError::into_inner);
         // Acquire: pairs with the Release of `let_go`: nobody looks at the memory any more.
         graveyard.retain(|grave| {
-            grave.release.released.load(Ordering::Acquire) < grave.users || self.arena.free(grave.at).is_err()
+            grave.release.released.load(Ordering::Acquire) < grave.users
+                || self.arena.free(grave.at).is_err()
         });
         Ok(self.arena.allocate_zeroed(bytes, 64)?)
     }

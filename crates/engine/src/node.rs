@@ -152,20 +152,32 @@ impl JobOptions {
         let eager_limit = number("TRADEWIND_EAGER_BYTES", 4096, 0..=1 << 30)?;
         let cores = (shm::process::allowed_cores().len() as u32).max(1);
         let (arena_bytes, decisions) = (arena_mib << 20, Decisions::find());
-        Ok(JobOptions { ranks, engine, arena_bytes, cores, backing, skip_calc: false, eager_limit, decisions })
+        Ok(JobOptions {
+            ranks,
+            engine,
+            arena_bytes,
+            cores,
+            backing,
+            skip_calc: false,
+            eager_limit,
+            decisions,
+        })
     }
 }
 
 /// The number in an environment variable, or the usual one.
 fn number(name: &str, usual: u64, range: std::ops::RangeInclusive<u64>) -> Result<u64, Error> {
     let Some(text) = std::env::var_os(name) else { return Ok(usual) };
-    text.to_str().and_then(|text| text.parse().ok()).filter(|value| range.contains(value)).ok_or_else(|| {
-        Error::Environment(format!(
-            "{name} is {text:?}, it must be a number from {} to {}: change it or unset it",
-            range.start(),
-            range.end()
-        ))
-    })
+    text.to_str()
+        .and_then(|text| text.parse().ok())
+        .filter(|value| range.contains(value))
+        .ok_or_else(|| {
+            Error::Environment(format!(
+                "{name} is {text:?}, it must be a number from {} to {}: change it or unset it",
+                range.start(),
+                range.end()
+            ))
+        })
 }
 
 /// The job as every process of the node sees it.
@@ -203,7 +215,8 @@ impl Node {
         let decisions_at = board.0 + board_bytes;
         let arena_first = (decisions_at + decisions.len() as u64).next_multiple_of(1 << 20);
         let arena_bytes = options.arena_bytes.next_multiple_of(4096);
-        let total = u64::from(options.ranks).saturating_mul(arena_bytes).saturating_add(arena_first);
+        let total =
+            u64::from(options.ranks).saturating_mul(arena_bytes).saturating_add(arena_first);
         let segment = Arc::new(Segment::create(total, options.backing.clone())?);
         segment.commit(Offset(0), decisions_at + decisions.len() as u64)?;
         let header = Mapped::<JobHeader>::new(&segment, Offset(0))?;
@@ -235,7 +248,11 @@ impl Node {
         // Acquire: pairs with the Release in `create`.
         let magic = header.magic.load(Ordering::Acquire);
         let ranks = header.ranks.load(Ordering::Relaxed);
-        if magic != MAGIC || header.version.load(Ordering::Relaxed) != VERSION || ranks == 0 || ranks > RANK_LIMIT {
+        if magic != MAGIC
+            || header.version.load(Ordering::Relaxed) != VERSION
+            || ranks == 0
+            || ranks > RANK_LIMIT
+        {
             return Err(Error::NotAJob);
         }
         let lines = MappedSlice::new(&segment, Offset(LINES_AT), ranks as usize)?;
@@ -363,7 +380,11 @@ impl Node {
         let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
         line.process.store(std::process::id(), Ordering::Relaxed);
         // AcqRel: pairs with the Acquire loads in `departure` and `wait_for_all`; one of two joiners wins.
-        if line.state.compare_exchange(state::ABSENT, state::JOINED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if line
+            .state
+            .compare_exchange(state::ABSENT, state::JOINED, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
             return Err(Error::Environment(format!(
                 "rank {rank} has joined this job already: is TRADEWIND_RANK set twice to the same number?"
             )));
@@ -387,7 +408,10 @@ impl Node {
             }
             watch.check(|_| true)?;
             if start.elapsed() > limit {
-                let missing = self.lines.iter().position(|line| line.state.load(Ordering::Acquire) == state::ABSENT);
+                let missing = self
+                    .lines
+                    .iter()
+                    .position(|line| line.state.load(Ordering::Acquire) == state::ABSENT);
                 let rank = missing.unwrap_or(0) as u32;
                 return Err(Error::RankFailed { rank, how: Departure::NeverStarted });
             }
@@ -415,7 +439,12 @@ impl Node {
                     if how != Departure::Left {
                         // Release: pairs with the Acquire in `first_failed`. Refused when another was the first.
                         let first = &self.header.first_failed;
-                        let _ = first.compare_exchange(0, rank + 1, Ordering::Release, Ordering::Relaxed);
+                        let _ = first.compare_exchange(
+                            0,
+                            rank + 1,
+                            Ordering::Release,
+                            Ordering::Relaxed,
+                        );
                     }
                     // Release: pairs with the Acquire in `failures`.
                     self.header.failures.fetch_add(1, Ordering::AcqRel);
@@ -460,7 +489,8 @@ impl Node {
     /// What a rank that others wait for is doing.
     pub(crate) fn laggard(&self, world_rank: u32, rank: u32) -> Laggard {
         let process = self.process_of(world_rank);
-        let stopped = shm::process::state(process).is_ok_and(|state| state == ProcessState::Stopped);
+        let stopped =
+            shm::process::state(process).is_ok_and(|state| state == ProcessState::Stopped);
         Laggard { rank, process, stopped }
     }
 }

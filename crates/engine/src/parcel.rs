@@ -33,7 +33,11 @@ impl Ring {
     pub(crate) fn parcel_bytes(&self, blocks: &Blocks) -> u64 {
         let table = table_bytes(blocks);
         let packed = table.saturating_add(blocks.contribution());
-        if packed <= self.cell_bytes { packed } else { aligned(table).saturating_add(blocks.contribution()) }
+        if packed <= self.cell_bytes {
+            packed
+        } else {
+            aligned(table).saturating_add(blocks.contribution())
+        }
     }
 
     /// Where the blocks of a parcel begin, behind a table of `table` bytes: those of a long one with a line.
@@ -81,7 +85,10 @@ impl Ring {
             None => blocks.sent.iter().try_for_each(|end| put(*end))?,
             Some(labels) => {
                 put(labels.len() as u64)?;
-                labels.iter().zip(&blocks.sent).try_for_each(|(label, end)| put(label.0).and_then(|()| put(*end)))?;
+                labels
+                    .iter()
+                    .zip(&blocks.sent)
+                    .try_for_each(|(label, end)| put(label.0).and_then(|()| put(*end)))?;
             }
         }
         Ok(())
@@ -103,7 +110,13 @@ impl Ring {
     }
 
     /// Takes this rank's blocks of all contributions that it wants.
-    pub(crate) fn fetch_parcels(&self, run: u64, meeting: &Meeting, blocks: &Blocks, result: &mut [u8]) -> Outcome {
+    pub(crate) fn fetch_parcels(
+        &self,
+        run: u64,
+        meeting: &Meeting,
+        blocks: &Blocks,
+        result: &mut [u8],
+    ) -> Outcome {
         if let Some(sources) = &blocks.sources {
             let labelled = blocks.labels.is_some();
             for (number, edge) in sources.iter().enumerate() {
@@ -113,7 +126,12 @@ impl Ring {
                 } else {
                     self.find_block(run, edge.rank, 1, 0)?
                 };
-                self.take_block(meeting, (edge.rank, found), block(&blocks.received, number), result)?;
+                self.take_block(
+                    meeting,
+                    (edge.rank, found),
+                    block(&blocks.received, number),
+                    result,
+                )?;
             }
             return Ok(());
         }
@@ -155,7 +173,8 @@ impl Ring {
     /// Where the block of an edge from another rank to this one lies, and how many bytes it has.
     fn find_edge(&self, run: u64, meeting: &Meeting, edge: Edge) -> Outcome<(Offset, u64)> {
         let (at, length) = self.parcel_of(run, edge.rank)?;
-        let word = |number: u64| self.read_word(Offset(at.0.saturating_add(WORD.saturating_mul(number))));
+        let word =
+            |number: u64| self.read_word(Offset(at.0.saturating_add(WORD.saturating_mul(number))));
         let count = word(0)?.min(length / (2 * WORD));
         let (mut start, mut before) = (0, edge.number);
         for entry in 0..count {
@@ -192,7 +211,8 @@ impl Ring {
     #[inline]
     fn find_block(&self, run: u64, source: u32, count: u32, wanted: u32) -> Outcome<(Offset, u64)> {
         let (at, length) = self.parcel_of(run, source)?;
-        let end_of = |number: u32| self.read_word(Offset(at.0.saturating_add(WORD * u64::from(number))));
+        let end_of =
+            |number: u32| self.read_word(Offset(at.0.saturating_add(WORD * u64::from(number))));
         let start = if wanted == 0 { 0 } else { end_of(wanted - 1)? };
         let end = end_of(wanted)?;
         let data = self.blocks_at(WORD * u64::from(count), length);

@@ -100,7 +100,9 @@ impl Pending {
     pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let complete = match &self.course {
-            Course::Meeting(group, run) => run.is_collected() || group.wait_meeting(run, deadline)?,
+            Course::Meeting(group, run) => {
+                run.is_collected() || group.wait_meeting(run, deadline)?
+            }
             Course::Program(linkage, run) => run.is_collected() || linkage.wait(run, deadline)?,
         };
         if complete {

@@ -93,7 +93,11 @@ impl BlockLayout {
     fn new(linked: &Linked) -> Self {
         let joins = 64 * linked.joins.len() as u64;
         let frames: u64 = linked.ranks.iter().map(|rank| rank.frame.bytes).sum();
-        BlockLayout { slot: joins + frames, first_slot: 64 + states_bytes(linked) * linked.ranks.len() as u64, joins }
+        BlockLayout {
+            slot: joins + frames,
+            first_slot: 64 + states_bytes(linked) * linked.ranks.len() as u64,
+            joins,
+        }
     }
 }
 
@@ -118,7 +122,12 @@ pub(crate) struct Setting {
 
 impl Program {
     /// A program whose zeroed block lies at `at`.
-    pub(crate) fn new(memory: Memory, at: Offset, linked: Linked, setting: Setting) -> Result<Self, Error> {
+    pub(crate) fn new(
+        memory: Memory,
+        at: Offset,
+        linked: Linked,
+        setting: Setting,
+    ) -> Result<Self, Error> {
         let layout = BlockLayout::new(&linked);
         let segment = memory.segment();
         let states = (0..linked.ranks.len() as u64)
@@ -240,8 +249,12 @@ impl Program {
         let before = fault.load(Ordering::Relaxed);
         if before & !0xffff_ffff != mine {
             // AcqRel: the Release half pairs with the Acquire in `failure`. Who loses the race was not first.
-            let _ =
-                fault.compare_exchange(before, mine | u64::from(record.vertex), Ordering::AcqRel, Ordering::Relaxed);
+            let _ = fault.compare_exchange(
+                before,
+                mine | u64::from(record.vertex),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
         }
     }
 
@@ -267,9 +280,15 @@ fn frame(segment: &Arc<Segment>, at: u64, rank: &LinkedRank) -> Result<Frame, Er
         at,
         done: Mapped::new(segment, part(0))?,
         ready_line: Mapped::new(segment, part(64))?,
-        bindings: MappedSlice::new(segment, part(layout.bindings), rank.schedule.view().buffers().len())?,
+        bindings: MappedSlice::new(
+            segment,
+            part(layout.bindings),
+            rank.schedule.view().buffers().len(),
+        )?,
         nodes: MappedSlice::new(segment, part(layout.nodes), layout.node_count as usize)?,
         ready: MappedSlice::new(segment, part(layout.ready), layout.ready_count as usize)?,
-        matcher: has_matcher.then(|| Matcher::new(segment, part(layout.matcher), rank)).transpose()?,
+        matcher: has_matcher
+            .then(|| Matcher::new(segment, part(layout.matcher), rank))
+            .transpose()?,
     })
 }

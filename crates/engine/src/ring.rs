@@ -70,7 +70,8 @@ impl Ring {
                 })
             })
             .collect::<Outcome<_>>()?;
-        let states = (0..ranks).map(|rank| board.states(segment, rank)).collect::<Result<_, Error>>()?;
+        let states =
+            (0..ranks).map(|rank| board.states(segment, rank)).collect::<Result<_, Error>>()?;
         let sleepers = Mapped::new(segment, board.sleepers_at())?;
         let (cells, cell_bytes) = (board.place(layout.cell_at(0, 0)).0, layout.cell_bytes());
         Ok(Ring { memory, rank, ranks, cells, cell_bytes, sleepers, slots, states, board })
@@ -114,8 +115,9 @@ impl Ring {
     /// Bytes of memory of its own that a meeting takes, if it takes any.
     #[inline]
     pub(crate) fn large_bytes(&self, meeting: &Meeting) -> Option<u64> {
-        self.is_large(meeting)
-            .then(|| meeting.blocks.as_ref().map_or(meeting.bytes, |blocks| self.parcel_bytes(blocks)))
+        self.is_large(meeting).then(|| {
+            meeting.blocks.as_ref().map_or(meeting.bytes, |blocks| self.parcel_bytes(blocks))
+        })
     }
 
     /// Who computes results.
@@ -137,7 +139,9 @@ impl Ring {
     /// Puts this rank's contribution to a meeting that takes no memory where the others look for it.
     #[inline]
     pub(crate) fn place(&self, run: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Outcome {
-        let Some(input) = arguments.first().filter(|_| meeting.contributes(self.rank)) else { return Ok(()) };
+        let Some(input) = arguments.first().filter(|_| meeting.contributes(self.rank)) else {
+            return Ok(());
+        };
         match &meeting.blocks {
             None => self.put(self.cell(run, self.travel(meeting), self.rank), input),
             Some(blocks) => self.put_parcel(run, (meeting, blocks), input, None),
@@ -205,8 +209,14 @@ impl Ring {
             }
             return Ok(());
         }
-        attendance::arrive(&slot.seats[self.rank as usize].came, attendance::word(run, meeting.call.stamp()));
-        if travel == Travel::Arena && meeting.contributes(self.rank) && self.is_staged_broadcast(run, meeting)? {
+        attendance::arrive(
+            &slot.seats[self.rank as usize].came,
+            attendance::word(run, meeting.call.stamp()),
+        );
+        if travel == Travel::Arena
+            && meeting.contributes(self.rank)
+            && self.is_staged_broadcast(run, meeting)?
+        {
             // There is nothing to wait for. Those who find it complete find the stamp, too.
             slot.work.done.set(Self::lap(run).wrapping_add(1));
         }
@@ -229,7 +239,9 @@ impl Ring {
         if let Awaits::First(count) = meeting.awaits(self.rank, self.travel(meeting)) {
             let others = (0..count).filter(|rank| *rank != self.rank);
             let seats = &*self.slot(run + AHEAD).seats;
-            others.for_each(|rank| prefetch((&raw const seats[rank as usize]).cast(), 64, Purpose::Read));
+            others.for_each(|rank| {
+                prefetch((&raw const seats[rank as usize]).cast(), 64, Purpose::Read)
+            });
         }
     }
 
@@ -239,7 +251,9 @@ impl Ring {
         match (meeting.awaits(self.rank, self.travel(meeting)), &meeting.blocks) {
             (Awaits::Sources, Some(blocks)) => {
                 let seats = &*self.slot(run).seats;
-                let came = |rank: u32| rank == self.rank || attendance::has_come(&seats[rank as usize].came, run);
+                let came = |rank: u32| {
+                    rank == self.rank || attendance::has_come(&seats[rank as usize].came, run)
+                };
                 blocks.source_ranks().all(came)
             }
             (awaited, _) => self.have_come(run, awaited),
@@ -263,7 +277,9 @@ impl Ring {
             }
             // This rank has come, and may be one that need not say so.
             Awaits::Sources => true,
-            Awaits::First(count) => (0..count).zip(seats.iter()).all(|(rank, seat)| rank == self.rank || came(seat)),
+            Awaits::First(count) => {
+                (0..count).zip(seats.iter()).all(|(rank, seat)| rank == self.rank || came(seat))
+            }
         }
     }
 
@@ -300,7 +316,9 @@ impl Ring {
     }
 
     pub(crate) fn all_places(&self, run: u64) -> Outcome<Vec<Places>> {
-        (0..self.ranks).map(|rank| Ok(Places::read(&self.memory, self.cell(run, Travel::Arena, rank))?)).collect()
+        (0..self.ranks)
+            .map(|rank| Ok(Places::read(&self.memory, self.cell(run, Travel::Arena, rank))?))
+            .collect()
     }
 
     /// Whether ranks that have come are in another collective than this one.
@@ -318,7 +336,9 @@ impl Ring {
             Awaits::One(rank) => differs(rank),
             Awaits::AllBut(rank) => (0..self.ranks).any(|other| other != rank && differs(other)),
             Awaits::First(count) => (0..count).any(|other| other != self.rank && differs(other)),
-            Awaits::Sources => meeting.blocks.iter().any(|blocks| blocks.source_ranks().any(differs)),
+            Awaits::Sources => {
+                meeting.blocks.iter().any(|blocks| blocks.source_ranks().any(differs))
+            }
         }
     }
 
@@ -330,7 +350,9 @@ impl Ring {
         let slot = self.slot(run);
         self.board.find_mismatch(sequence, meeting.call)?;
         // The journals have gone on meanwhile; the stamps still tell the kinds.
-        let kind = |rank: u32| Call::kind_of(attendance::stamp(slot.seats[rank as usize].came.load(Ordering::Relaxed)));
+        let kind = |rank: u32| {
+            Call::kind_of(attendance::stamp(slot.seats[rank as usize].came.load(Ordering::Relaxed)))
+        };
         let calls = (0..self.ranks).map(|rank| match kind(rank) {
             CallKind::None => Call::new(CallKind::None, 0, 0),
             kind => Call::new(kind, 0, u64::from(rank == self.rank)),
@@ -450,8 +472,12 @@ impl Plan for Ring {
                 Err(Error::BufferLength { buffer: 1, expected, found: output.len() as u64 }.into())
             }
             Binding::Private => self.fetch(run, meeting, output),
-            Binding::Segment(_) if self.is_in_place(run, meeting)? => self.claimed_failure(run, meeting),
-            Binding::Segment(at) => self.memory.fill(at, expected, |bytes| self.fetch(run, meeting, bytes))?,
+            Binding::Segment(_) if self.is_in_place(run, meeting)? => {
+                self.claimed_failure(run, meeting)
+            }
+            Binding::Segment(at) => {
+                self.memory.fill(at, expected, |bytes| self.fetch(run, meeting, bytes))?
+            }
         }
     }
 

@@ -28,7 +28,13 @@ impl LongRooms {
         self.rooms.clear();
     }
 
-    fn room(&mut self, slot: usize, buffers: usize, buffer: usize, bytes: u64) -> Result<Offset, Error> {
+    fn room(
+        &mut self,
+        slot: usize,
+        buffers: usize,
+        buffer: usize,
+        bytes: u64,
+    ) -> Result<Offset, Error> {
         let room = &mut self.rooms[slot * buffers + buffer];
         match room {
             Some(at) => Ok(*at),
@@ -86,7 +92,8 @@ impl LinkedPlan {
         };
         let mut did_any = false;
         for run in active.iter() {
-            did_any |= Activation::new(&self.program, *run, false, &|rank| self.bell.ring(rank)).resume()?;
+            did_any |= Activation::new(&self.program, *run, false, &|rank| self.bell.ring(rank))
+                .resume()?;
         }
         active.retain(|run| {
             let (word, threshold) = self.program.completion(*run, self.program.rank);
@@ -101,7 +108,12 @@ impl LinkedPlan {
         self.active.try_lock().is_ok_and(|active| active.is_empty())
     }
 
-    fn take_in(&self, rooms: &mut LongRooms, slot: u32, arguments: &[Argument<'_>]) -> Result<(), Error> {
+    fn take_in(
+        &self,
+        rooms: &mut LongRooms,
+        slot: u32,
+        arguments: &[Argument<'_>],
+    ) -> Result<(), Error> {
         let program = &self.program;
         let buffers = program.linked(program.rank).schedule.view().buffers();
         for (index, (argument, buffer)) in arguments.iter().zip(buffers).enumerate() {
@@ -109,7 +121,9 @@ impl LinkedPlan {
             let staged = program.staged(slot, index);
             match (staged, argument.binding) {
                 (Some(at), Binding::Private) if reads => program.memory.write(at, argument.data)?,
-                (Some(at), Binding::Segment(from)) if reads => program.memory.copy(from, at, buffer.length)?,
+                (Some(at), Binding::Segment(from)) if reads => {
+                    program.memory.copy(from, at, buffer.length)?
+                }
                 (Some(_), _) => {}
                 (None, Binding::Segment(at)) => program.bind(slot, index, at),
                 (None, Binding::Private) => {
@@ -175,7 +189,9 @@ impl Plan for LinkedPlan {
             active.retain(|other| self.program.slot(*other) != self.program.slot(run));
             active.push(run);
         }
-        Activation::new(&self.program, run, true, &|rank| self.bell.ring(rank)).start().map_err(Box::from)
+        Activation::new(&self.program, run, true, &|rank| self.bell.ring(rank))
+            .start()
+            .map_err(Box::from)
     }
 
     fn collect(
@@ -191,7 +207,10 @@ impl Plan for LinkedPlan {
             let staged = program.staged(slot, index);
             match binding {
                 Binding::Private => {
-                    let Some(output) = outputs.get_mut(index).filter(|output| !output.is_empty()) else { continue };
+                    let Some(output) = outputs.get_mut(index).filter(|output| !output.is_empty())
+                    else {
+                        continue;
+                    };
                     let from = staged.unwrap_or_else(|| program.bound(slot, index));
                     for (at, length) in &own.written[index] {
                         let piece = &mut output[*at as usize..(at + length) as usize];
@@ -211,8 +230,14 @@ impl Plan for LinkedPlan {
 
     fn output_lengths(&self, _call: &(), bindings: &SmallVec<[Binding; 2]>) -> Vec<usize> {
         let buffers = self.program.linked(self.program.rank).schedule.view().buffers();
-        let wanted = |binding: &Binding, length: u64| if *binding == Binding::Private { length as usize } else { 0 };
-        buffers.iter().zip(bindings).map(|(buffer, binding)| wanted(binding, buffer.length)).collect()
+        let wanted = |binding: &Binding, length: u64| {
+            if *binding == Binding::Private { length as usize } else { 0 }
+        };
+        buffers
+            .iter()
+            .zip(bindings)
+            .map(|(buffer, binding)| wanted(binding, buffer.length))
+            .collect()
     }
 
     fn put_back(&self, _call: &(), buffer: usize, kept: &[u8], output: &mut [u8]) {

@@ -68,7 +68,9 @@ impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
     #[inline]
     pub(crate) fn change(&self, run: u64, from: RunState, to: RunState) -> bool {
         // AcqRel: who takes a run sees what its starter wrote; who sees it consumed sees that its reader has finished.
-        self.at(run).compare_exchange(word(run, from), word(run, to), Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.at(run)
+            .compare_exchange(word(run, from), word(run, to), Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Marks a run consumed whose result this caller has taken.

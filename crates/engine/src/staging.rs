@@ -71,7 +71,9 @@ impl Staging {
             }
         }
         let oldest = oldest.map(|(index, _)| index);
-        if let Some(index) = oldest.filter(|_| count >= MOST_ROOMS || count * class >= ROTATION_BYTES) {
+        if let Some(index) =
+            oldest.filter(|_| count >= MOST_ROOMS || count * class >= ROTATION_BYTES)
+        {
             return Ok(self.rooms[index].reuse(run));
         }
         match (self.allocate(class, run), oldest) {

@@ -191,7 +191,12 @@ impl Group {
     ///
     /// # Errors
     /// As [`meet_and_wait`](Self::meet_and_wait).
-    pub fn stream(&self, meeting: &Meeting, input: Given<'_>, memory: &mut [u8]) -> Option<Result<(), Error>> {
+    pub fn stream(
+        &self,
+        meeting: &Meeting,
+        input: Given<'_>,
+        memory: &mut [u8],
+    ) -> Option<Result<(), Error>> {
         if let Err(error) = self.check_lengths(meeting, &input, memory.len()) {
             return Some(Err(error));
         }
@@ -205,7 +210,12 @@ impl Group {
         outcome
     }
 
-    fn check_lengths(&self, meeting: &Meeting, input: &Given<'_>, memory: usize) -> Result<(), Error> {
+    fn check_lengths(
+        &self,
+        meeting: &Meeting,
+        input: &Given<'_>,
+        memory: usize,
+    ) -> Result<(), Error> {
         let given = match input {
             Given::Apart(bytes) => bytes.len(),
             Given::InOutput(range) if range.end <= memory => range.len(),
@@ -216,7 +226,11 @@ impl Group {
             return Err(Error::BufferLength { buffer: 0, expected, found });
         }
         let (found, expected) = (memory as u64, meeting.result_bytes(self.rank(), self.size()));
-        if found < expected { Err(Error::BufferLength { buffer: 1, expected, found }) } else { Ok(()) }
+        if found < expected {
+            Err(Error::BufferLength { buffer: 1, expected, found })
+        } else {
+            Ok(())
+        }
     }
 
     fn open_and_stream(
@@ -236,7 +250,9 @@ impl Group {
         }
         let streams = match &mut *state {
             StreamsState::Ready(streams) if !streams.broken.is_set() => streams,
-            StreamsState::Ready(_) | StreamsState::Broken { .. } => return Some(Err(Error::Broken)),
+            StreamsState::Ready(_) | StreamsState::Broken { .. } => {
+                return Some(Err(Error::Broken));
+            }
             StreamsState::Unknown | StreamsState::Missing => return None,
         };
         // What is sent must stay as it is while results take its place.
@@ -298,7 +314,9 @@ impl Group {
         let at = match state {
             StreamsState::Ready(Streams { at, .. }) | StreamsState::Broken { at } => Some(*at),
             // Rank 0 may have opened them alone. Relaxed: nothing is read there.
-            StreamsState::Unknown => Some(Offset(self.board.meeting.streams.load(Ordering::Relaxed))),
+            StreamsState::Unknown => {
+                Some(Offset(self.board.meeting.streams.load(Ordering::Relaxed)))
+            }
             StreamsState::Missing => None,
         };
         if let Some(at) = at.filter(|at| ![0, NO_MEMORY].contains(&at.0)) {

@@ -209,7 +209,15 @@ impl ProgramTrace {
     ) -> Self {
         let partners: Vec<_> = linked.links.iter().map(|link| link.partner).collect();
         let (members, schedule) = (members.to_vec(), linked.schedule.clone());
-        trace.describe(TracedProgram { communicator, program, members, rank, call, schedule, partners });
+        trace.describe(TracedProgram {
+            communicator,
+            program,
+            members,
+            rank,
+            call,
+            schedule,
+            partners,
+        });
         ProgramTrace { trace, communicator, program }
     }
 
@@ -218,10 +226,27 @@ impl ProgramTrace {
     }
 
     /// Notes that `executor` has done something for `rank`'s operation since `begun`.
-    pub(crate) fn record(&self, run: u64, (rank, operation): (u32, u32), executor: u32, stage: TraceStage, begun: u64) {
+    pub(crate) fn record(
+        &self,
+        run: u64,
+        (rank, operation): (u32, u32),
+        executor: u32,
+        stage: TraceStage,
+        begun: u64,
+    ) {
         let ended = self.now();
         let ProgramTrace { communicator, program, .. } = *self;
-        let event = TraceEvent { communicator, program, run, rank, operation, executor, stage, begun, ended };
+        let event = TraceEvent {
+            communicator,
+            program,
+            run,
+            rank,
+            operation,
+            executor,
+            stage,
+            begun,
+            ended,
+        };
         self.trace.record(event);
     }
 }

@@ -24,7 +24,11 @@ impl Patience {
     /// fewer cores it may need this very core, so there is no looking at all; a few yields beat the futex as long as the
     /// others are only waiting too.
     pub(crate) fn new(ranks: u32, cores: u32) -> Self {
-        if ranks <= cores { Patience { looks: 2000, yields: 2 } } else { Patience { looks: 1, yields: 16 } }
+        if ranks <= cores {
+            Patience { looks: 2000, yields: 2 }
+        } else {
+            Patience { looks: 1, yields: 16 }
+        }
     }
 }
 

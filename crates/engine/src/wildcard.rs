@@ -63,7 +63,11 @@ pub(crate) struct Matcher {
 pub(crate) type Match = (u32, u32);
 
 impl Matcher {
-    pub(crate) fn new(segment: &Arc<Segment>, at: Offset, rank: &LinkedRank) -> Result<Self, Error> {
+    pub(crate) fn new(
+        segment: &Arc<Segment>,
+        at: Offset,
+        rank: &LinkedRank,
+    ) -> Result<Self, Error> {
         let events = rank.wildcards.len() + rank.matched_sends.len();
         // A power of two, so that places go on without a jump when their count wraps.
         let places = events.next_power_of_two();
@@ -106,7 +110,8 @@ impl Matcher {
             let tag = place.wrapping_add(1);
             if (entry >> 32) as u32 == tag && entry as u32 != PROCESSED {
                 self.settle(entry as u32, rank, matches);
-                self.event(place).store(u64::from(tag) << 32 | u64::from(PROCESSED), Ordering::Relaxed);
+                self.event(place)
+                    .store(u64::from(tag) << 32 | u64::from(PROCESSED), Ordering::Relaxed);
                 left -= 1;
             }
             place = place.wrapping_add(1);
@@ -123,7 +128,8 @@ impl Matcher {
         let admits = |receive: u32, send: &MatchedSend| {
             let operation = rank.wildcards[receive as usize];
             let record = &rank.schedule.view().operations()[operation as usize];
-            record.peer().is_none_or(|peer| peer == send.rank) && record.tag().is_none_or(|tag| tag == send.tag)
+            record.peer().is_none_or(|peer| peer == send.rank)
+                && record.tag().is_none_or(|tag| tag == send.tag)
         };
         if code & ARRIVED == 0 {
             let arrived = self.line.arrived.load(Ordering::Relaxed);
@@ -143,8 +149,9 @@ impl Matcher {
         }
         let number = code & !ARRIVED;
         let send = &rank.matched_sends[number as usize];
-        let posted = (0..rank.wildcards.len() as u32)
-            .find(|receive| self.posted[*receive as usize].load(Ordering::Relaxed) != 0 && admits(*receive, send));
+        let posted = (0..rank.wildcards.len() as u32).find(|receive| {
+            self.posted[*receive as usize].load(Ordering::Relaxed) != 0 && admits(*receive, send)
+        });
         match posted {
             Some(receive) => {
                 self.posted[receive as usize].store(0, Ordering::Relaxed);
@@ -160,7 +167,8 @@ impl Matcher {
 
     /// Shortens the list of messages when nothing is left in it.
     fn forget_taken(&self, arrived: u32) {
-        let all_taken = (0..arrived).rev().all(|at| self.messages[at as usize].load(Ordering::Relaxed) == 0);
+        let all_taken =
+            (0..arrived).rev().all(|at| self.messages[at as usize].load(Ordering::Relaxed) == 0);
         if all_taken {
             self.line.arrived.store(0, Ordering::Relaxed);
         }

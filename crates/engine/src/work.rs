@@ -111,7 +111,10 @@ impl Places {
 
     /// Where a reduction's result is put first: with the first rank that fetches it, or with rank 0.
     pub(crate) fn first_result(all: &[Places]) -> Offset {
-        all.iter().find(|places| places.fetches).or(all.first()).map_or(Offset(0), |places| places.result)
+        all.iter()
+            .find(|places| places.fetches)
+            .or(all.first())
+            .map_or(Offset(0), |places| places.result)
     }
 }
 
@@ -144,14 +147,24 @@ impl Work {
                 copies.push((from.contribution, from.spare, meeting.bytes));
             }
             let leaves = |other: u64| meeting.leaves_own && other == rank;
-            for (other, to) in (0u64..).zip(&places).filter(|(other, to)| !to.fetches && !leaves(*other)) {
+            for (other, to) in
+                (0u64..).zip(&places).filter(|(other, to)| !to.fetches && !leaves(*other))
+            {
                 let at = |offset: Offset, by: u64| Offset(offset.0 + by);
                 match meeting.pattern {
                     Pattern::Gather => {
-                        copies.push((from.contribution, at(to.result, rank * meeting.bytes), meeting.bytes));
+                        copies.push((
+                            from.contribution,
+                            at(to.result, rank * meeting.bytes),
+                            meeting.bytes,
+                        ));
                     }
                     Pattern::Exchange => {
-                        copies.push((at(from.contribution, other * part), at(to.result, rank * part), part));
+                        copies.push((
+                            at(from.contribution, other * part),
+                            at(to.result, rank * part),
+                            part,
+                        ));
                     }
                     Pattern::Broadcast { root } if rank == u64::from(root) && other != rank => {
                         copies.push((from.contribution, to.result, meeting.bytes));
@@ -167,7 +180,9 @@ impl Work {
     fn chunks(&self) -> u32 {
         match self {
             Work::Reduce { bytes, .. } => bytes.div_ceil(reduce_chunk(*bytes)) as u32,
-            Work::Copy(copies) => copies.iter().map(|(_, _, length)| length.div_ceil(COPY_CHUNK) as u32).sum(),
+            Work::Copy(copies) => {
+                copies.iter().map(|(_, _, length)| length.div_ceil(COPY_CHUNK) as u32).sum()
+            }
         }
     }
 
@@ -232,14 +247,21 @@ fn fold_chunk(
     let first = Places::first_result(places);
     let contributions: Vec<Offset> = places.iter().map(|places| places.contribution).collect();
     let mut failed = false;
-    let (Some(left), rest) = (contributions.first(), contributions.get(1..).unwrap_or(&[])) else { return Ok(false) };
+    let (Some(left), rest) = (contributions.first(), contributions.get(1..).unwrap_or(&[])) else {
+        return Ok(false);
+    };
     if rest.iter().skip(1).any(|later| *later == first) {
         // The first result's place is itself a contribution that is still to be read.
         let mut accumulator = vec![0; length as usize];
         memory.read(at(*left), &mut accumulator)?;
         for right in rest {
             failed |= memory.inspect(at(*right), length, |bytes| {
-                is_division(arithmetic::apply_in_place_left(arithmetic.0, arithmetic.1, &mut accumulator, bytes))
+                is_division(arithmetic::apply_in_place_left(
+                    arithmetic.0,
+                    arithmetic.1,
+                    &mut accumulator,
+                    bytes,
+                ))
             })?;
         }
         memory.write(at(first), &accumulator)?;

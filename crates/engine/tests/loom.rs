@@ -72,7 +72,8 @@ impl Payload {
 #[test]
 fn the_last_arrival_sees_what_all_others_wrote_in_every_use_of_a_slot() {
     model(|| {
-        let shared = Arc::new((AtomicU32::new(0), [Payload::new(), Payload::new()], AtomicU32::new(0)));
+        let shared =
+            Arc::new((AtomicU32::new(0), [Payload::new(), Payload::new()], AtomicU32::new(0)));
         let rank = |mine: usize, shared: Arc<(AtomicU32, [Payload; 2], AtomicU32)>| {
             for uses in 1..=2u32 {
                 shared.1[mine].set(uses);
@@ -131,8 +132,11 @@ fn every_chunk_is_claimed_once_and_the_last_to_finish_sees_all() {
 #[test]
 fn an_owner_gets_every_entry_that_was_left_for_it_once() {
     model(|| {
-        let list =
-            Arc::new((AtomicU32::new(0), [AtomicU64::new(0), AtomicU64::new(0)], [Payload::new(), Payload::new()]));
+        let list = Arc::new((
+            AtomicU32::new(0),
+            [AtomicU64::new(0), AtomicU64::new(0)],
+            [Payload::new(), Payload::new()],
+        ));
         let threads: Vec<_> = (0..2u32)
             .map(|code| {
                 let list = Arc::clone(&list);
@@ -228,7 +232,10 @@ fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
     builder.max_branches = 20_000;
     builder.check(|| {
         let slot = || Slot { arrivals: AtomicU32::new(0), words: [Payload::new(), Payload::new()] };
-        let shared = Arc::new(Shared { slots: [slot(), slot()], states: [run_states(SLOTS), run_states(SLOTS)] });
+        let shared = Arc::new(Shared {
+            slots: [slot(), slot()],
+            states: [run_states(SLOTS), run_states(SLOTS)],
+        });
         let other = Arc::clone(&shared);
         let thread = thread::spawn(move || rank(1, &other));
         rank(0, &shared);
@@ -270,7 +277,8 @@ fn a_sleeper_is_woken_by_the_last_that_comes() {
             brought: [Payload; 2],
             sleepers: AtomicU32,
         }
-        let all_are_here = |meeting: &Meeting| meeting.seats.iter().all(|seat| attendance::has_come(seat, 0));
+        let all_are_here =
+            |meeting: &Meeting| meeting.seats.iter().all(|seat| attendance::has_come(seat, 0));
         let meeting = Arc::new(Meeting {
             seats: [AtomicU64::new(0), AtomicU64::new(0)],
             brought: [Payload::new(), Payload::new()],
@@ -288,7 +296,11 @@ fn a_sleeper_is_woken_by_the_last_that_comes() {
             })
             .collect();
         let slept_on = attendance::mark(&meeting.sleepers, || all_are_here(&meeting));
-        let woken = arrivals.into_iter().map(|thread| thread.join().expect("a rank ends")).filter(|woke| *woke).count();
+        let woken = arrivals
+            .into_iter()
+            .map(|thread| thread.join().expect("a rank ends"))
+            .filter(|woke| *woke)
+            .count();
         if let Some(seen) = slept_on {
             assert_ne!(meeting.sleepers.load(Ordering::Relaxed), seen, "it sleeps for ever");
             assert_eq!(woken, 1);
@@ -322,7 +334,10 @@ fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read
                 while words::look(&far.stamps[place], position, call) != words::Found::Piece {
                     thread::yield_now();
                 }
-                assert_eq!(words::look(&far.stamps[place], position, call + 1), words::Found::Stranger);
+                assert_eq!(
+                    words::look(&far.stamps[place], position, call + 1),
+                    words::Found::Stranger
+                );
                 assert_eq!(far.data[place].get(), position as u32 + 1);
                 words::give_back(&far.taken, position + 1);
             }

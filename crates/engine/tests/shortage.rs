@@ -29,14 +29,16 @@ fn two_ranks(body: impl Fn(Arc<Group>) -> Result<(), Error> + Sync) -> Result<()
     let members = [node.join(0)?, node.join(1)?];
     std::thread::scope(|scope| {
         let body = &body;
-        let ranks = members.map(|member| scope.spawn(move || body(Group::world(Arc::new(member))?)));
+        let ranks =
+            members.map(|member| scope.spawn(move || body(Group::world(Arc::new(member))?)));
         ranks.into_iter().try_for_each(|rank| rank.join().expect("no rank panics"))
     })
 }
 
 /// One in every element; gives the sum.
 fn add_up(group: &Arc<Group>, bytes: u64) -> Result<u64, Error> {
-    let ones: Vec<u8> = std::iter::repeat_n(1u64.to_le_bytes(), bytes as usize / 8).flatten().collect();
+    let ones: Vec<u8> =
+        std::iter::repeat_n(1u64.to_le_bytes(), bytes as usize / 8).flatten().collect();
     let mut result = vec![0; bytes as usize];
     let arguments = [Argument::input(&ones), Argument::output(bytes)];
     group.meet_and_wait(&sum(bytes), &arguments, &mut [&mut [], &mut result])?;

@@ -13,7 +13,8 @@ const BLOCKS: [usize; 3] = [5000, 33_001, 300_000];
 
 /// Runs on so many ranks, each of which takes itself to have a core.
 fn ranks(count: u32, body: impl Fn(&Arc<Group>) -> Result<(), Error> + Sync) {
-    let options = JobOptions::new(count, EngineKind::Peers).map(|options| JobOptions { cores: 16, ..options });
+    let options = JobOptions::new(count, EngineKind::Peers)
+        .map(|options| JobOptions { cores: 16, ..options });
     let node = options.and_then(|options| Node::create(&options)).expect("a node");
     let members: Vec<_> = (0..count).map(|rank| node.join(rank).expect("a member")).collect();
     std::thread::scope(|scope| {
@@ -59,23 +60,60 @@ fn blocks_reach_whom_they_are_for_among_any_number_of_ranks() {
                 let mine: Vec<u8> = all().flat_map(|to| block(me, to, length)).collect();
                 let expected: Vec<u8> = all().flat_map(|from| block(from, me, length)).collect();
                 let mut got = vec![0; whole];
-                stream(group, Pattern::Exchange, CallKind::Alltoall, whole, Given::Apart(&mine), &mut got)?;
+                stream(
+                    group,
+                    Pattern::Exchange,
+                    CallKind::Alltoall,
+                    whole,
+                    Given::Apart(&mine),
+                    &mut got,
+                )?;
                 assert!(got == expected, "exchange, {count} ranks, {length} bytes a block");
                 let mut both = mine.clone();
-                stream(group, Pattern::Exchange, CallKind::Alltoall, whole, Given::InOutput(0..whole), &mut both)?;
+                stream(
+                    group,
+                    Pattern::Exchange,
+                    CallKind::Alltoall,
+                    whole,
+                    Given::InOutput(0..whole),
+                    &mut both,
+                )?;
                 assert!(both == expected, "in place, {count} ranks, {length} bytes a block");
                 for root in all() {
                     let is_root = me == root;
                     let own: Vec<u8> = block(me, root, length).collect();
                     let mut gathered = vec![0; if is_root { whole } else { 0 }];
                     let pattern = Pattern::GatherTo { root };
-                    stream(group, pattern, CallKind::Gather, length, Given::Apart(&own), &mut gathered)?;
-                    assert!(!is_root || gathered.iter().copied().eq(all().flat_map(|from| block(from, root, length))));
+                    stream(
+                        group,
+                        pattern,
+                        CallKind::Gather,
+                        length,
+                        Given::Apart(&own),
+                        &mut gathered,
+                    )?;
+                    assert!(
+                        !is_root
+                            || gathered
+                                .iter()
+                                .copied()
+                                .eq(all().flat_map(|from| block(from, root, length)))
+                    );
                     let given: &[u8] = if is_root { &mine } else { &[] };
                     let mut part = vec![0; length];
                     let pattern = Pattern::Scatter { root };
-                    stream(group, pattern, CallKind::Scatter, whole, Given::Apart(given), &mut part)?;
-                    assert!(part.iter().copied().eq(block(root, me, length)), "scatter, {count} ranks, root {root}");
+                    stream(
+                        group,
+                        pattern,
+                        CallKind::Scatter,
+                        whole,
+                        Given::Apart(given),
+                        &mut part,
+                    )?;
+                    assert!(
+                        part.iter().copied().eq(block(root, me, length)),
+                        "scatter, {count} ranks, root {root}"
+                    );
                 }
             }
             Ok(())
@@ -92,7 +130,9 @@ fn a_mismatch_in_the_first_stream_leaves_ranks_able_to_agree() {
             group.meet_and_wait(&barrier, &[], &mut []).map_err(Error::from)
         } else {
             let meeting = Meeting::new(Pattern::Broadcast { root: 0 }, 100_000, call);
-            group.stream(&meeting, Given::Apart(&[]), &mut vec![0; 100_000]).expect("there is memory for streams")
+            group
+                .stream(&meeting, Given::Apart(&[]), &mut vec![0; 100_000])
+                .expect("there is memory for streams")
         };
         assert!(matches!(outcome, Err(Error::Mismatch { .. })), "{outcome:?}");
         // Their next streams are those of the same calls again.
@@ -116,10 +156,14 @@ fn neighbours_whose_tags_differ_find_out() {
         let sources = Arc::from([Some(Edge { rank: other, tag: 1 + me, number: 0 })]);
         let blocks = Blocks::between_neighbors([50_000], [50_000], sources, labels);
         let call = Call::new(CallKind::NeighborAlltoall, 50_000, 0);
-        let meeting = Meeting { blocks: Some(Arc::new(blocks)), ..Meeting::new(Pattern::Neighbors, 0, call) };
+        let meeting =
+            Meeting { blocks: Some(Arc::new(blocks)), ..Meeting::new(Pattern::Neighbors, 0, call) };
         assert!(group.streams(&meeting));
         let outcome = group.stream(&meeting, Given::Apart(&[1; 50_000]), &mut vec![0; 50_000]);
-        outcomes.lock().expect("no rank panics").push((me, outcome.expect("there is memory for streams")));
+        outcomes
+            .lock()
+            .expect("no rank panics")
+            .push((me, outcome.expect("there is memory for streams")));
         Ok(())
     });
     let outcomes = outcomes.into_inner().expect("no rank panics");

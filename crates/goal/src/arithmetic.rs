@@ -171,7 +171,12 @@ pub fn apply_in_place_right(
 }
 
 /// Refuses blocks of different lengths or with a broken last element.
-fn check_lengths(data_type: DataType, left: usize, right: usize, destination: usize) -> Result<(), ArithmeticError> {
+fn check_lengths(
+    data_type: DataType,
+    left: usize,
+    right: usize,
+    destination: usize,
+) -> Result<(), ArithmeticError> {
     if left != right || left != destination {
         return Err(ArithmeticError::LengthsDiffer { left, right, destination });
     }

@@ -65,7 +65,9 @@ pub enum BinaryError {
         found: u64,
     },
     /// Another kind of file.
-    #[error("not a binary GOAL file: it begins with {found} instead of {MAGIC}; is it a text file?")]
+    #[error(
+        "not a binary GOAL file: it begins with {found} instead of {MAGIC}; is it a text file?"
+    )]
     Magic {
         /// The first eight bytes.
         found: u64,

@@ -94,7 +94,13 @@ fn arcs(graph: &Graph, report: &mut Report) -> (Vec<(usize, Arc)>, bool) {
             let until_complete = edge.until == Until::Complete;
             arcs.push((before.index(), Arc { to: after.index(), until_complete }));
         } else {
-            report.add(|| Problem::MissingVertex { rank: graph.rank(), edge: number, after, before, vertices });
+            report.add(|| Problem::MissingVertex {
+                rank: graph.rank(),
+                edge: number,
+                after,
+                before,
+                vertices,
+            });
         }
     }
     let complete = arcs.len() == graph.edges().len();

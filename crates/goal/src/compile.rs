@@ -3,11 +3,12 @@
 use crate::arithmetic::{Arithmetic, DataType};
 use crate::check;
 use crate::graph::{
-    Access, Block, Blocks, BufferDeclaration, Graph, JoinMode, Memory, Operation, Until, Vertex, VertexEntry,
+    Access, Block, Blocks, BufferDeclaration, Graph, JoinMode, Memory, Operation, Until, Vertex,
+    VertexEntry,
 };
 use crate::schedule::{
-    BlockRecord, BufferRecord, Header, JoinKind, Kind, MAGIC, OperationRecord, SCRATCHPAD, Schedule, ScheduleError,
-    ScheduleView, VERSION, flags, offset_of,
+    BlockRecord, BufferRecord, Header, JoinKind, Kind, MAGIC, OperationRecord, SCRATCHPAD,
+    Schedule, ScheduleError, ScheduleView, VERSION, flags, offset_of,
 };
 use bytemuck::Zeroable;
 use std::collections::HashMap;
@@ -25,7 +26,9 @@ pub enum CompileError {
         vertex: String,
     },
     /// More records than 32-bit offsets can address.
-    #[error("the graph has {count} {what}, more than the {limit} a schedule can hold: cut it into several")]
+    #[error(
+        "the graph has {count} {what}, more than the {limit} a schedule can hold: cut it into several"
+    )]
     TooLarge {
         /// Records of what.
         what: &'static str,
@@ -57,11 +60,13 @@ pub fn compile(graph: &Graph) -> Result<Schedule, CompileError> {
         position[*vertex] = index as u32;
     }
     let ordinals = ordinals(graph.vertices());
-    let (mut operations, mut blocks, mut edges) = (Vec::with_capacity(order.len()), Vec::new(), Vec::new());
+    let (mut operations, mut blocks, mut edges) =
+        (Vec::with_capacity(order.len()), Vec::new(), Vec::new());
     for vertex in &order {
         let entry = &graph.vertices()[*vertex];
-        let mut record = record(entry, &mut blocks)
-            .ok_or_else(|| CompileError::Unplaced { vertex: graph.describe(Vertex(*vertex as u32)) })?;
+        let mut record = record(entry, &mut blocks).ok_or_else(|| CompileError::Unplaced {
+            vertex: graph.describe(Vertex(*vertex as u32)),
+        })?;
         record.dependencies = adjacency.incoming[*vertex];
         record.vertex = *vertex as u32;
         record.ordinal = ordinals[*vertex];
@@ -85,9 +90,16 @@ fn limit(what: &'static str, count: usize, limit: usize) -> Result<(), CompileEr
     if count > limit { Err(CompileError::TooLarge { what, count, limit }) } else { Ok(()) }
 }
 
-fn header(graph: &Graph, operations: &[OperationRecord], buffers: usize, blocks: usize, edges: usize) -> Header {
-    let count =
-        |predicate: fn(&OperationRecord) -> bool| operations.iter().filter(|record| predicate(record)).count() as u32;
+fn header(
+    graph: &Graph,
+    operations: &[OperationRecord],
+    buffers: usize,
+    blocks: usize,
+    edges: usize,
+) -> Header {
+    let count = |predicate: fn(&OperationRecord) -> bool| {
+        operations.iter().filter(|record| predicate(record)).count() as u32
+    };
     Header {
         magic: MAGIC,
         version: VERSION,
@@ -118,8 +130,11 @@ struct Adjacency {
 impl Adjacency {
     fn of(graph: &Graph) -> Self {
         let count = graph.vertices().len();
-        let mut adjacency =
-            Adjacency { complete: vec![Vec::new(); count], started: vec![Vec::new(); count], incoming: vec![0; count] };
+        let mut adjacency = Adjacency {
+            complete: vec![Vec::new(); count],
+            started: vec![Vec::new(); count],
+            incoming: vec![0; count],
+        };
         for edge in graph.edges() {
             let list = match edge.until {
                 Until::Complete => &mut adjacency.complete,
@@ -158,7 +173,9 @@ fn ordinals(vertices: &[VertexEntry]) -> Vec<u32> {
         .map(|entry| {
             let key = match &entry.operation {
                 Operation::Send { peer, tag, .. } => (Kind::Send, *peer, *tag),
-                Operation::Receive { source: Some(source), tag: Some(tag), .. } => (Kind::Receive, *source, *tag),
+                Operation::Receive { source: Some(source), tag: Some(tag), .. } => {
+                    (Kind::Receive, *source, *tag)
+                }
                 Operation::Join { .. } => (Kind::Join, 0, 0),
                 _ => return 0,
             };
@@ -302,13 +319,21 @@ fn operation(view: &ScheduleView<'_>, record: &OperationRecord) -> Operation {
     let (operation, data_type) = record.arithmetic().unwrap_or((Arithmetic::Add, DataType::U8));
     match record.kind() {
         Kind::Send => Operation::Send { data: destination, peer: record.peer, tag: record.tag },
-        Kind::Receive => Operation::Receive { data: destination, source: record.peer(), tag: record.tag() },
-        Kind::Calc => Operation::Calc { nanoseconds: record.bytes },
-        Kind::Local => Operation::Local { operation, data_type, left, right: blocks(view.right(record)), destination },
-        Kind::Copy => Operation::Copy { source: left, destination },
-        Kind::Timestamp => {
-            Operation::Timestamp { destination: destination.0.first().copied().unwrap_or(Block::unplaced(8)) }
+        Kind::Receive => {
+            Operation::Receive { data: destination, source: record.peer(), tag: record.tag() }
         }
+        Kind::Calc => Operation::Calc { nanoseconds: record.bytes },
+        Kind::Local => Operation::Local {
+            operation,
+            data_type,
+            left,
+            right: blocks(view.right(record)),
+            destination,
+        },
+        Kind::Copy => Operation::Copy { source: left, destination },
+        Kind::Timestamp => Operation::Timestamp {
+            destination: destination.0.first().copied().unwrap_or(Block::unplaced(8)),
+        },
         Kind::Join => {
             let mode = match JoinKind::from_u8(record.join_mode) {
                 Some(JoinKind::Reduce) => JoinMode::Reduce { operation, data_type },
@@ -323,6 +348,10 @@ fn operation(view: &ScheduleView<'_>, record: &OperationRecord) -> Operation {
 }
 
 fn block(record: &BlockRecord) -> Block {
-    let memory = if record.memory == SCRATCHPAD { Memory::Scratchpad } else { Memory::Buffer(record.memory) };
+    let memory = if record.memory == SCRATCHPAD {
+        Memory::Scratchpad
+    } else {
+        Memory::Buffer(record.memory)
+    };
     Block { memory, offset: record.offset, length: record.length }
 }

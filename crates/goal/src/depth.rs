@@ -41,7 +41,9 @@ pub fn measure(graphs: &[Graph]) -> Option<Depth> {
     let (level, previous) = network.longest_paths()?;
     let firsts = &network.firsts;
     let levels: Vec<Vec<u32>> = (graphs.iter().zip(firsts))
-        .map(|(graph, first)| (0..graph.vertices().len()).map(|vertex| level[end(first + vertex)]).collect())
+        .map(|(graph, first)| {
+            (0..graph.vertices().len()).map(|vertex| level[end(first + vertex)]).collect()
+        })
         .collect();
     let deepest = levels.iter().flatten().copied().max().unwrap_or(0);
     let last = (0..network.vertices).map(end).find(|point| level[*point] == deepest);
@@ -107,17 +109,31 @@ impl Network {
                 let (rank, operation) = (rank as u32, operation as u32);
                 match &entry.operation {
                     Operation::Send { peer, tag, .. } => {
-                        sends.push(Endpoint { rank, operation, peer: Some(*peer), tag: Some(*tag), bytes: 0 });
+                        sends.push(Endpoint {
+                            rank,
+                            operation,
+                            peer: Some(*peer),
+                            tag: Some(*tag),
+                            bytes: 0,
+                        });
                     }
                     Operation::Receive { source, tag, .. } => {
-                        receives.push(Endpoint { rank, operation, peer: *source, tag: *tag, bytes: 0 });
+                        receives.push(Endpoint {
+                            rank,
+                            operation,
+                            peer: *source,
+                            tag: *tag,
+                            bytes: 0,
+                        });
                     }
                     _ => {}
                 }
             }
         }
         for (send, receive) in pair(&sends, &receives).pairs {
-            let number = |endpoint: Endpoint| self.firsts[endpoint.rank as usize] + endpoint.operation as usize;
+            let number = |endpoint: Endpoint| {
+                self.firsts[endpoint.rank as usize] + endpoint.operation as usize
+            };
             let (from, to) = (start(number(send)), end(number(receive)));
             self.arcs[from].push((to, 1));
         }
@@ -154,7 +170,8 @@ impl Network {
     fn longest_paths(&self) -> Option<(Vec<u32>, Vec<Option<usize>>)> {
         let mut missing = vec![0usize; self.arcs.len()];
         self.arcs.iter().flatten().for_each(|(to, _)| missing[*to] += 1);
-        let mut order: Vec<usize> = (0..self.arcs.len()).filter(|point| missing[*point] == 0).collect();
+        let mut order: Vec<usize> =
+            (0..self.arcs.len()).filter(|point| missing[*point] == 0).collect();
         let (mut level, mut previous) = (vec![0; self.arcs.len()], vec![None; self.arcs.len()]);
         let mut next = 0;
         while let Some(point) = order.get(next).copied() {

@@ -241,7 +241,14 @@ pub struct Graph {
 impl Graph {
     /// The empty graph of rank `rank` among `ranks`.
     pub fn new(rank: u32, ranks: u32) -> Self {
-        Graph { rank, ranks, vertices: Vec::new(), edges: Vec::new(), buffers: Vec::new(), scratchpad: 0 }
+        Graph {
+            rank,
+            ranks,
+            vertices: Vec::new(),
+            edges: Vec::new(),
+            buffers: Vec::new(),
+            scratchpad: 0,
+        }
     }
 
     /// Whose graph this is.
@@ -344,7 +351,12 @@ impl Graph {
     }
 
     /// Adds a join of all ranks.
-    pub fn join(&mut self, mode: JoinMode, contribution: impl Into<Blocks>, result: impl Into<Blocks>) -> Vertex {
+    pub fn join(
+        &mut self,
+        mode: JoinMode,
+        contribution: impl Into<Blocks>,
+        result: impl Into<Blocks>,
+    ) -> Vertex {
         self.add(Operation::Join { mode, contribution: contribution.into(), result: result.into() })
     }
 
@@ -391,7 +403,9 @@ impl Operation {
             value.map_or_else(|| "-1".into(), |value| value.to_string())
         }
         match self {
-            Operation::Send { data, peer, tag } => format!("send {} to {peer} tag {tag}", bytes(data)),
+            Operation::Send { data, peer, tag } => {
+                format!("send {} to {peer} tag {tag}", bytes(data))
+            }
             Operation::Receive { data, source, tag } => {
                 format!("recv {} from {} tag {}", bytes(data), any(source), any(tag))
             }

@@ -26,7 +26,9 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_endian = "big")]
-compile_error!("schedules are little endian in memory; a big-endian machine would need a converting loader");
+compile_error!(
+    "schedules are little endian in memory; a big-endian machine would need a converting loader"
+);
 
 pub mod arithmetic;
 pub mod binary;

@@ -81,6 +81,11 @@ pub fn pair(sends: &[Endpoint], receives: &[Endpoint]) -> Pairing {
             None => pairing.lonely_receives.push(*receive),
         }
     }
-    pairing.open_sends = sends.iter().zip(&claimed).filter(|(_, claimed)| !**claimed).map(|(send, _)| *send).collect();
+    pairing.open_sends = sends
+        .iter()
+        .zip(&claimed)
+        .filter(|(_, claimed)| !**claimed)
+        .map(|(send, _)| *send)
+        .collect();
     pairing
 }

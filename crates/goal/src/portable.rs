@@ -9,7 +9,9 @@ pub(crate) const ANY: u32 = u32::MAX;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotPortable {
     /// The formats know sends, receives and computations only.
-    #[error("{vertex}: GOAL files hold send, recv and calc only: leave it out, or keep the graph as a schedule")]
+    #[error(
+        "{vertex}: GOAL files hold send, recv and calc only: leave it out, or keep the graph as a schedule"
+    )]
     Operation {
         /// The vertex, described.
         vertex: String,
@@ -71,7 +73,10 @@ pub enum NotPortable {
     #[error("a GOAL file holds at least one rank: give at least one graph")]
     NoRanks,
     /// More than the fields of the binary format can count.
-    #[error("rank {rank} has {edges} edges, more than the {} a binary file can number: split the graph", u32::MAX)]
+    #[error(
+        "rank {rank} has {edges} edges, more than the {} a binary file can number: split the graph",
+        u32::MAX
+    )]
     TooManyEdges {
         /// The graph's rank.
         rank: u32,
@@ -92,20 +97,27 @@ impl Portable {
     /// The operation of a vertex, if files can hold it.
     pub(crate) fn of(graph: &Graph, index: usize) -> Result<Portable, NotPortable> {
         let vertex = || graph.describe(Vertex(index as u32));
-        let bytes = |data: &Blocks| data.bytes().ok_or_else(|| NotPortable::TooManyBytes { vertex: vertex() });
+        let bytes = |data: &Blocks| {
+            data.bytes().ok_or_else(|| NotPortable::TooManyBytes { vertex: vertex() })
+        };
         match &graph.vertices()[index].operation {
             Operation::Send { peer: ANY, .. }
             | Operation::Send { tag: ANY, .. }
             | Operation::Receive { source: Some(ANY), .. }
-            | Operation::Receive { tag: Some(ANY), .. } => Err(NotPortable::Reserved { vertex: vertex() }),
-            Operation::Send { data, peer, tag } => Ok(Portable::Send { bytes: bytes(data)?, peer: *peer, tag: *tag }),
+            | Operation::Receive { tag: Some(ANY), .. } => {
+                Err(NotPortable::Reserved { vertex: vertex() })
+            }
+            Operation::Send { data, peer, tag } => {
+                Ok(Portable::Send { bytes: bytes(data)?, peer: *peer, tag: *tag })
+            }
             Operation::Receive { data, source, tag } => {
                 Ok(Portable::Receive { bytes: bytes(data)?, source: *source, tag: *tag })
             }
             Operation::Calc { nanoseconds } => Ok(Portable::Calc { nanoseconds: *nanoseconds }),
-            Operation::Local { .. } | Operation::Copy { .. } | Operation::Timestamp { .. } | Operation::Join { .. } => {
-                Err(NotPortable::Operation { vertex: vertex() })
-            }
+            Operation::Local { .. }
+            | Operation::Copy { .. }
+            | Operation::Timestamp { .. }
+            | Operation::Join { .. } => Err(NotPortable::Operation { vertex: vertex() }),
         }
     }
 }
@@ -121,8 +133,10 @@ pub(crate) fn check(graphs: &[Graph]) -> Result<(), NotPortable> {
             return Err(NotPortable::Position { position, graphs: graphs.len(), rank, ranks });
         }
         let exists = |vertex: Vertex| vertex.index() < graph.vertices().len();
-        if let Some(edge) =
-            graph.edges().iter().find(|edge| edge.after == edge.before || !exists(edge.after) || !exists(edge.before))
+        if let Some(edge) = graph
+            .edges()
+            .iter()
+            .find(|edge| edge.after == edge.before || !exists(edge.after) || !exists(edge.before))
         {
             return Err(NotPortable::Edge { rank, after: edge.after, before: edge.before });
         }

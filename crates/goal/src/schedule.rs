@@ -151,7 +151,9 @@ impl Kind {
     /// The kind of this number.
     pub fn from_u8(number: u8) -> Option<Kind> {
         use Kind::*;
-        [Send, Receive, Calc, Local, Copy, Timestamp, Join].into_iter().find(|kind| *kind as u8 == number)
+        [Send, Receive, Calc, Local, Copy, Timestamp, Join]
+            .into_iter()
+            .find(|kind| *kind as u8 == number)
     }
 }
 
@@ -171,7 +173,9 @@ impl JoinKind {
     /// The kind of this number.
     pub fn from_u8(number: u8) -> Option<JoinKind> {
         use JoinKind::*;
-        [Barrier, Reduce, Gather, Exchange, Broadcast].into_iter().find(|kind| *kind as u8 == number)
+        [Barrier, Reduce, Gather, Exchange, Broadcast]
+            .into_iter()
+            .find(|kind| *kind as u8 == number)
     }
 }
 
@@ -233,7 +237,10 @@ pub struct Schedule {
 
 impl std::fmt::Debug for Schedule {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Schedule").field("header", self.view().header()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Schedule")
+            .field("header", self.view().header())
+            .finish_non_exhaustive()
     }
 }
 
@@ -392,7 +399,10 @@ impl<'a> ScheduleView<'a> {
     /// Right operands.
     #[inline]
     pub fn right(&self, record: &OperationRecord) -> &'a [BlockRecord] {
-        self.list(record.first_block + record.destination_count + record.left_count, record.right_count)
+        self.list(
+            record.first_block + record.destination_count + record.left_count,
+            record.right_count,
+        )
     }
 
     #[inline]
@@ -402,13 +412,19 @@ impl<'a> ScheduleView<'a> {
 
     /// The operations that wait for this one's completion.
     #[inline]
-    pub fn successors(&self, record: &OperationRecord) -> impl ExactSizeIterator<Item = u32> + use<'a> {
+    pub fn successors(
+        &self,
+        record: &OperationRecord,
+    ) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         self.targets(record.first_edge, record.edge_count)
     }
 
     /// The operations that wait for this one's start.
     #[inline]
-    pub fn start_successors(&self, record: &OperationRecord) -> impl ExactSizeIterator<Item = u32> + use<'a> {
+    pub fn start_successors(
+        &self,
+        record: &OperationRecord,
+    ) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         self.targets(record.first_edge + record.edge_count, record.start_edge_count)
     }
 
@@ -431,7 +447,9 @@ impl<'a> ScheduleView<'a> {
 
 /// The byte offset of an operation record.
 pub fn offset_of(operation: u32) -> Option<u32> {
-    operation.checked_mul(size_of::<OperationRecord>() as u32)?.checked_add(size_of::<Header>() as u32)
+    operation
+        .checked_mul(size_of::<OperationRecord>() as u32)?
+        .checked_add(size_of::<Header>() as u32)
 }
 
 /// The operation whose record lies at this offset.

@@ -116,18 +116,24 @@ macro_rules! float {
                 };
                 let left = block(pairs.iter().map(|pair| pair.0).collect());
                 let right = block(pairs.iter().map(|pair| pair.1).collect());
-                let (mut three, mut in_left, mut in_right) = (vec![0; left.len()], left.clone(), right.clone());
+                let (mut three, mut in_left, mut in_right) =
+                    (vec![0; left.len()], left.clone(), right.clone());
                 let data_type = DataType::$data_type;
-                apply(operation, data_type, &left[1..], &right[1..], &mut three[1..]).expect("defined on all numbers");
+                apply(operation, data_type, &left[1..], &right[1..], &mut three[1..])
+                    .expect("defined on all numbers");
                 apply_in_place_left(operation, data_type, &mut in_left[1..], &right[1..])
                     .expect("defined on all numbers");
                 apply_in_place_right(operation, data_type, &left[1..], &mut in_right[1..])
                     .expect("defined on all numbers");
 
-                let expected = block(pairs.iter().map(|pair| reference(operation, pair.0, pair.1)).collect());
-                for (form, result) in [("three-address", three), ("left", in_left), ("right", in_right)] {
+                let expected =
+                    block(pairs.iter().map(|pair| reference(operation, pair.0, pair.1)).collect());
+                for (form, result) in
+                    [("three-address", three), ("left", in_left), ("right", in_right)]
+                {
                     for (index, pair) in pairs.iter().enumerate() {
-                        let element = 1 + index * size_of::<$bits>()..1 + (index + 1) * size_of::<$bits>();
+                        let element =
+                            1 + index * size_of::<$bits>()..1 + (index + 1) * size_of::<$bits>();
                         assert_eq!(
                             result[element.clone()],
                             expected[element],
@@ -210,7 +216,8 @@ fn known_bits() {
     ] {
         let mut destination = [0; 4];
         let (left_bytes, right_bytes) = (left.to_le_bytes(), right.to_le_bytes());
-        apply(operation, DataType::F32, &left_bytes, &right_bytes, &mut destination).expect("defined on all numbers");
+        apply(operation, DataType::F32, &left_bytes, &right_bytes, &mut destination)
+            .expect("defined on all numbers");
         let result = u32::from_le_bytes(destination);
         assert_eq!(result, expected, "{left:#x} {operation} {right:#x} gave {result:#x}");
         assert_eq!(single::reference(operation, left, right), expected, "the reference is wrong");

@@ -2,7 +2,8 @@
 //! numbers they promise.
 
 use goal::arithmetic::{
-    Arithmetic, ArithmeticError, DataType, Element, apply, apply_in_place_left, apply_in_place_right,
+    Arithmetic, ArithmeticError, DataType, Element, apply, apply_in_place_left,
+    apply_in_place_right,
 };
 use proptest::prelude::*;
 
@@ -13,7 +14,8 @@ fn all_forms(
     left: &[u8],
     right: &[u8],
 ) -> [(Result<(), ArithmeticError>, Vec<u8>); 3] {
-    let (mut three, mut in_left, mut in_right) = (vec![0x5a; left.len()], left.to_vec(), right.to_vec());
+    let (mut three, mut in_left, mut in_right) =
+        (vec![0x5a; left.len()], left.to_vec(), right.to_vec());
     [
         (apply(operation, data_type, left, right, &mut three), three),
         (apply_in_place_left(operation, data_type, &mut in_left, right), in_left),
@@ -103,7 +105,10 @@ fn blocks_of_different_lengths_are_refused() {
     for (left, right, bytes) in [(4, 8, 8), (8, 4, 8), (8, 8, 4), (0, 8, 8)] {
         let refused = ArithmeticError::LengthsDiffer { left, right, destination: bytes };
         let destination = &mut destination[..bytes];
-        assert_eq!(apply(Arithmetic::Add, DataType::F32, &[1; 8][..left], &[1; 8][..right], destination), Err(refused));
+        assert_eq!(
+            apply(Arithmetic::Add, DataType::F32, &[1; 8][..left], &[1; 8][..right], destination),
+            Err(refused)
+        );
     }
     assert_eq!(
         apply_in_place_left(Arithmetic::Add, DataType::U8, &mut destination, &[1; 7]),
@@ -121,7 +126,9 @@ fn broken_elements_are_refused() {
     for data_type in DataType::ALL {
         for bytes in 0..=17 {
             let whole = bytes % data_type.bytes() == 0;
-            for (outcome, _) in all_forms(Arithmetic::Add, data_type, &[0; 17][..bytes], &[0; 17][..bytes]) {
+            for (outcome, _) in
+                all_forms(Arithmetic::Add, data_type, &[0; 17][..bytes], &[0; 17][..bytes])
+            {
                 let refused = Err(ArithmeticError::NotWholeElements { bytes, data_type });
                 assert_eq!(outcome, if whole { Ok(()) } else { refused });
             }
@@ -157,15 +164,24 @@ fn numbers_and_names_lead_back() {
 #[test]
 fn unknown_names_are_refused_with_the_known_ones() {
     let error = "int".parse::<DataType>().expect_err("not a data type");
-    assert_eq!(error.to_string(), "`int` is no data type; use one of u8, u16, u32, u64, i8, i16, i32, i64, f32, f64");
+    assert_eq!(
+        error.to_string(),
+        "`int` is no data type; use one of u8, u16, u32, u64, i8, i16, i32, i64, f32, f64"
+    );
     let error = "ADD".parse::<Arithmetic>().expect_err("names are in lower case");
-    assert_eq!(error.to_string(), "`ADD` is no local operation; use one of add, sub, mul, div, min, max, and, or, xor");
+    assert_eq!(
+        error.to_string(),
+        "`ADD` is no local operation; use one of add, sub, mul, div, min, max, and, or, xor"
+    );
 }
 
 #[test]
 fn errors_name_the_place_and_the_way_out() {
     let broken = ArithmeticError::NotWholeElements { bytes: 6, data_type: DataType::F32 };
-    assert_eq!(broken.to_string(), "6 bytes are not a whole number of f32 elements; use a multiple of 4 bytes");
+    assert_eq!(
+        broken.to_string(),
+        "6 bytes are not a whole number of f32 elements; use a multiple of 4 bytes"
+    );
     let zero = ArithmeticError::DivisionByZero { element: 3 };
     assert!(zero.to_string().contains("element 3"));
 }

@@ -53,7 +53,9 @@ fn check(operation: Arithmetic, data_type: DataType, left: &[u8], right: &[u8]) 
 
     let first_zero = right.chunks(size).position(|divisor| widen(data_type, divisor) == 0);
     let expected_outcome = match first_zero {
-        Some(element) if operation == Arithmetic::Divide => Err(ArithmeticError::DivisionByZero { element }),
+        Some(element) if operation == Arithmetic::Divide => {
+            Err(ArithmeticError::DivisionByZero { element })
+        }
         _ => Ok(()),
     };
     assert_eq!(outcome, expected_outcome, "{operation} on {data_type}");
@@ -111,7 +113,8 @@ fn limits_of_every_type_wrap() {
 fn signed_minimum_divided_by_minus_one_is_itself() {
     let (left, right) = (i64::MIN.to_le_bytes(), (-1_i64).to_le_bytes());
     let mut destination = [0; 8];
-    apply(Arithmetic::Divide, DataType::I64, &left, &right, &mut destination).expect("the divisor is not zero");
+    apply(Arithmetic::Divide, DataType::I64, &left, &right, &mut destination)
+        .expect("the divisor is not zero");
     assert_eq!(i64::from_le_bytes(destination), i64::MIN);
 }
 
@@ -119,7 +122,8 @@ fn signed_minimum_divided_by_minus_one_is_itself() {
 fn division_rounds_towards_zero() {
     let mut destination = [0; 2];
     let (left, right) = ([(-7_i8).to_le_bytes()[0], 7], [2, (-2_i8).to_le_bytes()[0]]);
-    apply(Arithmetic::Divide, DataType::I8, &left, &right, &mut destination).expect("no divisor is zero");
+    apply(Arithmetic::Divide, DataType::I8, &left, &right, &mut destination)
+        .expect("no divisor is zero");
     assert_eq!(destination.map(|byte| i8::from_le_bytes([byte])), [-3, -3]);
 }
 

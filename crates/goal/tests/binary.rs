@@ -88,13 +88,22 @@ fn damage_is_named() {
     assert!(matches!(changed(0, &[0]), Err(Magic { found: 0x1000 })));
     assert!(matches!(changed(8, &[0]), Err(NoRanks)));
     assert!(matches!(changed(8, &[255; 4]), Err(Truncated { what: "the table of ranks", .. })));
-    assert!(matches!(changed(12, &[1]), Err(Node { rank: 0, node: 0, .. })), "cpu 2 above the highest");
-    assert!(matches!(changed(13, &[2]), Err(Node { rank: 0, node: 1, .. })), "nic 3 above the highest");
+    assert!(
+        matches!(changed(12, &[1]), Err(Node { rank: 0, node: 0, .. })),
+        "cpu 2 above the highest"
+    );
+    assert!(
+        matches!(changed(13, &[2]), Err(Node { rank: 0, node: 1, .. })),
+        "nic 3 above the highest"
+    );
     assert!(matches!(changed(14, &[37]), Err(Section { rank: 0, start: 37, expected: 38, .. })));
     assert!(matches!(changed(22, &[40]), Err(Section { rank: 0, end: 40, .. })));
     assert!(matches!(changed(22, &[0]), Err(Section { rank: 0, end: 0, .. })));
     assert!(matches!(changed(30, &[135]), Err(Section { rank: 1, start: 135, expected: 136, .. })));
-    assert!(matches!(changed(38, &[188]), Err(Truncated { what: "the section of a rank", needed: 196, found: 195 })));
+    assert!(matches!(
+        changed(38, &[188]),
+        Err(Truncated { what: "the section of a rank", needed: 196, found: 195 })
+    ));
     assert!(matches!(changed(38, &[255; 8]), Err(Truncated { needed: u64::MAX, .. })));
     assert!(matches!(changed(38, &[186]), Err(Trailing { found: 1 })));
     assert!(matches!(changed(46, &[255; 4]), Err(SectionLength { rank: 0, nodes: u32::MAX, .. })));
@@ -102,15 +111,39 @@ fn damage_is_named() {
     assert!(matches!(changed(54, &[1]), Err(Roots { rank: 0 })), "the root has dependencies");
     assert!(matches!(changed(54, &[2]), Err(Roots { rank: 0 })), "the root does not exist");
     assert!(matches!(changed(62, &[4]), Err(Node { rank: 0, node: 0, what: "unknown type" })));
-    assert!(matches!(changed(102, &[255; 4]), Err(Node { rank: 0, node: 1, .. })), "a send to anyone");
-    assert!(matches!(changed(114, &[255; 4]), Err(Node { rank: 0, node: 1, .. })), "a send of any tag");
-    assert!(matches!(changed(81, &[2]), Err(Node { rank: 0, node: 0, .. })), "more edges than there are");
-    assert!(matches!(changed(85, &[2]), Err(Node { rank: 0, node: 0, .. })), "edges beyond the section");
-    assert!(matches!(changed(85, &[255; 4]), Err(Node { rank: 0, node: 0, .. })), "edges far beyond the section");
+    assert!(
+        matches!(changed(102, &[255; 4]), Err(Node { rank: 0, node: 1, .. })),
+        "a send to anyone"
+    );
+    assert!(
+        matches!(changed(114, &[255; 4]), Err(Node { rank: 0, node: 1, .. })),
+        "a send of any tag"
+    );
+    assert!(
+        matches!(changed(81, &[2]), Err(Node { rank: 0, node: 0, .. })),
+        "more edges than there are"
+    );
+    assert!(
+        matches!(changed(85, &[2]), Err(Node { rank: 0, node: 0, .. })),
+        "edges beyond the section"
+    );
+    assert!(
+        matches!(changed(85, &[255; 4]), Err(Node { rank: 0, node: 0, .. })),
+        "edges far beyond the section"
+    );
     assert!(matches!(changed(136, &[2]), Err(Node { rank: 0, node: 0, .. })), "an edge to no node");
-    assert!(matches!(changed(136, &[0]), Err(Node { rank: 0, node: 0, what: "it waits for itself" })));
-    assert!(matches!(changed(97, &[1]), Err(SectionLength { rank: 0, .. })), "fewer dependencies than edges");
-    assert!(matches!(changed(81, &[0]), Err(Node { rank: 0, node: 1, .. })), "an edge that belongs to no node");
+    assert!(matches!(
+        changed(136, &[0]),
+        Err(Node { rank: 0, node: 0, what: "it waits for itself" })
+    ));
+    assert!(
+        matches!(changed(97, &[1]), Err(SectionLength { rank: 0, .. })),
+        "fewer dependencies than edges"
+    );
+    assert!(
+        matches!(changed(81, &[0]), Err(Node { rank: 0, node: 1, .. })),
+        "an edge that belongs to no node"
+    );
 }
 
 #[test]
@@ -125,9 +158,11 @@ fn with_node_size(graphs: &[Graph], size: usize) -> Vec<u8> {
     let table = 14 + 16 * graphs.len();
     let mut longer = file[..table].to_vec();
     for rank in 0..graphs.len() {
-        let offset = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize + 8;
+        let offset =
+            |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize + 8;
         let section = &file[offset(14 + 16 * rank)..offset(22 + 16 * rank)];
-        let count = |at: usize| u32::from_le_bytes(section[at..at + 4].try_into().unwrap()) as usize;
+        let count =
+            |at: usize| u32::from_le_bytes(section[at..at + 4].try_into().unwrap()) as usize;
         let (first, start) = (8 + 4 * count(4), longer.len() as u64 - 8);
         longer.extend(&section[..first]);
         let (nodes, edges) = section[first..].split_at(39 * count(0));
@@ -170,7 +205,10 @@ fn what_the_format_cannot_hold_names_the_vertex() {
     assert!(error.to_string().starts_with("rank 0, vertex 0: timestamp: "), "{error}");
     let mut graph = Graph::new(0, 1);
     graph.join(JoinMode::Barrier, Vec::new(), Vec::new());
-    assert!(matches!(write(&[graph]), Err(BinaryError::NotPortable(NotPortable::Operation { .. }))));
+    assert!(matches!(
+        write(&[graph]),
+        Err(BinaryError::NotPortable(NotPortable::Operation { .. }))
+    ));
     let mut graph = Graph::new(0, 1);
     graph.send(Block::unplaced(1), 0, u32::MAX);
     assert!(matches!(write(&[graph]), Err(BinaryError::NotPortable(NotPortable::Reserved { .. }))));
@@ -185,7 +223,9 @@ fn comparable(graph: &Graph) -> (Graph, Vec<(u32, bool, u32)>) {
         let new = copy.vertex_mut(vertex).unwrap();
         (new.cpu, new.nic) = (entry.cpu, entry.nic);
     }
-    let edge = |edge: &goal::graph::Edge| (edge.before.0, edge.until == goal::graph::Until::Started, edge.after.0);
+    let edge = |edge: &goal::graph::Edge| {
+        (edge.before.0, edge.until == goal::graph::Until::Started, edge.after.0)
+    };
     let mut edges: Vec<_> = graph.edges().iter().map(edge).collect();
     // A stable sort: edges of one kind from one node keep their order.
     edges.sort_by_key(|(before, started, _)| (*before, *started));

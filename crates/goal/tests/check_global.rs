@@ -37,14 +37,19 @@ fn graphs_are_those_of_all_ranks_in_order() {
     assert!(problems(&empty(3)).is_empty());
     let twice = [Graph::new(0, 2), Graph::new(0, 2)];
     assert_eq!(problem(&twice), Problem::Position { position: 1, graphs: 2, rank: 0, ranks: 2 });
-    assert_eq!(problem(&[Graph::new(0, 2)]), Problem::Position { position: 0, graphs: 1, rank: 0, ranks: 2 });
+    assert_eq!(
+        problem(&[Graph::new(0, 2)]),
+        Problem::Position { position: 0, graphs: 1, rank: 0, ranks: 2 }
+    );
 }
 
 #[test]
 fn problems_of_one_rank_are_reported_too() {
     let mut graphs = empty(2);
     graphs[1].send(bytes(1), 2, 0);
-    assert!(problems(&graphs).iter().any(|problem| matches!(problem, Problem::Peer { peer: 2, .. })));
+    assert!(
+        problems(&graphs).iter().any(|problem| matches!(problem, Problem::Peer { peer: 2, .. }))
+    );
 }
 
 #[test]
@@ -71,7 +76,10 @@ fn every_send_has_a_receive_and_the_reverse() {
     let found = problems(&graphs);
     assert!(matches!(
         &found[..],
-        [Problem::ReceiveWithoutSend { source_rank: Some(0), .. }, Problem::SendWithoutReceive { peer: 1, .. }]
+        [
+            Problem::ReceiveWithoutSend { source_rank: Some(0), .. },
+            Problem::SendWithoutReceive { peer: 1, .. }
+        ]
     ));
     graphs[1].receive(bytes(8), 0, 7);
     graphs[0].send(bytes(8), 1, 8);
@@ -85,7 +93,9 @@ fn sizes_are_equal() {
         graphs[0].send(bytes(sent), 1, 0);
         graphs[1].receive([bytes(expected), bytes(0)], 0, 0);
         let found = problem(&graphs);
-        assert!(matches!(found, Problem::SizesDiffer { sent: s, expected: e, .. } if (s, e) == (sent, expected)));
+        assert!(
+            matches!(found, Problem::SizesDiffer { sent: s, expected: e, .. } if (s, e) == (sent, expected))
+        );
         assert!(found.to_string().contains("[rank 0, vertex 0: send"), "{found}");
         assert!(found.to_string().contains("[rank 1, vertex 0: recv"), "{found}");
     }
@@ -144,7 +154,10 @@ fn joins_are_the_same_everywhere() {
     assert_eq!(problem(&graphs), Problem::JoinCounts { rank: 2, count: 2, expected: 1 });
     graphs[2] = Graph::new(2, 3);
     graphs[2].join(JoinMode::Gather, bytes(8), Blocks::none());
-    assert!(matches!(problem(&graphs), Problem::JoinModes { number: 0, found: JoinMode::Gather, .. }));
+    assert!(matches!(
+        problem(&graphs),
+        Problem::JoinModes { number: 0, found: JoinMode::Gather, .. }
+    ));
 
     let reduce = JoinMode::Reduce { operation: Arithmetic::Add, data_type: DataType::U8 };
     for (mode, length) in [(reduce, 6), (JoinMode::Gather, 6), (JoinMode::Exchange, 6)] {
@@ -152,7 +165,10 @@ fn joins_are_the_same_everywhere() {
         for (rank, graph) in graphs.iter_mut().enumerate() {
             graph.join(mode, bytes(length * (1 + rank as u64 / 2)), Blocks::none());
         }
-        assert!(matches!(problem(&graphs), Problem::JoinSizes { number: 0, found: 12, expected: 6, .. }));
+        assert!(matches!(
+            problem(&graphs),
+            Problem::JoinSizes { number: 0, found: 12, expected: 6, .. }
+        ));
     }
 }
 
@@ -234,7 +250,8 @@ fn assignable(sends: &[Endpoint], receives: &mut Vec<Endpoint>) -> bool {
     let Some((send, rest)) = sends.split_first() else { return receives.is_empty() };
     (0..receives.len()).any(|index| {
         let receive = receives.remove(index);
-        let fits = receive.admits(send) && receive.bytes == send.bytes && assignable(rest, receives);
+        let fits =
+            receive.admits(send) && receive.bytes == send.bytes && assignable(rest, receives);
         receives.insert(index, receive);
         fits
     })
@@ -245,14 +262,19 @@ fn wildcard_graphs(seed: u64) -> Vec<Graph> {
     let mut sequence = Sequence(seed);
     let mut graphs = empty(3);
     for _ in 0..1 + sequence.below(5) {
-        let (from, tag, length) = (sequence.below(3), sequence.below(3) as u32, 1 + sequence.below(2) as u64);
+        let (from, tag, length) =
+            (sequence.below(3), sequence.below(3) as u32, 1 + sequence.below(2) as u64);
         graphs[from].send(bytes(length), 0, tag);
         let [source, received_tag] = [from as u32, tag].map(|value| match sequence.below(8) {
             0 => Some((value + 1) % 3),
             1 | 2 => Some(value),
             _ => None,
         });
-        graphs[0].receive(bytes(if sequence.below(10) == 0 { 3 - length } else { length }), source, received_tag);
+        graphs[0].receive(
+            bytes(if sequence.below(10) == 0 { 3 - length } else { length }),
+            source,
+            received_tag,
+        );
     }
     graphs
 }
@@ -290,11 +312,12 @@ fn waiting_graphs(seed: u64) -> Vec<Graph> {
         let (from, to) = (sequence.below(graphs.len()), sequence.below(graphs.len()));
         let length = [LIMIT, LIMIT + 1][sequence.below(2)];
         match sequence.below(5) {
-            0 => {
-                graphs.iter_mut().for_each(|graph| drop_vertex(graph.join(JoinMode::Gather, bytes(4), Blocks::none())))
-            }
+            0 => graphs.iter_mut().for_each(|graph| {
+                drop_vertex(graph.join(JoinMode::Gather, bytes(4), Blocks::none()))
+            }),
             1 => graphs.iter_mut().for_each(|graph| {
-                let contribution = if graph.rank() == from as u32 { bytes(4).into() } else { Blocks::none() };
+                let contribution =
+                    if graph.rank() == from as u32 { bytes(4).into() } else { Blocks::none() };
                 graph.join(JoinMode::Broadcast { root: from as u32 }, contribution, Blocks::none());
             }),
             _ => {
@@ -311,7 +334,11 @@ fn waiting_graphs(seed: u64) -> Vec<Graph> {
             let left = sequence.below(count - 1);
             let right = left + 1 + sequence.below(count - left - 1);
             let (before, after) = (Vertex(order[left] as u32), Vertex(order[right] as u32));
-            if sequence.below(4) > 0 { graph.requires(after, before) } else { graph.irequires(after, before) }
+            if sequence.below(4) > 0 {
+                graph.requires(after, before)
+            } else {
+                graph.irequires(after, before)
+            }
         }
     }
     graphs
@@ -321,21 +348,27 @@ fn drop_vertex(_: Vertex) {}
 
 /// Runs the graphs until nothing moves, and says whether everything has completed.
 fn completes(graphs: &[Graph]) -> bool {
-    let mut started: Vec<Vec<bool>> = graphs.iter().map(|graph| vec![false; graph.vertices().len()]).collect();
+    let mut started: Vec<Vec<bool>> =
+        graphs.iter().map(|graph| vec![false; graph.vertices().len()]).collect();
     let mut completed = started.clone();
     let mut moved = true;
     while std::mem::take(&mut moved) {
         for (rank, graph) in graphs.iter().enumerate() {
             for index in 0..graph.vertices().len() {
-                let ready = graph.edges().iter().filter(|edge| edge.after.index() == index).all(|edge| {
-                    let list = if edge.until == Until::Complete { &completed } else { &started };
-                    list[rank][edge.before.index()]
-                });
+                let ready =
+                    graph.edges().iter().filter(|edge| edge.after.index() == index).all(|edge| {
+                        let list =
+                            if edge.until == Until::Complete { &completed } else { &started };
+                        list[rank][edge.before.index()]
+                    });
                 if ready && !started[rank][index] {
                     started[rank][index] = true;
                     moved = true;
                 }
-                if started[rank][index] && !completed[rank][index] && may_complete(graphs, &started, rank, index) {
+                if started[rank][index]
+                    && !completed[rank][index]
+                    && may_complete(graphs, &started, rank, index)
+                {
                     completed[rank][index] = true;
                     moved = true;
                 }
@@ -355,15 +388,22 @@ fn may_complete(graphs: &[Graph], started: &[Vec<bool>], rank: usize, index: usi
         };
         let is_send = matches!(graphs[rank].vertices()[index].operation, Operation::Send { .. });
         let vertices = graphs[peer as usize].vertices();
-        let at = vertices.iter().position(|entry| of_message(&entry.operation) == Some((!is_send, wanted))).unwrap();
+        let at = vertices
+            .iter()
+            .position(|entry| of_message(&entry.operation) == Some((!is_send, wanted)))
+            .unwrap();
         started[peer as usize][at]
     };
     let joins = |rank: usize| {
         let entries = graphs[rank].vertices().iter().enumerate();
-        entries.filter(|(_, entry)| matches!(entry.operation, Operation::Join { .. })).map(|(index, _)| index)
+        entries
+            .filter(|(_, entry)| matches!(entry.operation, Operation::Join { .. }))
+            .map(|(index, _)| index)
     };
     match &graphs[rank].vertices()[index].operation {
-        Operation::Send { data, peer, tag } => data.bytes().unwrap() <= LIMIT || partner_started(*peer, *tag),
+        Operation::Send { data, peer, tag } => {
+            data.bytes().unwrap() <= LIMIT || partner_started(*peer, *tag)
+        }
         Operation::Receive { source, tag, .. } => partner_started(source.unwrap(), tag.unwrap()),
         Operation::Join { mode, .. } => {
             let number = joins(rank).position(|vertex| vertex == index).unwrap();

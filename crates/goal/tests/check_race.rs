@@ -30,11 +30,13 @@ fn two_writes_need_an_order() {
     let first = graph.receive(block, 1, 0);
     let second = graph.receive(block.part(63, 1), 1, 1);
     let problems = check::graph(&graph).unwrap_err();
-    assert!(matches!(&problems[..], [Problem::Unordered { block, both_write: true, .. }] if *block == Block {
-        memory: block.memory,
-        offset: 63,
-        length: 1
-    }));
+    assert!(
+        matches!(&problems[..], [Problem::Unordered { block, both_write: true, .. }] if *block == Block {
+            memory: block.memory,
+            offset: 63,
+            length: 1
+        })
+    );
     assert_eq!(
         check::list(&problems),
         "[rank 0, vertex 0: recv 64b from 1 tag 0] and [rank 0, vertex 1: recv 1b from 1 tag 1] may run at the same \
@@ -190,11 +192,16 @@ fn conflict(graph: &Graph, left: usize, right: usize) -> bool {
         }
     };
     let touch = |left: &[Block], right: &[Block]| {
-        left.iter()
-            .any(|a| right.iter().any(|b| a.offset.max(b.offset) < (a.offset + a.length).min(b.offset + b.length)))
+        left.iter().any(|a| {
+            right
+                .iter()
+                .any(|b| a.offset.max(b.offset) < (a.offset + a.length).min(b.offset + b.length))
+        })
     };
     let ((left_reads, left_writes), (right_reads, right_writes)) = (uses(left), uses(right));
-    touch(&left_writes, &right_writes) || touch(&left_writes, &right_reads) || touch(&left_reads, &right_writes)
+    touch(&left_writes, &right_writes)
+        || touch(&left_writes, &right_reads)
+        || touch(&left_reads, &right_writes)
 }
 
 type Draft = (Vec<(u8, u64, u64)>, Vec<(usize, usize, bool)>);
@@ -202,7 +209,8 @@ type Draft = (Vec<(u8, u64, u64)>, Vec<(usize, usize, bool)>);
 fn draft(most: usize) -> impl Strategy<Value = Draft> {
     (2..most).prop_flat_map(|count| {
         let vertices = prop::collection::vec((0u8..4, 0u64..24, 0u64..9), count);
-        let edges = prop::collection::vec((0..count, 0..count, prop::bool::weighted(0.8)), 0..3 * count);
+        let edges =
+            prop::collection::vec((0..count, 0..count, prop::bool::weighted(0.8)), 0..3 * count);
         (vertices, edges)
     })
 }

@@ -39,7 +39,10 @@ fn the_empty_graph_is_sound() {
 #[test]
 fn a_rank_is_one_of_the_ranks() {
     for (rank, ranks) in [(0, 0), (4, 4), (7, 4)] {
-        assert_eq!(check::graph(&Graph::new(rank, ranks)), Err(vec![Problem::Rank { rank, ranks }]));
+        assert_eq!(
+            check::graph(&Graph::new(rank, ranks)),
+            Err(vec![Problem::Rank { rank, ranks }])
+        );
     }
 }
 
@@ -49,7 +52,10 @@ fn edges_lead_between_vertices() {
         let calc = graph.calc(1);
         graph.requires(calc, Vertex(3));
     });
-    assert!(matches!(found, Problem::MissingVertex { edge: 0, before: Vertex(3), vertices: 1, .. }));
+    assert!(matches!(
+        found,
+        Problem::MissingVertex { edge: 0, before: Vertex(3), vertices: 1, .. }
+    ));
 }
 
 #[test]
@@ -67,7 +73,10 @@ fn a_cycle_names_its_vertices_and_no_others() {
     let Problem::Cycle { cycle } = &found else { panic!("{found}") };
     assert_eq!(cycle.iter().map(|place| place.vertex.0).collect::<Vec<_>>(), [1, 2, 3]);
     let text = found.to_string();
-    assert!(text.contains("[rank 0, line 77, bee: calc 3], then [rank 0, vertex 3: calc 4]"), "{text}");
+    assert!(
+        text.contains("[rank 0, line 77, bee: calc 3], then [rank 0, vertex 3: calc 4]"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -110,10 +119,15 @@ fn blocks_lie_in_their_memory() {
                     graph.receive(block, 1, 0)
                 };
             });
-            assert!(matches!(found, Problem::OutOfRange { list: List::Data, limit: 64, .. }), "{found}");
+            assert!(
+                matches!(found, Problem::OutOfRange { list: List::Data, limit: 64, .. }),
+                "{found}"
+            );
         }
     }
-    accepted(|graph, [buffer, ..]| drop_vertex(graph.send([buffer.part(64, 0), buffer.part(63, 1)], 1, 0)));
+    accepted(|graph, [buffer, ..]| {
+        drop_vertex(graph.send([buffer.part(64, 0), buffer.part(63, 1)], 1, 0))
+    });
     let missing = problem(|graph, _| {
         graph.send(Block { memory: Memory::Buffer(3), offset: 0, length: 1 }, 1, 0);
     });
@@ -143,11 +157,23 @@ fn sums_are_counted_in_64_bits() {
 #[test]
 fn lists_of_a_local_operation_are_equally_long() {
     let found = problem(|graph, [a, b, c, _]| {
-        graph.local(Arithmetic::Add, DataType::U8, b.part(0, 8), [a.part(0, 4), a.part(4, 3)], c.part(0, 8));
+        graph.local(
+            Arithmetic::Add,
+            DataType::U8,
+            b.part(0, 8),
+            [a.part(0, 4), a.part(4, 3)],
+            c.part(0, 8),
+        );
     });
-    assert!(matches!(found, Problem::LengthsDiffer { list: List::Right, found: 7, expected: 8, .. }));
+    assert!(matches!(
+        found,
+        Problem::LengthsDiffer { list: List::Right, found: 7, expected: 8, .. }
+    ));
     let copy = problem(|graph, [a, b, ..]| drop_vertex(graph.copy(b, a.part(0, 8))));
-    assert!(matches!(copy, Problem::LengthsDiffer { list: List::Source, found: 64, expected: 8, .. }));
+    assert!(matches!(
+        copy,
+        Problem::LengthsDiffer { list: List::Source, found: 64, expected: 8, .. }
+    ));
 }
 
 #[test]
@@ -156,14 +182,22 @@ fn every_block_holds_whole_elements() {
         let left = [b.part(0, 6), b.part(6, 2)];
         graph.local(Arithmetic::Add, DataType::U32, left, a.part(0, 8), c.part(0, 8));
     });
-    assert!(matches!(found, Problem::BrokenElement { list: List::Left, data_type: DataType::U32, .. }));
+    assert!(matches!(
+        found,
+        Problem::BrokenElement { list: List::Left, data_type: DataType::U32, .. }
+    ));
     assert!(found.to_string().contains("6 bytes from byte 0 of buffer 1"), "{found}");
 }
 
 #[test]
 fn arithmetic_applies_to_its_type() {
-    let local = problem(|graph, [a, b, c, _]| drop_vertex(graph.local(Arithmetic::Xor, DataType::F32, a, b, c)));
-    assert!(matches!(local, Problem::NotApplicable { operation: Arithmetic::Xor, data_type: DataType::F32, .. }));
+    let local = problem(|graph, [a, b, c, _]| {
+        drop_vertex(graph.local(Arithmetic::Xor, DataType::F32, a, b, c))
+    });
+    assert!(matches!(
+        local,
+        Problem::NotApplicable { operation: Arithmetic::Xor, data_type: DataType::F32, .. }
+    ));
     let mode = JoinMode::Reduce { operation: Arithmetic::And, data_type: DataType::F64 };
     let join = problem(|graph, [a, b, ..]| drop_vertex(graph.join(mode, b, a)));
     assert!(matches!(join, Problem::NotApplicable { operation: Arithmetic::And, .. }));
@@ -181,7 +215,8 @@ fn inputs_are_not_written() {
     assert!(matches!(receive, Problem::WriteToInput { list: List::Data, buffer: 1, .. }));
     let copy = problem(|graph, [a, input, ..]| drop_vertex(graph.copy(a, input)));
     assert!(matches!(copy, Problem::WriteToInput { list: List::Destination, .. }));
-    let join = problem(|graph, [a, input, ..]| drop_vertex(graph.join(JoinMode::Exchange, a, input)));
+    let join =
+        problem(|graph, [a, input, ..]| drop_vertex(graph.join(JoinMode::Exchange, a, input)));
     assert!(matches!(join, Problem::WriteToInput { list: List::JoinResult, .. }));
     accepted(|graph, [_, _, output, _]| drop_vertex(graph.send(output, 1, 0)));
 }
@@ -194,15 +229,22 @@ fn a_local_operation_may_work_in_place_exactly() {
     accepted(|graph, [a, b, ..]| add(graph, a.into(), b.into(), a.into()));
     accepted(|graph, [a, b, ..]| add(graph, b.into(), a.into(), a.into()));
     accepted(|graph, [a, ..]| add(graph, a.into(), a.into(), a.into()));
-    accepted(|graph, [a, ..]| add(graph, a.part(0, 32).into(), a.part(0, 32).into(), a.part(32, 32).into()));
+    accepted(|graph, [a, ..]| {
+        add(graph, a.part(0, 32).into(), a.part(0, 32).into(), a.part(32, 32).into())
+    });
     // Blocks without bytes make no difference.
     accepted(|graph, [a, b, ..]| add(graph, [a, a.part(3, 0)].into(), b.into(), a.into()));
     let shifted = problem(|graph, [a, b, ..]| {
         add(graph, a.part(0, 32).into(), b.part(0, 32).into(), a.part(31, 32).into());
     });
-    assert!(matches!(shifted, Problem::OverlapBetween { read: List::Left, written: List::Destination, .. }));
+    assert!(matches!(
+        shifted,
+        Problem::OverlapBetween { read: List::Left, written: List::Destination, .. }
+    ));
     // The same bytes in other blocks are not the same list: engines go through both block by block.
-    let cut = problem(|graph, [a, b, ..]| add(graph, b.into(), [a.part(0, 32), a.part(32, 32)].into(), a.into()));
+    let cut = problem(|graph, [a, b, ..]| {
+        add(graph, b.into(), [a.part(0, 32), a.part(32, 32)].into(), a.into())
+    });
     assert!(matches!(cut, Problem::OverlapBetween { read: List::Right, .. }));
 }
 
@@ -217,7 +259,8 @@ fn a_copy_does_not_overlap_itself() {
 
 #[test]
 fn no_byte_is_written_twice_by_one_operation() {
-    let found = problem(|graph, [a, ..]| drop_vertex(graph.receive([a.part(8, 8), a.part(0, 9)], 1, 0)));
+    let found =
+        problem(|graph, [a, ..]| drop_vertex(graph.receive([a.part(8, 8), a.part(0, 9)], 1, 0)));
     assert!(matches!(found, Problem::OverlapWithin { list: List::Data, .. }));
     accepted(|graph, [a, ..]| drop_vertex(graph.send([a, a], 1, 0)));
 }
@@ -257,9 +300,18 @@ fn joins_have_the_lengths_of_their_modes() {
     assert!(matches!(only(JoinMode::Barrier, 0, 8), Problem::BarrierBytes { result: 8, .. }));
     assert!(matches!(only(reduce, 8, 4), Problem::JoinResult { found: 4, expected: 8, .. }));
     assert!(matches!(only(reduce, 6, 0), Problem::BrokenElement { list: List::Contribution, .. }));
-    assert!(matches!(only(JoinMode::Gather, 8, 8), Problem::JoinResult { found: 8, expected: 32, .. }));
-    assert!(matches!(only(JoinMode::Exchange, 6, 0), Problem::ExchangeParts { contribution: 6, ranks: 4, .. }));
-    assert!(matches!(only(JoinMode::Exchange, 8, 4), Problem::JoinResult { found: 4, expected: 8, .. }));
+    assert!(matches!(
+        only(JoinMode::Gather, 8, 8),
+        Problem::JoinResult { found: 8, expected: 32, .. }
+    ));
+    assert!(matches!(
+        only(JoinMode::Exchange, 6, 0),
+        Problem::ExchangeParts { contribution: 6, ranks: 4, .. }
+    ));
+    assert!(matches!(
+        only(JoinMode::Exchange, 8, 4),
+        Problem::JoinResult { found: 4, expected: 8, .. }
+    ));
     assert!(matches!(only(other, 8, 8), Problem::NotTheRoot { root: 3, contribution: 8, .. }));
     assert!(matches!(only(mine, 8, 4), Problem::JoinResult { found: 4, expected: 8, .. }));
     let nobody = JoinMode::Broadcast { root: 4 };
@@ -272,7 +324,10 @@ fn a_join_may_work_in_place_exactly() {
     let shifted = problem(|graph, [a, ..]| {
         graph.join(JoinMode::Exchange, a.part(0, 32), a.part(16, 32));
     });
-    assert!(matches!(shifted, Problem::OverlapBetween { read: List::Contribution, written: List::JoinResult, .. }));
+    assert!(matches!(
+        shifted,
+        Problem::OverlapBetween { read: List::Contribution, written: List::JoinResult, .. }
+    ));
 }
 
 #[test]
@@ -283,5 +338,9 @@ fn every_problem_is_listed() {
         graph.timestamp(a.part(60, 8));
     });
     let text = check::list(&found);
-    assert_eq!(text.lines().count(), 4 + 1, "two peers, an input, a range, a pair of vertices: {text}");
+    assert_eq!(
+        text.lines().count(),
+        4 + 1,
+        "two peers, an input, a range, a pair of vertices: {text}"
+    );
 }

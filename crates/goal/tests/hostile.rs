@@ -31,7 +31,11 @@ fn use_binary(bytes: &[u8]) {
     if let Ok(graphs) = binary::read(bytes) {
         use_graphs(&graphs);
         let written = binary::write(&graphs).unwrap();
-        assert_eq!(binary::read(&written).unwrap(), graphs, "what was read can be written and read again");
+        assert_eq!(
+            binary::read(&written).unwrap(),
+            graphs,
+            "what was read can be written and read again"
+        );
     }
 }
 
@@ -58,7 +62,9 @@ fn schedule() -> Schedule {
     let mode = JoinMode::Reduce { operation: Arithmetic::Maximum, data_type: DataType::F64 };
     let join = graph.join(mode, input.part(0, 16), output.part(16, 16));
     let barrier = graph.join(JoinMode::Barrier, Blocks::none(), Blocks::none());
-    for (after, before) in [(add, receive), (add, named), (copy, add), (barrier, join), (time, copy), (time, send)] {
+    for (after, before) in
+        [(add, receive), (add, named), (copy, add), (barrier, join), (time, copy), (time, send)]
+    {
         graph.requires(after, before);
     }
     graph.irequires(calc, receive);
@@ -90,7 +96,9 @@ fn use_schedule(view: &ScheduleView<'_>) {
 fn changes(byte: u8) -> impl Iterator<Item = u8> {
     let flipped = (0..8).map(move |bit| byte ^ (1 << bit));
     flipped
-        .chain([0, 1, 0x7f, 0x80, 0xff, b'\n', b'{', b'}', b':', b'9', b'/', b'*', b'-', b' ', b'b'])
+        .chain([
+            0, 1, 0x7f, 0x80, 0xff, b'\n', b'{', b'}', b':', b'9', b'/', b'*', b'-', b' ', b'b',
+        ])
         .filter(move |new| *new != byte)
 }
 
@@ -118,7 +126,8 @@ fn with_random_changes(seeds: &[&[u8]], count: usize, mut use_input: impl FnMut(
                 1 => drop(bytes.drain(at..(at + 1 + sequence.below(9)).min(bytes.len()))),
                 2 => bytes.insert(at, bytes[at]),
                 3 if at + 4 <= bytes.len() => {
-                    let value = [0, 1, 2, u32::MAX, u32::MAX - 1, 1 << 31, bytes.len() as u32][sequence.below(7)];
+                    let value = [0, 1, 2, u32::MAX, u32::MAX - 1, 1 << 31, bytes.len() as u32]
+                        [sequence.below(7)];
                     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
                 }
                 4 => {
@@ -150,7 +159,9 @@ fn text_cut_off_anywhere_but_in_its_last_line_is_refused() {
 
 #[test]
 fn text_with_random_changes() {
-    with_random_changes(&[EVERYTHING.as_bytes(), PINGPONG.as_bytes()], 20_000, |bytes| use_text(bytes));
+    with_random_changes(&[EVERYTHING.as_bytes(), PINGPONG.as_bytes()], 20_000, |bytes| {
+        use_text(bytes)
+    });
 }
 
 #[test]
@@ -196,14 +207,19 @@ fn a_damaged_schedule_with_the_right_checksum_is_refused_or_sound() {
             Err(_) => refused += 1,
         }
     });
-    assert!(accepted > 100 && refused > 1000, "{accepted} accepted, {refused} refused: both should be tried");
+    assert!(
+        accepted > 100 && refused > 1000,
+        "{accepted} accepted, {refused} refused: both should be tried"
+    );
 }
 
 #[test]
 fn random_schedules_with_random_changes_are_refused_or_sound() {
     let mut runner = TestRunner::deterministic();
     let drawn: Vec<Vec<u8>> = (0..50)
-        .map(|_| compile(&common::placed_graph(20).new_tree(&mut runner).unwrap().current()).unwrap())
+        .map(|_| {
+            compile(&common::placed_graph(20).new_tree(&mut runner).unwrap().current()).unwrap()
+        })
         .map(|schedule| schedule.as_bytes().to_vec())
         .collect();
     let seeds: Vec<&[u8]> = drawn.iter().map(Vec::as_slice).collect();

@@ -21,14 +21,16 @@ fn folder() -> PathBuf {
 
 fn texts() -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
-    let texts: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|ending| ending == "goal")).collect();
+    let texts: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|ending| ending == "goal")).collect();
     assert!(!texts.is_empty(), "no file ending in .goal in {}", folder().display());
     texts
 }
 
 fn binary_of(text: &Path) -> Option<PathBuf> {
     let name = text.file_name().unwrap().to_str().unwrap();
-    let renamed = RENAMED.iter().find(|(from, _)| *from == name).map(|(_, to)| text.with_file_name(to));
+    let renamed =
+        RENAMED.iter().find(|(from, _)| *from == name).map(|(_, to)| text.with_file_name(to));
     Some(renamed.unwrap_or_else(|| text.with_extension("bin"))).filter(|path| path.exists())
 }
 
@@ -38,10 +40,21 @@ fn text_becomes_the_same_binary_byte_for_byte() {
     for path in texts() {
         let Some(binary_path) = binary_of(&path) else { continue };
         let graphs = text::read_bytes(&std::fs::read(&path).unwrap()).unwrap();
-        let (expected, written) = (std::fs::read(&binary_path).unwrap(), binary::write(&graphs).unwrap());
-        let first_difference = expected.iter().zip(&written).position(|(left, right)| left != right);
-        assert_eq!((written.len(), first_difference), (expected.len(), None), "{}", binary_path.display());
-        assert_eq!(binary::write(&binary::read(&expected).unwrap()).unwrap(), expected, "read and written again");
+        let (expected, written) =
+            (std::fs::read(&binary_path).unwrap(), binary::write(&graphs).unwrap());
+        let first_difference =
+            expected.iter().zip(&written).position(|(left, right)| left != right);
+        assert_eq!(
+            (written.len(), first_difference),
+            (expected.len(), None),
+            "{}",
+            binary_path.display()
+        );
+        assert_eq!(
+            binary::write(&binary::read(&expected).unwrap()).unwrap(),
+            expected,
+            "read and written again"
+        );
         compared += 1;
     }
     assert!(compared > 0, "no pair of files in {}", folder().display());

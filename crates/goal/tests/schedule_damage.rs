@@ -38,8 +38,13 @@ impl Image {
         graph.send(input.part(0, 16), 3, 7);
         let join = graph.join(JoinMode::Exchange, input.part(0, 16), output.part(16, 16));
         let copy = graph.copy(input.part(0, 16), output.part(32, 16));
-        let add =
-            graph.local(Arithmetic::Add, DataType::U32, output.part(0, 16), input.part(0, 16), output.part(0, 16));
+        let add = graph.local(
+            Arithmetic::Add,
+            DataType::U32,
+            output.part(0, 16),
+            input.part(0, 16),
+            output.part(0, 16),
+        );
         let time = graph.timestamp(output.part(56, 8));
         graph.requires(add, receive);
         graph.requires(time, add);
@@ -98,7 +103,10 @@ fn damage_in_the_header_is_named() {
     assert!(matches!(image.refused(&[(HEADER + 4, &[2])]), ScheduleError::Version { found: 2 }));
     for count in [16, 24, 28, 32] {
         assert!(matches!(image.refused(&[(HEADER + count, &[200])]), ScheduleError::Length { .. }));
-        assert!(matches!(image.refused(&[(HEADER + count, &[255; 4])]), ScheduleError::Length { .. }));
+        assert!(matches!(
+            image.refused(&[(HEADER + count, &[255; 4])]),
+            ScheduleError::Length { .. }
+        ));
     }
 }
 
@@ -122,10 +130,20 @@ fn damage_in_an_operation_is_named() {
         (1, bytes, &[15], "the lengths of its block lists contradict each other"),
         (4, bytes, &[15], "the lengths of its block lists contradict each other"),
         (5, bytes, &[4], "the lengths of its block lists contradict each other"),
-        (1, 24, &[0], "its blocks or edges do not begin where those of the operation before it end"),
+        (
+            1,
+            24,
+            &[0],
+            "its blocks or edges do not begin where those of the operation before it end",
+        ),
         (1, 28, &[200], "block lists reach beyond the blocks"),
         (1, 28, &[255; 4], "block lists reach beyond the blocks"),
-        (2, 40, &[0], "its blocks or edges do not begin where those of the operation before it end"),
+        (
+            2,
+            40,
+            &[0],
+            "its blocks or edges do not begin where those of the operation before it end",
+        ),
         (0, 44, &[200], "edges reach beyond the edge list"),
         (0, 44, &[255; 4], "edges reach beyond the edge list"),
         (1, vertex, &[0], "its vertex number is taken or too large"),
@@ -142,7 +160,11 @@ fn damage_in_an_operation_is_named() {
             continue;
         }
         let expected = ScheduleError::Operation { operation: index as u32, what };
-        assert_eq!(image.refused(&[(operation(index) + field, new)]), expected, "{index} {field} {new:?}");
+        assert_eq!(
+            image.refused(&[(operation(index) + field, new)]),
+            expected,
+            "{index} {field} {new:?}"
+        );
     }
 }
 
@@ -160,7 +182,10 @@ fn edges_lead_forward_to_operations() {
     assert_eq!(leads_to([0; 4]), "an edge leads to no operation");
     assert_eq!(leads_to([255; 4]), "an edge leads to no operation");
     let elsewhere = image.refused(&[(Image::edge(0), &offset(5))]);
-    assert!(matches!(elsewhere, ScheduleError::Operation { operation: 4, .. }), "nothing leads to 4 any more");
+    assert!(
+        matches!(elsewhere, ScheduleError::Operation { operation: 4, .. }),
+        "nothing leads to 4 any more"
+    );
 }
 
 #[test]
@@ -174,12 +199,26 @@ fn blocks_lie_in_memory_and_where_they_may_be_written() {
     assert_eq!(refused(1, &[(block(1), &[2])]), "a block names a buffer that does not exist");
     assert_eq!(refused(1, &[(block(1) + 8, &[49])]), "a block reaches beyond its memory");
     assert_eq!(refused(1, &[(block(1) + 8, &[255; 8])]), "a block is longer than memory");
-    assert_eq!(refused(1, &[(block(1), &[255; 4])]), "a block reaches beyond its memory", "there is no scratchpad");
+    assert_eq!(
+        refused(1, &[(block(1), &[255; 4])]),
+        "a block reaches beyond its memory",
+        "there is no scratchpad"
+    );
     assert_eq!(refused(0, &[(block(0), &[0])]), "it writes to an input buffer");
     assert_eq!(refused(3, &[(block(4), &[0])]), "it writes to an input buffer");
-    assert_eq!(refused(3, &[(block(5), &[1]), (block(5) + 8, &[24])]), "its destination overlaps what it reads");
-    assert_eq!(refused(4, &[(block(7) + 8, &[4])]), "its destination overlaps what it reads", "nearly in place");
-    assert_eq!(refused(2, &[(block(3), &[1]), (block(3) + 8, &[24])]), "its destination overlaps what it reads");
+    assert_eq!(
+        refused(3, &[(block(5), &[1]), (block(5) + 8, &[24])]),
+        "its destination overlaps what it reads"
+    );
+    assert_eq!(
+        refused(4, &[(block(7) + 8, &[4])]),
+        "its destination overlaps what it reads",
+        "nearly in place"
+    );
+    assert_eq!(
+        refused(2, &[(block(3), &[1]), (block(3) + 8, &[24])]),
+        "its destination overlaps what it reads"
+    );
 }
 
 #[test]
@@ -191,5 +230,8 @@ fn joins_have_the_lengths_of_their_modes() {
         assert_eq!(refused, ScheduleError::Operation { operation: 2, what }, "mode {mode}");
     }
     let root = image.refused(&[(operation(2) + 62, &[4]), (operation(2) + 8, &[9])]);
-    assert_eq!(root, ScheduleError::Operation { operation: 2, what: "the root is not one of the ranks" });
+    assert_eq!(
+        root,
+        ScheduleError::Operation { operation: 2, what: "the root is not one of the ranks" }
+    );
 }

@@ -12,8 +12,10 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 
 fn edges_as_numbers(edges: impl IntoIterator<Item = Edge>) -> Vec<(u32, u32, bool)> {
-    let mut edges: Vec<_> =
-        edges.into_iter().map(|edge| (edge.before.0, edge.after.0, edge.until == Until::Complete)).collect();
+    let mut edges: Vec<_> = edges
+        .into_iter()
+        .map(|edge| (edge.before.0, edge.after.0, edge.until == Until::Complete))
+        .collect();
     edges.sort_unstable();
     edges
 }
@@ -24,15 +26,27 @@ fn decoded_edges(view: &ScheduleView<'_>) -> Vec<Edge> {
     let mut edges = Vec::new();
     for record in view.operations() {
         let before = Vertex(record.vertex);
-        edges.extend(view.successors(record).map(|to| Edge { after: vertex(to), before, until: Until::Complete }));
-        edges.extend(view.start_successors(record).map(|to| Edge { after: vertex(to), before, until: Until::Started }));
+        edges.extend(view.successors(record).map(|to| Edge {
+            after: vertex(to),
+            before,
+            until: Until::Complete,
+        }));
+        edges.extend(view.start_successors(record).map(|to| Edge {
+            after: vertex(to),
+            before,
+            until: Until::Started,
+        }));
     }
     edges
 }
 
 fn blocks(records: &[BlockRecord]) -> Blocks {
     let block = |record: &BlockRecord| Block {
-        memory: if record.memory == SCRATCHPAD { Memory::Scratchpad } else { Memory::Buffer(record.memory) },
+        memory: if record.memory == SCRATCHPAD {
+            Memory::Scratchpad
+        } else {
+            Memory::Buffer(record.memory)
+        },
         offset: record.offset,
         length: record.length,
     };
@@ -50,13 +64,20 @@ fn same(view: &ScheduleView<'_>, record: &OperationRecord, operation: &Operation
     let is = |found: &Blocks, expected: &Blocks| *found == without_empty(expected);
     match operation {
         Operation::Send { data, peer, tag } => {
-            record.kind() == Kind::Send && (record.peer, record.tag) == (*peer, *tag) && is(destination, data)
+            record.kind() == Kind::Send
+                && (record.peer, record.tag) == (*peer, *tag)
+                && is(destination, data)
         }
         Operation::Receive { data, source, tag } => {
-            record.kind() == Kind::Receive && (record.peer(), record.tag()) == (*source, *tag) && is(destination, data)
+            record.kind() == Kind::Receive
+                && (record.peer(), record.tag()) == (*source, *tag)
+                && is(destination, data)
         }
         Operation::Local { operation, data_type, left: a, right: b, destination: to } => {
-            record.arithmetic() == Some((*operation, *data_type)) && is(left, a) && is(right, b) && is(destination, to)
+            record.arithmetic() == Some((*operation, *data_type))
+                && is(left, a)
+                && is(right, b)
+                && is(destination, to)
         }
         Operation::Copy { source, destination: to } => {
             record.kind() == Kind::Copy && is(left, source) && is(destination, to)
@@ -64,7 +85,9 @@ fn same(view: &ScheduleView<'_>, record: &OperationRecord, operation: &Operation
         Operation::Timestamp { destination: to } => {
             record.kind() == Kind::Timestamp && is(destination, &Blocks::from(*to))
         }
-        Operation::Calc { nanoseconds } => record.kind() == Kind::Calc && record.bytes == *nanoseconds,
+        Operation::Calc { nanoseconds } => {
+            record.kind() == Kind::Calc && record.bytes == *nanoseconds
+        }
         Operation::Join { contribution, result, .. } => {
             record.kind() == Kind::Join && is(left, contribution) && is(destination, result)
         }
@@ -80,7 +103,8 @@ fn ordinal(graph: &Graph, vertex: usize) -> u32 {
         _ => None,
     };
     let mine = key(&graph.vertices()[vertex].operation);
-    let earlier = graph.vertices()[..vertex].iter().filter(|entry| key(&entry.operation) == mine).count();
+    let earlier =
+        graph.vertices()[..vertex].iter().filter(|entry| key(&entry.operation) == mine).count();
     if mine.is_some() { earlier as u32 } else { 0 }
 }
 

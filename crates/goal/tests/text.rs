@@ -30,14 +30,21 @@ fn error_in(statement: &str) -> String {
 fn a_send_has_all_attributes() {
     let graph = graph("a: send 8b to 3 tag 5 cpu 1 nic 2");
     let entry = &graph.vertices()[0];
-    assert_eq!(entry.operation, Operation::Send { data: Block::unplaced(8).into(), peer: 3, tag: 5 });
-    assert_eq!((entry.cpu, entry.nic, entry.label.as_deref(), entry.line), (1, 2, Some("a"), Some(3)));
+    assert_eq!(
+        entry.operation,
+        Operation::Send { data: Block::unplaced(8).into(), peer: 3, tag: 5 }
+    );
+    assert_eq!(
+        (entry.cpu, entry.nic, entry.label.as_deref(), entry.line),
+        (1, 2, Some("a"), Some(3))
+    );
 }
 
 #[test]
 fn attributes_left_out_are_zero() {
     let graph = graph("recv 8b from 3\ncalc 7");
-    let receive = Operation::Receive { data: Block::unplaced(8).into(), source: Some(3), tag: Some(0) };
+    let receive =
+        Operation::Receive { data: Block::unplaced(8).into(), source: Some(3), tag: Some(0) };
     assert_eq!(graph.vertices()[0].operation, receive);
     assert_eq!(graph.vertices()[1].operation, Operation::Calc { nanoseconds: 7 });
     assert!(graph.vertices().iter().all(|entry| (entry.cpu, entry.nic) == (0, 0)));
@@ -62,13 +69,18 @@ fn edges_keep_their_order_and_kind() {
 fn labels_belong_to_their_rank() {
     let graphs = read("num_ranks 2 rank 0 { a: calc 1\n} rank 1 { a: calc 2\n}").unwrap();
     assert_eq!(graphs.len(), 2);
-    assert!(error("num_ranks 2 rank 0 { a: calc 1\n} rank 1 { b: calc 2\nb requires a\n}").contains("`a`"));
+    assert!(
+        error("num_ranks 2 rank 0 { a: calc 1\n} rank 1 { b: calc 2\nb requires a\n}")
+            .contains("`a`")
+    );
 }
 
 #[test]
 fn words_of_the_format_may_be_labels_where_no_statement_begins_with_them() {
-    let graph =
-        graph("requires: calc 1\ntag: calc 2\nrequires requires tag\ntag: calc 3".trim_end_matches("tag: calc 3"));
+    let graph = graph(
+        "requires: calc 1\ntag: calc 2\nrequires requires tag\ntag: calc 3"
+            .trim_end_matches("tag: calc 3"),
+    );
     assert_eq!(graph.edges().len(), 1);
     for reserved in ["send", "recv", "calc", "rank", "num_ranks"] {
         assert!(read(&one_rank(&format!("{reserved}: calc 1"))).is_err(), "{reserved}");
@@ -77,7 +89,8 @@ fn words_of_the_format_may_be_labels_where_no_statement_begins_with_them() {
 
 #[test]
 fn comments_stand_where_statements_may() {
-    let source = "/* a */ // b\n/**/num_ranks 1 // c\n/* d\n*/ rank 0 { // e\n/* f */ calc 1\n// g\n} // h";
+    let source =
+        "/* a */ // b\n/**/num_ranks 1 // c\n/* d\n*/ rank 0 { // e\n/* f */ calc 1\n// g\n} // h";
     assert_eq!(read(source).unwrap()[0].vertices()[0].line, Some(5));
     let found = "found `/` (a comment may stand only where a statement may start)";
     assert!(error_in("calc 1 // why").contains(found));
@@ -88,7 +101,10 @@ fn comments_stand_where_statements_may() {
 fn the_largest_numbers_fit() {
     let graph = graph("send 18446744073709551615b to 4294967294 tag 4294967294 cpu 255 nic 255");
     let data = Blocks::from(Block::unplaced(u64::MAX));
-    assert_eq!(graph.vertices()[0].operation, Operation::Send { data, peer: 4294967294, tag: 4294967294 });
+    assert_eq!(
+        graph.vertices()[0].operation,
+        Operation::Send { data, peer: 4294967294, tag: 4294967294 }
+    );
 }
 
 #[test]
@@ -121,15 +137,30 @@ fn errors_say_where_what_was_found_and_what_was_expected() {
         ("send 8b to -2", "line 3, column 12: found `-`, expected the number of a rank"),
         ("recv 8b from -12", "line 3, column 14: found `-`, expected the number of a rank"),
         ("send -8b to 0", "line 3, column 6: found `-`, expected a number of bytes"),
-        ("send 8b to 0 cpu 1 tag 2", "line 3, column 20: found `tag`, expected `nic` or the end of the line"),
-        ("send 8b to 0 tag 1 tag 2", "line 3, column 20: found `tag`, expected `cpu`, `nic` or the end of the line"),
-        ("send 8b to 0 nic 1 cpu 2", "line 3, column 20: found `cpu`, expected the end of the line"),
+        (
+            "send 8b to 0 cpu 1 tag 2",
+            "line 3, column 20: found `tag`, expected `nic` or the end of the line",
+        ),
+        (
+            "send 8b to 0 tag 1 tag 2",
+            "line 3, column 20: found `tag`, expected `cpu`, `nic` or the end of the line",
+        ),
+        (
+            "send 8b to 0 nic 1 cpu 2",
+            "line 3, column 20: found `cpu`, expected the end of the line",
+        ),
         ("calc 5 nic 1", "line 3, column 8: found `nic`, expected `cpu` or the end of the line"),
         ("calc 5 tag 1", "line 3, column 8: found `tag`, expected `cpu` or the end of the line"),
         ("calc 5 cpu 1 nic 1", "line 3, column 14: found `nic`, expected the end of the line"),
-        ("calc", "line 3, column 5: found the end of the line, expected a computation in nanoseconds"),
+        (
+            "calc",
+            "line 3, column 5: found the end of the line, expected a computation in nanoseconds",
+        ),
         ("calc 5 }", "line 3, column 8: found `}`, expected `cpu` or the end of the line"),
-        ("a calc 5", "line 3, column 3: found `calc`, expected `:`, `requires` or `irequires` after a label"),
+        (
+            "a calc 5",
+            "line 3, column 3: found `calc`, expected `:`, `requires` or `irequires` after a label",
+        ),
         ("a: b", "line 3, column 4: found `b`, expected `send`, `recv` or `calc` after a label"),
         ("5: calc 5", "line 3, column 1: found `5`, expected a statement or `}`"),
         ("rank 1 {", "line 3, column 1: found `rank`, expected a statement or `}`"),
@@ -143,7 +174,10 @@ fn errors_say_where_what_was_found_and_what_was_expected() {
 #[test]
 fn the_column_counts_characters() {
     let error = read("num_ranks 1\nrank 0 {\n/* äöü */ §\n}").expect_err("is no statement");
-    assert!(matches!(error, TextError::Unexpected { at: Position { line: 3, column: 11 }, .. }), "{error}");
+    assert!(
+        matches!(error, TextError::Unexpected { at: Position { line: 3, column: 11 }, .. }),
+        "{error}"
+    );
 }
 
 #[test]
@@ -156,7 +190,9 @@ fn labels_are_defined_once_and_before_use() {
         error_in("a: calc 1\na requires b\nb: calc 1"),
         "line 4, column 12: no operation above has the label `b`: define it before it is used"
     );
-    assert!(error_in("b requires a").contains("line 3, column 1: no operation above has the label `b`"));
+    assert!(
+        error_in("b requires a").contains("line 3, column 1: no operation above has the label `b`")
+    );
     assert_eq!(
         error_in("a: calc 1\na irequires a"),
         "line 4, column 13: `a` waits for itself and could never start: remove the line"
@@ -169,13 +205,26 @@ fn ranks_come_in_order_and_all_of_them() {
     assert!(error("rank 0 {\n}").contains("found `rank`, expected `num_ranks`"));
     assert!(error("num_ranks 0").contains("there must be at least one rank"));
     assert!(error("num_ranks 2\nrank 1 {\n}").contains("found rank 1, expected rank 0"));
-    assert!(error("num_ranks 2\nrank 0 {\n}\nrank 0 {\n}").contains("found rank 0, expected rank 1"));
-    assert!(error("num_ranks 1\nrank 1 {\n}").contains("found rank 1, but num_ranks says there are 1"));
+    assert!(
+        error("num_ranks 2\nrank 0 {\n}\nrank 0 {\n}").contains("found rank 0, expected rank 1")
+    );
+    assert!(
+        error("num_ranks 1\nrank 1 {\n}").contains("found rank 1, but num_ranks says there are 1")
+    );
     assert!(error("num_ranks 2\nrank 0 {\n}\n").contains("rank 1 of 2 is missing"));
-    assert!(error("num_ranks 1\nrank 0 {\n}\n}").contains("found `}`, expected nothing more after the last rank"));
-    assert!(error("num_ranks 1\nrank 0 {\ncalc 1\n").contains("the file ends within rank 0, which begins at line 2"));
+    assert!(
+        error("num_ranks 1\nrank 0 {\n}\n}")
+            .contains("found `}`, expected nothing more after the last rank")
+    );
+    assert!(
+        error("num_ranks 1\nrank 0 {\ncalc 1\n")
+            .contains("the file ends within rank 0, which begins at line 2")
+    );
     assert!(error("num_ranks 1\nrank 0\n{\n}").contains("found the end of the line, expected `{`"));
-    assert!(error("num_ranks 1 /* rank 0 {\n}").contains("line 1, column 13: the comment that begins here has no end"));
+    assert!(
+        error("num_ranks 1 /* rank 0 {\n}")
+            .contains("line 1, column 13: the comment that begins here has no end")
+    );
 }
 
 #[test]
@@ -211,11 +260,17 @@ fn what_the_format_cannot_hold_names_the_vertex() {
         let block = graph.buffer(Access::InOut, 16);
         graph.copy(block.part(0, 8), block.part(8, 8));
     });
-    assert!(matches!(&copy, NotPortable::Operation { vertex } if vertex == "rank 0, vertex 1: copy 8b"), "{copy}");
+    assert!(
+        matches!(&copy, NotPortable::Operation { vertex } if vertex == "rank 0, vertex 1: copy 8b"),
+        "{copy}"
+    );
     let join = refuse(|graph| graph.join(JoinMode::Barrier, Blocks::none(), Blocks::none()));
     assert!(matches!(join, NotPortable::Operation { .. }));
     let long = Blocks(vec![Block::unplaced(u64::MAX), Block::unplaced(1)]);
-    assert!(matches!(refuse(|graph| graph.send(long.clone(), 0, 0)), NotPortable::TooManyBytes { .. }));
+    assert!(matches!(
+        refuse(|graph| graph.send(long.clone(), 0, 0)),
+        NotPortable::TooManyBytes { .. }
+    ));
     let reserved = refuse(|graph| graph.receive(Block::unplaced(1), 0, u32::MAX));
     assert!(matches!(reserved, NotPortable::Reserved { .. }));
     let nic = refuse(|graph| {
@@ -236,7 +291,10 @@ fn what_the_format_cannot_hold_names_the_vertex() {
         assert!(matches!(found, NotPortable::Label { .. }), "{label}");
     }
     assert_eq!(write(&[]), Err(NotPortable::NoRanks));
-    assert!(matches!(write(&[Graph::new(1, 2), Graph::new(0, 2)]), Err(NotPortable::Position { .. })));
+    assert!(matches!(
+        write(&[Graph::new(1, 2), Graph::new(0, 2)]),
+        Err(NotPortable::Position { .. })
+    ));
 }
 
 #[test]

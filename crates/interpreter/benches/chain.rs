@@ -31,7 +31,11 @@ fn copies() -> Graph {
     let (buffer, scratchpad) = (graph.buffer(Access::InOut, 8), graph.scratchpad(8));
     let mut last = None;
     for number in 0..OPERATIONS {
-        let vertex = if number % 2 == 0 { graph.copy(buffer, scratchpad) } else { graph.copy(scratchpad, buffer) };
+        let vertex = if number % 2 == 0 {
+            graph.copy(buffer, scratchpad)
+        } else {
+            graph.copy(scratchpad, buffer)
+        };
         if let Some(last) = last.replace(vertex) {
             graph.requires(vertex, last);
         }
@@ -44,11 +48,15 @@ fn chain(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(OPERATIONS));
     for (name, graph) in [("add", additions()), ("copy", copies())] {
         let schedule = goal::compile::compile(&graph).expect("the graph is in order");
-        let mut interpreter = Interpreter::new(Arc::new(schedule), Limits::default()).expect("it was just compiled");
-        let mut buffers: Vec<Vec<u8>> = graph.buffers().iter().map(|buffer| vec![1; buffer.length as usize]).collect();
+        let mut interpreter =
+            Interpreter::new(Arc::new(schedule), Limits::default()).expect("it was just compiled");
+        let mut buffers: Vec<Vec<u8>> =
+            graph.buffers().iter().map(|buffer| vec![1; buffer.length as usize]).collect();
         group.bench_function(BenchmarkId::new(name, OPERATIONS), |bencher| {
             bencher.iter(|| {
-                interpreter.start(black_box(std::mem::take(&mut buffers)), 0).expect("they fit the graph");
+                interpreter
+                    .start(black_box(std::mem::take(&mut buffers)), 0)
+                    .expect("they fit the graph");
                 assert_eq!(interpreter.poll(), Some(Effect::Completed(Ok(()))));
                 buffers = interpreter.reset();
             });

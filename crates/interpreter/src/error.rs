@@ -49,13 +49,17 @@ pub enum Failure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
     /// The run has completed; what arrives afterwards cannot belong to it.
-    #[error("rank {rank}: the run is over, so the event belongs to another run; reset the interpreter before the next")]
+    #[error(
+        "rank {rank}: the run is over, so the event belongs to another run; reset the interpreter before the next"
+    )]
     Over {
         /// This rank.
         rank: u32,
     },
     /// A packet from a rank that takes no part.
-    #[error("a packet from rank {source_rank} arrived, but the schedule is for {ranks} ranks, counted from 0")]
+    #[error(
+        "a packet from rank {source_rank} arrived, but the schedule is for {ranks} ranks, counted from 0"
+    )]
     UnknownSource {
         /// Where it is said to come from.
         source_rank: u32,
@@ -78,7 +82,9 @@ pub enum EventError {
         ordinal: u32,
     },
     /// A message that has arrived before.
-    #[error("message {ordinal} from rank {source_rank} with tag {tag} arrived twice; deliver every packet once")]
+    #[error(
+        "message {ordinal} from rank {source_rank} with tag {tag} arrived twice; deliver every packet once"
+    )]
     Duplicate {
         /// The sender.
         source_rank: u32,
@@ -88,7 +94,9 @@ pub enum EventError {
         ordinal: u32,
     },
     /// A handle that names no operation in the state the event is about.
-    #[error("rank {rank}: operation {operation} is not {expected}, so the event cannot be about it")]
+    #[error(
+        "rank {rank}: operation {operation} is not {expected}, so the event cannot be about it"
+    )]
     UnknownHandle {
         /// This rank.
         rank: u32,
@@ -98,7 +106,9 @@ pub enum EventError {
         expected: &'static str,
     },
     /// A request or payload from a rank that the operation has nothing to do with.
-    #[error("rank {rank}: operation {operation} exchanges bytes with rank {expected}, not with rank {found}")]
+    #[error(
+        "rank {rank}: operation {operation} exchanges bytes with rank {expected}, not with rank {found}"
+    )]
     WrongPeer {
         /// This rank.
         rank: u32,
@@ -110,7 +120,9 @@ pub enum EventError {
         found: u32,
     },
     /// A payload or a join's result of another length than was announced or follows from the mode.
-    #[error("rank {rank}: {found} bytes arrived for operation {operation}, which waits for {expected}")]
+    #[error(
+        "rank {rank}: {found} bytes arrived for operation {operation}, which waits for {expected}"
+    )]
     Length {
         /// This rank.
         rank: u32,
@@ -148,7 +160,9 @@ pub enum StartError {
         found: u64,
     },
     /// A buffer that was lent cannot be.
-    #[error("buffer {buffer} cannot be lent: the schedule has none of this number, or computes on it")]
+    #[error(
+        "buffer {buffer} cannot be lent: the schedule has none of this number, or computes on it"
+    )]
     NotLendable {
         /// Which one, from 0.
         buffer: usize,

@@ -32,7 +32,9 @@ pub(crate) fn lendable(view: &ScheduleView<'_>) -> Vec<bool> {
     };
     for record in view.operations() {
         match record.kind() {
-            Kind::Local => [view.left(record), view.right(record), view.destination(record)].map(&mut refuse),
+            Kind::Local => {
+                [view.left(record), view.right(record), view.destination(record)].map(&mut refuse)
+            }
             Kind::Copy => [view.left(record), view.destination(record), &[]].map(&mut refuse),
             Kind::Send | Kind::Receive | Kind::Timestamp | Kind::Calc | Kind::Join => continue,
         };

@@ -16,7 +16,9 @@ pub struct Joined {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// A contribution is not as long as that of rank 0, or its length does not fit the mode.
-    #[error("rank {rank} contributes {found} bytes to a join in which {expected} are expected from every rank")]
+    #[error(
+        "rank {rank} contributes {found} bytes to a join in which {expected} are expected from every rank"
+    )]
     Length {
         /// The rank that contributes.
         rank: u32,
@@ -55,23 +57,36 @@ pub enum JoinError {
 pub fn combine(mode: JoinMode, rank: u32, contributions: &[&[u8]]) -> Result<Joined, JoinError> {
     let absent = |rank| JoinError::Absent { rank, ranks: contributions.len() };
     let own = contributions.get(rank as usize).ok_or(absent(rank))?;
-    let equal = || match contributions.iter().enumerate().find(|(_, other)| other.len() != own.len()) {
-        Some((rank, other)) => Err(JoinError::Length { rank: rank as u32, expected: own.len(), found: other.len() }),
-        None => Ok(()),
-    };
+    let equal =
+        || match contributions.iter().enumerate().find(|(_, other)| other.len() != own.len()) {
+            Some((rank, other)) => Err(JoinError::Length {
+                rank: rank as u32,
+                expected: own.len(),
+                found: other.len(),
+            }),
+            None => Ok(()),
+        };
     let only_bytes = |bytes| Joined { bytes, divided_by_zero: None };
     match mode {
         JoinMode::Barrier => Ok(Joined::default()),
-        JoinMode::Broadcast { root } => Ok(only_bytes(contributions.get(root as usize).ok_or(absent(root))?.to_vec())),
+        JoinMode::Broadcast { root } => {
+            Ok(only_bytes(contributions.get(root as usize).ok_or(absent(root))?.to_vec()))
+        }
         JoinMode::Gather => equal().map(|()| only_bytes(contributions.concat())),
         JoinMode::Exchange => {
             equal()?;
             let part = own.len() / contributions.len();
             if part * contributions.len() != own.len() {
-                return Err(JoinError::Length { rank, expected: part * contributions.len(), found: own.len() });
+                return Err(JoinError::Length {
+                    rank,
+                    expected: part * contributions.len(),
+                    found: own.len(),
+                });
             }
             let range = rank as usize * part..(rank as usize + 1) * part;
-            Ok(only_bytes(contributions.iter().flat_map(|other| &other[range.clone()]).copied().collect()))
+            Ok(only_bytes(
+                contributions.iter().flat_map(|other| &other[range.clone()]).copied().collect(),
+            ))
         }
         JoinMode::Reduce { operation, data_type } => {
             equal()?;

@@ -62,7 +62,8 @@ impl Interpreter {
         let length = usize::try_from(bytes).map_err(|_| ScheduleRefused::Scratchpad { bytes })?;
         scratchpad.try_reserve_exact(length).map_err(|_| ScheduleRefused::Scratchpad { bytes })?;
         scratchpad.resize(length, 0);
-        let initial: Vec<u32> = view.operations().iter().map(|record| record.dependencies).collect();
+        let initial: Vec<u32> =
+            view.operations().iter().map(|record| record.dependencies).collect();
         let run = Run::new(&view, limits, scratchpad);
         let named = NamedReceives::of(&view);
         let lendable = lendable(&view);
@@ -85,7 +86,11 @@ impl Interpreter {
     ///
     /// # Errors
     /// [`StartError::NotLendable`] and [`StartError::BufferLength`].
-    pub fn lend(&mut self, buffer: usize, external: Box<dyn ExternalBuffer>) -> Result<(), StartError> {
+    pub fn lend(
+        &mut self,
+        buffer: usize,
+        external: Box<dyn ExternalBuffer>,
+    ) -> Result<(), StartError> {
         let view = self.schedule.view();
         let declared = view.buffers().get(buffer).filter(|_| self.can_be_lent(buffer));
         let declared = declared.ok_or(StartError::NotLendable { buffer })?;
@@ -111,7 +116,10 @@ impl Interpreter {
         }
         let view = self.schedule.view();
         if buffers.len() != view.buffers().len() {
-            return Err(StartError::BufferCount { expected: view.buffers().len(), found: buffers.len() });
+            return Err(StartError::BufferCount {
+                expected: view.buffers().len(),
+                found: buffers.len(),
+            });
         }
         for (buffer, (declared, given)) in view.buffers().iter().zip(&buffers).enumerate() {
             let is_lent = self.lent.iter().any(|(lent, _)| *lent == buffer);
@@ -149,7 +157,9 @@ impl Interpreter {
         self.run.outstanding().map(|index| Outstanding {
             vertex: records[index].vertex,
             kind: records[index].kind(),
-            peer: matches!(records[index].kind(), Kind::Send | Kind::Receive).then(|| records[index].peer()).flatten(),
+            peer: matches!(records[index].kind(), Kind::Send | Kind::Receive)
+                .then(|| records[index].peer())
+                .flatten(),
         })
     }
 

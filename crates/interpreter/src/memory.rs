@@ -1,7 +1,9 @@
 //! The memory of a run: user buffers and scratchpad, and what operations do to their blocks.
 
 use crate::external::Lent;
-use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply, apply_in_place_left, apply_in_place_right};
+use goal::arithmetic::{
+    Arithmetic, ArithmeticError, DataType, apply, apply_in_place_left, apply_in_place_right,
+};
 use goal::schedule::BlockRecord;
 
 /// The user buffers in their order, then the scratchpad.
@@ -118,7 +120,11 @@ impl Memory {
             if length == 0 {
                 return divided_by_zero;
             }
-            let places = [lists[0].take(self, length), lists[1].take(self, length), lists[2].take(self, length)];
+            let places = [
+                lists[0].take(self, length),
+                lists[1].take(self, length),
+                lists[2].take(self, length),
+            ];
             let found = self.combine(operation, data_type, places);
             divided_by_zero = divided_by_zero.or(found.map(|element| done + element));
             done += length / data_type.bytes() as u64;

@@ -28,12 +28,19 @@ impl NamedReceives {
         for (start, (source, tag, ..)) in (0..).zip(&found) {
             groups.entry((*source, *tag)).or_insert((start, 0)).1 += 1;
         }
-        NamedReceives { groups, operations: found.into_iter().map(|(.., operation)| operation).collect() }
+        NamedReceives {
+            groups,
+            operations: found.into_iter().map(|(.., operation)| operation).collect(),
+        }
     }
 
     /// The receive for this message; `None` when it is left for wildcards.
     pub(crate) fn find(&self, source: u32, tag: u32, ordinal: u32) -> Option<u32> {
         let (start, count) = *self.groups.get(&(source, tag))?;
-        if ordinal < count { self.operations.get((start + ordinal) as usize).copied() } else { None }
+        if ordinal < count {
+            self.operations.get((start + ordinal) as usize).copied()
+        } else {
+            None
+        }
     }
 }

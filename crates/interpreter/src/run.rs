@@ -78,7 +78,8 @@ pub(crate) struct Run {
 impl Run {
     /// A run that has not started.
     pub(crate) fn new(view: &ScheduleView<'_>, limits: Limits, scratchpad: Vec<u8>) -> Self {
-        let counters: Vec<u32> = view.operations().iter().map(|record| record.dependencies).collect();
+        let counters: Vec<u32> =
+            view.operations().iter().map(|record| record.dependencies).collect();
         Run {
             rank: view.header().rank,
             eager_limit: limits.eager_limit,
@@ -114,7 +115,13 @@ impl Run {
     }
 
     /// Starts the run with buffers that are as the schedule declares.
-    pub(crate) fn start(&mut self, view: &ScheduleView<'_>, buffers: Vec<Vec<u8>>, external: Lent, now: u64) {
+    pub(crate) fn start(
+        &mut self,
+        view: &ScheduleView<'_>,
+        buffers: Vec<Vec<u8>>,
+        external: Lent,
+        now: u64,
+    ) {
         self.scratchpad.fill(0);
         self.memory = Memory::new(buffers, std::mem::take(&mut self.scratchpad), external);
         self.stage = Stage::Running;
@@ -136,7 +143,13 @@ impl Run {
         match event {
             Event::Packet { source, packet } => self.packet(view, named, source, packet)?,
             Event::CalcFinished { operation } => {
-                self.expect(view, operation, Kind::Calc, Phase::Running, "a computation that has begun")?;
+                self.expect(
+                    view,
+                    operation,
+                    Kind::Calc,
+                    Phase::Running,
+                    "a computation that has begun",
+                )?;
                 self.complete(view, operation.0);
             }
             Event::JoinFinished { operation, result, divided_by_zero } => {
@@ -155,7 +168,11 @@ impl Run {
     /// The indices of the operations that have started and wait for something outside.
     pub(crate) fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
         let waiting = |phase: &Phase| matches!(phase, Phase::Running | Phase::Fetching);
-        self.phases.iter().enumerate().filter(move |(_, phase)| waiting(phase)).map(|(index, _)| index)
+        self.phases
+            .iter()
+            .enumerate()
+            .filter(move |(_, phase)| waiting(phase))
+            .map(|(index, _)| index)
     }
 
     /// Forgets the run and gives the buffers back, if it has started. Nothing is allocated or freed.
@@ -257,7 +274,8 @@ impl Run {
     fn divided_by_zero(&mut self, record: &OperationRecord, element: u64) {
         if let (None, Some((operation, data_type))) = (&self.failure, record.arithmetic()) {
             let (rank, vertex) = (self.rank, record.vertex);
-            self.failure = Some(Failure::DivisionByZero { rank, vertex, operation, data_type, element });
+            self.failure =
+                Some(Failure::DivisionByZero { rank, vertex, operation, data_type, element });
         }
     }
 
@@ -277,10 +295,15 @@ impl Run {
         result: Vec<u8>,
         divided_by_zero: Option<u64>,
     ) -> Result<(), EventError> {
-        let record = self.expect(view, operation, Kind::Join, Phase::Running, "a join that was entered")?;
+        let record =
+            self.expect(view, operation, Kind::Join, Phase::Running, "a join that was entered")?;
         let destination = view.destination(record);
         if !destination.is_empty() {
-            self.expect_length(operation, destination.iter().map(|block| block.length).sum(), &result)?;
+            self.expect_length(
+                operation,
+                destination.iter().map(|block| block.length).sum(),
+                &result,
+            )?;
             self.memory.scatter(destination, &result);
         }
         if let Some(element) = divided_by_zero {
@@ -308,19 +331,34 @@ impl Run {
 
     fn expect_peer(&self, handle: Handle, expected: u32, found: u32) -> Result<(), EventError> {
         let (rank, operation) = (self.rank, handle.0);
-        if expected == found { Ok(()) } else { Err(EventError::WrongPeer { rank, operation, expected, found }) }
+        if expected == found {
+            Ok(())
+        } else {
+            Err(EventError::WrongPeer { rank, operation, expected, found })
+        }
     }
 
-    fn expect_length(&self, handle: Handle, expected: u64, payload: &[u8]) -> Result<(), EventError> {
+    fn expect_length(
+        &self,
+        handle: Handle,
+        expected: u64,
+        payload: &[u8],
+    ) -> Result<(), EventError> {
         let (rank, operation, found) = (self.rank, handle.0, payload.len() as u64);
-        if expected == found { Ok(()) } else { Err(EventError::Length { rank, operation, expected, found }) }
+        if expected == found {
+            Ok(())
+        } else {
+            Err(EventError::Length { rank, operation, expected, found })
+        }
     }
 }
 
 /// The mode of a join. The record is from a validated schedule, whose codes are known.
 fn join_mode(record: &OperationRecord) -> JoinMode {
     match (JoinKind::from_u8(record.join_mode), record.arithmetic()) {
-        (Some(JoinKind::Reduce), Some((operation, data_type))) => JoinMode::Reduce { operation, data_type },
+        (Some(JoinKind::Reduce), Some((operation, data_type))) => {
+            JoinMode::Reduce { operation, data_type }
+        }
         (Some(JoinKind::Gather), _) => JoinMode::Gather,
         (Some(JoinKind::Exchange), _) => JoinMode::Exchange,
         (Some(JoinKind::Broadcast), _) => JoinMode::Broadcast { root: record.peer },

@@ -46,7 +46,8 @@ impl Allowance {
 
     /// Takes memory for one payload if there is enough.
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
-        let fits = self.used_messages < self.messages && bytes <= self.bytes.saturating_sub(self.used_bytes);
+        let fits = self.used_messages < self.messages
+            && bytes <= self.bytes.saturating_sub(self.used_bytes);
         if fits {
             self.used_bytes += bytes;
             self.used_messages += 1;

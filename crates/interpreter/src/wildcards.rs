@@ -75,7 +75,8 @@ impl Wildcards {
         if self.seen.contains(&(source, tag, ordinal)) {
             return Err(Refusal::Duplicate);
         }
-        let admitted = self.receives.admitting(source, tag).into_iter().flatten().any(|count| *count > 0);
+        let admitted =
+            self.receives.admitting(source, tag).into_iter().flatten().any(|count| *count > 0);
         if !admitted || self.seen.len() == self.total {
             return Err(Refusal::NoReceive);
         }
@@ -86,7 +87,8 @@ impl Wildcards {
     /// Takes the first posted receive, in vertex order, that admits the message.
     pub(crate) fn take_posted(&mut self, source: u32, tag: u32) -> Option<u32> {
         let heaps = self.posted.admitting(source, tag).into_iter().flatten();
-        let first = heaps.filter(|heap| !heap.is_empty()).max_by_key(|heap| heap.peek().copied())?;
+        let first =
+            heaps.filter(|heap| !heap.is_empty()).max_by_key(|heap| heap.peek().copied())?;
         first.pop().map(|Reverse((_, operation))| operation)
     }
 
@@ -100,7 +102,11 @@ impl Wildcards {
     }
 
     /// Takes the earliest message that a receive of this source and tag admits.
-    pub(crate) fn take_message(&mut self, source: Option<u32>, tag: Option<u32>) -> Option<Message> {
+    pub(crate) fn take_message(
+        &mut self,
+        source: Option<u32>,
+        tag: Option<u32>,
+    ) -> Option<Message> {
         let queue = self.queues.class(source, tag);
         while let Some(index) = queue.pop_front() {
             let message = self.messages.get_mut(index as usize).and_then(Option::take);
@@ -112,7 +118,13 @@ impl Wildcards {
     }
 
     /// Posts a receive for which no message is there.
-    pub(crate) fn post(&mut self, source: Option<u32>, tag: Option<u32>, vertex: u32, operation: u32) {
+    pub(crate) fn post(
+        &mut self,
+        source: Option<u32>,
+        tag: Option<u32>,
+        vertex: u32,
+        operation: u32,
+    ) {
         self.posted.class(source, tag).push(Reverse((vertex, operation)));
     }
 

@@ -17,8 +17,9 @@ fn vectors_conform_in_many_orders() {
     let seed = rand::random_range(0..1 << 32);
     println!("network seeds start at {seed}");
     let network = AdversarialNetwork::new(seed);
-    let small =
-        |vector: &conformance::Vector| vector.inputs.iter().flatten().flatten().map(Vec::len).sum::<usize>() < 20_000;
+    let small = |vector: &conformance::Vector| {
+        vector.inputs.iter().flatten().flatten().map(Vec::len).sum::<usize>() < 20_000
+    };
     for vector in conformance::vectors::all().iter().filter(|vector| small(vector)) {
         for _ in 0..50 {
             if let Err(difference) = vector.run(&network) {

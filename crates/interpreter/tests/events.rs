@@ -3,7 +3,9 @@
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::compile;
 use goal::graph::{Access, Block, Graph, JoinMode};
-use interpreter::{Effect, Event, EventError, Failure, Handle, Interpreter, Limits, Packet, StartError};
+use interpreter::{
+    Effect, Event, EventError, Failure, Handle, Interpreter, Limits, Packet, StartError,
+};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +14,8 @@ mod elsewhere;
 use elsewhere::Elsewhere;
 
 fn interpreter(graph: &Graph, limits: Limits) -> Interpreter {
-    Interpreter::new(Arc::new(compile(graph).expect("the graph is in order")), limits).expect("it fits into memory")
+    Interpreter::new(Arc::new(compile(graph).expect("the graph is in order")), limits)
+        .expect("it fits into memory")
 }
 
 fn started(graph: &Graph, limits: Limits) -> Interpreter {
@@ -34,7 +37,8 @@ fn eager(source: u32, tag: u32, ordinal: u32, payload: &[u8]) -> Event {
     packet(source, Packet::Eager { tag, ordinal, payload: payload.to_vec() })
 }
 
-const RENDEZVOUS: Limits = Limits { eager_limit: 0, unexpected_bytes: 1000, unexpected_messages: 10 };
+const RENDEZVOUS: Limits =
+    Limits { eager_limit: 0, unexpected_bytes: 1000, unexpected_messages: 10 };
 
 /// Rank 0 of 3 with one receive from rank 1 and one send to rank 2.
 fn one_of_each() -> Graph {
@@ -49,8 +53,11 @@ fn one_of_each() -> Graph {
 #[test]
 fn messages_that_have_no_receive() {
     let mut interpreter = started(&one_of_each(), RENDEZVOUS);
-    let refused = |interpreter: &mut Interpreter, event| interpreter.handle(event, 0).expect_err("no such receive");
-    let none = |source_rank, tag, ordinal| EventError::NoReceive { rank: 0, source_rank, tag, ordinal };
+    let refused = |interpreter: &mut Interpreter, event| {
+        interpreter.handle(event, 0).expect_err("no such receive")
+    };
+    let none =
+        |source_rank, tag, ordinal| EventError::NoReceive { rank: 0, source_rank, tag, ordinal };
     assert_eq!(refused(&mut interpreter, eager(2, 4, 0, &[1; 8])), none(2, 4, 0));
     assert_eq!(refused(&mut interpreter, eager(1, 5, 0, &[1; 8])), none(1, 5, 0));
     assert_eq!(refused(&mut interpreter, eager(1, 4, 1, &[1; 8])), none(1, 4, 1));
@@ -74,17 +81,21 @@ fn unexpected_messages_that_arrive_twice() {
 #[test]
 fn handles_and_peers_are_not_trusted() {
     let mut interpreter = started(&one_of_each(), RENDEZVOUS);
-    let [Effect::Transmit { peer: 2, packet: Packet::Announce { send, bytes: 8, .. } }] = effects(&mut interpreter)[..]
+    let [Effect::Transmit { peer: 2, packet: Packet::Announce { send, bytes: 8, .. } }] =
+        effects(&mut interpreter)[..]
     else {
         panic!("one message is announced")
     };
     let request = |source, send| packet(source, Packet::Request { send, receive: Handle(7) });
     let receive = Handle(1 - send.0);
     let not_a_send = "a send that was announced";
-    let unknown = |operation, expected| Err(EventError::UnknownHandle { rank: 0, operation, expected });
+    let unknown =
+        |operation, expected| Err(EventError::UnknownHandle { rank: 0, operation, expected });
     assert_eq!(interpreter.handle(request(2, Handle(9)), 0), unknown(9, not_a_send));
     assert_eq!(interpreter.handle(request(2, receive), 0), unknown(receive.0, not_a_send));
-    let wrong = |operation, expected, found| Err(EventError::WrongPeer { rank: 0, operation, expected, found });
+    let wrong = |operation, expected, found| {
+        Err(EventError::WrongPeer { rank: 0, operation, expected, found })
+    };
     assert_eq!(interpreter.handle(request(1, send), 0), wrong(send.0, 2, 1));
     assert_eq!(interpreter.handle(request(2, send), 0), Ok(()));
     let data = Packet::Data { receive: Handle(7), payload: vec![0; 8] };
@@ -92,7 +103,10 @@ fn handles_and_peers_are_not_trusted() {
     assert_eq!(interpreter.handle(request(2, send), 0), unknown(send.0, not_a_send));
 
     let data = |source, length| packet(source, Packet::Data { receive, payload: vec![3; length] });
-    assert_eq!(interpreter.handle(data(1, 8), 0), unknown(receive.0, "a receive that requested its payload"));
+    assert_eq!(
+        interpreter.handle(data(1, 8), 0),
+        unknown(receive.0, "a receive that requested its payload")
+    );
     let announced = Packet::Announce { tag: 4, ordinal: 0, bytes: 8, send: Handle(55) };
     assert_eq!(interpreter.handle(packet(1, announced), 0), Ok(()));
     let request = Packet::Request { send: Handle(55), receive };
@@ -130,15 +144,28 @@ fn computations_and_joins_finish_once() {
     graph.requires(join, calc);
     let mut interpreter = started(&graph, Limits::default());
     let (calc, join) = (Handle(0), Handle(1));
-    assert_eq!(effects(&mut interpreter), [Effect::Calc { operation: calc, nanoseconds: 17, cpu: 0 }]);
-    let joined = |length| Event::JoinFinished { operation: join, result: vec![1; length], divided_by_zero: None };
-    let unknown =
-        |operation: Handle, expected| Err(EventError::UnknownHandle { rank: 1, operation: operation.0, expected });
+    assert_eq!(
+        effects(&mut interpreter),
+        [Effect::Calc { operation: calc, nanoseconds: 17, cpu: 0 }]
+    );
+    let joined = |length| Event::JoinFinished {
+        operation: join,
+        result: vec![1; length],
+        divided_by_zero: None,
+    };
+    let unknown = |operation: Handle, expected| {
+        Err(EventError::UnknownHandle { rank: 1, operation: operation.0, expected })
+    };
     assert_eq!(interpreter.handle(joined(4), 0), unknown(join, "a join that was entered"));
     assert_eq!(interpreter.handle(Event::CalcFinished { operation: calc }, 0), Ok(()));
     let again = interpreter.handle(Event::CalcFinished { operation: calc }, 0);
     assert_eq!(again, unknown(calc, "a computation that has begun"));
-    let entered = Effect::Join { operation: join, ordinal: 0, mode: JoinMode::Gather, contribution: vec![0; 2] };
+    let entered = Effect::Join {
+        operation: join,
+        ordinal: 0,
+        mode: JoinMode::Gather,
+        contribution: vec![0; 2],
+    };
     assert_eq!(effects(&mut interpreter), [entered]);
     let short = EventError::Length { rank: 1, operation: 1, expected: 4, found: 3 };
     assert_eq!(interpreter.handle(joined(3), 0), Err(short));
@@ -155,8 +182,15 @@ fn sizes_that_differ_end_the_run_and_name_both() {
     let mut interpreter = started(&graph, Limits::default());
     effects(&mut interpreter);
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[9; 12]), 77), Ok(()));
-    let failure =
-        Failure::SizesDiffer { source_rank: 1, tag: 4, ordinal: 0, sent: 12, rank: 0, vertex: 1, expected: 8 };
+    let failure = Failure::SizesDiffer {
+        source_rank: 1,
+        tag: 4,
+        ordinal: 0,
+        sent: 12,
+        rank: 0,
+        vertex: 1,
+        expected: 8,
+    };
     assert_eq!(
         failure.to_string(),
         "rank 1 sends 12 bytes to rank 0 (message 0 with tag 4), but rank 0, vertex 1, receives 8; make both lengths equal"
@@ -191,9 +225,12 @@ fn the_first_division_by_zero_is_named() {
     let second = graph.local(Arithmetic::Divide, DataType::U8, left, right, again);
     graph.requires(second, goal::graph::Vertex(1));
     let mut interpreter = self::interpreter(&graph, Limits::default());
-    interpreter.start(vec![vec![9; 3], vec![1, 0, 0], vec![5; 3], vec![5; 3]], 0).expect("the buffers fit");
+    interpreter
+        .start(vec![vec![9; 3], vec![1, 0, 0], vec![5; 3], vec![5; 3]], 0)
+        .expect("the buffers fit");
     assert_eq!(interpreter.handle(Event::CalcFinished { operation: Handle(0) }, 0), Ok(()));
-    let Some(Effect::Completed(Err(Failure::DivisionByZero { vertex, element, .. }))) = effects(&mut interpreter).pop()
+    let Some(Effect::Completed(Err(Failure::DivisionByZero { vertex, element, .. }))) =
+        effects(&mut interpreter).pop()
     else {
         panic!("the run completes with a failure")
     };
@@ -215,7 +252,8 @@ fn buffers_must_be_as_declared() {
 fn a_reset_forgets_the_run() {
     let mut interpreter = started(&one_of_each(), RENDEZVOUS);
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[1; 8]), 0), Ok(()));
-    let waiting: Vec<_> = interpreter.outstanding().map(|operation| (operation.vertex, operation.peer)).collect();
+    let waiting: Vec<_> =
+        interpreter.outstanding().map(|operation| (operation.vertex, operation.peer)).collect();
     assert_eq!(waiting, [(0, Some(2))], "the announced send");
     assert_eq!(interpreter.reset(), [[0; 8], [1; 8]]);
     assert_eq!(interpreter.poll(), None);
@@ -242,13 +280,23 @@ fn a_reset_half_way_forgets_everything() {
     let first = graph.receive(output.part(0, 1), 1, 0);
     graph.receive(output.part(1, 1), None, 1);
     graph.requires(first, waits);
-    graph.local(Arithmetic::Divide, DataType::U8, values.part(0, 1), values.part(1, 1), values.part(2, 1));
+    graph.local(
+        Arithmetic::Divide,
+        DataType::U8,
+        values.part(0, 1),
+        values.part(1, 1),
+        values.part(2, 1),
+    );
     let limits = Limits { unexpected_bytes: 1, ..Limits::default() };
     let mut interpreter = interpreter(&graph, limits);
     for value in [1, 2] {
         // The divisor is zero in the first run only.
-        interpreter.start(vec![vec![8, value - 1, 0], vec![0; 2]], 0).expect("the buffers are as declared");
-        let [Effect::Calc { operation, .. }] = effects(&mut interpreter)[..] else { panic!("a computation begins") };
+        interpreter
+            .start(vec![vec![8, value - 1, 0], vec![0; 2]], 0)
+            .expect("the buffers are as declared");
+        let [Effect::Calc { operation, .. }] = effects(&mut interpreter)[..] else {
+            panic!("a computation begins")
+        };
         assert_eq!(interpreter.handle(eager(1, 0, 0, &[value]), 0), Ok(()));
         assert_eq!(effects(&mut interpreter), [], "there is memory for one byte");
         if value == 2 {
@@ -298,7 +346,8 @@ fn a_scratchpad_larger_than_memory_is_refused() {
     let mut graph = Graph::new(0, 1);
     graph.scratchpad(1 << 62);
     let schedule = Arc::new(compile(&graph).expect("the graph is in order"));
-    let error = Interpreter::new(schedule, Limits::default()).expect_err("there is not so much memory");
+    let error =
+        Interpreter::new(schedule, Limits::default()).expect_err("there is not so much memory");
     assert_eq!(error, interpreter::ScheduleRefused::Scratchpad { bytes: 1 << 62 });
 }
 
@@ -309,14 +358,20 @@ fn wildcards_bound_what_can_arrive_for_them() {
     graph.receive(output.part(0, 1), None, 4);
     graph.receive(output.part(1, 1), 1, None);
     let mut interpreter = interpreter(&graph, Limits::default());
-    let none = |source_rank, tag, ordinal| Err(EventError::NoReceive { rank: 0, source_rank, tag, ordinal });
+    let none = |source_rank, tag, ordinal| {
+        Err(EventError::NoReceive { rank: 0, source_rank, tag, ordinal })
+    };
     assert_eq!(interpreter.handle(eager(2, 5, 0, &[1]), 0), none(2, 5, 0), "of no class");
     assert_eq!(interpreter.handle(eager(2, 4, 0, &[1]), 0), Ok(()));
     assert_eq!(interpreter.handle(eager(2, 4, 0, &[1]), 0), {
         Err(EventError::Duplicate { source_rank: 2, tag: 4, ordinal: 0 })
     });
     assert_eq!(interpreter.handle(eager(1, 5, 0, &[1]), 0), Ok(()));
-    assert_eq!(interpreter.handle(eager(1, 4, 0, &[1]), 0), none(1, 4, 0), "two receives, two messages");
+    assert_eq!(
+        interpreter.handle(eager(1, 4, 0, &[1]), 0),
+        none(1, 4, 0),
+        "two receives, two messages"
+    );
 }
 
 /// Any event at all, with small numbers, so that many of them nearly fit.
@@ -377,7 +432,11 @@ fn a_buffer_that_is_lent_is_used_where_it_lies() {
     let [input, output] = [elsewhere(b"eastward"), elsewhere(&[0; 8])];
     for buffer in [2, 3, usize::MAX] {
         let refused = interpreter.lend(buffer, Box::new(elsewhere(&[0; 4])));
-        assert_eq!(refused, Err(StartError::NotLendable { buffer }), "a copy writes to it, or there is none");
+        assert_eq!(
+            refused,
+            Err(StartError::NotLendable { buffer }),
+            "a copy writes to it, or there is none"
+        );
     }
     let length = StartError::BufferLength { buffer: 1, expected: 8, found: 7 };
     assert_eq!(interpreter.lend(1, Box::new(elsewhere(&[0; 7]))), Err(length));
@@ -385,7 +444,11 @@ fn a_buffer_that_is_lent_is_used_where_it_lies() {
         interpreter.lend(number, Box::new(lent.clone())).expect("only messages touch it");
     }
     let twice = StartError::BufferLength { buffer: 0, expected: 0, found: 8 };
-    assert_eq!(interpreter.start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0), Err(twice), "it lies elsewhere");
+    assert_eq!(
+        interpreter.start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0),
+        Err(twice),
+        "it lies elsewhere"
+    );
     assert_eq!(interpreter.reset(), Vec::<Vec<u8>>::new(), "the loan is over");
 
     for (number, lent) in [(0, &input), (1, &output)] {
@@ -398,5 +461,7 @@ fn a_buffer_that_is_lent_is_used_where_it_lies() {
     assert_eq!(output.bytes().as_slice(), b"westward");
     assert_eq!(interpreter.reset(), [vec![], vec![], vec![0; 4]]);
     assert_eq!(input.bytes().as_slice(), b"eastward");
-    interpreter.start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0).expect("nothing is lent any more");
+    interpreter
+        .start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0)
+        .expect("nothing is lent any more");
 }

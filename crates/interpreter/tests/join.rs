@@ -4,7 +4,8 @@ use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
 use goal::graph::JoinMode;
 use interpreter::join::{JoinError, Joined, combine};
 
-const DIVIDE: JoinMode = JoinMode::Reduce { operation: Arithmetic::Divide, data_type: DataType::U8 };
+const DIVIDE: JoinMode =
+    JoinMode::Reduce { operation: Arithmetic::Divide, data_type: DataType::U8 };
 
 #[test]
 fn the_first_element_divided_by_zero_is_given() {
@@ -24,7 +25,10 @@ fn contributions_must_fit() {
     assert_eq!(combine(JoinMode::Broadcast { root: 3 }, 0, &[&[1], &[2]]), absent(3));
     let broken = JoinMode::Reduce { operation: Arithmetic::Add, data_type: DataType::U16 };
     let not_whole = ArithmeticError::NotWholeElements { bytes: 3, data_type: DataType::U16 };
-    assert_eq!(combine(broken, 0, &[&[1, 2, 3], &[4, 5, 6]]), Err(JoinError::Arithmetic(not_whole)));
+    assert_eq!(
+        combine(broken, 0, &[&[1, 2, 3], &[4, 5, 6]]),
+        Err(JoinError::Arithmetic(not_whole))
+    );
 }
 
 #[test]

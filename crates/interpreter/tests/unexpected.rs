@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 fn interpreter(graph: &Graph, limits: Limits) -> Interpreter {
-    Interpreter::new(Arc::new(compile(graph).expect("the graph is in order")), limits).expect("it fits into memory")
+    Interpreter::new(Arc::new(compile(graph).expect("the graph is in order")), limits)
+        .expect("it fits into memory")
 }
 
 fn eager(source: u32, tag: u32, ordinal: u32, payload: Vec<u8>) -> Event {
@@ -45,7 +46,9 @@ impl Model {
                 (from, with) == (source, tag) && ordinal == number
             }
             (from, with) => {
-                ordinal >= claimed && from.is_none_or(|from| from == source) && with.is_none_or(|with| with == tag)
+                ordinal >= claimed
+                    && from.is_none_or(|from| from == source)
+                    && with.is_none_or(|with| with == tag)
             }
         }
     }
@@ -95,7 +98,9 @@ impl Driver {
             graph.requires(receive, calc);
         }
         let mut interpreter = interpreter(&graph, limits);
-        interpreter.start(vec![vec![0xff; 8 * receives.len()]], 0).expect("the buffer is as declared");
+        interpreter
+            .start(vec![vec![0xff; 8 * receives.len()]], 0)
+            .expect("the buffer is as declared");
         let mut triggers = vec![Handle(0); receives.len()];
         while let Some(effect) = interpreter.poll() {
             if let Effect::Calc { operation, nanoseconds, .. } = effect {
@@ -115,7 +120,12 @@ impl Driver {
     fn arrive(&mut self, (source, tag, ordinal): Name, word: u64, announce: bool) -> bool {
         let packet = if announce {
             self.announced.push(word);
-            Packet::Announce { tag, ordinal, bytes: 8, send: Handle(self.announced.len() as u32 - 1) }
+            Packet::Announce {
+                tag,
+                ordinal,
+                bytes: 8,
+                send: Handle(self.announced.len() as u32 - 1),
+            }
         } else {
             Packet::Eager { tag, ordinal, payload: word.to_le_bytes().to_vec() }
         };
@@ -132,9 +142,11 @@ impl Driver {
                     self.held.insert((source, tag, ordinal), payload);
                     continue;
                 }
-                Effect::Release { source, tag, ordinal, receive } => {
-                    (source, receive, self.held.remove(&(source, tag, ordinal)).expect("it is held"))
-                }
+                Effect::Release { source, tag, ordinal, receive } => (
+                    source,
+                    receive,
+                    self.held.remove(&(source, tag, ordinal)).expect("it is held"),
+                ),
                 Effect::Transmit { peer, packet: Packet::Request { send, receive } } => {
                     (peer, receive, self.announced[send.0 as usize].to_le_bytes().to_vec())
                 }
@@ -247,7 +259,8 @@ proptest! {
 #[test]
 fn memory_is_given_back() {
     const ROUNDS: u32 = 20;
-    let receives: Vec<Wanted> = (0..ROUNDS).map(|tag| (Some(1).filter(|_| tag % 2 == 0), Some(tag))).collect();
+    let receives: Vec<Wanted> =
+        (0..ROUNDS).map(|tag| (Some(1).filter(|_| tag % 2 == 0), Some(tag))).collect();
     let limits = Limits { eager_limit: 0, unexpected_bytes: 8, unexpected_messages: 1 };
     let mut driver = Driver::new(&receives, limits);
     for tag in 0..ROUNDS {
@@ -269,7 +282,8 @@ fn wild_messages(model: &Model) -> usize {
         let named = model.receives.iter().filter(|wanted| **wanted == (Some(source), Some(tag)));
         ordinal < named.count() as u32
     };
-    model.taken.keys().filter(wild).count() + model.arrived.iter().filter(|(name, _)| !claimed(*name)).count()
+    model.taken.keys().filter(wild).count()
+        + model.arrived.iter().filter(|(name, _)| !claimed(*name)).count()
 }
 
 /// A hundred thousand messages arrive in any order before the first receive is posted, half of them for wildcards of
@@ -318,10 +332,15 @@ fn a_hundred_thousand_unexpected_messages() {
     }
     assert!(interpreter.is_over() && held.is_empty());
     let buffer = &interpreter.reset()[0];
-    let mut words: Vec<u64> =
-        buffer.chunks(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight"))).collect();
+    let mut words: Vec<u64> = buffer
+        .chunks(8)
+        .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
+        .collect();
     let by_name = words.chunks(8).flat_map(|words| &words[4..]);
-    assert!(by_name.copied().eq((0..COUNT / 2).map(|ordinal| word(0, ordinal))), "receives by name go by number");
+    assert!(
+        by_name.copied().eq((0..COUNT / 2).map(|ordinal| word(0, ordinal))),
+        "receives by name go by number"
+    );
     for words in words.chunks(8) {
         assert_eq!((words[2] >> 32, words[3] >> 32), (1, 2), "receives of one tag");
     }

@@ -24,7 +24,9 @@ fn main() {
     }
     chain(&world);
     test_and_late_wait(&world);
-    for (name, cores) in [("in the sender's call", [0, 0]), ("on the receiver's core (RPS)", [1, 2])] {
+    for (name, cores) in
+        [("in the sender's call", [0, 0]), ("on the receiver's core (RPS)", [1, 2])]
+    {
         for (host, cores) in world.testbed.hosts().iter().zip(cores) {
             host.receive_on(cores).expect("packets can be steered");
         }
@@ -62,7 +64,13 @@ fn chain_of(length: u64, kind: &str) -> Schedule {
         let vertex = match kind {
             "nothing" => graph.calc(0),
             "copy of 8 bytes" => graph.copy(from, to),
-            _ => graph.local(goal::arithmetic::Arithmetic::Add, goal::arithmetic::DataType::U64, to, from, to),
+            _ => graph.local(
+                goal::arithmetic::Arithmetic::Add,
+                goal::arithmetic::DataType::U64,
+                to,
+                from,
+                to,
+            ),
         };
         if let Some(last) = last {
             graph.requires(vertex, last);
@@ -78,12 +86,17 @@ fn chain(world: &World) {
         let context = Context { number: world.communicator(), members: [0].into(), rank: 0 };
         let [one, many] = world.run(1, move |_, rank| {
             [1, LENGTH + 1].map(|length| {
-                let context = Context { number: context.number * 1000 + length as u32, ..context.clone() };
-                let prepared = rank.prepare(&context, &chain_of(length, kind), 0).expect("it is small");
+                let context =
+                    Context { number: context.number * 1000 + length as u32, ..context.clone() };
+                let prepared =
+                    rank.prepare(&context, &chain_of(length, kind), 0).expect("it is small");
                 laps(rank, prepared, 0)
             })
         })[0];
-        println!("{kind}: run of one operation {one} ns; each further one {} ns", (many - one) / LENGTH);
+        println!(
+            "{kind}: run of one operation {one} ns; each further one {} ns",
+            (many - one) / LENGTH
+        );
     }
 }
 
@@ -149,7 +162,8 @@ fn start_with_send(world: &World) {
             }
         }
         let context = Context { number, members: [0, 1].into(), rank: rank as u32 };
-        let prepared = here.prepare(&context, &compile(&graph).expect("it is right"), 0).expect("it is small");
+        let prepared =
+            here.prepare(&context, &compile(&graph).expect("it is right"), 0).expect("it is small");
         let mut starts = Vec::new();
         for lap in 0..LAPS {
             let before = Instant::now();

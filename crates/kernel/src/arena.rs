@@ -20,8 +20,11 @@ impl Arena {
     /// The first place that is large enough.
     pub(crate) fn take(&mut self, bytes: u32) -> Option<u32> {
         let bytes = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
-        let (start, length) =
-            self.free.iter().map(|(start, length)| (*start, *length)).find(|(_, length)| *length >= bytes)?;
+        let (start, length) = self
+            .free
+            .iter()
+            .map(|(start, length)| (*start, *length))
+            .find(|(_, length)| *length >= bytes)?;
         self.free.remove(&start);
         if length > bytes {
             self.free.insert(start + bytes, length - bytes);

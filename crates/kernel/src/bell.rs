@@ -34,7 +34,12 @@ impl Bell {
     }
 
     /// Sleeps until something is complete, at most so long. May return at any time.
-    pub(crate) fn sleep(&self, memory: &Mapping, limit: Duration, is_complete: impl Fn() -> bool) -> io::Result<()> {
+    pub(crate) fn sleep(
+        &self,
+        memory: &Mapping,
+        limit: Duration,
+        is_complete: impl Fn() -> bool,
+    ) -> io::Result<()> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if *taken {
             // Whoever sleeps on the ring may just have been woken and not have begun to sleep again.
@@ -61,11 +66,17 @@ impl Bell {
         is_complete()
     }
 
-    fn listen(&self, memory: &Mapping, limit: Duration, is_complete: impl Fn() -> bool) -> io::Result<()> {
+    fn listen(
+        &self,
+        memory: &Mapping,
+        limit: Duration,
+        is_complete: impl Fn() -> bool,
+    ) -> io::Result<()> {
         if self.announce(memory, is_complete) {
             return Ok(());
         }
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        let limit =
+            Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         match poll(&mut [PollFd::new(&self.ring, PollFlags::IN)], Some(&limit)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

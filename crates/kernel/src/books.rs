@@ -132,7 +132,11 @@ impl Books {
         self.prepared.get_mut(&schedule)?.runs += 1;
         let count = self.next_run;
         self.next_run = count.wrapping_add(1);
-        let frame = if self.queue.is_empty() { self.frame(memory, schedule, sequence, inputs) } else { None };
+        let frame = if self.queue.is_empty() {
+            self.frame(memory, schedule, sequence, inputs)
+        } else {
+            None
+        };
         let at = match frame {
             Some(frame) => At::Frame(frame),
             None => {
@@ -151,7 +155,9 @@ impl Books {
         self.sweep(memory);
         let mut ready = Vec::new();
         while let Some(count) = self.queue.front().copied() {
-            let Some(Known { schedule, at: At::Queue { sequence, inputs }, .. }) = self.runs.get_mut(&count) else {
+            let Some(Known { schedule, at: At::Queue { sequence, inputs }, .. }) =
+                self.runs.get_mut(&count)
+            else {
                 self.queue.pop_front();
                 continue;
             };
@@ -221,7 +227,9 @@ impl Books {
 
     /// Whether any run is elsewhere than its name says.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.runs.values().any(|known| !matches!(known.at, At::Frame(frame) if frame == known.named))
+        self.runs
+            .values()
+            .any(|known| !matches!(known.at, At::Frame(frame) if frame == known.named))
     }
 
     /// Communicator and number of every run that was started and not fetched, and whether it is under way.
@@ -246,7 +254,9 @@ impl Books {
     /// For how long a run has been waited for.
     pub(crate) fn awaited_for(&mut self, name: RunName) -> Duration {
         let known = self.runs.get_mut(&name.count);
-        known.map_or(Duration::ZERO, |known| known.awaited_since.get_or_insert_with(Instant::now).elapsed())
+        known.map_or(Duration::ZERO, |known| {
+            known.awaited_since.get_or_insert_with(Instant::now).elapsed()
+        })
     }
 
     /// Takes back the frames of forgotten runs that are complete.
@@ -261,12 +271,20 @@ impl Books {
     }
 
     /// A frame with a run and its inputs, if need be from the frames that other schedules have put by.
-    fn frame(&mut self, memory: &Mapping, schedule: u64, sequence: u64, inputs: &[&[u8]]) -> Option<u32> {
+    fn frame(
+        &mut self,
+        memory: &Mapping,
+        schedule: u64,
+        sequence: u64,
+        inputs: &[&[u8]],
+    ) -> Option<u32> {
         let timed = self.timed;
-        let mut frame = self.prepared.get_mut(&schedule)?.frame(&mut self.arena, memory, sequence, timed);
+        let mut frame =
+            self.prepared.get_mut(&schedule)?.frame(&mut self.arena, memory, sequence, timed);
         if frame.is_none() {
             self.give_up_frames();
-            frame = self.prepared.get_mut(&schedule)?.frame(&mut self.arena, memory, sequence, timed);
+            frame =
+                self.prepared.get_mut(&schedule)?.frame(&mut self.arena, memory, sequence, timed);
         }
         let (frame, prepared) = (frame?, self.prepared.get(&schedule)?);
         for (buffer, input) in inputs.iter().enumerate().filter(|(_, input)| !input.is_empty()) {
@@ -291,10 +309,14 @@ impl Books {
             }
             let read = |(buffer, bytes): &(usize, std::ops::Range<usize>)| {
                 let mut copy = vec![0; bytes.len()];
-                memory.read(ARENA + frame as usize + prepared.memory(*buffer) + bytes.start, &mut copy);
+                memory.read(
+                    ARENA + frame as usize + prepared.memory(*buffer) + bytes.start,
+                    &mut copy,
+                );
                 copy
             };
-            let (run, written) = (read_run(memory, frame), prepared.written().iter().map(read).collect());
+            let (run, written) =
+                (read_run(memory, frame), prepared.written().iter().map(read).collect());
             prepared.give_up_frame(&mut self.arena, frame);
             known.at = At::Aside { run, written };
             moved = true;
@@ -304,7 +326,10 @@ impl Books {
 
     /// Gives up a schedule that nobody will start again and that has no run.
     fn drop_unused(&mut self, number: u64) {
-        if self.prepared.get(&number).is_some_and(|prepared| prepared.is_released && prepared.runs == 0)
+        if self
+            .prepared
+            .get(&number)
+            .is_some_and(|prepared| prepared.is_released && prepared.runs == 0)
             && let Some(prepared) = self.prepared.remove(&number)
         {
             prepared.give_up(&mut self.arena);

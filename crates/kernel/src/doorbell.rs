@@ -27,7 +27,11 @@ impl Doorbell {
         memory.word(HEARD).store(0, Ordering::Relaxed);
         bell.ring();
         // The program has come and gone within the call.
-        if memory.word(HEARD).load(Ordering::Relaxed) == 0 { Doorbell { socket: None, slot } } else { bell }
+        if memory.word(HEARD).load(Ordering::Relaxed) == 0 {
+            Doorbell { socket: None, slot }
+        } else {
+            bell
+        }
     }
 
     /// Rings. Gives whether the program can have heard it.

@@ -48,7 +48,9 @@ pub enum LoadError {
         name: String,
     },
     /// The interface does not take the program.
-    #[error("the interface `{name}` takes no program at tcx ingress ({source}): take the agent engine on it")]
+    #[error(
+        "the interface `{name}` takes no program at tcx ingress ({source}): take the agent engine on it"
+    )]
     NoTcx {
         /// Its name.
         name: String,
@@ -56,7 +58,9 @@ pub enum LoadError {
         source: io::Error,
     },
     /// More ranks than there are slots, or more hosts or ranks than there are places.
-    #[error("a job of the kernel engine has at most {limit} {what}, this one has {found}: take the agent engine")]
+    #[error(
+        "a job of the kernel engine has at most {limit} {what}, this one has {found}: take the agent engine"
+    )]
     TooMany {
         /// Of what.
         what: &'static str,
@@ -85,14 +89,19 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The program itself was refused: a defect of ours, or a kernel whose verifier differs.
-    #[error("the kernel's verifier refused the program, take the agent engine here and report this: {0}")]
+    #[error(
+        "the kernel's verifier refused the program, take the agent engine here and report this: {0}"
+    )]
     Refused(String),
 }
 
 impl LoadError {
     /// Whether this machine or this process just cannot have the engine, so that another one is to be taken.
     pub fn is_lack(&self) -> bool {
-        !matches!(self, LoadError::TooMany { .. } | LoadError::System { .. } | LoadError::Refused(_))
+        !matches!(
+            self,
+            LoadError::TooMany { .. } | LoadError::System { .. } | LoadError::Refused(_)
+        )
     }
 
     pub(crate) fn of(what: &'static str) -> impl FnOnce(io::Error) -> LoadError {

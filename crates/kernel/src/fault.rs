@@ -43,7 +43,9 @@ impl Fault {
     /// What the program says about a run.
     pub(crate) fn of(run: &Run) -> Option<Fault> {
         match run.fault {
-            FAULT_DIVISION => Some(Fault::Division { vertex: run.fault_vertex, element: run.fault_element }),
+            FAULT_DIVISION => {
+                Some(Fault::Division { vertex: run.fault_vertex, element: run.fault_element })
+            }
             FAULT_SIZES => Some(Fault::Sizes {
                 vertex: run.fault_vertex,
                 source: run.fault_source,
@@ -73,10 +75,12 @@ impl Fault {
                      compute on f32 or f64"
                 ),
             },
-            Fault::Sizes { vertex, source, tag, ordinal, sent, expected } => Error::SizesDiffer(format!(
-                "rank {source} sends {sent} bytes to rank {rank} (message {ordinal} with tag {tag}), but rank {rank}, \
+            Fault::Sizes { vertex, source, tag, ordinal, sent, expected } => {
+                Error::SizesDiffer(format!(
+                    "rank {source} sends {sent} bytes to rank {rank} (message {ordinal} with tag {tag}), but rank {rank}, \
                  vertex {vertex}, receives {expected}; make both lengths equal"
-            )),
+                ))
+            }
             Fault::Stamps { source, theirs, ours } => {
                 let rank = context.members.get(source as usize).copied().unwrap_or(source);
                 Error::Mismatch { sequence, ours, rank, theirs }

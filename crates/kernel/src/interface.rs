@@ -43,7 +43,8 @@ impl Interface {
     /// assert!(matches!(missing, Err(kernel::LoadError::NoInterface { .. })));
     /// ```
     pub fn named(name: &str) -> Result<Self, LoadError> {
-        let (socket, missing) = (any_socket()?, |_| LoadError::NoInterface { name: name.to_owned() });
+        let (socket, missing) =
+            (any_socket()?, |_| LoadError::NoInterface { name: name.to_owned() });
         let hardware = ask(socket.as_fd(), name, libc::SIOCGIFHWADDR).map_err(missing)?;
         let mtu = ask(socket.as_fd(), name, libc::SIOCGIFMTU).map_err(missing)?;
         // A socket address: the family, here the kind of interface, and the bytes of the address behind it.
@@ -93,7 +94,10 @@ mod tests {
 
     #[test]
     fn the_loopback_is_no_ethernet() {
-        assert!(matches!(Interface::named("lo"), Err(LoadError::NoEthernet { .. } | LoadError::NoInterface { .. })));
+        assert!(matches!(
+            Interface::named("lo"),
+            Err(LoadError::NoEthernet { .. } | LoadError::NoInterface { .. })
+        ));
         assert!(Interface::named("a name that is far too long for an interface").is_err());
     }
 }

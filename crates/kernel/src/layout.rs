@@ -171,7 +171,9 @@ pub(crate) struct NamedReceive {
 
 /// Where the search for a named receive begins: `receive_hash`.
 pub(crate) fn receive_hash(source: u32, tag: u32, ordinal: u32) -> u32 {
-    let hash = source.wrapping_mul(0x9e37_79b1) ^ tag.wrapping_mul(0x85eb_ca77) ^ ordinal.wrapping_mul(0xc2b2_ae3d);
+    let hash = source.wrapping_mul(0x9e37_79b1)
+        ^ tag.wrapping_mul(0x85eb_ca77)
+        ^ ordinal.wrapping_mul(0xc2b2_ae3d);
     hash ^ hash >> 16
 }
 
@@ -198,4 +200,5 @@ pub(crate) struct Job {
 /// Bytes of `struct job`.
 pub(crate) const JOB_BYTES: usize = size_of::<Job>() + RANKS * size_of::<Place>();
 
-const _: () = assert!(size_of::<RankHead>() == 128 && size_of::<Run>() == 168 && size_of::<Progress>() == 32);
+const _: () =
+    assert!(size_of::<RankHead>() == 128 && size_of::<Run>() == 168 && size_of::<Progress>() == 32);

@@ -2,7 +2,9 @@
 
 use crate::error::LoadError;
 use crate::interface::Interface;
-use crate::layout::{BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, PORT, Place, RANK_BYTES, RANKS, RankHead};
+use crate::layout::{
+    BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, PORT, Place, RANK_BYTES, RANKS, RankHead,
+};
 use crate::pair;
 use crate::system::{self, MAPPABLE, MapKind, Mapping};
 use crate::tender::Tender;
@@ -98,13 +100,19 @@ impl Loader {
         }
         let mut ebpf = loader.load(OBJECT).map_err(|error| load_error(&error))?;
         for name in PROGRAMS {
-            program(&mut ebpf, name)?.load().map_err(|error| program_error("loading the program", &error))?;
+            program(&mut ebpf, name)?
+                .load()
+                .map_err(|error| program_error("loading the program", &error))?;
         }
         let places = places(&job.host_of_rank);
         describe(&ebpf, job, interface, &places)?;
-        let local =
-            (0..).zip(&places).filter(|(_, place)| place.host == job.host).map(|(rank, place)| (rank, place.slot));
-        let ranks = local.map(|(rank, slot)| make_rank(&ebpf, job, rank, slot)).collect::<Result<_, _>>()?;
+        let local = (0..)
+            .zip(&places)
+            .filter(|(_, place)| place.host == job.host)
+            .map(|(rank, place)| (rank, place.slot));
+        let ranks = local
+            .map(|(rank, slot)| make_rank(&ebpf, job, rank, slot))
+            .collect::<Result<_, _>>()?;
         let order = || TcAttachOptions::TcxOrder(LinkOrder::default());
         program(&mut ebpf, "ingress")?
             .attach_with_options(&job.interface, TcAttachType::Ingress, order())
@@ -112,11 +120,20 @@ impl Loader {
         program(&mut ebpf, "start")?
             .attach_with_options(LOOPBACK, TcAttachType::Egress, order())
             .map_err(|error| attach_error(LOOPBACK, error))?;
-        let tend = program(&mut ebpf, "tend")?.fd().and_then(|program| Ok(program.as_fd().try_clone_to_owned()?));
+        let tend = program(&mut ebpf, "tend")?
+            .fd()
+            .and_then(|program| Ok(program.as_fd().try_clone_to_owned()?));
         let tend = tend.map_err(|error| program_error("loading the program", &error))?;
-        let tender = Tender::start(tend).map_err(LoadError::of("starting the thread that tends the wire"))?;
+        let tender = Tender::start(tend)
+            .map_err(LoadError::of("starting the thread that tends the wire"))?;
         let addresses = job.endpoints.iter().map(|endpoint| endpoint.address).collect();
-        Ok(Loader { ebpf, ranks, host_of_rank: job.host_of_rank.as_slice().into(), addresses, _tender: tender })
+        Ok(Loader {
+            ebpf,
+            ranks,
+            host_of_rank: job.host_of_rank.as_slice().into(),
+            addresses,
+            _tender: tender,
+        })
     }
 
     /// What a rank of this host needs; `None` if it is on another host.
@@ -124,9 +141,14 @@ impl Loader {
     /// # Errors
     /// When descriptors run out.
     pub fn handles(&self, rank: u32) -> io::Result<Option<Handles>> {
-        let Some(slot) = self.ranks.iter().position(|(other, ..)| *other == rank) else { return Ok(None) };
+        let Some(slot) = self.ranks.iter().position(|(other, ..)| *other == rank) else {
+            return Ok(None);
+        };
         let (_, memory, bell) = &self.ranks[slot];
-        let start = self.program("start").and_then(|program| program.fd().ok()).ok_or(io::ErrorKind::NotFound)?;
+        let start = self
+            .program("start")
+            .and_then(|program| program.fd().ok())
+            .ok_or(io::ErrorKind::NotFound)?;
         let start = start.as_fd().try_clone_to_owned()?;
         Ok(Some(Handles {
             memory: memory.try_clone()?,
@@ -142,7 +164,8 @@ impl Loader {
 
     /// How many instructions the kernel's verifier looked at, for each program. The kernel allows a million.
     pub fn verified_instructions(&self) -> Vec<(&'static str, u32)> {
-        let count = |name| Some((name, self.program(name)?.info().ok()?.verified_instruction_count()?));
+        let count =
+            |name| Some((name, self.program(name)?.info().ok()?.verified_instruction_count()?));
         PROGRAMS.into_iter().filter_map(count).collect()
     }
 
@@ -188,7 +211,12 @@ fn places(host_of_rank: &[u32]) -> Vec<Place> {
 }
 
 /// Tells the program about the job.
-fn describe(ebpf: &Ebpf, job: &JobDescription, interface: u32, places: &[Place]) -> Result<(), LoadError> {
+fn describe(
+    ebpf: &Ebpf,
+    job: &JobDescription,
+    interface: u32,
+    places: &[Place],
+) -> Result<(), LoadError> {
     let mut header = Job {
         host: job.host,
         ranks: places.len() as u32,
@@ -210,14 +238,22 @@ fn describe(ebpf: &Ebpf, job: &JobDescription, interface: u32, places: &[Place])
         interface,
         leaves_at_peer: pair::ends_elsewhere(interface),
     };
-    wire.map_values().into_iter().try_for_each(|(map, element, value)| update(ebpf, map, element, &value))?;
+    wire.map_values()
+        .into_iter()
+        .try_for_each(|(map, element, value)| update(ebpf, map, element, &value))?;
     Ok(())
 }
 
 /// Makes the maps of a rank and tells the program.
-fn make_rank(ebpf: &Ebpf, job: &JobDescription, rank: u32, slot: u32) -> Result<(u32, OwnedFd, OwnedFd), LoadError> {
+fn make_rank(
+    ebpf: &Ebpf,
+    job: &JobDescription,
+    rank: u32,
+    slot: u32,
+) -> Result<(u32, OwnedFd, OwnedFd), LoadError> {
     let failed = LoadError::of("making the maps of a rank");
-    let memory = system::create_map(MapKind::Array, RANK_BYTES as u32, 1, MAPPABLE).map_err(failed)?;
+    let memory =
+        system::create_map(MapKind::Array, RANK_BYTES as u32, 1, MAPPABLE).map_err(failed)?;
     let failed = LoadError::of("making the maps of a rank");
     let bell = system::create_map(MapKind::Ring, 0, BELL_BYTES as u32, 0).map_err(failed)?;
     let failed = LoadError::of("making the maps of a rank");
@@ -234,8 +270,12 @@ fn descriptor(map: BorrowedFd<'_>) -> [u8; 4] {
 }
 
 fn update(ebpf: &Ebpf, name: &'static str, key: u32, value: &[u8]) -> Result<(), LoadError> {
-    let map = ebpf.map(name).and_then(map_data).ok_or(LoadError::Refused(format!("it has no map `{name}`")))?;
-    system::update_map(map.fd().as_fd(), key, value).map_err(LoadError::of("filling the program's maps"))
+    let map = ebpf
+        .map(name)
+        .and_then(map_data)
+        .ok_or(LoadError::Refused(format!("it has no map `{name}`")))?;
+    system::update_map(map.fd().as_fd(), key, value)
+        .map_err(LoadError::of("filling the program's maps"))
 }
 
 fn map_data(map: &Map) -> Option<&MapData> {
@@ -288,9 +328,9 @@ fn program_error(what: &'static str, error: &ProgramError) -> LoadError {
 
 fn attach_error(interface: &str, error: ProgramError) -> LoadError {
     let source = match system_error(&error) {
-        Some(source) => {
-            source.raw_os_error().map_or_else(|| io::Error::other(source.to_string()), io::Error::from_raw_os_error)
-        }
+        Some(source) => source
+            .raw_os_error()
+            .map_or_else(|| io::Error::other(source.to_string()), io::Error::from_raw_os_error),
         None => io::Error::other(error.to_string()),
     };
     match source.raw_os_error() {
@@ -305,15 +345,30 @@ mod tests {
 
     #[test]
     fn jobs_that_do_not_fit_are_refused() {
-        let endpoint = Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
+        let endpoint =
+            Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
         let (endpoints, interface) = (vec![endpoint; 2], "eth0".to_owned());
         let (number, key, host_of_rank) = (0, Key([0, 1]), vec![0, 1]);
-        let sound = JobDescription { host: 0, host_of_rank, endpoints, number, key, interface, mtu: LEAST_MTU };
+        let sound = JobDescription {
+            host: 0,
+            host_of_rank,
+            endpoints,
+            number,
+            key,
+            interface,
+            mtu: LEAST_MTU,
+        };
         assert!(check_sizes(&sound).is_ok());
         assert!(piece_bytes(LEAST_MTU, std::net::Ipv6Addr::LOCALHOST.into()) >= 1280);
-        let error = |job: JobDescription| check_sizes(&job).expect_err("it does not fit").to_string();
+        let error =
+            |job: JobDescription| check_sizes(&job).expect_err("it does not fit").to_string();
         assert!(error(JobDescription { mtu: 0, ..sound.clone() }).contains("packets of 0 bytes"));
-        assert!(error(JobDescription { host_of_rank: vec![0; 65], ..sound.clone() }).contains("64 ranks on one host"));
-        assert!(error(JobDescription { endpoints: vec![endpoint; 65], ..sound }).contains("64 hosts"));
+        assert!(
+            error(JobDescription { host_of_rank: vec![0; 65], ..sound.clone() })
+                .contains("64 ranks on one host")
+        );
+        assert!(
+            error(JobDescription { endpoints: vec![endpoint; 65], ..sound }).contains("64 hosts")
+        );
     }
 }

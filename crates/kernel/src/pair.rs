@@ -45,7 +45,9 @@ fn ask(interface: u32) -> rustix::io::Result<Vec<u8>> {
 fn is_pair(answer: &[u8]) -> bool {
     let is_link = answer.get(4..6) == Some(&NEW_LINK.to_ne_bytes());
     let Some(link) = answer.get(HEADER + LINK..).filter(|_| is_link) else { return false };
-    let mut kinds = attributes(link).filter(|(kind, _)| *kind == LINK_INFO).flat_map(|(_, info)| attributes(info));
+    let mut kinds = attributes(link)
+        .filter(|(kind, _)| *kind == LINK_INFO)
+        .flat_map(|(_, info)| attributes(info));
     let is_pair = kinds.any(|(kind, name)| kind == INFO_KIND && PAIRS.contains(&name));
     is_pair && attributes(link).any(|(kind, _)| kind == LINK_NAMESPACE)
 }
@@ -69,7 +71,10 @@ mod tests {
 
     #[test]
     fn the_loopback_is_no_pair() {
-        assert!(ask(1).is_ok_and(|answer| answer.len() > HEADER + LINK), "the system knows its first interface");
+        assert!(
+            ask(1).is_ok_and(|answer| answer.len() > HEADER + LINK),
+            "the system knows its first interface"
+        );
         assert!(!ends_elsewhere(1));
         assert!(!ends_elsewhere(u32::MAX >> 1));
     }
@@ -80,10 +85,15 @@ mod tests {
         let host = &testbed.hosts()[1];
         assert!(host.run(|| ends_elsewhere(host.interface_index())));
         let relay = testbed::Medium::Relay { seed: 1 };
-        let testbed =
-            testbed::or_skip!(testbed::Testbed::new(1, testbed::Options { medium: relay, ..Default::default() }));
+        let testbed = testbed::or_skip!(testbed::Testbed::new(
+            1,
+            testbed::Options { medium: relay, ..Default::default() }
+        ));
         let host = &testbed.hosts()[0];
-        assert!(!host.run(|| ends_elsewhere(host.interface_index())), "a TAP interface has no other end");
+        assert!(
+            !host.run(|| ends_elsewhere(host.interface_index())),
+            "a TAP interface has no other end"
+        );
     }
 
     proptest! {

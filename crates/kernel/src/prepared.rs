@@ -67,7 +67,12 @@ impl Sizes {
 fn named_receives(view: &ScheduleView<'_>) -> impl Iterator<Item = NamedReceive> {
     (1..).zip(view.operations()).filter(|(_, record)| record.kind() == Kind::Receive).filter_map(
         |(operation, record)| {
-            Some(NamedReceive { source: record.peer()?, tag: record.tag()?, ordinal: record.ordinal, operation })
+            Some(NamedReceive {
+                source: record.peer()?,
+                tag: record.tag()?,
+                ordinal: record.ordinal,
+                operation,
+            })
         },
     )
 }
@@ -78,7 +83,9 @@ fn receive_table(view: &ScheduleView<'_>) -> Vec<NamedReceive> {
     let mut table = vec![NamedReceive::default(); count];
     for receive in named_receives(view) {
         let hash = receive_hash(receive.source, receive.tag, receive.ordinal) as usize;
-        let place = (0..count).map(|step| (hash + step) & (count - 1)).find(|place| table[*place].operation == 0);
+        let place = (0..count)
+            .map(|step| (hash + step) & (count - 1))
+            .find(|place| table[*place].operation == 0);
         if let Some(place) = place {
             table[place] = receive;
         }
@@ -98,7 +105,11 @@ impl PreparedSchedule {
         let view = schedule.view();
         let header = view.header();
         let table = receive_table(&view);
-        let sections = [schedule.as_bytes(), bytemuck::cast_slice(&table), bytemuck::cast_slice(&context.members[..])];
+        let sections = [
+            schedule.as_bytes(),
+            bytemuck::cast_slice(&table),
+            bytemuck::cast_slice(&context.members[..]),
+        ];
         let bytes: usize = sections.iter().map(|section| section.len()).sum();
         let place = arena.take_last(bytes as u32, LIMIT_BYTES as u32)?;
         let mut places = [0; 3];
@@ -168,7 +179,8 @@ impl PreparedSchedule {
         self.run.memories = self.run.progress + size_of_val(&self.progress[..]) as u32;
         self.run.times = (self.run.memories + 4 * (header.buffer_count + 1)).next_multiple_of(8);
         let mut next = self.run.times + 8 * header.operation_count;
-        let lengths = view.buffers().iter().map(|buffer| buffer.length).chain([header.scratchpad_bytes]);
+        let lengths =
+            view.buffers().iter().map(|buffer| buffer.length).chain([header.scratchpad_bytes]);
         self.memories = lengths
             .map(|length| {
                 let place = next.next_multiple_of(ALIGNMENT);
@@ -180,7 +192,13 @@ impl PreparedSchedule {
     }
 
     /// A frame with a run that has everything but its inputs.
-    pub(crate) fn frame(&mut self, arena: &mut Arena, memory: &Mapping, sequence: u64, timed: bool) -> Option<u32> {
+    pub(crate) fn frame(
+        &mut self,
+        arena: &mut Arena,
+        memory: &Mapping,
+        sequence: u64,
+        timed: bool,
+    ) -> Option<u32> {
         let frame = self.frames.pop().or_else(|| arena.take(self.frame_bytes))?;
         let mut run = self.run;
         run.sequence = sequence;
@@ -191,7 +209,8 @@ impl PreparedSchedule {
         memory.write(at, bytemuck::bytes_of(&run));
         memory.write(at + self.run.progress as usize, bytemuck::cast_slice(&self.progress));
         for (index, place) in self.memories.iter().enumerate() {
-            memory.write(at + self.run.memories as usize + 4 * index, &(place + frame).to_le_bytes());
+            memory
+                .write(at + self.run.memories as usize + 4 * index, &(place + frame).to_le_bytes());
         }
         if timed {
             memory.clear(at + self.run.times as usize, 8 * self.progress.len());

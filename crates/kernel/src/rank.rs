@@ -7,8 +7,8 @@ use crate::books::{Books, Results, RunName, in_arena, read_run};
 use crate::doorbell::Doorbell;
 use crate::fault::Fault;
 use crate::layout::{
-    ACTIVE, ARENA, ARENA_BYTES, LARGE_SLOTS, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, RANK_BYTES, RUN_UNDER_WAY, Run,
-    SMALL_BYTES, SMALL_SLOTS, SUBMITTED, SUBMITTED_BEFORE, WAITING_FIRST,
+    ACTIVE, ARENA, ARENA_BYTES, LARGE_SLOTS, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, RANK_BYTES,
+    RUN_UNDER_WAY, Run, SMALL_BYTES, SMALL_SLOTS, SUBMITTED, SUBMITTED_BEFORE, WAITING_FIRST,
 };
 use crate::loader::Handles;
 use crate::prepared::{LIMIT_BYTES, PreparedSchedule, Sizes};
@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 /// Operations of a schedule: fewer than the program executes in one activation.
 const LIMIT_OPERATIONS: u32 = 8192;
 /// Bytes in the slots of a rank.
-const SLOT_BYTES: u64 = (SMALL_SLOTS * SMALL_BYTES + MIDDLE_SLOTS * MIDDLE_BYTES + LARGE_SLOTS * PIECE_BYTES) as u64;
+const SLOT_BYTES: u64 =
+    (SMALL_SLOTS * SMALL_BYTES + MIDDLE_SLOTS * MIDDLE_BYTES + LARGE_SLOTS * PIECE_BYTES) as u64;
 /// Edges of an operation: as many as the program follows.
 const LIMIT_EDGES: u32 = 1 << 16;
 /// Bytes of the pieces of a message at the least MTU that the loader takes.
@@ -82,7 +83,8 @@ impl Rank {
         let doorbell = Doorbell::new(&memory, slot);
         let host = host_of_rank.get(rank as usize);
         let neighbours = host_of_rank.iter().filter(|other| Some(*other) == host).count();
-        let has_core = std::thread::available_parallelism().is_ok_and(|cores| neighbours <= cores.get());
+        let has_core =
+            std::thread::available_parallelism().is_ok_and(|cores| neighbours <= cores.get());
         Ok(Rank {
             memory,
             bell,
@@ -142,7 +144,8 @@ impl Rank {
         let mut is_done = self.doorbell.ring();
         // There may be more to do than one activation does.
         let lists = [SUBMITTED, SUBMITTED_BEFORE, ACTIVE, WAITING_FIRST];
-        let has_more = || lists.iter().any(|word| self.memory.word(*word).load(Ordering::Acquire) != 0);
+        let has_more =
+            || lists.iter().any(|word| self.memory.word(*word).load(Ordering::Acquire) != 0);
         while !is_done || has_more() {
             self.run_program(0)?;
             is_done = true;
@@ -163,7 +166,10 @@ impl Rank {
             if unanswered >= self.maximum_unanswered {
                 return Err(Error::HostUnreachable {
                     host,
-                    address: self.addresses.get(host as usize).map_or_else(String::new, IpAddr::to_string),
+                    address: self
+                        .addresses
+                        .get(host as usize)
+                        .map_or_else(String::new, IpAddr::to_string),
                     why: format!("it has left {unanswered} requests in a row unanswered"),
                 });
             }
@@ -173,7 +179,8 @@ impl Rank {
 
     /// Runs the program; `asked` is one more than a rank whose host is to be asked.
     fn run_program(&self, asked: u32) -> Result<u32, Error> {
-        system::run_program(self.start.as_fd(), [self.slot, asked]).map_err(system_error("starting a run"))
+        system::run_program(self.start.as_fd(), [self.slot, asked])
+            .map_err(system_error("starting a run"))
     }
 
     /// Puts a run on the stack of those that are to be started.
@@ -192,13 +199,23 @@ impl Rank {
     }
 
     /// Copies what a run wrote to where the caller wants it.
-    fn copy_out(&self, prepared: &PreparedSchedule, results: &Results<'_>, outputs: &mut [&mut [u8]]) {
+    fn copy_out(
+        &self,
+        prepared: &PreparedSchedule,
+        results: &Results<'_>,
+        outputs: &mut [&mut [u8]],
+    ) {
         for (index, (buffer, bytes)) in prepared.written().iter().enumerate() {
-            let Some(output) = outputs.get_mut(*buffer).filter(|output| !output.is_empty()) else { continue };
+            let Some(output) = outputs.get_mut(*buffer).filter(|output| !output.is_empty()) else {
+                continue;
+            };
             let output = &mut output[bytes.clone()];
             match results {
                 Results::Frame(frame) => {
-                    self.memory.read(ARENA + *frame as usize + prepared.memory(*buffer) + bytes.start, output);
+                    self.memory.read(
+                        ARENA + *frame as usize + prepared.memory(*buffer) + bytes.start,
+                        output,
+                    );
                 }
                 Results::Aside(_, written) => output.copy_from_slice(&written[index]),
             }
@@ -231,20 +248,31 @@ impl Rank {
 /// held back, and what a receive waits for could be behind what it does not want yet. Which slots the pieces of a message
 /// need depends on how long a packet may be: it has to fit either way.
 fn fits_slots(view: &ScheduleView<'_>) -> bool {
-    let receives =
-        || view.operations().iter().filter(|record| record.kind() == Kind::Receive).map(|record| record.bytes);
+    let receives = || {
+        view.operations()
+            .iter()
+            .filter(|record| record.kind() == Kind::Receive)
+            .map(|record| record.bytes)
+    };
     let short = receives().filter(|bytes| *bytes <= SMALL_BYTES as u64).count();
     let longer = || receives().filter(|bytes| *bytes > SMALL_BYTES as u64);
     let in_short_packets: u64 = longer().map(|bytes| bytes.div_ceil(SHORTEST_PIECE)).sum();
     // The last piece of a message may be a short one.
     let long = longer().filter(|bytes| *bytes > MIDDLE_BYTES as u64);
     let in_long_packets: u64 = long.map(|bytes| bytes.div_ceil(PIECE_BYTES as u64)).sum();
-    short <= SMALL_SLOTS / 2 && in_short_packets <= MIDDLE_SLOTS as u64 / 2 && in_long_packets <= LARGE_SLOTS as u64 / 2
+    short <= SMALL_SLOTS / 2
+        && in_short_packets <= MIDDLE_SLOTS as u64 / 2
+        && in_long_packets <= LARGE_SLOTS as u64 / 2
 }
 
 /// Buffers are as long as the schedule says, or empty.
-fn check_lengths(lengths: impl Iterator<Item = usize>, buffers: &[BufferRecord]) -> Result<(), Error> {
-    let wrong = |(_, (found, record)): &(usize, (usize, &BufferRecord))| *found != 0 && *found as u64 != record.length;
+fn check_lengths(
+    lengths: impl Iterator<Item = usize>,
+    buffers: &[BufferRecord],
+) -> Result<(), Error> {
+    let wrong = |(_, (found, record)): &(usize, (usize, &BufferRecord))| {
+        *found != 0 && *found as u64 != record.length
+    };
     let wrong = lengths.zip(buffers).enumerate().find(wrong);
     wrong.map_or(Ok(()), |(buffer, (found, record))| {
         Err(Error::Length { buffer, expected: record.length, found: found as u64 })
@@ -256,14 +284,17 @@ fn refusal(schedule: &Schedule) -> Option<Error> {
     let (view, sizes) = (schedule.view(), Sizes::of(&schedule.view()));
     let unknown = |record: &OperationRecord| match record.kind() {
         Kind::Join => Some("a join, which meets in memory that all ranks share"),
-        Kind::Calc if record.bytes != 0 => Some("a computation without a result, which only takes time"),
+        Kind::Calc if record.bytes != 0 => {
+            Some("a computation without a result, which only takes time")
+        }
         _ => None,
     };
     if let Some(what) = view.operations().iter().find_map(unknown) {
         let why = format!("{what}: take the agent engine for it");
         return Some(Error::Operation(format!("the kernel engine does not take {why}")));
     }
-    let edges = view.operations().iter().map(|record| record.edge_count.max(record.start_edge_count)).max();
+    let edges =
+        view.operations().iter().map(|record| record.edge_count.max(record.start_edge_count)).max();
     let [edges, operations] = [edges.unwrap_or(0), view.header().operation_count].map(u64::from);
     let bytes = sizes.prepared + sizes.frame;
     let limits = [
@@ -275,10 +306,20 @@ fn refusal(schedule: &Schedule) -> Option<Error> {
     if let Some((what, needed, limit)) = large {
         return Some(too_large(what, needed, limit, OTHER_ENGINE));
     }
-    let bytes =
-        view.operations().iter().filter(|record| record.kind() == Kind::Receive).map(|record| record.bytes).sum();
-    (!fits_slots(&view))
-        .then(|| too_large("what a run receives before it is wanted, in bytes,", bytes, SLOT_BYTES / 2, OTHER_ENGINE))
+    let bytes = view
+        .operations()
+        .iter()
+        .filter(|record| record.kind() == Kind::Receive)
+        .map(|record| record.bytes)
+        .sum();
+    (!fits_slots(&view)).then(|| {
+        too_large(
+            "what a run receives before it is wanted, in bytes,",
+            bytes,
+            SLOT_BYTES / 2,
+            OTHER_ENGINE,
+        )
+    })
 }
 
 fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
@@ -304,11 +345,14 @@ impl Carrier for Rank {
     fn times(&self, ticket: Ticket) -> Vec<u64> {
         let books = self.books();
         let known = books.frame_of(RunName::of(ticket));
-        let Some((frame, prepared)) = known.filter(|(frame, _)| read_run(&self.memory, *frame).times != 0) else {
+        let Some((frame, prepared)) =
+            known.filter(|(frame, _)| read_run(&self.memory, *frame).times != 0)
+        else {
             return Vec::new();
         };
         let mut times = vec![0u64; prepared.schedule.view().operations().len()];
-        self.memory.read(ARENA + frame as usize + prepared.times(), bytemuck::cast_slice_mut(&mut times));
+        self.memory
+            .read(ARENA + frame as usize + prepared.times(), bytemuck::cast_slice_mut(&mut times));
         times
     }
 
@@ -316,7 +360,12 @@ impl Carrier for Rank {
         refusal(schedule).is_none()
     }
 
-    fn prepare(&self, context: &Context, schedule: &Schedule, stamp: u32) -> Result<Prepared, Error> {
+    fn prepare(
+        &self,
+        context: &Context,
+        schedule: &Schedule,
+        stamp: u32,
+    ) -> Result<Prepared, Error> {
         if let Some(refusal) = refusal(schedule) {
             return Err(refusal);
         }
@@ -338,7 +387,8 @@ impl Carrier for Rank {
 
     fn start(&self, prepared: Prepared, sequence: u64, inputs: &[&[u8]]) -> Result<Ticket, Error> {
         let mut books = self.books();
-        let unknown = || Error::Operation("the schedule was released before: prepare it again".to_owned());
+        let unknown =
+            || Error::Operation("the schedule was released before: prepare it again".to_owned());
         let buffers = books.schedule(prepared.0).ok_or_else(unknown)?.schedule.view().buffers();
         check_lengths(inputs.iter().map(|input| input.len()), buffers)?;
         let name = books.start(&self.memory, prepared.0, sequence, inputs).ok_or_else(unknown)?;
@@ -360,7 +410,8 @@ impl Carrier for Rank {
         let name = RunName::of(ticket);
         // Partner: `end_run`. Only of a run that is complete the frame can be another's now.
         let state = self.memory.word(ARENA + in_arena(name.frame)).load(Ordering::Acquire);
-        state != RUN_UNDER_WAY || (self.is_crowded.load(Ordering::Relaxed) && self.is_complete_elsewhere(name))
+        state != RUN_UNDER_WAY
+            || (self.is_crowded.load(Ordering::Relaxed) && self.is_complete_elsewhere(name))
     }
 
     fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error> {
@@ -370,13 +421,17 @@ impl Carrier for Rank {
         let [first, longest] = NAPS;
         while !self.is_complete(ticket) {
             let nap = (self.books().awaited_for(RunName::of(ticket)) / 2).clamp(first, longest);
-            let left = deadline.map_or(nap, |deadline| deadline.saturating_duration_since(Instant::now()).min(nap));
+            let left = deadline.map_or(nap, |deadline| {
+                deadline.saturating_duration_since(Instant::now()).min(nap)
+            });
             if left.is_zero() {
                 return Ok(false);
             }
             let before = Instant::now();
             let is_complete = || self.is_complete(ticket);
-            self.bell.sleep(&self.memory, left, is_complete).map_err(system_error("waiting for a run"))?;
+            self.bell
+                .sleep(&self.memory, left, is_complete)
+                .map_err(system_error("waiting for a run"))?;
             if before.elapsed() >= nap && !is_complete() {
                 self.look_after(ticket)?;
             }
@@ -392,18 +447,28 @@ impl Carrier for Rank {
     }
 
     fn awaited(&self, ticket: Ticket) -> Vec<u32> {
-        self.ranks_of(ticket, |record| if record.kind() == Kind::Receive { record.peer() } else { None })
+        self.ranks_of(
+            ticket,
+            |record| if record.kind() == Kind::Receive { record.peer() } else { None },
+        )
     }
 
     fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         let name = RunName::of(ticket);
         let mut books = self.books();
-        let unknown = || Error::Operation("the run was fetched before, or has not ended: wait for it once".to_owned());
+        let unknown = || {
+            Error::Operation(
+                "the run was fetched before, or has not ended: wait for it once".to_owned(),
+            )
+        };
         if !books.is_complete(&self.memory, name.count) {
             return Err(unknown());
         }
         let (results, prepared) = books.results(name).ok_or_else(unknown)?;
-        check_lengths(outputs.iter().map(|output| output.len()), prepared.schedule.view().buffers())?;
+        check_lengths(
+            outputs.iter().map(|output| output.len()),
+            prepared.schedule.view().buffers(),
+        )?;
         let run = match &results {
             Results::Frame(frame) => read_run(&self.memory, *frame),
             Results::Aside(run, _) => **run,
@@ -435,7 +500,8 @@ impl Drop for Rank {
 impl Rank {
     /// Ranks with which a run exchanges messages at present, in either direction: those of which anything may be lost.
     fn partners(&self, ticket: Ticket) -> Vec<u32> {
-        let is_from_any = |record: &OperationRecord| record.kind() == Kind::Receive && record.peer().is_none();
+        let is_from_any =
+            |record: &OperationRecord| record.kind() == Kind::Receive && record.peer().is_none();
         let mut from_any = false;
         let partners = self.ranks_of(ticket, |record| {
             from_any |= is_from_any(record);
@@ -446,10 +512,16 @@ impl Rank {
 
     /// Ranks of the job for operations of a run that are started and not complete; `peer` gives the rank of the
     /// communicator for one of them.
-    fn ranks_of(&self, ticket: Ticket, mut peer: impl FnMut(&OperationRecord) -> Option<u32>) -> Vec<u32> {
+    fn ranks_of(
+        &self,
+        ticket: Ticket,
+        mut peer: impl FnMut(&OperationRecord) -> Option<u32>,
+    ) -> Vec<u32> {
         const RUNNING: u32 = 2;
         let books = self.books();
-        let Some((frame, prepared)) = books.frame_of(RunName::of(ticket)) else { return Vec::new() };
+        let Some((frame, prepared)) = books.frame_of(RunName::of(ticket)) else {
+            return Vec::new();
+        };
         let states = ARENA + frame as usize + prepared.progress();
         let is_running = |index: usize| {
             let at = states + 32 * index + std::mem::offset_of!(crate::layout::Progress, phase);
@@ -457,8 +529,9 @@ impl Rank {
         };
         let operations = prepared.schedule.view().operations();
         let running = operations.iter().enumerate().filter(|(index, _)| is_running(*index));
-        let mut ranks: Vec<u32> =
-            running.filter_map(|(_, record)| prepared.context.members.get(peer(record)? as usize).copied()).collect();
+        let mut ranks: Vec<u32> = running
+            .filter_map(|(_, record)| prepared.context.members.get(peer(record)? as usize).copied())
+            .collect();
         ranks.sort_unstable();
         ranks.dedup();
         ranks
@@ -472,7 +545,9 @@ impl Rank {
             if !self.books().has_queue() || Instant::now() >= end {
                 return Ok(());
             }
-            self.bell.sleep(&self.memory, NAPS[0], || false).map_err(system_error("waiting for room"))?;
+            self.bell
+                .sleep(&self.memory, NAPS[0], || false)
+                .map_err(system_error("waiting for room"))?;
         }
     }
 

@@ -32,13 +32,23 @@ unsafe fn bpf<T: bytemuck::Pod>(command: c_int, attributes: &mut T) -> io::Resul
     // SAFETY: the pointer and the size are those of one structure, which the kernel reads and may write while the call
     // lasts; the caller answers for what the structure points to.
     let result = unsafe {
-        libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes).cast::<c_void>(), size_of::<T>() as c_uint)
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attributes).cast::<c_void>(),
+            size_of::<T>() as c_uint,
+        )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Makes a map.
-pub(crate) fn create_map(kind: MapKind, value_bytes: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
+pub(crate) fn create_map(
+    kind: MapKind,
+    value_bytes: u32,
+    entries: u32,
+    flags: u32,
+) -> io::Result<OwnedFd> {
     #[repr(C)]
     #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
     struct Attributes {
@@ -68,7 +78,8 @@ pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Res
         flags: u64,
     }
     let (key, value) = (std::ptr::from_ref(&key) as u64, value.as_ptr() as u64);
-    let mut attributes = Attributes { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: 0 };
+    let mut attributes =
+        Attributes { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: 0 };
     // SAFETY: the kernel reads a key of four bytes, which all our maps have, and a value of the length that the caller
     // vouches for; it writes to neither.
     unsafe { bpf(MAP_UPDATE, &mut attributes) }.map(drop)
@@ -122,16 +133,26 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps a part of a map.
-    pub(crate) fn new(map: impl AsFd, offset: u64, bytes: usize, writable: bool) -> io::Result<Self> {
-        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+    pub(crate) fn new(
+        map: impl AsFd,
+        offset: u64,
+        bytes: usize,
+        writable: bool,
+    ) -> io::Result<Self> {
+        let protection =
+            if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
-        let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, map, offset) }?;
+        let start = unsafe {
+            mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, map, offset)
+        }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { start, bytes })
     }
 
     fn at(&self, offset: usize, bytes: usize, align: usize) -> NonNull<u8> {
-        assert!(offset.is_multiple_of(align) && offset <= self.bytes && bytes <= self.bytes - offset);
+        assert!(
+            offset.is_multiple_of(align) && offset <= self.bytes && bytes <= self.bytes - offset
+        );
         // SAFETY: within the mapping, by the assertion.
         unsafe { self.start.add(offset) }
     }

@@ -64,5 +64,7 @@ mod siphash;
 
 pub use counts::Counts;
 pub use network::{Endpoint, piece_bytes};
-pub use packet::{Content, DecodeError, Key, LONGEST_PIECE, MAGIC, MessageHeader, Packet, VERSION, WINDOW, seal};
+pub use packet::{
+    Content, DecodeError, Key, LONGEST_PIECE, MAGIC, MessageHeader, Packet, VERSION, WINDOW, seal,
+};
 pub use setup::{Description, USUAL_PATIENCE, map_lengths, requests_within};

@@ -24,7 +24,14 @@ fn peculiar(data_type: DataType) -> Vec<u64> {
     let infinity = ((1u64 << exponent) - 1) << fraction;
     let one = ((1u64 << (exponent - 1)) - 1) << fraction;
     let mut bits: Vec<u64> = Vec::new();
-    for base in [0, 1 << fraction, infinity, one, one + (u64::from(fraction as u32) << fraction), 1 << (fraction - 1)] {
+    for base in [
+        0,
+        1 << fraction,
+        infinity,
+        one,
+        one + (u64::from(fraction as u32) << fraction),
+        1 << (fraction - 1),
+    ] {
         bits.extend([base.wrapping_sub(2), base.wrapping_sub(1), base, base + 1, base + 2]);
     }
     bits.extend((0..width).flat_map(|shift| [1u64 << shift, (1u64 << shift).wrapping_sub(1)]));
@@ -35,14 +42,17 @@ fn peculiar(data_type: DataType) -> Vec<u64> {
 /// An element: anything, something peculiar, or close to it; for floating-point numbers also numbers of like size, whose
 /// sums cancel and whose quotients are close to ties.
 fn element(data_type: DataType) -> impl Strategy<Value = u64> {
-    let close =
-        (prop::sample::select(peculiar(data_type)), -3i64..4).prop_map(|(bits, by)| bits.wrapping_add_signed(by));
+    let close = (prop::sample::select(peculiar(data_type)), -3i64..4)
+        .prop_map(|(bits, by)| bits.wrapping_add_signed(by));
     let fraction = if data_type == DataType::F32 { 23 } else { 52 };
     let like = (0u64..64, any::<u64>()).prop_map(move |(exponent, bits)| {
         let bias = if fraction == 23 { 127 } else { 1023 };
         let places = bits >> 3 & 63;
-        let fraction_bits =
-            if bits & 4 == 0 { bits.rotate_left(9) } else { bits.rotate_left(9) & !((1 << places) - 1) };
+        let fraction_bits = if bits & 4 == 0 {
+            bits.rotate_left(9)
+        } else {
+            bits.rotate_left(9) & !((1 << places) - 1)
+        };
         (bits & 1) << (if fraction == 23 { 31 } else { 63 })
             | (bias - 32 + exponent) << fraction
             | fraction_bits & ((1 << fraction) - 1)
@@ -94,7 +104,8 @@ fn compute(
             Fault::Division { element, .. } => element,
             other => panic!("{other:?}"),
         });
-        let mut results = [vec![0; bytes as usize], vec![0; bytes as usize], vec![0; bytes as usize]];
+        let mut results =
+            [vec![0; bytes as usize], vec![0; bytes as usize], vec![0; bytes as usize]];
         let fetched = rank.fetch(ticket, &mut results.each_mut().map(Vec::as_mut_slice));
         assert_eq!(fetched.is_err(), fault.is_some());
         rank.release(prepared);
@@ -106,12 +117,25 @@ fn compute(
 #[test]
 fn arithmetic_is_that_of_goal() {
     let world = testbed::or_skip!(World::new(1, 1, 1500));
-    let all = DataType::ALL.into_iter().flat_map(|data_type| Arithmetic::ALL.map(|operation| (operation, data_type)));
-    for (operation, data_type) in all.filter(|(operation, data_type)| operation.applies_to(*data_type)) {
+    let all = DataType::ALL
+        .into_iter()
+        .flat_map(|data_type| Arithmetic::ALL.map(|operation| (operation, data_type)));
+    for (operation, data_type) in
+        all.filter(|(operation, data_type)| operation.applies_to(*data_type))
+    {
         let cases = if data_type.is_float() { 24 } else { 4 };
-        let config =
-            ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() };
-        let forms = prop::sample::select(vec![Form::Apart, Form::InPlaceLeft, Form::InPlaceRight, Form::AllOne]);
+        let config = ProptestConfig {
+            cases,
+            failure_persistence: None,
+            max_shrink_iters: 2000,
+            ..ProptestConfig::default()
+        };
+        let forms = prop::sample::select(vec![
+            Form::Apart,
+            Form::InPlaceLeft,
+            Form::InPlaceRight,
+            Form::AllOne,
+        ]);
         let strategy = (operand(data_type), operand(data_type), forms);
         let outcome = TestRunner::new(config).run(&strategy, |(left, right, form)| {
             let right = if matches!(form, Form::AllOne) { left.clone() } else { right };
@@ -122,9 +146,20 @@ fn arithmetic_is_that_of_goal() {
             };
             let (found, fault) = compute(&world, (operation, data_type), form, &left, &right);
             let width = data_type.bytes();
-            for (index, (expected, found)) in expected.chunks(width).zip(found.chunks(width)).enumerate() {
-                let [left, right] = [&left, &right].map(|bytes| &bytes[width * index..width * (index + 1)]);
-                prop_assert_eq!(expected, found, "element {} of {:?}, {:02x?} and {:02x?}", index, form, left, right);
+            for (index, (expected, found)) in
+                expected.chunks(width).zip(found.chunks(width)).enumerate()
+            {
+                let [left, right] =
+                    [&left, &right].map(|bytes| &bytes[width * index..width * (index + 1)]);
+                prop_assert_eq!(
+                    expected,
+                    found,
+                    "element {} of {:?}, {:02x?} and {:02x?}",
+                    index,
+                    form,
+                    left,
+                    right
+                );
             }
             prop_assert_eq!(divided, fault);
             Ok(())

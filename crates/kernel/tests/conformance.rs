@@ -13,7 +13,10 @@ use world::{World, without_computations};
 
 /// How many random programs a world runs; `TRADEWIND_RANDOM_PROGRAMS` asks for another number.
 fn random_programs() -> u32 {
-    std::env::var("TRADEWIND_RANDOM_PROGRAMS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+    std::env::var("TRADEWIND_RANDOM_PROGRAMS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(200)
 }
 
 fn conforms(hosts: usize, ranks_per_host: usize, mtu: u32) {
@@ -26,7 +29,9 @@ fn conforms(hosts: usize, ranks_per_host: usize, mtu: u32) {
 fn run_vectors(world: &World) {
     let mut failures = Vec::new();
     let mut refused = Vec::new();
-    for vector in vectors::all().into_iter().filter(|vector| vector.is_within(&world.capabilities())) {
+    for vector in
+        vectors::all().into_iter().filter(|vector| vector.is_within(&world.capabilities()))
+    {
         if are_admitted(world, &vector.program) {
             failures.extend(vector.run(world).err().map(|text| format!("{}: {text}", vector.name)));
         } else {
@@ -40,7 +45,8 @@ fn run_vectors(world: &World) {
 
 /// Whether the engine takes all ranks' parts of a program.
 fn are_admitted(world: &World, program: &[Graph]) -> bool {
-    let is_admitted = |graph| compile(&graph).is_ok_and(|schedule| world.ranks[0].admits(&schedule));
+    let is_admitted =
+        |graph| compile(&graph).is_ok_and(|schedule| world.ranks[0].admits(&schedule));
     program.iter().map(without_computations).all(is_admitted)
 }
 
@@ -53,15 +59,19 @@ fn run_random_programs(world: &World) {
         max_shrink_iters: 200,
         ..Config::default()
     };
-    let outcome = TestRunner::new(config).run(&vec(plans(&world.capabilities()), AT_ONCE), |plans| {
-        let programs = plans.iter().map(lay_out).filter(|program| are_admitted(world, &program.graphs));
-        let programs: Vec<Program> = programs.collect();
-        let found = world.run_at_once(programs.clone());
-        programs.iter().zip(found).try_for_each(|(program, found)| {
-            let found = found.map_err(|failure| failure.to_string());
-            found.and_then(|rounds| compare_with_reference(program, &rounds)).map_err(TestCaseError::fail)
-        })
-    });
+    let outcome =
+        TestRunner::new(config).run(&vec(plans(&world.capabilities()), AT_ONCE), |plans| {
+            let programs =
+                plans.iter().map(lay_out).filter(|program| are_admitted(world, &program.graphs));
+            let programs: Vec<Program> = programs.collect();
+            let found = world.run_at_once(programs.clone());
+            programs.iter().zip(found).try_for_each(|(program, found)| {
+                let found = found.map_err(|failure| failure.to_string());
+                found
+                    .and_then(|rounds| compare_with_reference(program, &rounds))
+                    .map_err(TestCaseError::fail)
+            })
+        });
     if let Err(difference) = outcome {
         panic!("{}: {difference}", world.name());
     }

@@ -22,17 +22,25 @@ fn endures(hosts: usize, ranks_per_host: usize, communicators: u32, under_way: u
     world.run(ranks, move |rank, here| {
         std::thread::scope(|scope| {
             for number in 0..communicators {
-                let context = Context { number, members: (0..ranks as u32).collect(), rank: rank as u32 };
+                let context =
+                    Context { number, members: (0..ranks as u32).collect(), rank: rank as u32 };
                 scope.spawn(move || {
                     let allreduce = Allreduce::prepare(here, &context, 1).expect("it is small");
-                    allreduce.repeat(each, under_way).unwrap_or_else(|error| panic!("rank {rank}: {error}"));
+                    allreduce
+                        .repeat(each, under_way)
+                        .unwrap_or_else(|error| panic!("rank {rank}: {error}"));
                 });
             }
         });
     });
     let (elapsed, all) = (before.elapsed(), each * u64::from(communicators));
-    println!("{hosts} hosts, {ranks_per_host} ranks each, {communicators} communicators, {under_way} under way each:");
-    println!("  {all} allreduces in {elapsed:.1?}, {:.1} µs each", 1e6 * elapsed.as_secs_f64() / all as f64);
+    println!(
+        "{hosts} hosts, {ranks_per_host} ranks each, {communicators} communicators, {under_way} under way each:"
+    );
+    println!(
+        "  {all} allreduces in {elapsed:.1?}, {:.1} µs each",
+        1e6 * elapsed.as_secs_f64() / all as f64
+    );
     for loader in &world.loaders {
         let counts = loader.counts().expect("it counts");
         assert_eq!(counts.rejected(), 0, "{counts:?}");

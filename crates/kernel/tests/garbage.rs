@@ -29,11 +29,21 @@ impl Memory {
         // As the system says, so that nothing of it is left out.
         let described = format!("/proc/self/fdinfo/{}", handles.memory.as_raw_fd());
         let described = std::fs::read_to_string(described).expect("the descriptor is open");
-        let size = described.lines().find_map(|line| line.strip_prefix("value_size:")).expect("a map says its size");
+        let size = described
+            .lines()
+            .find_map(|line| line.strip_prefix("value_size:"))
+            .expect("a map says its size");
         let bytes: usize = size.trim().parse().expect("a number");
         // SAFETY: a new mapping at a place of the kernel's choice.
         let start = unsafe {
-            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &handles.memory, 0)
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &handles.memory,
+                0,
+            )
         };
         Memory { start: start.expect("a rank may map its memory"), words: bytes / 8 }
     }
@@ -50,7 +60,10 @@ impl Memory {
         for index in first..(first + words).min(self.words) {
             let value = match kind {
                 0 => random.random(),
-                1 => u64::from(random.random_range(0..5u32)) << 32 | u64::from(random.random_range(0..4_194_304u32)),
+                1 => {
+                    u64::from(random.random_range(0..5u32)) << 32
+                        | u64::from(random.random_range(0..4_194_304u32))
+                }
                 2 => u64::MAX,
                 _ => u64::from(random.random_range(0..300u32)),
             };
@@ -83,7 +96,10 @@ fn exchange(here: &Rank, context: &Context, is_over: &AtomicBool) -> u64 {
         own[63] = u8::from(ends);
         let ticket = here.start(prepared, lap, &[&own, &[]]).expect("it starts");
         let deadline = Instant::now() + Duration::from_secs(60);
-        assert!(here.wait(ticket, Some(deadline)).expect("it ends"), "lap {lap} of an honest rank is stuck");
+        assert!(
+            here.wait(ticket, Some(deadline)).expect("it ends"),
+            "lap {lap} of an honest rank is stuck"
+        );
         let mut found = [0; 64];
         here.fetch(ticket, &mut [&mut [], &mut found]).expect("it went well");
         assert_eq!(&found[..63], &[lap as u8; 63]);
@@ -99,23 +115,31 @@ fn lengthen(memory: &Memory, schedule: &Schedule, blocks: u32) {
     const RECORD: usize = 8;
     const ARENA: u64 = 4 << 20;
     let view = schedule.view();
-    let words =
-        |bytes: &[u8]| -> Vec<u64> { bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect() };
+    let words = |bytes: &[u8]| -> Vec<u64> {
+        bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+    };
     let operations = words(bytemuck::cast_slice(view.operations()));
     let is_here = |first: usize| {
-        (0..2 * RECORD).all(|index| memory.word(first + index).load(Ordering::Relaxed) == operations[index])
+        (0..2 * RECORD)
+            .all(|index| memory.word(first + index).load(Ordering::Relaxed) == operations[index])
     };
-    let first = (0..memory.words - operations.len()).rfind(|first| is_here(*first)).expect("it was prepared");
+    let first = (0..memory.words - operations.len())
+        .rfind(|first| is_here(*first))
+        .expect("it was prepared");
     // Where the blocks begin, and a place before the schedule where nothing is.
     let place = |bytes: &[u8]| bytes.as_ptr() as u64 - schedule.as_bytes().as_ptr() as u64;
     let blocks_of = view.destination(&view.operations()[0]);
-    let distance = place(bytemuck::cast_slice(blocks_of)).wrapping_sub(place(bytemuck::cast_slice(view.operations())));
+    let distance = place(bytemuck::cast_slice(blocks_of))
+        .wrapping_sub(place(bytemuck::cast_slice(view.operations())));
     let emptiness = 0u64.wrapping_sub(distance).wrapping_sub(5 << 19);
     // The number of a record of 24 bytes, as places in the arena are counted.
-    let third = (0..64).fold(3u64, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(3u64.wrapping_mul(inverse))));
+    let third = (0..64).fold(3u64, |inverse, _| {
+        inverse.wrapping_mul(2u64.wrapping_sub(3u64.wrapping_mul(inverse)))
+    });
     let record = (emptiness / 8).wrapping_mul(third) % (ARENA / 8);
     let is_copy = |record: &OperationRecord| record.kind() == Kind::Copy;
-    for (operation, _) in view.operations().iter().enumerate().filter(|(_, record)| is_copy(record)) {
+    for (operation, _) in view.operations().iter().enumerate().filter(|(_, record)| is_copy(record))
+    {
         let at = first + RECORD * operation;
         memory.word(at + 3).store(u64::from(blocks) << 32 | record, Ordering::Relaxed);
         memory.word(at + 4).store(u64::from(blocks), Ordering::Relaxed);
@@ -135,7 +159,8 @@ fn long_lists_of_nothing_are_left_to_later_activations() {
     let turn = Barrier::new(2);
     world.run(3, move |rank, here| {
         let mut graph = Graph::new(rank as u32, 4);
-        let (input, output) = (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8 * OPERATIONS));
+        let (input, output) =
+            (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8 * OPERATIONS));
         match rank {
             0 => {
                 let received = graph.receive(output.part(0, 8), 2, 0);
@@ -151,16 +176,22 @@ fn long_lists_of_nothing_are_left_to_later_activations() {
         let context = Context { number: 9, members: [0, 1, 2, 3].into(), rank: rank as u32 };
         let prepared = here.prepare(&context, &schedule, 0).expect("it is small");
         for is_long in [false, true] {
-            let start = || here.start(prepared, u64::from(is_long), &[&[7; 8], &[]]).expect("it starts");
+            let start =
+                || here.start(prepared, u64::from(is_long), &[&[7; 8], &[]]).expect("it starts");
             if rank == 0 {
                 let ticket = start();
                 if is_long {
-                    let memory = memory.lock().expect("nobody panicked").take().expect("there is one");
+                    let memory =
+                        memory.lock().expect("nobody panicked").take().expect("there is one");
                     lengthen(&memory, &schedule, BLOCKS);
                 }
                 turn.wait();
                 turn.wait();
-                assert_eq!(here.is_complete(ticket), !is_long, "after the activation that brought the message");
+                assert_eq!(
+                    here.is_complete(ticket),
+                    !is_long,
+                    "after the activation that brought the message"
+                );
                 here.forget(ticket);
             } else {
                 turn.wait();

@@ -23,7 +23,12 @@ use world::{JobKind, World, without_computations};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Hosts joined by a relay, and a job on them with so many ranks on each.
-fn relayed(hosts: usize, ranks_per_host: usize, mtu: u32, kind: JobKind) -> Result<World, testbed::Error> {
+fn relayed(
+    hosts: usize,
+    ranks_per_host: usize,
+    mtu: u32,
+    kind: JobKind,
+) -> Result<World, testbed::Error> {
     let testbed = Testbed::new(hosts, Options { mtu, medium: Medium::Relay { seed: 21 } })?;
     Ok(World::on(Arc::new(testbed), ranks_per_host, mtu, kind))
 }
@@ -41,8 +46,11 @@ fn all_allreduce(world: &World, elements: usize, times: u64) {
 
 fn all_try_to_allreduce(world: &World, elements: usize, times: u64) -> Vec<Result<(), Error>> {
     let (number, ranks) = (world.communicator(), world.ranks.len());
-    let contexts: Vec<Context> = (0..ranks).map(|rank| world.context(number, ranks, rank)).collect();
-    world.run(ranks, move |rank, here| Allreduce::prepare(here, &contexts[rank], elements)?.repeat(times, 1))
+    let contexts: Vec<Context> =
+        (0..ranks).map(|rank| world.context(number, ranks, rank)).collect();
+    world.run(ranks, move |rank, here| {
+        Allreduce::prepare(here, &contexts[rank], elements)?.repeat(times, 1)
+    })
 }
 
 fn counts(world: &World) -> Vec<Counts> {
@@ -50,7 +58,13 @@ fn counts(world: &World) -> Vec<Counts> {
 }
 
 /// Small vectors of the suite, random programs, and allreduces of one and of many pieces.
-fn survives(faults: Faults, hosts: usize, ranks_per_host: usize, mtu: u32, kind: JobKind) -> Option<Vec<Counts>> {
+fn survives(
+    faults: Faults,
+    hosts: usize,
+    ranks_per_host: usize,
+    mtu: u32,
+    kind: JobKind,
+) -> Option<Vec<Counts>> {
     let world = match relayed(hosts, ranks_per_host, mtu, kind) {
         Ok(world) => world,
         Err(error) => {
@@ -65,17 +79,26 @@ fn survives(faults: Faults, hosts: usize, ranks_per_host: usize, mtu: u32, kind:
     all_allreduce(&world, 1, 300 / share);
     all_allreduce(&world, 5000, 5 / share + 1);
     let is_small = |graph: &goal::graph::Graph| {
-        compile(graph).is_ok_and(|schedule| world.ranks[0].admits(&schedule) && schedule.as_bytes().len() < 20_000)
+        compile(graph).is_ok_and(|schedule| {
+            world.ranks[0].admits(&schedule) && schedule.as_bytes().len() < 20_000
+        })
     };
     // They have few ranks: more hosts would sleep beside them.
-    let vectors = vectors::all().into_iter().filter(|vector| hosts == 2 && vector.is_within(&world.capabilities()));
-    for vector in vectors.filter(|vector| vector.program.iter().map(without_computations).all(|graph| is_small(&graph)))
-    {
+    let vectors = vectors::all()
+        .into_iter()
+        .filter(|vector| hosts == 2 && vector.is_within(&world.capabilities()));
+    for vector in vectors.filter(|vector| {
+        vector.program.iter().map(without_computations).all(|graph| is_small(&graph))
+    }) {
         vector.run(&world).unwrap_or_else(|text| panic!("{} at {faults:?}: {text}", vector.name));
     }
     // A world that got stuck stays so: a smaller program would fail in it, too, and say nothing.
-    let config =
-        Config { cases: 20 / share as u32 + 1, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let config = Config {
+        cases: 20 / share as u32 + 1,
+        failure_persistence: None,
+        max_shrink_iters: 0,
+        ..Config::default()
+    };
     let outcome = TestRunner::new(config).run(&plans(&world.capabilities()), |plan| {
         let program = lay_out(&plan);
         prop_assume!(program.graphs.iter().map(without_computations).all(|graph| is_small(&graph)));
@@ -88,7 +111,11 @@ fn survives(faults: Faults, hosts: usize, ranks_per_host: usize, mtu: u32, kind:
 #[test]
 fn without_faults() {
     for (hosts, ranks_per_host, mtu) in [(2, 1, 1500), (2, 2, 9000), (4, 2, 1500), (8, 2, 9000)] {
-        let Some(counts) = survives(Faults::default(), hosts, ranks_per_host, mtu, JobKind::default()) else { return };
+        let Some(counts) =
+            survives(Faults::default(), hosts, ranks_per_host, mtu, JobKind::default())
+        else {
+            return;
+        };
         assert!(counts.iter().all(|counts| counts.rejected() == 0), "{counts:?}");
     }
 }
@@ -111,10 +138,15 @@ fn at_5_percent() {
 #[test]
 fn at_20_percent() {
     for (hosts, ranks_per_host, mtu) in [(2, 1, 9000), (2, 2, 1500), (4, 2, 9000), (8, 2, 1500)] {
-        let Some(counts) = survives(Faults::of_networks(0.2), hosts, ranks_per_host, mtu, JobKind::default()) else {
+        let Some(counts) =
+            survives(Faults::of_networks(0.2), hosts, ranks_per_host, mtu, JobKind::default())
+        else {
             return;
         };
-        assert!(counts.iter().all(|counts| counts.resent > 20 && counts.duplicate > 20), "{counts:?}");
+        assert!(
+            counts.iter().all(|counts| counts.resent > 20 && counts.duplicate > 20),
+            "{counts:?}"
+        );
     }
 }
 
@@ -175,8 +207,13 @@ fn a_host_that_vanishes_is_an_error_in_bounded_time() {
     let start = Instant::now();
     for (rank, result) in all_try_to_allreduce(&world, 1, 1).into_iter().enumerate() {
         let other = 1 - rank;
-        let Err(Error::HostUnreachable { host, address, .. }) = &result else { panic!("{result:?}") };
-        assert_eq!((*host as usize, address), (other, &world.testbed.hosts()[other].address().to_string()));
+        let Err(Error::HostUnreachable { host, address, .. }) = &result else {
+            panic!("{result:?}")
+        };
+        assert_eq!(
+            (*host as usize, address),
+            (other, &world.testbed.hosts()[other].address().to_string())
+        );
     }
     assert!(start.elapsed() < PATIENCE, "it is an error and not a time-out");
 }
@@ -184,7 +221,8 @@ fn a_host_that_vanishes_is_an_error_in_bounded_time() {
 #[test]
 fn two_jobs_and_a_stranger_on_the_same_hosts() {
     let first = testbed::or_skip!(World::new(3, 1, 1500));
-    let second = World::on(Arc::clone(&first.testbed), 1, 1500, JobKind { number: 1, ..JobKind::default() });
+    let second =
+        World::on(Arc::clone(&first.testbed), 1, 1500, JobKind { number: 1, ..JobKind::default() });
     let ended = AtomicBool::new(false);
     let host = &first.testbed.hosts()[2];
     let socket = host.run(|| UdpSocket::bind((host.address(), 0))).expect("nobody else is there");
@@ -196,7 +234,9 @@ fn two_jobs_and_a_stranger_on_the_same_hosts() {
                 random.fill_bytes(&mut bytes);
                 for port in [7199, 7200] {
                     let length = random.next_u32() as usize % 200;
-                    socket.send_to(&bytes[..length], (first.testbed.hosts()[0].address(), port)).expect("it goes out");
+                    socket
+                        .send_to(&bytes[..length], (first.testbed.hosts()[0].address(), port))
+                        .expect("it goes out");
                 }
             }
         });

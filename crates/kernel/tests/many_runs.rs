@@ -33,13 +33,15 @@ fn number(communicator: u32, sequence: u64, rank: usize) -> u64 {
 /// Starts many runs, then waits for them, the last first.
 fn storm(here: &Rank, communicator: u32, rank: usize, ranks: usize) {
     const RUNS: u64 = 40;
-    let context = Context { number: communicator, members: (0..ranks as u32).collect(), rank: rank as u32 };
+    let context =
+        Context { number: communicator, members: (0..ranks as u32).collect(), rank: rank as u32 };
     let prepared = here.prepare(&context, &ring(rank, ranks), 7).expect("it is small");
     for wave in 0..10 {
         let mut tickets: Vec<(u64, Ticket)> = Vec::new();
         for sequence in wave * RUNS..(wave + 1) * RUNS {
             let own = number(communicator, sequence, rank).to_le_bytes();
-            tickets.push((sequence, here.start(prepared, sequence, &[&own, &[]]).expect("it starts")));
+            tickets
+                .push((sequence, here.start(prepared, sequence, &[&own, &[]]).expect("it starts")));
         }
         for (sequence, ticket) in tickets.into_iter().rev() {
             if sequence % 7 == 3 {
@@ -50,8 +52,13 @@ fn storm(here: &Rank, communicator: u32, rank: usize, ranks: usize) {
             let mut sum = [0; 8];
             here.fetch(ticket, &mut [&mut [], &mut sum]).expect("it went well");
             let before = (rank + ranks - 1) % ranks;
-            let expected = number(communicator, sequence, rank) + number(communicator, sequence, before);
-            assert_eq!(u64::from_le_bytes(sum), expected, "rank {rank}, communicator {communicator}, run {sequence}");
+            let expected =
+                number(communicator, sequence, rank) + number(communicator, sequence, before);
+            assert_eq!(
+                u64::from_le_bytes(sum),
+                expected,
+                "rank {rank}, communicator {communicator}, run {sequence}"
+            );
         }
     }
     here.release(prepared);
@@ -99,7 +106,9 @@ fn runs_that_find_no_room_wait_for_it() {
         let context = Context { number: 0, members: [0, 1].into(), rank: rank as u32 };
         let prepared = here.prepare(&context, &long_copy(rank), 0).expect("it is not too large");
         let bytes = |sequence: u64| vec![sequence as u8; 300_000];
-        let start = |sequence| here.start(prepared, sequence, &[&bytes(sequence), &[]]).expect("it starts, or will");
+        let start = |sequence| {
+            here.start(prepared, sequence, &[&bytes(sequence), &[]]).expect("it starts, or will")
+        };
         let mut tickets: Vec<Ticket> = (0..RUNS).map(start).collect();
         // Nobody will ask for these, and the other rank needs them.
         tickets.drain(20..).for_each(|ticket| here.forget(ticket));
@@ -129,13 +138,20 @@ fn operations_say_when_they_were_executed() {
         assert!(here.wait(ticket, None).expect("it ends"));
         let times = here.times(ticket);
         let after = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let nanoseconds = |time: rustix::time::Timespec| (time.tv_sec * 1_000_000_000 + time.tv_nsec) as u64;
-        assert!(times.iter().all(|time| (nanoseconds(before)..=nanoseconds(after)).contains(time)), "{times:?}");
+        let nanoseconds =
+            |time: rustix::time::Timespec| (time.tv_sec * 1_000_000_000 + time.tv_nsec) as u64;
+        assert!(
+            times.iter().all(|time| (nanoseconds(before)..=nanoseconds(after)).contains(time)),
+            "{times:?}"
+        );
         let time_of = |kind| {
             let operations = schedule.view().operations();
             times[operations.iter().position(|record| record.kind() == kind).expect("there is one")]
         };
-        assert!(time_of(Kind::Receive) <= time_of(Kind::Local), "the addition needs what was received: {times:?}");
+        assert!(
+            time_of(Kind::Receive) <= time_of(Kind::Local),
+            "the addition needs what was received: {times:?}"
+        );
         here.fetch(ticket, &mut [&mut [], &mut [0; 8]]).expect("it went well");
     });
 }

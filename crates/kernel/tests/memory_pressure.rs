@@ -50,7 +50,8 @@ fn one_behind_many(runs: u64, bytes: u64) {
     let world = testbed::or_skip!(World::new(2, 1, 1500));
     world.run(2, move |rank, here| {
         let rank = rank as u32;
-        let many = here.prepare(&context(EARLY, rank), &message(rank, bytes), 0).expect("it is small");
+        let many =
+            here.prepare(&context(EARLY, rank), &message(rank, bytes), 0).expect("it is small");
         let one = here.prepare(&context(WANTED, rank), &message(rank, 8), 0).expect("it is small");
         let input = |run| if rank == 0 { contents(run, bytes) } else { Vec::new() };
         let start = |run| here.start(many, run, &[&input(run)]).expect("it starts");
@@ -60,7 +61,8 @@ fn one_behind_many(runs: u64, bytes: u64) {
             here.fetch(ticket, &mut [&mut found]).expect("it went well");
             assert!(rank == 0 || found == contents(run, bytes), "run {run}");
         };
-        let go = || here.start(one, 0, &[if rank == 0 { &[9; 8] } else { &[] }]).expect("it starts");
+        let go =
+            || here.start(one, 0, &[if rank == 0 { &[9; 8] } else { &[] }]).expect("it starts");
         if rank == 0 {
             let tickets: Vec<(u64, Ticket)> = (0..runs).map(|run| (run, start(run))).collect();
             wait(here, go());
@@ -93,7 +95,8 @@ fn many_before_the_one(rank: u32, messages: u64, bytes: u64) -> Schedule {
     let mut graph = Graph::new(rank, 2);
     let go = graph.buffer(Access::InOut, 8);
     let call = graph.scratchpad(8);
-    let many = graph.buffer(if rank == 0 { Access::Input } else { Access::Output }, messages * bytes);
+    let many =
+        graph.buffer(if rank == 0 { Access::Input } else { Access::Output }, messages * bytes);
     let parts = (0..messages).map(|number| many.part(number * bytes, bytes));
     if rank == 0 {
         for part in parts {

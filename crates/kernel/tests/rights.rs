@@ -17,7 +17,8 @@ use world::World;
 
 /// A job of one rank on one host, to be loaded inside that host.
 fn job_on(interface: &str) -> JobDescription {
-    let endpoint = Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
+    let endpoint =
+        Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
     JobDescription {
         host: 0,
         host_of_rank: vec![0],
@@ -63,14 +64,22 @@ fn exchange(handles: Handles, rank: usize) -> u64 {
 #[test]
 fn ranks_need_no_rights() {
     let world = testbed::or_skip!(World::new(2, 1, 1500));
-    let handles =
-        [0, 1].map(|rank| Mutex::new(world.loaders[rank].handles(rank as u32).expect("there are descriptors")));
+    let handles = [0, 1].map(|rank| {
+        Mutex::new(world.loaders[rank].handles(rank as u32).expect("there are descriptors"))
+    });
     let handles = Arc::new(handles);
     let found = world.run(2, move |rank, _| {
         drop_rights();
         let forbidden = Loader::load(&job_on("eth0"));
-        assert!(matches!(forbidden, Err(LoadError::Forbidden { .. })), "without rights: {forbidden:?}");
-        let handles = handles[rank].lock().expect("nobody panicked").take().expect("the rank is on this host");
+        assert!(
+            matches!(forbidden, Err(LoadError::Forbidden { .. })),
+            "without rights: {forbidden:?}"
+        );
+        let handles = handles[rank]
+            .lock()
+            .expect("nobody panicked")
+            .take()
+            .expect("the rank is on this host");
         exchange(handles, rank)
     });
     assert_eq!(found, [991, 990]);
@@ -80,7 +89,9 @@ fn ranks_need_no_rights() {
 fn says_what_is_missing() {
     let testbed = testbed::or_skip!(Testbed::new(1, Options::default()));
     let missing = testbed.hosts()[0].run(|| Loader::load(&job_on("nowhere0")));
-    let Err(LoadError::NoInterface { name }) = &missing else { panic!("without the interface: {missing:?}") };
+    let Err(LoadError::NoInterface { name }) = &missing else {
+        panic!("without the interface: {missing:?}")
+    };
     assert_eq!(name, "nowhere0");
     let forbidden = testbed.hosts()[0].run(|| {
         drop_rights();
@@ -94,7 +105,8 @@ fn says_what_is_missing() {
 
 /// Programs at the ingress of a host's interface.
 fn attached(host: &testbed::Host) -> usize {
-    host.run(|| SchedClassifier::query_tcx("eth0", TcAttachType::Ingress)).map_or(0, |(_, programs)| programs.len())
+    host.run(|| SchedClassifier::query_tcx("eth0", TcAttachType::Ingress))
+        .map_or(0, |(_, programs)| programs.len())
 }
 
 /// Tells the test below, run again as a child, to hold a program.
@@ -114,7 +126,9 @@ fn is_detached_when_the_process_is_killed() {
     let host = &testbed.hosts()[0];
     assert_eq!(attached(host), 0);
     let mut command: Command = host.command(std::env::current_exe().expect("this is a program"));
-    command.args(["--exact", "is_detached_when_the_process_is_killed", "--nocapture"]).env(HOLD, "1");
+    command
+        .args(["--exact", "is_detached_when_the_process_is_killed", "--nocapture"])
+        .env(HOLD, "1");
     let mut child = command.stderr(Stdio::piped()).spawn().expect("it can be started");
     let lines = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
     let loaded = lines.map_while(Result::ok).any(|line| line == "loaded");

@@ -18,7 +18,10 @@ use world::allreduce::Allreduce;
 use world::{JobKind, PORT, World};
 
 fn packets() -> u64 {
-    std::env::var("TRADEWIND_FORGED_PACKETS").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
+    std::env::var("TRADEWIND_FORGED_PACKETS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(50_000)
 }
 
 /// Hosts of the job.
@@ -67,9 +70,11 @@ struct Sent {
 fn disturb(testbed: &Testbed, packets: u64) -> Sent {
     const REMEMBERED: usize = 2000;
     let stranger = &testbed.hosts()[HOSTS];
-    let socket = stranger.run(|| UdpSocket::bind((stranger.address(), 0))).expect("nobody else is there");
+    let socket =
+        stranger.run(|| UdpSocket::bind((stranger.address(), 0))).expect("nobody else is there");
     let ear = Eavesdropper::at(&testbed.hosts()[0]);
-    let (mut random, mut heard, mut sent) = (SmallRng::seed_from_u64(9), Vec::new(), Sent::default());
+    let (mut random, mut heard, mut sent) =
+        (SmallRng::seed_from_u64(9), Vec::new(), Sent::default());
     while sent.repeated + sent.wrong < packets {
         while let Some(packet) = ear.hear() {
             let place = random.random_range(0..REMEMBERED);
@@ -119,7 +124,8 @@ fn collectives_go_on_while_a_stranger_repeats_and_damages_their_packets() {
         // Of one piece, of several, and many under way.
         for (elements, times, under_way) in [(1, 50, 1), (700, 5, 1), (3, 50, 8)] {
             let number = world.communicator();
-            let contexts: Vec<Context> = (0..4).map(|rank| world.context(number, 4, rank)).collect();
+            let contexts: Vec<Context> =
+                (0..4).map(|rank| world.context(number, 4, rank)).collect();
             let results = world.run(4, move |rank, here| {
                 Allreduce::prepare(here, &contexts[rank], elements)?.repeat(times, under_way)
             });
@@ -128,9 +134,17 @@ fn collectives_go_on_while_a_stranger_repeats_and_damages_their_packets() {
         }
     }
     let sent = stranger.join().expect("it does not panic");
-    let counts: Vec<_> = world.loaders.iter().map(|loader| loader.counts().expect("it counts")).collect();
-    println!("{laps} allreduces of 4 ranks in {:.1?} beside {sent:?}: {counts:#?}", before.elapsed());
-    assert_eq!(counts.iter().map(|counts| counts.rejected()).sum::<u64>(), sent.wrong, "{counts:?}");
+    let counts: Vec<_> =
+        world.loaders.iter().map(|loader| loader.counts().expect("it counts")).collect();
+    println!(
+        "{laps} allreduces of 4 ranks in {:.1?} beside {sent:?}: {counts:#?}",
+        before.elapsed()
+    );
+    assert_eq!(
+        counts.iter().map(|counts| counts.rejected()).sum::<u64>(),
+        sent.wrong,
+        "{counts:?}"
+    );
     for kind in [
         |counts: &kernel::wire::Counts| counts.forged,
         |counts: &kernel::wire::Counts| counts.truncated,

@@ -11,7 +11,8 @@ const LIMIT: u32 = 250_000;
 #[test]
 fn the_verifier_has_little_to_do() {
     let testbed = testbed::or_skip!(Testbed::new(1, Options::default()));
-    let endpoint = Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
+    let endpoint =
+        Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
     let job = JobDescription {
         host: 0,
         host_of_rank: vec![0],
@@ -26,6 +27,9 @@ fn the_verifier_has_little_to_do() {
     println!("instructions that the verifier looked at: {counts:?}");
     assert!(counts.len() >= 2, "the kernel does not say: {counts:?}");
     for (name, count) in counts {
-        assert!(count < LIMIT, "the verifier looks at {count} instructions of `{name}`, more than {LIMIT}");
+        assert!(
+            count < LIMIT,
+            "the verifier looks at {count} instructions of `{name}`, more than {LIMIT}"
+        );
     }
 }

@@ -15,7 +15,8 @@ const ALGORITHMS: [(&str, BarrierAlgorithm); 2] =
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 7, microseconds: 300.0 }, Laps { laps: 41, microseconds: 5_000.0 });
+    let laps = setting
+        .choose(Laps { laps: 7, microseconds: 300.0 }, Laps { laps: 41, microseconds: 5_000.0 });
     let dimensions = 0..=setting.choose(2, DIMENSIONS);
     let crowded: Vec<String> = dimensions
         .clone()
@@ -54,7 +55,8 @@ fn outline(crowded: &[String]) -> Part {
         rows: Vec::new(),
     });
     if !crowded.is_empty() {
-        part.notes.push(format!("More ranks than cores, which take turns: {}.", crowded.join(", ")));
+        part.notes
+            .push(format!("More ranks than cores, which take turns: {}.", crowded.join(", ")));
     }
     part
 }
@@ -63,8 +65,13 @@ fn measure(here: &Here<'_>, dimension: u32, laps: Laps) -> Result<Vec<Finding>, 
     let curve = |(name, algorithm): (&str, BarrierAlgorithm)| {
         let algorithms = Algorithms { barrier: Some(algorithm), ..Algorithms::default() };
         let world = here.world.with_algorithms(algorithms);
-        let point = Point::of(f64::from(dimension), &laps.time(&world, |times| barriers(&world, times))?);
-        let name = if here.shape.is_crowded() { format!("{name}, more ranks than cores") } else { name.to_owned() };
+        let point =
+            Point::of(f64::from(dimension), &laps.time(&world, |times| barriers(&world, times))?);
+        let name = if here.shape.is_crowded() {
+            format!("{name}, more ranks than cores")
+        } else {
+            name.to_owned()
+        };
         Ok(Finding::measured(FIGURE, &name, point))
     };
     ALGORITHMS.into_iter().map(curve).collect()
@@ -82,12 +89,15 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     for series in measured.iter().filter(|series| series.role == Role::Measured) {
         let points: Vec<&Point> = series.points.iter().filter(|point| point.x > 0.0).collect();
         let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
-        let minima: Vec<_> =
-            points.iter().map(|point| (1 << point.x as u32, point.minimum.unwrap_or(point.median))).collect();
+        let minima: Vec<_> = points
+            .iter()
+            .map(|point| (1 << point.x as u32, point.minimum.unwrap_or(point.median)))
+            .collect();
         // One machine size has no line.
         let Ok(line) = plogp::fit::barrier(&minima) else { continue };
         let at = |x: f64| Point::exact(x, line.at(x));
-        let points = if first.x == last.x { vec![at(first.x)] } else { vec![at(first.x), at(last.x)] };
+        let points =
+            if first.x == last.x { vec![at(first.x)] } else { vec![at(first.x), at(last.x)] };
         lines.push(Series {
             name: format!("{}: {:.3} d {:+.3}", series.name, line.slope, line.intercept),
             role: Role::Fitted,
@@ -115,7 +125,9 @@ mod tests {
     /// Table 1: 126 d − 113 for the Paragon, 72 d − 52 for the SP2 through the minima of scattered times, 17 d − 5.6 for the CS-2.
     #[test]
     fn the_machines_of_the_report_are_found_again() {
-        for (slope, intercept, dimensions) in [(126.0, -113.0, 8), (72.0, -52.0, 6), (17.0, -5.6, 6)] {
+        for (slope, intercept, dimensions) in
+            [(126.0, -113.0, 8), (72.0, -52.0, 6), (17.0, -5.6, 6)]
+        {
             let mut part = outline(&[]);
             for dimension in (1..=dimensions).map(f64::from) {
                 let least = intercept + slope * dimension;
@@ -127,7 +139,11 @@ mod tests {
             let row = &part.table(TABLE).expect("it is there").rows[0];
             let near = |column: usize, expected: f64| matches!(row[column], Value::Number(found) if (found - expected).abs() < 1e-9);
             assert!(near(2, slope) && near(4, intercept), "{row:?}");
-            let line = part.figures[0].series.iter().find(|curve| curve.role == Role::Fitted).expect("it is drawn");
+            let line = part.figures[0]
+                .series
+                .iter()
+                .find(|curve| curve.role == Role::Fitted)
+                .expect("it is drawn");
             assert_eq!(line.points.len(), 2);
             assert!((line.points[0].median - (intercept + slope)).abs() < 1e-9);
         }

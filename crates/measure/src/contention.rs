@@ -10,7 +10,8 @@ const TABLE: &str = "factors";
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
+    let laps = setting
+        .choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
     // As in the report up to 32 ranks, but no more than four a core.
     let most = (4 * setting.cores.len() as u32).clamp(2, 32).ilog2();
     let mut crowded = Vec::new();
@@ -23,7 +24,9 @@ pub fn experiment(setting: &Setting) -> Experiment {
         }
         for bytes in setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000))) {
             let what = format!("chain of {ranks} ranks, {bytes} bytes");
-            steps.push(Step::new(what, shape.clone(), laps.milliseconds() + 5, move |here| measure(here, bytes, laps)));
+            steps.push(Step::new(what, shape.clone(), laps.milliseconds() + 5, move |here| {
+                measure(here, bytes, laps)
+            }));
         }
     }
     Experiment::new(outline(&crowded), steps).concluding(conclude)
@@ -42,7 +45,8 @@ fn outline(crowded: &[String]) -> Part {
     part.tables.push(Table {
         name: TABLE.to_owned(),
         title: "Against one pair".to_owned(),
-        caption: "Medians; the report's mesh loses a factor of almost 3 at a contention of 16.".to_owned(),
+        caption: "Medians; the report's mesh loses a factor of almost 3 at a contention of 16."
+            .to_owned(),
         columns: ["pairs", "bytes", "time (µs)", "over one pair"].map(str::to_owned).to_vec(),
         rows: Vec::new(),
     });
@@ -58,12 +62,17 @@ fn outline(crowded: &[String]) -> Part {
 fn measure(here: &Here<'_>, bytes: u64, laps: Laps) -> Result<Vec<Finding>, SuiteError> {
     let world = here.world;
     let partner = world.size() - 1 - world.rank();
-    let mut exchange = Exchange::link(world, Some(partner), bytes, Pattern::Exchange, Receive::Posted)?;
+    let mut exchange =
+        Exchange::link(world, Some(partner), bytes, Pattern::Exchange, Receive::Posted)?;
     let times = exchange.time(world, laps)?;
     let pairs = world.size() / 2;
     let name = format!("{pairs} {}", if pairs == 1 { "pair" } else { "pairs" });
     let crowded = if here.shape.is_crowded() { ", more ranks than cores" } else { "" };
-    Ok(vec![Finding::measured(FIGURE, &format!("{name}{crowded}"), Point::of(bytes as f64, &times))])
+    Ok(vec![Finding::measured(
+        FIGURE,
+        &format!("{name}{crowded}"),
+        Point::of(bytes as f64, &times),
+    )])
 }
 
 /// What the longest messages lose.
@@ -76,7 +85,12 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
         for end in [curve.points.first(), curve.points.last()].into_iter().flatten() {
             let one = alone.iter().find(|point| point.x == end.x);
             let ratio = one.map_or(Value::None, |one| Value::Number(end.median / one.median));
-            rows.push(vec![pairs.map_or(Value::None, Value::Number), end.x.into(), end.median.into(), ratio]);
+            rows.push(vec![
+                pairs.map_or(Value::None, Value::Number),
+                end.x.into(),
+                end.median.into(),
+                ratio,
+            ]);
         }
     }
     part.replace_rows(TABLE, rows);

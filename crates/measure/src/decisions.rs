@@ -44,13 +44,24 @@ struct Grid {
 impl Grid {
     /// These sizes in full, the first few of them for a look.
     fn of(setting: &Setting, sizes: &[u64]) -> Self {
-        let asked = setting.options.get(RANKS).map(|list| list.split(',').filter_map(|one| one.parse().ok()).collect());
+        let asked = setting
+            .options
+            .get(RANKS)
+            .map(|list| list.split(',').filter_map(|one| one.parse().ok()).collect());
         let usual = || if setting.quick { vec![2] } else { vec![2, 4, 8] };
         Grid {
-            operations: if setting.quick { QUICK_OPERATIONS.to_vec() } else { Operation::ALL.to_vec() },
+            operations: if setting.quick {
+                QUICK_OPERATIONS.to_vec()
+            } else {
+                Operation::ALL.to_vec()
+            },
             ranks: asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(usual),
             bytes: if setting.quick { sizes[..3].to_vec() } else { sizes.to_vec() },
-            budget: if setting.quick { Budget::QUICK } else { Budget { milliseconds: 50.0, most_rounds: 101 } },
+            budget: if setting.quick {
+                Budget::QUICK
+            } else {
+                Budget { milliseconds: 50.0, most_rounds: 101 }
+            },
         }
     }
 
@@ -63,19 +74,29 @@ impl Grid {
     fn collectives(&self) -> impl Iterator<Item = Collective> + '_ {
         let with_ranks = move |ranks: u32| {
             let of = move |operation: Operation| {
-                let with = move |bytes: &u64| Collective { operation, ranks, bytes: *bytes, root: 0 };
+                let with =
+                    move |bytes: &u64| Collective { operation, ranks, bytes: *bytes, root: 0 };
                 self.bytes_of(operation).iter().map(with)
             };
             self.operations.iter().copied().flat_map(of)
         };
-        self.ranks.iter().copied().flat_map(with_ranks).filter(|collective| collective.memory() <= MOST_MEMORY)
+        self.ranks
+            .iter()
+            .copied()
+            .flat_map(with_ranks)
+            .filter(|collective| collective.memory() <= MOST_MEMORY)
     }
 
     /// A step for each collective.
     fn steps(
         &self,
         setting: &Setting,
-        measure: impl Fn(&Here<'_>, &Collective, Budget, (usize, usize)) -> Result<Vec<Finding>, SuiteError>
+        measure: impl Fn(
+            &Here<'_>,
+            &Collective,
+            Budget,
+            (usize, usize),
+        ) -> Result<Vec<Finding>, SuiteError>
         + Copy
         + Send
         + Sync
@@ -95,13 +116,18 @@ impl Grid {
     /// The column and the row of a collective in the map of its number of ranks.
     fn place(&self, collective: &Collective) -> (usize, usize) {
         let column = self.bytes.iter().position(|bytes| *bytes == collective.bytes).unwrap_or(0);
-        let row = self.operations.iter().position(|operation| *operation == collective.operation).unwrap_or(0);
+        let row = self
+            .operations
+            .iter()
+            .position(|operation| *operation == collective.operation)
+            .unwrap_or(0);
         (column, row)
     }
 
     /// A map for each number of ranks.
     fn maps(&self, setting: &Setting, title: &str, caption: &str, colour: Colour) -> Vec<Map> {
-        let names = |all: Vec<String>, label: &str| Categories { label: label.to_owned(), names: all };
+        let names =
+            |all: Vec<String>, label: &str| Categories { label: label.to_owned(), names: all };
         let map = |ranks: &u32| Map {
             name: map_of(*ranks),
             title: format!("{title}, {}", Shape::bound(setting, *ranks).describe()),
@@ -117,7 +143,8 @@ impl Grid {
     /// Which numbers of ranks share cores, in words.
     fn notes(&self, setting: &Setting) -> Vec<String> {
         let shapes = self.ranks.iter().map(|ranks| Shape::bound(setting, *ranks));
-        let crowded: Vec<String> = shapes.filter(Shape::is_crowded).map(|shape| shape.describe()).collect();
+        let crowded: Vec<String> =
+            shapes.filter(Shape::is_crowded).map(|shape| shape.describe()).collect();
         if crowded.is_empty() {
             return Vec::new();
         }
@@ -125,11 +152,25 @@ impl Grid {
     }
 }
 
-const QUICK_OPERATIONS: [Operation; 3] = [Operation::Barrier, Operation::Bcast, Operation::Allreduce];
+const QUICK_OPERATIONS: [Operation; 3] =
+    [Operation::Barrier, Operation::Bcast, Operation::Allreduce];
 
 /// Sizes that the table is made from, in the order in which a quick look takes them.
-const SIZES: [u64; 13] =
-    [1, 64, 8 << 10, 8, 512, 2 << 10, 4 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+const SIZES: [u64; 13] = [
+    1,
+    64,
+    8 << 10,
+    8,
+    512,
+    2 << 10,
+    4 << 10,
+    32 << 10,
+    64 << 10,
+    128 << 10,
+    256 << 10,
+    512 << 10,
+    1 << 20,
+];
 
 /// Segments of the segmented algorithms.
 fn segments() -> Vec<NonZeroU64> {
@@ -162,7 +203,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
     for ranks in &grid.ranks {
         for operation in &grid.operations {
             let title = format!("{operation}, {}", Shape::bound(setting, *ranks).describe());
-            let (x, y) = (Axis::bytes("bytes").logarithmic(), Axis::microseconds("time").logarithmic());
+            let (x, y) =
+                (Axis::bytes("bytes").logarithmic(), Axis::microseconds("time").logarithmic());
             part.figures.push(Figure::new(&figure(*operation, *ranks), &title, x, y));
         }
     }
@@ -190,18 +232,32 @@ fn measure(
 ) -> Result<Vec<Finding>, SuiteError> {
     let all = collective.plans(&segments());
     let (plans, left_out) = keep(here, collective, all);
-    let compared = settle(here.world, here.shape.shared_cores, collective, &plans, &Plan::of(Algorithm::Join), budget)?;
+    let compared = settle(
+        here.world,
+        here.shape.shared_cores,
+        collective,
+        &plans,
+        &Plan::of(Algorithm::Join),
+        budget,
+    )?;
     let figure = figure(collective.operation, collective.ranks);
     let point = |microseconds: &[f64]| Point::of(collective.bytes as f64, microseconds);
     let mut found: Vec<Finding> = compared
         .timed
         .iter()
-        .map(|timed| Finding::measured(&figure, &timed.plan.to_string(), point(&timed.microseconds)))
+        .map(|timed| {
+            Finding::measured(&figure, &timed.plan.to_string(), point(&timed.microseconds))
+        })
         .collect();
     if !left_out.is_empty() {
         let names = left_out.iter().map(Plan::to_string).collect::<Vec<_>>().join(", ");
-        let numbers = [f64::from(collective.ranks), collective.bytes as f64, (plans.len() + left_out.len()) as f64];
-        let row = std::iter::once(collective.operation.name().into()).chain(numbers.map(Into::into));
+        let numbers = [
+            f64::from(collective.ranks),
+            collective.bytes as f64,
+            (plans.len() + left_out.len()) as f64,
+        ];
+        let row =
+            std::iter::once(collective.operation.name().into()).chain(numbers.map(Into::into));
         found.push(Finding::row(LEFT_OUT, row.chain([names.into()])));
     }
     Ok(found)

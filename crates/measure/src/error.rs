@@ -22,7 +22,9 @@ pub enum Error {
     #[error("a rank of the measurement panicked: please report what it said above")]
     Panicked,
     /// A run that was complete and then was not.
-    #[error("a complete run was found incomplete: please report this, the engine cannot be trusted")]
+    #[error(
+        "a complete run was found incomplete: please report this, the engine cannot be trusted"
+    )]
     Forgotten,
     /// A size that the collective cannot have.
     #[error("{collective} cannot be measured with {bytes} bytes: give {expected}")]

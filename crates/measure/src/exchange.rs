@@ -60,32 +60,48 @@ impl Exchange {
             draw(&mut graph, partner, bytes, (sends, receives), (pattern_of, receive));
         }
         let schedule = world.compile(&graph)?;
-        let (outgoing, incoming) =
-            (pattern(if sends { bytes } else { 0 }), vec![0; if receives { bytes } else { 0 } as usize]);
+        let (outgoing, incoming) = (
+            pattern(if sends { bytes } else { 0 }),
+            vec![0; if receives { bytes } else { 0 } as usize],
+        );
         Ok(Exchange { schedule, sends, receives, outgoing, incoming })
     }
 
     /// Starts a run and waits for it.
     pub(crate) fn once(&mut self) -> Result<(), SuiteError> {
-        Ok(start(&self.schedule, (self.sends, self.receives), &self.outgoing, &mut self.incoming)?.wait().map(drop)?)
+        Ok(start(&self.schedule, (self.sends, self.receives), &self.outgoing, &mut self.incoming)?
+            .wait()
+            .map(drop)?)
     }
 
     /// The same, into other memory of the same length.
     pub(crate) fn once_into(&self, incoming: &mut [u8]) -> Result<(), SuiteError> {
-        Ok(start(&self.schedule, (self.sends, self.receives), &self.outgoing, incoming)?.wait().map(drop)?)
+        Ok(start(&self.schedule, (self.sends, self.receives), &self.outgoing, incoming)?
+            .wait()
+            .map(drop)?)
     }
 
     /// Both schedules at once: starts both, then waits for both.
     pub(crate) fn both(&mut self, other: &mut Exchange) -> Result<(), SuiteError> {
-        let one = start(&self.schedule, (self.sends, self.receives), &self.outgoing, &mut self.incoming)?;
-        let two = start(&other.schedule, (other.sends, other.receives), &other.outgoing, &mut other.incoming)?;
+        let one =
+            start(&self.schedule, (self.sends, self.receives), &self.outgoing, &mut self.incoming)?;
+        let two = start(
+            &other.schedule,
+            (other.sends, other.receives),
+            &other.outgoing,
+            &mut other.incoming,
+        )?;
         one.wait()?;
         two.wait()?;
         Ok(())
     }
 
     /// Microseconds of a run, for each lap.
-    pub(crate) fn time(&mut self, world: &Communicator, laps: Laps) -> Result<Vec<f64>, SuiteError> {
+    pub(crate) fn time(
+        &mut self,
+        world: &Communicator,
+        laps: Laps,
+    ) -> Result<Vec<f64>, SuiteError> {
         let times = laps.time(world, |times| (0..times).try_for_each(|_| self.once()))?;
         self.check(world)?;
         Ok(times)
@@ -98,9 +114,10 @@ impl Exchange {
         world.allreduce(&[u32::from(wrong) * (world.rank() + 1)], &mut all, Op::Maximum)?;
         match all[0].checked_sub(1) {
             None => Ok(()),
-            Some(rank) => {
-                Err(SuiteError::WrongData { rank, what: format!("a message of {} bytes", self.incoming.len()) })
-            }
+            Some(rank) => Err(SuiteError::WrongData {
+                rank,
+                what: format!("a message of {} bytes", self.incoming.len()),
+            }),
         }
     }
 }
@@ -165,10 +182,12 @@ mod tests {
                     for bytes in [0, 1, 64, 4096, 4097, 20_000] {
                         // The middle rank stands by.
                         let partner = (world.rank() != 1).then_some(2 - world.rank());
-                        let mut exchange =
-                            Exchange::link(&world, partner, bytes, pattern, receive).expect("it fits together");
+                        let mut exchange = Exchange::link(&world, partner, bytes, pattern, receive)
+                            .expect("it fits together");
                         (0..3).for_each(|_| exchange.once().expect("it runs"));
-                        exchange.check(&world).unwrap_or_else(|error| panic!("{pattern:?}, {receive:?}: {error}"));
+                        exchange
+                            .check(&world)
+                            .unwrap_or_else(|error| panic!("{pattern:?}, {receive:?}: {error}"));
                     }
                 }
             }
@@ -182,7 +201,8 @@ mod tests {
         tradewind::local(2, |world| {
             let partner = Some(1 - world.rank());
             let mut exchange =
-                Exchange::link(&world, partner, 64, Pattern::Exchange, Receive::Posted).expect("it fits together");
+                Exchange::link(&world, partner, 64, Pattern::Exchange, Receive::Posted)
+                    .expect("it fits together");
             exchange.once().expect("it runs");
             if world.rank() == 1 {
                 exchange.incoming[63] ^= 1;

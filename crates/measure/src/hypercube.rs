@@ -15,7 +15,8 @@ const SHOWN: [u64; 3] = [0, 4_000, 16_000];
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
+    let laps = setting
+        .choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
     // More would only measure turns of the scheduler: four ranks a core, at most 64.
     let most = (4 * setting.cores.len() as u32).clamp(2, 64).ilog2();
     let dimensions = 1..=setting.choose(2.min(most), most);
@@ -44,9 +45,19 @@ fn outline(crowded: &[String]) -> Part {
         .to_owned();
     part.source = "Bokhari 1995, section 5 and figure 3".to_owned();
     let y = || Axis::microseconds("time of all dimensions");
-    part.figures.push(Figure::new(BY_BYTES, "Exchange over all dimensions", Axis::bytes("message length"), y()));
+    part.figures.push(Figure::new(
+        BY_BYTES,
+        "Exchange over all dimensions",
+        Axis::bytes("message length"),
+        y(),
+    ));
     let x = Axis::number("dimension");
-    part.figures.push(Figure::new(BY_DIMENSION, "Exchange against the dimension", x, y().logarithmic()));
+    part.figures.push(Figure::new(
+        BY_DIMENSION,
+        "Exchange against the dimension",
+        x,
+        y().logarithmic(),
+    ));
     part.tables.push(Table {
         name: TABLE.to_owned(),
         title: "Time of a dimension".to_owned(),
@@ -59,21 +70,39 @@ fn outline(crowded: &[String]) -> Part {
         rows: Vec::new(),
     });
     if !crowded.is_empty() {
-        part.notes.push(format!("More ranks than cores, which take turns: {}.", crowded.join(", ")));
+        part.notes
+            .push(format!("More ranks than cores, which take turns: {}.", crowded.join(", ")));
     }
     part
 }
 
-fn measure(here: &Here<'_>, dimension: u32, bytes: u64, laps: Laps) -> Result<Vec<Finding>, SuiteError> {
+fn measure(
+    here: &Here<'_>,
+    dimension: u32,
+    bytes: u64,
+    laps: Laps,
+) -> Result<Vec<Finding>, SuiteError> {
     let world = here.world;
-    let link = |i| Exchange::link(world, Some(world.rank() ^ (1_u32 << i)), bytes, Pattern::Exchange, Receive::Posted);
+    let link = |i| {
+        Exchange::link(
+            world,
+            Some(world.rank() ^ (1_u32 << i)),
+            bytes,
+            Pattern::Exchange,
+            Receive::Posted,
+        )
+    };
     let mut exchanges = (0..dimension).map(link).collect::<Result<Vec<_>, _>>()?;
-    let times =
-        laps.time(world, |times| (0..times).try_for_each(|_| exchanges.iter_mut().try_for_each(Exchange::once)))?;
+    let times = laps.time(world, |times| {
+        (0..times).try_for_each(|_| exchanges.iter_mut().try_for_each(Exchange::once))
+    })?;
     exchanges.iter().try_for_each(|exchange| exchange.check(world))?;
     let crowded = if here.shape.is_crowded() { ", more ranks than cores" } else { "" };
-    let mut findings =
-        vec![Finding::measured(BY_BYTES, &format!("dimension {dimension}{crowded}"), Point::of(bytes as f64, &times))];
+    let mut findings = vec![Finding::measured(
+        BY_BYTES,
+        &format!("dimension {dimension}{crowded}"),
+        Point::of(bytes as f64, &times),
+    )];
     if SHOWN.contains(&bytes) {
         let point = Point::of(f64::from(dimension), &times);
         findings.push(Finding::measured(BY_DIMENSION, &format!("{bytes} bytes"), point));
@@ -86,7 +115,8 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     let curves = part.figure(BY_DIMENSION).map(|figure| figure.series.clone()).unwrap_or_default();
     let (mut lines, mut rows) = (Vec::new(), Vec::new());
     for curve in curves.iter().filter(|curve| curve.role == Role::Measured) {
-        let points: Vec<(f64, f64)> = curve.points.iter().map(|point| (point.x, point.median)).collect();
+        let points: Vec<(f64, f64)> =
+            curve.points.iter().map(|point| (point.x, point.median)).collect();
         let Some(&(first, alone)) = points.first() else { continue };
         if let (Ok(line), Some((last, _))) = (fit::line(&points, Weights::Equal), points.last()) {
             let points = [first, *last].map(|x| Point::exact(x, line.at(x))).to_vec();
@@ -97,7 +127,13 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
         rows.extend(points.iter().map(|(dimension, time)| {
             let each = time / dimension;
             let ratio = if first == 1.0 { Value::Number(each / alone) } else { Value::None };
-            vec![bytes.map_or(Value::None, Value::Number), (*dimension).into(), (*time).into(), each.into(), ratio]
+            vec![
+                bytes.map_or(Value::None, Value::Number),
+                (*dimension).into(),
+                (*time).into(),
+                each.into(),
+                ratio,
+            ]
         }));
     }
     rows.sort_by(|one: &Vec<Value>, other| match (&one[0], &other[0]) {

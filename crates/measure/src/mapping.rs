@@ -64,15 +64,21 @@ impl Traffic {
     /// [`TrafficError`], which names the line.
     pub fn parse(text: &str) -> Result<Self, TrafficError> {
         let mut rows: Vec<(usize, Vec<f64>)> = Vec::new();
-        let lines =
-            text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+        let lines = text
+            .lines()
+            .zip(1..)
+            .filter(|(line, _)| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
         for (text, line) in lines {
-            let words = text.split(|letter: char| letter.is_whitespace() || letter == ',' || letter == ';');
+            let words =
+                text.split(|letter: char| letter.is_whitespace() || letter == ',' || letter == ';');
             let number = |word: &str| match word.parse::<f64>() {
                 Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
                 _ => Err(TrafficError::Word { line, word: word.to_owned() }),
             };
-            rows.push((line, words.filter(|word| !word.is_empty()).map(number).collect::<Result<_, _>>()?));
+            rows.push((
+                line,
+                words.filter(|word| !word.is_empty()).map(number).collect::<Result<_, _>>()?,
+            ));
         }
         if rows.len() < 2 {
             return Err(TrafficError::Empty);
@@ -116,16 +122,24 @@ pub struct Distances {
 impl Distances {
     /// Between these cores, by the places of two of them.
     pub fn new(cores: &[usize], cost: impl Fn(usize, usize) -> f64) -> Self {
-        let costs = (0..cores.len()).flat_map(|one| (0..cores.len()).map(move |other| (one, other)));
-        Distances { costs: costs.map(|(one, other)| cost(one, other)).collect(), cores: cores.to_vec() }
+        let costs =
+            (0..cores.len()).flat_map(|one| (0..cores.len()).map(move |other| (one, other)));
+        Distances {
+            costs: costs.map(|(one, other)| cost(one, other)).collect(),
+            cores: cores.to_vec(),
+        }
     }
 
     /// What the experiment on [placement](crate::placement) has measured; none if it has not measured every mapping.
     pub fn of(placement: &Part) -> Option<Self> {
         let map = placement.maps.first()?;
-        let cores: Vec<usize> = map.rows.names.iter().map(|name| name.parse().ok()).collect::<Option<_>>()?;
+        let cores: Vec<usize> =
+            map.rows.names.iter().map(|name| name.parse().ok()).collect::<Option<_>>()?;
         let cost = |one, other| {
-            map.cells.iter().find(|cell| (cell.row, cell.column) == (one, other)).and_then(|cell| cell.value)
+            map.cells
+                .iter()
+                .find(|cell| (cell.row, cell.column) == (one, other))
+                .and_then(|cell| cell.value)
         };
         let mut costs = Vec::new();
         for one in 0..cores.len() {
@@ -176,10 +190,17 @@ pub fn propose(traffic: &Traffic, distances: &Distances) -> Proposal {
     let places = distances.cores.len().max(1);
     let in_turn: Vec<usize> = (0..traffic.ranks).map(|rank| rank % places).collect();
     let cost_in_turn = cost(traffic, distances, &in_turn);
-    let candidates = [improved(traffic, distances, in_turn), improved(traffic, distances, greedy(traffic, distances))];
+    let candidates = [
+        improved(traffic, distances, in_turn),
+        improved(traffic, distances, greedy(traffic, distances)),
+    ];
     let cost_of = |mapping: &Vec<usize>| cost(traffic, distances, mapping);
-    let best = candidates.into_iter().min_by(|one, other| cost_of(one).total_cmp(&cost_of(other))).unwrap_or_default();
-    let cores = best.iter().map(|place| distances.cores.get(*place).copied().unwrap_or(0)).collect();
+    let best = candidates
+        .into_iter()
+        .min_by(|one, other| cost_of(one).total_cmp(&cost_of(other)))
+        .unwrap_or_default();
+    let cores =
+        best.iter().map(|place| distances.cores.get(*place).copied().unwrap_or(0)).collect();
     Proposal { cost: cost_of(&best), cores, cost_in_turn }
 }
 
@@ -189,7 +210,9 @@ fn cost(traffic: &Traffic, distances: &Distances, places: &[usize]) -> f64 {
 
 fn cost_of_rank(traffic: &Traffic, distances: &Distances, places: &[usize], rank: usize) -> f64 {
     let others = (0..traffic.ranks).filter(|other| *other != rank);
-    others.map(|other| traffic.between(rank, other) * distances.cost(places[rank], places[other])).sum()
+    others
+        .map(|other| traffic.between(rank, other) * distances.cost(places[rank], places[other]))
+        .sum()
 }
 
 /// The most ranks that a core has to take.
@@ -206,7 +229,8 @@ fn greedy(traffic: &Traffic, distances: &Distances) -> Vec<usize> {
         let said = |rank: usize| {
             // The first one is that which says most at all.
             let to_all: f64 = (0..traffic.ranks).map(|other| traffic.between(rank, other)).sum();
-            let to_placed: f64 = placed.iter().map(|(other, _)| traffic.between(rank, *other)).sum();
+            let to_placed: f64 =
+                placed.iter().map(|(other, _)| traffic.between(rank, *other)).sum();
             (to_placed, to_all)
         };
         let next = (0..left.len()).max_by(|one, other| {
@@ -214,11 +238,16 @@ fn greedy(traffic: &Traffic, distances: &Distances) -> Vec<usize> {
         });
         let rank = left.swap_remove(next.unwrap_or(0));
         let cost = |place: usize| -> f64 {
-            placed.iter().map(|(other, at)| traffic.between(rank, *other) * distances.cost(place, *at)).sum()
+            placed
+                .iter()
+                .map(|(other, at)| traffic.between(rank, *other) * distances.cost(place, *at))
+                .sum()
         };
         let free = (0..taken.len()).filter(|place| taken[*place] < most);
         let place = free
-            .min_by(|one, other| cost(*one).total_cmp(&cost(*other)).then(taken[*one].cmp(&taken[*other])))
+            .min_by(|one, other| {
+                cost(*one).total_cmp(&cost(*other)).then(taken[*one].cmp(&taken[*other]))
+            })
             .unwrap_or(0);
         placed.push((rank, place));
         if let Some(taken) = taken.get_mut(place) {
@@ -246,7 +275,8 @@ fn improved(traffic: &Traffic, distances: &Distances, mut places: Vec<usize>) ->
             }
             for other in one + 1..traffic.ranks {
                 let of_both = |places: &[usize]| {
-                    cost_of_rank(traffic, distances, places, one) + cost_of_rank(traffic, distances, places, other)
+                    cost_of_rank(traffic, distances, places, one)
+                        + cost_of_rank(traffic, distances, places, other)
                 };
                 let old = of_both(&places);
                 places.swap(one, other);
@@ -303,12 +333,18 @@ mod tests {
     /// All mappings with no more ranks a core than needed.
     fn best_of_all(traffic: &Traffic, distances: &Distances) -> f64 {
         let (ranks, cores) = (traffic.ranks, distances.cores.len());
-        let all = (0..cores.pow(ranks as u32))
-            .map(|code| (0..ranks).map(|rank| code / cores.pow(rank as u32) % cores).collect::<Vec<_>>());
+        let all = (0..cores.pow(ranks as u32)).map(|code| {
+            (0..ranks).map(|rank| code / cores.pow(rank as u32) % cores).collect::<Vec<_>>()
+        });
         let balanced = |places: &Vec<usize>| {
-            (0..cores).all(|core| places.iter().filter(|at| **at == core).count() <= most_on_a_core(traffic, distances))
+            (0..cores).all(|core| {
+                places.iter().filter(|at| **at == core).count()
+                    <= most_on_a_core(traffic, distances)
+            })
         };
-        all.filter(balanced).map(|places| cost(traffic, distances, &places)).fold(f64::INFINITY, f64::min)
+        all.filter(balanced)
+            .map(|places| cost(traffic, distances, &places))
+            .fold(f64::INFINITY, f64::min)
     }
 
     proptest! {

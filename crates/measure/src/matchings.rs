@@ -28,7 +28,8 @@ const VARIATION_COLUMNS: [&str; 7] = [
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 3, microseconds: 100.0 }, Laps { laps: 9, microseconds: 1_000.0 });
+    let laps = setting
+        .choose(Laps { laps: 3, microseconds: 100.0 }, Laps { laps: 9, microseconds: 1_000.0 });
     let ranks = ranks(setting.cores.len());
     let shape = match &setting.map {
         Some(map) => Shape::on(ranks, map),
@@ -42,7 +43,9 @@ pub fn experiment(setting: &Setting) -> Experiment {
         let sizes = sizes.clone();
         let milliseconds = (laps.milliseconds() + 4) * sizes.len() as u64;
         let what = format!("matching {} of {ranks} ranks", number + 1);
-        Step::new(what, shape.clone(), milliseconds, move |here| measure(here, number, &partners, &sizes, laps))
+        Step::new(what, shape.clone(), milliseconds, move |here| {
+            measure(here, number, &partners, &sizes, laps)
+        })
     });
     let steps: Vec<Step> = steps.collect();
     Experiment::new(outline, steps).concluding(move |part| conclude(part, &sizes))
@@ -73,7 +76,9 @@ fn matching(ranks: u32, random: &mut StdRng) -> Vec<u32> {
 fn on_one_core(partners: &[u32], cores: &[usize]) -> usize {
     let core = |rank: usize| cores.get(rank);
     (0..partners.len())
-        .filter(|rank| *rank < partners[*rank] as usize && core(*rank) == core(partners[*rank] as usize))
+        .filter(|rank| {
+            *rank < partners[*rank] as usize && core(*rank) == core(partners[*rank] as usize)
+        })
         .count()
 }
 
@@ -85,15 +90,25 @@ fn outline(shape: &Shape, sizes: &[u64]) -> Part {
         .to_owned();
     part.source = "Bokhari 1995, section 6 and figure 4".to_owned();
     let y = || Axis::microseconds("time of an exchange");
-    part.figures.push(Figure::new(SPREAD, "Exchange over random matchings", Axis::bytes("message length"), y()));
-    let x = Axis { label: "share of the matchings".to_owned(), unit: "%".to_owned(), ..Axis::number("") };
+    part.figures.push(Figure::new(
+        SPREAD,
+        "Exchange over random matchings",
+        Axis::bytes("message length"),
+        y(),
+    ));
+    let x = Axis {
+        label: "share of the matchings".to_owned(),
+        unit: "%".to_owned(),
+        ..Axis::number("")
+    };
     part.figures.push(Figure::new(DISTRIBUTION, "Distribution over the matchings", x, y()));
     let x = Axis::number("pairs that share a core");
     part.figures.push(Figure::new(DISTANCE, "Exchange against where partners lie", x, y()));
     part.tables.push(Table {
         name: VARIATION.to_owned(),
         title: "Variation over the matchings".to_owned(),
-        caption: "The slowest matching over the fastest; the report finds 1.25 to more than 2.".to_owned(),
+        caption: "The slowest matching over the fastest; the report finds 1.25 to more than 2."
+            .to_owned(),
         columns: VARIATION_COLUMNS.map(str::to_owned).to_vec(),
         rows: Vec::new(),
     });
@@ -128,18 +143,25 @@ fn measure(
     let partner = partners[world.rank() as usize];
     let mut times = Vec::new();
     for bytes in sizes {
-        let mut exchange = Exchange::link(world, Some(partner), *bytes, Pattern::Exchange, Receive::Posted)?;
+        let mut exchange =
+            Exchange::link(world, Some(partner), *bytes, Pattern::Exchange, Receive::Posted)?;
         times.push(Value::Number(median(&exchange.time(world, laps)?)));
     }
     let names = partners.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-    let head = [f64::from(number + 1).into(), names.into(), (on_one_core(partners, &here.shape.cores) as f64).into()];
+    let head = [
+        f64::from(number + 1).into(),
+        names.into(),
+        (on_one_core(partners, &here.shape.cores) as f64).into(),
+    ];
     Ok(vec![Finding::row(TABLE, head.into_iter().chain(times))])
 }
 
 /// Draws the matchings' times.
 fn conclude(part: &mut Part, sizes: &[u64]) -> Result<(), SuiteError> {
-    let rows: Vec<Vec<f64>> =
-        part.table(TABLE).map(|table| table.rows.iter().map(|row| numbers(row)).collect()).unwrap_or_default();
+    let rows: Vec<Vec<f64>> = part
+        .table(TABLE)
+        .map(|table| table.rows.iter().map(|row| numbers(row)).collect())
+        .unwrap_or_default();
     if rows.is_empty() {
         return Ok(());
     }
@@ -148,11 +170,18 @@ fn conclude(part: &mut Part, sizes: &[u64]) -> Result<(), SuiteError> {
         by_distance.entry(row[2] as u64).or_default().push(row);
     }
     let curve = |name: String, points| Series { name, role: Role::Measured, points };
-    let (mut spread, mut distribution, mut distance, mut variation) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let at = |rows: &[&Vec<f64>], column: usize| rows.iter().map(|row| row[column]).collect::<Vec<f64>>();
+    let (mut spread, mut distribution, mut distance, mut variation) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let at = |rows: &[&Vec<f64>], column: usize| {
+        rows.iter().map(|row| row[column]).collect::<Vec<f64>>()
+    };
     let all: Vec<&Vec<f64>> = rows.iter().collect();
     let over_sizes = |rows: &[&Vec<f64>]| {
-        sizes.iter().enumerate().map(|(index, bytes)| Point::of(*bytes as f64, &at(rows, 3 + index))).collect()
+        sizes
+            .iter()
+            .enumerate()
+            .map(|(index, bytes)| Point::of(*bytes as f64, &at(rows, 3 + index)))
+            .collect()
     };
     spread.push(curve("all".to_owned(), over_sizes(&all)));
     for (pairs, rows) in &by_distance {
@@ -170,10 +199,16 @@ fn conclude(part: &mut Part, sizes: &[u64]) -> Result<(), SuiteError> {
         // The shortest and the longest tell enough.
         if index == 0 || index + 1 == sizes.len() {
             let share = |rank: usize| 100.0 * (rank + 1) as f64 / times.len() as f64;
-            let points = times.iter().enumerate().map(|(rank, time)| Point::exact(share(rank), *time)).collect();
+            let points = times
+                .iter()
+                .enumerate()
+                .map(|(rank, time)| Point::exact(share(rank), *time))
+                .collect();
             distribution.push(curve(format!("{bytes} bytes"), points));
-            let points =
-                by_distance.iter().map(|(pairs, rows)| Point::of(*pairs as f64, &at(rows, 3 + index))).collect();
+            let points = by_distance
+                .iter()
+                .map(|(pairs, rows)| Point::of(*pairs as f64, &at(rows, 3 + index)))
+                .collect();
             distance.push(curve(format!("{bytes} bytes"), points));
         }
     }

@@ -21,10 +21,14 @@ const ALIGNMENTS: [(&str, usize, usize); 3] =
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 5, microseconds: 50.0 }, Laps { laps: 11, microseconds: 2_000.0 });
-    let short = setting.choose(Laps { laps: 3, microseconds: 20.0 }, Laps { laps: 7, microseconds: 300.0 });
-    let sizes: Vec<usize> =
-        (4..=setting.choose(16, 26)).step_by(setting.choose(3, 1)).map(|power| 1 << power).collect();
+    let laps = setting
+        .choose(Laps { laps: 5, microseconds: 50.0 }, Laps { laps: 11, microseconds: 2_000.0 });
+    let short =
+        setting.choose(Laps { laps: 3, microseconds: 20.0 }, Laps { laps: 7, microseconds: 300.0 });
+    let sizes: Vec<usize> = (4..=setting.choose(16, 26))
+        .step_by(setting.choose(3, 1))
+        .map(|power| 1 << power)
+        .collect();
     let alone = Shape::bound(setting, 1);
     let mut steps = Vec::new();
     for bytes in sizes.clone() {
@@ -36,15 +40,19 @@ pub fn experiment(setting: &Setting) -> Experiment {
     }
     for offset in setting.shuffled((0..LINE).step_by(setting.choose(16, 1))) {
         let what = format!("offset {offset}");
-        steps
-            .push(Step::new(what, alone.clone(), 3 * short.milliseconds(), move |here| by_offset(here, offset, short)));
+        steps.push(Step::new(what, alone.clone(), 3 * short.milliseconds(), move |here| {
+            by_offset(here, offset, short)
+        }));
     }
     for source in setting.shuffled((0..LINE).step_by(STEP * setting.choose(4, 1))) {
         let targets = setting.choose(4, 1);
         let milliseconds = short.milliseconds() * (LINE / STEP) as u64 / targets as u64;
-        steps.push(Step::new(format!("source offset {source}"), alone.clone(), milliseconds, move |here| {
-            row_of_map(here, source, targets, short)
-        }));
+        steps.push(Step::new(
+            format!("source offset {source}"),
+            alone.clone(),
+            milliseconds,
+            move |here| row_of_map(here, source, targets, short),
+        ));
     }
     let cores = setting.cores.len() as u32;
     if cores > 1 {
@@ -74,7 +82,12 @@ fn outline() -> Part {
             .to_owned();
     part.source = "Bokhari 1995, section 4 and table 1".to_owned();
     let y = || Axis { label: "time a byte".to_owned(), unit: "ns".to_owned(), ..Axis::number("") };
-    part.figures.push(Figure::new(SIZES, "Copy against size", Axis::bytes("size").logarithmic(), y().logarithmic()));
+    part.figures.push(Figure::new(
+        SIZES,
+        "Copy against size",
+        Axis::bytes("size").logarithmic(),
+        y().logarithmic(),
+    ));
     let title = format!("Copy of {SMALL} bytes against alignment");
     part.figures.push(Figure::new(OFFSETS, &title, Axis::bytes("offset"), y()));
     let names: Vec<String> = (0..LINE).step_by(STEP).map(|offset| offset.to_string()).collect();
@@ -91,16 +104,28 @@ fn outline() -> Part {
         name: TABLE.to_owned(),
         title: "Copy a byte".to_owned(),
         caption: "Medians of aligned copies; a megabyte is 10⁶ bytes.".to_owned(),
-        columns: ["size (bytes)", "time a byte (ns)", "bandwidth (MB/s)", "source off by 1", "target off by 1"]
-            .map(str::to_owned)
-            .to_vec(),
+        columns: [
+            "size (bytes)",
+            "time a byte (ns)",
+            "bandwidth (MB/s)",
+            "source off by 1",
+            "target off by 1",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         rows: Vec::new(),
     });
     part
 }
 
 /// Nanoseconds a byte, for each lap.
-fn copies(here: &Here<'_>, bytes: usize, source: usize, target: usize, laps: Laps) -> Result<Vec<f64>, SuiteError> {
+fn copies(
+    here: &Here<'_>,
+    bytes: usize,
+    source: usize,
+    target: usize,
+    laps: Laps,
+) -> Result<Vec<f64>, SuiteError> {
     let from = vec![1_u8; bytes + 2 * LINE];
     let mut to = vec![0_u8; bytes + 2 * LINE];
     let from_at = from.as_ptr().align_offset(LINE) + source;
@@ -129,15 +154,29 @@ fn by_offset(here: &Here<'_>, offset: usize, laps: Laps) -> Result<Vec<Finding>,
         let times = copies(here, SMALL, source, target, laps)?;
         Ok(Finding::measured(OFFSETS, curve, Point::of(offset as f64, &times)))
     };
-    [("source", offset, 0), ("target", 0, offset), ("both", offset, offset)].into_iter().map(curve).collect()
+    [("source", offset, 0), ("target", 0, offset), ("both", offset, offset)]
+        .into_iter()
+        .map(curve)
+        .collect()
 }
 
 /// Cells with their time a byte; the ratio is made of it when all are there.
-fn row_of_map(here: &Here<'_>, source: usize, step: usize, laps: Laps) -> Result<Vec<Finding>, SuiteError> {
+fn row_of_map(
+    here: &Here<'_>,
+    source: usize,
+    step: usize,
+    laps: Laps,
+) -> Result<Vec<Finding>, SuiteError> {
     let cell = |target: usize| {
         let time = crate::statistics::median(&copies(here, SMALL, source, target, laps)?);
         let (row, column) = (source / STEP, target / STEP);
-        let cell = Square { column, row, text: String::new(), value: None, detail: format!("{time:.5} ns a byte") };
+        let cell = Square {
+            column,
+            row,
+            text: String::new(),
+            value: None,
+            detail: format!("{time:.5} ns a byte"),
+        };
         Ok(Finding::Cell { map: MAP.to_owned(), cell })
     };
     (0..LINE).step_by(STEP * step).map(cell).collect()
@@ -145,19 +184,25 @@ fn row_of_map(here: &Here<'_>, source: usize, step: usize, laps: Laps) -> Result
 
 fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     if let Some(map) = part.maps.iter_mut().find(|map| map.name == MAP) {
-        let time = |cell: &Square| cell.detail.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+        let time =
+            |cell: &Square| cell.detail.split(' ').next().and_then(|word| word.parse::<f64>().ok());
         let fastest = map.cells.iter().filter_map(time).fold(f64::INFINITY, f64::min);
         for cell in &mut map.cells {
             cell.value = time(cell).map(|time| time / fastest).filter(|ratio| ratio.is_finite());
             cell.text = cell.value.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
         }
     }
-    let curve = |name| part.figure(SIZES).and_then(|figure| figure.curve(name)).map(|curve| curve.points.clone());
+    let curve = |name| {
+        part.figure(SIZES).and_then(|figure| figure.curve(name)).map(|curve| curve.points.clone())
+    };
     let points = ALIGNMENTS.map(|(name, ..)| curve(name).unwrap_or_default());
-    let rows = points[0].iter().zip(&points[1]).zip(&points[2]).map(|((aligned, source), target)| {
-        let bandwidth = 1e3 / aligned.median;
-        [aligned.x, aligned.median, bandwidth, source.median, target.median].map(Into::into).to_vec()
-    });
+    let rows =
+        points[0].iter().zip(&points[1]).zip(&points[2]).map(|((aligned, source), target)| {
+            let bandwidth = 1e3 / aligned.median;
+            [aligned.x, aligned.median, bandwidth, source.median, target.median]
+                .map(Into::into)
+                .to_vec()
+        });
     let rows = rows.collect();
     part.replace_rows(TABLE, rows);
     Ok(())

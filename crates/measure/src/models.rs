@@ -60,8 +60,16 @@ impl Effort {
         Effort {
             operations: if quick { OPERATIONS[..3].to_vec() } else { OPERATIONS.to_vec() },
             ranks: if quick { vec![2] } else { vec![2, 4, 8] },
-            bytes: if quick { vec![8, 4 << 10] } else { (0..8).map(|power| 1 << (3 * power).min(20)).collect() },
-            budget: if quick { Budget::QUICK } else { Budget { milliseconds: 30.0, most_rounds: 101 } },
+            bytes: if quick {
+                vec![8, 4 << 10]
+            } else {
+                (0..8).map(|power| 1 << (3 * power).min(20)).collect()
+            },
+            budget: if quick {
+                Budget::QUICK
+            } else {
+                Budget { milliseconds: 30.0, most_rounds: 101 }
+            },
             visits: if quick { 1 } else { 4 },
         }
     }
@@ -81,18 +89,25 @@ pub fn experiment(setting: &Setting) -> Experiment {
         // The model of sharing has to know which ranks share a core.
         let shape = Shape::on(*ranks, setting.map.as_deref().unwrap_or(&setting.cores));
         let with_caller = !shape.is_crowded() && visit <= VISITS_OF_THE_CALLER;
-        let engines: &[EngineKind] =
-            if with_caller { &[EngineKind::Peers, EngineKind::Caller] } else { &[EngineKind::Peers] };
+        let engines: &[EngineKind] = if with_caller {
+            &[EngineKind::Peers, EngineKind::Caller]
+        } else {
+            &[EngineKind::Peers]
+        };
         for engine in engines {
             for collective in collectives(&effort, *ranks) {
                 let (shape, budget) = (shape.clone().with_engine(*engine), effort.budget);
                 let milliseconds = budget.milliseconds as u64 * 2;
-                let what = format!("{collective}, {engine} engine, visit {visit} of {}", effort.visits);
-                steps.push(Step::new(what, shape, milliseconds, move |here| measure(here, &collective, budget)));
+                let what =
+                    format!("{collective}, {engine} engine, visit {visit} of {}", effort.visits);
+                steps.push(Step::new(what, shape, milliseconds, move |here| {
+                    measure(here, &collective, budget)
+                }));
             }
         }
     }
-    Experiment::new(outline::outline(setting, &effort.ranks, &effort.operations), steps).concluding(conclusions::draw)
+    Experiment::new(outline::outline(setting, &effort.ranks, &effort.operations), steps)
+        .concluding(conclusions::draw)
 }
 
 /// What is measured with so many ranks.
@@ -100,7 +115,8 @@ fn collectives(effort: &Effort, ranks: u32) -> Vec<Collective> {
     let mut all = Vec::new();
     for operation in &effort.operations {
         let sizes: &[u64] = if *operation == Operation::Barrier { &[0] } else { &effort.bytes };
-        let with = |bytes: &u64| Collective { operation: *operation, ranks, bytes: *bytes, root: 0 };
+        let with =
+            |bytes: &u64| Collective { operation: *operation, ranks, bytes: *bytes, root: 0 };
         all.extend(sizes.iter().map(with).filter(|collective| collective.memory() <= MOST_MEMORY));
     }
     all
@@ -116,32 +132,49 @@ fn curve(plan: &Plan) -> String {
     plan.to_string()
 }
 
-fn measure(here: &Here<'_>, collective: &Collective, budget: Budget) -> Result<Vec<Finding>, SuiteError> {
+fn measure(
+    here: &Here<'_>,
+    collective: &Collective,
+    budget: Budget,
+) -> Result<Vec<Finding>, SuiteError> {
     let plans = collective.plans(&segments());
     // With the caller engine a join is run by its ranks' own hands: no other engine's figures say anything about it.
     let joins = here.shape.engine == EngineKind::Peers;
-    let plans: Vec<Plan> = plans.into_iter().filter(|plan| joins || plan.algorithm != Algorithm::Join).collect();
+    let plans: Vec<Plan> =
+        plans.into_iter().filter(|plan| joins || plan.algorithm != Algorithm::Join).collect();
     let compared = compare(here.world, here.shape.shared_cores, collective, &plans, budget)?;
     let figure = figure(collective.operation, collective.ranks, here.shape.engine);
     let x = collective.bytes as f64;
     let mut found = Vec::new();
     for timed in &compared.timed {
-        found.push(Finding::measured(&figure, &curve(&timed.plan), Point::of(x, &timed.microseconds)));
+        found.push(Finding::measured(
+            &figure,
+            &curve(&timed.plan),
+            Point::of(x, &timed.microseconds),
+        ));
     }
     let Some((costs, start)) = costs(here) else { return Ok(found) };
     let Collective { operation, ranks, bytes, .. } = *collective;
     let mut predict = |name: String, microseconds: f64| {
         if microseconds.is_finite() {
-            found.push(Finding::point(&figure, &name, Role::Predicted, Point::exact(x, microseconds)));
+            found.push(Finding::point(
+                &figure,
+                &name,
+                Role::Predicted,
+                Point::exact(x, microseconds),
+            ));
         }
     };
     for timed in &compared.timed {
         let plan = &timed.plan;
-        if let Some(microseconds) = costs.predict(operation, plan.algorithm, ranks, bytes, plan.tuning()) {
+        if let Some(microseconds) =
+            costs.predict(operation, plan.algorithm, ranks, bytes, plan.tuning())
+        {
             // Buffers are private: what goes in and what comes out is copied.
             let copied = start.per_byte * collective.private_bytes() as f64;
             // A join has no schedule to start, and was measured with its copies.
-            let besides = if plan.algorithm == Algorithm::Join { 0.0 } else { start.fixed + copied };
+            let besides =
+                if plan.algorithm == Algorithm::Join { 0.0 } else { start.fixed + copied };
             predict(outline::by_plogp(&curve(plan)), microseconds + besides);
         }
     }
@@ -163,7 +196,8 @@ pub(crate) fn costs(here: &Here<'_>) -> Option<(Costs, StartCosts)> {
         }
         _ => (&machine.classes, &machine.starts),
     };
-    let farthest = classes.iter().map(|(class, _)| class).filter(|class| class.is_inside_host()).last()?;
+    let farthest =
+        classes.iter().map(|(class, _)| class).filter(|class| class.is_inside_host()).last()?;
     let (class, network) = classes.for_pair(farthest)?;
     let start = starts.get(&class).copied().unwrap_or_default();
     Some((Costs { network: network.clone(), ..machine.costs(farthest)? }, start))

@@ -140,12 +140,20 @@ impl<'w> Experiment<'w> {
 
     /// Settles what the case leaves open; the same on all ranks.
     fn plan(&self, trial: &mut Trial, case: &Case, alone_us: f64) -> Result<Plan, Error> {
-        let computation_us =
-            case.computation_us.unwrap_or_else(|| plan::computation_for(alone_us, self.ranks_per_core()));
-        let mut plan = Plan { computation_us, alone_us, steps: self.pace.steps(computation_us), repetitions: 2 };
+        let computation_us = case
+            .computation_us
+            .unwrap_or_else(|| plan::computation_for(alone_us, self.ranks_per_core()));
+        let mut plan = Plan {
+            computation_us,
+            alone_us,
+            steps: self.pace.steps(computation_us),
+            repetitions: 2,
+        };
         plan.repetitions = match case.repetitions {
             Some(repetitions) => repetitions,
-            None => plan::repetitions_within_budget(repetitions::time_of_two_us(self, trial, &plan)? / 2.0),
+            None => plan::repetitions_within_budget(
+                repetitions::time_of_two_us(self, trial, &plan)? / 2.0,
+            ),
         };
         Ok(plan)
     }

@@ -15,14 +15,17 @@ use tradewind::queues::dma::Policy;
 
 const TABLE: &str = "fits";
 /// Figures with the patterns they show, in two ranges of lengths: 0 to 16000 and 0 to 2000 bytes.
-const FIGURES: [(&str, Pattern); 2] = [("exchange", Pattern::Exchange), ("round-trip", Pattern::RoundTrip)];
-const CURVES: [(&str, Receive); 2] = [("receive posted", Receive::Posted), ("receive not posted", Receive::Late)];
+const FIGURES: [(&str, Pattern); 2] =
+    [("exchange", Pattern::Exchange), ("round-trip", Pattern::RoundTrip)];
+const CURVES: [(&str, Receive); 2] =
+    [("receive posted", Receive::Posted), ("receive not posted", Receive::Late)];
 /// Behind the figures' names for the range of short messages.
 const SHORT: &str = "-short";
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 5, microseconds: 100.0 }, Laps { laps: 11, microseconds: 1_000.0 });
+    let laps = setting
+        .choose(Laps { laps: 5, microseconds: 100.0 }, Laps { laps: 11, microseconds: 1_000.0 });
     let [long, short]: [Vec<u64>; 2] = [
         setting.shuffled((0..=16_000).step_by(setting.choose(2_000, 64))),
         setting.shuffled((0..=2_000).step_by(setting.choose(400, 16))),
@@ -36,13 +39,17 @@ pub fn experiment(setting: &Setting) -> Experiment {
             sizes.into_iter().map(move |bytes| {
                 let measurements = if engine == EngineKind::Caller { 6 } else { 4 };
                 let what = format!("{bytes} bytes, engine {engine}");
-                Step::new(what, shape.clone(), laps.milliseconds() * measurements + 3, move |here| {
-                    measure(here, engine, range, bytes, laps)
-                })
+                Step::new(
+                    what,
+                    shape.clone(),
+                    laps.milliseconds() * measurements + 3,
+                    move |here| measure(here, engine, range, bytes, laps),
+                )
             })
         })
     };
-    let steps = sweep(EngineKind::Caller).chain(more::steps(setting, laps)).chain(sweep(EngineKind::Peers));
+    let steps =
+        sweep(EngineKind::Caller).chain(more::steps(setting, laps)).chain(sweep(EngineKind::Peers));
     Experiment::new(outline(setting), steps).concluding(fits::conclude)
 }
 
@@ -60,8 +67,18 @@ fn outline(setting: &Setting) -> Part {
     part.source = "Bokhari 1995, section 2, figures 1 and 2, table 1".to_owned();
     let (x, y) = (|| Axis::bytes("message length"), || Axis::microseconds("time of a message"));
     for (range, words) in [("", "0 to 16000 bytes"), (SHORT, "0 to 2000 bytes")] {
-        part.figures.push(Figure::new(&format!("exchange{range}"), &format!("Exchange, {words}"), x(), y()));
-        part.figures.push(Figure::new(&format!("round-trip{range}"), &format!("Half a round trip, {words}"), x(), y()));
+        part.figures.push(Figure::new(
+            &format!("exchange{range}"),
+            &format!("Exchange, {words}"),
+            x(),
+            y(),
+        ));
+        part.figures.push(Figure::new(
+            &format!("round-trip{range}"),
+            &format!("Half a round trip, {words}"),
+            x(),
+            y(),
+        ));
     }
     part.figures.extend(more::figures());
     part.tables.push(Table {
@@ -92,23 +109,34 @@ fn measure(
     let mut findings = Vec::new();
     for (figure, pattern) in FIGURES {
         for (curve, receive) in CURVES {
-            let times = Exchange::link(world, partner, bytes, pattern, receive)?.time(world, laps)?;
+            let times =
+                Exchange::link(world, partner, bytes, pattern, receive)?.time(world, laps)?;
             let curve = match engine {
                 EngineKind::Caller => curve.to_owned(),
                 EngineKind::Peers => format!("{curve}, peers"),
             };
-            findings.push(Finding::measured(&format!("{figure}{range}"), &curve, Point::of(x, &each(&times))));
+            findings.push(Finding::measured(
+                &format!("{figure}{range}"),
+                &curve,
+                Point::of(x, &each(&times)),
+            ));
         }
     }
     if engine == EngineKind::Caller {
         let figure = format!("round-trip{range}");
         let mut wide = open::lines(world, 1)?;
-        findings.push(Finding::measured(&figure, "wide queue", Point::of(x, &queue(here, &mut wide, bytes, laps)?)));
+        findings.push(Finding::measured(
+            &figure,
+            "wide queue",
+            Point::of(x, &queue(here, &mut wide, bytes, laps)?),
+        ));
         let (mut bulk, why) = open::bulk(world, Policy::Automatic)?;
         match why {
-            None => {
-                findings.push(Finding::measured(&figure, "bulk", Point::of(x, &queue(here, &mut bulk, bytes, laps)?)))
-            }
+            None => findings.push(Finding::measured(
+                &figure,
+                "bulk",
+                Point::of(x, &queue(here, &mut bulk, bytes, laps)?),
+            )),
             Some(why) => findings.push(Finding::Note(format!("Bulk was not measured: {why}."))),
         }
     }
@@ -121,7 +149,12 @@ fn each(times: &[f64]) -> Vec<f64> {
 }
 
 /// Half round trips through queues, for each lap.
-fn queue<W: Way>(here: &Here<'_>, ways: &mut [W], bytes: u64, laps: Laps) -> Result<Vec<f64>, SuiteError> {
+fn queue<W: Way>(
+    here: &Here<'_>,
+    ways: &mut [W],
+    bytes: u64,
+    laps: Laps,
+) -> Result<Vec<f64>, SuiteError> {
     let world = here.world;
     ways.iter_mut().for_each(|way| way.resize(bytes));
     let look = |ways: &mut [W]| -> Result<f64, SuiteError> {
@@ -131,17 +164,23 @@ fn queue<W: Way>(here: &Here<'_>, ways: &mut [W], bytes: u64, laps: Laps) -> Res
     // The first pass is discarded, the second tells how many fill a lap.
     look(ways)?;
     let trips = (laps.microseconds * 1e3 / (2.0 * look(ways)?.max(1.0))).clamp(1.0, 1e6) as u64;
-    let own = (0..laps.laps).map(|_| phases::round_trips(world, ways, 1, trips)).collect::<Result<Vec<_>, _>>()?;
+    let own = (0..laps.laps)
+        .map(|_| phases::round_trips(world, ways, 1, trips))
+        .collect::<Result<Vec<_>, _>>()?;
     let wrong = u32::from(!ways.iter().all(Way::is_right));
     let mut all = vec![0.0; own.len() + 1];
-    let mine: Vec<f64> =
-        own.into_iter().map(|time| time * 1e-3).chain([f64::from(wrong * (world.rank() + 1))]).collect();
+    let mine: Vec<f64> = own
+        .into_iter()
+        .map(|time| time * 1e-3)
+        .chain([f64::from(wrong * (world.rank() + 1))])
+        .collect();
     // This also keeps either from closing an end that the other still uses.
     world.allreduce(&mine, &mut all, tradewind::Op::Maximum)?;
     match all.pop() {
-        Some(rank) if rank > 0.0 => {
-            Err(SuiteError::WrongData { rank: rank as u32 - 1, what: format!("a message of {bytes} bytes in a queue") })
-        }
+        Some(rank) if rank > 0.0 => Err(SuiteError::WrongData {
+            rank: rank as u32 - 1,
+            what: format!("a message of {bytes} bytes in a queue"),
+        }),
         _ => Ok(all),
     }
 }

@@ -16,7 +16,8 @@ pub(crate) const LENGTH: u64 = 1024;
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting.choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
+    let laps = setting
+        .choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
     let sizes: Vec<u64> = setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000)));
     let mut steps = Vec::new();
     for (name, shape) in placements(setting) {
@@ -32,12 +33,22 @@ pub fn experiment(setting: &Setting) -> Experiment {
     for (row, first) in cores.iter().enumerate() {
         for (column, second) in cores.iter().enumerate() {
             let what = format!("ranks on cores {first} and {second}");
-            steps.push(Step::new(what, Shape::on(2, &[*first, *second]), laps.milliseconds() + 2, move |here| {
-                let time = median(&round_trips(here, LENGTH, laps)?);
-                let cell =
-                    Square { column, row, text: String::new(), value: Some(time), detail: format!("{time:.3} µs") };
-                Ok(vec![Finding::Cell { map: MAP.to_owned(), cell }])
-            }));
+            steps.push(Step::new(
+                what,
+                Shape::on(2, &[*first, *second]),
+                laps.milliseconds() + 2,
+                move |here| {
+                    let time = median(&round_trips(here, LENGTH, laps)?);
+                    let cell = Square {
+                        column,
+                        row,
+                        text: String::new(),
+                        value: Some(time),
+                        detail: format!("{time:.3} µs"),
+                    };
+                    Ok(vec![Finding::Cell { map: MAP.to_owned(), cell }])
+                },
+            ));
         }
     }
     Experiment::new(outline(cores, setting.cores.len()), steps).concluding(conclude)
@@ -51,9 +62,9 @@ fn placements(setting: &Setting) -> Vec<(String, Shape)> {
         return vec![(format!("cores {cores}"), shape)];
     }
     let pairs = topology::Topology::here().pairs();
-    let bound = pairs
-        .into_iter()
-        .map(|(class, (one, other))| (class.to_string(), Shape::on(2, &[one as usize, other as usize])));
+    let bound = pairs.into_iter().map(|(class, (one, other))| {
+        (class.to_string(), Shape::on(2, &[one as usize, other as usize]))
+    });
     bound.chain([("not bound".to_owned(), Shape::unbound(setting, 2))]).collect()
 }
 
@@ -63,7 +74,8 @@ fn outline(cores: &[usize], all: usize) -> Part {
                   they ask for another. Ranks that share a core take turns on it."
         .to_owned();
     part.source = "Bokhari 1995, sections 6 and 8".to_owned();
-    let (x, y) = (Axis::bytes("message length"), Axis::microseconds("time of a message").logarithmic());
+    let (x, y) =
+        (Axis::bytes("message length"), Axis::microseconds("time of a message").logarithmic());
     part.figures.push(Figure::new(FIGURE, "Message against placement", x, y));
     let names: Vec<String> = cores.iter().map(usize::to_string).collect();
     part.maps.push(Map {
@@ -91,7 +103,8 @@ fn round_trips(here: &Here<'_>, bytes: u64, laps: Laps) -> Result<Vec<f64>, Suit
 /// Times become ratios; the detail keeps the time.
 fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     let Some(map) = part.maps.iter_mut().find(|map| map.name == MAP) else { return Ok(()) };
-    let time = |cell: &Square| cell.detail.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+    let time =
+        |cell: &Square| cell.detail.split(' ').next().and_then(|word| word.parse::<f64>().ok());
     let fastest = map.cells.iter().filter_map(time).fold(f64::INFINITY, f64::min);
     for cell in &mut map.cells {
         cell.value = time(cell).map(|time| time / fastest).filter(|ratio| ratio.is_finite());

@@ -31,7 +31,8 @@ pub fn used_by_rank_us(kind: RankKind) -> f64 {
 /// # Errors
 /// When there is no such process.
 pub fn used_by_process_us(process: u32) -> Result<f64, Error> {
-    let time = shm::process::cpu_time(process).map_err(|source| Error::Processor { process, source })?;
+    let time =
+        shm::process::cpu_time(process).map_err(|source| Error::Processor { process, source })?;
     Ok(time.as_secs_f64() * 1e6)
 }
 

@@ -94,14 +94,20 @@ pub enum Event {
 ///
 /// # Errors
 /// When the plan cannot be measured, there are not two ranks, a rank is gone, or a mechanism gives wrong data.
-pub fn run(world: &Communicator, plan: &Plan, mut tell: impl FnMut(Event)) -> Result<(), QueuesError> {
+pub fn run(
+    world: &Communicator,
+    plan: &Plan,
+    mut tell: impl FnMut(Event),
+) -> Result<(), QueuesError> {
     plan.check()?;
     if world.size() != 2 {
         let found = world.size().to_string();
         return Err(QueuesError::Argument { what: "the number of ranks", found, expected: "2" });
     }
     let mut experiment = Experiment { world, floor: [open::floor(world)?], plan, tell: &mut tell };
-    plan.groups().into_iter().try_for_each(|(mechanism, threads)| experiment.group(mechanism, threads))
+    plan.groups()
+        .into_iter()
+        .try_for_each(|(mechanism, threads)| experiment.group(mechanism, threads))
 }
 
 /// The experiment on one job.
@@ -150,7 +156,12 @@ impl<T: FnMut(Event)> Experiment<'_, T> {
         self.sizes(mechanism, 1, ways)
     }
 
-    fn sizes<W: Way>(&mut self, mechanism: Mechanism, threads: u32, mut ways: Vec<W>) -> Result<(), QueuesError> {
+    fn sizes<W: Way>(
+        &mut self,
+        mechanism: Mechanism,
+        threads: u32,
+        mut ways: Vec<W>,
+    ) -> Result<(), QueuesError> {
         for bytes in self.plan.sizes_of(mechanism) {
             let case = Case { mechanism, threads, bytes };
             (self.tell)(Event::Begin(case));

@@ -265,7 +265,14 @@ impl Part {
 impl Figure {
     /// A figure without curves.
     pub fn new(name: &str, title: &str, x: Axis, y: Axis) -> Self {
-        Figure { name: name.to_owned(), title: title.to_owned(), caption: String::new(), x, y, series: Vec::new() }
+        Figure {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            caption: String::new(),
+            x,
+            y,
+            series: Vec::new(),
+        }
     }
 }
 

@@ -141,7 +141,10 @@ impl Experiment {
     /// The same, which draws conclusions: fits, fitted curves, tables of parameters. They are drawn again and again from
     /// however much there is, so that what they wrote before has to be replaced; see [`Part::replace_series`].
     #[must_use]
-    pub fn concluding(self, conclude: impl Fn(&mut Part) -> Result<(), SuiteError> + Send + Sync + 'static) -> Self {
+    pub fn concluding(
+        self,
+        conclude: impl Fn(&mut Part) -> Result<(), SuiteError> + Send + Sync + 'static,
+    ) -> Self {
         Experiment { conclude: Box::new(conclude), ..self }
     }
 

@@ -22,7 +22,8 @@ pub fn of(directory: &Directory) -> Part {
         })
     };
     let (pingpong, barrier, memory) = (read("pingpong"), read("barrier"), read("memory"));
-    let (matchings, contention, hypercube) = (read("matchings"), read("contention"), read("hypercube"));
+    let (matchings, contention, hypercube) =
+        (read("matchings"), read("contention"), read("hypercube"));
     let mut part = Part::new(NAME, "Summary of performance figures");
     part.about =
         "What the experiments of this directory come to, beside the machines of the report: µs, and µs a byte. d is \
@@ -30,10 +31,16 @@ pub fn of(directory: &Directory) -> Part {
             .to_owned();
     part.source = "Bokhari 1995, table 1".to_owned();
     part.tables.push(like_table_1(pingpong.as_ref(), barrier.as_ref(), memory.as_ref()));
-    part.tables.push(further(pingpong.as_ref(), matchings.as_ref(), contention.as_ref(), hypercube.as_ref()));
+    part.tables.push(further(
+        pingpong.as_ref(),
+        matchings.as_ref(),
+        contention.as_ref(),
+        hypercube.as_ref(),
+    ));
     let parts = [pingpong, barrier, memory, matchings, contention, hypercube];
     part.complete = parts.iter().flatten().filter(|part| part.complete).count() == parts.len();
-    part.setting = parts.iter().flatten().next().map(|part| part.setting.clone()).unwrap_or_default();
+    part.setting =
+        parts.iter().flatten().next().map(|part| part.setting.clone()).unwrap_or_default();
     part.notes = parts
         .iter()
         .flatten()
@@ -46,14 +53,27 @@ pub fn of(directory: &Directory) -> Part {
 
 fn table(name: &str, title: &str, columns: &[&str]) -> Table {
     let columns = columns.iter().map(ToString::to_string).collect();
-    Table { name: name.to_owned(), title: title.to_owned(), caption: String::new(), columns, rows: Vec::new() }
+    Table {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        caption: String::new(),
+        columns,
+        rows: Vec::new(),
+    }
 }
 
 fn like_table_1(pingpong: Option<&Part>, barrier: Option<&Part>, memory: Option<&Part>) -> Table {
     let mut table = table(
         "table-1",
         "Summary of performance figures",
-        &["machine", "memory copy (µs/byte)", "barrier, 2^d ranks (µs)", "zero (µs)", "short (µs)", "long (µs)"],
+        &[
+            "machine",
+            "memory copy (µs/byte)",
+            "barrier, 2^d ranks (µs)",
+            "zero (µs)",
+            "short (µs)",
+            "long (µs)",
+        ],
     );
     table.caption =
         "Messages are those of an exchange, as in the report; where no break was found, short and long are the \
@@ -62,7 +82,12 @@ fn like_table_1(pingpong: Option<&Part>, barrier: Option<&Part>, memory: Option<
     let copy = copy_us(memory).map_or(Value::None, Value::Number);
     let synchronize = barrier_formula(barrier).map_or(Value::None, Value::Text);
     let rows = rows(pingpong, "fits");
-    for curve in ["receive posted", "receive not posted", "receive posted, peers", "receive not posted, peers"] {
+    for curve in [
+        "receive posted",
+        "receive not posted",
+        "receive posted, peers",
+        "receive not posted, peers",
+    ] {
         let of = |kinds: &[&str]| {
             let is = |row: &&&Vec<Value>| {
                 text(row, 0) == "exchange" && text(row, 1) == curve && kinds.contains(&text(row, 2))
@@ -73,19 +98,42 @@ fn like_table_1(pingpong: Option<&Part>, barrier: Option<&Part>, memory: Option<
         if zero.is_none() && short.is_none() {
             continue;
         }
-        let formula = |row: Option<&Vec<Value>>| match row.and_then(|row| Some((number(row, 5)?, number(row, 7)?))) {
+        let formula = |row: Option<&Vec<Value>>| match row
+            .and_then(|row| Some((number(row, 5)?, number(row, 7)?)))
+        {
             Some((a, b)) => Value::Text(format!("{a:.3} {b:+.6} m")),
             None => Value::None,
         };
         let zero = zero.and_then(|row| number(row, 5)).map_or(Value::None, Value::Number);
         let name = format!("this machine, {curve}");
-        table.rows.push(vec![name.into(), copy.clone(), synchronize.clone(), zero, formula(short), formula(long)]);
+        table.rows.push(vec![
+            name.into(),
+            copy.clone(),
+            synchronize.clone(),
+            zero,
+            formula(short),
+            formula(long),
+        ]);
     }
     if table.rows.is_empty() && (copy != Value::None || synchronize != Value::None) {
-        table.rows.push(vec!["this machine".into(), copy, synchronize, Value::None, Value::None, Value::None]);
+        table.rows.push(vec![
+            "this machine".into(),
+            copy,
+            synchronize,
+            Value::None,
+            Value::None,
+            Value::None,
+        ]);
     }
     for (machine, copy, barrier, zero, short, long) in PUBLISHED {
-        table.rows.push(vec![machine.into(), copy.into(), barrier.into(), zero.into(), short.into(), long.into()]);
+        table.rows.push(vec![
+            machine.into(),
+            copy.into(),
+            barrier.into(),
+            zero.into(),
+            short.into(),
+            long.into(),
+        ]);
     }
     table
 }
@@ -103,12 +151,21 @@ fn further(
             table.rows.push(vec![what.into(), value.into(), unit.into()]);
         }
     };
-    for row in rows(pingpong, "fits").into_iter().filter(|row| ["long", "all"].contains(&text(row, 2))) {
-        add(format!("asymptotic bandwidth, {}, {}", text(row, 0), text(row, 1)), number(row, 9), "MB/s");
+    for row in
+        rows(pingpong, "fits").into_iter().filter(|row| ["long", "all"].contains(&text(row, 2)))
+    {
+        add(
+            format!("asymptotic bandwidth, {}, {}", text(row, 0), text(row, 1)),
+            number(row, 9),
+            "MB/s",
+        );
     }
     if let Some(row) = rows(matchings, "variation").last() {
         add(
-            format!("slowest over fastest random matching, {} bytes", number(row, 0).unwrap_or(0.0)),
+            format!(
+                "slowest over fastest random matching, {} bytes",
+                number(row, 0).unwrap_or(0.0)
+            ),
             number(row, 6),
             "",
         );
@@ -119,13 +176,19 @@ fn further(
     }
     if let Some(row) = rows(hypercube, "linearity").last() {
         let (bytes, dimension) = (number(row, 0).unwrap_or(0.0), number(row, 1).unwrap_or(0.0));
-        add(format!("time a dimension, {dimension} dimensions over one, {bytes} bytes"), number(row, 4), "");
+        add(
+            format!("time a dimension, {dimension} dimensions over one, {bytes} bytes"),
+            number(row, 4),
+            "",
+        );
     }
     table
 }
 
 fn rows<'a>(part: Option<&'a Part>, table: &str) -> Vec<&'a Vec<Value>> {
-    part.and_then(|part| part.table(table)).map(|table| table.rows.iter().collect()).unwrap_or_default()
+    part.and_then(|part| part.table(table))
+        .map(|table| table.rows.iter().collect())
+        .unwrap_or_default()
 }
 
 fn text(row: &[Value], column: usize) -> &str {
@@ -193,10 +256,20 @@ mod tests {
             let rest = [0.0, 0.0, a, 0.0, b, 0.0, 1.0 / b].map(Value::Number);
             head.into_iter().chain(rest).collect()
         };
-        let fits = vec![fit("zero", 58.0, 0.0), fit("short", 75.0, 0.011), fit("long", 135.0, 0.011)];
-        let copies = vec![[1024.0, 0.05].map(Value::Number).to_vec(), [COPIED, 14.0].map(Value::Number).to_vec()];
-        let barrier: Vec<Value> =
-            vec!["join".into(), "2, 4".into(), 126.0.into(), Value::None, (-113.0).into(), Value::None];
+        let fits =
+            vec![fit("zero", 58.0, 0.0), fit("short", 75.0, 0.011), fit("long", 135.0, 0.011)];
+        let copies = vec![
+            [1024.0, 0.05].map(Value::Number).to_vec(),
+            [COPIED, 14.0].map(Value::Number).to_vec(),
+        ];
+        let barrier: Vec<Value> = vec![
+            "join".into(),
+            "2, 4".into(),
+            126.0.into(),
+            Value::None,
+            (-113.0).into(),
+            Value::None,
+        ];
         for part in [
             part_with("pingpong", "fits", fits),
             part_with("memory", "copy", copies),

@@ -18,10 +18,20 @@ fn cells(part: &Part) -> usize {
 fn every_measured_algorithm_is_predicted() {
     let part = run_on_threads(&models::experiment(&quick())).expect("it can be measured");
     assert!(part.complete);
-    let figure = part.figures.iter().find(|figure| figure.name == "bcast-2-peers").expect("bcast is among them");
-    for measured in figure.series.iter().filter(|series| series.role == Role::Measured && series.name != "join") {
+    let figure = part
+        .figures
+        .iter()
+        .find(|figure| figure.name == "bcast-2-peers")
+        .expect("bcast is among them");
+    for measured in
+        figure.series.iter().filter(|series| series.role == Role::Measured && series.name != "join")
+    {
         let name = format!("{}, sharing", measured.name);
-        let predicted = figure.series.iter().find(|series| series.name == name).expect("each has its prediction");
+        let predicted = figure
+            .series
+            .iter()
+            .find(|series| series.name == name)
+            .expect("each has its prediction");
         assert_eq!(predicted.points.len(), measured.points.len(), "{name}");
         assert!(predicted.points.iter().all(|point| point.median > 0.0), "{name}");
     }

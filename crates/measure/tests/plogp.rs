@@ -75,7 +75,8 @@ impl Transport for Simulated {
         let read = |bytes: u64| {
             let there_and_back = 2.0 * self.arrival(bytes, 1);
             let stream = self.arrival(bytes, 16) + self.arrival(0, 1);
-            let (send, receive) = (self.network.send_overhead(bytes), self.network.receive_overhead(bytes));
+            let (send, receive) =
+                (self.network.send_overhead(bytes), self.network.receive_overhead(bytes));
             Reading {
                 bytes,
                 nothing: self.shown(0.0, pace),
@@ -97,7 +98,10 @@ fn surveyed(mut simulated: Simulated, plan: &Plan) -> Survey {
 /// Compares with what is known, at sizes between the measured ones too.
 fn assert_near(found: &Parameters, known: &Parameters, share: f64) {
     let near = |what: &str, found: f64, known: f64| {
-        assert!((found - known).abs() <= share * known + 1e-9, "{what}: {found} found, {known} known");
+        assert!(
+            (found - known).abs() <= share * known + 1e-9,
+            "{what}: {found} found, {known} known"
+        );
     };
     near("L", found.latency(), known.latency());
     for bytes in [0, 1, 3, 100, 4096, 5000, 70_000, 1 << 20] {
@@ -113,9 +117,17 @@ fn linear() -> Parameters {
 
 /// A jump at 4 KiB, as where messages above a limit take another way.
 fn with_a_jump() -> Parameters {
-    let point =
-        |bytes: u64, at: f64| Point { bytes, send_overhead: 0.1 * at, receive_overhead: 0.2 * at, gap: 0.4 * at };
-    Parameters::new(1.0, vec![point(0, 1.0), point(4096, 5.0), point(4097, 20.0), point(1 << 20, 400.0)]).unwrap()
+    let point = |bytes: u64, at: f64| Point {
+        bytes,
+        send_overhead: 0.1 * at,
+        receive_overhead: 0.2 * at,
+        gap: 0.4 * at,
+    };
+    Parameters::new(
+        1.0,
+        vec![point(0, 1.0), point(4096, 5.0), point(4097, 20.0), point(1 << 20, 400.0)],
+    )
+    .unwrap()
 }
 
 #[test]
@@ -142,7 +154,9 @@ fn parameters_follow_from_times_as_worked_by_hand() {
     let round = vec![reading(0, 2.4, 5.4), reading(1000, 3.2, 16.0 * 0.5 + 2.2)];
     let found = Survey::of(&[round.clone(), round]).unwrap();
     let network = &found.parameters;
-    let is = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
+    let is = |found: f64, expected: f64| {
+        assert!((found - expected).abs() < 1e-9, "{found} is not {expected}")
+    };
     is(network.latency(), 1.0);
     is(network.gap(0), 0.2);
     is(network.gap(1000), 0.6);
@@ -169,9 +183,17 @@ fn a_gap_is_never_less_than_in_a_stream() {
 fn sizes_are_added_where_a_curve_jumps_and_nowhere_else() {
     let found = surveyed(Simulated::quiet(with_a_jump()), &Plan::default());
     let usual = Plan::default().sizes;
-    let added: Vec<u64> =
-        found.parameters.points().iter().map(|point| point.bytes).filter(|bytes| !usual.contains(bytes)).collect();
-    assert!(!added.is_empty() && added.iter().all(|bytes| (4097..16384).contains(bytes)), "{added:?}");
+    let added: Vec<u64> = found
+        .parameters
+        .points()
+        .iter()
+        .map(|point| point.bytes)
+        .filter(|bytes| !usual.contains(bytes))
+        .collect();
+    assert!(
+        !added.is_empty() && added.iter().all(|bytes| (4097..16384).contains(bytes)),
+        "{added:?}"
+    );
     let nearest = added[0];
     assert!(nearest <= 4096 + 512, "the jump is closed in on: {added:?}");
 }
@@ -229,7 +251,11 @@ fn the_real_transport_has_parameters() {
     for figure in &part.figures {
         assert_eq!(figure.series.len(), 2 * classes, "{}", figure.name);
         for series in &figure.series {
-            assert!(series.points.len() >= Plan::quick().sizes.len() && series.points[0].x == 0.0, "{}", series.name);
+            assert!(
+                series.points.len() >= Plan::quick().sizes.len() && series.points[0].x == 0.0,
+                "{}",
+                series.name
+            );
         }
     }
     for series in &part.figure("arrival").unwrap().series {

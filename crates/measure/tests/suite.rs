@@ -1,7 +1,9 @@
 //! Every experiment of the suite, quickly and on threads: what its part looks like, never how long anything takes.
 
 use measure::results::{Part, Point, Role};
-use measure::suite::{EXPERIMENTS, Experiment, Finding, Setting, Shape, Step, SuiteError, find, run_on_threads};
+use measure::suite::{
+    EXPERIMENTS, Experiment, Finding, Setting, Shape, Step, SuiteError, find, run_on_threads,
+};
 use std::collections::BTreeSet;
 
 /// Little work, on two cores whatever this machine has.
@@ -12,19 +14,26 @@ fn quick() -> Setting {
 fn unique<'a>(what: &str, names: impl IntoIterator<Item = &'a String>) {
     let mut seen = BTreeSet::new();
     for name in names {
-        assert!(!name.is_empty() && seen.insert(name), "{what} {name:?} is there twice, or has no name");
+        assert!(
+            !name.is_empty() && seen.insert(name),
+            "{what} {name:?} is there twice, or has no name"
+        );
     }
 }
 
 fn is_a_file_name(name: &str) -> bool {
     !name.is_empty()
-        && name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
+        && name
+            .chars()
+            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
 }
 
 fn assert_is_finite(place: &str, point: &Point) {
     let Point { x, median, minimum, lower_quartile, upper_quartile, maximum, .. } = *point;
-    let ordered: Vec<f64> =
-        [minimum, lower_quartile, Some(median), upper_quartile, maximum].into_iter().flatten().collect();
+    let ordered: Vec<f64> = [minimum, lower_quartile, Some(median), upper_quartile, maximum]
+        .into_iter()
+        .flatten()
+        .collect();
     assert!(x.is_finite() && ordered.iter().all(|value| value.is_finite()), "{place}: {point:?}");
     assert!(ordered.is_sorted(), "{place}: {point:?}");
 }
@@ -33,21 +42,32 @@ fn assert_is_finite(place: &str, point: &Point) {
 fn assert_obeys_the_form(part: &Part) {
     let name = &part.name;
     assert!(part.complete, "{name}");
-    assert!(!part.title.is_empty() && !part.about.is_empty() && !part.source.is_empty(), "{name} says what it is");
+    assert!(
+        !part.title.is_empty() && !part.about.is_empty() && !part.source.is_empty(),
+        "{name} says what it is"
+    );
     let names = || {
         let figures = part.figures.iter().map(|figure| &figure.name);
-        figures.chain(part.maps.iter().map(|map| &map.name)).chain(part.tables.iter().map(|table| &table.name))
+        figures
+            .chain(part.maps.iter().map(|map| &map.name))
+            .chain(part.tables.iter().map(|table| &table.name))
     };
     unique(name, names());
     assert!(names().all(|name| is_a_file_name(name)), "{name}");
     for figure in &part.figures {
         let place = format!("{name}, {}", figure.name);
         unique(&place, figure.series.iter().map(|series| &series.name));
-        assert!(figure.series.iter().any(|series| series.role == Role::Measured), "{place} shows something measured");
+        assert!(
+            figure.series.iter().any(|series| series.role == Role::Measured),
+            "{place} shows something measured"
+        );
         for series in &figure.series {
             let place = format!("{place}, {}", series.name);
             assert!(!series.points.is_empty(), "{place}");
-            assert!(series.points.is_sorted_by(|left, right| left.x < right.x), "{place}: x is not ascending");
+            assert!(
+                series.points.is_sorted_by(|left, right| left.x < right.x),
+                "{place}: x is not ascending"
+            );
             series.points.iter().for_each(|point| assert_is_finite(&place, point));
         }
     }
@@ -56,11 +76,18 @@ fn assert_obeys_the_form(part: &Part) {
         unique(name, &map.rows.names);
         assert!(!map.cells.is_empty(), "{name}, {}", map.name);
         for cell in &map.cells {
-            assert!(cell.column < map.columns.names.len() && cell.row < map.rows.names.len(), "{name}: {cell:?}");
+            assert!(
+                cell.column < map.columns.names.len() && cell.row < map.rows.names.len(),
+                "{name}: {cell:?}"
+            );
         }
     }
     for table in &part.tables {
-        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{name}, {}", table.name);
+        assert!(
+            table.rows.iter().all(|row| row.len() == table.columns.len()),
+            "{name}, {}",
+            table.name
+        );
     }
 }
 
@@ -76,7 +103,11 @@ fn measured(name: &str) -> Part {
 fn memory_has_a_cell_for_each_alignment() {
     let part = measured("memory");
     assert_eq!(part.maps[0].cells.len(), 16);
-    assert!(part.maps[0].cells.iter().all(|cell| cell.value >= Some(1.0)), "{:?}", part.maps[0].cells);
+    assert!(
+        part.maps[0].cells.iter().all(|cell| cell.value >= Some(1.0)),
+        "{:?}",
+        part.maps[0].cells
+    );
     assert!(!part.tables[0].rows.is_empty());
 }
 
@@ -85,8 +116,17 @@ fn pingpong_has_every_curve_in_every_figure() {
     let part = measured("pingpong");
     for figure in ["exchange", "exchange-short", "round-trip", "round-trip-short"] {
         let figure = part.figure(figure).expect("it is there");
-        for curve in ["receive posted", "receive not posted", "receive posted, peers", "receive not posted, peers"] {
-            assert!(figure.curve(curve).is_some_and(|curve| curve.points.len() > 5), "{}: {curve}", figure.name);
+        for curve in [
+            "receive posted",
+            "receive not posted",
+            "receive posted, peers",
+            "receive not posted, peers",
+        ] {
+            assert!(
+                figure.curve(curve).is_some_and(|curve| curve.points.len() > 5),
+                "{}: {curve}",
+                figure.name
+            );
         }
     }
     assert!(part.figure("round-trip").is_some_and(|figure| figure.curve("wide queue").is_some()));
@@ -104,7 +144,8 @@ fn barrier_says_what_is_crowded() {
 #[test]
 fn a_hypercube_has_each_dimension() {
     let part = measured("hypercube");
-    let curves: Vec<&str> = part.figures[0].series.iter().map(|series| series.name.as_str()).collect();
+    let curves: Vec<&str> =
+        part.figures[0].series.iter().map(|series| series.name.as_str()).collect();
     assert_eq!(curves, ["dimension 1", "dimension 2, more ranks than cores"]);
     assert_eq!(part.tables[0].rows.len(), 6);
 }
@@ -130,7 +171,10 @@ fn contention_compares_with_one_pair() {
 fn placement_has_every_mapping() {
     let part = measured("placement");
     assert_eq!(part.maps[0].cells.len(), 4);
-    assert!(part.figures[0].curve("not bound").is_some() && part.figures[0].curve("same-core").is_some());
+    assert!(
+        part.figures[0].curve("not bound").is_some()
+            && part.figures[0].curve("same-core").is_some()
+    );
 }
 
 #[test]
@@ -138,9 +182,14 @@ fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
     let part = measured("queues");
     let rows = measure::queues::rows_of(&part);
     assert_eq!(rows.len(), part.table("rows").map_or(0, |table| table.rows.len()));
-    assert!(rows.len() > 20 && part.table("crossovers").is_some_and(|table| !table.rows.is_empty()));
+    assert!(
+        rows.len() > 20 && part.table("crossovers").is_some_and(|table| !table.rows.is_empty())
+    );
     let latency = part.figure("latency").expect("it is there");
-    assert!(latency.curve("wide").is_some() && latency.curve("floor").is_some_and(|floor| floor.role == Role::Floor));
+    assert!(
+        latency.curve("wide").is_some()
+            && latency.curve("floor").is_some_and(|floor| floor.role == Role::Floor)
+    );
 }
 
 #[test]
@@ -173,9 +222,9 @@ fn every_process_draws_up_the_same_steps() {
 #[test]
 fn all_of_it_takes_as_long_as_users_are_told() {
     let minutes = |setting: &Setting| {
-        let steps = EXPERIMENTS
-            .iter()
-            .flat_map(|(_, draw)| draw(setting).steps().iter().map(|step| step.milliseconds).collect::<Vec<_>>());
+        let steps = EXPERIMENTS.iter().flat_map(|(_, draw)| {
+            draw(setting).steps().iter().map(|step| step.milliseconds).collect::<Vec<_>>()
+        });
         steps.sum::<u64>() as f64 / 60_000.0
     };
     let full = minutes(&Setting { quick: false, ..quick() });
@@ -211,7 +260,10 @@ fn what_has_no_place_is_refused_whole() {
 #[test]
 fn a_step_that_fails_is_named() {
     let fails = |_: &measure::suite::Here<'_>| {
-        Err(SuiteError::Impossible { what: "there is no moon".to_owned(), way_out: "wait for it".to_owned() })
+        Err(SuiteError::Impossible {
+            what: "there is no moon".to_owned(),
+            way_out: "wait for it".to_owned(),
+        })
     };
     let step = Step::new("by moonlight", Shape::bound(&quick(), 2), 1, fails);
     let experiment = Experiment::new(Part::new("trial", "Trial"), [step]);

@@ -15,7 +15,9 @@ const DURATION: Duration = Duration::from_secs(3);
 
 /// A message there and back, or a barrier.
 fn graph(rank: u32, bytes: Option<u64>) -> Result<Graph, Failure> {
-    let Some(bytes) = bytes else { return Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, 2)?) };
+    let Some(bytes) = bytes else {
+        return Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, 2)?);
+    };
     let mut graph = Graph::new(rank, 2);
     let (output, input) = (graph.buffer(Access::Output, bytes), graph.buffer(Access::Input, bytes));
     if rank == 0 {
@@ -52,17 +54,25 @@ fn main() -> Result<(), Failure> {
     let bytes = std::env::args().nth(1).map(|number| number.parse()).transpose()?;
     let clients = local(&Hosts::new(["a", "b"]))?;
     let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..).zip(&clients).map(|(number, client)| scope.spawn(move || rank(number, client, bytes))).collect();
+        let threads: Vec<_> = (0..)
+            .zip(&clients)
+            .map(|(number, client)| scope.spawn(move || rank(number, client, bytes)))
+            .collect();
         threads.into_iter().map(|thread| thread.join()).collect()
     });
-    let what = bytes.map_or("barrier".to_owned(), |bytes| format!("half a round trip of {bytes} bytes"));
+    let what =
+        bytes.map_or("barrier".to_owned(), |bytes| format!("half a round trip of {bytes} bytes"));
     for (number, outcome) in outcomes.into_iter().enumerate() {
         let (starts, calls) = outcome.map_err(|_| "a rank panicked")??;
         for (what, mut times) in [("start", starts), (what.as_str(), calls)] {
             times.sort_unstable();
             let quartile = |quarter: usize| times[quarter * (times.len() - 1) / 4] as f64 / 1000.0;
-            println!("rank {number}: {what} {:.1} µs, quartiles {:.1} to {:.1}", quartile(2), quartile(1), quartile(3));
+            println!(
+                "rank {number}: {what} {:.1} µs, quartiles {:.1} to {:.1}",
+                quartile(2),
+                quartile(1),
+                quartile(3)
+            );
         }
     }
     Ok(())

@@ -43,7 +43,12 @@ pub trait Carrier: Send + Sync + Debug {
     ///
     /// # Errors
     /// When it does not admit the schedule, or has no memory for it.
-    fn prepare(&self, context: &Context, schedule: &Schedule, stamp: u32) -> Result<Prepared, Error>;
+    fn prepare(
+        &self,
+        context: &Context,
+        schedule: &Schedule,
+        stamp: u32,
+    ) -> Result<Prepared, Error>;
 
     /// Lets go of a schedule. Runs of it go on.
     fn release(&self, prepared: Prepared);
@@ -108,7 +113,9 @@ pub trait Carrier: Send + Sync + Debug {
 #[non_exhaustive]
 pub enum Error {
     /// A host does not answer any more, or its node service has ended.
-    #[error("host {host} ({address}) is unreachable: {why}; its ranks take part in nothing any more")]
+    #[error(
+        "host {host} ({address}) is unreachable: {why}; its ranks take part in nothing any more"
+    )]
     HostUnreachable {
         /// Its number in the job.
         host: u32,
@@ -139,7 +146,9 @@ pub enum Error {
     #[error("{0}")]
     SizesDiffer(String),
     /// Two ranks are in different collectives.
-    #[error("this rank and rank {rank} are in different collectives at run {sequence} of a communicator")]
+    #[error(
+        "this rank and rank {rank} are in different collectives at run {sequence} of a communicator"
+    )]
     Mismatch {
         /// The number of the run on its communicator.
         sequence: u64,
@@ -154,7 +163,9 @@ pub enum Error {
     #[error("{0}")]
     Operation(String),
     /// A buffer has another length than its schedule says.
-    #[error("buffer {buffer} is {found} bytes long, the schedule says {expected}: pass as many as the graph declares")]
+    #[error(
+        "buffer {buffer} is {found} bytes long, the schedule says {expected}: pass as many as the graph declares"
+    )]
     Length {
         /// Which, by its number in the graph.
         buffer: usize,

@@ -46,7 +46,11 @@ pub struct NotListening;
 impl fmt::Display for Station {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, f] = self.hardware_address;
-        write!(formatter, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}/{}/{}", self.port, self.mtu)
+        write!(
+            formatter,
+            "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}/{}/{}",
+            self.port, self.mtu
+        )
     }
 }
 
@@ -55,13 +59,19 @@ impl FromStr for Station {
 
     fn from_str(text: &str) -> Result<Self, NotListening> {
         let mut parts = text.split('/');
-        let (Some(hardware), Some(port), Some(mtu), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        let (Some(hardware), Some(port), Some(mtu), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return Err(NotListening);
         };
-        let bytes = hardware.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<Vec<_>, _>>();
-        let hardware_address = bytes.ok().and_then(|bytes| bytes.try_into().ok()).ok_or(NotListening)?;
-        let (port, mtu) = (port.parse().map_err(|_| NotListening)?, mtu.parse().map_err(|_| NotListening)?);
+        let bytes = hardware
+            .split(':')
+            .map(|byte| u8::from_str_radix(byte, 16))
+            .collect::<Result<Vec<_>, _>>();
+        let hardware_address =
+            bytes.ok().and_then(|bytes| bytes.try_into().ok()).ok_or(NotListening)?;
+        let (port, mtu) =
+            (port.parse().map_err(|_| NotListening)?, mtu.parse().map_err(|_| NotListening)?);
         Ok(Station { hardware_address, port, mtu })
     }
 }
@@ -77,7 +87,8 @@ impl FromStr for Listening {
     type Err = NotListening;
 
     fn from_str(text: &str) -> Result<Self, NotListening> {
-        let (address, station) = text.split_once('@').map_or((text, None), |(address, rest)| (address, Some(rest)));
+        let (address, station) =
+            text.split_once('@').map_or((text, None), |(address, rest)| (address, Some(rest)));
         let station = station.map(str::parse).transpose()?;
         Ok(Listening { address: address.parse().map_err(|_| NotListening)?, station })
     }
@@ -104,7 +115,8 @@ pub struct Invitation {
 /// When the system gives no random bytes.
 pub fn random_key() -> Result<Key, Error> {
     let what = "cannot get random bytes from the system";
-    shm::random::bytes().map_err(|error| Error::System { what: what.into(), why: error.to_string() })
+    shm::random::bytes()
+        .map_err(|error| Error::System { what: what.into(), why: error.to_string() })
 }
 
 /// Secrets do not go into logs.
@@ -167,14 +179,23 @@ impl Invitation {
             let (ip, port) = (Ipv6Addr::from(*ip), u16::from_le_bytes(*port));
             Some(match ip.to_ipv4_mapped() {
                 Some(ip) => SocketAddr::from((Ipv4Addr::from(ip.octets()), port)),
-                None => std::net::SocketAddrV6::new(ip, port, 0, u32::from_le_bytes(scope.try_into().ok()?)).into(),
+                None => std::net::SocketAddrV6::new(
+                    ip,
+                    port,
+                    0,
+                    u32::from_le_bytes(scope.try_into().ok()?),
+                )
+                .into(),
             })
         };
         let addresses = listed.as_chunks().0.iter().map(address).collect::<Option<Vec<_>>>()?;
         let (ranks, left) = ranks.as_chunks::<4>();
         let hosts = Hosts::new(ranks.iter().map(|host| u32::from_le_bytes(*host)));
         let stations_fit = stations.is_empty() || stations.len() == addresses.len();
-        let fits = stations_fit && left.is_empty() && hosts.count() as usize == addresses.len() && host < hosts.count();
+        let fits = stations_fit
+            && left.is_empty()
+            && hosts.count() as usize == addresses.len()
+            && host < hosts.count();
         fits.then_some(Invitation { key: *key, host, addresses, stations, hosts })
     }
 }
@@ -186,7 +207,8 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        let addresses = ["10.0.0.1:7", "[2001:db8::1]:65535", "[fe80::1%3]:9"].map(|text| text.parse().expect("one"));
+        let addresses = ["10.0.0.1:7", "[2001:db8::1]:65535", "[fe80::1%3]:9"]
+            .map(|text| text.parse().expect("one"));
         let hosts = Hosts::new(["a", "b", "a", "c"]);
         let station = |port| Station { hardware_address: [2, 0, 0, 0, 0, 9], port, mtu: 9000 };
         let (addresses, stations) = (addresses.to_vec(), [1, 2, 3].map(station).to_vec());
@@ -194,21 +216,35 @@ mod tests {
         let alone = Invitation { stations: Vec::new(), ..invitation.clone() };
         assert_eq!(Invitation::decode(&alone.encode()), Some(alone));
         assert_eq!(Invitation::decode(&invitation.encode()), Some(invitation.clone()));
-        assert!(!format!("{:?}", Invitation { key: [0xab; 16], ..invitation.clone() }).contains("171"), "a secret");
-        assert_eq!(Invitation::decode(&Invitation { host: 3, ..invitation }.encode()), None, "there is no host 3");
+        assert!(
+            !format!("{:?}", Invitation { key: [0xab; 16], ..invitation.clone() }).contains("171"),
+            "a secret"
+        );
+        assert_eq!(
+            Invitation::decode(&Invitation { host: 3, ..invitation }.encode()),
+            None,
+            "there is no host 3"
+        );
     }
 
     #[test]
     fn what_is_listening_is_written_and_read() {
-        let station = Some(Station { hardware_address: [255, 1, 2, 3, 4, 0], port: 65535, mtu: 1280 });
-        for address in ["10.0.0.1:7", "[2001:db8::1]:65535"].map(|text| text.parse().expect("one")) {
+        let station =
+            Some(Station { hardware_address: [255, 1, 2, 3, 4, 0], port: 65535, mtu: 1280 });
+        for address in ["10.0.0.1:7", "[2001:db8::1]:65535"].map(|text| text.parse().expect("one"))
+        {
             for place in [Listening { address, station }, Listening { address, station: None }] {
                 assert_eq!(place.to_string().parse(), Ok(place));
             }
         }
-        for wrong in
-            ["", "10.0.0.1", "10.0.0.1:7@", "10.0.0.1:7@1:2:3:4:5/6/7", "10.0.0.1:7@1:2:3:4:5:6/7", "x@1:2:3:4:5:6/7/8"]
-        {
+        for wrong in [
+            "",
+            "10.0.0.1",
+            "10.0.0.1:7@",
+            "10.0.0.1:7@1:2:3:4:5/6/7",
+            "10.0.0.1:7@1:2:3:4:5:6/7",
+            "x@1:2:3:4:5:6/7/8",
+        ] {
             assert_eq!(wrong.parse::<Listening>(), Err(NotListening), "{wrong:?}");
         }
     }

@@ -67,7 +67,8 @@ pub trait Transport: Send + Debug {
     ///
     /// # Errors
     /// When the system refuses. That a host is gone is no error but an [`Arrival`].
-    fn wait(&mut self, timeout: Option<Duration>, arrivals: &mut Vec<Arrival>) -> Result<(), Error>;
+    fn wait(&mut self, timeout: Option<Duration>, arrivals: &mut Vec<Arrival>)
+    -> Result<(), Error>;
 
     /// Frames and connections that were refused because they were not as they should be.
     fn refused(&self) -> u64;

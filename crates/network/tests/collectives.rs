@@ -19,12 +19,16 @@ fn shift(rank: u32, ranks: u32, bytes: u64) -> Graph {
 }
 
 fn pattern(rank: u32, bytes: u64, round: u64) -> Vec<u8> {
-    (0..bytes).map(|place| (place * 31 + u64::from(rank) * 7 + round * 13 + (place >> 8)) as u8).collect()
+    (0..bytes)
+        .map(|place| (place * 31 + u64::from(rank) * 7 + round * 13 + (place >> 8)) as u8)
+        .collect()
 }
 
 fn sum(rank: u32, ranks: u32, elements: u64) -> Graph {
     let reduction = Reduction::new(Arithmetic::Add, DataType::U64);
-    allreduce::Algorithm::RecursiveDoubling.graph(rank, ranks, 8 * elements, reduction).expect("in range")
+    allreduce::Algorithm::RecursiveDoubling
+        .graph(rank, ranks, 8 * elements, reduction)
+        .expect("in range")
 }
 
 fn words(values: impl Iterator<Item = u64>) -> Vec<u8> {
@@ -33,15 +37,22 @@ fn words(values: impl Iterator<Item = u64>) -> Vec<u8> {
 
 #[test]
 fn messages_of_all_sizes_arrive() {
-    for sizes in [&[0, 1, 8, 4095, 4096, 4097, 16 << 10, (16 << 10) + 1, 1 << 20, 5_000_001][..], &[64 << 20]] {
+    for sizes in [
+        &[0, 1, 8, 4095, 4096, 4097, 16 << 10, (16 << 10) + 1, 1 << 20, 5_000_001][..],
+        &[64 << 20],
+    ] {
         run_job(&hosts(2, 1), Wires::Tcp, |rank, client| {
             let context = world(0, rank, 2);
             for (sequence, bytes) in (0..).zip(sizes) {
                 let prepared = prepare(&client, &context, &shift(rank, 2, *bytes));
                 let input = pattern(rank, *bytes, sequence);
                 let mut output = vec![0; *bytes as usize];
-                run(&client, prepared, sequence, &[&input, &[]], &mut [&mut [], &mut output]).expect("nobody fails");
-                assert!(output == pattern(1 - rank, *bytes, sequence), "{bytes} bytes to rank {rank}");
+                run(&client, prepared, sequence, &[&input, &[]], &mut [&mut [], &mut output])
+                    .expect("nobody fails");
+                assert!(
+                    output == pattern(1 - rank, *bytes, sequence),
+                    "{bytes} bytes to rank {rank}"
+                );
                 client.release(prepared);
             }
         });
@@ -58,10 +69,13 @@ fn hosts_and_ranks_in_all_numbers() {
             for sequence in 0..20 {
                 let input = words((0..1000).map(|element| element * sequence + u64::from(rank)));
                 let mut output = vec![0; 8000];
-                run(&client, prepared, sequence, &[&input, &[]], &mut [&mut [], &mut output]).expect("nobody fails");
+                run(&client, prepared, sequence, &[&input, &[]], &mut [&mut [], &mut output])
+                    .expect("nobody fails");
                 let of_ranks = u64::from(ranks * (ranks - 1) / 2);
                 let all = u64::from(ranks);
-                assert!(output == words((0..1000).map(|element| all * element * sequence + of_ranks)));
+                assert!(
+                    output == words((0..1000).map(|element| all * element * sequence + of_ranks))
+                );
             }
         });
     }
@@ -80,17 +94,22 @@ fn many_runs_of_many_communicators_are_under_way_at_once() {
                     for number in (0..COMMUNICATORS).filter(|number| number % 2 == half) {
                         let context = world(number, rank, 4);
                         let prepared = prepare(client, &context, &sum(rank, 4, 1));
-                        let value =
-                            |sequence: u64, rank: u32| u64::from(number) * 1_000_000 + sequence * 10 + u64::from(rank);
+                        let value = |sequence: u64, rank: u32| {
+                            u64::from(number) * 1_000_000 + sequence * 10 + u64::from(rank)
+                        };
                         let start = |sequence| {
                             let input = words(std::iter::once(value(sequence, rank)));
                             client.start(prepared, sequence, &[&input, &[]]).expect("memory")
                         };
                         let tickets: Vec<_> = (0..RUNS).map(start).collect();
                         for (sequence, ticket) in (0..).zip(tickets) {
-                            assert!(client.wait(ticket, threads::patience()).expect("nobody fails"));
+                            assert!(
+                                client.wait(ticket, threads::patience()).expect("nobody fails")
+                            );
                             let mut output = vec![0; 8];
-                            client.fetch(ticket, &mut [&mut [], &mut output]).expect("nobody fails");
+                            client
+                                .fetch(ticket, &mut [&mut [], &mut output])
+                                .expect("nobody fails");
                             let expected = (0..4).map(|rank| value(sequence, rank)).sum();
                             assert_eq!(output, words(std::iter::once(expected)));
                         }
@@ -111,7 +130,8 @@ fn a_number_may_be_used_by_communicators_apart() {
         let prepared = prepare(&client, &context, &sum(own, 2, 1));
         let mut output = [0; 8];
         let input = u64::from(rank).to_le_bytes();
-        run(&client, prepared, 0, &[&input, &[]], &mut [&mut [], &mut output]).expect("nobody fails");
+        run(&client, prepared, 0, &[&input, &[]], &mut [&mut [], &mut output])
+            .expect("nobody fails");
         assert_eq!(u64::from_le_bytes(output), if rank < 2 { 1 } else { 5 });
     });
 }
@@ -141,11 +161,16 @@ fn a_sender_ahead_of_its_receiver_is_held_back() {
             }
             return;
         }
-        let start = |sequence| client.start(prepared, sequence, &[&pattern(0, BYTES, sequence)]).expect("memory");
+        let start = |sequence| {
+            client.start(prepared, sequence, &[&pattern(0, BYTES, sequence)]).expect("memory")
+        };
         let tickets: Vec<_> = (0..RUNS).map(start).collect();
         // Eager until the window is used up: these runs end though nobody receives.
         assert!(client.wait(tickets[500], threads::patience()).expect("nobody fails"));
-        assert!(!client.is_complete(tickets[RUNS as usize - 1]), "24 MiB were sent to a rank that receives nothing");
+        assert!(
+            !client.is_complete(tickets[RUNS as usize - 1]),
+            "24 MiB were sent to a rank that receives nothing"
+        );
         far_ahead.wait();
         for ticket in tickets {
             assert!(client.wait(ticket, threads::patience()).expect("nobody fails"));
@@ -159,7 +184,9 @@ fn a_schedule_may_be_released_while_its_runs_go_on() {
     run_job(&hosts(2, 1), Wires::Memory, |rank, client: Client| {
         let graph = barrier::Algorithm::Dissemination.graph(rank, 2).expect("in range");
         let prepared: Prepared = prepare(&client, &world(0, rank, 2), &graph);
-        let tickets: Vec<_> = (0..10).map(|sequence| client.start(prepared, sequence, &[]).expect("memory")).collect();
+        let tickets: Vec<_> = (0..10)
+            .map(|sequence| client.start(prepared, sequence, &[]).expect("memory"))
+            .collect();
         client.release(prepared);
         for ticket in tickets {
             assert!(client.wait(ticket, threads::patience()).expect("nobody fails"));

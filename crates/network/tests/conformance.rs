@@ -19,7 +19,9 @@ fn two_ranks_on_each_host_conform() {
 
 #[test]
 fn hosts_with_little_memory_conform() {
-    for (eager_limit, unexpected_bytes, unexpected_messages) in [(0, 0, 0), (1 << 30, 64, 1), (100, 1000, 5)] {
+    for (eager_limit, unexpected_bytes, unexpected_messages) in
+        [(0, 0, 0), (1 << 30, 64, 1), (100, 1000, 5)]
+    {
         let limits = Limits { eager_limit, unexpected_bytes, unexpected_messages };
         let mut engine = Agents::new(1, Wires::Memory);
         engine.limits = limits;

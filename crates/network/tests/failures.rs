@@ -67,7 +67,8 @@ fn who_is_far_ahead_on_its_own_host_is_held_back() {
     const BYTES: usize = 8 << 10;
     // Twice a window.
     const RUNS: u64 = 2048;
-    let clients = connect(&hosts(2, 2), &Wires::Memory, Limits::default()).expect("threads and memory");
+    let clients =
+        connect(&hosts(2, 2), &Wires::Memory, Limits::default()).expect("threads and memory");
     let (mut sends, mut receives) = (Graph::new(0, 2), Graph::new(1, 2));
     let block = sends.buffer(Access::Input, BYTES as u64);
     sends.send(block, 1, 0);
@@ -75,12 +76,15 @@ fn who_is_far_ahead_on_its_own_host_is_held_back() {
     receives.receive(block, 0, 0);
     let sending = prepare(&clients[0], &world(0, 0, 2), &sends);
     let message = [7; BYTES];
-    let tickets: Vec<_> =
-        (0..RUNS).map(|sequence| clients[0].start(sending, sequence, &[&message]).expect("memory")).collect();
+    let tickets: Vec<_> = (0..RUNS)
+        .map(|sequence| clients[0].start(sending, sequence, &[&message]).expect("memory"))
+        .collect();
     // It needs nobody, and whatever was started before it has been looked at when it has ended.
     let alone = prepare(&clients[0], &world(9, 0, 1), &barrier_of(0, 1));
     run(&clients[0], alone, 0, &[], &mut []).expect("nobody is needed");
-    assert!(clients[0].is_complete(tickets[0]) && !clients[0].is_complete(tickets[RUNS as usize - 1]));
+    assert!(
+        clients[0].is_complete(tickets[0]) && !clients[0].is_complete(tickets[RUNS as usize - 1])
+    );
     let receiving = prepare(&clients[1], &world(0, 1, 2), &receives);
     for sequence in 0..RUNS {
         let mut received = [0; BYTES];
@@ -117,7 +121,8 @@ fn ranks_in_different_collectives_are_told_apart() {
 fn a_host_that_ends_without_a_word_is_unreachable() {
     let mut transports = memory::connect(3).expect("descriptors");
     let vanishing = transports.pop().expect("three");
-    let boxed = transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
+    let boxed =
+        transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
     let clients = local_over(&hosts(3, 1), boxed, Limits::default()).expect("memory");
     let tickets: Vec<_> = (0..)
         .zip(&clients)
@@ -130,7 +135,10 @@ fn a_host_that_ends_without_a_word_is_unreachable() {
     for (client, (prepared, ticket)) in clients.iter().zip(tickets) {
         let unreachable = |outcome| matches!(outcome, Err(Error::HostUnreachable { host: 2, .. }));
         assert!(unreachable(end(client, ticket)));
-        assert!(unreachable(end(client, client.start(prepared, 1, &[]).expect("memory"))), "later runs end, too");
+        assert!(
+            unreachable(end(client, client.start(prepared, 1, &[]).expect("memory"))),
+            "later runs end, too"
+        );
     }
     // What needs the lost host for nothing goes on.
     std::thread::scope(|scope| {
@@ -200,14 +208,20 @@ proptest! {
 #[test]
 fn strangers_are_refused_and_the_job_connects_all_the_same() {
     let key = random_key().expect("random bytes");
-    let listeners: Vec<Listener> = (0..3).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let listeners: Vec<Listener> =
+        (0..3).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let mut strangers = Vec::new();
     for number in 0..200u32 {
         let mut stranger = TcpStream::connect(addresses[number as usize % 2]).expect("it listens");
         let noise: Vec<u8> = (0..number).map(|byte| (byte * 37 + number) as u8).collect();
-        let greeting =
-            [&b"TWN1\x01\0\0\0"[..], &(1 + number % 3).to_le_bytes(), &(number % 2).to_le_bytes(), &[5; 16]].concat();
+        let greeting = [
+            &b"TWN1\x01\0\0\0"[..],
+            &(1 + number % 3).to_le_bytes(),
+            &(number % 2).to_le_bytes(),
+            &[5; 16],
+        ]
+        .concat();
         let said = match number % 4 {
             0 => stranger.write_all(&noise),
             1 => stranger.write_all(&greeting),
@@ -219,7 +233,9 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
     }
     let connect = |(host, listener)| {
         let addresses = addresses.clone();
-        std::thread::spawn(move || Tcp::connect(listener, host, &addresses, key, Patience::default()))
+        std::thread::spawn(move || {
+            Tcp::connect(listener, host, &addresses, key, Patience::default())
+        })
     };
     let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
     let transports: Vec<Tcp> = threads
@@ -228,7 +244,8 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
         .collect();
     let refused: u64 = transports.iter().map(Tcp::refused).sum();
     assert!(refused > 0, "nobody was counted");
-    let boxed = transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
+    let boxed =
+        transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
     let clients = local_over(&hosts(3, 1), boxed, Limits::default()).expect("memory");
     std::thread::scope(|scope| {
         for (rank, client) in (0..).zip(&clients) {
@@ -250,7 +267,8 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
 #[test]
 fn a_host_that_was_turned_away_comes_again() {
     let key = random_key().expect("random bytes");
-    let listeners: Vec<Listener> = (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let listeners: Vec<Listener> =
+        (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
     let [there, here] = [0, 1].map(|host: usize| listeners[host].address());
     // In between, what lets nobody pass at first.
     let between = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -259,7 +277,10 @@ fn a_host_that_was_turned_away_comes_again() {
         drop(between.accept().expect("a host knocks"));
         let (mut knocking, _) = between.accept().expect("it comes again");
         let mut listening = TcpStream::connect(there).expect("it listens");
-        let mut answers = (listening.try_clone().expect("a descriptor"), knocking.try_clone().expect("a descriptor"));
+        let mut answers = (
+            listening.try_clone().expect("a descriptor"),
+            knocking.try_clone().expect("a descriptor"),
+        );
         let back = std::thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
         let _ = std::io::copy(&mut knocking, &mut listening);
         let _ = back.join();
@@ -268,7 +289,9 @@ fn a_host_that_was_turned_away_comes_again() {
     let patience = Patience::default();
     let threads: Vec<_> = (0..)
         .zip(listeners)
-        .map(|(host, listener)| std::thread::spawn(move || Tcp::connect(listener, host, &addresses, key, patience)))
+        .map(|(host, listener)| {
+            std::thread::spawn(move || Tcp::connect(listener, host, &addresses, key, patience))
+        })
         .collect();
     for thread in threads {
         thread.join().expect("no panic").expect("they find each other");
@@ -277,17 +300,23 @@ fn a_host_that_was_turned_away_comes_again() {
 
 #[test]
 fn another_jobs_key_opens_nothing() {
-    let listeners: Vec<Listener> = (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let listeners: Vec<Listener> =
+        (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let patience = Patience { connecting: Duration::from_millis(300), ..Patience::default() };
     let connect = |(host, listener)| {
         let addresses = addresses.clone();
-        std::thread::spawn(move || Tcp::connect(listener, host, &addresses, [host as u8; 16], patience))
+        std::thread::spawn(move || {
+            Tcp::connect(listener, host, &addresses, [host as u8; 16], patience)
+        })
     };
     let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
     for (host, thread) in (0..).zip(threads) {
         let error = thread.join().expect("no panic").expect_err("the keys differ").to_string();
-        assert!(error.contains(&format!("host {} ({})", 1 - host, addresses[1 - host as usize])), "{error}");
+        assert!(
+            error.contains(&format!("host {} ({})", 1 - host, addresses[1 - host as usize])),
+            "{error}"
+        );
     }
 }
 
@@ -297,7 +326,8 @@ fn a_host_that_is_not_there_is_named() {
     let gone = Listener::bind("127.0.0.1:0").expect("a port").address();
     let listener = Listener::bind("127.0.0.1:0").expect("a port");
     let addresses = [gone, listener.address()];
-    let error = Tcp::connect(listener, 1, &addresses, [0; 16], Patience::default()).expect_err("nobody is there");
+    let error = Tcp::connect(listener, 1, &addresses, [0; 16], Patience::default())
+        .expect_err("nobody is there");
     assert!(
         matches!(&error, Error::HostUnreachable { host: 0, address, .. } if *address == gone.to_string()),
         "{error}"
@@ -319,9 +349,14 @@ fn wrong_calls_are_refused() {
     assert!(clients[0].wait(ticket, patience()).expect("the agent lives"));
     clients[0].fetch(ticket, &mut [&mut []]).expect("sent");
     let twice = clients[0].start(prepared, 0, &[&[1, 2, 3, 4]]).expect("the agent notices");
-    assert!(matches!(end_with(&clients[0], twice), Err(Error::Operation(why)) if why.contains("before")));
+    assert!(
+        matches!(end_with(&clients[0], twice), Err(Error::Operation(why)) if why.contains("before"))
+    );
     let schedule = goal::compile::compile(&graph).expect("in order");
-    assert!(clients[1].prepare(&world(0, 1, 2), &schedule, 0).is_err(), "the schedule of another rank");
+    assert!(
+        clients[1].prepare(&world(0, 1, 2), &schedule, 0).is_err(),
+        "the schedule of another rank"
+    );
     drop(connect(&hosts(1, 1), &Wires::Memory, Limits::default()));
 }
 

@@ -14,13 +14,18 @@ const LONG: usize = 64 << 20;
 /// Two connected hosts.
 fn pair() -> [Tcp; 2] {
     let key = random_key().expect("the system has random bytes");
-    let listeners = [0, 1].map(|_| Listener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports"));
+    let listeners =
+        [0, 1].map(|_| Listener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports"));
     let addresses = listeners.each_ref().map(Listener::address);
     let [first, second] = listeners;
     std::thread::scope(|scope| {
-        let connect = |listener, host| Tcp::connect(listener, host, &addresses, key, Patience::default());
+        let connect =
+            |listener, host| Tcp::connect(listener, host, &addresses, key, Patience::default());
         let other = scope.spawn(move || connect(second, 1).expect("they reach each other"));
-        [connect(first, 0).expect("they reach each other"), other.join().expect("it does not panic")]
+        [
+            connect(first, 0).expect("they reach each other"),
+            other.join().expect("it does not panic"),
+        ]
     })
 }
 
@@ -29,11 +34,17 @@ fn contents(seed: usize, bytes: usize) -> Vec<u8> {
 }
 
 fn long(seed: usize, bytes: usize) -> Frame {
-    Frame::Packet(Route::default(), Packet::Data { receive: Handle(seed as u32), payload: contents(seed, bytes) })
+    Frame::Packet(
+        Route::default(),
+        Packet::Data { receive: Handle(seed as u32), payload: contents(seed, bytes) },
+    )
 }
 
 fn short(number: u32) -> Frame {
-    Frame::Packet(Route::default(), Packet::Eager { tag: number, ordinal: 0, payload: vec![number as u8; 100] })
+    Frame::Packet(
+        Route::default(),
+        Packet::Eager { tag: number, ordinal: 0, payload: vec![number as u8; 100] },
+    )
 }
 
 /// Has both hosts work until the second has got so many frames.
@@ -68,7 +79,15 @@ fn what_is_short_overtakes_what_is_long_and_what_must_not_does_not() {
 #[test]
 fn long_messages_of_every_length_arrive_whole_between_short_ones() {
     const SEGMENT: usize = 256 << 10;
-    let lengths = [SEGMENT - 1, SEGMENT, SEGMENT + 1, 2 * SEGMENT, 5 * SEGMENT - 40, 5 * SEGMENT + 17, 3_000_001];
+    let lengths = [
+        SEGMENT - 1,
+        SEGMENT,
+        SEGMENT + 1,
+        2 * SEGMENT,
+        5 * SEGMENT - 40,
+        5 * SEGMENT + 17,
+        3_000_001,
+    ];
     let mut hosts = pair();
     for (number, length) in lengths.into_iter().enumerate() {
         hosts[0].send(1, short(number as u32));
@@ -80,7 +99,9 @@ fn long_messages_of_every_length_arrive_whole_between_short_ones() {
     for (number, length) in lengths.into_iter().enumerate() {
         for expected in [short(number as u32), long(number, length)] {
             let place = frames.iter().position(|frame| *frame == expected);
-            frames.remove(place.unwrap_or_else(|| panic!("the frames of {length} bytes are not there")));
+            frames.remove(
+                place.unwrap_or_else(|| panic!("the frames of {length} bytes are not there")),
+            );
         }
     }
 }

@@ -62,7 +62,8 @@ fn no_entry_is_slept_over() {
             bell(&shared).rise();
             while taken < bell(&shared).published() {
                 // SAFETY: it was published and not taken, which loom checks.
-                shared.entries[taken as usize].with(|entry| assert_eq!(unsafe { *entry }, taken + 7));
+                shared.entries[taken as usize]
+                    .with(|entry| assert_eq!(unsafe { *entry }, taken + 7));
                 taken += 1;
                 bell(&shared).take(taken);
             }

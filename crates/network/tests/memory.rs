@@ -20,7 +20,9 @@ fn a_hundred_thousand_collectives_leave_nothing_behind() {
     let words = |values: [u64; 2]| values.map(u64::to_le_bytes).concat();
     run_job(&hosts(2, 1), Wires::Tcp, |rank, client| {
         let reduction = Reduction::new(Arithmetic::Add, DataType::U64);
-        let graph = allreduce::Algorithm::RecursiveDoubling.graph(rank, 2, 16, reduction).expect("in range");
+        let graph = allreduce::Algorithm::RecursiveDoubling
+            .graph(rank, 2, 16, reduction)
+            .expect("in range");
         let prepared = prepare(&client, &world(0, rank, 2), &graph);
         let mut after_a_while = 0;
         let mut output = vec![0; 16];
@@ -34,7 +36,8 @@ fn a_hundred_thousand_collectives_leave_nothing_behind() {
                 client.forget(client.start(prepared, sequence, &[&input, &[]]).expect("memory"));
                 continue;
             }
-            run(&client, prepared, sequence, &[&input, &[]], &mut [&mut [], &mut output]).expect("nobody fails");
+            run(&client, prepared, sequence, &[&input, &[]], &mut [&mut [], &mut output])
+                .expect("nobody fails");
             assert_eq!(output, words([2 * sequence, sequence]), "run {sequence}");
         }
         let grown = resident().saturating_sub(after_a_while);

@@ -55,8 +55,10 @@ fn part_knocks() {
     let (address, key) = argument.split_once(' ').expect("two words");
     let address: SocketAddr = address.parse().expect("an address");
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("up to the maximum");
-    let greeting = [&b"TWN1\x01\0\0\0"[..], &1u32.to_le_bytes(), &0u32.to_le_bytes(), &[5; 16]].concat();
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .expect("up to the maximum");
+    let greeting =
+        [&b"TWN1\x01\0\0\0"[..], &1u32.to_le_bytes(), &0u32.to_le_bytes(), &[5; 16]].concat();
     let mut strangers = Vec::new();
     for number in 0..CROWD {
         let mut stranger = TcpStream::connect(address).expect("it listens");
@@ -71,8 +73,10 @@ fn part_knocks() {
         strangers.push(stranger);
     }
     let listener = Listener::bind("127.0.0.1:0").expect("a port");
-    let (addresses, key) = ([address, listener.address()], key.parse::<u128>().expect("a number").to_le_bytes());
-    let transport = Tcp::connect(listener, 1, &addresses, key, Patience::default()).expect("it is a host");
+    let (addresses, key) =
+        ([address, listener.address()], key.parse::<u128>().expect("a number").to_le_bytes());
+    let transport =
+        Tcp::connect(listener, 1, &addresses, key, Patience::default()).expect("it is a host");
     println!("connected with {}", transport.address(0));
     // Until the test ends this process.
     let _ = std::io::stdin().read(&mut [0]);
@@ -82,14 +86,16 @@ fn part_knocks() {
 #[test]
 fn a_crowd_of_strangers_keeps_no_host_out() {
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN), ..limit }).expect("lower is always allowed");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN), ..limit })
+        .expect("lower is always allowed");
     let key = random_key().expect("random bytes");
     let listener = Listener::bind("127.0.0.1:0").expect("a port");
     let address = listener.address();
     let mut others = Others::at(address, key);
     // Where the other host listens nobody needs to know: it is the one that connects.
     let addresses = [address, address];
-    let transport = Tcp::connect(listener, 0, &addresses, key, Patience::default()).expect("a host is among them");
+    let transport = Tcp::connect(listener, 0, &addresses, key, Patience::default())
+        .expect("a host is among them");
     assert!(transport.refused() > 0, "nobody was turned away");
     others.hear(&format!("connected with {address}"));
 }

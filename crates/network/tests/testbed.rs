@@ -18,8 +18,10 @@ use threads::{Agents, Wires, hosts, prepare, run, world};
 
 /// Connects agents, each in a host of the testbed, with so many ranks each.
 fn connect(testbed: &Testbed, ranks: &Hosts, patience: Patience) -> Vec<Client> {
-    let bind = |host: &testbed::Host| host.run(|| Listener::bind((host.address(), 0))).expect("a port");
-    let listeners: Vec<Listener> = testbed.hosts().iter().take(ranks.count() as usize).map(bind).collect();
+    let bind =
+        |host: &testbed::Host| host.run(|| Listener::bind((host.address(), 0))).expect("a port");
+    let listeners: Vec<Listener> =
+        testbed.hosts().iter().take(ranks.count() as usize).map(bind).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let addresses = &addresses;
     let transports = std::thread::scope(|scope| {
@@ -30,7 +32,9 @@ fn connect(testbed: &Testbed, ranks: &Hosts, patience: Patience) -> Vec<Client> 
         }
         let joined = threads.into_iter().map(|thread| thread.join().expect("no panic"));
         joined
-            .map(|transport| Box::new(transport.expect("the hosts find each other")) as Box<dyn Transport>)
+            .map(|transport| {
+                Box::new(transport.expect("the hosts find each other")) as Box<dyn Transport>
+            })
             .collect::<Vec<_>>()
     });
     local_over(ranks, transports, Limits::default()).expect("memory")
@@ -49,10 +53,12 @@ fn reduce(
     std::thread::scope(|scope| {
         let reduce = move |rank: u32, client: &Client| {
             let reduction = Reduction::new(Arithmetic::Add, DataType::U64);
-            let graph = allreduce::Algorithm::RecursiveDoubling.graph(rank, ranks, 8 * elements, reduction);
+            let graph =
+                allreduce::Algorithm::RecursiveDoubling.graph(rank, ranks, 8 * elements, reduction);
             let prepared = prepare(client, &world(number, rank, ranks), &graph.expect("in range"));
-            let words =
-                |value: &dyn Fn(u64) -> u64| (0..elements).flat_map(|at| value(at).to_le_bytes()).collect::<Vec<u8>>();
+            let words = |value: &dyn Fn(u64) -> u64| {
+                (0..elements).flat_map(|at| value(at).to_le_bytes()).collect::<Vec<u8>>()
+            };
             for sequence in 0..runs {
                 if rank == 0 {
                     between(sequence);
@@ -65,8 +71,10 @@ fn reduce(
             }
             Ok(())
         };
-        let threads: Vec<_> =
-            (0..).zip(clients).map(|(rank, client)| scope.spawn(move || reduce(rank, client))).collect();
+        let threads: Vec<_> = (0..)
+            .zip(clients)
+            .map(|(rank, client)| scope.spawn(move || reduce(rank, client)))
+            .collect();
         threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
     })
 }
@@ -132,7 +140,9 @@ fn a_host_that_vanishes_is_unreachable() {
         }
     };
     let outcomes = reduce(&clients, 0, 1000, 100, between);
-    let vanished = |outcome: &Result<(), Error>| matches!(outcome, Err(Error::HostUnreachable { host: 2, .. }));
+    let vanished = |outcome: &Result<(), Error>| {
+        matches!(outcome, Err(Error::HostUnreachable { host: 2, .. }))
+    };
     assert!(outcomes[..2].iter().all(vanished), "{outcomes:?}");
     assert!(matches!(outcomes[2], Err(Error::HostUnreachable { host: 0 | 1, .. })), "{outcomes:?}");
     // The others go on without it.

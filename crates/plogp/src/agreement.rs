@@ -48,7 +48,9 @@ impl Agreement {
     /// measured at.
     pub fn of(one: &Machine, other: &Machine) -> Self {
         let mut found: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
-        for (left, right) in [(&one.classes, &other.classes), (&one.peers.classes, &other.peers.classes)] {
+        for (left, right) in
+            [(&one.classes, &other.classes), (&one.peers.classes, &other.peers.classes)]
+        {
             for (class, parameters) in left.iter() {
                 if let Some(right) = right.get(class) {
                     compare(parameters, right, &mut found);
@@ -56,12 +58,16 @@ impl Agreement {
             }
         }
         let all = Apart::of(found.values().flatten().copied().collect());
-        Agreement { all, each: found.into_iter().map(|(name, values)| (name, Apart::of(values))).collect() }
+        Agreement {
+            all,
+            each: found.into_iter().map(|(name, values)| (name, Apart::of(values))).collect(),
+        }
     }
 }
 
 fn compare(one: &Parameters, other: &Parameters, found: &mut BTreeMap<&'static str, Vec<f64>>) {
-    let mut add = |name, left: f64, right: f64| found.entry(name).or_default().push(difference(left, right));
+    let mut add =
+        |name, left: f64, right: f64| found.entry(name).or_default().push(difference(left, right));
     add("L", one.latency(), other.latency());
     for point in one.points() {
         add("os", point.send_overhead, other.send_overhead(point.bytes));
@@ -99,12 +105,18 @@ mod tests {
 
     #[test]
     fn what_differs_is_seen_and_what_one_has_alone_is_not() {
-        let apart = Agreement::of(&machine(PairClass::SharedCache, 1.0), &machine(PairClass::SharedCache, 3.0));
+        let apart = Agreement::of(
+            &machine(PairClass::SharedCache, 1.0),
+            &machine(PairClass::SharedCache, 3.0),
+        );
         // Two engines; L, and three parameters at two sizes.
         assert_eq!(apart.all.values, 14);
         assert_eq!(apart.each["g"], Apart { values: 4, median: 1.0, p90: 1.0 });
         assert_eq!(apart.each["os"].median, 0.0);
-        let nothing = Agreement::of(&machine(PairClass::SharedCache, 1.0), &machine(PairClass::SameCore, 1.0));
+        let nothing = Agreement::of(
+            &machine(PairClass::SharedCache, 1.0),
+            &machine(PairClass::SameCore, 1.0),
+        );
         assert_eq!(nothing, Agreement::default());
     }
 }

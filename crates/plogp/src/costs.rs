@@ -1,7 +1,9 @@
 //! All that is needed to predict any algorithm on one level of a machine, and the predictions.
 
 use crate::models::join::{JoinCosts, join};
-use crate::models::{allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter};
+use crate::models::{
+    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
+};
 use crate::operation::{Algorithm, Operation};
 use crate::parameters::Parameters;
 use crate::segment;
@@ -84,55 +86,91 @@ impl Costs {
         let degree = tuning.degree.unwrap_or(TWO);
         Some(match (operation, algorithm) {
             (Operation::Barrier, A::Dissemination) => barrier::dissemination(network, ranks),
-            (Operation::Barrier, A::RecursiveDoubling) => barrier::recursive_doubling(network, ranks),
+            (Operation::Barrier, A::RecursiveDoubling) => {
+                barrier::recursive_doubling(network, ranks)
+            }
             (Operation::Barrier, A::Tree) => barrier::tree(network, ranks),
             (Operation::Barrier, A::Flat) => barrier::flat(network, ranks),
             (Operation::Bcast, A::Flat) => bcast::flat(network, ranks, bytes),
             (Operation::Bcast, A::FlatRendezvous) => bcast::flat_rendezvous(network, ranks, bytes),
-            (Operation::Bcast, A::SegmentedFlat) => bcast::segmented_flat(network, ranks, bytes, segment),
+            (Operation::Bcast, A::SegmentedFlat) => {
+                bcast::segmented_flat(network, ranks, bytes, segment)
+            }
             (Operation::Bcast, A::Chain) => bcast::chain(network, ranks, bytes),
-            (Operation::Bcast, A::ChainRendezvous) => bcast::chain_rendezvous(network, ranks, bytes),
-            (Operation::Bcast, A::SegmentedChain) => bcast::segmented_chain(network, ranks, bytes, segment),
+            (Operation::Bcast, A::ChainRendezvous) => {
+                bcast::chain_rendezvous(network, ranks, bytes)
+            }
+            (Operation::Bcast, A::SegmentedChain) => {
+                bcast::segmented_chain(network, ranks, bytes, segment)
+            }
             (Operation::Bcast, A::Binary) => bcast::binary(network, ranks, bytes),
             (Operation::Bcast, A::Binomial) => bcast::binomial(network, ranks, bytes),
-            (Operation::Bcast, A::BinomialRendezvous) => bcast::binomial_rendezvous(network, ranks, bytes),
-            (Operation::Bcast, A::SegmentedBinomial) => bcast::segmented_binomial(network, ranks, bytes, segment),
+            (Operation::Bcast, A::BinomialRendezvous) => {
+                bcast::binomial_rendezvous(network, ranks, bytes)
+            }
+            (Operation::Bcast, A::SegmentedBinomial) => {
+                bcast::segmented_binomial(network, ranks, bytes, segment)
+            }
             (Operation::Bcast, A::Dary) => bcast::dary(network, ranks, bytes, degree),
-            (Operation::Bcast, A::ScatterAllgather) => bcast::scatter_allgather(network, ranks, bytes),
+            (Operation::Bcast, A::ScatterAllgather) => {
+                bcast::scatter_allgather(network, ranks, bytes)
+            }
             (Operation::Bcast, A::TwoTree) => bcast::two_tree(network, ranks, bytes, segment),
             (Operation::Scatter, A::Flat) => scatter::flat(network, ranks, bytes),
             (Operation::Scatter, A::Chain) => scatter::chain(network, ranks, bytes),
-            (Operation::Scatter, A::PipelinedChain) => scatter::pipelined_chain(network, ranks, bytes),
+            (Operation::Scatter, A::PipelinedChain) => {
+                scatter::pipelined_chain(network, ranks, bytes)
+            }
             (Operation::Scatter, A::Binomial) => scatter::binomial(network, ranks, bytes),
             (Operation::Gather, A::Flat) => gather::flat(network, ranks, bytes),
             (Operation::Gather, A::Chain) => gather::chain(network, ranks, bytes),
-            (Operation::Gather, A::PipelinedChain) => gather::pipelined_chain(network, ranks, bytes),
+            (Operation::Gather, A::PipelinedChain) => {
+                gather::pipelined_chain(network, ranks, bytes)
+            }
             (Operation::Gather, A::Binomial) => gather::binomial(network, ranks, bytes),
             (Operation::Allgather, A::Ring) => allgather::ring(network, ranks, bytes),
-            (Operation::Allgather, A::RecursiveDoubling) => allgather::recursive_doubling(network, ranks, bytes),
+            (Operation::Allgather, A::RecursiveDoubling) => {
+                allgather::recursive_doubling(network, ranks, bytes)
+            }
             (Operation::Allgather, A::Bruck) => allgather::bruck(network, ranks, bytes),
-            (Operation::Allgather, A::GatherBcast) => allgather::gather_bcast(network, ranks, bytes),
+            (Operation::Allgather, A::GatherBcast) => {
+                allgather::gather_bcast(network, ranks, bytes)
+            }
             (Operation::Reduce, A::Flat) => reduce::flat(network, combine, ranks, bytes),
             (Operation::Reduce, A::Chain) => reduce::chain(network, combine, ranks, bytes),
-            (Operation::Reduce, A::SegmentedChain) => reduce::segmented_chain(network, combine, ranks, bytes, segment),
+            (Operation::Reduce, A::SegmentedChain) => {
+                reduce::segmented_chain(network, combine, ranks, bytes, segment)
+            }
             (Operation::Reduce, A::Binomial) => reduce::binomial(network, combine, ranks, bytes),
             (Operation::Reduce, A::Dary) => reduce::dary(network, combine, ranks, bytes, degree),
-            (Operation::Reduce, A::Rabenseifner) => reduce::rabenseifner(network, combine, ranks, bytes),
+            (Operation::Reduce, A::Rabenseifner) => {
+                reduce::rabenseifner(network, combine, ranks, bytes)
+            }
             (Operation::Allreduce, A::RecursiveDoubling) => {
                 allreduce::recursive_doubling(network, combine, ranks, bytes)
             }
             (Operation::Allreduce, A::Ring) => allreduce::ring(network, combine, ranks, bytes),
-            (Operation::Allreduce, A::Rabenseifner) => allreduce::rabenseifner(network, combine, ranks, bytes),
-            (Operation::Allreduce, A::ReduceBcast) => allreduce::reduce_bcast(network, combine, ranks, bytes),
-            (Operation::ReduceScatter, A::Ring) => reduce_scatter::ring(network, combine, ranks, bytes),
-            (Operation::ReduceScatter, A::Pairwise) => reduce_scatter::pairwise(network, combine, ranks, bytes),
+            (Operation::Allreduce, A::Rabenseifner) => {
+                allreduce::rabenseifner(network, combine, ranks, bytes)
+            }
+            (Operation::Allreduce, A::ReduceBcast) => {
+                allreduce::reduce_bcast(network, combine, ranks, bytes)
+            }
+            (Operation::ReduceScatter, A::Ring) => {
+                reduce_scatter::ring(network, combine, ranks, bytes)
+            }
+            (Operation::ReduceScatter, A::Pairwise) => {
+                reduce_scatter::pairwise(network, combine, ranks, bytes)
+            }
             (Operation::ReduceScatter, A::RecursiveHalving) => {
                 reduce_scatter::recursive_halving(network, combine, ranks, bytes)
             }
             (Operation::ReduceScatter, A::ReduceThenScatter) => {
                 reduce_scatter::reduce_then_scatter(network, combine, ranks, bytes)
             }
-            (Operation::Scan | Operation::Exscan, A::Chain) => scan::chain(network, combine, ranks, bytes),
+            (Operation::Scan | Operation::Exscan, A::Chain) => {
+                scan::chain(network, combine, ranks, bytes)
+            }
             (Operation::Scan | Operation::Exscan, A::RecursiveDoubling) => {
                 scan::recursive_doubling(network, combine, ranks, bytes)
             }
@@ -141,13 +179,21 @@ impl Costs {
             }
             (Operation::Alltoall, A::Bruck) => alltoall::bruck(network, ranks, bytes),
             (Operation::Alltoall, A::Pairwise) => alltoall::pairwise(network, ranks, bytes),
-            (Operation::Alltoall, A::Multiphase) => alltoall::multiphase(network, ranks, bytes, degree),
+            (Operation::Alltoall, A::Multiphase) => {
+                alltoall::multiphase(network, ranks, bytes, degree)
+            }
             _ => return None,
         })
     }
 
     /// The same, with the segment size or the degree that makes the algorithm fastest. Segments are multiples of 64 bytes.
-    pub fn best(&self, operation: Operation, algorithm: Algorithm, ranks: u32, bytes: u64) -> Option<Prediction> {
+    pub fn best(
+        &self,
+        operation: Operation,
+        algorithm: Algorithm,
+        ranks: u32,
+        bytes: u64,
+    ) -> Option<Prediction> {
         /// Segments that begin in the middle of a cache line cost more than they save.
         const LINE: NonZeroU64 = NonZeroU64::new(64).expect("not zero");
         let predict = |tuning| self.predict(operation, algorithm, ranks, bytes, tuning);
@@ -155,17 +201,23 @@ impl Costs {
         let tuning = match algorithm {
             Algorithm::Dary => {
                 let degree = match operation {
-                    Operation::Reduce => reduce::best_degree(&self.network, self.combine, ranks, bytes),
+                    Operation::Reduce => {
+                        reduce::best_degree(&self.network, self.combine, ranks, bytes)
+                    }
                     _ => bcast::best_degree(&self.network, ranks, bytes),
                 };
                 Tuning { degree: Some(degree), ..Tuning::default() }
             }
-            Algorithm::Multiphase => {
-                Tuning { degree: Some(alltoall::best_degree(&self.network, ranks, bytes)), ..Tuning::default() }
-            }
+            Algorithm::Multiphase => Tuning {
+                degree: Some(alltoall::best_degree(&self.network, ranks, bytes)),
+                ..Tuning::default()
+            },
             _ if algorithm.is_segmented() => {
-                let with = |bytes| Tuning { segment_bytes: NonZeroU64::new(bytes), ..Tuning::default() };
-                let found = segment::search(bytes, LINE, |bytes| predict(with(bytes)).unwrap_or(f64::INFINITY));
+                let with =
+                    |bytes| Tuning { segment_bytes: NonZeroU64::new(bytes), ..Tuning::default() };
+                let found = segment::search(bytes, LINE, |bytes| {
+                    predict(with(bytes)).unwrap_or(f64::INFINITY)
+                });
                 Tuning { segment_bytes: Some(found.bytes), ..Tuning::default() }
             }
             _ => Tuning::default(),

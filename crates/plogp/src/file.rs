@@ -21,8 +21,11 @@ pub struct Kind {
 
 impl Kind {
     /// What was measured of a machine: [`Machine`](crate::machine::Machine).
-    pub const MACHINE: Kind =
-        Kind { name: "tradewind machine", version: 1, remedy: "measure this machine with `tradewind measure plogp`" };
+    pub const MACHINE: Kind = Kind {
+        name: "tradewind machine",
+        version: 1,
+        remedy: "measure this machine with `tradewind measure plogp`",
+    };
     /// Which algorithm to use when: [`DecisionTable`](crate::select::DecisionTable).
     pub const DECISION_TABLE: Kind = Kind {
         name: "tradewind decision table",
@@ -148,12 +151,20 @@ struct Header {
 /// # Errors
 /// [`FileError`], which names the file, the place, and what to do.
 pub fn read<T: DeserializeOwned>(path: &Path, kind: &'static Kind) -> Result<T, FileError> {
-    let bytes = fs::read(path).map_err(|source| FileError::Unreadable { path: path.to_owned(), kind, source })?;
+    let bytes = fs::read(path).map_err(|source| FileError::Unreadable {
+        path: path.to_owned(),
+        kind,
+        source,
+    })?;
     parse(path, kind, &bytes)
 }
 
 /// The content of a file with these bytes; the path is for messages.
-pub(crate) fn parse<T: DeserializeOwned>(path: &Path, kind: &'static Kind, bytes: &[u8]) -> Result<T, FileError> {
+pub(crate) fn parse<T: DeserializeOwned>(
+    path: &Path,
+    kind: &'static Kind,
+    bytes: &[u8],
+) -> Result<T, FileError> {
     let header: Header = from_json(path, kind, bytes)?;
     let path_of = || path.to_owned();
     if header.format != kind.name {
@@ -209,7 +220,10 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> 
         _ => Path::new("."),
     };
     let permissions = fs::Permissions::from_mode(MODE);
-    let mut beside = tempfile::Builder::new().prefix(".tradewind-").permissions(permissions).tempfile_in(directory)?;
+    let mut beside = tempfile::Builder::new()
+        .prefix(".tradewind-")
+        .permissions(permissions)
+        .tempfile_in(directory)?;
     write(beside.as_file_mut())?;
     beside.as_file().sync_all()?;
     beside.persist(path)?;
@@ -217,7 +231,11 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> 
     File::open(directory)?.sync_all()
 }
 
-fn from_json<'a, T: Deserialize<'a>>(path: &Path, kind: &'static Kind, bytes: &'a [u8]) -> Result<T, FileError> {
+fn from_json<'a, T: Deserialize<'a>>(
+    path: &Path,
+    kind: &'static Kind,
+    bytes: &'a [u8],
+) -> Result<T, FileError> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let damaged = |field: String, error: &serde_json::Error| {
         let mut what = error.to_string();
@@ -258,7 +276,8 @@ mod tests {
     #[test]
     fn a_new_file_takes_the_old_one_s_place_with_the_rights_of_any_file() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, ordinary) = (directory.path().join("machine.json"), directory.path().join("ordinary"));
+        let (path, ordinary) =
+            (directory.path().join("machine.json"), directory.path().join("ordinary"));
         fs::write(&path, "the old one").unwrap();
         fs::write(&ordinary, "").unwrap();
         replace(&path, |file| file.write_all(b"the new one")).unwrap();

@@ -40,11 +40,16 @@ impl Fingerprint {
         };
         compare("processor", self.processor.clone(), here.processor.clone());
         compare("cores", self.cores.to_string(), here.cores.to_string());
-        compare("threads a core", self.threads_per_core.to_string(), here.threads_per_core.to_string());
+        compare(
+            "threads a core",
+            self.threads_per_core.to_string(),
+            here.threads_per_core.to_string(),
+        );
         compare("sockets", self.sockets.to_string(), here.sockets.to_string());
         compare("caches", format!("{:?}", self.caches), format!("{:?}", here.caches));
         compare("kernel", self.kernel.clone(), here.kernel.clone());
-        let name = |hypervisor: &Option<String>| hypervisor.clone().unwrap_or_else(|| "none".to_owned());
+        let name =
+            |hypervisor: &Option<String>| hypervisor.clone().unwrap_or_else(|| "none".to_owned());
         compare("hypervisor", name(&self.hypervisor), name(&here.hypervisor));
         differences
     }

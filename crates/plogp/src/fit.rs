@@ -31,7 +31,9 @@ pub enum FitError {
         needed: usize,
     },
     /// A measurement is not a number, or no weight can be given to it.
-    #[error("measurement {position} (counted from 0) is {value}, which cannot be fitted: leave it out")]
+    #[error(
+        "measurement {position} (counted from 0) is {value}, which cannot be fitted: leave it out"
+    )]
     NotUsable {
         /// Its place among the measurements.
         position: usize,
@@ -45,7 +47,9 @@ pub enum FitError {
         what: &'static str,
     },
     /// Sizes are not ascending.
-    #[error("measurement {position} (counted from 0) has a size below its predecessor's: sort measurements by size")]
+    #[error(
+        "measurement {position} (counted from 0) has a size below its predecessor's: sort measurements by size"
+    )]
     NotSorted {
         /// Its place among the measurements.
         position: usize,

@@ -283,7 +283,9 @@ impl TryFrom<Unchecked> for Machine {
         not_negative("combine", combine)?;
         moderate("contention".to_owned(), contention)?;
         for (operation, costs) in &joins {
-            for (name, value) in [("fixed", costs.fixed), ("per_rank", costs.per_rank), ("per_byte", costs.per_byte)] {
+            for (name, value) in
+                [("fixed", costs.fixed), ("per_rank", costs.per_rank), ("per_byte", costs.per_byte)]
+            {
                 moderate(format!("joins.{operation}.{name}"), value)?;
             }
         }
@@ -322,14 +324,29 @@ impl From<Machine> for Unchecked {
             contention,
             joins,
         } = machine;
-        Unchecked { fingerprint, clock_nanoseconds, noise, classes, samples, starts, peers, combine, contention, joins }
+        Unchecked {
+            fingerprint,
+            clock_nanoseconds,
+            noise,
+            classes,
+            samples,
+            starts,
+            peers,
+            combine,
+            contention,
+            joins,
+        }
     }
 }
 
 /// Fits may give coefficients below zero, but no model may become infinite.
 fn moderate(field: String, value: f64) -> Result<(), OutOfRange> {
     const MOST: f64 = 1e12;
-    if value.abs() <= MOST { Ok(()) } else { Err(OutOfRange { field, value, range: "between -1e12 and 1e12" }) }
+    if value.abs() <= MOST {
+        Ok(())
+    } else {
+        Err(OutOfRange { field, value, range: "between -1e12 and 1e12" })
+    }
 }
 
 fn not_negative(field: &str, value: f64) -> Result<(), OutOfRange> {

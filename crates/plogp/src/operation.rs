@@ -120,7 +120,9 @@ impl Operation {
             Operation::Allgather => &[Ring, RecursiveDoubling, Bruck, GatherBcast, Join],
             Operation::Reduce => &[Flat, Chain, SegmentedChain, Binomial, Dary, Rabenseifner, Join],
             Operation::Allreduce => &[RecursiveDoubling, Ring, Rabenseifner, ReduceBcast, Join],
-            Operation::ReduceScatter => &[Ring, Pairwise, RecursiveHalving, ReduceThenScatter, Join],
+            Operation::ReduceScatter => {
+                &[Ring, Pairwise, RecursiveHalving, ReduceThenScatter, Join]
+            }
             Operation::Scan | Operation::Exscan => &[Chain, RecursiveDoubling, Join],
             Operation::Alltoall => &[RotatedDirect, Direct, Bruck, Pairwise, Multiphase, Join],
         }
@@ -130,8 +132,13 @@ impl Operation {
     pub const fn has_two_levels(self, algorithm: Algorithm) -> bool {
         use Operation::*;
         match self {
-            Barrier | Bcast | Reduce | Allreduce | Allgather => !matches!(algorithm, Algorithm::Join),
-            Alltoall => matches!(algorithm, Algorithm::Direct | Algorithm::RotatedDirect | Algorithm::Pairwise),
+            Barrier | Bcast | Reduce | Allreduce | Allgather => {
+                !matches!(algorithm, Algorithm::Join)
+            }
+            Alltoall => matches!(
+                algorithm,
+                Algorithm::Direct | Algorithm::RotatedDirect | Algorithm::Pairwise
+            ),
             Scatter | Gather | ReduceScatter | Scan | Exscan => false,
         }
     }

@@ -80,7 +80,9 @@ pub enum ParametersError {
         bytes: u64,
     },
     /// A size is not above its predecessor.
-    #[error("size {bytes} at position {position} follows size {before}: give each size once, in ascending order")]
+    #[error(
+        "size {bytes} at position {position} follows size {before}: give each size once, in ascending order"
+    )]
     NotAscending {
         /// Its place in the list, from 0.
         position: usize,

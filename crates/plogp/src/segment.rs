@@ -38,7 +38,8 @@ pub struct Segment {
 /// assert_eq!(found.bytes.get(), 5774); // √(m × 10 / (3 × 0.01)) is 5773.5
 /// ```
 pub fn search(bytes: u64, granule: NonZeroU64, cost: impl FnMut(u64) -> f64) -> Segment {
-    let mut search = Search { whole: bytes.max(1), granule: granule.get(), cost, known: BTreeMap::new() };
+    let mut search =
+        Search { whole: bytes.max(1), granule: granule.get(), cost, known: BTreeMap::new() };
     let mut starts: Vec<(f64, u64)> = Vec::new();
     for halvings in 0..=search.whole.ilog2() {
         let size = search.whole_granules(search.whole >> halvings);
@@ -75,7 +76,11 @@ impl<F: FnMut(u64) -> f64> Search<F> {
 
     /// Rounded down to whole granules, but not below one; the whole message remains as it is.
     fn whole_granules(&self, size: u64) -> u64 {
-        if size >= self.whole { self.whole } else { ((size / self.granule).max(1) * self.granule).min(self.whole) }
+        if size >= self.whole {
+            self.whole
+        } else {
+            ((size / self.granule).max(1) * self.granule).min(self.whole)
+        }
     }
 
     /// Goes to better neighbours, in steps that become smaller.

@@ -46,7 +46,11 @@ impl Query {
 impl fmt::Display for Query {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Query { operation, ranks, ranks_per_node, bytes } = self;
-        write!(formatter, "{operation} of {bytes} bytes among {ranks} ranks, {} a node", ranks_per_node.min(ranks))
+        write!(
+            formatter,
+            "{operation} of {bytes} bytes among {ranks} ranks, {} a node",
+            ranks_per_node.min(ranks)
+        )
     }
 }
 

@@ -51,22 +51,30 @@ fn the_sp2_s_break_is_found_among_spikes() {
         _ => -50.0 + 0.056 * bytes as f64,
     };
     // Every eleventh measurement met other users' messages.
-    let spike = |index: usize| if index % 11 == 7 { 100.0 + 37.0 * (index % 5) as f64 } else { 0.0 };
+    let spike =
+        |index: usize| if index % 11 == 7 { 100.0 + 37.0 * (index % 5) as f64 } else { 0.0 };
     let measured = |(index, bytes)| (bytes, time(bytes) + noise(bytes) + spike(index));
     let points: Vec<_> = lengths().enumerate().map(measured).collect();
     let messages = fit::messages(&points, 2, Weights::Equal).expect("fits");
     let spikes: Vec<usize> = (1..points.len()).filter(|index| spike(*index) > 0.0).collect();
     assert_eq!(messages.outliers, spikes);
     let (short, long) = (&messages.pieces[0], &messages.pieces[1]);
-    assert!(near(short.line.intercept, 70.0, 0.5) && near(short.line.slope, 0.043, 1e-4), "{short:?}");
-    assert!(near(long.line.intercept, -50.0, 2.0) && near(long.line.slope, 0.056, 2e-4), "{long:?}");
+    assert!(
+        near(short.line.intercept, 70.0, 0.5) && near(short.line.slope, 0.043, 1e-4),
+        "{short:?}"
+    );
+    assert!(
+        near(long.line.intercept, -50.0, 2.0) && near(long.line.slope, 0.056, 2e-4),
+        "{long:?}"
+    );
     assert!(short.to <= 10_000.0 && long.from > 10_000.0 && long.from - short.to <= 128.0);
 }
 
 /// CS-2: 105 + 0.025 m for short and long messages alike (Bokhari 1995, table 1): noise must not make two of them.
 #[test]
 fn the_cs_2_has_one_line() {
-    let points: Vec<_> = lengths().map(|bytes| (bytes, 105.0 + 0.025 * bytes as f64 + noise(bytes))).collect();
+    let points: Vec<_> =
+        lengths().map(|bytes| (bytes, 105.0 + 0.025 * bytes as f64 + noise(bytes))).collect();
     let messages = fit::messages(&points[1..], 3, Weights::Equal).expect("fits");
     assert_eq!((messages.pieces.len(), messages.zero), (1, None));
     let line = messages.pieces[0].line;
@@ -82,7 +90,10 @@ fn barriers_are_lines_in_the_dimension() {
         let line = fit::barrier(&points).expect("fits");
         assert!(near(line.slope, slope, 1e-9) && near(line.intercept, intercept, 1e-9), "{line:?}");
     }
-    assert!(matches!(fit::barrier(&[(0, 1.0), (2, 1.0)]), Err(FitError::NotUsable { position: 0, .. })));
+    assert!(matches!(
+        fit::barrier(&[(0, 1.0), (2, 1.0)]),
+        Err(FitError::NotUsable { position: 0, .. })
+    ));
 }
 
 /// A line by hand: x = 0, 1, 2, 3 and y = 1, 3, 4, 8. Means 1.5 and 4; Sxx = 5, Sxy = (−1.5)(−3) + (−0.5)(−1) + 0 +
@@ -93,11 +104,17 @@ fn a_line_of_least_squares_and_its_errors_by_hand() {
     let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 4.0), (3.0, 8.0)];
     let line = fit::line(&points, Weights::Equal).expect("fits");
     assert!(near(line.slope, 2.2, 1e-12) && near(line.intercept, 0.7, 1e-12));
-    assert!(near(line.slope_error, 0.18f64.sqrt(), 1e-12) && near(line.intercept_error, 0.63f64.sqrt(), 1e-12));
+    assert!(
+        near(line.slope_error, 0.18f64.sqrt(), 1e-12)
+            && near(line.intercept_error, 0.63f64.sqrt(), 1e-12)
+    );
     // Slopes of pairs: 2, 1.5, 7/3, 1, 2.5, 4; their median is (2 + 7/3)/2 = 13/6. What it leaves: 1, 5/6, −1/3, 3/2, with
     // median (5/6 + 1)/2 = 11/12.
     let robust = fit::theil_sen(&points).expect("fits");
-    assert!(near(robust.slope, 13.0 / 6.0, 1e-12) && near(robust.intercept, 11.0 / 12.0, 1e-12), "{robust:?}");
+    assert!(
+        near(robust.slope, 13.0 / 6.0, 1e-12) && near(robust.intercept, 11.0 / 12.0, 1e-12),
+        "{robust:?}"
+    );
 }
 
 /// Relative weights by hand: y = 1 at 0 and 0 again 4 would be 2.5 at equal weights; weighted by 1 and 1/16 it is
@@ -105,17 +122,24 @@ fn a_line_of_least_squares_and_its_errors_by_hand() {
 #[test]
 fn relative_weights_count_short_messages_as_much_as_long_ones() {
     let line = fit::line(&[(0.0, 1.0), (0.0, 4.0), (1.0, 10.0)], Weights::Relative).expect("fits");
-    assert!(near(line.intercept, 1.25 / 1.0625, 1e-12) && near(line.at(1.0), 10.0, 1e-12), "{line:?}");
+    assert!(
+        near(line.intercept, 1.25 / 1.0625, 1e-12) && near(line.at(1.0), 10.0, 1e-12),
+        "{line:?}"
+    );
 }
 
 /// γ = 2/5 (2004, section 5.1) from exchanges that take it, two of ten with retransmissions of 200 ms.
 #[test]
 fn the_contention_ratio_is_found_among_retransmissions() {
-    let network = Parameters::linear(60.0, (5.0, 0.002), (6.0, 0.003), (15.0, 0.009)).expect("valid");
+    let network =
+        Parameters::linear(60.0, (5.0, 0.002), (6.0, 0.003), (15.0, 0.009)).expect("valid");
     let sample = |index: u32| {
         let bounds = alltoall::bounds(&network, 4 + index, 1000 * u64::from(index));
         let late = if index % 5 == 3 { 200_000.0 } else { 0.0 };
-        ContentionSample { bounds, measured: bounds.lower + 0.4 * (bounds.upper - bounds.lower) + late }
+        ContentionSample {
+            bounds,
+            measured: bounds.lower + 0.4 * (bounds.upper - bounds.lower) + late,
+        }
     };
     let found = fit::contention(&(0..10).map(sample).collect::<Vec<_>>()).expect("fits");
     assert!(near(found.ratio, 0.4, 1e-9), "{found:?}");
@@ -124,8 +148,14 @@ fn the_contention_ratio_is_found_among_retransmissions() {
 
 #[test]
 fn what_cannot_be_fitted_is_refused() {
-    assert_eq!(fit::line(&[(1.0, 1.0)], Weights::Equal), Err(FitError::TooFew { found: 1, needed: 2 }));
-    assert!(matches!(fit::line(&[(1.0, 1.0), (1.0, 2.0)], Weights::Equal), Err(FitError::NoSpread { .. })));
+    assert_eq!(
+        fit::line(&[(1.0, 1.0)], Weights::Equal),
+        Err(FitError::TooFew { found: 1, needed: 2 })
+    );
+    assert!(matches!(
+        fit::line(&[(1.0, 1.0), (1.0, 2.0)], Weights::Equal),
+        Err(FitError::NoSpread { .. })
+    ));
     assert!(matches!(fit::theil_sen(&[(1.0, 1.0), (1.0, 2.0)]), Err(FitError::NoSpread { .. })));
     let nan = fit::line(&[(1.0, 1.0), (2.0, f64::NAN)], Weights::Equal);
     assert!(matches!(nan, Err(FitError::NotUsable { position: 1, .. })));
@@ -133,13 +163,22 @@ fn what_cannot_be_fitted_is_refused() {
     assert_eq!(zero, Err(FitError::NotUsable { position: 1, value: 0.0 }));
     let unsorted = fit::pieces(&[(1.0, 1.0), (3.0, 1.0), (2.0, 1.0)], 1, Weights::Equal);
     assert_eq!(unsorted, Err(FitError::NotSorted { position: 2 }));
-    assert!(matches!(fit::pieces(&[(1.0, 1.0); 5], 2, Weights::Equal), Err(FitError::TooFew { found: 5, needed: 6 })));
-    assert!(matches!(fit::pieces(&[(1.0, 1.0); 6], 2, Weights::Equal), Err(FitError::NoSpread { .. })));
+    assert!(matches!(
+        fit::pieces(&[(1.0, 1.0); 5], 2, Weights::Equal),
+        Err(FitError::TooFew { found: 5, needed: 6 })
+    ));
+    assert!(matches!(
+        fit::pieces(&[(1.0, 1.0); 6], 2, Weights::Equal),
+        Err(FitError::NoSpread { .. })
+    ));
     let in_step = [(2, 200), (4, 400), (8, 800), (16, 1600)];
     let samples = in_step.map(|(ranks, bytes)| PlaneSample { ranks, bytes, measured: 1.0 });
     assert!(matches!(fit::plane(&samples), Err(FitError::NoSpread { .. })));
     assert!(matches!(fit::contention(&[]), Err(FitError::TooFew { .. })));
-    assert!(matches!(fit::messages(&[(0, 1.0)], 3, Weights::Equal), Err(FitError::TooFew { found: 0, needed: 3 })));
+    assert!(matches!(
+        fit::messages(&[(0, 1.0)], 3, Weights::Equal),
+        Err(FitError::TooFew { found: 0, needed: 3 })
+    ));
 }
 
 proptest! {

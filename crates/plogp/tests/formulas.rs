@@ -1,7 +1,9 @@
 //! The formulas on small numbers, worked by hand.
 
 use plogp::costs::{Costs, Tuning};
-use plogp::models::{allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter};
+use plogp::models::{
+    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
+};
 use plogp::operation::Operation;
 use plogp::parameters::{Parameters, ParametersError, Point};
 use proptest::prelude::*;
@@ -129,20 +131,26 @@ fn further_operations_by_hand() {
 #[test]
 fn parameters_are_lines_between_sizes_and_go_on_beyond_them() {
     let point = |bytes, gap| Point { bytes, send_overhead: 1.0, receive_overhead: 1.0, gap };
-    let bent = Parameters::new(5.0, vec![point(0, 2.0), point(100, 3.0), point(200, 7.0)]).expect("valid");
+    let bent =
+        Parameters::new(5.0, vec![point(0, 2.0), point(100, 3.0), point(200, 7.0)]).expect("valid");
     assert_eq!([0, 50, 100, 150, 200].map(|bytes| bent.gap(bytes)), [2.0, 2.5, 3.0, 5.0, 7.0]);
     assert_eq!(bent.gap(300), 11.0); // 4 more for each 100
-    let falling = Parameters::new(5.0, vec![point(0, 2.0), point(100, 7.0), point(200, 6.0)]).expect("valid");
+    let falling =
+        Parameters::new(5.0, vec![point(0, 2.0), point(100, 7.0), point(200, 6.0)]).expect("valid");
     assert_eq!((falling.gap(150), falling.gap(u64::MAX)), (6.5, 6.0)); // noise is not carried on to infinity
 }
 
 #[test]
 fn parameters_that_cannot_be_are_refused_by_name() {
     let point = |bytes, gap| Point { bytes, send_overhead: 1.0, receive_overhead: 1.0, gap };
-    let refused =
-        |latency, points: &[Point]| Parameters::new(latency, points.to_vec()).expect_err("refused").to_string();
+    let refused = |latency, points: &[Point]| {
+        Parameters::new(latency, points.to_vec()).expect_err("refused").to_string()
+    };
     let good = [point(0, 2.0), point(100, 3.0)];
-    assert_eq!(refused(f64::NAN, &good), "the latency is NaN µs: give a time that is not negative and below a year");
+    assert_eq!(
+        refused(f64::NAN, &good),
+        "the latency is NaN µs: give a time that is not negative and below a year"
+    );
     assert!(refused(-1.0, &good).starts_with("the latency is -1 µs"));
     assert!(
         refused(1.0, &[point(0, 2.0), point(8, -3.0)])
@@ -150,15 +158,25 @@ fn parameters_that_cannot_be_are_refused_by_name() {
     );
     assert!(refused(1.0, &[point(0, 2.0), point(8, f64::INFINITY)]).contains("inf µs"));
     assert!(matches!(Parameters::new(1.0, vec![]), Err(ParametersError::TooFewSizes { count: 0 })));
-    assert!(matches!(Parameters::new(1.0, vec![point(0, 1.0)]), Err(ParametersError::TooFewSizes { count: 1 })));
-    assert!(matches!(Parameters::new(1.0, vec![point(1, 1.0)]), Err(ParametersError::NoZero { bytes: 1 })));
+    assert!(matches!(
+        Parameters::new(1.0, vec![point(0, 1.0)]),
+        Err(ParametersError::TooFewSizes { count: 1 })
+    ));
+    assert!(matches!(
+        Parameters::new(1.0, vec![point(1, 1.0)]),
+        Err(ParametersError::NoZero { bytes: 1 })
+    ));
     let twice = [point(0, 1.0), point(8, 1.0), point(8, 2.0)];
-    assert_eq!(refused(1.0, &twice), "size 8 at position 2 follows size 8: give each size once, in ascending order");
+    assert_eq!(
+        refused(1.0, &twice),
+        "size 8 at position 2 follows size 8: give each size once, in ascending order"
+    );
 }
 
 /// Any parameters that rise with the size.
 fn rising() -> impl Strategy<Value = Parameters> {
-    let steps = prop::collection::vec((1u64..100_000, 0.0f64..50.0, 0.0f64..50.0, 0.0f64..50.0), 2..8);
+    let steps =
+        prop::collection::vec((1u64..100_000, 0.0f64..50.0, 0.0f64..50.0, 0.0f64..50.0), 2..8);
     (0.0f64..100.0, steps).prop_map(|(latency, steps)| {
         let mut point = Point { bytes: 0, send_overhead: 0.0, receive_overhead: 0.0, gap: 0.0 };
         let points = steps.into_iter().map(|(bytes, send, receive, gap)| {
@@ -174,7 +192,9 @@ fn rising() -> impl Strategy<Value = Parameters> {
 }
 
 fn every_algorithm() -> impl Iterator<Item = (Operation, plogp::operation::Algorithm)> {
-    Operation::ALL.iter().flat_map(|operation| operation.algorithms().iter().map(|algorithm| (*operation, *algorithm)))
+    Operation::ALL.iter().flat_map(|operation| {
+        operation.algorithms().iter().map(|algorithm| (*operation, *algorithm))
+    })
 }
 
 fn costs(network: Parameters, combine: f64, contention: f64) -> Costs {
@@ -242,8 +262,12 @@ fn every_name_leads_back_and_no_model_is_missing() {
         assert_eq!(algorithm.name().parse(), Ok(algorithm));
     }
     for algorithm in plogp::operation::Algorithm::ALL {
-        assert!(every_algorithm().any(|(_, other)| other == *algorithm), "{algorithm} belongs to no operation");
+        assert!(
+            every_algorithm().any(|(_, other)| other == *algorithm),
+            "{algorithm} belongs to no operation"
+        );
     }
-    let error = "binominal".parse::<plogp::operation::Algorithm>().expect_err("misspelt").to_string();
+    let error =
+        "binominal".parse::<plogp::operation::Algorithm>().expect_err("misspelt").to_string();
     assert!(error.starts_with("no algorithm is called `binominal`: use one of flat,"), "{error}");
 }

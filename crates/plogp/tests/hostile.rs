@@ -15,7 +15,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-static MACHINE: LazyLock<Vec<u8>> = LazyLock::new(|| written(|path| common::machine().write(path).unwrap()));
+static MACHINE: LazyLock<Vec<u8>> =
+    LazyLock::new(|| written(|path| common::machine().write(path).unwrap()));
 static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let rows = common::table().rows().iter().filter(|row| row.ranks == 4).cloned().collect();
     written(|path| DecisionTable::new(common::fingerprint(), rows).unwrap().write(path).unwrap())
@@ -39,7 +40,10 @@ fn use_machine(bytes: &[u8]) {
         for operation in Operation::ALL {
             for algorithm in operation.algorithms() {
                 let time = costs.predict(*operation, *algorithm, 5, 1000, Tuning::default());
-                assert!(time.is_none_or(|time| time.is_finite() && time >= 0.0), "{algorithm} {operation}: {time:?}");
+                assert!(
+                    time.is_none_or(|time| time.is_finite() && time >= 0.0),
+                    "{algorithm} {operation}: {time:?}"
+                );
             }
         }
     }
@@ -54,8 +58,14 @@ fn use_table(bytes: &[u8]) {
     let gaps = table.gaps();
     for operation in Operation::ALL {
         for (ranks, ranks_per_node, bytes) in [(4, 4, 0), (4, 2, 1000), (1, 1, u64::MAX)] {
-            let decision = decide(Some(&table), &Query { operation: *operation, ranks, ranks_per_node, bytes });
-            assert!(operation.algorithms().contains(&decision.plan.algorithm) && !decision.to_string().is_empty());
+            let decision = decide(
+                Some(&table),
+                &Query { operation: *operation, ranks, ranks_per_node, bytes },
+            );
+            assert!(
+                operation.algorithms().contains(&decision.plan.algorithm)
+                    && !decision.to_string().is_empty()
+            );
         }
     }
     assert!(gaps.iter().all(|gap| !gap.to_string().is_empty()));

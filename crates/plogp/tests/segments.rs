@@ -18,8 +18,14 @@ fn exhaustive(bytes: u64, cost: impl Fn(u64) -> f64) -> f64 {
 /// Plogp parameters with steps, as protocols have that change at some size.
 fn stepped() -> Parameters {
     let point = |bytes, gap| Point { bytes, send_overhead: 0.1, receive_overhead: 0.1, gap };
-    let points =
-        vec![point(0, 1.0), point(64, 1.1), point(65, 2.0), point(1024, 3.0), point(1025, 8.0), point(9000, 30.0)];
+    let points = vec![
+        point(0, 1.0),
+        point(64, 1.1),
+        point(65, 2.0),
+        point(1024, 3.0),
+        point(1025, 8.0),
+        point(9000, 30.0),
+    ];
     Parameters::new(5.0, points).expect("valid")
 }
 
@@ -71,7 +77,10 @@ fn strange_costs_and_sizes_end() {
     assert_eq!(search(0, granule(8), |_| 1.0).bytes.get(), 1);
     assert_eq!(search(5, granule(8), |_| 1.0).bytes.get(), 5);
     assert_eq!(search(1000, granule(1), |_| 1.0).bytes.get(), 1000, "of equals the longest");
-    assert_eq!(search(1000, granule(1), |s| if s == 500 { 1.0 } else { f64::NAN }).bytes.get(), 500);
+    assert_eq!(
+        search(1000, granule(1), |s| if s == 500 { 1.0 } else { f64::NAN }).bytes.get(),
+        500
+    );
     let huge = search(u64::MAX, granule(1), |s| s as f64);
     assert_eq!(huge.bytes.get(), 1);
     assert!(huge.evaluations < 500);

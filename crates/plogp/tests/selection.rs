@@ -5,7 +5,9 @@ mod common;
 use common::{fingerprint, grid, machine, table};
 use plogp::operation::{Algorithm, Operation};
 use plogp::pair_class::PairClass;
-use plogp::select::{DecisionTable, Gap, Levels, Origin, Plan, Prices, Query, Range, Reason, Row, built_in, decide};
+use plogp::select::{
+    DecisionTable, Gap, Levels, Origin, Plan, Prices, Query, Range, Reason, Row, built_in, decide,
+};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
@@ -120,7 +122,10 @@ fn the_built_table_is_whole_and_small_and_changes_where_the_next_plan_becomes_fa
 fn two_levels_are_used_where_they_pay() {
     let here = query(Operation::Allreduce, 16, 2, 8);
     let decision = decide(Some(&TABLE), &here);
-    assert_eq!(decision.plan, Plan { levels: Levels::Two, ..Plan::of(Algorithm::RecursiveDoubling) });
+    assert_eq!(
+        decision.plan,
+        Plan { levels: Levels::Two, ..Plan::of(Algorithm::RecursiveDoubling) }
+    );
     assert!(decision.to_string().contains("a node: two-level recursive-doubling\n"), "{decision}");
     with_prices(|prices| {
         let price = |plan: Plan| prices.price(&plan, &here).expect("priced");
@@ -137,7 +142,9 @@ fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
     with_prices(|prices| {
         let direct = |costs: &plogp::costs::Costs, ranks, bytes| {
             let (algorithm, tuning) = (Algorithm::RotatedDirect, plogp::costs::Tuning::default());
-            costs.predict(Operation::Alltoall, algorithm, ranks, bytes, tuning).expect("there is a model")
+            costs
+                .predict(Operation::Alltoall, algorithm, ranks, bytes, tuning)
+                .expect("there is a model")
         };
         let between = prices.between.expect("measured");
         let expected = 2.0 * direct(prices.inside, 2, 4 * 64) + direct(between, 3, 4 * 64);
@@ -151,13 +158,19 @@ fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
 /// Between hosts without a table: as many messages leave a host as there are other hosts, or as its ranks have rounds.
 #[test]
 fn short_blocks_of_an_alltoall_go_in_two_levels_while_that_saves_messages() {
-    let plan = |ranks, here, bytes| built_in::plan(&query(Operation::Alltoall, ranks, here, bytes)).to_string();
+    let plan = |ranks, here, bytes| {
+        built_in::plan(&query(Operation::Alltoall, ranks, here, bytes)).to_string()
+    };
     assert_eq!(plan(4, 2, 8), "two-level rotated-direct");
     assert_eq!(plan(16, 2, 512), "two-level rotated-direct", "7 messages instead of 8");
     assert_eq!(plan(24, 2, 8), "bruck", "11 messages instead of 10");
     assert_eq!(plan(4, 2, 513), "rotated-direct");
     assert_eq!(plan(8, 4, 256), "two-level rotated-direct");
-    assert_eq!(plan(8, 4, 257), "rotated-direct", "what a rank has for the other node is more than 1 KiB");
+    assert_eq!(
+        plan(8, 4, 257),
+        "rotated-direct",
+        "what a rank has for the other node is more than 1 KiB"
+    );
     assert_eq!(plan(4, 1, 8), "bruck", "there is only one level");
     assert_eq!(plan(4, 4, 8), "join");
     let allgather = built_in::plan(&query(Operation::Allgather, 6, 2, 8));
@@ -167,7 +180,8 @@ fn short_blocks_of_an_alltoall_go_in_two_levels_while_that_saves_messages() {
 #[test]
 fn what_is_not_available_is_not_chosen() {
     with_prices(|prices| {
-        let only_chains = |_: Operation, algorithm: Algorithm, _: Levels| algorithm == Algorithm::Chain;
+        let only_chains =
+            |_: Operation, algorithm: Algorithm, _: Levels| algorithm == Algorithm::Chain;
         let prices = Prices { available: &only_chains, ..prices };
         let candidates = prices.candidates(&query(Operation::Bcast, 8, 8, 1000));
         assert_eq!(candidates.len(), 1);
@@ -177,7 +191,10 @@ fn what_is_not_available_is_not_chosen() {
     let machine = machine();
     let inside = machine.costs(PairClass::SameSocket).expect("measured");
     let prices = Prices { inside: &inside, between: None, available: &|_, _, _| true };
-    assert!(prices.candidates(&query(Operation::Bcast, 8, 4, 0)).is_empty(), "nothing is known between nodes");
+    assert!(
+        prices.candidates(&query(Operation::Bcast, 8, 4, 0)).is_empty(),
+        "nothing is known between nodes"
+    );
 }
 
 #[test]
@@ -197,21 +214,33 @@ fn the_nearest_row_on_the_same_side_is_taken() {
     assert_eq!(algorithm(8, 8), Ok(Algorithm::Flat), "as near to 4 as to 16: the lower");
     assert_eq!(algorithm(9, 64), Ok(Algorithm::Chain));
     assert_eq!(algorithm(32, 32), Ok(Algorithm::Chain), "just a factor of two");
-    assert!(matches!(algorithm(33, 33), Err(Gap::Ranks { ranks: 33, .. })), "more than a factor of two");
+    assert!(
+        matches!(algorithm(33, 33), Err(Gap::Ranks { ranks: 33, .. })),
+        "more than a factor of two"
+    );
     assert_eq!(algorithm(10, 1), Ok(Algorithm::Binomial), "several nodes, 2 is nearer to 1 than 4");
     assert_eq!(algorithm(12, 6), Ok(Algorithm::Dary));
     assert!(
         matches!(algorithm(4, 2), Ok(Algorithm::Binomial)),
         "several nodes, though 4 ranks on one node are in the table"
     );
-    assert_eq!(table.look_up(&query(Operation::Scan, 4, 4, 0)), Err(Gap::Operation { operation: Operation::Scan }));
+    assert_eq!(
+        table.look_up(&query(Operation::Scan, 4, 4, 0)),
+        Err(Gap::Operation { operation: Operation::Scan })
+    );
 }
 
 #[test]
 fn gaps_are_found_and_filled_by_the_built_in_rules() {
     let ranges = vec![range(8, Some(64), Algorithm::Flat), range(100, Some(200), Algorithm::Chain)];
     let table = with_rows(vec![bcast_row(4, 4, ranges)]);
-    let gap = |from, to| Gap::Bytes { operation: Operation::Bcast, ranks: 4, ranks_per_node: 4, from, to };
+    let gap = |from, to| Gap::Bytes {
+        operation: Operation::Bcast,
+        ranks: 4,
+        ranks_per_node: 4,
+        from,
+        to,
+    };
     let (operations, sizes): (Vec<Gap>, Vec<Gap>) =
         table.gaps().into_iter().partition(|gap| matches!(gap, Gap::Operation { .. }));
     assert_eq!(operations.len(), Operation::ALL.len() - 1);
@@ -242,7 +271,10 @@ fn a_decision_says_what_came_next() {
     assert!(lines[0].starts_with("bcast of 1048576 bytes among 16 ranks, 1 a node: "), "{text}");
     assert!(lines[0].contains(" in segments of "), "{text}");
     assert!(lines[1].starts_with("  decision table, row for 16 ranks, 1 a node, "), "{text}");
-    assert!(lines[2].starts_with("  predicted for ") && lines[2].contains(" µs; next best: "), "{text}");
+    assert!(
+        lines[2].starts_with("  predicted for ") && lines[2].contains(" µs; next best: "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -251,13 +283,27 @@ fn tables_that_cannot_be_are_refused_by_row() {
     let one = |range| bcast_row(4, 4, vec![range]);
     let overlapping = vec![range(0, Some(10), Algorithm::Flat), range(9, None, Algorithm::Chain)];
     let message = refused(vec![bcast_row(2, 2, vec![]), bcast_row(4, 4, overlapping)]);
-    assert!(message.starts_with("row 1 (counted from 0), bcast among 4 ranks, 4 a node: range 1"), "{message}");
+    assert!(
+        message.starts_with("row 1 (counted from 0), bcast among 4 ranks, 4 a node: range 1"),
+        "{message}"
+    );
     let after_the_end = vec![range(0, None, Algorithm::Flat), range(9, None, Algorithm::Chain)];
-    assert!(refused(vec![bcast_row(4, 4, after_the_end)]).contains("begins before the one before it ends"));
-    assert!(refused(vec![one(range(5, Some(5), Algorithm::Flat))]).contains("ends before it begins"));
-    assert!(refused(vec![one(range(0, None, Algorithm::Bruck))]).contains("has a bruck bcast: use flat,"));
+    assert!(
+        refused(vec![bcast_row(4, 4, after_the_end)])
+            .contains("begins before the one before it ends")
+    );
+    assert!(
+        refused(vec![one(range(5, Some(5), Algorithm::Flat))]).contains("ends before it begins")
+    );
+    assert!(
+        refused(vec![one(range(0, None, Algorithm::Bruck))])
+            .contains("has a bruck bcast: use flat,")
+    );
     assert!(refused(vec![bcast_row(0, 1, vec![])]).contains("count from 1"));
-    assert!(refused(vec![bcast_row(4, 4, vec![]), bcast_row(4, 4, vec![])]).contains("row 0 is for the same"));
+    assert!(
+        refused(vec![bcast_row(4, 4, vec![]), bcast_row(4, 4, vec![])])
+            .contains("row 0 is for the same")
+    );
     let plan = Plan { levels: Levels::Two, ..Plan::of(Algorithm::Join) };
     let joined = Range { plan, ..range(0, None, Algorithm::Flat) };
     assert!(refused(vec![one(joined)]).contains("has a two-level join bcast: use one level"));

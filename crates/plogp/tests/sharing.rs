@@ -7,11 +7,27 @@ use proptest::prelude::*;
 /// 1 µs to begin and end, 0.5 an operation, 0.25 a crossing, 4 a switch, 1 µs for each 64 bytes copied.
 fn constants() -> Constants {
     let copy = Curve(KNOTS.map(|knot| knot as f64 / 64.0));
-    Constants { start: 1.0, operation: 0.5, crossing: 0.25, switch: 4.0, copy, fetch: Curve::default(), combine: 0.01 }
+    Constants {
+        start: 1.0,
+        operation: 0.5,
+        crossing: 0.25,
+        switch: 4.0,
+        copy,
+        fetch: Curve::default(),
+        combine: 0.01,
+    }
 }
 
 fn step(rank: usize, waits: u32, copied: u64, enables: &[usize], number: usize) -> Step {
-    Step { rank, from: rank, waits, copied, combined: 0, enables: enables.to_vec(), completes: vec![number] }
+    Step {
+        rank,
+        from: rank,
+        waits,
+        copied,
+        combined: 0,
+        enables: enables.to_vec(),
+        completes: vec![number],
+    }
 }
 
 /// A message of 64 bytes from rank 0 to each other rank, which is there with the send.
@@ -44,7 +60,8 @@ fn one_message_on_one_core() {
 fn whoever_comes_last_runs_what_waits_for_both() {
     // Both ranks begin at 0. Rank 1 has an input of 128 bytes and so begins at 3; the operation of rank 0 waits for both, and
     // rank 1 executes it, at 3.5. Rank 0 sees that a crossing later.
-    let mut program = Program { ranks: vec![Rank::default(); 2], steps: vec![step(0, 2, 0, &[], 0)] };
+    let mut program =
+        Program { ranks: vec![Rank::default(); 2], steps: vec![step(0, 2, 0, &[], 0)] };
     program.ranks[1].input = 128;
     program.ranks[0].starts.push(0);
     program.ranks[1].starts.push(0);
@@ -79,8 +96,10 @@ fn what_another_core_wrote_is_dearer() {
 fn programs() -> impl Strategy<Value = Program> {
     let message = (0usize..6, 0usize..6, 0u64..5000, any::<bool>());
     (1usize..7, proptest::collection::vec(message, 0..25)).prop_map(|(ranks, messages)| {
-        let mut program =
-            Program { ranks: vec![Rank { input: 100, output: 300, starts: Vec::new() }; ranks], steps: Vec::new() };
+        let mut program = Program {
+            ranks: vec![Rank { input: 100, output: 300, starts: Vec::new() }; ranks],
+            steps: Vec::new(),
+        };
         for (number, (from, to, bytes, after)) in messages.into_iter().enumerate() {
             let (from, to) = (from % ranks, to % ranks);
             let after = after && number > 0;
@@ -126,10 +145,9 @@ fn a_fit_predicts_the_times_that_it_was_made_from() {
         for scale in [1, 8, 64, 1024, 16384] {
             let mut program = flat(ranks);
             program.steps.iter_mut().for_each(|step| step.copied *= scale);
-            program
-                .ranks
-                .iter_mut()
-                .for_each(|rank| (rank.input, rank.output) = (rank.input * scale, rank.output * scale));
+            program.ranks.iter_mut().for_each(|rank| {
+                (rank.input, rank.output) = (rank.input * scale, rank.output * scale)
+            });
             let measured = run(&program, 2, &truth).microseconds;
             samples.push(Sample { program, measured });
         }
@@ -157,7 +175,10 @@ fn no_longer_copy_is_cheaper_than_a_shorter_one() {
     for (number, scale) in [1, 8, 64, 1024, 16384].into_iter().enumerate() {
         let mut program = flat(4);
         program.steps.iter_mut().for_each(|step| step.copied *= scale);
-        program.ranks.iter_mut().for_each(|rank| (rank.input, rank.output) = (rank.input * scale, rank.output * scale));
+        program
+            .ranks
+            .iter_mut()
+            .for_each(|rank| (rank.input, rank.output) = (rank.input * scale, rank.output * scale));
         // Every other time is from a slow moment of the machine.
         let pace = if number % 2 == 0 { 1.0 } else { 1.6 };
         let measured = pace * run(&program, 2, &truth).microseconds;

@@ -7,7 +7,9 @@ mod rounds;
 #[path = "simulation/trees.rs"]
 mod trees;
 
-use plogp::models::{allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter};
+use plogp::models::{
+    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
+};
 use plogp::parameters::{Parameters, Point};
 use proptest::prelude::*;
 use rounds::Rounds;
@@ -23,7 +25,8 @@ fn networks() -> impl Strategy<Value = Parameters> {
         let points = steps.into_iter().map(|(more_bytes, more, send, receive)| {
             gap += more;
             overheads = (overheads.0 + send * more, overheads.1 + receive * more);
-            let point = Point { bytes, send_overhead: overheads.0, receive_overhead: overheads.1, gap };
+            let point =
+                Point { bytes, send_overhead: overheads.0, receive_overhead: overheads.1, gap };
             bytes += more_bytes;
             point
         });
@@ -54,13 +57,19 @@ impl Check {
 
     fn upper(&self, name: &str, formula: f64, schedule: Schedule) -> Result<(), TestCaseError> {
         let simulated = self.run(&schedule);
-        prop_assert!(simulated <= formula * (1.0 + 1e-9), "{name}: formula {formula}, simulated {simulated}");
+        prop_assert!(
+            simulated <= formula * (1.0 + 1e-9),
+            "{name}: formula {formula}, simulated {simulated}"
+        );
         Ok(())
     }
 
     fn lower(&self, name: &str, formula: f64, schedule: Schedule) -> Result<(), TestCaseError> {
         let simulated = self.run(&schedule);
-        prop_assert!(simulated >= formula * (1.0 - 1e-9), "{name}: formula {formula}, simulated {simulated}");
+        prop_assert!(
+            simulated >= formula * (1.0 - 1e-9),
+            "{name}: formula {formula}, simulated {simulated}"
+        );
         Ok(())
     }
 }

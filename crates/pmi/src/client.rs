@@ -32,7 +32,8 @@ impl<S: Read + Write> Client<S> {
         match version {
             Version::One => {
                 let answer = client.ask("get_my_kvsname", &[], "my_kvsname")?;
-                client.space = client.expect_word(&answer, "get_my_kvsname", "kvsname", "a name")?.to_owned();
+                client.space =
+                    client.expect_word(&answer, "get_my_kvsname", "kvsname", "a name")?.to_owned();
             }
             Version::Two => {
                 let number = rank.to_string();
@@ -91,7 +92,8 @@ impl<S: Read + Write> Client<S> {
                 if outcome(&answer, "get")? != 0 {
                     return Ok(None);
                 }
-                self.expect_word(&answer, "get", "value", "what was put").map(|value| Some(value.to_owned()))
+                self.expect_word(&answer, "get", "value", "what was put")
+                    .map(|value| Some(value.to_owned()))
             }
             Version::Two => {
                 let answer = self.ask("kvs-get", &[("key", key)], "kvs-get-response")?;
@@ -122,18 +124,28 @@ impl<S: Read + Write> Client<S> {
         self.say(&Message::new("init", &words).write(Version::One))?;
         let answer = self.hear("init", Version::One)?;
         expect_command(&answer, "init", "response_to_init")?;
-        let agreed = outcome(&answer, "init")? == 0 && answer.word("pmi_version").is_none_or(|found| found == version);
+        let agreed = outcome(&answer, "init")? == 0
+            && answer.word("pmi_version").is_none_or(|found| found == version);
         if agreed { Ok(()) } else { Err(Error::Version(self.version)) }
     }
 
     /// Asks, and refuses an answer that says no.
-    fn ask(&mut self, command: &'static str, words: &[(&str, &str)], expected: &'static str) -> Result<Message, Error> {
+    fn ask(
+        &mut self,
+        command: &'static str,
+        words: &[(&str, &str)],
+        expected: &'static str,
+    ) -> Result<Message, Error> {
         let answer = self.ask_anyhow(command, words, expected)?;
         match outcome(&answer, command)? {
             0 => Ok(answer),
             code => {
-                let said = answer.word("msg").or(answer.word("errmsg")).map(|said| said.replace('_', " "));
-                Err(Error::Refused { command, why: said.unwrap_or_else(|| format!("its code is {code}")) })
+                let said =
+                    answer.word("msg").or(answer.word("errmsg")).map(|said| said.replace('_', " "));
+                Err(Error::Refused {
+                    command,
+                    why: said.unwrap_or_else(|| format!("its code is {code}")),
+                })
             }
         }
     }
@@ -213,7 +225,9 @@ impl<S: Read + Write> Client<S> {
                     return Ok(());
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Err(Error::Closed),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return Err(Error::Closed);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -226,13 +240,20 @@ impl<S: Read + Write> Client<S> {
         field: &'static str,
         expected: &'static str,
     ) -> Result<&'m str, Error> {
-        answer.word(field).ok_or_else(|| Error::Field { command, field, found: "no such word".into(), expected })
+        answer.word(field).ok_or_else(|| Error::Field {
+            command,
+            field,
+            found: "no such word".into(),
+            expected,
+        })
     }
 
     /// The value that an answer of PMI-2 has, if it says that there is one.
     fn found(&self, answer: &Message, command: &'static str) -> Result<Option<String>, Error> {
         match self.expect_word(answer, command, "found", "TRUE or FALSE")? {
-            "TRUE" => self.expect_word(answer, command, "value", "what was put").map(|value| Some(value.to_owned())),
+            "TRUE" => self
+                .expect_word(answer, command, "value", "what was put")
+                .map(|value| Some(value.to_owned())),
             "FALSE" => Ok(None),
             other => {
                 let found = format!("found {:?}", beginning(other));
@@ -276,7 +297,11 @@ fn outcome(answer: &Message, command: &'static str) -> Result<i64, Error> {
     })
 }
 
-fn expect_command(answer: &Message, command: &'static str, expected: &'static str) -> Result<(), Error> {
+fn expect_command(
+    answer: &Message,
+    command: &'static str,
+    expected: &'static str,
+) -> Result<(), Error> {
     if answer.command == expected {
         return Ok(());
     }

@@ -26,7 +26,10 @@ impl Descriptor {
             let mut watched = [PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut watched, left.as_ref()) {
                 Ok(0) => {
-                    let text = format!("no answer within {:?}: a rank has not come, or the job is stopped", self.limit);
+                    let text = format!(
+                        "no answer within {:?}: a rank has not come, or the job is stopped",
+                        self.limit
+                    );
                     return Err(std::io::Error::new(ErrorKind::TimedOut, text));
                 }
                 Ok(_) => return Ok(()),

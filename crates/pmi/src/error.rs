@@ -13,7 +13,9 @@ pub enum Error {
     #[error("the process manager has closed its connection: it has ended, or is ending the job")]
     Closed,
     /// The answer is no message.
-    #[error("the process manager answers {text:?} to {command}, which is no message of {version}: {why}")]
+    #[error(
+        "the process manager answers {text:?} to {command}, which is no message of {version}: {why}"
+    )]
     Malformed {
         /// What was asked.
         command: &'static str,
@@ -35,7 +37,9 @@ pub enum Error {
         expected: &'static str,
     },
     /// A word of the answer is missing, or is not what it should be.
-    #[error("the process manager's answer to {command} has {found}, it should have {field}, {expected}")]
+    #[error(
+        "the process manager's answer to {command} has {found}, it should have {field}, {expected}"
+    )]
     Field {
         /// What was asked.
         command: &'static str,

@@ -43,7 +43,8 @@ pub(crate) const LONGEST_MESSAGE: usize = 64 << 10;
 impl Message {
     /// A message with these words.
     pub fn new(command: &str, words: &[(&str, &str)]) -> Self {
-        let words = words.iter().map(|(name, word)| ((*name).to_owned(), (*word).to_owned())).collect();
+        let words =
+            words.iter().map(|(name, word)| ((*name).to_owned(), (*word).to_owned())).collect();
         Message { command: command.to_owned(), words }
     }
 
@@ -87,7 +88,8 @@ impl Message {
             Version::One => ' ',
             Version::Two => ';',
         };
-        let mut words = text.split(separator).filter(|word| !word.is_empty()).map(|word| word.split_once('='));
+        let mut words =
+            text.split(separator).filter(|word| !word.is_empty()).map(|word| word.split_once('='));
         let command = match words.next() {
             Some(Some(("cmd", command))) if !command.is_empty() => command.to_owned(),
             _ => return Err("it does not begin with cmd="),
@@ -169,7 +171,15 @@ mod tests {
 
     #[test]
     fn lengths_that_mean_nothing_are_refused() {
-        for wrong in [b"      ", b"    -1", b"    +1", b"1 2   ", b"999999", b"0x0001", b"\xff\xff\xff\xff\xff\xff"] {
+        for wrong in [
+            b"      ",
+            b"    -1",
+            b"    +1",
+            b"1 2   ",
+            b"999999",
+            b"0x0001",
+            b"\xff\xff\xff\xff\xff\xff",
+        ] {
             assert!(read_length(wrong).is_err(), "{wrong:?}");
         }
         assert_eq!(read_length(b"    42"), Ok(42));

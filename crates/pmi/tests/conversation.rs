@@ -31,7 +31,11 @@ fn manage(stream: UnixStream, space: &Space, rank: u32) -> Message {
             Version::Two => {
                 let mut digits = [0; 6];
                 reader.read_exact(&mut digits).expect("a length");
-                let length = std::str::from_utf8(&digits).expect("digits").trim_start().parse().expect("a length");
+                let length = std::str::from_utf8(&digits)
+                    .expect("digits")
+                    .trim_start()
+                    .parse()
+                    .expect("a length");
                 let mut text = vec![0; length];
                 reader.read_exact(&mut text).expect("a message");
                 String::from_utf8(text).expect("text")
@@ -57,7 +61,9 @@ fn answer(asked: &Message, space: &Space, rank: u32) -> (Message, bool) {
     let word = |name: &str| asked.word(name).unwrap_or_default().to_owned();
     let mut values = space.values.lock().expect("nobody panics");
     let (command, words): (&str, Vec<(&str, String)>) = match asked.command.as_str() {
-        "init" => ("response_to_init", vec![("pmi_version", word("pmi_version")), ("rc", "0".into())]),
+        "init" => {
+            ("response_to_init", vec![("pmi_version", word("pmi_version")), ("rc", "0".into())])
+        }
         "get_my_kvsname" => ("my_kvsname", vec![("kvsname", "job-7".into())]),
         "fullinit" => {
             assert_eq!(word("pmirank"), rank.to_string());
@@ -78,30 +84,45 @@ fn answer(asked: &Message, space: &Space, rank: u32) -> (Message, bool) {
         }
         "get" => match values.get(&word("key")) {
             Some(value) => ("get_result", vec![("rc", "0".into()), ("value", value.clone())]),
-            None => {
-                ("get_result", vec![("rc", "-1".into()), ("msg", "no_such_key".into()), ("value", "unknown".into())])
-            }
+            None => (
+                "get_result",
+                vec![
+                    ("rc", "-1".into()),
+                    ("msg", "no_such_key".into()),
+                    ("value", "unknown".into()),
+                ],
+            ),
         },
         "kvs-get" => {
             let found = match values.get(&word("key")) {
-                Some(value) => vec![("found", "TRUE".into()), ("value", value.clone()), ("rc", "0".into())],
+                Some(value) => {
+                    vec![("found", "TRUE".into()), ("value", value.clone()), ("rc", "0".into())]
+                }
                 None => vec![("found", "FALSE".into()), ("rc", "0".into())],
             };
             ("kvs-get-response", found)
         }
         "finalize" => {
-            let name =
-                if asked.words.is_empty() && values.contains_key("two") { "finalize-response" } else { "finalize_ack" };
+            let name = if asked.words.is_empty() && values.contains_key("two") {
+                "finalize-response"
+            } else {
+                "finalize_ack"
+            };
             return (Message::new(name, &[]), true);
         }
         _ => ("unknown", vec![]),
     };
-    let words: Vec<(&str, &str)> = words.iter().map(|(name, word)| (*name, word.as_str())).collect();
+    let words: Vec<(&str, &str)> =
+        words.iter().map(|(name, word)| (*name, word.as_str())).collect();
     (Message::new(command, &words), false)
 }
 
 /// Runs a body on every rank of a job with a process manager.
-fn job(ranks: u32, version: Version, body: impl Fn(u32, Client<UnixStream>) -> Result<(), Error> + Sync) {
+fn job(
+    ranks: u32,
+    version: Version,
+    body: impl Fn(u32, Client<UnixStream>) -> Result<(), Error> + Sync,
+) {
     let mut values = BTreeMap::new();
     if version == Version::Two {
         values.insert("two".into(), "yes".into());
@@ -113,8 +134,10 @@ fn job(ranks: u32, version: Version, body: impl Fn(u32, Client<UnixStream>) -> R
             let (space, body) = (&space, &body);
             scope.spawn(move || manage(theirs, space, rank));
             scope.spawn(move || {
-                let client = Client::open(ours, rank, ranks, version).expect("a process manager that answers");
-                body(rank, client).unwrap_or_else(|error| panic!("{version}, rank {rank}: {error}"));
+                let client = Client::open(ours, rank, ranks, version)
+                    .expect("a process manager that answers");
+                body(rank, client)
+                    .unwrap_or_else(|error| panic!("{version}, rank {rank}: {error}"));
             });
         }
     });
@@ -127,7 +150,10 @@ fn what_is_put_before_a_fence_is_got_behind_it() {
             client.put(&format!("colour-{rank}"), &format!("{rank}:blue,(green)"))?;
             client.fence()?;
             for other in 0..4 {
-                assert_eq!(client.get(&format!("colour-{other}"))?, Some(format!("{other}:blue,(green)")));
+                assert_eq!(
+                    client.get(&format!("colour-{other}"))?,
+                    Some(format!("{other}:blue,(green)"))
+                );
             }
             assert_eq!(client.get("nobody")?, None);
             client.fence()?;
@@ -154,8 +180,14 @@ fn what_would_not_survive_the_way_is_not_put() {
         job(1, version, |_, mut client| {
             let long = "x".repeat(300);
             for wrong in ["", "a b", "a;b", "a=b", "a\nb", "é", &long] {
-                assert!(matches!(client.put(wrong, "value"), Err(Error::Unspeakable { .. })), "{wrong:?}");
-                assert!(matches!(client.put("key", wrong), Err(Error::Unspeakable { .. })), "{wrong:?}");
+                assert!(
+                    matches!(client.put(wrong, "value"), Err(Error::Unspeakable { .. })),
+                    "{wrong:?}"
+                );
+                assert!(
+                    matches!(client.put("key", wrong), Err(Error::Unspeakable { .. })),
+                    "{wrong:?}"
+                );
                 assert!(matches!(client.get(wrong), Err(Error::Unspeakable { .. })), "{wrong:?}");
             }
             client.put(&"k".repeat(pmi::LONGEST_KEY), &"v".repeat(pmi::LONGEST_VALUE))?;
@@ -201,7 +233,10 @@ fn converse(bytes: &[u8], piece: usize, version: Version) -> Result<(), Error> {
 
 /// All answers of a conversation in which nothing goes wrong.
 fn sound(version: Version) -> Vec<u8> {
-    let init = |version| Message::new("response_to_init", &[("pmi_version", version), ("rc", "0")]).write(Version::One);
+    let init = |version| {
+        Message::new("response_to_init", &[("pmi_version", version), ("rc", "0")])
+            .write(Version::One)
+    };
     let answers: &[Message] = match version {
         Version::One => &[
             Message::new("my_kvsname", &[("kvsname", "job")]),
@@ -228,7 +263,8 @@ fn a_conversation_may_come_in_any_pieces_and_be_cut_off_anywhere() {
     for version in BOTH {
         let all = sound(version);
         for piece in 1..20 {
-            converse(&all, piece, version).unwrap_or_else(|error| panic!("{version}, pieces of {piece}: {error}"));
+            converse(&all, piece, version)
+                .unwrap_or_else(|error| panic!("{version}, pieces of {piece}: {error}"));
         }
         for end in 0..all.len() {
             let error = converse(&all[..end], 9, version).expect_err("it is cut off");

@@ -196,9 +196,15 @@ fn make(segment: &Arc<Segment>) -> Result<(), Failure> {
 }
 
 /// One direction of a kind, as one side sees it.
-fn open(segment: &Arc<Segment>, kind: usize, direction: usize, receives: bool) -> Result<Box<dyn Way>, Failure> {
+fn open(
+    segment: &Arc<Segment>,
+    kind: usize,
+    direction: usize,
+    receives: bool,
+) -> Result<Box<dyn Way>, Failure> {
     let table = segment.slice_at::<AtomicU64>(TABLE, KINDS.len() * 4)?;
-    let entry = |index: usize| Offset(table[kind * 4 + direction * 2 + index].load(Ordering::Relaxed));
+    let entry =
+        |index: usize| Offset(table[kind * 4 + direction * 2 + index].load(Ordering::Relaxed));
     let (offset, set) = (entry(0), entry(1));
     let poll = || PollSet::attach(segment, set);
     Ok(match kind {
@@ -340,7 +346,8 @@ fn main() -> Result<(), Failure> {
     let segment = Arc::new(Segment::create(BYTES, Backing::Memory)?);
     make(&segment)?;
     let file = segment.as_fd().try_clone_to_owned()?;
-    let mut other = Command::new(std::env::current_exe()?).arg("child").stdin(Stdio::from(file)).spawn()?;
+    let mut other =
+        Command::new(std::env::current_exe()?).arg("child").stdin(Stdio::from(file)).spawn()?;
     bind_to(0)?;
     let mut times = bounce(&segment)?;
     other.wait()?;

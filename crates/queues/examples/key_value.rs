@@ -9,7 +9,8 @@
 //! rules let the clients talk to the server and to nobody else.
 
 use queues::post::{
-    Address, Delivery, Identity, Inbox, JobKey, JobPlan, Outbox, Post, PostError, Refusal, Registration,
+    Address, Delivery, Identity, Inbox, JobKey, JobPlan, Outbox, Post, PostError, Refusal,
+    Registration,
 };
 use shm::broker::unguessable_name;
 use std::collections::HashMap;
@@ -67,11 +68,18 @@ fn run(clients: &str, operations: &str) -> Outcome<()> {
         post.stop();
         outcome
     })?;
-    println!("{number} clients, {operations} operations each: every answer was right, and no client reached another");
+    println!(
+        "{number} clients, {operations} operations each: every answer was right, and no client reached another"
+    );
     Ok(())
 }
 
-fn run_jobs(post: &str, server: JobKey, clients: &[(String, JobKey)], operations: &str) -> Outcome<()> {
+fn run_jobs(
+    post: &str,
+    server: JobKey,
+    clients: &[(String, JobKey)],
+    operations: &str,
+) -> Outcome<()> {
     let start = |arguments: &[&str]| Command::new(std::env::current_exe()?).args(arguments).spawn();
     let count = clients.len().to_string();
     let mut server = start(&["server", post, &server.to_string(), &count])?;
@@ -89,7 +97,8 @@ fn run_jobs(post: &str, server: JobKey, clients: &[(String, JobKey)], operations
 
 /// The server: its table, and who is still there.
 pub(crate) fn serve(post: &str, key: &str, clients: &str) -> Outcome<()> {
-    let registration = Registration::register(post, &Identity::new("server", 0, key.parse()?), PATIENCE)?;
+    let registration =
+        Registration::register(post, &Identity::new("server", 0, key.parse()?), PATIENCE)?;
     let (mut answers, mut requests) = registration.open_port(0)?.split();
     let mut table: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut left: u32 = clients.parse()?;
@@ -101,7 +110,10 @@ pub(crate) fn serve(post: &str, key: &str, clients: &str) -> Outcome<()> {
                 // which there is no room; nobody waits for it.
                 match answers.try_reply(message.source, handler, &value.unwrap_or_default()) {
                     Ok(true) => {}
-                    Ok(false) => eprintln!("server: source {} does not take its answers: one is lost", message.source),
+                    Ok(false) => eprintln!(
+                        "server: source {} does not take its answers: one is lost",
+                        message.source
+                    ),
                     Err(error) => eprintln!("server: {error}"),
                 }
             }
@@ -112,7 +124,11 @@ pub(crate) fn serve(post: &str, key: &str, clients: &str) -> Outcome<()> {
 }
 
 /// Does what a request asks for: the length of the key in two bytes, the key, the value.
-fn look(table: &mut HashMap<Vec<u8>, Vec<u8>>, handler: u8, request: &[u8]) -> (u8, Option<Vec<u8>>) {
+fn look(
+    table: &mut HashMap<Vec<u8>, Vec<u8>>,
+    handler: u8,
+    request: &[u8],
+) -> (u8, Option<Vec<u8>>) {
     let parts = request
         .split_first_chunk()
         .and_then(|(length, rest)| rest.split_at_checked(u16::from_le_bytes(*length).into()));
@@ -128,9 +144,11 @@ fn look(table: &mut HashMap<Vec<u8>, Vec<u8>>, handler: u8, request: &[u8]) -> (
 
 /// A client: asks, and knows what must be answered.
 pub(crate) fn ask(post: &str, job: &str, key: &str, operations: &str) -> Outcome<()> {
-    let registration = Registration::register(post, &Identity::new(job, 0, key.parse()?), PATIENCE)?;
+    let registration =
+        Registration::register(post, &Identity::new(job, 0, key.parse()?), PATIENCE)?;
     let (outbox, inbox) = registration.open_port(0)?.split();
-    let server = registration.look_up_open(&Address::new("server", 0, 0), Instant::now() + PATIENCE)?;
+    let server =
+        registration.look_up_open(&Address::new("server", 0, 0), Instant::now() + PATIENCE)?;
     let mut store = Store { outbox, inbox, server, job: job.to_owned() };
     let mut expected: HashMap<u64, Vec<u8>> = HashMap::new();
     let mut random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id());
@@ -150,7 +168,10 @@ pub(crate) fn ask(post: &str, job: &str, key: &str, operations: &str) -> Outcome
             }
         };
         if answer != right {
-            return Err(format!("operation {operation} on key {number}: {answer:?} instead of {right:?}").into());
+            return Err(format!(
+                "operation {operation} on key {number}: {answer:?} instead of {right:?}"
+            )
+            .into());
         }
     }
     let each = started.elapsed() / operations.max(1);
@@ -194,7 +215,9 @@ impl Store {
         request.extend_from_slice(value);
         self.outbox.send(self.server, handler, &request)?;
         match self.inbox.receive()? {
-            Delivery::Message(message) if message.handler == FOUND => Ok(Some(message.bytes.to_vec())),
+            Delivery::Message(message) if message.handler == FOUND => {
+                Ok(Some(message.bytes.to_vec()))
+            }
             Delivery::Message(message) if message.handler == NOTHING => Ok(None),
             Delivery::Message(_) => Err("the server has not understood".into()),
             Delivery::Lost(error) => Err(error.into()),

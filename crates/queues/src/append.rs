@@ -106,7 +106,8 @@ impl Buffer {
     fn take_before(&mut self, record: &mut Vec<u8>, deadline: Option<Instant>) -> bool {
         let (layout, head) = (&self.layout, &mut self.head);
         let look = || take(layout, head, record).then_some(());
-        patience::wait(layout.owner_bell(), &mut Watch::default(), || Name::NOBODY, deadline, look).is_ok()
+        patience::wait(layout.owner_bell(), &mut Watch::default(), || Name::NOBODY, deadline, look)
+            .is_ok()
     }
 }
 
@@ -116,7 +117,10 @@ fn take(layout: &Layout, head: &mut u64, record: &mut Vec<u8>) -> bool {
     let mut looks = 0;
     loop {
         // A length that no appender has written is cut.
-        match layout.ring().look(head, |length, words| copy_out(words, length.min(most) as usize, record)) {
+        match layout
+            .ring()
+            .look(head, |length, words| copy_out(words, length.min(most) as usize, record))
+        {
             Look::Read => {
                 layout.appenders_bell().wake();
                 return true;
@@ -230,7 +234,8 @@ impl Appender {
             other => Some(other),
         };
         let owner = || layout.owner();
-        match patience::wait(layout.appenders_bell(), &mut Watch::default(), owner, deadline, look) {
+        match patience::wait(layout.appenders_bell(), &mut Watch::default(), owner, deadline, look)
+        {
             Ok(outcome) => outcome,
             Err(Ended::Deadline) => Err(AppendError::DeadlinePassed { buffer }),
             Err(Ended::PeerGone(owner)) => Err(AppendError::OwnerGone { buffer, owner }),

@@ -84,7 +84,11 @@ type Memory = MappedSlice<AtomicU64>;
 #[non_exhaustive]
 pub enum BasicError {
     /// A number of lines that no ring has.
-    #[error("a ring of {lines} lines cannot be: take a power of two from {} to {}", ring::MIN_LINES, ring::MAX_LINES)]
+    #[error(
+        "a ring of {lines} lines cannot be: take a power of two from {} to {}",
+        ring::MIN_LINES,
+        ring::MAX_LINES
+    )]
     Lines {
         /// The number asked for.
         lines: u64,
@@ -139,7 +143,11 @@ pub(crate) fn geometry(lines: u64) -> Result<Geometry, BasicError> {
 }
 
 /// The words of a ring at `at`.
-pub(crate) fn map(segment: &Arc<Segment>, at: Offset, geometry: Geometry) -> Result<Memory, SegmentError> {
+pub(crate) fn map(
+    segment: &Arc<Segment>,
+    at: Offset,
+    geometry: Geometry,
+) -> Result<Memory, SegmentError> {
     MappedSlice::new(segment, at, geometry.words())
 }
 
@@ -196,7 +204,12 @@ impl Sender {
     /// # Errors
     ///
     /// As [`Self::compose`], and [`BasicError::TimedOut`].
-    pub fn compose_by(&mut self, header: Header, bytes: usize, deadline: Instant) -> Result<Buffer<'_>, BasicError> {
+    pub fn compose_by(
+        &mut self,
+        header: Header,
+        bytes: usize,
+        deadline: Instant,
+    ) -> Result<Buffer<'_>, BasicError> {
         self.compose_until(header, bytes, Some(deadline))
     }
 
@@ -217,10 +230,16 @@ impl Sender {
     /// # Errors
     ///
     /// As [`Self::compose`].
-    pub fn try_compose(&mut self, header: Header, bytes: usize) -> Result<Option<Buffer<'_>>, BasicError> {
+    pub fn try_compose(
+        &mut self,
+        header: Header,
+        bytes: usize,
+    ) -> Result<Option<Buffer<'_>>, BasicError> {
         match self.ring.room_for(bytes) {
             Ok(Some(room)) => Ok(Some(self.buffer(header, room))),
-            Ok(None) => self.ring.bell().check().map(|()| None).map_err(|_| self.ring.bell().gone()),
+            Ok(None) => {
+                self.ring.bell().check().map(|()| None).map_err(|_| self.ring.bell().gone())
+            }
             Err(error) => Err(self.ring.bell().explain(error)),
         }
     }
@@ -250,7 +269,12 @@ impl Sender {
     /// # Errors
     ///
     /// As [`Self::compose_by`].
-    pub fn send_by(&mut self, header: Header, bytes: &[u8], deadline: Instant) -> Result<(), BasicError> {
+    pub fn send_by(
+        &mut self,
+        header: Header,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<(), BasicError> {
         self.compose_by(header, bytes.len(), deadline)?.finish_with(bytes);
         self.publish();
         Ok(())
@@ -468,7 +492,10 @@ impl Batch<'_> {
     /// [`BasicError::Closed`], [`BasicError::Corrupt`].
     pub fn next_message(&mut self) -> Result<Option<Part<'_>>, BasicError> {
         match self.receiver.ring.take() {
-            Ok(Some(found)) => Ok(Some(Part { header: found.header, bytes: in_place(&self.receiver.ring, &found) })),
+            Ok(Some(found)) => Ok(Some(Part {
+                header: found.header,
+                bytes: in_place(&self.receiver.ring, &found),
+            })),
             Ok(None) => Ok(None),
             Err(error) => Err(self.receiver.ring.bell().explain(error)),
         }

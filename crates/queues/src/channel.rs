@@ -92,7 +92,10 @@ impl<T: Value> Channel<T> {
     /// [`OpenError::Capacity`], [`OpenError::Arena`].
     pub fn create(arena: &Arc<Arena>, capacity: u64) -> Result<Self, OpenError> {
         let place = Place::create::<T>(arena, capacity)?;
-        Ok(Channel { owner: Arc::new(Owner { place, arena: Arc::clone(arena) }), carries: PhantomData })
+        Ok(Channel {
+            owner: Arc::new(Owner { place, arena: Arc::clone(arena) }),
+            carries: PhantomData,
+        })
     }
 
     /// Where it lies; the name by which both ends are opened.
@@ -115,7 +118,10 @@ impl<T: Value> Channel<T> {
 ///
 /// # Errors
 /// [`OpenError::Capacity`], [`OpenError::Arena`], [`OpenError::Process`].
-pub fn pair<T: Value>(arena: &Arc<Arena>, capacity: u64) -> Result<(Sender<T>, Receiver<T>), OpenError> {
+pub fn pair<T: Value>(
+    arena: &Arc<Arena>,
+    capacity: u64,
+) -> Result<(Sender<T>, Receiver<T>), OpenError> {
     let channel = Channel::<T>::create(arena, capacity)?;
     let mut sender = Sender::open(arena.segment(), channel.offset())?;
     let mut receiver = Receiver::open(arena.segment(), channel.offset())?;
@@ -200,7 +206,9 @@ impl<T: Value> Sender<T> {
             Ok(Ok(true)) => Err(self.closed()),
             Ok(other) => other.map(|_| ()),
             Err(Ended::Deadline) => Err(SendError::DeadlinePassed { channel: place.offset() }),
-            Err(Ended::PeerGone(process)) => Err(SendError::PeerGone { channel: place.offset(), process }),
+            Err(Ended::PeerGone(process)) => {
+                Err(SendError::PeerGone { channel: place.offset(), process })
+            }
         }
     }
 
@@ -213,7 +221,9 @@ impl<T: Value> Sender<T> {
     fn refused(&self, refused: Refused) -> SendError {
         let channel = self.place.offset();
         match refused {
-            Refused::Full if self.place.wakeup(End::Receiver).is_closed() => SendError::Closed { channel },
+            Refused::Full if self.place.wakeup(End::Receiver).is_closed() => {
+                SendError::Closed { channel }
+            }
             Refused::Full => SendError::Full { channel },
             Refused::Broken => SendError::Broken { channel },
         }

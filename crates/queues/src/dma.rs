@@ -175,10 +175,13 @@ impl Drop for Owner {
 
 /// Why a part could not be moved, in words.
 fn moving(link: Offset, process: u32, bytes: u64, refusal: Refusal) -> DmaError {
-    let failed = |moved: u64, reason: String| DmaError::Moving { link, process, moved, bytes, reason };
+    let failed =
+        |moved: u64, reason: String| DmaError::Moving { link, process, moved, bytes, reason };
     match refusal {
         Refusal::NoProcess => DmaError::PeerGone { link, process },
-        Refusal::NotMapped { after } => failed(after as u64, "one of them has not mapped the memory there".to_owned()),
+        Refusal::NotMapped { after } => {
+            failed(after as u64, "one of them has not mapped the memory there".to_owned())
+        }
         Refusal::Forbidden(error) | Refusal::Failed(error) => failed(0, error.to_string()),
     }
 }

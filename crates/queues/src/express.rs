@@ -75,7 +75,13 @@ impl Slots for AtomicU64 {
 #[inline(always)]
 fn words(ring: &Ring<AtomicU64>) -> Words<'_> {
     let Control { settings, tail, head, .. } = &*ring.control;
-    Words { slots: &ring.slots, tail: &tail.position, room: &tail.hint, head: &head.position, gate: &settings.gate }
+    Words {
+        slots: &ring.slots,
+        tail: &tail.position,
+        room: &tail.hint,
+        head: &head.position,
+        gate: &settings.gate,
+    }
 }
 
 impl Kind for Express {}
@@ -98,7 +104,10 @@ impl Protocol for Express {
     }
 
     #[inline(always)]
-    fn try_receive<F: Form>(ring: &Ring<AtomicU64>, _looks: &mut ()) -> Result<Option<Message>, ReceiveError> {
+    fn try_receive<F: Form>(
+        ring: &Ring<AtomicU64>,
+        _looks: &mut (),
+    ) -> Result<Option<Message>, ReceiveError> {
         words(ring).try_receive::<F>()
     }
 

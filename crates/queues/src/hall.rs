@@ -180,7 +180,11 @@ impl Hall {
     ///
     /// # Errors
     /// [`ReceiveError::Broken`]; [`ReceiveError::Closed`] if there is no such queue.
-    pub fn try_receive(&mut self, queue: usize, class: Class) -> Result<Option<WideMessage>, ReceiveError> {
+    pub fn try_receive(
+        &mut self,
+        queue: usize,
+        class: Class,
+    ) -> Result<Option<WideMessage>, ReceiveError> {
         self.side(class).try_receive(queue)
     }
 
@@ -215,7 +219,9 @@ impl Hall {
     /// [`ReceiveError::Broken`].
     pub fn try_receive_any(&mut self) -> Result<Option<Received>, ReceiveError> {
         for class in [Class::Reply, Class::Request] {
-            if let Some((queue, message)) = self.sides[class as usize].try_receive_any(&self.plan)? {
+            if let Some((queue, message)) =
+                self.sides[class as usize].try_receive_any(&self.plan)?
+            {
                 return Ok(Some(Received { queue, class, message }));
             }
         }
@@ -238,7 +244,10 @@ impl Hall {
     ///
     /// # Errors
     /// [`ReceiveError::Broken`].
-    pub fn receive_any_until(&mut self, deadline: Instant) -> Result<Option<Received>, ReceiveError> {
+    pub fn receive_any_until(
+        &mut self,
+        deadline: Instant,
+    ) -> Result<Option<Received>, ReceiveError> {
         wait(&mut Any(self), Some(deadline)).transpose()
     }
 

@@ -154,7 +154,15 @@ struct End {
 impl End {
     fn new(control: &Arc<Control>, offer: &LaneOffer, dropped: Dropped) -> End {
         let (control, partner) = (Arc::clone(control), offer.partner.clone());
-        End { control, lane: offer.lane, dropped, partner, failed: None, patience: NEWS, announces: true }
+        End {
+            control,
+            lane: offer.lane,
+            dropped,
+            partner,
+            failed: None,
+            patience: NEWS,
+            announces: true,
+        }
     }
 
     /// Whether it is time to look what has happened.
@@ -218,9 +226,14 @@ impl Closing {
 }
 
 /// The memory of a lane, mapped.
-fn open_ring(offer: &LaneOffer, memory: OwnedFd) -> Result<(Arc<Segment>, Memory, Geometry), LaneError> {
+fn open_ring(
+    offer: &LaneOffer,
+    memory: OwnedFd,
+) -> Result<(Arc<Segment>, Memory, Geometry), LaneError> {
     let unusable = |why: String| LaneError::Unusable { partner: offer.partner.clone(), why };
-    let Carrier::Ring { lines } = offer.carrier else { return Err(unusable("it has no ring".to_owned())) };
+    let Carrier::Ring { lines } = offer.carrier else {
+        return Err(unusable("it has no ring".to_owned()));
+    };
     let geometry = geometry(lines.into()).map_err(|error| unusable(error.to_string()))?;
     let segment = Segment::from_fd(memory).map_err(|error| unusable(error.to_string()))?;
     // Not sealed, it could be shortened under this process's feet, which kills.
@@ -233,5 +246,8 @@ fn open_ring(offer: &LaneOffer, memory: OwnedFd) -> Result<(Arc<Segment>, Memory
 }
 
 fn too_small(offer: &LaneOffer) -> LaneError {
-    LaneError::Unusable { partner: offer.partner.clone(), why: "its memory is too small".to_owned() }
+    LaneError::Unusable {
+        partner: offer.partner.clone(),
+        why: "its memory is too small".to_owned(),
+    }
 }

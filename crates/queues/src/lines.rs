@@ -119,7 +119,8 @@ fn refused(ring: &Ring<Line>, why: SendError) {
     thread_local! {
         static COUNT: Cell<u32> = const { Cell::new(0) };
     }
-    if why == SendError::Full && COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(REFUSALS) {
+    if why == SendError::Full && COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(REFUSALS)
+    {
         recover_if_stuck(ring);
     }
 }
@@ -140,12 +141,20 @@ impl Protocol for Wide {
     type Aim = ();
 
     #[inline(always)]
-    fn try_send(ring: &Ring<Line>, message: &WideMessage, generation: u32, (): &()) -> Result<u64, SendError> {
+    fn try_send(
+        ring: &Ring<Line>,
+        message: &WideMessage,
+        generation: u32,
+        (): &(),
+    ) -> Result<u64, SendError> {
         lines(ring).try_send(message, generation).inspect_err(|&why| refused(ring, why))
     }
 
     #[inline(always)]
-    fn try_receive<F: Form>(ring: &Ring<Line>, looks: &mut Looks) -> Result<Option<WideMessage>, ReceiveError> {
+    fn try_receive<F: Form>(
+        ring: &Ring<Line>,
+        looks: &mut Looks,
+    ) -> Result<Option<WideMessage>, ReceiveError> {
         lines(ring).try_receive::<F>(looks)
     }
 
@@ -221,7 +230,9 @@ impl Sender<Wide> {
 /// Why a claimed line was not published: its sender was so slow that receivers passed the line by, and then there was no other
 /// line. The message is the caller's again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the message was composed for so long that its line was passed by, and it could not be sent again: {reason}")]
+#[error(
+    "the message was composed for so long that its line was passed by, and it could not be sent again: {reason}"
+)]
 pub struct PublishError {
     /// What there was instead of a line.
     #[source]

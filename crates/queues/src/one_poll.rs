@@ -230,7 +230,11 @@ impl PollSet {
     /// What the senders of one queue need.
     pub(crate) fn member(&self, index: usize) -> Result<Member, RingError> {
         if index >= self.capacity {
-            return Err(RingError::NoMember { offset: self.offset, capacity: self.capacity, index });
+            return Err(RingError::NoMember {
+                offset: self.offset,
+                capacity: self.capacity,
+                index,
+            });
         }
         let (_, summary) = lines_for(self.capacity);
         let word_at = |line: usize, index: usize| {
@@ -305,7 +309,11 @@ impl OnePoll {
 
     /// As [`OnePoll::poll`], from the queues alone whose bit is set in `wanted`: bit `i % 64` of word `i / 64`.
     #[inline]
-    pub fn poll_among<M: Members + ?Sized>(&mut self, wanted: &[u64], members: &mut M) -> Option<(usize, M::Item)> {
+    pub fn poll_among<M: Members + ?Sized>(
+        &mut self,
+        wanted: &[u64],
+        members: &mut M,
+    ) -> Option<(usize, M::Item)> {
         self.poller.poll(self.set.bits(), Some(wanted), members)
     }
 
@@ -319,11 +327,19 @@ impl OnePoll {
     }
 
     /// As [`OnePoll::poll`], and sleeps until something comes, at most until `deadline`; then `None`.
-    pub fn poll_until<M: Members + ?Sized>(&mut self, members: &mut M, deadline: Instant) -> Option<(usize, M::Item)> {
+    pub fn poll_until<M: Members + ?Sized>(
+        &mut self,
+        members: &mut M,
+        deadline: Instant,
+    ) -> Option<(usize, M::Item)> {
         self.wait(members, Some(deadline))
     }
 
-    fn wait<M: Members + ?Sized>(&mut self, members: &mut M, deadline: Option<Instant>) -> Option<(usize, M::Item)> {
+    fn wait<M: Members + ?Sized>(
+        &mut self,
+        members: &mut M,
+        deadline: Option<Instant>,
+    ) -> Option<(usize, M::Item)> {
         wait(&mut Waiter { poll: self, members }, deadline)
     }
 

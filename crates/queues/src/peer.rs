@@ -39,7 +39,9 @@ impl Watch {
         }
         if self.watched.as_ref().is_none_or(|&(watched, _)| watched != name) {
             match ProcessHandle::open(name.pid()) {
-                Ok(handle) if Name::of(name.pid(), handle.start_time()) == name => self.watched = Some((name, handle)),
+                Ok(handle) if Name::of(name.pid(), handle.start_time()) == name => {
+                    self.watched = Some((name, handle))
+                }
                 // Another process has the number by now, or none.
                 Ok(_) | Err(ProcessError::NoSuchProcess { .. }) => return true,
                 // No pidfd is to be had here, but /proc may tell.
@@ -69,7 +71,8 @@ mod tests {
     fn this_process_lives_and_one_that_has_been_waited_for_does_not() {
         let mut watch = Watch::default();
         assert!(!watch.has_ended(Name::own().expect("/proc")));
-        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let mut child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
         let name = Name::of(child.id(), start_time(child.id()).expect("it lives"));
         assert!(!watch.has_ended(name) && !ended_by_proc(name));
         drop(child.stdin.take());

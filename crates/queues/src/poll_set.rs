@@ -143,7 +143,8 @@ impl<'a> Bits<'a> {
                     return Some(found);
                 }
                 if self.line_is_empty(line) {
-                    self.summary_bit(line * QUEUES_PER_LINE)?.clear_unless(|| !self.line_is_empty(line));
+                    self.summary_bit(line * QUEUES_PER_LINE)?
+                        .clear_unless(|| !self.line_is_empty(line));
                 }
             }
             line = self.next_line(line + 1)?;
@@ -162,7 +163,8 @@ impl<'a> Bits<'a> {
     }
 
     fn line_is_empty(self, line: usize) -> bool {
-        let words = self.words.get(line * WORDS_PER_LINE..(line + 1) * WORDS_PER_LINE).unwrap_or_default();
+        let words =
+            self.words.get(line * WORDS_PER_LINE..(line + 1) * WORDS_PER_LINE).unwrap_or_default();
         words.iter().all(|word| word.load(Ordering::Acquire) == 0)
     }
 
@@ -227,7 +229,8 @@ impl Poller {
     fn remember(&mut self, index: usize) {
         let index = index as u32;
         if self.recent[0] != index {
-            let place = self.recent.iter().position(|&recent| recent == index).unwrap_or(RECENT - 1);
+            let place =
+                self.recent.iter().position(|&recent| recent == index).unwrap_or(RECENT - 1);
             self.recent[..=place].rotate_right(1);
             self.recent[0] = index;
         }

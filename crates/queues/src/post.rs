@@ -170,8 +170,10 @@ pub struct JobKey(u128);
 
 impl JobKey {
     fn new() -> Result<JobKey, PostError> {
-        let random = shm::random::bytes()
-            .map_err(|source| PostError::System { action: "get random bytes from the system", source })?;
+        let random = shm::random::bytes().map_err(|source| PostError::System {
+            action: "get random bytes from the system",
+            source,
+        })?;
         Ok(JobKey(u128::from_ne_bytes(random)))
     }
 
@@ -225,7 +227,14 @@ pub struct JobPlan {
 impl JobPlan {
     /// A job of one process with one port, 512 names and no segment, of whose ports 16 would be resident.
     pub fn new(name: &str) -> JobPlan {
-        JobPlan { name: name.to_owned(), processes: 1, ports: 1, names: 512, segment_bytes: 0, resident: 16 }
+        JobPlan {
+            name: name.to_owned(),
+            processes: 1,
+            ports: 1,
+            names: 512,
+            segment_bytes: 0,
+            resident: 16,
+        }
     }
 }
 
@@ -297,10 +306,14 @@ pub enum Refusal {
     #[error("the port has a lane to this destination already: use that one, or drop it")]
     LaneOpen,
     /// One of the two processes has as many lanes as it may.
-    #[error("a process has {MAX_LANES} lanes with rings, or {MAX_HALL_LANES} through halls; no more are allowed")]
+    #[error(
+        "a process has {MAX_LANES} lanes with rings, or {MAX_HALL_LANES} through halls; no more are allowed"
+    )]
     TooManyLanes,
     /// What the port has sent to this name is still on the way through the hall of the process that received it before.
-    #[error("what was sent to the name before has not been received there yet: try again when it has")]
+    #[error(
+        "what was sent to the name before has not been received there yet: try again when it has"
+    )]
     Moving,
     /// The node has as many queues as there are numbers.
     #[error("no queue is left on the node")]
@@ -384,7 +397,9 @@ pub enum PostError {
         refusal: Refusal,
     },
     /// It does not answer in time.
-    #[error("the post office has not answered within {waited:?}: is its thread or process stopped?")]
+    #[error(
+        "the post office has not answered within {waited:?}: is its thread or process stopped?"
+    )]
     NoAnswer {
         /// How long this process waited.
         waited: Duration,

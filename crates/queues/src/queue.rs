@@ -111,7 +111,11 @@ impl<K: Kind> Queue<K> {
     ///
     /// # Errors
     /// Those of [`Queue::bytes_for`], [`Arena::allocate`], and [`RingError::NoMember`].
-    pub fn create(arena: &Arena, capacity: usize, poll: Option<(&PollSet, usize)>) -> Result<Self, RingError> {
+    pub fn create(
+        arena: &Arena,
+        capacity: usize,
+        poll: Option<(&PollSet, usize)>,
+    ) -> Result<Self, RingError> {
         Ok(Queue { ring: Ring::create(arena, capacity, poll)? })
     }
 

@@ -5,13 +5,17 @@
 #[non_exhaustive]
 pub enum SendError {
     /// Every slot holds a message that has not been received.
-    #[error("the receive queue is full: its receiver is behind; wait for it or make the queue larger")]
+    #[error(
+        "the receive queue is full: its receiver is behind; wait for it or make the queue larger"
+    )]
     Full,
     /// The queue takes nothing any more: it was closed, or its ring now belongs to another queue.
     #[error("the receive queue is closed: look its name up again")]
     Closed,
     /// A word that no sender or receiver writes.
-    #[error("the receive queue holds a word that no sender or receiver writes: another program wrote over its memory")]
+    #[error(
+        "the receive queue holds a word that no sender or receiver writes: another program wrote over its memory"
+    )]
     Broken,
     /// The process that received has ended without closing its queues. Only queues that know it say so: those of a
     /// [hall](crate::hall).
@@ -38,7 +42,9 @@ pub enum ReceiveError {
     #[error("the receive queue is closed and everything sent to it has been received")]
     Closed,
     /// A word that no sender or receiver writes.
-    #[error("the receive queue holds a word that no sender or receiver writes: another program wrote over its memory")]
+    #[error(
+        "the receive queue holds a word that no sender or receiver writes: another program wrote over its memory"
+    )]
     Broken,
     /// A rank that might have sent has failed, or the last of them has left, says who is asked (see the page `departures`).
     #[error("rank {rank}, which might have sent to the queue, has gone")]

@@ -151,7 +151,10 @@ impl RemoteWindow {
         let length = operands.len() as u64;
         self.check_elements(at, data_type, length)?;
         if !length.is_multiple_of(data_type.bytes() as u64) {
-            return Err(self.arithmetic(ArithmeticError::NotWholeElements { bytes: operands.len(), data_type }));
+            return Err(self.arithmetic(ArithmeticError::NotWholeElements {
+                bytes: operands.len(),
+                data_type,
+            }));
         }
         let outcome = words::accumulate(self.layout.words(), operation, data_type, at, operands);
         self.wake(at, length);
@@ -163,7 +166,12 @@ impl RemoteWindow {
     /// # Errors
     /// Those of [`RemoteWindow::accumulate`].
     #[inline]
-    pub fn accumulate_value<T: Element>(&self, operation: Arithmetic, at: u64, operand: T) -> Result<(), RemoteError> {
+    pub fn accumulate_value<T: Element>(
+        &self,
+        operation: Arithmetic,
+        at: u64,
+        operand: T,
+    ) -> Result<(), RemoteError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         let operand = bytemuck::bytes_of(&operand);
         let outcome = words::accumulate(self.layout.words(), operation, T::DATA_TYPE, at, operand);
@@ -275,10 +283,20 @@ impl RemoteWindow {
         self.check(at, length)
     }
 
-    fn check_indices(&self, data_type: DataType, at: u64, indices: &[u64], bytes: usize) -> Result<(), RemoteError> {
+    fn check_indices(
+        &self,
+        data_type: DataType,
+        at: u64,
+        indices: &[u64],
+        bytes: usize,
+    ) -> Result<(), RemoteError> {
         self.check_elements(at, data_type, 0)?;
         if indices.len().checked_mul(data_type.bytes()) != Some(bytes) {
-            return Err(RemoteError::IndicesAndDataDiffer { indices: indices.len(), data_type, bytes });
+            return Err(RemoteError::IndicesAndDataDiffer {
+                indices: indices.len(),
+                data_type,
+                bytes,
+            });
         }
         let elements = (self.bytes() - at) / data_type.bytes() as u64;
         match indices.iter().position(|&index| index >= elements) {

@@ -92,7 +92,9 @@ const SOLE: u32 = u32::MAX;
 #[non_exhaustive]
 pub enum RingError {
     /// A capacity that no ring has.
-    #[error("a queue cannot hold {capacity} messages: take a power of two from {LEAST_CAPACITY} to {MOST_CAPACITY}")]
+    #[error(
+        "a queue cannot hold {capacity} messages: take a power of two from {LEAST_CAPACITY} to {MOST_CAPACITY}"
+    )]
     Capacity {
         /// What was asked for, in messages.
         capacity: usize,
@@ -106,7 +108,9 @@ pub enum RingError {
         kind: &'static str,
     },
     /// The queue already has receivers that another receiver would disturb.
-    #[error("the queue at {offset} has a receiver that the new one cannot share it with: drop that one first")]
+    #[error(
+        "the queue at {offset} has a receiver that the new one cannot share it with: drop that one first"
+    )]
     Held {
         /// The queue.
         offset: Offset,
@@ -184,7 +188,11 @@ fn layout<S: Slots>(capacity: usize) -> u64 {
 
 impl<S: Slots> Ring<S> {
     /// Makes a ring of a new piece of the arena.
-    pub(crate) fn create(arena: &Arena, capacity: usize, member: Option<(&PollSet, usize)>) -> Result<Self, RingError> {
+    pub(crate) fn create(
+        arena: &Arena,
+        capacity: usize,
+        member: Option<(&PollSet, usize)>,
+    ) -> Result<Self, RingError> {
         // Two lines at a time are what processors like to fetch.
         let offset = arena.allocate(bytes_for::<S>(capacity)?, 128)?;
         Self::create_at(arena.segment(), offset, capacity, member).inspect_err(|_| {
@@ -204,13 +212,21 @@ impl<S: Slots> Ring<S> {
         let member = member.map(|(set, index)| set.member(index)).transpose()?;
         let Control { settings, tail, head, room } = &*ring.control;
         // Relaxed: the layout word publishes them.
-        let place = member.as_ref().map_or((0, 0), |member| (member.set().0 + 1, member.index() as u64));
+        let place =
+            member.as_ref().map_or((0, 0), |member| (member.set().0 + 1, member.index() as u64));
         settings.poll_set.store(place.0, Ordering::Relaxed);
         settings.poll_index.store(place.1, Ordering::Relaxed);
         for word in [&settings.empty, &tail.position, &tail.hint, &head.position] {
             word.store(0, Ordering::Relaxed);
         }
-        for word in [&settings.gate, &settings.bell, &settings.request, &settings.unused, &head.receivers, &room.bell] {
+        for word in [
+            &settings.gate,
+            &settings.bell,
+            &settings.request,
+            &settings.unused,
+            &head.receivers,
+            &room.bell,
+        ] {
             word.store(0, Ordering::Relaxed);
         }
         ring.slots.iter().for_each(S::clear);
@@ -232,21 +248,30 @@ impl<S: Slots> Ring<S> {
         let member = match settings.poll_set.load(Ordering::Relaxed).checked_sub(1) {
             None => None,
             Some(place) => {
-                let index = usize::try_from(settings.poll_index.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+                let index = usize::try_from(settings.poll_index.load(Ordering::Relaxed))
+                    .unwrap_or(usize::MAX);
                 Some(PollSet::attach(segment, Offset(place))?.member(index)?)
             }
         };
         Self::map(segment, offset, capacity, member)
     }
 
-    fn map(segment: &Arc<Segment>, offset: Offset, capacity: usize, member: Option<Member>) -> Result<Self, RingError> {
+    fn map(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        capacity: usize,
+        member: Option<Member>,
+    ) -> Result<Self, RingError> {
         let bytes = bytes_for::<S>(capacity)?;
         let control = Mapped::new(segment, offset)?;
         let after = Offset(offset.0.saturating_add(size_of::<Control>() as u64));
         let slots = MappedSlice::new(segment, after, capacity)?;
         let after = Offset(after.0.saturating_add((capacity * size_of::<S>()) as u64));
         let senders = MappedSlice::new(segment, after, S::SENDERS)?;
-        debug_assert_eq!(bytes, (size_of_val(&*control) + size_of_val(&*slots) + size_of_val(&*senders)) as u64);
+        debug_assert_eq!(
+            bytes,
+            (size_of_val(&*control) + size_of_val(&*slots) + size_of_val(&*senders)) as u64
+        );
         crate::fence::register();
         Ok(Ring { control, slots, senders, own: 0, member, offset })
     }
@@ -323,7 +348,8 @@ impl<S: Slots> Ring<S> {
                 _ => return Err(RingError::Held { offset: self.offset }),
             };
             // Acquire: pairs with the Release of `leave_receiver`: where the former receiver left the head is seen.
-            match receivers.compare_exchange_weak(seen, after, Ordering::AcqRel, Ordering::Relaxed) {
+            match receivers.compare_exchange_weak(seen, after, Ordering::AcqRel, Ordering::Relaxed)
+            {
                 Ok(_) => return Ok(()),
                 Err(now) => seen = now,
             }

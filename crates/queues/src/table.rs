@@ -35,7 +35,9 @@ const STATE_SHIFT: u32 = 62;
 pub enum TableError {
     /// Nothing has ever been entered under this name: ask the post office for the name of a queue, or wait until its
     /// owner has opened it.
-    #[error("this transmit queue knows no destination {name}: ask the post office for the name of an open queue")]
+    #[error(
+        "this transmit queue knows no destination {name}: ask the post office for the name of an open queue"
+    )]
     UnknownName {
         /// The name.
         name: QueueName,
@@ -158,7 +160,10 @@ impl DestinationTable {
     #[inline]
     pub fn lookup(&self, name: QueueName) -> Result<Destination, TableError> {
         // A name beyond the table is one that was never entered.
-        decode(self.segment.words().get(usize::from(name.number())).map_or(0, |word| word.load()), name)
+        decode(
+            self.segment.words().get(usize::from(name.number())).map_or(0, |word| word.load()),
+            name,
+        )
     }
 }
 
@@ -254,7 +259,11 @@ impl SourceTable {
     /// Whether a message of this source may be delivered: one load.
     #[inline]
     pub fn accepts(&self, source: SourceName) -> bool {
-        let word = self.segment.words().get(usize::from(source.number() / 64)).map_or(0, |word| word.load());
+        let word = self
+            .segment
+            .words()
+            .get(usize::from(source.number() / 64))
+            .map_or(0, |word| word.load());
         // A set bit refuses, so that fresh memory accepts everybody.
         word >> (source.number() % 64) & 1 == 0
     }
@@ -321,7 +330,8 @@ mod tests {
 
     fn table(names: u16) -> (TableWriter, DestinationTable) {
         let writer = TableWriter::create(names).expect("some pages");
-        let reader = DestinationTable::from_fd(writer.as_fd().try_clone_to_owned().expect("a descriptor"));
+        let reader =
+            DestinationTable::from_fd(writer.as_fd().try_clone_to_owned().expect("a descriptor"));
         (writer, reader.expect("sealed"))
     }
 
@@ -355,10 +365,16 @@ mod tests {
         let (node, source) = (NodeName::default(), SourceName::default());
         let queue = |number| QueueIndex::new(number).expect("small");
         assert_eq!(writer.enter(name(5), node, queue(1), source).expect("inside"), 1);
-        assert_eq!(writer.enter(name(5), node, queue(1), source).expect("inside"), 1, "nothing new");
+        assert_eq!(
+            writer.enter(name(5), node, queue(1), source).expect("inside"),
+            1,
+            "nothing new"
+        );
         assert_eq!(writer.enter(name(5), node, queue(2), source).expect("inside"), 2);
         assert_eq!(writer.revoke(name(5)).expect("inside"), 3);
-        assert!(matches!(reader.lookup(name(5)), Err(TableError::RevokedName { name }) if name.number() == 5));
+        assert!(
+            matches!(reader.lookup(name(5)), Err(TableError::RevokedName { name }) if name.number() == 5)
+        );
         writer.set(name(5), Standing::Gone).expect("inside");
         assert!(matches!(reader.lookup(name(5)), Err(TableError::ProcessGone { .. })));
         assert_eq!(writer.enter(name(5), node, queue(2), source).expect("inside"), 5);
@@ -378,11 +394,14 @@ mod tests {
     #[test]
     fn sources_are_told_apart() {
         let writer = SourceTableWriter::create().expect("a page");
-        let reader = SourceTable::from_fd(writer.as_fd().try_clone_to_owned().expect("a descriptor")).expect("sealed");
+        let reader =
+            SourceTable::from_fd(writer.as_fd().try_clone_to_owned().expect("a descriptor"))
+                .expect("sealed");
         let source = |number| SourceName::new(number).expect("below 16,384");
         writer.set(source(64), false).expect("inside");
         writer.set(source(NAMES - 1), false).expect("inside");
-        let refused: Vec<u16> = (0..NAMES).filter(|&number| !reader.accepts(source(number))).collect();
+        let refused: Vec<u16> =
+            (0..NAMES).filter(|&number| !reader.accepts(source(number))).collect();
         assert_eq!(refused, [64, NAMES - 1]);
         writer.set(source(64), true).expect("inside");
         assert!(reader.accepts(source(64)));

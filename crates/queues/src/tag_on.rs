@@ -107,7 +107,9 @@ pub enum TagOnError {
         bytes: usize,
     },
     /// The data was sent 65,535 times and opened by nobody.
-    #[error("too many messages that refer to this buffer are under way: wait until some are opened")]
+    #[error(
+        "too many messages that refer to this buffer are under way: wait until some are opened"
+    )]
     TooMany,
     /// The message does not refer to data, or not any more: it was opened before.
     #[error("the message refers to no data that is held: it has none, or was opened before")]
@@ -154,7 +156,12 @@ fn pool_bytes(count: u64, bytes: u64) -> Option<u64> {
 }
 
 impl Buffers {
-    fn map(segment: &Arc<Segment>, at: Offset, count: u64, bytes: u64) -> Result<Self, SegmentError> {
+    fn map(
+        segment: &Arc<Segment>,
+        at: Offset,
+        count: u64,
+        bytes: u64,
+    ) -> Result<Self, SegmentError> {
         let data = Offset(at.0.saturating_add(64 + words_bytes(count)));
         // The whole of the data, so that no buffer needs a check of its own later.
         segment.bytes_ptr(data, bytes.next_multiple_of(64).saturating_mul(count))?;
@@ -171,7 +178,8 @@ impl Buffers {
         let head = Mapped::<Head>::new(segment, at).map_err(|_| TagOnError::NoData)?;
         // Acquire: pairs with the Release in `TagOnPool::create`.
         let is_pool = head.magic.load(Ordering::Acquire) == MAGIC;
-        let (count, bytes) = (head.buffers.load(Ordering::Relaxed), head.bytes.load(Ordering::Relaxed));
+        let (count, bytes) =
+            (head.buffers.load(Ordering::Relaxed), head.bytes.load(Ordering::Relaxed));
         if !is_pool || count > MOST_BUFFERS || pool_bytes(count, bytes).is_none() {
             return Err(TagOnError::NoData);
         }
@@ -228,7 +236,8 @@ impl TagOnPool {
     /// # Errors
     /// [`TagOnError::Size`], [`TagOnError::Arena`].
     pub fn create(arena: &Arc<Arena>, buffers: u64, bytes: u64) -> Result<TagOnPool, TagOnError> {
-        let size = pool_bytes(buffers, bytes).filter(|_| bytes > 0 && (1..=MOST_BUFFERS).contains(&buffers));
+        let size = pool_bytes(buffers, bytes)
+            .filter(|_| bytes > 0 && (1..=MOST_BUFFERS).contains(&buffers));
         let at = arena.allocate_zeroed(size.ok_or(TagOnError::Size { buffers, bytes })?, 64)?;
         let mapped = Buffers::map(arena.segment(), at, buffers, bytes)?;
         mapped.head.buffers.store(buffers, Ordering::Relaxed);
@@ -249,7 +258,12 @@ impl TagOnPool {
             let index = (first.wrapping_add(step)) % count;
             if let Some(generation) = holds::take(&self.buffers.words[index as usize]) {
                 let length = self.buffers.bytes;
-                return Ok(Draft(Held { buffers: self.buffers.clone(), index, generation, length }));
+                return Ok(Draft(Held {
+                    buffers: self.buffers.clone(),
+                    index,
+                    generation,
+                    length,
+                }));
             }
         }
         Err(TagOnError::Exhausted { buffers: count })
@@ -267,7 +281,9 @@ impl Drop for TagOnPool {
             self.buffers.head.magic.store(0, Ordering::Relaxed);
             // The place came from this arena and is freed once, so that this cannot fail. A pool that somebody still reads
             // from is given up for good.
-            let _ = self.arena.free(Offset(self.buffers.data.0 - 64 - words_bytes(self.buffers.words.len() as u64)));
+            let _ = self.arena.free(Offset(
+                self.buffers.data.0 - 64 - words_bytes(self.buffers.words.len() as u64),
+            ));
         }
     }
 }
@@ -342,14 +358,19 @@ impl Data {
         let held = &self.0;
         let place = held.buffers.data.0 - 64 - words_bytes(held.buffers.words.len() as u64);
         let mut line = [0; LINE_DATA];
-        for (bytes, word) in
-            line.chunks_exact_mut(8).zip([place, u64::from(held.generation) << INDEX_BITS | held.index, held.length])
-        {
+        for (bytes, word) in line.chunks_exact_mut(8).zip([
+            place,
+            u64::from(held.generation) << INDEX_BITS | held.index,
+            held.length,
+        ]) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
         let length = REFERENCE_BYTES + note.len();
-        line.get_mut(REFERENCE_BYTES..length).ok_or(TagOnError::Note { bytes: note.len() })?.copy_from_slice(note);
-        let message = WideMessage::new(header, &line[..length]).ok_or(TagOnError::Note { bytes: note.len() })?;
+        line.get_mut(REFERENCE_BYTES..length)
+            .ok_or(TagOnError::Note { bytes: note.len() })?
+            .copy_from_slice(note);
+        let message = WideMessage::new(header, &line[..length])
+            .ok_or(TagOnError::Note { bytes: note.len() })?;
         // Held for the receiver before it can see the message.
         holds::send(held.word(), held.generation).map_err(|_| TagOnError::TooMany)?;
         send(&message).inspect_err(|_| {
@@ -408,11 +429,14 @@ impl TagOnPools {
         let mut words = reference
             .chunks_exact(8)
             .map(|bytes| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
-        let (Some(place), Some(reference), Some(length)) = (words.next(), words.next(), words.next()) else {
+        let (Some(place), Some(reference), Some(length)) =
+            (words.next(), words.next(), words.next())
+        else {
             return Err(TagOnError::NoData);
         };
         let buffers = self.pool(place)?;
-        let (index, generation) = (reference & ((1 << INDEX_BITS) - 1), (reference >> INDEX_BITS) as Generation);
+        let (index, generation) =
+            (reference & ((1 << INDEX_BITS) - 1), (reference >> INDEX_BITS) as Generation);
         let word = buffers.words.get(index as usize).ok_or(TagOnError::NoData)?;
         if length > buffers.bytes || holds::open(word, generation).is_err() {
             return Err(TagOnError::NoData);

@@ -83,6 +83,9 @@ impl Users {
     pub(crate) fn are_left(&self) -> bool {
         // SeqCst: see `enter`; it includes the Acquire that pairs with the Release in `leave`.
         let held = |entry: &AtomicU64| Name(entry.load(Ordering::SeqCst));
-        self.entries.iter().map(held).any(|name| name != Name::NOBODY && !Watch::default().has_ended(name))
+        self.entries
+            .iter()
+            .map(held)
+            .any(|name| name != Name::NOBODY && !Watch::default().has_ended(name))
     }
 }

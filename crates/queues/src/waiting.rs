@@ -114,7 +114,8 @@ pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option
         let left = left();
         let is_over = found.is_some() || left.is_some_and(|left| left.is_zero());
         let must_look = is_over || waiter.is_ready();
-        let slept = !must_look && waiter.bell().sleep(entered, Some(left.map_or(slice, |left| left.min(slice))));
+        let slept = !must_look
+            && waiter.bell().sleep(entered, Some(left.map_or(slice, |left| left.min(slice))));
         waiter.bell().leave(entered);
         if is_over {
             return found;

@@ -62,7 +62,9 @@ impl Window {
         let footprint = layout::footprint(bytes).unwrap_or(u64::MAX);
         let offset = arena.allocate_zeroed(footprint, 64)?;
         match Layout::create(arena.segment(), offset, bytes) {
-            Ok(layout) => Ok(Window { local: RemoteWindow::of_owner(layout), arena: Arc::clone(arena) }),
+            Ok(layout) => {
+                Ok(Window { local: RemoteWindow::of_owner(layout), arena: Arc::clone(arena) })
+            }
             Err(error) => {
                 // It came from this arena just now.
                 let _ = arena.free(offset);
@@ -98,7 +100,13 @@ impl Window {
         let layout = self.local.layout();
         let look = || Some(layout.notifications()).filter(|&there| there >= count);
         // Who will notify is not known, so nobody's death ends the wait.
-        let waited = patience::wait(layout.notification_bell(), &mut Watch::default(), || Name::NOBODY, deadline, look);
+        let waited = patience::wait(
+            layout.notification_bell(),
+            &mut Watch::default(),
+            || Name::NOBODY,
+            deadline,
+            look,
+        );
         waited.unwrap_or_else(|_| layout.notifications())
     }
 }

@@ -53,7 +53,9 @@ impl Message {
     pub const fn new(source: SourceName, handler: u8, data: [u8; 5]) -> Message {
         let [a, b, c, d, e] = data;
         let number = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
-        Message((source.number() as u64) << SOURCE_SHIFT | (handler as u64) << HANDLER_SHIFT | number)
+        Message(
+            (source.number() as u64) << SOURCE_SHIFT | (handler as u64) << HANDLER_SHIFT | number,
+        )
     }
 
     /// A message of one number; `None` if it has more than 40 bits.
@@ -70,7 +72,9 @@ impl Message {
         if number > DATA {
             return None;
         }
-        Some(Message((source.number() as u64) << SOURCE_SHIFT | (handler as u64) << HANDLER_SHIFT | number))
+        Some(Message(
+            (source.number() as u64) << SOURCE_SHIFT | (handler as u64) << HANDLER_SHIFT | number,
+        ))
     }
 
     /// Who sent it, and where an answer goes.
@@ -181,10 +185,15 @@ mod tests {
                     for lap in [0, 1, 2, CONTENT] {
                         let source = SourceName::new(source).expect("14 bits");
                         let word = full(lap, Message::new(source, handler, data));
-                        let Slot::Full { odd, message } = read(word) else { panic!("a full word is full") };
+                        let Slot::Full { odd, message } = read(word) else {
+                            panic!("a full word is full")
+                        };
                         assert_eq!(odd, lap % 2 == 1);
                         assert!(is_full_in(word, lap) && !is_full_in(word, lap + 1));
-                        assert_eq!((message.source(), message.handler(), message.data()), (source, handler, data));
+                        assert_eq!(
+                            (message.source(), message.handler(), message.data()),
+                            (source, handler, data)
+                        );
                         assert_eq!(Message::from_bits(word), message);
                     }
                 }

@@ -11,13 +11,15 @@ use std::time::{Duration, Instant};
 fn records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_killed() {
     let (segment, arena) = memory(1 << 20);
     let mut buffer = Buffer::create(&arena, 8, 16).expect("room");
-    let mut first = Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(1)]);
+    let mut first =
+        Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(1)]);
     let second = Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(2)]);
     let mut next = [0_u64; 3];
     let mut record = Vec::new();
     let mut take = |next: &mut [u64; 3], buffer: &mut Buffer| {
         buffer.take(&mut record);
-        let (who, number) = (record[0] as usize, u64::from_le_bytes(record[8..16].try_into().expect("8 bytes")));
+        let (who, number) =
+            (record[0] as usize, u64::from_le_bytes(record[8..16].try_into().expect("8 bytes")));
         assert_eq!(number, next[who], "in its appender's order, none missing and none twice");
         next[who] += 1;
     };
@@ -65,7 +67,10 @@ fn an_append_buffer_is_bounded_and_says_why() {
     let mut made = Buffer::create(&arena, 3, 5).expect("room");
     let buffer = made.offset();
     let appender = Appender::open(&segment, buffer).expect("made");
-    assert_eq!(appender.try_append(&[0; 6]), Err(AppendError::TooLong { buffer, bytes: 6, most: 5 }));
+    assert_eq!(
+        appender.try_append(&[0; 6]),
+        Err(AppendError::TooLong { buffer, bytes: 6, most: 5 })
+    );
     for record in [&b""[..], b"a", b"hello"] {
         appender.try_append(record).expect("room");
     }

@@ -132,7 +132,8 @@ fn two_threads_exchange_messages_of_all_lengths() {
         scope.spawn(move || {
             for number in 0..MESSAGES {
                 let bytes = length(number);
-                let mut buffer = sender.compose(header(number), bytes).expect("the other thread reads");
+                let mut buffer =
+                    sender.compose(header(number), bytes).expect("the other thread reads");
                 buffer.as_mut_slice().copy_from_slice(&content(number, bytes));
                 buffer.finish();
                 // Batches of all sizes.
@@ -161,7 +162,10 @@ fn nothing_is_seen_before_it_is_published() {
     sender.publish();
     let mut batch = receiver.batch();
     for number in 0..5 {
-        assert_eq!(batch.next_message().expect("well formed").expect("published").header, header(number));
+        assert_eq!(
+            batch.next_message().expect("well formed").expect("published").header,
+            header(number)
+        );
     }
     assert!(batch.next_message().expect("well formed").is_none());
 }
@@ -206,17 +210,31 @@ fn sizes_that_cannot_be_are_refused() {
     }
     let segment = memory(4);
     assert!(matches!(Sender::open(&segment, AT, 64), Err(BasicError::Segment(_))));
-    assert!(matches!(Receiver::open(&segment, Offset(u64::MAX - 7), 4), Err(BasicError::Segment(_))));
+    assert!(matches!(
+        Receiver::open(&segment, Offset(u64::MAX - 7), 4),
+        Err(BasicError::Segment(_))
+    ));
     assert!(matches!(Receiver::open(&segment, Offset(4), 4), Err(BasicError::Segment(_))));
     let mut sender = sender(&segment, 4);
-    assert!(matches!(sender.compose(header(0), 57), Err(BasicError::Oversized { bytes: 57, most: 56 })));
+    assert!(matches!(
+        sender.compose(header(0), 57),
+        Err(BasicError::Oversized { bytes: 57, most: 56 })
+    ));
     assert!(matches!(sender.try_send(header(0), &[0; 57]), Err(BasicError::Oversized { .. })));
 }
 
 #[test]
 fn what_no_sender_writes_is_an_error_and_no_message() {
-    let garbage =
-        [1, !(1 << 63), 1 << 63, 1 << 42 | 57, 1 << 42 | 0xf_ffff, 2 << 42 | 4, 2 << 42 | 1, 7 << 44 | 1 << 42];
+    let garbage = [
+        1,
+        !(1 << 63),
+        1 << 63,
+        1 << 42 | 57,
+        1 << 42 | 0xf_ffff,
+        2 << 42 | 4,
+        2 << 42 | 1,
+        7 << 44 | 1 << 42,
+    ];
     for word in garbage {
         let segment = memory(4);
         let mut receiver = receiver(&segment, 4);
@@ -229,7 +247,10 @@ fn what_no_sender_writes_is_an_error_and_no_message() {
     let mut sender = sender(&segment, 4);
     segment.at::<AtomicU64>(Offset(AT.0 + 128)).expect("inside").store(5, Ordering::Relaxed);
     let error = (0..10).find_map(|_| sender.send(header(0), b"x").err());
-    assert!(matches!(error, Some(BasicError::Corrupt(_))), "released before it was sent: {error:?}");
+    assert!(
+        matches!(error, Some(BasicError::Corrupt(_))),
+        "released before it was sent: {error:?}"
+    );
 }
 
 /// Whether the event is readable, by the system's word.
@@ -244,7 +265,8 @@ fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
     let event = Event::new().expect("a descriptor");
     // As a sender in another process would get it.
     let passed = Event::from_fd(event.as_fd().try_clone_to_owned().expect("a descriptor"));
-    let (mut sender, mut receiver) = (sender(&segment, 16).with_event(passed), receiver(&segment, 16));
+    let (mut sender, mut receiver) =
+        (sender(&segment, 16).with_event(passed), receiver(&segment, 16));
     let mut send = |bytes: usize| sender.try_send(header(0), &vec![0; bytes]).expect("open");
 
     assert!(send(8) && !is_readable(&event), "nobody asked");
@@ -268,7 +290,8 @@ fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
 fn an_event_tells_that_the_sender_has_closed() {
     let segment = memory(4);
     let event = Event::new().expect("a descriptor");
-    let (sender, mut receiver) = (sender(&segment, 4).with_event(event.clone()), receiver(&segment, 4));
+    let (sender, mut receiver) =
+        (sender(&segment, 4).with_event(event.clone()), receiver(&segment, 4));
     assert!(!receiver.ask_for_event(Notify::Arrival));
     drop(sender);
     assert!(is_readable(&event));
@@ -279,7 +302,8 @@ fn an_event_tells_that_the_sender_has_closed() {
 fn a_receiver_that_sleeps_on_an_event_misses_nothing() {
     const MESSAGES: usize = 20_000;
     let (segment, event) = (memory(16), Event::new().expect("a descriptor"));
-    let (mut sender, mut receiver) = (sender(&segment, 16).with_event(event.clone()), receiver(&segment, 16));
+    let (mut sender, mut receiver) =
+        (sender(&segment, 16).with_event(event.clone()), receiver(&segment, 16));
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for number in 0..MESSAGES {
@@ -290,7 +314,10 @@ fn a_receiver_that_sleeps_on_an_event_misses_nothing() {
         while number < MESSAGES {
             if receiver.is_ready() {
                 let message = receiver.receive().expect("sent before the end");
-                assert_eq!((message.header(), message.as_slice()), (header(number), &content(number, number % 90)[..]));
+                assert_eq!(
+                    (message.header(), message.as_slice()),
+                    (header(number), &content(number, number % 90)[..])
+                );
                 number += 1;
             } else if !receiver.ask_for_event(Notify::Arrival) {
                 let far = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
@@ -307,7 +334,11 @@ fn path_of(segment: &Segment) -> String {
 }
 
 fn open(path: &str) -> Arc<Segment> {
-    let file = std::fs::File::options().read(true).write(true).open(path).expect("the parent's descriptor");
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(path)
+        .expect("the parent's descriptor");
     Arc::new(Segment::from_fd(file.into()).expect("a segment"))
 }
 
@@ -321,7 +352,10 @@ fn two_processes_answer_each_other_asleep() {
     for number in 0..ROUNDS {
         sender.send(header(number), &content(number, number % 120)).expect("it reads");
         let message = receiver.receive().expect("it answers");
-        assert_eq!((message.header(), message.as_slice()), (header(number), &content(number, number % 120)[..]));
+        assert_eq!(
+            (message.header(), message.as_slice()),
+            (header(number), &content(number, number % 120)[..])
+        );
     }
     drop(sender);
     assert!(matches!(receiver.receive(), Err(BasicError::Closed)));
@@ -336,7 +370,9 @@ fn part_echoes() {
     let (mut receiver, mut sender) = (receiver(&open(there), 8), sender(&open(back), 8));
     loop {
         match receiver.receive() {
-            Ok(message) => sender.send(message.header(), message.as_slice()).expect("the parent reads"),
+            Ok(message) => {
+                sender.send(message.header(), message.as_slice()).expect("the parent reads")
+            }
             Err(BasicError::Closed) => return,
             Err(error) => panic!("{error}"),
         }

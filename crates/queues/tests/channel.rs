@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use part::{Part, given, memory, until};
 use proptest::prelude::*;
-use queues::channel::{Channel, End, OpenError, ReceiveError, Receiver, SendError, Sender, Value, pair};
+use queues::channel::{
+    Channel, End, OpenError, ReceiveError, Receiver, SendError, Sender, Value, pair,
+};
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
@@ -53,7 +55,8 @@ fn behaves_like_a_queue<T: Value>(
 ) {
     let (_, arena) = memory(1 << 20);
     let (mut sender, mut receiver) = pair::<T>(&arena, capacity).expect("room");
-    let slots = Channel::<T>::create(&arena, capacity).expect("room").capacity().next_power_of_two();
+    let slots =
+        Channel::<T>::create(&arena, capacity).expect("room").capacity().next_power_of_two();
     let (mut pending, mut sent) = (VecDeque::new(), 0);
     for (choice, &send) in values.iter().zip(turns) {
         if send {
@@ -64,7 +67,9 @@ fn behaves_like_a_queue<T: Value>(
                     sent += 1;
                     assert!(pending.len() as u64 <= slots);
                 }
-                Err(SendError::Full { .. }) => assert!(pending.len() as u64 >= capacity, "what fits always fits"),
+                Err(SendError::Full { .. }) => {
+                    assert!(pending.len() as u64 >= capacity, "what fits always fits")
+                }
                 Err(other) => panic!("{other}"),
             }
         } else {
@@ -84,7 +89,9 @@ fn behaves_like_a_queue<T: Value>(
 
 /// A line that differs in every word.
 fn line(bits: u64) -> [u64; 8] {
-    std::array::from_fn(|index| if index == 7 { bits } else { bits.rotate_left(index as u32 * 7) ^ index as u64 })
+    std::array::from_fn(|index| {
+        if index == 7 { bits } else { bits.rotate_left(index as u32 * 7) ^ index as u64 }
+    })
 }
 
 proptest! {
@@ -153,9 +160,15 @@ fn a_long_stream_between_two_threads_keeps_its_order() {
         let slots = capacity.next_power_of_two();
         let count = 10_000 * slots;
         std::thread::scope(|scope| {
-            scope.spawn(move || (0..count).for_each(|i| sender.send(streamed(i, slots)).expect("received")));
+            scope.spawn(move || {
+                (0..count).for_each(|i| sender.send(streamed(i, slots)).expect("received"))
+            });
             for position in 0..count {
-                assert_eq!(receiver.receive().expect("sent"), streamed(position, slots), "at {position}");
+                assert_eq!(
+                    receiver.receive().expect("sent"),
+                    streamed(position, slots),
+                    "at {position}"
+                );
             }
             assert!(matches!(receiver.receive(), Err(ReceiveError::Closed { .. })));
         });
@@ -236,9 +249,13 @@ fn the_death_of_the_sender_is_told_by_its_number_after_all_that_it_sent() {
     let (segment, arena) = memory(1 << 20);
     let channel = Channel::<u64>::create(&arena, 8).expect("room");
     let ready = Channel::<u32>::create(&arena, 2).expect("room");
-    let mut other = Part::start_on("part_sends_three_and_stays", &segment, &[channel.offset(), ready.offset()]);
+    let mut other =
+        Part::start_on("part_sends_three_and_stays", &segment, &[channel.offset(), ready.offset()]);
     let mut receiver = Receiver::<u64>::open(&segment, channel.offset()).expect("unopened");
-    Receiver::<u32>::open(&segment, ready.offset()).expect("unopened").receive().expect("it has sent all three");
+    Receiver::<u32>::open(&segment, ready.offset())
+        .expect("unopened")
+        .receive()
+        .expect("it has sent all three");
     let process = other.pid();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
@@ -270,9 +287,13 @@ fn the_death_of_the_receiver_is_told_by_its_number() {
     let (segment, arena) = memory(1 << 20);
     let there = Channel::<u64>::create(&arena, 2).expect("room");
     let ready = Channel::<u32>::create(&arena, 2).expect("room");
-    let mut other = Part::start_on("part_never_receives", &segment, &[there.offset(), ready.offset()]);
+    let mut other =
+        Part::start_on("part_never_receives", &segment, &[there.offset(), ready.offset()]);
     let mut sender = Sender::<u64>::open(&segment, there.offset()).expect("unopened");
-    Receiver::<u32>::open(&segment, ready.offset()).expect("unopened").receive().expect("it has opened its end");
+    Receiver::<u32>::open(&segment, ready.offset())
+        .expect("unopened")
+        .receive()
+        .expect("it has opened its end");
     sender.send(0).and_then(|()| sender.send(1)).expect("room for two");
     let process = other.pid();
     std::thread::scope(|scope| {
@@ -297,17 +318,25 @@ fn an_end_opens_once_with_its_own_type_where_a_channel_is() {
     let (segment, arena) = memory(1 << 20);
     let channel = Channel::<f64>::create(&arena, 8).expect("room");
     let at = channel.offset();
-    assert!(matches!(Sender::<u64>::open(&segment, at), Err(OpenError::OtherType { asked: "u64", .. })));
+    assert!(matches!(
+        Sender::<u64>::open(&segment, at),
+        Err(OpenError::OtherType { asked: "u64", .. })
+    ));
     assert!(matches!(Sender::<f64>::open(&segment, Offset(64)), Err(OpenError::NoChannel { .. })));
     assert!(matches!(Sender::<f64>::open(&segment, Offset(1 << 20)), Err(OpenError::Segment(_))));
     let sender = Sender::<f64>::open(&segment, at).expect("unopened");
     let own = Some(std::process::id());
     let second = Sender::<f64>::open(&segment, at).map(|_| ());
-    assert!(matches!(second, Err(OpenError::AlreadyOpened { end: End::Sender, process, .. }) if process == own));
+    assert!(
+        matches!(second, Err(OpenError::AlreadyOpened { end: End::Sender, process, .. }) if process == own)
+    );
     drop(sender);
     let later = Sender::<f64>::open(&segment, at).map(|_| ());
     assert!(matches!(later, Err(OpenError::AlreadyOpened { end: End::Sender, process: None, .. })));
-    assert!(matches!(Channel::<u32>::create(&arena, 0), Err(OpenError::Capacity { capacity: 0, .. })));
+    assert!(matches!(
+        Channel::<u32>::create(&arena, 0),
+        Err(OpenError::Capacity { capacity: 0, .. })
+    ));
     assert!(matches!(Channel::<u32>::create(&arena, u64::MAX), Err(OpenError::Capacity { .. })));
     assert!(matches!(Channel::<u32>::create(&arena, 1 << 20), Err(OpenError::Arena(_))));
 }
@@ -344,7 +373,10 @@ fn a_deadline_ends_the_wait_and_nothing_else() {
     sender.send_until(1.5, soon()).expect("room");
     assert!(matches!(sender.send_until(2.5, soon()), Err(SendError::DeadlinePassed { .. })));
     assert_eq!(receiver.receive_until(soon()), Ok(1.5));
-    assert!(matches!(receiver.receive_until(soon()), Err(ReceiveError::DeadlinePassed { .. })), "2.5 was not sent");
+    assert!(
+        matches!(receiver.receive_until(soon()), Err(ReceiveError::DeadlinePassed { .. })),
+        "2.5 was not sent"
+    );
     sender.send_until(3.5, soon()).expect("room");
     assert_eq!(receiver.receive(), Ok(3.5));
 }
@@ -378,7 +410,9 @@ fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
     let channel = Channel::<u64>::create(arena, 4).expect("room");
     let mut sender = Sender::<u64>::open(segment, channel.offset()).expect("unopened");
     let mut receiver = Receiver::<u64>::open(segment, channel.offset()).expect("unopened");
-    let words = segment.slice_at::<AtomicU64>(channel.offset(), (channel.bytes() / 8) as usize).expect("inside");
+    let words = segment
+        .slice_at::<AtomicU64>(channel.offset(), (channel.bytes() / 8) as usize)
+        .expect("inside");
     for (index, word) in words.iter().enumerate() {
         word.store(key::of_lap(seed * 1000 + index as u64), Ordering::Relaxed);
     }
@@ -400,15 +434,20 @@ fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
 fn an_idle_receiver_sleeps() {
     let (_, arena) = memory(1 << 20);
     let (mut sender, mut receiver) = pair::<u64>(&arena, 4).expect("room");
-    let stat = |thread: &str| std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("/proc");
+    let stat = |thread: &str| {
+        std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("/proc")
+    };
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(move || {
-            tell.send(rustix::thread::gettid().as_raw_nonzero().to_string()).expect("the test listens");
+            tell.send(rustix::thread::gettid().as_raw_nonzero().to_string())
+                .expect("the test listens");
             receiver.receive()
         });
         let thread = told.recv().expect("it starts");
-        until("it sleeps", || stat(&thread).rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')));
+        until("it sleeps", || {
+            stat(&thread).rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+        });
         sender.send(9).expect("room");
         assert_eq!(waiting.join().expect("it ends"), Ok(9));
     });

@@ -44,36 +44,52 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
     let office = Office::open();
     let plan = Path::Hall.plan("job", u32::from(RECEIVERS) + 1, PORTS);
     let key = office.post.add_job(plan).expect("a new job");
-    let ranks: Vec<_> = (0..RECEIVERS).map(|process| office.enter("job", process.into(), key)).collect();
-    let mut inboxes: Vec<_> = ranks.iter().map(|rank| rank.open_port(0).expect("a new port").split().1).collect();
+    let ranks: Vec<_> =
+        (0..RECEIVERS).map(|process| office.enter("job", process.into(), key)).collect();
+    let mut inboxes: Vec<_> =
+        ranks.iter().map(|rank| rank.open_port(0).expect("a new port").split().1).collect();
     for process in 0..RECEIVERS {
         for port in 1..PORTS {
             let name = ranks[0].own_name(process.into(), port).expect("a port of the job");
-            office.post.repoint("job", name, &Address::new("job", process.into(), 0)).expect("it is open");
+            office
+                .post
+                .repoint("job", name, &Address::new("job", process.into(), 0))
+                .expect("it is open");
         }
     }
-    let mut sender = Part::start("part_sends_to_all", &office.identity("job", RECEIVERS.into(), key));
+    let mut sender =
+        Part::start("part_sends_to_all", &office.identity("job", RECEIVERS.into(), key));
     // Order is kept for each name.
     let mut rounds = vec![0; usize::from(DESTINATIONS)];
-    let mut receive =
-        |process: usize| match inboxes[process].receive_by(soon()).expect("it can sleep").expect("a message") {
-            Delivery::Message(message) => {
-                let name = usize::from(u16::from_le_bytes(message.bytes.try_into().expect("two bytes")));
-                assert_eq!((name / usize::from(PORTS), rounds[name]), (process, message.handler));
-                rounds[name] += 1;
-            }
-            Delivery::Lost(error) => panic!("{error}"),
-        };
+    let mut receive = |process: usize| match inboxes[process]
+        .receive_by(soon())
+        .expect("it can sleep")
+        .expect("a message")
+    {
+        Delivery::Message(message) => {
+            let name =
+                usize::from(u16::from_le_bytes(message.bytes.try_into().expect("two bytes")));
+            assert_eq!((name / usize::from(PORTS), rounds[name]), (process, message.handler));
+            rounds[name] += 1;
+        }
+        Delivery::Lost(error) => panic!("{error}"),
+    };
     for _ in 0..2 {
         (0..usize::from(RECEIVERS)).for_each(|process| (0..PORTS).for_each(|_| receive(process)));
     }
     assert!(rounds.iter().all(|round| *round == 2));
     let bytes: usize = sender.hear().parse().expect("a number");
     assert!(bytes < 4 << 20, "{bytes} bytes");
-    assert!(bytes < 200 * usize::from(DESTINATIONS), "{bytes} bytes: less than 200 each, as the module's page says");
+    assert!(
+        bytes < 200 * usize::from(DESTINATIONS),
+        "{bytes} bytes: less than 200 each, as the module's page says"
+    );
     println!("{bytes} bytes for {DESTINATIONS} destinations");
     assert!(sender.succeeds());
-    assert_eq!(queues::post::LANE_BYTES, queues::basic::bytes_for(queues::post::LANE_LINES.into()).expect("a ring"));
+    assert_eq!(
+        queues::post::LANE_BYTES,
+        queues::basic::bytes_for(queues::post::LANE_LINES.into()).expect("a ring")
+    );
 }
 
 #[test]
@@ -86,7 +102,9 @@ fn part_sends_to_all() {
     let mut after = 0;
     for round in 0..2 {
         for number in 0..DESTINATIONS {
-            let name = registration.own_name((number / PORTS).into(), number % PORTS).expect("a port of the job");
+            let name = registration
+                .own_name((number / PORTS).into(), number % PORTS)
+                .expect("a port of the job");
             outbox.send_by(name, round, &number.to_le_bytes(), soon()).expect("it receives");
         }
         after = BYTES.load(Ordering::Relaxed);

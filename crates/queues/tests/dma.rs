@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use part::{Part, given, memory, until};
 use queues::channel::End;
-use queues::dma::{DmaError, Link, NoDirectPath, OpenError, Path, Policy, Receiver, STAGING, Sender, pair};
+use queues::dma::{
+    DmaError, Link, NoDirectPath, OpenError, Path, Policy, Receiver, STAGING, Sender, pair,
+};
 use queues::remote::RemoteWindow;
 use queues::window::Window;
 use shm::arena::Arena;
@@ -25,7 +27,8 @@ fn message(number: u64, bytes: usize) -> Vec<u8> {
         state ^= state << 17;
         state
     };
-    let mut all: Vec<u8> = std::iter::repeat_with(|| next().to_le_bytes()).take(bytes.div_ceil(8)).flatten().collect();
+    let mut all: Vec<u8> =
+        std::iter::repeat_with(|| next().to_le_bytes()).take(bytes.div_ceil(8)).flatten().collect();
     all.truncate(bytes);
     all
 }
@@ -66,7 +69,10 @@ fn receive_all(receiver: &mut Receiver) -> Vec<Path> {
         buffer[..length + 1].fill(0xee);
         let received = receiver.receive(&mut buffer[..length + 1]).expect("sent");
         assert_eq!(received.bytes, length);
-        assert!(buffer[..length] == message(number as u64, length), "every byte of the message of {length} bytes");
+        assert!(
+            buffer[..length] == message(number as u64, length),
+            "every byte of the message of {length} bytes"
+        );
         assert_eq!(buffer[length], 0xee, "and not one more");
         paths.push(received.path);
     }
@@ -75,7 +81,9 @@ fn receive_all(receiver: &mut Receiver) -> Vec<Path> {
 
 /// Sends messages of all lengths from private memory.
 fn send_all(sender: &mut Sender) -> Vec<Path> {
-    let send = |(number, length): (usize, usize)| sender.send(&message(number as u64, length)).expect("received");
+    let send = |(number, length): (usize, usize)| {
+        sender.send(&message(number as u64, length)).expect("received")
+    };
     LENGTHS.into_iter().enumerate().map(send).collect()
 }
 
@@ -140,7 +148,8 @@ fn part_receives_all() {
 fn bytes_in_the_segment_are_read_where_they_are() {
     let (segment, arena) = memory(16 << 20);
     let (link, ready) = link_and_window(&arena, AREA);
-    let mut other = Part::start_on("part_reads_in_place", &segment, &[link.offset(), ready.offset()]);
+    let mut other =
+        Part::start_on("part_reads_in_place", &segment, &[link.offset(), ready.offset()]);
     let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
     for number in 0..3 {
         let mut bytes = OwnedBytes::new(&arena, 1 << 20).expect("room");
@@ -178,7 +187,8 @@ fn two_strangers(parts: [&str; 2]) -> (Link, Window, [Part; 2]) {
 }
 
 fn become_a_stranger() {
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).expect("always allowed");
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .expect("always allowed");
 }
 
 #[test]
@@ -197,9 +207,14 @@ fn part_stranger_sends() {
     let mut sender = Sender::open(&segment, places[0]).expect("unopened");
     let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
     let condition = queues::remote::Condition { at: 0, at_least: 1 };
-    ready.fetch_when(condition, 0, []).and_then(|request| request.wait()).expect("the other one comes");
+    ready
+        .fetch_when(condition, 0, [])
+        .and_then(|request| request.wait())
+        .expect("the other one comes");
     let forbidden = |outcome: &Result<(), NoDirectPath>| match outcome {
-        Err(NoDirectPath::Forbidden { reason, .. }) => assert!(reason.contains("not permitted"), "{reason}"),
+        Err(NoDirectPath::Forbidden { reason, .. }) => {
+            assert!(reason.contains("not permitted"), "{reason}")
+        }
         other => panic!("{other:?}"),
     };
     forbidden(&sender.direct_path().here);
@@ -216,7 +231,10 @@ fn part_stranger_receives() {
     let Some((segment, places)) = given() else { return };
     become_a_stranger();
     let mut receiver = Receiver::open(&segment, places[0]).expect("unopened");
-    RemoteWindow::open(&segment, places[1]).expect("exposed").write_value(0, 1_u64).expect("inside");
+    RemoteWindow::open(&segment, places[1])
+        .expect("exposed")
+        .write_value(0, 1_u64)
+        .expect("inside");
     until("the other one comes", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
     assert!(matches!(receiver.direct_path().here, Err(NoDirectPath::Forbidden { .. })));
     assert_eq!(receive_all(&mut receiver), [Path::Staged; LENGTHS.len()]);
@@ -231,7 +249,8 @@ fn one_side_that_may_copies_for_both() {
     let (segment, arena) = memory(8 << 20);
     for part in ["part_powerless_receives", "part_powerless_sends"] {
         let (link, ready) = link_and_window(&arena, AREA);
-        let mut other = Part::start_as(Some(65534), part, &segment, &[link.offset(), ready.offset()]);
+        let mut other =
+            Part::start_as(Some(65534), part, &segment, &[link.offset(), ready.offset()]);
         if part == "part_powerless_receives" {
             ready.wait_for_notifications(1, None);
             let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
@@ -245,7 +264,11 @@ fn one_side_that_may_copies_for_both() {
         } else {
             let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
             let condition = queues::remote::Condition { at: 0, at_least: 1 };
-            ready.local().fetch_when(condition, 0, []).and_then(|request| request.wait()).expect("it comes");
+            ready
+                .local()
+                .fetch_when(condition, 0, [])
+                .and_then(|request| request.wait())
+                .expect("it comes");
             receiver.direct_path();
             ready.local().write_value(8, 1_u64).expect("inside");
             receive_all(&mut receiver);
@@ -273,7 +296,10 @@ fn part_powerless_sends() {
     let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
     ready.write_value(0, 1_u64).expect("inside");
     let condition = queues::remote::Condition { at: 8, at_least: 1 };
-    ready.fetch_when(condition, 0, []).and_then(|request| request.wait()).expect("the other one has tried");
+    ready
+        .fetch_when(condition, 0, [])
+        .and_then(|request| request.wait())
+        .expect("the other one has tried");
     let direct = sender.direct_path();
     assert!(direct.here.is_err());
     for (path, length) in send_all(&mut sender).into_iter().zip(LENGTHS) {
@@ -291,7 +317,9 @@ fn a_buffer_too_small_leaves_the_message_for_a_larger_one() {
             let mut buffer = vec![0; length];
             let room = length as u64 - 1;
             match receiver.receive(&mut buffer[..length - 1]) {
-                Err(DmaError::TooLong { bytes, room: there, .. }) => assert_eq!((bytes, there), (length as u64, room)),
+                Err(DmaError::TooLong { bytes, room: there, .. }) => {
+                    assert_eq!((bytes, there), (length as u64, room))
+                }
                 other => panic!("{other:?}"),
             }
             assert_eq!(receiver.receive(&mut buffer).expect("still there").bytes, length);
@@ -305,10 +333,15 @@ fn a_buffer_too_small_leaves_the_message_for_a_larger_one() {
 fn a_message_given_up_at_its_deadline_was_never_sent() {
     let (_, arena) = memory(8 << 20);
     let soon = || Instant::now() + Duration::from_millis(2);
-    let late = |outcome: Result<Path, DmaError>| assert!(matches!(outcome, Err(DmaError::DeadlinePassed { .. })));
+    let late = |outcome: Result<Path, DmaError>| {
+        assert!(matches!(outcome, Err(DmaError::DeadlinePassed { .. })))
+    };
     let (mut sender, mut receiver) = pair(&arena, 4096).expect("room");
     let mut buffer = vec![0; 100_000];
-    assert!(matches!(receiver.receive_until(&mut buffer, soon()), Err(DmaError::DeadlinePassed { .. })));
+    assert!(matches!(
+        receiver.receive_until(&mut buffer, soon()),
+        Err(DmaError::DeadlinePassed { .. })
+    ));
     for policy in [Policy::Staged, Policy::Direct] {
         if policy == Policy::Direct && !sender.direct_path().exists() {
             continue;
@@ -319,11 +352,17 @@ fn a_message_given_up_at_its_deadline_was_never_sent() {
         late(sender.send_until(&message(2, 100_000), soon()));
         std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
-                sender.send(&message(3, 50_000)).and_then(|_| sender.send(&message(4, 70_000))).expect("received")
+                sender
+                    .send(&message(3, 50_000))
+                    .and_then(|_| sender.send(&message(4, 70_000)))
+                    .expect("received")
             });
             for (number, length) in [(3, 50_000), (4, 70_000)] {
                 assert_eq!(receiver.receive(&mut buffer).expect("sent").bytes, length);
-                assert!(buffer[..length] == message(number, length), "the first that was not given up");
+                assert!(
+                    buffer[..length] == message(number, length),
+                    "the first that was not given up"
+                );
             }
             sending.join().expect("it ends");
         });
@@ -350,7 +389,10 @@ fn the_death_of_either_side_is_told_by_its_number() {
                     let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
                     receive_for_ever(&mut receiver, ready.local())
                 }
-                _ => send_for_ever(&mut Sender::open(&segment, link.offset()).expect("unopened"), policy),
+                _ => send_for_ever(
+                    &mut Sender::open(&segment, link.offset()).expect("unopened"),
+                    policy,
+                ),
             });
             ready.wait_for_notifications(20, None);
             other.kill();
@@ -468,7 +510,10 @@ fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
     for (index, (word, noise)) in words.iter().zip(noise).enumerate().skip(8) {
         let noise = u64::from_le_bytes(*noise);
         let value = if seed.is_multiple_of(2) { noise } else { noise >> (noise % 64) };
-        word.store(if index < 24 && seed.is_multiple_of(3) { value % 4096 } else { value }, Ordering::Relaxed);
+        word.store(
+            if index < 24 && seed.is_multiple_of(3) { value % 4096 } else { value },
+            Ordering::Relaxed,
+        );
     }
     let (mut buffer, now) = (vec![0; 1 << 16], Instant::now());
     sender.set_policy(Policy::Staged);

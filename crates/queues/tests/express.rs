@@ -52,7 +52,8 @@ impl Sequence {
 fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
     let queue = queue(capacity);
     // A bit for every message: a second arrival finds it set.
-    let seen: Vec<AtomicU64> = (0..(senders * each).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+    let seen: Vec<AtomicU64> =
+        (0..(senders * each).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
     thread::scope(|scope| {
         for source in 0..senders {
             let sender = queue.sender();
@@ -74,9 +75,11 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
                         match receiver.try_receive() {
                             Ok(Some(message)) => {
                                 sequence.check(message);
-                                let index = u64::from(message.source().number()) * each + message.number();
+                                let index =
+                                    u64::from(message.source().number()) * each + message.number();
                                 let bit = 1 << (index % 64);
-                                let before = seen[index as usize / 64].fetch_or(bit, Ordering::Relaxed);
+                                let before =
+                                    seen[index as usize / 64].fetch_or(bit, Ordering::Relaxed);
                                 assert_eq!(before & bit, 0, "{message:?} came twice");
                             }
                             Ok(None) => thread::yield_now(),
@@ -97,7 +100,10 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
         for (index, word) in seen.iter().enumerate() {
             while !all(index, word) {
                 thread::sleep(Duration::from_micros(100));
-                assert!(!receivers.iter().any(thread::ScopedJoinHandle::is_finished), "a receiver has failed");
+                assert!(
+                    !receivers.iter().any(thread::ScopedJoinHandle::is_finished),
+                    "a receiver has failed"
+                );
             }
         }
         assert!(matches!(queue.close(), Closing::At(end) if end == senders * each));
@@ -131,7 +137,9 @@ fn a_hundred_million_messages_with_four_threads() {
 fn in_batches<F: Form>(mut receiver: Receiver<Express, F>, queue: &ExpressQueue, count: u64) {
     thread::scope(|scope| {
         let sender = queue.sender();
-        scope.spawn(move || (0..count).try_for_each(|number| sender.send(&message(0, number))).expect("open"));
+        scope.spawn(move || {
+            (0..count).try_for_each(|number| sender.send(&message(0, number))).expect("open")
+        });
         let mut some = [Message::default(); 7];
         let mut next = 0;
         while next < count {
@@ -161,7 +169,9 @@ fn blocking_senders_and_receivers_wait_for_each_other() {
     thread::scope(|scope| {
         for source in 0..2 {
             let sender = queue.sender();
-            scope.spawn(move || (0..COUNT).try_for_each(|number| sender.send(&message(source, number))));
+            scope.spawn(move || {
+                (0..COUNT).try_for_each(|number| sender.send(&message(source, number)))
+            });
         }
         let mut receiver = queue.receiver().expect("free");
         let mut sequence = Sequence::new(2);
@@ -230,7 +240,10 @@ fn an_empty_queue_gives_its_empty_message_which_does_nothing_unless_told() {
     receiver.set_empty_message(idle);
     assert_eq!(receiver.clone().receive(), idle, "for all receivers");
     handlers.dispatch(&mut seen, receiver.receive());
-    queue.sender().try_send(&Message::new(SourceName::new(6).expect("14 bits"), 1, [7, 0, 0, 0, 0])).expect("room");
+    queue
+        .sender()
+        .try_send(&Message::new(SourceName::new(6).expect("14 bits"), 1, [7, 0, 0, 0, 0]))
+        .expect("room");
     handlers.dispatch(&mut seen, receiver.receive());
     assert_eq!(seen, [(5, 9), (6, 7)]);
 }
@@ -275,7 +288,10 @@ fn a_queue_whose_receivers_died_refuses_those_who_wait_for_room() {
 #[test]
 fn ten_thousand_open_destinations_take_less_than_four_mebibytes() {
     assert!(10_000 * size_of::<queues::express::ExpressSender>() < 4 << 20);
-    assert!(size_of::<queues::express::ExpressSender>() <= 256 && size_of::<queues::lines::WideReceiver>() <= 256);
+    assert!(
+        size_of::<queues::express::ExpressSender>() <= 256
+            && size_of::<queues::lines::WideReceiver>() <= 256
+    );
 }
 
 #[test]
@@ -322,7 +338,10 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
     let arena = arena();
     let victim = ExpressQueue::create(&arena, 8, None).expect("room");
     let bytes = ExpressQueue::bytes_for(8).expect("a capacity");
-    let words = arena.segment().slice_at::<AtomicU64>(victim.offset(), bytes as usize / 8).expect("its memory");
+    let words = arena
+        .segment()
+        .slice_at::<AtomicU64>(victim.offset(), bytes as usize / 8)
+        .expect("its memory");
     let mut receiver = victim.receiver().expect("free");
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -334,7 +353,10 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    word.store(if state.is_multiple_of(3) { state >> (state % 64) } else { state }, Ordering::Relaxed);
+                    word.store(
+                        if state.is_multiple_of(3) { state >> (state % 64) } else { state },
+                        Ordering::Relaxed,
+                    );
                 }
                 thread::yield_now();
             }
@@ -346,7 +368,10 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
             let _ = sender.send_until(&message(1, number), Instant::now());
             let _ = (receiver.try_receive(), receiver.receive(), receiver.receive_many(&mut some));
             let _ = (receiver.is_ready(), receiver.receive_until(Instant::now()));
-            let _ = (victim.generation(), ExpressQueue::attach(arena.segment(), victim.offset()).is_ok());
+            let _ = (
+                victim.generation(),
+                ExpressQueue::attach(arena.segment(), victim.offset()).is_ok(),
+            );
         }
         let _ = (victim.close(), victim.reopen());
         done.store(true, Ordering::Relaxed);
@@ -382,7 +407,8 @@ fn behaves_like_a_bounded_list<F: Form>(
     for &step in steps {
         match step {
             Step::Send(number) => {
-                let expected = if list.len() < queue.capacity() { Ok(()) } else { Err(SendError::Full) };
+                let expected =
+                    if list.len() < queue.capacity() { Ok(()) } else { Err(SendError::Full) };
                 prop_assert_eq!(sender.try_send(&message(3, number)), expected);
                 if expected.is_ok() {
                     list.push_back(message(3, number));

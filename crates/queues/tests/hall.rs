@@ -43,7 +43,9 @@ fn number(message: &WideMessage) -> u64 {
 }
 
 fn fill(destination: &mut Destination) -> u64 {
-    (0..).find(|number| destination.try_send(&message(1, *number)) == Err(SendError::Full)).expect("it is bounded")
+    (0..)
+        .find(|number| destination.try_send(&message(1, *number)) == Err(SendError::Full))
+        .expect("it is bounded")
 }
 
 /// Every sender sends to all queues in turn; each queue has to give its messages in order.
@@ -140,7 +142,8 @@ fn order_is_kept_by_one_sender_that_meets_every_state() {
 fn a_full_queue_stops_its_own_senders_only() {
     let shape = tiny();
     let (mut hall, entrance) = make(shape);
-    let (mut full, mut other) = (entrance.open(0, Class::Request).unwrap(), entrance.open(1, Class::Request).unwrap());
+    let (mut full, mut other) =
+        (entrance.open(0, Class::Request).unwrap(), entrance.open(1, Class::Request).unwrap());
     let mut sent = 0;
     loop {
         let more = fill_from(&mut full, sent);
@@ -167,7 +170,9 @@ fn a_full_queue_stops_its_own_senders_only() {
 }
 
 fn fill_from(destination: &mut Destination, first: u64) -> u64 {
-    (first..).find(|number| destination.try_send(&message(1, *number)).is_err()).expect("it is bounded")
+    (first..)
+        .find(|number| destination.try_send(&message(1, *number)).is_err())
+        .expect("it is bounded")
 }
 
 #[test]
@@ -199,7 +204,10 @@ fn traffic_gives_a_queue_a_ring_and_takes_it_from_a_quiet_one() {
             assert!(hall.is_resident(500, Class::Request));
         }
     }
-    assert!(!hall.is_resident(20, Class::Request) || !hall.is_resident(500, Class::Request), "there is one ring");
+    assert!(
+        !hall.is_resident(20, Class::Request) || !hall.is_resident(500, Class::Request),
+        "there is one ring"
+    );
     let mut destination = entrance.open(20, Class::Request).unwrap();
     for number in 0..300 {
         destination.try_send(&message(1, number)).unwrap();
@@ -211,7 +219,8 @@ fn traffic_gives_a_queue_a_ring_and_takes_it_from_a_quiet_one() {
 #[test]
 fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
     let (mut hall, entrance) = make(Shape::default());
-    let mut open: Vec<_> = (0..10_000).map(|index| entrance.open(index % 512, Class::Request).unwrap()).collect();
+    let mut open: Vec<_> =
+        (0..10_000).map(|index| entrance.open(index % 512, Class::Request).unwrap()).collect();
     assert!(size_of::<Destination>() <= 32);
     assert!(open.capacity() * size_of::<Destination>() < 4 << 20);
     for (index, destination) in open.iter_mut().enumerate() {
@@ -224,11 +233,17 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
 #[test]
 fn errors_say_what_is_wrong() {
     let (hall, entrance) = make(tiny());
-    assert!(matches!(entrance.open(8, Class::Reply), Err(HallError::NoQueue { index: 8, queues: 8, .. })));
+    assert!(matches!(
+        entrance.open(8, Class::Reply),
+        Err(HallError::NoQueue { index: 8, queues: 8, .. })
+    ));
     let elsewhere = arena(1 << 20);
     let nothing = Entrance::attach(elsewhere.segment(), Offset(0));
     assert!(matches!(nothing, Err(HallError::NoHall { .. })));
-    assert!(matches!(Hall::create(&elsewhere, Shape { quota: 0, ..tiny() }), Err(HallError::Shape { .. })));
+    assert!(matches!(
+        Hall::create(&elsewhere, Shape { quota: 0, ..tiny() }),
+        Err(HallError::Shape { .. })
+    ));
     let mut destination = entrance.open(0, Class::Request).unwrap();
     drop(hall);
     assert_eq!(destination.try_send(&message(1, 0)), Err(SendError::Closed));
@@ -271,7 +286,11 @@ fn memory_goes_back_when_nobody_can_touch_it() {
 
 #[test]
 fn a_hall_with_all_its_rings_fits_where_it_is_said_to() {
-    for shape in [tiny(), Shape::default(), Shape { queues: 700, rings: 3, ring_capacity: 8, ..Shape::default() }] {
+    for shape in [
+        tiny(),
+        Shape::default(),
+        Shape { queues: 700, rings: 3, ring_capacity: 8, ..Shape::default() },
+    ] {
         let bytes = shape.most_bytes().unwrap();
         let arena = arena(bytes.next_multiple_of(4096));
         let mut hall = Hall::create(&arena, shape).unwrap();
@@ -288,7 +307,8 @@ fn most_looks(shape: Shape, queues: &[usize]) -> u64 {
     let arena = arena(64 << 20);
     let mut hall = Hall::create(&arena, shape).unwrap();
     let entrance = Arc::new(Entrance::attach(arena.segment(), hall.offset()).unwrap());
-    let mut open: Vec<_> = queues.iter().map(|queue| entrance.open(*queue, Class::Request).unwrap()).collect();
+    let mut open: Vec<_> =
+        queues.iter().map(|queue| entrance.open(*queue, Class::Request).unwrap()).collect();
     let mut most = 0;
     for round in 0..200 {
         for destination in &mut open {
@@ -323,7 +343,8 @@ fn an_event_tells_of_an_arrival_and_of_a_half_full_ring() {
     let shape = Shape { miss_capacity: 8, ring_capacity: 8, ..Shape::default() };
     let mut hall = Hall::create(&arena, shape).unwrap();
     let event = Event::new().expect("a descriptor");
-    let entrance = Entrance::attach(arena.segment(), hall.offset()).unwrap().with_event(event.clone());
+    let entrance =
+        Entrance::attach(arena.segment(), hall.offset()).unwrap().with_event(event.clone());
     let mut destination = Arc::new(entrance).open(9, Class::Request).unwrap();
     for is_resident in [false, true] {
         assert_eq!(hall.promote(9, Class::Request) && is_resident, is_resident);
@@ -357,7 +378,8 @@ fn the_owners_death_is_named_by_every_form_of_sending() {
     let mut receiver = part::Part::start_on("part_owns_a_hall", &segment, &[told]);
     part::until("there is a hall", || heard() != 0);
     let entrance = Arc::new(Entrance::attach(&segment, Offset(heard())).unwrap());
-    let mut open: Vec<_> = (0..4).map(|queue| entrance.open(queue, Class::Request).unwrap()).collect();
+    let mut open: Vec<_> =
+        (0..4).map(|queue| entrance.open(queue, Class::Request).unwrap()).collect();
     open[0].send(&message(1, 1)).unwrap();
     receiver.stop();
     for destination in &mut open {
@@ -375,11 +397,16 @@ fn the_owners_death_is_named_by_every_form_of_sending() {
     assert_eq!(open[1].send(&message(1, 0)), Err(gone));
     let late = Instant::now() + Duration::from_secs(600);
     assert_eq!(open[2].send_until(&message(1, 0), late), Err(gone));
-    assert_eq!(gone.to_string(), format!("process {}, which received from the queue, has ended", receiver.pid()));
+    assert_eq!(
+        gone.to_string(),
+        format!("process {}, which received from the queue, has ended", receiver.pid())
+    );
     // A hall with room is noticed too, if not at once.
     let entrance = Arc::new(Entrance::attach(&segment, Offset(heard())).unwrap());
     let mut other = entrance.open(7, Class::Reply).unwrap();
-    let sent = (0..).find(|number| other.try_send(&message(1, *number)) == Err(gone)).expect("it is bounded");
+    let sent = (0..)
+        .find(|number| other.try_send(&message(1, *number)) == Err(gone))
+        .expect("it is bounded");
     assert!(sent <= u64::from(NEWS));
 }
 
@@ -400,17 +427,20 @@ fn part_owns_a_hall() {
 fn senders_killed_anywhere_hold_nobody_up() {
     let (segment, arena) = part::memory(8 << 20);
     let hall_arena = Arc::new(Arena::new(Arc::clone(&segment), 1 << 20..8 << 20).unwrap());
-    let mut hall = Hall::create(&hall_arena, Shape { queues: 8, rings: 2, ..Shape::default() }).unwrap();
+    let mut hall =
+        Hall::create(&hall_arena, Shape { queues: 8, rings: 2, ..Shape::default() }).unwrap();
     let told = arena.allocate_zeroed(64, 64).unwrap();
     segment.at::<AtomicU64>(told).unwrap().store(hall.offset().0, Ordering::Release);
     let entrance = Arc::new(Entrance::attach(&segment, hall.offset()).unwrap());
-    let mut own: Vec<_> = (0..8).map(|queue| entrance.open(queue, Class::Request).unwrap()).collect();
+    let mut own: Vec<_> =
+        (0..8).map(|queue| entrance.open(queue, Class::Request).unwrap()).collect();
     for round in 0..8u64 {
         let mut victim = part::Part::start_on("part_floods_a_hall", &segment, &[told]);
         let mut next: [Option<u64>; 8] = [None; 8];
         let check = |hall: &mut Hall, next: &mut [Option<u64>; 8]| {
             let Some(received) = hall.try_receive_any().unwrap() else { return false };
-            let (source, number) = (received.message.header().source.number(), number(&received.message));
+            let (source, number) =
+                (received.message.header().source.number(), number(&received.message));
             if source == 2 {
                 let expected = next[received.queue].map_or(number, |last| last + 1);
                 assert_eq!(number, expected, "queue {}", received.queue);
@@ -425,7 +455,8 @@ fn senders_killed_anywhere_hold_nobody_up() {
         while check(&mut hall, &mut next) {}
         for (queue, destination) in own.iter_mut().enumerate() {
             destination.try_send(&message(1, round)).unwrap();
-            let received = part::until_some("it arrives", || hall.try_receive(queue, Class::Request).unwrap());
+            let received =
+                part::until_some("it arrives", || hall.try_receive(queue, Class::Request).unwrap());
             assert_eq!((received.header().source.number(), number(&received)), (1, round));
         }
     }
@@ -440,7 +471,8 @@ fn part_floods_a_hall() {
     let Some((segment, places)) = part::given() else { return };
     let offset = segment.at::<AtomicU64>(places[0]).unwrap().load(Ordering::Acquire);
     let entrance = Arc::new(Entrance::attach(&segment, Offset(offset)).unwrap());
-    let mut open: Vec<_> = (0..8).map(|queue| entrance.open(queue, Class::Request).unwrap()).collect();
+    let mut open: Vec<_> =
+        (0..8).map(|queue| entrance.open(queue, Class::Request).unwrap()).collect();
     for round in 0.. {
         for destination in &mut open {
             destination.send(&message(2, round)).unwrap();
@@ -467,13 +499,19 @@ fn a_stopped_receiver_takes_what_it_has_room_for_and_disturbs_nobody() {
     while to_stopped.try_send(&message(1, room)).is_ok() {
         room += 1;
         to_other.try_send(&message(1, room)).unwrap();
-        assert_eq!(hall.try_receive(5, Class::Request).unwrap().map(|message| number(&message)), Some(room));
+        assert_eq!(
+            hall.try_receive(5, Class::Request).unwrap().map(|message| number(&message)),
+            Some(room)
+        );
     }
     assert!(room >= Shape::default().miss_capacity as u64 - 1, "{room}");
     for more in 0..1000 {
         assert_eq!(to_stopped.try_send(&message(1, room)), Err(SendError::Full));
         to_other.try_send(&message(1, more)).unwrap();
-        assert_eq!(hall.try_receive(5, Class::Request).unwrap().map(|message| number(&message)), Some(more));
+        assert_eq!(
+            hall.try_receive(5, Class::Request).unwrap().map(|message| number(&message)),
+            Some(more)
+        );
     }
     stopped.go_on();
     to_stopped.send(&message(1, room)).unwrap();

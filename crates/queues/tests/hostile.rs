@@ -73,7 +73,12 @@ fn honest_jobs_beside_a_hostile_one(how: &str) {
         }
         // The honest ones only closed their ends, or left, when all was answered.
         let is_its = said.contains(&of_hostile);
-        assert!(is_its || said.ends_with("has closed its end of the lane") || said.ends_with("has gone"), "{said}");
+        assert!(
+            is_its
+                || said.ends_with("has closed its end of the lane")
+                || said.ends_with("has gone"),
+            "{said}"
+        );
         spoilt += u32::from(is_its && said.contains("has spoilt the lane"));
     }
     assert!(spoilt > 0, "the server's lanes to the hostile process report what it did");
@@ -110,7 +115,8 @@ fn part_serves() {
     while !dismissed.is_finished() {
         match inbox.receive_by(Instant::now() + Duration::from_millis(20)).expect("it can sleep") {
             Some(Delivery::Message(message)) => {
-                let answered = outbox.try_send(message.source.into(), message.handler, message.bytes);
+                let answered =
+                    outbox.try_send(message.source.into(), message.handler, message.bytes);
                 // An honest client waits for each answer, so there is room for it.
                 if let Err(PostError::Lane(error)) = answered {
                     note(error.to_string());
@@ -134,7 +140,8 @@ struct Client {
 impl Client {
     fn new(registration: Registration) -> Client {
         let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
-        let server = registration.look_up_open(&Address::new("server", 0, 0), soon()).expect("allowed");
+        let server =
+            registration.look_up_open(&Address::new("server", 0, 0), soon()).expect("allowed");
         Client { registration, outbox, inbox, server }
     }
 }
@@ -157,7 +164,11 @@ fn part_checks() {
         client.outbox.send(client.server, handler, &bytes).expect("the server is there");
         match client.inbox.receive_by(soon()).expect("it can sleep") {
             Some(Delivery::Message(message)) => {
-                assert_eq!((message.handler, message.bytes), (handler, &bytes[..]), "the answer to message {asked}");
+                assert_eq!(
+                    (message.handler, message.bytes),
+                    (handler, &bytes[..]),
+                    "the answer to message {asked}"
+                );
             }
             other => panic!("no answer to message {asked}: {other:?}"),
         }
@@ -165,7 +176,10 @@ fn part_checks() {
             say("going on");
         }
     }
-    assert!(client.inbox.try_receive().expect("it can look").is_none(), "nothing that was not asked for");
+    assert!(
+        client.inbox.try_receive().expect("it can look").is_none(),
+        "nothing that was not asked for"
+    );
     say(&format!("all answered: {asked}"));
 }
 
@@ -187,7 +201,9 @@ fn possessions() -> (Vec<Segment>, Vec<OwnedFd>) {
                     assert!(!table, "nobody can write to a table");
                     memory.push(segment);
                 }
-                Err(error) => assert!(table && matches!(error, SegmentError::Map { .. }), "{error}"),
+                Err(error) => {
+                    assert!(table && matches!(error, SegmentError::Map { .. }), "{error}")
+                }
             }
         } else if link.starts_with("socket:") {
             sockets.push(copy);
@@ -198,7 +214,9 @@ fn possessions() -> (Vec<Segment>, Vec<OwnedFd>) {
 
 /// Writes random words over memory, here and there or everywhere.
 fn spoil(memory: &Segment, random: &mut Random) {
-    let words = memory.slice_at::<AtomicU64>(Offset(0), (memory.bytes() / 8) as usize).expect("whole pages");
+    let words = memory
+        .slice_at::<AtomicU64>(Offset(0), (memory.bytes() / 8) as usize)
+        .expect("whole pages");
     match random.next() % 4 {
         0 => words.iter().for_each(|word| word.store(random.next(), Ordering::Relaxed)),
         // The words of the two ends, where positions and states are.
@@ -207,7 +225,10 @@ fn spoil(memory: &Segment, random: &mut Random) {
         2 => {
             for _ in 0..64 {
                 let word = &words[random.next() as usize % words.len()];
-                word.store(word.load(Ordering::Relaxed) ^ 1 << (random.next() % 64), Ordering::Relaxed);
+                word.store(
+                    word.load(Ordering::Relaxed) ^ 1 << (random.next() % 64),
+                    Ordering::Relaxed,
+                );
             }
         }
         // Stamps at any place: lengths of any size, and skips.
@@ -215,7 +236,10 @@ fn spoil(memory: &Segment, random: &mut Random) {
             for _ in 0..64 {
                 let line = &words[32 + random.next() as usize % (words.len() / 8 - 4) * 8];
                 let kind = 1 + random.next() % 3;
-                line.store(random.next() & 0xfff | kind << 42 | (random.next() % 3) << 44, Ordering::Relaxed);
+                line.store(
+                    random.next() & 0xfff | kind << 42 | (random.next() % 3) << 44,
+                    Ordering::Relaxed,
+                );
             }
         }
     }

@@ -67,7 +67,9 @@ fn part_echoes() {
     loop {
         match inbox.receive().expect("it can sleep") {
             // Whoever has gone needs no answer.
-            Delivery::Message(message) => drop(outbox.reply(message.source, message.handler, message.bytes)),
+            Delivery::Message(message) => {
+                drop(outbox.reply(message.source, message.handler, message.bytes))
+            }
             Delivery::Lost(error) => say(&error.to_string()),
         }
     }
@@ -89,7 +91,9 @@ fn a_receiver_that_is_killed_anywhere_is_named() {
             let killer = std::thread::spawn(move || {
                 if round % 2 == 1 {
                     receiver.signal(Signal::STOP);
-                    until("it is stopped", || state(receiver.pid()).expect("/proc") == ProcessState::Stopped);
+                    until("it is stopped", || {
+                        state(receiver.pid()).expect("/proc") == ProcessState::Stopped
+                    });
                 }
                 until("some time has passed", || Instant::now() >= moment);
                 receiver.kill();
@@ -102,7 +106,9 @@ fn a_receiver_that_is_killed_anywhere_is_named() {
                     match delivery {
                         Delivery::Message(_) => {}
                         // This one, or the one before, if its reply was on the way when it was killed.
-                        Delivery::Lost(error) => assert!(matches!(&error, LaneError::Gone { .. }), "{path:?}: {error}"),
+                        Delivery::Lost(error) => {
+                            assert!(matches!(&error, LaneError::Gone { .. }), "{path:?}: {error}")
+                        }
                     }
                 }
             };
@@ -134,7 +140,8 @@ fn a_sender_that_is_killed_is_named_after_its_last_message() {
         let mut job = Job::new(path, 3);
         let mut sender = job.start("part_sends", 0, "2");
         let mut other = job.start("part_sends", 1, "2");
-        let (one, two) = (job.own.own_name(0, 0).expect("a port"), job.own.own_name(1, 0).expect("a port"));
+        let (one, two) =
+            (job.own.own_name(0, 0).expect("a port"), job.own.own_name(1, 0).expect("a port"));
         let mut expected = [0, 0];
         let mut check = |delivery: Option<Delivery<'_>>| match delivery.expect("something comes") {
             Delivery::Message(message) => {
@@ -157,7 +164,11 @@ fn a_sender_that_is_killed_is_named_after_its_last_message() {
         };
         assert_eq!(said, format!("process 0 of job job (pid {}) has gone", sender.pid()));
         for _ in 0..5000 {
-            assert_eq!(check(job.inbox.receive_by(soon()).expect("it can sleep")), None, "the other goes on");
+            assert_eq!(
+                check(job.inbox.receive_by(soon()).expect("it can sleep")),
+                None,
+                "the other goes on"
+            );
         }
         other.kill();
     }
@@ -170,7 +181,8 @@ fn part_sends() {
     let Some(argument) = argument() else { return };
     let (registration, mut outbox, _inbox, how) = join(&argument);
     let to = how.trim().parse().expect("a process");
-    let name = registration.look_up_open(&Address::new("job", to, 0), soon()).expect("a port of the job");
+    let name =
+        registration.look_up_open(&Address::new("job", to, 0), soon()).expect("a port of the job");
     for number in 0u32.. {
         outbox.send(name, 0, &number.to_le_bytes()).expect("it receives");
     }
@@ -208,7 +220,9 @@ fn a_stopped_receiver_disturbs_nobody() {
         stopped.signal(Signal::CONT);
         for expected in 0..room {
             match job.inbox.receive_by(soon()).expect("it can sleep").expect("an answer") {
-                Delivery::Message(message) => assert_eq!(number(message.bytes), expected, "{path:?}"),
+                Delivery::Message(message) => {
+                    assert_eq!(number(message.bytes), expected, "{path:?}")
+                }
                 Delivery::Lost(error) => panic!("{path:?}: {error}"),
             }
         }
@@ -223,7 +237,8 @@ fn a_stopped_receiver_disturbs_nobody() {
 fn a_job_that_is_stopped_process_by_process_loses_nothing() {
     for path in Path::BOTH {
         let job = Job::new(path, 4);
-        let mut ring: Vec<Part> = (0..3).map(|process| job.start("part_passes_on", process, "")).collect();
+        let mut ring: Vec<Part> =
+            (0..3).map(|process| job.start("part_passes_on", process, "")).collect();
         for part in &mut ring {
             assert_eq!(part.hear(), "going on");
         }
@@ -262,11 +277,17 @@ fn part_passes_on() {
     let (registration, mut outbox, mut inbox, _) = join(&argument);
     let place = outbox.port().name().number() as u32;
     let dismissed = std::thread::spawn(until_dismissed);
-    let next = registration.look_up_open(&Address::new("job", (place + 1) % 3, 0), soon()).expect("a port");
+    let next = registration
+        .look_up_open(&Address::new("job", (place + 1) % 3, 0), soon())
+        .expect("a port");
     let (mut sent, mut expected, mut is_over, mut has_ended) = (0u32, 0, false, false);
     while !(is_over && has_ended) {
         let end = dismissed.is_finished();
-        if !has_ended && outbox.try_send(next, if end { END } else { 0 }, &sent.to_le_bytes()).expect("it receives") {
+        if !has_ended
+            && outbox
+                .try_send(next, if end { END } else { 0 }, &sent.to_le_bytes())
+                .expect("it receives")
+        {
             sent += 1;
             has_ended = end;
         }
@@ -305,10 +326,13 @@ fn a_rank_moves_to_another_process() {
                 job.office.post.move_port(&from, &to).expect("both are open");
             }
             let handler = u8::from(number + 1 == MESSAGES);
-            job.outbox.send_by(name, handler, &number.to_le_bytes(), soon()).expect("somebody receives");
+            job.outbox
+                .send_by(name, handler, &number.to_le_bytes(), soon())
+                .expect("somebody receives");
         }
         let counts = [former.hear(), latter.hear()].map(|said| {
-            let words: Vec<u32> = said.split(' ').map(|word| word.parse().expect("a number")).collect();
+            let words: Vec<u32> =
+                said.split(' ').map(|word| word.parse().expect("a number")).collect();
             (words[0], words[1])
         });
         assert_eq!((counts[0].0, counts[1].1), (0, MESSAGES), "{path:?}: {counts:?}");

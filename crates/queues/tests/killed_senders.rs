@@ -51,7 +51,8 @@ fn assert_whole(queue: &WideQueue, receiver: &mut WideReceiver<Shared>) {
         assert_eq!(sender.try_send(&message(9, number)), Ok(()));
         assert_eq!(drain(receiver), [(9, number)]);
     }
-    let sent = (0..).take_while(|&number| sender.try_send(&message(9, number)).is_ok()).count() as u64;
+    let sent =
+        (0..).take_while(|&number| sender.try_send(&message(9, number)).is_ok()).count() as u64;
     assert_eq!(sent, capacity, "no line is lost");
     assert_eq!(drain(receiver).len() as u64, capacity);
 }
@@ -90,7 +91,11 @@ impl Traced {
             libc::kill(self.0.pid().cast_signed(), libc::SIGKILL);
             libc::waitpid(self.1, &raw mut status, libc::__WALL)
         };
-        assert!(waited == self.1 && libc::WIFSIGNALED(status), "{}", std::io::Error::last_os_error());
+        assert!(
+            waited == self.1 && libc::WIFSIGNALED(status),
+            "{}",
+            std::io::Error::last_os_error()
+        );
         if self.1 != self.0.pid().cast_signed() {
             self.0.kill();
         }
@@ -137,7 +142,10 @@ fn a_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
             break;
         }
     }
-    assert!(lost > 10 && published > 0, "{lost} killed before the publication, {published} after it");
+    assert!(
+        lost > 10 && published > 0,
+        "{lost} killed before the publication, {published} after it"
+    );
 }
 
 #[test]
@@ -153,7 +161,10 @@ fn part_sends_one_between_stops() {
     assert_eq!(traced, 0, "a parent may trace its child");
     // SAFETY: as above.
     let thread = unsafe { libc::gettid() };
-    segment.at::<AtomicU32>(THREAD).expect("inside").store(thread.cast_unsigned(), Ordering::Relaxed);
+    segment
+        .at::<AtomicU32>(THREAD)
+        .expect("inside")
+        .store(thread.cast_unsigned(), Ordering::Relaxed);
     stop();
     let sent = sender.try_send(&one);
     stop();
@@ -194,7 +205,9 @@ fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away
     let (segment, arena) = memory(1 << 20);
     let queue = WideQueue::create(&arena, 8, None).expect("room");
     let mut receiver = queue.receiver().expect("free");
-    let first = |from: u16| Part::start_on("part_sends_for_ever", &segment, &[queue.offset(), Offset(from.into())]);
+    let first = |from: u16| {
+        Part::start_on("part_sends_for_ever", &segment, &[queue.offset(), Offset(from.into())])
+    };
     let mut senders: Vec<(u16, Part)> = (0..3).map(|from| (from, first(from))).collect();
     let mut next = vec![0; 3 + KILLS as usize];
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -206,9 +219,16 @@ fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away
         let (victim, mut left) = ((random % 3) as usize, random >> 8 & 0x7ff);
         // So many messages, and at least one of the victim.
         while left > 0 || next[usize::from(senders[victim].0)] == 0 {
-            let got = receiver.receive_until(Instant::now() + PATIENCE).expect("open").expect("somebody sends");
+            let got = receiver
+                .receive_until(Instant::now() + PATIENCE)
+                .expect("open")
+                .expect("somebody sends");
             let (from, number) = read(&got);
-            assert_eq!(number, next[usize::from(from)], "of sender {from}: nothing is lost, doubled or late");
+            assert_eq!(
+                number,
+                next[usize::from(from)],
+                "of sender {from}: nothing is lost, doubled or late"
+            );
             next[usize::from(from)] += 1;
             left = left.saturating_sub(1);
         }
@@ -244,7 +264,8 @@ fn numbers_are_given_again_when_their_processes_have_ended() {
         assert!(victim.succeeds());
         // Every one of them leaves a line.
         let sender = queue.sender();
-        let mut tries = (0..100).map(|_| (sender.try_send(&message(2, number)), drain(&mut receiver)));
+        let mut tries =
+            (0..100).map(|_| (sender.try_send(&message(2, number)), drain(&mut receiver)));
         let sent = tries.find(|(sent, _)| *sent != Err(SendError::Full));
         assert_eq!(sent, Some((Ok(()), vec![(2, number)])));
     }

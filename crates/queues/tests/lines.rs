@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use queues::lines::{
-    Closing, LINE_DATA, LineHeader, ReceiveError, SendError, Shared, Wide, WideMessage, WideQueue, WideReceiver,
+    Closing, LINE_DATA, LineHeader, ReceiveError, SendError, Shared, Wide, WideMessage, WideQueue,
+    WideReceiver,
 };
 use queues::name::SourceName;
 use queues::queue::{Form, Receiver};
@@ -60,7 +61,8 @@ fn receive_through<F: Form>(receiver: &mut WideReceiver<F>) -> Option<WideMessag
 /// Senders and receivers on threads of their own; every message must come once, in its sender's order.
 fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
     let queue = queue(capacity);
-    let seen: Vec<AtomicU64> = (0..(senders * each).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+    let seen: Vec<AtomicU64> =
+        (0..(senders * each).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
     let count = senders * each;
     let mark = |from: u64, number: u64| {
         let index = from * each + number;
@@ -92,7 +94,10 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
                             Ok(Some(got)) => {
                                 let (from, number) = (got.header().source.number(), number(&got));
                                 let last = &mut last[usize::from(from)];
-                                assert!(last.is_none_or(|last| number > last), "{number} after {last:?}");
+                                assert!(
+                                    last.is_none_or(|last| number > last),
+                                    "{number} after {last:?}"
+                                );
                                 *last = Some(number);
                                 mark(u64::from(from), number);
                                 count += 1;
@@ -110,8 +115,10 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
         senders.into_iter().for_each(|sender| sender.join().expect("no panic"));
         // Everything was sent; what the closed queue still holds is received.
         queue.close();
-        let received: u64 = receivers.into_iter().map(|receiver| receiver.join().expect("no panic")).sum();
-        let marked: u64 = seen.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum();
+        let received: u64 =
+            receivers.into_iter().map(|receiver| receiver.join().expect("no panic")).sum();
+        let marked: u64 =
+            seen.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum();
         assert_eq!((received, marked), (count, count), "nothing lost or doubled");
     });
 }
@@ -144,7 +151,9 @@ fn batches_keep_the_order_with_a_sole_receiver() {
     const COUNT: u64 = 30_000;
     thread::scope(|scope| {
         let sender = queue.sender();
-        scope.spawn(move || (0..COUNT).try_for_each(|number| sender.send(&message(0, number))).expect("open"));
+        scope.spawn(move || {
+            (0..COUNT).try_for_each(|number| sender.send(&message(0, number))).expect("open")
+        });
         let mut some = [WideMessage::default(); 5];
         let mut next = 0;
         while next < COUNT {
@@ -167,7 +176,9 @@ fn blocking_senders_and_receivers_wait_for_each_other() {
     thread::scope(|scope| {
         for from in 0..2 {
             let sender = queue.sender();
-            scope.spawn(move || (0..COUNT).try_for_each(|number| sender.send(&message(from, number))).expect("open"));
+            scope.spawn(move || {
+                (0..COUNT).try_for_each(|number| sender.send(&message(from, number))).expect("open")
+            });
         }
         let mut receiver = queue.receiver().expect("free");
         let mut next = [0; 2];
@@ -217,7 +228,11 @@ fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
     claim.write(LINE_DATA - 1, &[1, 2, 3]).write(usize::MAX, &[4]).write_word(6, 5);
     claim.publish(usize::MAX).expect("in time");
     let got = receiver.try_receive().expect("open").expect("a message");
-    assert_eq!((got.data().len(), got.data()[LINE_DATA - 1]), (LINE_DATA, 1), "what does not fit is cut off");
+    assert_eq!(
+        (got.data().len(), got.data()[LINE_DATA - 1]),
+        (LINE_DATA, 1),
+        "what does not fit is cut off"
+    );
 }
 
 #[test]
@@ -231,7 +246,10 @@ fn a_claim_that_is_held_for_long_holds_up_nobody_and_is_sent_again() {
         assert_eq!(sender.try_send(&message(2, number)), Ok(()));
         assert_eq!(receive_through(&mut receiver), Some(message(2, number)));
     }
-    claim.write_word(5, u64::from_le_bytes(message(1, 40).data()[40..48].try_into().expect("8 bytes")));
+    claim.write_word(
+        5,
+        u64::from_le_bytes(message(1, 40).data()[40..48].try_into().expect("8 bytes")),
+    );
     claim.publish(LINE_DATA).expect("there is room");
     assert_eq!(receive_through(&mut receiver), Some(message(1, 40)));
     // And all lines are there again.
@@ -278,7 +296,10 @@ fn an_empty_queue_gives_its_empty_message() {
     assert_eq!(receiver.receive().header(), LineHeader::default());
     receiver.set_empty_message(Message::new(source(5), 9, *b"idle."));
     let got = receiver.clone().receive();
-    assert_eq!((got.header().source, got.header().handler, got.data()), (source(5), 9, &b"idle."[..]));
+    assert_eq!(
+        (got.header().source, got.header().handler, got.data()),
+        (source(5), 9, &b"idle."[..])
+    );
 }
 
 #[test]
@@ -308,7 +329,10 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
     let arena = arena();
     let victim = WideQueue::create(&arena, 8, None).expect("room");
     let bytes = WideQueue::bytes_for(8).expect("a capacity");
-    let words = arena.segment().slice_at::<AtomicU64>(victim.offset(), bytes as usize / 8).expect("its memory");
+    let words = arena
+        .segment()
+        .slice_at::<AtomicU64>(victim.offset(), bytes as usize / 8)
+        .expect("its memory");
     let mut receiver = victim.receiver().expect("free");
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -320,7 +344,10 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    word.store(if state.is_multiple_of(3) { state >> (state % 64) } else { state }, Ordering::Relaxed);
+                    word.store(
+                        if state.is_multiple_of(3) { state >> (state % 64) } else { state },
+                        Ordering::Relaxed,
+                    );
                 }
                 thread::yield_now();
             }
@@ -368,7 +395,8 @@ fn behaves_like_a_bounded_list<F: Form>(
         match step {
             Step::Send(bytes) => {
                 let sent = WideMessage::new(header(3), bytes).expect("at most 48 bytes");
-                let expected = if list.len() < queue.capacity() { Ok(()) } else { Err(SendError::Full) };
+                let expected =
+                    if list.len() < queue.capacity() { Ok(()) } else { Err(SendError::Full) };
                 prop_assert_eq!(sender.try_send(&sent), expected);
                 if expected.is_ok() {
                     list.push_back(sent);

@@ -31,10 +31,17 @@ struct Memory {
 impl Memory {
     fn new(count: u64) -> Arc<Self> {
         let word = |index: u64| {
-            let stamp = if index.is_multiple_of(STRIDE as u64) { ring::empty(index / STRIDE as u64) } else { 0 };
+            let stamp = if index.is_multiple_of(STRIDE as u64) {
+                ring::empty(index / STRIDE as u64)
+            } else {
+                0
+            };
             AtomicU64::new(stamp)
         };
-        Arc::new(Memory { cells: (0..count * STRIDE as u64).map(word).collect(), tail: AtomicU64::new(0) })
+        Arc::new(Memory {
+            cells: (0..count * STRIDE as u64).map(word).collect(),
+            tail: AtomicU64::new(0),
+        })
     }
 
     fn words(&self) -> Words<'_> {
@@ -55,7 +62,11 @@ impl Memory {
             let mut read = None;
             let look = self.words().look(head, |length, words| {
                 let value = words[0].load(Ordering::Relaxed);
-                assert_eq!((length, words[1].load(Ordering::Relaxed)), (value, !value), "a record is whole");
+                assert_eq!(
+                    (length, words[1].load(Ordering::Relaxed)),
+                    (value, !value),
+                    "a record is whole"
+                );
                 read = Some(value);
             });
             match look {
@@ -74,17 +85,21 @@ fn what_is_appended_arrives(cells: u64, looks: usize, values: [&'static [u64]; 2
         let memory = Memory::new(cells);
         let appenders = values.map(|values| {
             let memory = Arc::clone(&memory);
-            thread::spawn(move || values.iter().copied().filter(|&value| memory.append(value).is_ok()).collect())
+            thread::spawn(move || {
+                values.iter().copied().filter(|&value| memory.append(value).is_ok()).collect()
+            })
         });
         let mut head = 0;
         let mut taken: Vec<u64> = (0..looks).filter_map(|_| memory.take(&mut head)).collect();
-        let appended: [Vec<u64>; 2] = appenders.map(|appender| appender.join().expect("an appender ends"));
+        let appended: [Vec<u64>; 2] =
+            appenders.map(|appender| appender.join().expect("an appender ends"));
         while let Some(value) = memory.take(&mut head) {
             taken.push(value);
         }
         assert_eq!(taken.len(), appended[0].len() + appended[1].len());
         for values in appended {
-            let of_one: Vec<u64> = taken.iter().copied().filter(|value| values.contains(value)).collect();
+            let of_one: Vec<u64> =
+                taken.iter().copied().filter(|value| values.contains(value)).collect();
             assert_eq!(of_one, values);
         }
         // Whatever happened, all cells are good again.
@@ -116,8 +131,9 @@ fn an_appender_that_dies_costs_one_cell() {
         // What a claim leaves behind; the tail may or may not have been moved, so here it is not.
         memory.cells[0].store(1, Ordering::Release);
         let theirs = Arc::clone(&memory);
-        let appender =
-            thread::spawn(move || (1..=4).filter(|&value| theirs.append(value).is_ok()).collect::<Vec<u64>>());
+        let appender = thread::spawn(move || {
+            (1..=4).filter(|&value| theirs.append(value).is_ok()).collect::<Vec<u64>>()
+        });
         let mut head = 0;
         let mut taken: Vec<u64> = (0..2).filter_map(|_| memory.take(&mut head)).collect();
         let appended = appender.join().expect("it ends");
@@ -129,7 +145,10 @@ fn an_appender_that_dies_costs_one_cell() {
             assert_eq!(memory.append(value), Ok(()));
             assert_eq!(memory.append(100 + value), Ok(()), "two of three cells are left");
             assert_eq!(memory.append(0), Err(IsFull));
-            assert_eq!((memory.take(&mut head), memory.take(&mut head)), (Some(value), Some(100 + value)));
+            assert_eq!(
+                (memory.take(&mut head), memory.take(&mut head)),
+                (Some(value), Some(100 + value))
+            );
             assert_eq!(memory.take(&mut head), None);
         }
     });

@@ -26,21 +26,37 @@ mod futex {
 }
 
 #[path = "../src/bell.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the ring uses a part of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the ring uses a part of it"
+)]
 mod bell;
 #[path = "../src/name.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the ring uses a part of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the ring uses a part of it"
+)]
 mod name;
 #[path = "../src/order.rs"]
 mod order;
 #[path = "../src/poll_set.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod poll_set;
 #[path = "../src/basic/receiver.rs"]
 #[allow(dead_code, reason = "the models below use parts of it")]
 mod receiver;
 #[path = "../src/basic/ring.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod ring;
 #[path = "../src/basic/sender.rs"]
 #[allow(dead_code, reason = "the models below use parts of it")]
@@ -125,7 +141,11 @@ impl Bell for FutexBell {
     }
 
     fn announce(&mut self, set: u64, index: u64) {
-        assert_eq!((set, index), (AT, INDEX as u64), "what the receiver wrote before it said that it is in a set");
+        assert_eq!(
+            (set, index),
+            (AT, INDEX as u64),
+            "what the receiver wrote before it said that it is in a set"
+        );
         Bits { words: &self.scene.bits, summary: &[] }.announce(INDEX);
     }
 }
@@ -168,7 +188,8 @@ fn compose(sender: &mut Sender<Words, FutexBell>, words: usize, value: u64) {
 /// Takes the next message, whose words must all be alike and which must be for the handler of that number.
 fn receive(receiver: &mut Receiver<Words, FutexBell>) -> Result<u64, RingError> {
     let found = receiver.take_by(None)?;
-    let values: Vec<u64> = receiver.words(&found).iter().map(|word| word.load(Ordering::Relaxed)).collect();
+    let values: Vec<u64> =
+        receiver.words(&found).iter().map(|word| word.load(Ordering::Relaxed)).collect();
     assert!(values.iter().all(|value| *value == values[0]), "torn: {values:x?}");
     assert_eq!(found.header.handler, values[0] as u8);
     receiver.release();
@@ -261,7 +282,8 @@ fn a_sender_that_sleeps_is_told_that_nobody_reads_any_more() {
         for value in 1.. {
             match sender.wait_for_room(8, None) {
                 Ok(room) => {
-                    let message = sender.compose(Header { handler: value as u8, ..Header::default() }, room);
+                    let message =
+                        sender.compose(Header { handler: value as u8, ..Header::default() }, room);
                     message.words()[0].store(value, Ordering::Relaxed);
                     message.finish();
                     sender.publish();
@@ -369,7 +391,9 @@ fn a_ring_in_a_poll_set_hides_no_message() {
             bits.announce(INDEX);
         }
         // Twice with a poller that has not seen the ring before, and so clears its bit.
-        let poll = |receiver: &mut _| Poller::default().poll(bits, None, &mut Ring(receiver)).map(|(_, value)| value);
+        let poll = |receiver: &mut _| {
+            Poller::default().poll(bits, None, &mut Ring(receiver)).map(|(_, value)| value)
+        };
         let mut got: Vec<u64> = (0..2).filter_map(|_| poll(&mut receiver)).collect();
         let _open = thread.join().expect("the sender ends");
         got.extend((0..2).filter_map(|_| poll(&mut receiver)));
@@ -392,7 +416,9 @@ fn a_sender_in_a_poll_set_needs_no_barrier_of_the_pollers() {
             sender.publish();
             sender
         });
-        let poll = |receiver: &mut _| Poller::default().poll(bits, None, &mut Ring(receiver)).map(|(_, value)| value);
+        let poll = |receiver: &mut _| {
+            Poller::default().poll(bits, None, &mut Ring(receiver)).map(|(_, value)| value)
+        };
         let first = poll(&mut receiver);
         let _open = thread.join().expect("the sender ends");
         assert_eq!(first.or_else(|| poll(&mut receiver)), Some(1));

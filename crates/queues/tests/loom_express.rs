@@ -12,13 +12,21 @@ mod words;
 #[allow(unreachable_pub, reason = "the file is a library module")]
 mod form;
 #[path = "../src/name.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod name;
 #[path = "../src/refusal.rs"]
 #[allow(unreachable_pub, reason = "the file is a library module")]
 mod refusal;
 #[path = "../src/word.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod word;
 
 use form::{Form, Shared, Sole};
@@ -43,11 +51,23 @@ impl Memory {
     fn new(slots: usize) -> Arc<Memory> {
         let word = || AtomicU64::new(0);
         let slots = (0..slots).map(|_| word()).collect();
-        Arc::new(Memory { slots, tail: word(), room: word(), head: word(), gate: AtomicU32::new(0) })
+        Arc::new(Memory {
+            slots,
+            tail: word(),
+            room: word(),
+            head: word(),
+            gate: AtomicU32::new(0),
+        })
     }
 
     fn words(&self) -> Words<'_> {
-        Words { slots: &self.slots, tail: &self.tail, room: &self.room, head: &self.head, gate: &self.gate }
+        Words {
+            slots: &self.slots,
+            tail: &self.tail,
+            room: &self.room,
+            head: &self.head,
+            gate: &self.gate,
+        }
     }
 
     /// From a sender that has sent nothing before.
@@ -59,10 +79,12 @@ impl Memory {
     /// have no end.
     fn send_some(&self, source: u16, tries: usize) -> u64 {
         let next = AtomicU64::new(0);
-        (0..tries).fold(0, |number, _| match self.words().try_send(message(source, number), 0, &next) {
-            Ok(_) => number + 1,
-            Err(SendError::Full) => number,
-            Err(why) => panic!("{why}"),
+        (0..tries).fold(0, |number, _| {
+            match self.words().try_send(message(source, number), 0, &next) {
+                Ok(_) => number + 1,
+                Err(SendError::Full) => number,
+                Err(why) => panic!("{why}"),
+            }
         })
     }
 
@@ -72,12 +94,17 @@ impl Memory {
 
     /// Tries so often to receive.
     fn receive_some<F: Form>(&self, tries: usize) -> Vec<(u16, u64)> {
-        (0..tries).filter_map(|_| self.receive::<F>().expect("neither closed nor broken")).map(read).collect()
+        (0..tries)
+            .filter_map(|_| self.receive::<F>().expect("neither closed nor broken"))
+            .map(read)
+            .collect()
     }
 
     /// Receives what is left when all others have ended.
     fn drain<F: Form>(&self) -> Vec<(u16, u64)> {
-        let got: Vec<_> = std::iter::from_fn(|| self.receive::<F>().expect("neither closed nor broken")).collect();
+        let got: Vec<_> =
+            std::iter::from_fn(|| self.receive::<F>().expect("neither closed nor broken"))
+                .collect();
         got.into_iter().map(read).collect()
     }
 
@@ -125,7 +152,11 @@ fn two_senders_one_receiver<F: Form>(preemptions: usize, full: u64, tries: usize
         let sent = senders.map(|sender| sender.join().expect("no panic"));
         got.extend(ring.drain::<F>());
         for (source, sent) in [(1, sent[0]), (2, sent[1]), (9, full)] {
-            assert_eq!(of(source, &got), (0..sent).collect::<Vec<_>>(), "in order, nothing lost or doubled");
+            assert_eq!(
+                of(source, &got),
+                (0..sent).collect::<Vec<_>>(),
+                "in order, nothing lost or doubled"
+            );
         }
     });
 }
@@ -156,11 +187,15 @@ fn a_sender_and_two_receivers(full: u64, tries: usize) {
         let mut got = receivers.map(|receiver| receiver.join().expect("no panic")).to_vec();
         got.push(ring.drain::<Shared>());
         for source in [1, 9] {
-            assert!(got.iter().all(|each| of(source, each).is_sorted()), "each receiver gets them in order");
+            assert!(
+                got.iter().all(|each| of(source, each).is_sorted()),
+                "each receiver gets them in order"
+            );
         }
         let mut all = got.concat();
         all.sort_unstable();
-        let expected = (0..sent).map(|number| (1, number)).chain((0..full).map(|number| (9, number)));
+        let expected =
+            (0..sent).map(|number| (1, number)).chain((0..full).map(|number| (9, number)));
         assert_eq!(all, expected.collect::<Vec<_>>(), "nothing lost or doubled");
     });
 }
@@ -189,7 +224,8 @@ fn a_sender_that_never_helps_holds_up_nobody() {
                 let lap = tail / 2;
                 let full = word::full(lap, message(1, 77));
                 let slot = &words.slots[tail as usize % 2];
-                slot.compare_exchange(word::empty(lap), full, Ordering::SeqCst, Ordering::Acquire).is_ok()
+                slot.compare_exchange(word::empty(lap), full, Ordering::SeqCst, Ordering::Acquire)
+                    .is_ok()
             })
         };
         let other = {
@@ -201,7 +237,11 @@ fn a_sender_that_never_helps_holds_up_nobody() {
         let sent = other.join().expect("no panic");
         got.extend(ring.drain::<Shared>());
         assert_eq!(of(2, &got), (0..sent).collect::<Vec<_>>());
-        assert_eq!(of(1, &got), if committed { vec![77] } else { vec![] }, "committed means received, once");
+        assert_eq!(
+            of(1, &got),
+            if committed { vec![77] } else { vec![] },
+            "committed means received, once"
+        );
         // And the ring goes on as if nothing had been.
         for number in 0..4 {
             assert!(ring.send(3, number).is_ok());
@@ -256,11 +296,17 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
             got.push(read(message));
         }
         let generation = words.reopen().expect("it is closed and empty");
-        assert_eq!(words.try_send(message(2, 8), generation, &AtomicU64::new(0)).map(|_| ()), Ok(()));
+        assert_eq!(
+            words.try_send(message(2, 8), generation, &AtomicU64::new(0)).map(|_| ()),
+            Ok(())
+        );
         let sent = late.join().expect("no panic");
         assert_eq!(got, if sent.is_ok() { vec![(1, 7)] } else { vec![] });
         assert_eq!(end, got.len() as u64);
-        assert_eq!(words.try_receive::<Shared>().map(|message| message.map(read)), Ok(Some((2, 8))));
+        assert_eq!(
+            words.try_receive::<Shared>().map(|message| message.map(read)),
+            Ok(Some((2, 8)))
+        );
         assert_eq!(words.try_receive::<Shared>(), Ok(None));
     });
 }
@@ -281,7 +327,10 @@ fn several_messages_are_taken_at_once_beside_another_receiver() {
         let mut got = Vec::new();
         let mut some = [Message::default(); 3];
         for _ in 0..2 {
-            let count = ring.words().try_receive_many::<Shared>(&mut some).expect("neither closed nor broken");
+            let count = ring
+                .words()
+                .try_receive_many::<Shared>(&mut some)
+                .expect("neither closed nor broken");
             got.extend(some[..count].iter().map(|&message| read(message)));
         }
         let sent = sender.join().expect("no panic");

@@ -5,7 +5,11 @@ mod sync {
 }
 
 #[path = "../src/lines"]
-#[allow(dead_code, unreachable_pub, reason = "the files are library modules; the models below use parts of them")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the files are library modules; the models below use parts of them"
+)]
 mod lines {
     pub(crate) mod message;
     pub(crate) mod receive;
@@ -33,7 +37,11 @@ mod lines {
 #[allow(unreachable_pub, reason = "the file is a library module")]
 mod form;
 #[path = "../src/name.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod name;
 #[path = "../src/refusal.rs"]
 #[allow(unreachable_pub, reason = "the file is a library module")]
@@ -70,12 +78,17 @@ fn message(from: u16, number: u64) -> WideMessage {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes[8..].copy_from_slice(&(!number ^ u64::from(from)).to_le_bytes());
-    WideMessage::new(LineHeader { source: source(from), handler: 1, tag: number as u16 }, &bytes).expect("16 bytes")
+    WideMessage::new(LineHeader { source: source(from), handler: 1, tag: number as u16 }, &bytes)
+        .expect("16 bytes")
 }
 
 fn read(got: WideMessage) -> (u16, u64) {
     let header = got.header();
-    assert_eq!(got, message(header.source.number(), u64::from(header.tag)), "whole and of one piece");
+    assert_eq!(
+        got,
+        message(header.source.number(), u64::from(header.tag)),
+        "whole and of one piece"
+    );
     (header.source.number(), u64::from(header.tag))
 }
 
@@ -113,7 +126,15 @@ impl Memory {
     /// As seen by the process of this sender.
     fn lines_of(&self, from: u16) -> Lines<'_> {
         let Memory { lines, tail, seen, head, gate, dead } = self;
-        Lines { lines, tail, seen, head, gate, senders: Senders(dead), own: Claimant::from_bits(from.into()) }
+        Lines {
+            lines,
+            tail,
+            seen,
+            head,
+            gate,
+            senders: Senders(dead),
+            own: Claimant::from_bits(from.into()),
+        }
     }
 
     fn send(&self, from: u16, number: u64) -> Result<u64, SendError> {
@@ -148,14 +169,16 @@ impl Memory {
     /// Tries so often to receive.
     fn receive_some<F: Form>(&self, tries: usize) -> Vec<(u16, u64)> {
         let mut looks = impatient();
-        let mut receive = |_| self.lines().try_receive::<F>(&mut looks).expect("neither closed nor broken");
+        let mut receive =
+            |_| self.lines().try_receive::<F>(&mut looks).expect("neither closed nor broken");
         (0..tries).filter_map(&mut receive).map(read).collect()
     }
 
     /// Receives what is left when all others have ended.
     fn drain<F: Form>(&self) -> Vec<(u16, u64)> {
         let mut looks = impatient();
-        let mut receive = || self.lines().try_receive::<F>(&mut looks).expect("neither closed nor broken");
+        let mut receive =
+            || self.lines().try_receive::<F>(&mut looks).expect("neither closed nor broken");
         let got: Vec<_> = std::iter::from_fn(|| receive().map(read)).collect();
         assert!(!self.lines().is_ready());
         got
@@ -174,7 +197,10 @@ impl Memory {
         for _ in 0..2 {
             let count = self.lines.len() as u64;
             assert_eq!(self.send_some(8, self.lines.len() + 1), count, "no line is lost");
-            assert_eq!(self.drain::<Shared>(), (0..count).map(|number| (8, number)).collect::<Vec<_>>());
+            assert_eq!(
+                self.drain::<Shared>(),
+                (0..count).map(|number| (8, number)).collect::<Vec<_>>()
+            );
         }
     }
 }
@@ -203,7 +229,11 @@ fn two_senders_one_receiver<F: Form>(preemptions: usize, full: u64, tries: usize
         let sent = senders.map(|sender| sender.join().expect("no panic"));
         got.extend(ring.drain::<F>());
         for (from, sent) in [(1, sent[0]), (2, sent[1]), (9, full)] {
-            assert_eq!(of(from, &got), (0..sent).collect::<Vec<_>>(), "in order, nothing lost or doubled");
+            assert_eq!(
+                of(from, &got),
+                (0..sent).collect::<Vec<_>>(),
+                "in order, nothing lost or doubled"
+            );
         }
         ring.assert_whole();
     });
@@ -236,7 +266,10 @@ fn a_sender_and_two_receivers() {
         let mut got = receivers.map(|receiver| receiver.join().expect("no panic")).to_vec();
         got.push(ring.drain::<Shared>());
         for from in [1, 9] {
-            assert!(got.iter().all(|each| of(from, each).is_sorted()), "each receiver gets them in order");
+            assert!(
+                got.iter().all(|each| of(from, each).is_sorted()),
+                "each receiver gets them in order"
+            );
         }
         let mut all = got.concat();
         all.sort_unstable();
@@ -252,7 +285,8 @@ fn a_voided_line_is_passed_by_and_comes_back() {
     model(2, || {
         let ring = Memory::used(2, 0);
         let slow = ring.lines_of(1).claim(0).expect("room");
-        ring.lines_of(1).put_header(slow, LineHeader { source: source(1), ..LineHeader::default() }.pack(0));
+        ring.lines_of(1)
+            .put_header(slow, LineHeader { source: source(1), ..LineHeader::default() }.pack(0));
         // The other line passes three messages on meanwhile, and the slow one is voided again every lap.
         for number in 0..3 {
             assert!(ring.send(2, number).is_ok());
@@ -264,7 +298,11 @@ fn a_voided_line_is_passed_by_and_comes_back() {
                 let lines = ring.lines();
                 lines.write(slow, &message(1, 0));
                 assert!(lines.publish(slow).is_err(), "it was voided");
-                assert_eq!(lines.composed(slow), message(1, 0), "nobody has written to it meanwhile");
+                assert_eq!(
+                    lines.composed(slow),
+                    message(1, 0),
+                    "nobody has written to it meanwhile"
+                );
                 lines.give_back(slow);
                 ring.send_some(1, 1)
             })
@@ -362,7 +400,9 @@ fn a_dead_claimers_line_is_taken_over_once() {
         let sent = ring.send_some(2, 2);
         let got = ring.drain::<Shared>();
         // None of them, if the void was just being moved on.
-        assert!(recoverers.map(|one| one.join().expect("no panic")).into_iter().sum::<usize>() <= 1);
+        assert!(
+            recoverers.map(|one| one.join().expect("no panic")).into_iter().sum::<usize>() <= 1
+        );
         assert_eq!(of(2, &got), (0..sent).collect::<Vec<_>>());
         ring.lines_of(3).recover();
         ring.pass_laps(2);
@@ -403,7 +443,12 @@ fn who_claimed_is_known_from_the_next_claim() {
         looks.patience.nameless_times = 1_000;
         let mut got = Vec::new();
         for _ in 0..3 {
-            got.extend(ring.lines().try_receive::<Shared>(&mut looks).expect("neither closed nor broken").map(read));
+            got.extend(
+                ring.lines()
+                    .try_receive::<Shared>(&mut looks)
+                    .expect("neither closed nor broken")
+                    .map(read),
+            );
         }
         next.join().expect("no panic");
         got.extend(ring.drain::<Shared>());
@@ -461,7 +506,11 @@ fn what_was_claimed_before_closing_is_received_or_refused() {
         receive();
         let sent = sender.join().expect("no panic");
         (0..4).for_each(|_| receive());
-        assert_eq!(got, (0..sent).map(|number| (1, number)).collect::<Vec<_>>(), "what was sent was received");
+        assert_eq!(
+            got,
+            (0..sent).map(|number| (1, number)).collect::<Vec<_>>(),
+            "what was sent was received"
+        );
         assert_eq!(ring.lines().try_receive::<Shared>(&mut looks), Err(ReceiveError::Closed));
         assert_eq!(ring.send(2, 0), Err(SendError::Closed));
     });
@@ -486,7 +535,10 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
                 Err(why) => panic!("{why}"),
             }
         };
-        assert!((0..2).any(|number| lines.try_send(&message(2, number), generation).is_ok()), "one line may be away");
+        assert!(
+            (0..2).any(|number| lines.try_send(&message(2, number), generation).is_ok()),
+            "one line may be away"
+        );
         let sent = late.join().expect("no panic");
         assert_eq!(got, if sent.is_ok() { vec![(1, 7)] } else { vec![] });
         assert_eq!(of(2, &ring.drain::<Shared>()).len(), 1);

@@ -63,22 +63,46 @@ mod futex {
 }
 
 #[path = "../src/bell.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod bell;
 #[path = "../src/form.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod form;
 #[path = "../src/name.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod name;
 #[path = "../src/poll_set.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod poll_set;
 #[path = "../src/refusal.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod refusal;
 #[path = "../src/word.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod word;
 #[path = "../src/express/words.rs"]
 #[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]
@@ -129,7 +153,10 @@ impl Ring {
     }
 
     fn receive(&self) -> Option<u64> {
-        self.words().try_receive::<Shared>().expect("neither closed nor broken").map(Message::number)
+        self.words()
+            .try_receive::<Shared>()
+            .expect("neither closed nor broken")
+            .map(Message::number)
     }
 }
 
@@ -167,7 +194,10 @@ impl Belled {
     }
 }
 
-fn spawn<T: 'static, R: 'static>(shared: &Arc<T>, run: impl FnOnce(&T) -> R + 'static) -> thread::JoinHandle<R> {
+fn spawn<T: 'static, R: 'static>(
+    shared: &Arc<T>,
+    run: impl FnOnce(&T) -> R + 'static,
+) -> thread::JoinHandle<R> {
     let shared = Arc::clone(shared);
     thread::spawn(move || run(&shared))
 }
@@ -202,7 +232,8 @@ fn a_sender_that_stops_before_it_rings_or_while_it_rings_does_not_silence_others
             let stopped = spawn(&queue, move |queue| {
                 if gets_to_the_kernel {
                     futex::STOPS.with(|stops| stops.set(true));
-                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| queue.send(1)));
+                    let _ =
+                        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| queue.send(1)));
                 } else {
                     queue.ring.send(1);
                 }
@@ -343,7 +374,8 @@ fn a_poller_sleeps_for_two_senders(indices: &'static [usize], preemptions: usize
     model(preemptions, move || {
         let set = Polled::new(indices);
         let last = indices.len() - 1;
-        let senders = [(0, 1), (last, 2)].map(|(queue, number)| spawn(&set, move |set| set.send(queue, number)));
+        let senders = [(0, 1), (last, 2)]
+            .map(|(queue, number)| spawn(&set, move |set| set.send(queue, number)));
         let mut poller = Poller::default();
         assert_eq!(set.receive(&mut poller) + set.receive(&mut poller), 3);
         senders.into_iter().for_each(|sender| sender.join().expect("no panic"));
@@ -417,7 +449,9 @@ fn the_lowest_queue_comes_first_and_unwanted_ones_wait() {
         let (mut poller, mut members) = (Poller::default(), Queues(&set));
         let mut wanted = [0; 8];
         wanted[1] = 1;
-        let mut poll = |wanted: Option<&[u64]>| poller.poll(set.bits(), wanted, &mut members).map(|(index, _)| index);
+        let mut poll = |wanted: Option<&[u64]>| {
+            poller.poll(set.bits(), wanted, &mut members).map(|(index, _)| index)
+        };
         assert_eq!(poll(Some(&wanted)), Some(64));
         assert_eq!(poll(Some(&wanted)), None);
         assert_eq!([poll(None), poll(None), poll(None)], [Some(3), Some(511), None]);

@@ -47,19 +47,26 @@ fn the_first_queue_that_holds_something_is_received_from() {
         let set = PollSet::create(&arena, capacity).expect("room");
         let indices = [0, 1, capacity / 2, capacity - 2, capacity - 1];
         let (queues, mut receivers) = queues(&arena, &set, &indices);
-        let mut view = OnePoll::new(&PollSet::attach(arena.segment(), set.offset()).expect("a set"));
+        let mut view =
+            OnePoll::new(&PollSet::attach(arena.segment(), set.offset()).expect("a set"));
         assert_eq!(view.poll(&mut receivers[..]), None);
         let mut expected = Vec::new();
         for (place, queue) in queues.iter().enumerate().rev() {
-            (0..2).for_each(|number| queue.sender().try_send(&message(place as u16, number)).expect("room"));
-            expected.splice(0..0, (0..2).map(|number| (indices[place], message(place as u16, number))));
+            (0..2).for_each(|number| {
+                queue.sender().try_send(&message(place as u16, number)).expect("room")
+            });
+            expected
+                .splice(0..0, (0..2).map(|number| (indices[place], message(place as u16, number))));
         }
         let got: Vec<_> = std::iter::from_fn(|| view.poll(&mut receivers[..])).collect();
         assert_eq!(got, expected, "of {capacity}");
         // What comes while the bits of the last ones stand is found as well.
         for (place, queue) in queues.iter().enumerate() {
             queue.sender().try_send(&message(place as u16, 9)).expect("room");
-            assert_eq!(view.poll(&mut receivers[..]), Some((indices[place], message(place as u16, 9))));
+            assert_eq!(
+                view.poll(&mut receivers[..]),
+                Some((indices[place], message(place as u16, 9)))
+            );
         }
         assert_eq!(view.poll(&mut receivers[..]), None);
     }
@@ -73,7 +80,8 @@ fn only_wanted_queues_are_received_from() {
     queues.iter().for_each(|queue| queue.sender().try_send(&message(1, 1)).expect("room"));
     let mut view = OnePoll::new(&set);
     let wanted = [0, 1, 0, 0, 0, 0, 0, 1 << 63];
-    let mut next = |wanted: &[u64]| view.poll_among(wanted, &mut receivers[..]).map(|(index, _)| index);
+    let mut next =
+        |wanted: &[u64]| view.poll_among(wanted, &mut receivers[..]).map(|(index, _)| index);
     assert_eq!([next(&wanted), next(&wanted), next(&wanted)], [Some(64), Some(511), None]);
     assert_eq!([next(&[8]), next(&[8])], [Some(3), None]);
 }
@@ -120,7 +128,11 @@ fn queues_of_several_kinds_share_a_set() {
     let words = ExpressQueue::create(&arena, 8, Some((&set, 1))).expect("room");
     let lines = WideQueue::create(&arena, 8, Some((&set, 2))).expect("room");
     let (mut sender, ring) = ring(&arena, &set, 3);
-    let mut members = Mixed { words: words.receiver().expect("free"), lines: lines.receiver().expect("free"), ring };
+    let mut members = Mixed {
+        words: words.receiver().expect("free"),
+        lines: lines.receiver().expect("free"),
+        ring,
+    };
     let line = WideMessage::new(LineHeader::default(), b"a line").expect("short");
     let mut view = OnePoll::new(&set);
     sender.send(basic::Header::default(), b"in a ring").expect("room");
@@ -135,7 +147,8 @@ fn queues_of_several_kinds_share_a_set() {
 
 /// A Basic ring of sixteen lines, whose receiver is in the set; and its sender.
 fn ring(arena: &Arena, set: &PollSet, index: usize) -> (basic::Sender, basic::Receiver) {
-    let at = arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
+    let at =
+        arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
     let sender = basic::Sender::open(arena.segment(), at, 16).expect("inside");
     let receiver = basic::Receiver::open(arena.segment(), at, 16).expect("inside");
     (sender, receiver.in_set(set, index).expect("a set"))
@@ -159,7 +172,12 @@ fn a_poller_that_sleeps_loses_nothing_of_basic_rings() {
         for (mut sender, index) in senders.into_iter().zip(indices) {
             scope.spawn(move || {
                 for number in 0..EACH {
-                    sender.send(basic::Header::default(), &(number << 10 | index as u64).to_le_bytes()).expect("open");
+                    sender
+                        .send(
+                            basic::Header::default(),
+                            &(number << 10 | index as u64).to_le_bytes(),
+                        )
+                        .expect("open");
                 }
             });
         }
@@ -189,10 +207,14 @@ fn a_poller_that_sleeps_loses_nothing_of_basic_rings() {
 fn a_ring_can_join_a_set_late_and_only_one_that_is_there() {
     let arena = arena(1 << 20);
     let set = PollSet::create(&arena, 8).expect("room");
-    let place = || arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
+    let place =
+        || arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
     let open = |at| basic::Receiver::open(arena.segment(), at, 16).expect("inside");
     let refused = open(place()).in_set(&set, 8);
-    assert!(matches!(refused, Err(basic::BasicError::NotInSet(RingError::NoMember { index: 8, .. }))));
+    assert!(matches!(
+        refused,
+        Err(basic::BasicError::NotInSet(RingError::NoMember { index: 8, .. }))
+    ));
     let at = place();
     let mut sender = basic::Sender::open(arena.segment(), at, 16).expect("inside");
     sender.send(basic::Header::default(), b"before").expect("room");
@@ -226,7 +248,9 @@ fn pollers_that_sleep_lose_nothing_of_many_senders() {
             let senders: Vec<_> = queues.iter().map(ExpressQueue::sender).collect();
             scope.spawn(move || {
                 for number in 0..EACH {
-                    senders[number as usize % senders.len()].send(&message(source, number)).expect("open");
+                    senders[number as usize % senders.len()]
+                        .send(&message(source, number))
+                        .expect("open");
                     if number % 64 == 0 {
                         // Time for the pollers to fall asleep.
                         thread::sleep(Duration::from_micros(200));
@@ -257,9 +281,13 @@ fn pollers_that_sleep_lose_nothing_of_many_senders() {
         senders.into_iter().for_each(|sender| sender.join().expect("no panic"));
         // The ends go to the lowest priority, so that everything else is received before.
         pollers.iter().for_each(|_| queues[2].sender().send(&message(9, EACH)).expect("open"));
-        let mut got = pollers.into_iter().flat_map(|poller| poller.join().expect("no panic")).collect::<Vec<_>>();
+        let mut got = pollers
+            .into_iter()
+            .flat_map(|poller| poller.join().expect("no panic"))
+            .collect::<Vec<_>>();
         got.sort_unstable();
-        let all = (0..SENDERS as u16).flat_map(|source| (0..EACH).map(move |number| (source, number)));
+        let all =
+            (0..SENDERS as u16).flat_map(|source| (0..EACH).map(move |number| (source, number)));
         assert!(got.into_iter().eq(all), "nothing lost or doubled");
     });
 }
@@ -277,7 +305,8 @@ fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
     let event = Event::new().expect("a descriptor");
     // As a sender in another process would get it.
     let passed = Event::from_fd(event.as_fd().try_clone_to_owned().expect("a descriptor"));
-    let (sender, mut receiver) = (queue.sender().with_event(passed), queue.receiver().expect("free"));
+    let (sender, mut receiver) =
+        (queue.sender().with_event(passed), queue.receiver().expect("free"));
     let send = |number| sender.try_send(&message(0, number)).expect("room");
 
     send(0);
@@ -328,5 +357,8 @@ fn what_is_no_set_or_no_member_is_refused() {
     let beyond = ExpressQueue::create(&arena, 4, Some((&set, 3)));
     assert!(matches!(beyond, Err(RingError::NoMember { capacity: 3, index: 3, .. })));
     let queue = ExpressQueue::create(&arena, 4, Some((&set, 2))).expect("room");
-    assert!(matches!(PollSet::attach(arena.segment(), queue.offset()), Err(RingError::NoQueue { .. })));
+    assert!(matches!(
+        PollSet::attach(arena.segment(), queue.offset()),
+        Err(RingError::NoQueue { .. })
+    ));
 }

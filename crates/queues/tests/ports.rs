@@ -6,7 +6,9 @@ mod part;
 use office::{Office, Path, soon};
 use queues::lane::LaneError;
 use queues::name::QueueName;
-use queues::post::{Address, Class, Delivery, Inbox, JobPlan, Outbox, PostError, Refusal, Registration};
+use queues::post::{
+    Address, Class, Delivery, Inbox, JobPlan, Outbox, PostError, Refusal, Registration,
+};
 use queues::table::TableError;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -100,7 +102,9 @@ fn requests_and_replies_of_many_arrive_in_their_order() {
                 let expected = &mut expected[usize::from(request.from.number())];
                 assert_eq!(request.bytes, bytes(*expected, 8), "{path:?}");
                 *expected += 1;
-                answers.reply(request.from.into(), 4, &bytes(number(&request.bytes), 48)).expect("it receives");
+                answers
+                    .reply(request.from.into(), 4, &bytes(number(&request.bytes), 48))
+                    .expect("it receives");
             }
             all_done.wait();
         });
@@ -119,7 +123,9 @@ fn messages_of_all_lengths_keep_their_order() {
             for (process, (outbox, _)) in ports.iter_mut().enumerate() {
                 let other = name(&ranks[0], 1 - process as u32, 0);
                 for (index, length) in lengths.into_iter().enumerate() {
-                    outbox.send_by(other, 0, &bytes(7 * round + index as u32, length), soon()).expect("there is room");
+                    outbox
+                        .send_by(other, 0, &bytes(7 * round + index as u32, length), soon())
+                        .expect("there is room");
                 }
                 // The other class has a way of its own.
                 outbox.reply_by(other.into(), 1, &bytes(round, 30), soon()).expect("there is room");
@@ -128,16 +134,23 @@ fn messages_of_all_lengths_keep_their_order() {
                 let (mut requests, mut replies) = (Vec::new(), Vec::new());
                 for _ in 0..=lengths.len() {
                     let letter = next(inbox);
-                    if letter.class == Class::Reply { &mut replies } else { &mut requests }.push(letter.bytes);
+                    if letter.class == Class::Reply { &mut replies } else { &mut requests }
+                        .push(letter.bytes);
                 }
                 let sent = |(index, length)| bytes(7 * round + index as u32, length);
-                assert_eq!(requests, lengths.into_iter().enumerate().map(sent).collect::<Vec<_>>(), "{path:?}");
+                assert_eq!(
+                    requests,
+                    lengths.into_iter().enumerate().map(sent).collect::<Vec<_>>(),
+                    "{path:?}"
+                );
                 assert_eq!(replies, [bytes(round, 30)]);
             }
         }
         let oversized = ports[0].0.send(name(&ranks[0], 1, 0), 0, &[0; 4089]);
         let most = Err(LaneError::Oversized { bytes: 4089, most: 4088 });
-        assert!(matches!(&oversized, Err(PostError::Lane(error)) if Err::<(), _>(error.clone()) == most));
+        assert!(
+            matches!(&oversized, Err(PostError::Lane(error)) if Err::<(), _>(error.clone()) == most)
+        );
         ports[0].0.send(name(&ranks[0], 1, 0), 0, b"fits").expect("the lane is as before");
         assert_eq!(next(&mut ports[1].1).bytes, b"fits");
     }
@@ -148,7 +161,8 @@ fn full_requests_hold_up_no_reply() {
     for path in Path::BOTH {
         let office = Office::open();
         let (ranks, ports) = office.settle(path.plan("job", 3, 1));
-        let [(_, mut inbox), (mut one, _), (mut two, _)] = <[_; 3]>::try_from(flat(ports)).expect("three");
+        let [(_, mut inbox), (mut one, _), (mut two, _)] =
+            <[_; 3]>::try_from(flat(ports)).expect("three");
         let full = name(&ranks[0], 0, 0);
         one.send(full, 0, &bytes(0, 8)).expect("there is room");
         let mut requests = 1;
@@ -159,8 +173,10 @@ fn full_requests_hold_up_no_reply() {
         let late = one.send_by(full, 0, b"more", Instant::now());
         assert!(matches!(late, Err(PostError::Lane(LaneError::TimedOut { .. }))), "{late:?}");
         for round in 0..10 {
-            one.reply_by(full.into(), 1, &bytes(round, 8), soon()).expect("replies have room of their own");
-            two.reply_by(full.into(), 1, &bytes(round, 8), soon()).expect("replies have room of their own");
+            one.reply_by(full.into(), 1, &bytes(round, 8), soon())
+                .expect("replies have room of their own");
+            two.reply_by(full.into(), 1, &bytes(round, 8), soon())
+                .expect("replies have room of their own");
         }
         let mut replies = 0;
         for _ in 0..requests + 20 {
@@ -222,7 +238,9 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                 scope.spawn(move || {
                     for number in 0..MESSAGES {
                         let length = if handler == 2 && number % 1000 > 500 { 300 } else { 8 };
-                        outbox.send_by(moving, handler, &bytes(number, length), soon()).expect("somebody receives");
+                        outbox
+                            .send_by(moving, handler, &bytes(number, length), soon())
+                            .expect("somebody receives");
                     }
                     // Until then it stays, so that nobody reports its end.
                     part::until("everything has been received", done);
@@ -242,7 +260,8 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                     while received() < share - 1000 {
                         check(inbox.receive_by(soon()).expect("it can sleep"));
                     }
-                    let addresses = [place, place + 1].map(|process| Address::new("job", process as u32, 0));
+                    let addresses =
+                        [place, place + 1].map(|process| Address::new("job", process as u32, 0));
                     office.post.move_port(&addresses[0], &addresses[1]).expect("both are open");
                     // Until the senders have noticed it and everything that they had sent here is received.
                     part::until("the senders have left", || {
@@ -263,7 +282,8 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     let (ranks, ports) = office.settle(Path::Hall.plan("job", 3, 2));
     let mut ports = ports.into_iter();
     let mut pair = || <[(Outbox, Inbox); 2]>::try_from(ports.next().expect("three")).expect("two");
-    let ([(mut outbox, _), _], [(_, mut former), _], [(_, mut latter), _]) = (pair(), pair(), pair());
+    let ([(mut outbox, _), _], [(_, mut former), _], [(_, mut latter), _]) =
+        (pair(), pair(), pair());
     let wanted = name(&ranks[0], 1, 0);
     for number in 0..10 {
         outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
@@ -322,7 +342,8 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
 fn a_lane_that_waits_hears_its_call_to_move() {
     let office = Office::open();
     let (ranks, ports) = office.settle(Path::Hall.plan("job", 3, 1));
-    let [(mut outbox, _), (_, mut former), (_, mut latter)] = <[_; 3]>::try_from(flat(ports)).expect("three");
+    let [(mut outbox, _), (_, mut former), (_, mut latter)] =
+        <[_; 3]>::try_from(flat(ports)).expect("three");
     let wanted = name(&ranks[0], 1, 0);
     // So many that the former looks for news while they come, and knows of the call before the lane's turn.
     for number in 0..350 {
@@ -346,30 +367,49 @@ fn a_revoked_name_and_a_refused_source_are_errors() {
     for path in Path::BOTH {
         let office = Office::open();
         let (ranks, ports) = office.settle(path.plan("job", 3, 1));
-        let [(_, mut inbox), (mut one, _), (mut two, _)] = <[_; 3]>::try_from(flat(ports)).expect("three");
+        let [(_, mut inbox), (mut one, _), (mut two, _)] =
+            <[_; 3]>::try_from(flat(ports)).expect("three");
         let wanted = name(&ranks[0], 0, 0);
         for outbox in [&mut one, &mut two] {
             outbox.send(wanted, 7, b"before").expect("allowed");
             assert_eq!(next(&mut inbox).bytes, b"before");
         }
         inbox.port().refuse_source(one.port().name().into()).expect("it answers");
-        let refused = std::iter::repeat_with(|| one.try_send(wanted, 7, b"refused")).find_map(Result::err);
+        let refused =
+            std::iter::repeat_with(|| one.try_send(wanted, 7, b"refused")).find_map(Result::err);
         let refused = refused.expect("it does not go on for ever");
-        let is_that = |error: &LaneError| matches!(error, LaneError::Refused { .. } | LaneError::Closed { .. });
-        assert!(matches!(&refused, PostError::Lane(error) if is_that(error)), "{path:?}: {refused}");
+        let is_that = |error: &LaneError| {
+            matches!(error, LaneError::Refused { .. } | LaneError::Closed { .. })
+        };
+        assert!(
+            matches!(&refused, PostError::Lane(error) if is_that(error)),
+            "{path:?}: {refused}"
+        );
         let error = lost(&mut inbox);
         assert!(matches!(&error, LaneError::Refused { .. }), "{path:?}: {error}");
         let again = one.try_send(wanted, 7, b"refused");
-        assert!(matches!(again, Err(PostError::Refused { refusal: Refusal::SourceRefused, .. })), "{again:?}");
+        assert!(
+            matches!(again, Err(PostError::Refused { refusal: Refusal::SourceRefused, .. })),
+            "{again:?}"
+        );
         two.send(wanted, 7, b"the others go on").expect("allowed");
         assert_eq!(next(&mut inbox).bytes, b"the others go on");
         office.post.revoke("job", wanted).expect("a name of the job");
         let revoked = two.send(wanted, 7, b"revoked");
-        assert!(matches!(revoked, Err(PostError::Lane(LaneError::Revoked { .. }))), "{path:?}: {revoked:?}");
+        assert!(
+            matches!(revoked, Err(PostError::Lane(LaneError::Revoked { .. }))),
+            "{path:?}: {revoked:?}"
+        );
         let revoked = two.send(wanted, 7, b"revoked");
-        assert!(matches!(revoked, Err(PostError::Table(TableError::RevokedName { .. }))), "{revoked:?}");
+        assert!(
+            matches!(revoked, Err(PostError::Table(TableError::RevokedName { .. }))),
+            "{revoked:?}"
+        );
         let error = lost(&mut inbox);
-        assert!(matches!(error, LaneError::Revoked { .. } | LaneError::Closed { .. }), "{path:?}: {error}");
+        assert!(
+            matches!(error, LaneError::Revoked { .. } | LaneError::Closed { .. }),
+            "{path:?}: {error}"
+        );
         assert!(inbox.try_receive().expect("it can look").is_none());
     }
 }
@@ -379,7 +419,8 @@ fn the_end_of_a_sender_comes_after_its_last_message() {
     for path in Path::BOTH {
         let office = Office::open();
         let (ranks, ports) = office.settle(path.plan("job", 3, 1));
-        let [(_, mut inbox), (mut one, _), (mut two, _)] = <[_; 3]>::try_from(flat(ports)).expect("three");
+        let [(_, mut inbox), (mut one, _), (mut two, _)] =
+            <[_; 3]>::try_from(flat(ports)).expect("three");
         let wanted = name(&ranks[0], 0, 0);
         for number in 0..50 {
             one.send(wanted, 1, &bytes(number, 8)).expect("there is room");
@@ -395,7 +436,10 @@ fn the_end_of_a_sender_comes_after_its_last_message() {
             }
         };
         assert_eq!(of_one, 50, "{path:?}");
-        assert!(matches!(&error, LaneError::Closed { partner } if partner.process == 1), "{path:?}: {error}");
+        assert!(
+            matches!(&error, LaneError::Closed { partner } if partner.process == 1),
+            "{path:?}: {error}"
+        );
         two.send(wanted, 2, b"last").expect("there is room");
         while next(&mut inbox).bytes != b"last" {}
         assert_eq!(inbox.lanes(), 1, "{path:?}");
@@ -411,14 +455,17 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
     let key = office.post.add_job(plan).expect("a new job");
     let [one, two] = [0, 1].map(|process| office.enter("job", process, key));
     let (mut outbox, _inbox) = two.open_port(0).expect("a new port").split();
-    let mut inboxes: Vec<Inbox> = (0..PORTS).map(|port| one.open_port(port).expect("a new port").split().1).collect();
+    let mut inboxes: Vec<Inbox> =
+        (0..PORTS).map(|port| one.open_port(port).expect("a new port").split().1).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..20 {
                 for port in 0..PORTS {
                     // Some of them often, so that they become resident.
                     for part in 0..if port % 50 == 0 { 5 } else { 1 } {
-                        outbox.send(name(&one, 0, port), part, &bytes(number, 8)).expect("it receives");
+                        outbox
+                            .send(name(&one, 0, port), part, &bytes(number, 8))
+                            .expect("it receives");
                     }
                 }
             }
@@ -427,7 +474,11 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
             for (port, inbox) in inboxes.iter_mut().enumerate() {
                 for part in 0..if port % 50 == 0 { 5 } else { 1 } {
                     let letter = next(inbox);
-                    assert_eq!((letter.handler, letter.bytes), (part, bytes(number, 8)), "port {port}");
+                    assert_eq!(
+                        (letter.handler, letter.bytes),
+                        (part, bytes(number, 8)),
+                        "port {port}"
+                    );
                 }
             }
         }

@@ -7,7 +7,8 @@ use office::{Office, refusal, soon};
 use queues::lane::{LaneError, LaneReceiver};
 use queues::name::{NAMES, QueueName, SourceName};
 use queues::post::{
-    Address, Delivery, Inbox, JobPlan, MAX_MESSAGE_BYTES, Outbox, Port, PostError, Refusal, Registration,
+    Address, Delivery, Inbox, JobPlan, MAX_MESSAGE_BYTES, Outbox, Port, PostError, Refusal,
+    Registration,
 };
 use queues::table::TableError;
 use shm::broker::Broker;
@@ -17,7 +18,9 @@ use std::time::{Duration, Instant};
 /// The next message of an inbox, which must not be the news of somebody's end.
 fn message(inbox: &mut Inbox) -> (SourceName, u8, Vec<u8>) {
     match inbox.receive_by(soon()).expect("it can sleep") {
-        Some(Delivery::Message(message)) => (message.source, message.handler, message.bytes.to_vec()),
+        Some(Delivery::Message(message)) => {
+            (message.source, message.handler, message.bytes.to_vec())
+        }
         other => panic!("no message: {other:?}"),
     }
 }
@@ -65,7 +68,10 @@ fn a_source_is_where_an_answer_goes() {
     sources.dedup();
     assert_eq!(sources.len(), 3, "each has its own");
     for ((_registration, _outbox, mut inbox), number) in clients.into_iter().zip(0..) {
-        assert_eq!(message(&mut inbox), (SourceName::new(1).expect("small"), number + 100, vec![number; 100]));
+        assert_eq!(
+            message(&mut inbox),
+            (SourceName::new(1).expect("small"), number + 100, vec![number; 100])
+        );
     }
 }
 
@@ -77,8 +83,10 @@ fn names_mean_the_same_in_every_process_of_a_job() {
     let key = office.post.add_job(plan).expect("a new job");
     office.allow_both("client", "server");
     let ranks: Vec<Registration> = (0..3).map(|rank| office.enter("client", rank, key)).collect();
-    let ports: Vec<Vec<Port>> =
-        ranks.iter().map(|rank| (0..2).map(|port| rank.open_port(port).expect("a new port")).collect()).collect();
+    let ports: Vec<Vec<Port>> = ranks
+        .iter()
+        .map(|rank| (0..2).map(|port| rank.open_port(port).expect("a new port")).collect())
+        .collect();
     let server = ranks[1].look_up(&Address::new("server", 0, 0)).expect("allowed");
     assert_eq!(ranks[2].look_up(&Address::new("server", 0, 0)).expect("allowed"), server);
     for (rank, own) in ports.iter().enumerate() {
@@ -88,10 +96,16 @@ fn names_mean_the_same_in_every_process_of_a_job() {
             // From every port of the job, its own included, each name leads to one queue, and says who sends.
             for from in ports.iter().flatten() {
                 let destination = from.lookup(name).expect("open");
-                assert_eq!((destination.queue, destination.source), (port.queue(), from.name().into()));
+                assert_eq!(
+                    (destination.queue, destination.source),
+                    (port.queue(), from.name().into())
+                );
             }
             // What the server calls the port differs from port to port.
-            assert_eq!(port.lookup(server).expect("open").queue, port.lookup(server).expect("open").queue);
+            assert_eq!(
+                port.lookup(server).expect("open").queue,
+                port.lookup(server).expect("open").queue
+            );
         }
     }
     let mut sources: Vec<SourceName> =
@@ -103,13 +117,18 @@ fn names_mean_the_same_in_every_process_of_a_job() {
         assert!(port.lookup(source.into()).is_ok(), "the server can answer");
     }
     assert_eq!(ranks[0].own_name(0, 2), None);
-    let (one, other) = (ranks[0].segment().expect("asked for"), ranks[2].segment().expect("asked for"));
+    let (one, other) =
+        (ranks[0].segment().expect("asked for"), ranks[2].segment().expect("asked for"));
     let word = |segment: &Arc<shm::segment::Segment>| {
         segment
             .at::<shm::sync::AtomicU64>(shm::segment::Offset(8))
             .map(|word| word.fetch_add(1, shm::sync::Ordering::AcqRel))
     };
-    assert_eq!((word(one).expect("inside"), word(other).expect("inside")), (0, 1), "the same memory");
+    assert_eq!(
+        (word(one).expect("inside"), word(other).expect("inside")),
+        (0, 1),
+        "the same memory"
+    );
 }
 
 #[test]
@@ -120,17 +139,31 @@ fn who_has_no_right_has_no_name() {
     let (_other, _other_port) = office.single("other");
     office.post.allow("one", "server").expect("two jobs");
     assert_eq!(refusal(one.look_up(&Address::new("other", 0, 0))), Refusal::NoRight);
-    assert_eq!(refusal(server.look_up(&Address::new("one", 0, 0))), Refusal::NoRight, "one way only");
+    assert_eq!(
+        refusal(server.look_up(&Address::new("one", 0, 0))),
+        Refusal::NoRight,
+        "one way only"
+    );
     assert_eq!(refusal(one.look_up(&Address::new("nobody", 0, 0))), Refusal::UnknownJob);
-    assert_eq!(refusal(one.look_up(&Address::new("server", 1, 0))), Refusal::NoSuchProcess { processes: 1 });
-    assert_eq!(refusal(one.look_up(&Address::new("server", 0, 1))), Refusal::NoSuchPort { ports: 1 });
+    assert_eq!(
+        refusal(one.look_up(&Address::new("server", 1, 0))),
+        Refusal::NoSuchProcess { processes: 1 }
+    );
+    assert_eq!(
+        refusal(one.look_up(&Address::new("server", 0, 1))),
+        Refusal::NoSuchPort { ports: 1 }
+    );
     let name = one.look_up(&Address::new("server", 0, 0)).expect("allowed");
-    let known: Vec<u16> = (0..NAMES).filter(|&number| one_port.lookup(queue(number)).is_ok()).collect();
+    let known: Vec<u16> =
+        (0..NAMES).filter(|&number| one_port.lookup(queue(number)).is_ok()).collect();
     assert_eq!(known, [one_port.name().number(), name.number()]);
     for number in [2, 511, NAMES - 1] {
         assert!(matches!(one_port.lookup(queue(number)), Err(TableError::UnknownName { .. })));
         let opened = one_port.open_lane(queue(number));
-        assert!(matches!(opened, Err(PostError::Table(TableError::UnknownName { .. }))), "{opened:?}");
+        assert!(
+            matches!(opened, Err(PostError::Table(TableError::UnknownName { .. }))),
+            "{opened:?}"
+        );
     }
     // The server knows what the client is called, but may not send to it.
     let source = one_port.lookup(name).expect("open").source;
@@ -149,8 +182,14 @@ fn a_port_can_be_waited_for() {
     office.allow_both("early", "late");
     let address = Address::new("late", 0, 0);
     let error = early.look_up_open(&address, Instant::now()).expect_err("nobody has opened it");
-    assert!(matches!(&error, PostError::NotOpen { address: found, .. } if *found == address), "{error:?}");
-    assert!(error.to_string().starts_with("port 0 of process 0 of job late has not been opened"), "{error}");
+    assert!(
+        matches!(&error, PostError::NotOpen { address: found, .. } if *found == address),
+        "{error:?}"
+    );
+    assert!(
+        error.to_string().starts_with("port 0 of process 0 of job late has not been opened"),
+        "{error}"
+    );
     let name = early.look_up(&address).expect("allowed, though not open");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| early.look_up_open(&address, soon()));
@@ -171,11 +210,17 @@ fn messages_of_all_lengths_go_through_a_lane_in_order() {
     let name = sender.look_up(&Address::new("receiver", 0, 0)).expect("allowed");
     let mut lane = from.open_lane(name).expect("open");
     assert_eq!(refusal(from.open_lane(name)), Refusal::LaneOpen);
-    assert_eq!(lane.partner().to_string(), format!("process 0 of job receiver (pid {})", std::process::id()));
+    assert_eq!(
+        lane.partner().to_string(),
+        format!("process 0 of job receiver (pid {})", std::process::id())
+    );
     let longest = lane.longest_message();
     assert_eq!((longest, MAX_MESSAGE_BYTES), (4088, 4088));
     let oversized = lane.send(0, &vec![0; longest + 1]);
-    assert!(matches!(oversized, Err(LaneError::Oversized { bytes: 4089, most: 4088 })), "{oversized:?}");
+    assert!(
+        matches!(oversized, Err(LaneError::Oversized { bytes: 4089, most: 4088 })),
+        "{oversized:?}"
+    );
     let length = move |number: usize| number.wrapping_mul(0x9e37_79b9) % (longest + 1);
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -186,7 +231,10 @@ fn messages_of_all_lengths_go_through_a_lane_in_order() {
         let (mut receiver, mut bytes) = (accept(&to), Vec::new());
         for number in 0..MESSAGES {
             assert_eq!(receiver.receive(&mut bytes).expect("it sends"), number as u8);
-            assert!(bytes.len() == length(number) && bytes.iter().all(|byte| *byte == number as u8), "{number}");
+            assert!(
+                bytes.len() == length(number) && bytes.iter().all(|byte| *byte == number as u8),
+                "{number}"
+            );
         }
         let end = receiver.receive(&mut bytes);
         assert!(matches!(end, Err(LaneError::Closed { .. })), "{end:?}");
@@ -233,7 +281,8 @@ fn a_revoked_name_ends_a_lane_on_both_sides() {
             (registration, port.split().0, server)
         })
         .collect();
-    let [(one, mut one_out, server), (two, mut two_out, _)] = <[_; 2]>::try_from(clients).expect("two");
+    let [(one, mut one_out, server), (two, mut two_out, _)] =
+        <[_; 2]>::try_from(clients).expect("two");
     one_out.send(server, 1, b"").expect("allowed");
     assert_eq!(message(&mut inbox).1, 1);
     two_out.send(server, 2, b"").expect("allowed");
@@ -243,7 +292,10 @@ fn a_revoked_name_ends_a_lane_on_both_sides() {
     let refused = one_out.send(server, 1, b"");
     assert!(matches!(refused, Err(PostError::Lane(LaneError::Revoked { .. }))), "{refused:?}");
     let refused = one_out.send(server, 1, b"");
-    assert!(matches!(refused, Err(PostError::Table(TableError::RevokedName { .. }))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(PostError::Table(TableError::RevokedName { .. }))),
+        "{refused:?}"
+    );
     // The sender has dropped its end, and the post office closes the lane: one of the two is noticed first.
     let is_of = |error: &LaneError, job: &str| match error {
         LaneError::Revoked { partner } | LaneError::Closed { partner } => partner.job == job,
@@ -255,7 +307,10 @@ fn a_revoked_name_ends_a_lane_on_both_sides() {
     assert_eq!(message(&mut inbox).1, 2);
 
     office.post.forbid("two", "server").expect("two jobs");
-    assert!(matches!(two_out.send(server, 2, b""), Err(PostError::Lane(LaneError::Revoked { .. }))));
+    assert!(matches!(
+        two_out.send(server, 2, b""),
+        Err(PostError::Lane(LaneError::Revoked { .. }))
+    ));
     let error = lost(&mut inbox);
     assert!(is_of(&error, "two"), "{error}");
     assert_eq!(refusal(two.look_up(&Address::new("server", 0, 0))), Refusal::NoRight);
@@ -279,7 +334,9 @@ fn a_receive_queue_may_restrict_its_sources() {
             (registration, port, server, source)
         })
         .collect();
-    let [(_, one, server, one_source), (_, two, _, two_source)] = &clients[..] else { panic!("two") };
+    let [(_, one, server, one_source), (_, two, _, two_source)] = &clients[..] else {
+        panic!("two")
+    };
     let mut lane = one.open_lane(*server).expect("everybody may");
     let mut receiver = accept(&port);
     lane.send(0, b"before").expect("accepted");
@@ -287,10 +344,16 @@ fn a_receive_queue_may_restrict_its_sources() {
     assert!(!port.sources().accepts(*one_source) && port.sources().accepts(*two_source));
     let mut bytes = Vec::new();
     let refused = receiver.receive(&mut bytes);
-    assert!(matches!(&refused, Err(LaneError::Refused { partner }) if partner.job == "one"), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(LaneError::Refused { partner }) if partner.job == "one"),
+        "{refused:?}"
+    );
     drop(receiver);
     let refused = (0..1000).find_map(|_| lane.send(0, b"after").err());
-    assert!(matches!(refused, Some(LaneError::Refused { .. } | LaneError::Closed { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Some(LaneError::Refused { .. } | LaneError::Closed { .. })),
+        "{refused:?}"
+    );
     drop(lane);
     assert_eq!(refusal(one.open_lane(*server)), Refusal::SourceRefused);
     two.open_lane(*server).expect("accepted").send(7, b"").expect("accepted");
@@ -301,7 +364,8 @@ fn a_receive_queue_may_restrict_its_sources() {
     one.open_lane(*server).expect("accepted again");
     port.accept_everyone().expect("it answers");
     port.refuse_source(*one_source).expect("it answers");
-    let accepted = (0..NAMES).filter(|&number| port.sources().accepts(queue(number).into())).count();
+    let accepted =
+        (0..NAMES).filter(|&number| port.sources().accepts(queue(number).into())).count();
     assert_eq!(accepted, usize::from(NAMES) - 1);
 }
 
@@ -344,17 +408,23 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                 match inbox.receive_by(soon()).expect("it can sleep") {
                     Some(Delivery::Message(message)) => check(message.handler, message.bytes),
                     Some(Delivery::Lost(error)) if place == 2 => {
-                        assert!(matches!(error, LaneError::Closed { .. } | LaneError::Gone { .. }), "{error}");
+                        assert!(
+                            matches!(error, LaneError::Closed { .. } | LaneError::Gone { .. }),
+                            "{error}"
+                        );
                     }
                     other => panic!("at {place}: {other:?}"),
                 }
                 received += 1;
                 if place < 2 && received == 10_000 {
-                    let [from, to] = [place, place + 1].map(|rank| Address::new("server", rank as u32, 0));
+                    let [from, to] =
+                        [place, place + 1].map(|rank| Address::new("server", rank as u32, 0));
                     office.post.move_port(&from, &to).expect("open");
                 }
                 // Both lanes have gone: it has given them back.
-                if place < 2 && received > 10_000 && inbox.lanes() == 0 || place == 2 && received > 40_000 {
+                if place < 2 && received > 10_000 && inbox.lanes() == 0
+                    || place == 2 && received > 40_000
+                {
                     break;
                 }
                 if place == 2 && inbox.lanes() == 0 && received > 2 {
@@ -390,8 +460,9 @@ fn a_name_leads_where_it_is_pointed() {
     let ports: Vec<Port> = (0..2).map(|port| server.open_port(port).expect("a new port")).collect();
     let (client, from) = office.single("client");
     office.post.allow("client", "server").expect("two jobs");
-    let names: Vec<QueueName> =
-        (0..2).map(|port| client.look_up(&Address::new("server", 0, port)).expect("allowed")).collect();
+    let names: Vec<QueueName> = (0..2)
+        .map(|port| client.look_up(&Address::new("server", 0, port)).expect("allowed"))
+        .collect();
     let before = from.lookup(names[0]).expect("open");
     office.post.repoint("client", names[0], &Address::new("server", 0, 1)).expect("open");
     let after = from.lookup(names[0]).expect("open");
@@ -435,6 +506,9 @@ fn lanes_outlive_the_post_office() {
     assert!(matches!(end, Err(LaneError::Closed { .. })), "{end:?}");
     drop(receiver);
     let (_outbox, mut inbox) = to.split();
-    assert!(matches!(inbox.receive_by(Instant::now() + Duration::from_secs(60)), Err(PostError::PostGone)));
+    assert!(matches!(
+        inbox.receive_by(Instant::now() + Duration::from_secs(60)),
+        Err(PostError::PostGone)
+    ));
     Broker::bind(&post_name).expect("the name is free again");
 }

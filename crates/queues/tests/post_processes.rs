@@ -9,7 +9,9 @@ mod part;
 use office::{Office, become_told, soon};
 use part::{Part, argument, say, until, until_dismissed};
 use queues::name::{NAMES, QueueName};
-use queues::post::{Address, Delivery, Inbox, JobKey, JobPlan, Outbox, PostError, Refusal, Registration};
+use queues::post::{
+    Address, Delivery, Inbox, JobKey, JobPlan, Outbox, PostError, Refusal, Registration,
+};
 use queues::table::TableError;
 use rustix::process::Signal;
 use shm::process::{ProcessState, state};
@@ -51,7 +53,8 @@ struct Asker {
 impl Asker {
     fn new(registration: &Registration) -> Asker {
         let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
-        let server = registration.look_up_open(&Address::new("server", 0, 0), soon()).expect("allowed");
+        let server =
+            registration.look_up_open(&Address::new("server", 0, 0), soon()).expect("allowed");
         Asker { outbox, inbox, server, asked: 0 }
     }
 
@@ -59,7 +62,9 @@ impl Asker {
         self.asked += 1;
         self.outbox.send(self.server, 1, &self.asked.to_le_bytes())?;
         match self.inbox.receive()? {
-            Delivery::Message(message) => assert_eq!(message.bytes, self.asked.to_le_bytes(), "the answer to this"),
+            Delivery::Message(message) => {
+                assert_eq!(message.bytes, self.asked.to_le_bytes(), "the answer to this")
+            }
             Delivery::Lost(error) => return Err(error.into()),
         }
         Ok(())
@@ -112,7 +117,8 @@ fn part_asks() {
 fn clients_reach_the_server_and_not_each_other() {
     let town = Town::new(3);
     let mut server = town.start("part_answers", 0, "");
-    let mut clients: Vec<Part> = (1..=3).map(|number| town.start("part_looks_around", number, "")).collect();
+    let mut clients: Vec<Part> =
+        (1..=3).map(|number| town.start("part_looks_around", number, "")).collect();
     for client in &mut clients {
         assert_eq!(client.hear(), "done");
     }
@@ -140,9 +146,14 @@ fn part_looks_around() {
             continue;
         }
         let refused = registration.look_up(&address);
-        assert!(matches!(refused, Err(PostError::Refused { refusal: Refusal::NoRight, .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(PostError::Refused { refusal: Refusal::NoRight, .. })),
+            "{refused:?}"
+        );
     }
-    for name in (0..NAMES).filter_map(QueueName::new).filter(|&name| name != own && name != asker.server) {
+    for name in
+        (0..NAMES).filter_map(QueueName::new).filter(|&name| name != own && name != asker.server)
+    {
         let sent = asker.outbox.try_send(name, 0, b"is anybody there?");
         assert!(matches!(sent, Err(PostError::Table(TableError::UnknownName { .. }))), "{sent:?}");
     }
@@ -164,7 +175,8 @@ fn the_end_of_a_client_is_named_and_the_others_go_on() {
     let town = Town::new(3);
     let mut server = town.start("part_answers", 0, "");
     assert_eq!(server.hear(), "open");
-    let mut clients: Vec<Part> = (1..=3).map(|number| town.start("part_asks", number, "")).collect();
+    let mut clients: Vec<Part> =
+        (1..=3).map(|number| town.start("part_asks", number, "")).collect();
     for client in &mut clients {
         assert_eq!(client.hear(), "going on");
     }
@@ -191,7 +203,8 @@ fn the_end_of_the_server_is_named_by_all() {
     let mut server = town.start("part_answers", 0, "");
     let pid = server.pid();
     assert_eq!(server.hear(), "open");
-    let mut clients: Vec<Part> = (1..=2).map(|number| town.start("part_asks", number, "")).collect();
+    let mut clients: Vec<Part> =
+        (1..=2).map(|number| town.start("part_asks", number, "")).collect();
     for client in &mut clients {
         assert_eq!(client.hear(), "going on");
     }
@@ -246,14 +259,18 @@ fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
     let (server, port) = office.single("server");
     office.allow_both("server", "stopped");
     office.allow_both("server", "other");
-    let mut parts: Vec<Part> =
-        (0..2).map(|rank| Part::start("part_counts", &office.identity("stopped", rank, key))).collect();
+    let mut parts: Vec<Part> = (0..2)
+        .map(|rank| Part::start("part_counts", &office.identity("stopped", rank, key)))
+        .collect();
     let (mut outbox, mut inbox) = port.split();
-    let names = [0, 1].map(|rank| server.look_up_open(&Address::new("stopped", rank, 0), soon()).expect("allowed"));
+    let names = [0, 1].map(|rank| {
+        server.look_up_open(&Address::new("stopped", rank, 0), soon()).expect("allowed")
+    });
     let mut sent = [0u32; 2];
     // Whether there was room for the next number, and one to send.
     let send = |outbox: &mut Outbox, sent: &mut u32, to: usize| {
-        let more = *sent < MESSAGES && outbox.try_send(names[to], 0, &sent.to_le_bytes()).expect("it is there");
+        let more = *sent < MESSAGES
+            && outbox.try_send(names[to], 0, &sent.to_le_bytes()).expect("it is there");
         *sent += u32::from(more);
         more
     };
@@ -268,10 +285,13 @@ fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
     for part in [0, 1] {
         while send(&mut outbox, &mut sent[part], part) {}
     }
-    let mut other = Part::start("part_asks", &format!("{} 2000", office.identity("other", 0, other_key)));
+    let mut other =
+        Part::start("part_asks", &format!("{} 2000", office.identity("other", 0, other_key)));
     let mut answered = 0;
     while answered < 2000 {
-        let Delivery::Message(message) = inbox.receive().expect("it can sleep") else { panic!("nobody has gone") };
+        let Delivery::Message(message) = inbox.receive().expect("it can sleep") else {
+            panic!("nobody has gone")
+        };
         outbox.send(message.source.into(), 0, message.bytes).expect("it is there");
         answered += 1;
     }
@@ -299,7 +319,9 @@ fn part_counts() {
     let (registration, _) = become_told(&argument);
     let (_outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
     for expected in 0..3000u32 {
-        let Delivery::Message(message) = inbox.receive().expect("it can sleep") else { panic!("nobody has gone") };
+        let Delivery::Message(message) = inbox.receive().expect("it can sleep") else {
+            panic!("nobody has gone")
+        };
         assert_eq!(message.bytes, expected.to_le_bytes());
     }
     say("done");
@@ -312,9 +334,12 @@ fn the_key_value_server_answers_rightly() {
     let post = town.office.post.name();
     let key = |job: usize| town.keys[job].1.to_string();
     std::thread::scope(|scope| {
-        let server = scope.spawn(|| key_value::serve(post, &key(0), "3").map_err(|error| error.to_string()));
+        let server =
+            scope.spawn(|| key_value::serve(post, &key(0), "3").map_err(|error| error.to_string()));
         for (number, (job, _)) in town.keys.iter().enumerate().skip(1) {
-            scope.spawn(move || key_value::ask(post, job, &key(number), "2000").expect("every answer is right"));
+            scope.spawn(move || {
+                key_value::ask(post, job, &key(number), "2000").expect("every answer is right")
+            });
         }
         server.join().expect("no panic").expect("all clients came and went");
     });

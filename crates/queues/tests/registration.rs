@@ -47,8 +47,13 @@ fn strangers_at_the_door_disturb_nobody() {
     let turned_away = |connection: &shm::broker::Connection| {
         matches!(connection.receive_message(Some(Duration::ZERO)), Err(BrokerError::Closed))
     };
-    part::until("most are turned away", || silent.iter().filter(|one| turned_away(one)).count() >= 84);
-    assert!(matches!(Post::bind(office.post.name()), Err(PostError::Broker(BrokerError::NameTaken { .. }))));
+    part::until("most are turned away", || {
+        silent.iter().filter(|one| turned_away(one)).count() >= 84
+    });
+    assert!(matches!(
+        Post::bind(office.post.name()),
+        Err(PostError::Broker(BrokerError::NameTaken { .. }))
+    ));
     drop(silent);
     let key = office.job("another");
     let identity = Identity::new("another", 0, key);
@@ -72,7 +77,10 @@ fn jobs_that_cannot_be_are_refused() {
         JobPlan { processes: u32::MAX, ports: u16::MAX, ..plan.clone() },
         JobPlan { names: NAMES + 1, ..plan.clone() },
     ] {
-        assert!(matches!(office.post.add_job(plan.clone()), Err(PostError::Plan { .. })), "{plan:?}");
+        assert!(
+            matches!(office.post.add_job(plan.clone()), Err(PostError::Plan { .. })),
+            "{plan:?}"
+        );
     }
     assert!(matches!(office.post.allow("job", "nobody"), Err(PostError::UnknownJob { .. })));
     let unknown = QueueName::new(9).expect("below 16,384");

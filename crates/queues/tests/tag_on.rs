@@ -16,7 +16,8 @@ fn arena(bytes: u64) -> Result<Arc<Arena>, Failure> {
 fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure> {
     const MESSAGES: u64 = 400;
     let arena = arena(1 << 22)?;
-    let queues: Vec<WideQueue> = (0..3).map(|_| WideQueue::create(&arena, 16, None)).collect::<Result<_, _>>()?;
+    let queues: Vec<WideQueue> =
+        (0..3).map(|_| WideQueue::create(&arena, 16, None)).collect::<Result<_, _>>()?;
     let pool = TagOnPool::create(&arena, 4, 1000)?;
     std::thread::scope(|scope| {
         let senders: Vec<_> = (0..2u8)
@@ -27,7 +28,9 @@ fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure
                         let mut draft = loop {
                             match pool.take() {
                                 Ok(draft) => break draft,
-                                Err(TagOnError::Exhausted { buffers: 4 }) => std::thread::yield_now(),
+                                Err(TagOnError::Exhausted { buffers: 4 }) => {
+                                    std::thread::yield_now()
+                                }
                                 Err(other) => panic!("{other}"),
                             }
                         };
@@ -36,8 +39,10 @@ fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure
                         let data = draft.finish(length);
                         let header = LineHeader { handler: thread, ..LineHeader::default() };
                         for queue in queues {
-                            let far = std::time::Instant::now() + std::time::Duration::from_secs(60);
-                            data.send_until(&queue.sender(), header, &number.to_le_bytes(), far).expect("received");
+                            let far =
+                                std::time::Instant::now() + std::time::Duration::from_secs(60);
+                            data.send_until(&queue.sender(), header, &number.to_le_bytes(), far)
+                                .expect("received");
                         }
                     }
                 })
@@ -52,12 +57,17 @@ fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure
                 while next != [MESSAGES; 2] {
                     let message = receiver.receive_blocking().expect("open");
                     let thread = message.header().handler;
-                    let number = u64::from_le_bytes(TagOnPools::note(&message).try_into().expect("eight bytes"));
+                    let number = u64::from_le_bytes(
+                        TagOnPools::note(&message).try_into().expect("eight bytes"),
+                    );
                     assert_eq!(number, next[thread as usize]);
                     next[thread as usize] += 1;
                     let data = pools.open(&message).expect("held");
                     assert_eq!(data.len() as u64, number % 1001);
-                    assert!(data.iter().all(|byte| *byte == number as u8 ^ thread), "message {number} of {thread}");
+                    assert!(
+                        data.iter().all(|byte| *byte == number as u8 ^ thread),
+                        "message {number} of {thread}"
+                    );
                 }
             });
         }
@@ -85,10 +95,16 @@ fn what_is_wrong_is_refused() -> Result<(), Failure> {
     assert_eq!(data.len(), 8, "no longer than the buffer");
     assert!(matches!(pool.take(), Err(TagOnError::Exhausted { buffers: 1 })));
     let (sender, header) = (queue.sender(), LineHeader::default());
-    assert!(matches!(data.send(&sender, header, &[0; NOTE_BYTES + 1]), Err(TagOnError::Note { .. })));
+    assert!(matches!(
+        data.send(&sender, header, &[0; NOTE_BYTES + 1]),
+        Err(TagOnError::Note { .. })
+    ));
     data.send(&sender, header, &[7; NOTE_BYTES])?;
     data.send(&sender, header, b"")?;
-    assert!(matches!(data.send(&sender, header, b""), Err(TagOnError::Send(_))), "the queue is full");
+    assert!(
+        matches!(data.send(&sender, header, b""), Err(TagOnError::Send(_))),
+        "the queue is full"
+    );
     drop(data);
     assert!(!pool.is_idle(), "two messages are under way");
 
@@ -104,7 +120,10 @@ fn what_is_wrong_is_refused() -> Result<(), Failure> {
     assert!(pool.is_idle());
     assert!(matches!(pools.open(&first), Err(TagOnError::NoData)));
     let _later = pool.take()?;
-    assert!(matches!(pools.open(&first), Err(TagOnError::NoData)), "the buffer has another owner now");
+    assert!(
+        matches!(pools.open(&first), Err(TagOnError::NoData)),
+        "the buffer has another owner now"
+    );
     Ok(())
 }
 
@@ -118,12 +137,16 @@ fn made_up_references_open_nothing() -> Result<(), Failure> {
     for _ in 0..20_000 {
         let mut line = [0u8; 24];
         for byte in &mut line {
-            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            number = number
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             *byte = (number >> 60) as u8;
         }
         let message = WideMessage::new(LineHeader::default(), &line).ok_or("short")?;
         assert!(pools.open(&message).is_err());
     }
-    assert!(pools.open(&WideMessage::new(LineHeader::default(), b"short").ok_or("short")?).is_err());
+    assert!(
+        pools.open(&WideMessage::new(LineHeader::default(), b"short").ok_or("short")?).is_err()
+    );
     Ok(())
 }

@@ -42,17 +42,20 @@ fn commands() -> impl Strategy<Value = Command> {
         (at(), 0..60usize).prop_map(|(at, length)| Command::Read(at, length)),
         (operation, data_type(), element_at(), bytes(5), any::<bool>()).prop_map(
             |(operation, data_type, at, seeds, whole)| {
-                let mut operands: Vec<u8> = seeds.iter().flat_map(|&seed| vec![seed % 4; data_type.bytes()]).collect();
+                let mut operands: Vec<u8> =
+                    seeds.iter().flat_map(|&seed| vec![seed % 4; data_type.bytes()]).collect();
                 if !whole {
                     operands.pop();
                 }
                 Command::Accumulate(operation, data_type, at, operands)
             }
         ),
-        (data_type(), element_at(), indices(), bytes(50)).prop_map(|(data_type, at, indices, mut bytes)| {
-            bytes.resize(indices.len() * data_type.bytes(), 7);
-            Command::WriteIndexed(data_type, at, indices, bytes)
-        }),
+        (data_type(), element_at(), indices(), bytes(50)).prop_map(
+            |(data_type, at, indices, mut bytes)| {
+                bytes.resize(indices.len() * data_type.bytes(), 7);
+                Command::WriteIndexed(data_type, at, indices, bytes)
+            }
+        ),
         (data_type(), element_at(), indices())
             .prop_map(|(data_type, at, indices)| Command::ReadIndexed(data_type, at, indices)),
     ]
@@ -60,14 +63,17 @@ fn commands() -> impl Strategy<Value = Command> {
 
 /// The plain reference: a vector. Gives what was read, or `None` where the command has to be refused.
 fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
-    let range =
-        |at: u64, length: usize| Some(at as usize..at as usize + length).filter(|range| range.end <= BYTES as usize);
+    let range = |at: u64, length: usize| {
+        Some(at as usize..at as usize + length).filter(|range| range.end <= BYTES as usize)
+    };
     let places = |data_type: DataType, at: u64, indices: &[u64]| -> Option<Vec<usize>> {
         let size = data_type.bytes() as u64;
         let aligned = at.is_multiple_of(size) && at <= BYTES;
-        let places = indices
-            .iter()
-            .map(|index| Some(at + index * size).filter(|place| place + size <= BYTES).map(|place| place as usize));
+        let places = indices.iter().map(|index| {
+            Some(at + index * size)
+                .filter(|place| place + size <= BYTES)
+                .map(|place| place as usize)
+        });
         places.collect::<Option<Vec<_>>>().filter(|_| aligned)
     };
     match command {
@@ -77,7 +83,8 @@ fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
         }
         Command::Read(at, length) => Some(memory[range(*at, *length)?].to_vec()),
         Command::Accumulate(operation, data_type, at, operands) => {
-            let range = range(*at, operands.len()).filter(|range| range.start.is_multiple_of(data_type.bytes()))?;
+            let range = range(*at, operands.len())
+                .filter(|range| range.start.is_multiple_of(data_type.bytes()))?;
             match apply_in_place_left(*operation, *data_type, &mut memory[range], operands) {
                 Ok(()) => Some(Vec::new()),
                 Err(_) => None,
@@ -85,7 +92,9 @@ fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
         }
         Command::WriteIndexed(data_type, at, indices, bytes) => {
             let size = data_type.bytes();
-            for (place, element) in places(*data_type, *at, indices)?.into_iter().zip(bytes.chunks(size)) {
+            for (place, element) in
+                places(*data_type, *at, indices)?.into_iter().zip(bytes.chunks(size))
+            {
                 memory[place..place + size].copy_from_slice(element);
             }
             Some(Vec::new())
@@ -172,20 +181,41 @@ fn errors_name_the_range_and_the_place() {
     let outside = |at, length| Err(RemoteError::OutOfRange { window, at, length, bytes: 100 });
     assert_eq!(remote.write(96, &[0; 5]), outside(96, 5));
     assert_eq!(remote.read(u64::MAX, &mut [0; 2]), outside(u64::MAX, 2));
-    assert_eq!(remote.read_value::<u64>(96), Err(RemoteError::OutOfRange { window, at: 96, length: 8, bytes: 100 }));
-    assert_eq!(remote.write_value(4, 1_u64), Err(RemoteError::Misaligned { window, at: 4, size: 8 }));
+    assert_eq!(
+        remote.read_value::<u64>(96),
+        Err(RemoteError::OutOfRange { window, at: 96, length: 8, bytes: 100 })
+    );
+    assert_eq!(
+        remote.write_value(4, 1_u64),
+        Err(RemoteError::Misaligned { window, at: 4, size: 8 })
+    );
     assert_eq!(remote.write(100, &[]), Ok(()), "nothing at the end lies inside");
     let index = remote.write_indexed(DataType::U32, 4, &[0, 23, 24], &[0; 12]);
-    assert_eq!(index, Err(RemoteError::Index { window, position: 2, index: 24, at: 4, elements: 24 }));
+    assert_eq!(
+        index,
+        Err(RemoteError::Index { window, position: 2, index: 24, at: 4, elements: 24 })
+    );
     let index = remote.read_indexed(DataType::U64, 0, &[u64::MAX], &mut [0; 8]);
-    assert_eq!(index, Err(RemoteError::Index { window, position: 0, index: u64::MAX, at: 0, elements: 12 }));
+    assert_eq!(
+        index,
+        Err(RemoteError::Index { window, position: 0, index: u64::MAX, at: 0, elements: 12 })
+    );
     let differ = remote.write_indexed(DataType::U64, 0, &[0, 1], &[0; 15]);
-    assert_eq!(differ, Err(RemoteError::IndicesAndDataDiffer { indices: 2, data_type: DataType::U64, bytes: 15 }));
-    let undefined = ArithmeticError::NotApplicable { operation: Arithmetic::Xor, data_type: DataType::F32 };
+    assert_eq!(
+        differ,
+        Err(RemoteError::IndicesAndDataDiffer { indices: 2, data_type: DataType::U64, bytes: 15 })
+    );
+    let undefined =
+        ArithmeticError::NotApplicable { operation: Arithmetic::Xor, data_type: DataType::F32 };
     let outcome = remote.accumulate(Arithmetic::Xor, DataType::F32, 0, &[0; 4]);
     assert_eq!(outcome, Err(RemoteError::Arithmetic { window, error: undefined }));
     let zero = ArithmeticError::DivisionByZero { element: 5 };
-    let outcome = remote.accumulate(Arithmetic::Divide, DataType::U16, 2, &[1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0]);
+    let outcome = remote.accumulate(
+        Arithmetic::Divide,
+        DataType::U16,
+        2,
+        &[1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0],
+    );
     assert_eq!(outcome, Err(RemoteError::Arithmetic { window, error: zero }));
     assert!(matches!(RemoteWindow::open(&segment, Offset(64)), Err(WindowError::NoWindow { .. })));
     assert!(matches!(Window::expose(&arena, u64::MAX), Err(WindowError::Arena(_))));
@@ -215,7 +245,9 @@ fn a_window_keeps_its_memory_while_somebody_can_write_there() {
 fn the_dead_do_not_keep_a_window_and_their_entries_are_used_again() {
     let (segment, arena) = memory(4 << 20);
     let window = Window::expose(&arena, 8).expect("room");
-    let handles: Vec<_> = (0..254).map(|_| RemoteWindow::open(&segment, window.offset()).expect("an entry")).collect();
+    let handles: Vec<_> = (0..254)
+        .map(|_| RemoteWindow::open(&segment, window.offset()).expect("an entry"))
+        .collect();
     let mut other = Part::start_on("part_holds_a_handle", &segment, &[window.offset()]);
     window.wait_for_notifications(1, None);
     assert!(matches!(
@@ -250,11 +282,15 @@ fn accumulations_of_many_threads_add_up_and_disturb_no_neighbour() {
                 for time in 0..TIMES {
                     remote.accumulate_value(Arithmetic::Add, 0, 1_u64).expect("inside");
                     remote.accumulate_value(Arithmetic::Add, 8, 1.0_f64).expect("inside");
-                    remote.accumulate_value(Arithmetic::Maximum, 16, (thread * TIMES + time) as i64).expect("inside");
+                    remote
+                        .accumulate_value(Arithmetic::Maximum, 16, (thread * TIMES + time) as i64)
+                        .expect("inside");
                     remote.accumulate_value(Arithmetic::Add, 24, 1_u16).expect("inside");
                     // Bytes of the same word as the sum above; each thread its own.
                     remote.write_value(26 + thread as u64, time as u8).expect("inside");
-                    remote.write(32 + 4 * thread as u64, &(time as u32).to_le_bytes()).expect("inside");
+                    remote
+                        .write(32 + 4 * thread as u64, &(time as u32).to_le_bytes())
+                        .expect("inside");
                     assert_eq!(remote.read_value::<u8>(26 + thread as u64), Ok(time as u8));
                     assert_eq!(remote.read_value::<u32>(32 + 4 * thread as u64), Ok(time as u32));
                 }
@@ -285,7 +321,9 @@ fn whoever_sees_the_flag_sees_the_data() {
             }
         });
         for time in 1..=2_000_u64 {
-            let request = remote.fetch_when(Condition { at: 0, at_least: time }, 1003, vec![0; 500]).expect("inside");
+            let request = remote
+                .fetch_when(Condition { at: 0, at_least: time }, 1003, vec![0; 500])
+                .expect("inside");
             assert_eq!(request.wait().expect("written"), [time as u8; 500]);
             remote.accumulate_value(Arithmetic::Add, 8, 1_u64).expect("inside");
         }
@@ -321,11 +359,13 @@ fn part_fetches() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // The word at 128 rings the same bell as the one at 0.
-            let request = remote.fetch_when(Condition { at: 128, at_least: 9 }, 0, []).expect("inside");
+            let request =
+                remote.fetch_when(Condition { at: 128, at_least: 9 }, 0, []).expect("inside");
             request.wait().expect("reached");
             remote.notify();
         });
-        let request = remote.fetch_when(Condition { at: 0, at_least: 3 }, 200, [0; 8]).expect("inside");
+        let request =
+            remote.fetch_when(Condition { at: 0, at_least: 3 }, 200, [0; 8]).expect("inside");
         remote.notify();
         let bytes = request.wait().expect("reached");
         remote.write(240, &bytes).expect("inside");
@@ -347,7 +387,10 @@ fn a_request_is_tested_waited_for_until_a_deadline_and_dropped() {
     let Ok(Fetch::Pending(request)) = request.wait_until(soon) else { panic!("still 4") };
     remote.write_value(0, 77_u64).expect("inside");
     remote.accumulate_value(Arithmetic::Multiply, 8, 2_u64).expect("inside");
-    assert!(matches!(request.test(), Ok(Fetch::Complete(bytes)) if bytes == 77_u64.to_le_bytes()), "8 is more than 5");
+    assert!(
+        matches!(request.test(), Ok(Fetch::Complete(bytes)) if bytes == 77_u64.to_le_bytes()),
+        "8 is more than 5"
+    );
     assert!(remote.fetch_when(Condition { at: 4, at_least: 1 }, 0, []).is_err(), "no whole word");
     assert!(remote.fetch_when(Condition { at: 64, at_least: 1 }, 0, []).is_err(), "outside");
     assert!(remote.fetch_when(condition, 60, [0; 8]).is_err(), "leaves the window");
@@ -385,7 +428,8 @@ fn who_waits_learns_that_the_owner_has_ended_or_withdrawn() {
 #[ignore = "a part of who_waits_learns_that_the_owner_has_ended_or_withdrawn"]
 fn part_exposes() {
     let Some((segment, places)) = given() else { return };
-    let arena = Arc::new(shm::arena::Arena::new(Arc::clone(&segment), 512 << 10..1 << 20).expect("inside"));
+    let arena =
+        Arc::new(shm::arena::Arena::new(Arc::clone(&segment), 512 << 10..1 << 20).expect("inside"));
     let window = Window::expose(&arena, 8).expect("room");
     let told = RemoteWindow::open(&segment, places[0]).expect("exposed");
     told.write_value(0, window.offset().0).expect("inside");
@@ -418,7 +462,9 @@ fn commands_complete_at_a_stopped_target() {
     appender.append(b"appended").expect("room");
     let unmet = remote.fetch_when(Condition { at: 0, at_least: 1 }, 8, [0; 8]).expect("inside");
     let soon = Instant::now() + Duration::from_millis(5);
-    let Ok(Fetch::Pending(unmet)) = unmet.wait_until(soon) else { panic!("only the target will meet it") };
+    let Ok(Fetch::Pending(unmet)) = unmet.wait_until(soon) else {
+        panic!("only the target will meet it")
+    };
     remote.notify();
     other.go_on();
     assert_eq!(unmet.wait().expect("met at last"), 6_u64.to_le_bytes());
@@ -429,7 +475,8 @@ fn commands_complete_at_a_stopped_target() {
 #[ignore = "a part of commands_complete_at_a_stopped_target"]
 fn part_is_stopped() {
     let Some((segment, places)) = given() else { return };
-    let arena = Arc::new(shm::arena::Arena::new(Arc::clone(&segment), 512 << 10..1 << 20).expect("inside"));
+    let arena =
+        Arc::new(shm::arena::Arena::new(Arc::clone(&segment), 512 << 10..1 << 20).expect("inside"));
     let window = Window::expose(&arena, 256).expect("room");
     let mut buffer = Buffer::create(&arena, 4, 16).expect("room");
     let told = RemoteWindow::open(&segment, places[0]).expect("exposed");

@@ -5,7 +5,10 @@ use plogp::fingerprint::Fingerprint;
 
 /// The figure of the same part and name.
 pub(crate) fn counterpart<'a>(other: Option<&'a Part>, figure: &Figure) -> Option<&'a Figure> {
-    other?.figures.iter().find(|candidate| candidate.name == figure.name && same_axes(candidate, figure))
+    other?
+        .figures
+        .iter()
+        .find(|candidate| candidate.name == figure.name && same_axes(candidate, figure))
 }
 
 fn same_axes(one: &Figure, another: &Figure) -> bool {
@@ -14,7 +17,11 @@ fn same_axes(one: &Figure, another: &Figure) -> bool {
 
 /// How this machine's values compare with the other's: for every measured curve that both have, the ratio of the medians
 /// where both have a point.
-pub(crate) fn ratios<'a>(pairs: impl Iterator<Item = (&'a Part, &'a Part)>, label: &str, other_label: &str) -> Table {
+pub(crate) fn ratios<'a>(
+    pairs: impl Iterator<Item = (&'a Part, &'a Part)>,
+    label: &str,
+    other_label: &str,
+) -> Table {
     let mut rows = Vec::new();
     for (part, other) in pairs {
         for figure in &part.figures {
@@ -24,7 +31,8 @@ pub(crate) fn ratios<'a>(pairs: impl Iterator<Item = (&'a Part, &'a Part)>, labe
             }
         }
     }
-    let columns = ["part", "figure", "curve", "points in common", "ratio, median", "least", "greatest"];
+    let columns =
+        ["part", "figure", "curve", "points in common", "ratio, median", "least", "greatest"];
     Table {
         name: "ratios".to_owned(),
         title: format!("{label} over {other_label}"),
@@ -37,10 +45,14 @@ pub(crate) fn ratios<'a>(pairs: impl Iterator<Item = (&'a Part, &'a Part)>, labe
     }
 }
 
-fn common<'a>(figure: &'a Figure, other: &'a Figure) -> impl Iterator<Item = (&'a Series, &'a Series)> {
+fn common<'a>(
+    figure: &'a Figure,
+    other: &'a Figure,
+) -> impl Iterator<Item = (&'a Series, &'a Series)> {
     let measured = figure.series.iter().filter(|series| series.role == Role::Measured);
     measured.filter_map(|series| {
-        let same = |candidate: &&Series| candidate.role == Role::Measured && candidate.name == series.name;
+        let same =
+            |candidate: &&Series| candidate.role == Role::Measured && candidate.name == series.name;
         Some((series, other.series.iter().find(same)?))
     })
 }
@@ -60,14 +72,29 @@ fn row(part: &str, figure: &str, series: &Series, other: &Series) -> Option<Vec<
 }
 
 /// What the parts were measured with where that differs: such ratios say little of the machines.
-pub(crate) fn settings<'a>(pairs: impl Iterator<Item = (&'a Part, &'a Part)>, label: &str, other_label: &str) -> Table {
+pub(crate) fn settings<'a>(
+    pairs: impl Iterator<Item = (&'a Part, &'a Part)>,
+    label: &str,
+    other_label: &str,
+) -> Table {
     let mut rows = Vec::new();
     for (part, other) in pairs {
-        for name in part.setting.keys().chain(other.setting.keys().filter(|name| !part.setting.contains_key(*name))) {
+        for name in part
+            .setting
+            .keys()
+            .chain(other.setting.keys().filter(|name| !part.setting.contains_key(*name)))
+        {
             let (here, there) = (part.setting.get(name), other.setting.get(name));
             if here != there {
-                let word = |value: Option<&String>| value.map_or(Value::None, |value| value.as_str().into());
-                rows.push(vec![part.title.as_str().into(), name.as_str().into(), word(here), word(there)]);
+                let word = |value: Option<&String>| {
+                    value.map_or(Value::None, |value| value.as_str().into())
+                };
+                rows.push(vec![
+                    part.title.as_str().into(),
+                    name.as_str().into(),
+                    word(here),
+                    word(there),
+                ]);
             }
         }
     }
@@ -81,7 +108,12 @@ pub(crate) fn settings<'a>(pairs: impl Iterator<Item = (&'a Part, &'a Part)>, la
 }
 
 /// In which way the machines differ, a row for each difference.
-pub(crate) fn machines(here: &Fingerprint, there: &Fingerprint, label: &str, other_label: &str) -> Table {
+pub(crate) fn machines(
+    here: &Fingerprint,
+    there: &Fingerprint,
+    label: &str,
+    other_label: &str,
+) -> Table {
     let mut rows = Vec::new();
     let mut compare = |what: &str, here: String, there: String| {
         if here != there {
@@ -103,9 +135,11 @@ pub(crate) fn machines(here: &Fingerprint, there: &Fingerprint, label: &str, oth
 
 /// A fingerprint in words.
 pub(crate) fn facts(fingerprint: &Fingerprint) -> Vec<(&'static str, String)> {
-    let Fingerprint { processor, cores, threads_per_core, sockets, caches, kernel, hypervisor } = fingerprint;
-    let level =
-        |(place, bytes): (usize, &u64)| format!("L{} {}", place + 1, crate::units::Unit::Bytes.tick(*bytes as f64));
+    let Fingerprint { processor, cores, threads_per_core, sockets, caches, kernel, hypervisor } =
+        fingerprint;
+    let level = |(place, bytes): (usize, &u64)| {
+        format!("L{} {}", place + 1, crate::units::Unit::Bytes.tick(*bytes as f64))
+    };
     let caches: Vec<String> = caches.iter().enumerate().map(level).collect();
     vec![
         ("processor", processor.clone()),
@@ -126,7 +160,11 @@ mod tests {
     fn part(values: &[(f64, f64)]) -> Part {
         let mut figure = Figure::new("f", "F", Axis::bytes("size"), Axis::microseconds("time"));
         let points: Vec<Point> = values.iter().map(|(x, value)| Point::exact(*x, *value)).collect();
-        figure.series.push(Series { name: "a".into(), role: Role::Measured, points: points.clone() });
+        figure.series.push(Series {
+            name: "a".into(),
+            role: Role::Measured,
+            points: points.clone(),
+        });
         figure.series.push(Series { name: "model".into(), role: Role::Predicted, points });
         Part { figures: vec![figure], ..Part::new("p", "P") }
     }
@@ -136,19 +174,30 @@ mod tests {
         let here = part(&[(0.0, 1.0), (8.0, 2.0), (16.0, f64::NAN), (32.0, 9.0), (64.0, 3.0)]);
         let there = part(&[(0.0, 2.0), (8.0, 1.0), (16.0, 1.0), (64.0, 3.0), (128.0, 1.0)]);
         let table = ratios([(&here, &there)].into_iter(), "here", "there");
-        let expected: Vec<Value> =
-            ["P", "F", "a"].map(Value::from).into_iter().chain([3.0, 1.0, 0.5, 2.0].map(Value::from)).collect();
+        let expected: Vec<Value> = ["P", "F", "a"]
+            .map(Value::from)
+            .into_iter()
+            .chain([3.0, 1.0, 0.5, 2.0].map(Value::from))
+            .collect();
         assert_eq!(table.rows, [expected]);
-        assert!(ratios([(&here, &part(&[(1.0, 0.0)]))].into_iter(), "here", "there").rows.is_empty());
+        assert!(
+            ratios([(&here, &part(&[(1.0, 0.0)]))].into_iter(), "here", "there").rows.is_empty()
+        );
     }
 
     #[test]
     fn settings_that_differ_are_told() {
         let with = |pairs: &[(&str, &str)]| {
-            let setting = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let setting = pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
             Part { setting, ..Part::new("p", "P") }
         };
-        let (here, there) = (with(&[("cores", "0,1"), ("quick", "yes")]), with(&[("cores", "0,1"), ("map", "0,2")]));
+        let (here, there) = (
+            with(&[("cores", "0,1"), ("quick", "yes")]),
+            with(&[("cores", "0,1"), ("map", "0,2")]),
+        );
         let rows = settings([(&here, &there)].into_iter(), "a", "b").rows;
         let expected = [
             vec!["P".into(), "quick".into(), "yes".into(), Value::None],
@@ -161,7 +210,10 @@ mod tests {
     fn only_differences_are_told() {
         let here = Fingerprint { cores: 4, caches: vec![32768], ..Fingerprint::default() };
         let there = Fingerprint { cores: 8, ..here.clone() };
-        assert_eq!(machines(&here, &there, "a", "b").rows, [["cores", "4", "8"].map(Value::from).to_vec()]);
+        assert_eq!(
+            machines(&here, &there, "a", "b").rows,
+            [["cores", "4", "8"].map(Value::from).to_vec()]
+        );
         assert!(machines(&here, &here, "a", "b").rows.is_empty());
     }
 }

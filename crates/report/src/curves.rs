@@ -37,12 +37,24 @@ impl Mark {
     pub(crate) fn path(self, x: f64, y: f64, radius: f64) -> String {
         let r = radius;
         match self {
-            Mark::Circle => format!("M{:.1} {y:.1}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z", x - r, d = 2.0 * r),
+            Mark::Circle => format!(
+                "M{:.1} {y:.1}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z",
+                x - r,
+                d = 2.0 * r
+            ),
             Mark::Square => format!("M{:.1} {:.1}h{d}v{d}h-{d}z", x - r, y - r, d = 2.0 * r),
             Mark::Triangle => {
-                format!("M{x:.1} {:.1}l{w:.2} {h:.2}h-{b:.2}z", y - 1.3 * r, w = 1.2 * r, h = 2.1 * r, b = 2.4 * r)
+                format!(
+                    "M{x:.1} {:.1}l{w:.2} {h:.2}h-{b:.2}z",
+                    y - 1.3 * r,
+                    w = 1.2 * r,
+                    h = 2.1 * r,
+                    b = 2.4 * r
+                )
             }
-            Mark::Diamond => format!("M{x:.1} {:.1}l{w} {w}l-{w} {w}l-{w} -{w}z", y - 1.3 * r, w = 1.3 * r),
+            Mark::Diamond => {
+                format!("M{x:.1} {:.1}l{w} {w}l-{w} {w}l-{w} -{w}z", y - 1.3 * r, w = 1.3 * r)
+            }
         }
     }
 }
@@ -59,7 +71,9 @@ impl Curve<'_> {
     /// Whether its points are joined: where several values belong to one x, or x goes back, a line would tell of an order
     /// that there is not.
     pub(crate) fn is_joined(&self) -> bool {
-        self.points.windows(2).all(|pair| pair[0].x.partial_cmp(&pair[1].x) != Some(std::cmp::Ordering::Greater))
+        self.points
+            .windows(2)
+            .all(|pair| pair[0].x.partial_cmp(&pair[1].x) != Some(std::cmp::Ordering::Greater))
             && self.points.windows(2).filter(|pair| pair[0].x == pair[1].x).count() == 0
     }
 
@@ -103,9 +117,15 @@ pub(crate) fn of<'a>(figure: &'a Figure, other: Option<(&'a Figure, &str)>) -> V
         let mark = Mark::ALL[(place / HUES) % Mark::ALL.len()];
         Curve { name, role: series.role, hue, mark, other, again, points: &series.points }
     };
-    let mut curves: Vec<Curve> = figure.series.iter().map(|series| curve(series, series.name.clone(), false)).collect();
+    let mut curves: Vec<Curve> =
+        figure.series.iter().map(|series| curve(series, series.name.clone(), false)).collect();
     if let Some((figure, label)) = other {
-        curves.extend(figure.series.iter().map(|series| curve(series, format!("{} · {label}", series.name), true)));
+        curves.extend(
+            figure
+                .series
+                .iter()
+                .map(|series| curve(series, format!("{} · {label}", series.name), true)),
+        );
     }
     curves
 }
@@ -115,17 +135,28 @@ pub(crate) fn of<'a>(figure: &'a Figure, other: Option<(&'a Figure, &str)>) -> V
 fn subject(figure: &Figure, series: &Series) -> String {
     let is_about = |measured: &&Series| {
         let rest = series.name.strip_prefix(&measured.name);
-        measured.role == Role::Measured && rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        measured.role == Role::Measured
+            && rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     };
     let measured = figure.series.iter().filter(is_about).max_by_key(|measured| measured.name.len());
     without_source(&measured.unwrap_or(series).name)
 }
 
 fn without_source(name: &str) -> String {
-    const SOURCES: [&str; 9] =
-        ["measured", "measurement", "predicted", "prediction", "model", "fitted", "fit", "floor", "minimum"];
+    const SOURCES: [&str; 9] = [
+        "measured",
+        "measurement",
+        "predicted",
+        "prediction",
+        "model",
+        "fitted",
+        "fit",
+        "floor",
+        "minimum",
+    ];
     let words = name.split(|letter: char| !letter.is_alphanumeric()).map(str::to_lowercase);
-    let rest: Vec<String> = words.filter(|word| !word.is_empty() && !SOURCES.contains(&word.as_str())).collect();
+    let rest: Vec<String> =
+        words.filter(|word| !word.is_empty() && !SOURCES.contains(&word.as_str())).collect();
     rest.join(" ")
 }
 
@@ -135,9 +166,14 @@ mod tests {
     use measure::results::Axis;
 
     fn figure(names: &[(&str, Role)]) -> Figure {
-        let mut figure = Figure::new("bcast", "Broadcast", Axis::bytes("size"), Axis::microseconds("time"));
+        let mut figure =
+            Figure::new("bcast", "Broadcast", Axis::bytes("size"), Axis::microseconds("time"));
         for (name, role) in names {
-            figure.series.push(Series { name: (*name).to_owned(), role: *role, points: vec![Point::exact(1.0, 1.0)] });
+            figure.series.push(Series {
+                name: (*name).to_owned(),
+                role: *role,
+                points: vec![Point::exact(1.0, 1.0)],
+            });
         }
         figure
     }
@@ -153,18 +189,22 @@ mod tests {
             ("binomial: 0.21 d +0.4", Role::Fitted),
             ("binomials", Role::Predicted),
         ]);
-        let hues: Vec<usize> = of(&figure, Some((&figure, "there"))).iter().map(|curve| curve.hue).collect();
+        let hues: Vec<usize> =
+            of(&figure, Some((&figure, "there"))).iter().map(|curve| curve.hue).collect();
         assert_eq!(hues, [1, 2, 0, 2, 1, 2, 3, 1, 2, 0, 2, 1, 2, 3]);
     }
 
     #[test]
     fn twenty_curves_are_all_different() {
         let names: Vec<String> = (0..20).map(|number| format!("curve {number}")).collect();
-        let figure = figure(&names.iter().map(|name| (name.as_str(), Role::Measured)).collect::<Vec<_>>());
+        let figure =
+            figure(&names.iter().map(|name| (name.as_str(), Role::Measured)).collect::<Vec<_>>());
         let curves = of(&figure, None);
         for (place, curve) in curves.iter().enumerate() {
             assert!(
-                curves[..place].iter().all(|before| (before.hue, before.mark) != (curve.hue, curve.mark)),
+                curves[..place]
+                    .iter()
+                    .all(|before| (before.hue, before.mark) != (curve.hue, curve.mark)),
                 "{place}"
             );
         }
@@ -189,7 +229,8 @@ mod tests {
         let names = ["ring", "ring, pLogP", "ring, sharing", "chain, pLogP"];
         let figure = figure(&names.into_iter().zip(roles).collect::<Vec<_>>());
         let classes: Vec<String> = of(&figure, None).iter().map(Curve::classes).collect();
-        let expected = ["measured hue-1", "predicted hue-1", "predicted again hue-1", "predicted hue-2"];
+        let expected =
+            ["measured hue-1", "predicted hue-1", "predicted again hue-1", "predicted hue-2"];
         assert_eq!(classes, expected.map(|of| format!("curve {of}")));
     }
 }

@@ -19,7 +19,12 @@ const LETTER: f64 = 6.6;
 /// The drawing.
 pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
-    let y = Scale::over(heights(curves), is_logarithmic(&figure.y), Direction::Up, (HEIGHT - BOTTOM, TOP));
+    let y = Scale::over(
+        heights(curves),
+        is_logarithmic(&figure.y),
+        Direction::Up,
+        (HEIGHT - BOTTOM, TOP),
+    );
     let y_ticks = labelled(&y, y_unit(figure), 6);
     let is_empty = !points().any(|point| {
         let shown = |value, axis| scale::shown(value, is_logarithmic(axis));
@@ -28,9 +33,17 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
     let longest = y_ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
     let left = 14.0 + LETTER * longest as f64;
     let right = WIDTH - RIGHT;
-    let x = Scale::over(points().map(|point| point.x), is_logarithmic(&figure.x), Direction::Across, (left, right));
-    let (x_ticks, y_ticks) =
-        if is_empty { (Vec::new(), Vec::new()) } else { (labelled(&x, x_unit(figure), 8), y_ticks) };
+    let x = Scale::over(
+        points().map(|point| point.x),
+        is_logarithmic(&figure.x),
+        Direction::Across,
+        (left, right),
+    );
+    let (x_ticks, y_ticks) = if is_empty {
+        (Vec::new(), Vec::new())
+    } else {
+        (labelled(&x, x_unit(figure), 8), y_ticks)
+    };
     html! {
         svg.drawing viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(figure.title) {
             @for (place, label) in &y_ticks {
@@ -58,7 +71,9 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
 /// What an axis counts, with its unit unless its labels have one.
 fn title(axis: &Axis) -> String {
     match Unit::of(&axis.unit, std::iter::empty()) {
-        Unit::Plain | Unit::Whole if !axis.unit.is_empty() => format!("{} ({})", axis.label, axis.unit),
+        Unit::Plain | Unit::Whole if !axis.unit.is_empty() => {
+            format!("{} ({})", axis.label, axis.unit)
+        }
         _ => axis.label.clone(),
     }
 }
@@ -81,8 +96,11 @@ pub(crate) fn is_logarithmic(axis: &Axis) -> bool {
 }
 
 fn draw_curve(curve: &Curve, x: &Scale, y: &Scale) -> Markup {
-    let places: Vec<Option<(f64, f64)>> =
-        curve.points.iter().map(|point| Some((x.place(point.x)?, y.place(point.median)?))).collect();
+    let places: Vec<Option<(f64, f64)>> = curve
+        .points
+        .iter()
+        .map(|point| Some((x.place(point.x)?, y.place(point.median)?)))
+        .collect();
     html! {
         g class=(curve.classes()) {
             @if curve.is_joined() {
@@ -121,7 +139,8 @@ fn band(points: &[Point], x: &Scale, y: &Scale) -> String {
     for run in ends.split(Option::is_none).filter(|run| run.len() > 1) {
         let upper = run.iter().flatten().map(|(x, _, upper)| (x, upper));
         let lower = run.iter().flatten().rev().map(|(x, lower, _)| (x, lower));
-        let outline: Vec<String> = upper.chain(lower).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        let outline: Vec<String> =
+            upper.chain(lower).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         path.push_str(&format!("M{}z", outline.join("L")));
     }
     path
@@ -142,7 +161,8 @@ fn marks(curve: &Curve, places: &[Option<(f64, f64)>]) -> String {
 fn heights(curves: &[Curve]) -> impl Iterator<Item = f64> {
     const BAND_STRETCH: f64 = 1.5;
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
-    let greatest = points().map(|point| point.median).filter(|median| median.is_finite()).fold(0.0, f64::max);
+    let greatest =
+        points().map(|point| point.median).filter(|median| median.is_finite()).fold(0.0, f64::max);
     let bands = points().flat_map(|point| [point.lower_quartile, point.upper_quartile]).flatten();
     let bands = bands.map(move |value| value.min(BAND_STRETCH * greatest));
     points().map(|point| point.median).chain(bands)
@@ -186,7 +206,11 @@ mod tests {
     fn a_value_that_is_no_number_breaks_the_line() {
         let values = [(1.0, 1.0), (2.0, 2.0), (4.0, f64::NAN), (8.0, 1.0), (16.0, 2.0)];
         let drawing = drawn(values.map(|(x, value)| Point::exact(x, value)).to_vec());
-        let path = drawing.split("class=\"line\" d=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a line");
+        let path = drawing
+            .split("class=\"line\" d=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            .expect("a line");
         assert_eq!((path.matches('M').count(), path.matches('L').count()), (2, 2), "{path}");
     }
 

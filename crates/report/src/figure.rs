@@ -78,7 +78,8 @@ fn data(figure: &Figure, curves: &[Curve]) -> String {
         marked: curve.is_marked(),
         points: curve.points.iter().map(row).collect(),
     });
-    let (x, y) = (axis(&figure.x, drawing::x_unit(figure)), axis(&figure.y, drawing::y_unit(figure)));
+    let (x, y) =
+        (axis(&figure.x, drawing::x_unit(figure)), axis(&figure.y, drawing::y_unit(figure)));
     let data = Data { title: &figure.title, x, y, curves: curves.collect() };
     // Words and numbers can always be written.
     serde_json::to_string(&data).unwrap_or_else(|_| "null".to_owned()).replace('<', "\\u003c")
@@ -86,14 +87,20 @@ fn data(figure: &Figure, curves: &[Curve]) -> String {
 
 fn axis(axis: &Axis, unit: Unit) -> AxisData<'_> {
     let Axis { label, unit: name, .. } = axis;
-    AxisData { label, unit: name, logarithmic: drawing::is_logarithmic(axis), rounding: unit.rounding() }
+    AxisData {
+        label,
+        unit: name,
+        logarithmic: drawing::is_logarithmic(axis),
+        rounding: unit.rounding(),
+    }
 }
 
 /// What is no number becomes null.
 fn row(point: &Point) -> [Option<f64>; 7] {
     let Point { x, median, minimum, lower_quartile, upper_quartile, maximum, repetitions } = *point;
     let repetitions = (repetitions > 0).then_some(f64::from(repetitions));
-    let values = [Some(x), Some(median), lower_quartile, upper_quartile, minimum, maximum, repetitions];
+    let values =
+        [Some(x), Some(median), lower_quartile, upper_quartile, minimum, maximum, repetitions];
     values.map(|value| value.filter(|value| value.is_finite()).map(shortened))
 }
 
@@ -131,7 +138,8 @@ mod tests {
     #[test]
     fn what_is_no_number_is_null() {
         let point = Point { maximum: Some(f64::INFINITY), ..Point::of(f64::NEG_INFINITY, &[]) };
-        let points = &json(&drawn("a", vec![point, Point::of(1.0, &[0.1, 0.2])]))["curves"][0]["points"];
+        let points =
+            &json(&drawn("a", vec![point, Point::of(1.0, &[0.1, 0.2])]))["curves"][0]["points"];
         assert_eq!(points[0], serde_json::json!([null, null, null, null, null, null, null]));
         assert_eq!(points[1], serde_json::json!([1.0, 0.15, 0.125, 0.175, 0.1, 0.2, 2.0]));
     }

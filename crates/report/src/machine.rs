@@ -27,7 +27,15 @@ struct Side<'a> {
 fn sides(machine: &Machine) -> [Side<'_>; 2] {
     let Machine { classes, samples, starts, peers, .. } = machine;
     let caller = Side { suffix: "", classes, samples, starts };
-    [caller, Side { suffix: ", peers", classes: &peers.classes, samples: &peers.samples, starts: &peers.starts }]
+    [
+        caller,
+        Side {
+            suffix: ", peers",
+            classes: &peers.classes,
+            samples: &peers.samples,
+            starts: &peers.starts,
+        },
+    ]
 }
 
 /// The part; short where the experiment that measured the machine has a part of its own.
@@ -43,7 +51,9 @@ pub(crate) fn part(machine: &Machine, is_told: bool) -> Part {
         .to_owned();
     let sides = sides(machine);
     for side in &sides {
-        part.figures.extend(side.classes.iter().map(|(class, parameters)| class_figure(side, class, parameters)));
+        part.figures.extend(
+            side.classes.iter().map(|(class, parameters)| class_figure(side, class, parameters)),
+        );
     }
     if !is_told && sides.iter().map(|side| side.classes.iter().count()).sum::<usize>() > 1 {
         part.figures.extend(PARAMETERS.map(|parameter| placement_figure(&sides, parameter)));
@@ -65,7 +75,11 @@ fn class_figure(side: &Side, class: PairClass, parameters: &Parameters) -> Figur
         figure.series.push(curve(parameter.0.to_owned(), side, class, parameters, parameter));
     }
     // At every size, so that it is seen on any axis.
-    let points = parameters.points().iter().map(|at| Point::exact(at.bytes as f64, parameters.latency())).collect();
+    let points = parameters
+        .points()
+        .iter()
+        .map(|at| Point::exact(at.bytes as f64, parameters.latency()))
+        .collect();
     figure.series.push(Series { name: "L, latency".to_owned(), role: Role::Fitted, points });
     figure
 }
@@ -74,10 +88,17 @@ fn class_figure(side: &Side, class: PairClass, parameters: &Parameters) -> Figur
 fn placement_figure(sides: &[Side], parameter: Parameter) -> Figure {
     let (name, ..) = parameter;
     let symbol = name.split('(').next().unwrap_or(name);
-    let mut figure = empty(&format!("placement-{symbol}"), &format!("What placement changes: {name}"));
+    let mut figure =
+        empty(&format!("placement-{symbol}"), &format!("What placement changes: {name}"));
     for side in sides {
         for (class, parameters) in side.classes.iter() {
-            figure.series.push(curve(format!("{}{}", words(class), side.suffix), side, class, parameters, parameter));
+            figure.series.push(curve(
+                format!("{}{}", words(class), side.suffix),
+                side,
+                class,
+                parameters,
+                parameter,
+            ));
         }
     }
     figure
@@ -88,12 +109,22 @@ fn empty(name: &str, title: &str) -> Figure {
     Figure::new(name, title, Axis::bytes("message size").logarithmic(), y)
 }
 
-fn curve(name: String, side: &Side, class: PairClass, parameters: &Parameters, parameter: Parameter) -> Series {
+fn curve(
+    name: String,
+    side: &Side,
+    class: PairClass,
+    parameters: &Parameters,
+    parameter: Parameter,
+) -> Series {
     let (_, value, sample) = parameter;
-    let samples = side.samples.get(&class).map(|samples| samples.sizes.as_slice()).unwrap_or_default();
+    let samples =
+        side.samples.get(&class).map(|samples| samples.sizes.as_slice()).unwrap_or_default();
     let point = |at: &AtSize| {
-        let values = samples.iter().find(|sizes| sizes.bytes == at.bytes).map(|sizes| &sample(sizes).values);
-        let spread = values.filter(|values| !values.is_empty()).map(|values| Point::of(at.bytes as f64, values));
+        let values =
+            samples.iter().find(|sizes| sizes.bytes == at.bytes).map(|sizes| &sample(sizes).values);
+        let spread = values
+            .filter(|values| !values.is_empty())
+            .map(|values| Point::of(at.bytes as f64, values));
         // The samples say how far values lie apart; the parameter is what the models use.
         let spread = spread.unwrap_or_else(|| Point::exact(at.bytes as f64, 0.0));
         Point { median: value(at), ..spread }
@@ -113,18 +144,23 @@ fn latencies(sides: &[Side]) -> Table {
         "a run (µs)",
         "a private byte (µs)",
     ];
-    let rows = sides.iter().flat_map(|side| side.classes.iter().map(move |pair| latency(side, pair)));
+    let rows =
+        sides.iter().flat_map(|side| side.classes.iter().map(move |pair| latency(side, pair)));
     let mut table = filled("latency", "Latency, and what a run costs", &columns, rows.collect());
     table.caption =
-        "A run: what a schedule costs besides its messages, and for each byte of private buffers.".to_owned();
+        "A run: what a schedule costs besides its messages, and for each byte of private buffers."
+            .to_owned();
     table
 }
 
 fn latency(side: &Side, (class, parameters): (PairClass, &Parameters)) -> Vec<Value> {
     let trips = side.samples.get(&class).map(|samples| &samples.round_trip);
     let trips = trips.filter(|trips| !trips.values.is_empty());
-    let of = |pick: fn(&Sample) -> f64| trips.map_or(Value::None, |trips| Value::Number(pick(trips)));
-    let start = |pick: fn(&StartCosts) -> f64| side.starts.get(&class).map_or(Value::None, |costs| pick(costs).into());
+    let of =
+        |pick: fn(&Sample) -> f64| trips.map_or(Value::None, |trips| Value::Number(pick(trips)));
+    let start = |pick: fn(&StartCosts) -> f64| {
+        side.starts.get(&class).map_or(Value::None, |costs| pick(costs).into())
+    };
     vec![
         format!("{}{}", words(class), side.suffix).into(),
         parameters.latency().into(),
@@ -155,7 +191,12 @@ fn circumstances(machine: &Machine) -> Table {
 fn joins(machine: &Machine) -> Table {
     let columns = ["operation", "fixed (µs)", "each rank (µs)", "each byte (µs)"];
     let rows = machine.joins.iter().map(|(operation, costs)| {
-        vec![operation.name().into(), costs.fixed.into(), costs.per_rank.into(), costs.per_byte.into()]
+        vec![
+            operation.name().into(),
+            costs.fixed.into(),
+            costs.per_rank.into(),
+            costs.per_byte.into(),
+        ]
     });
     filled("joins", "Joins inside a node", &columns, rows.collect())
 }

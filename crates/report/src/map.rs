@@ -84,13 +84,16 @@ fn word(categories: &Categories, name: &str) -> String {
 }
 
 fn cell(map: &Map, square: &Square, texts: &[(&str, usize)]) -> Markup {
-    let name = |of: &Categories, at: usize| format!("{} {}", of.label, of.names.get(at).map_or("", String::as_str));
+    let name = |of: &Categories, at: usize| {
+        format!("{} {}", of.label, of.names.get(at).map_or("", String::as_str))
+    };
     let place = format!("{}, {}", name(&map.rows, square.row), name(&map.columns, square.column));
     let value = square.value.filter(|value| value.is_finite());
     let (class, style) = match (map.colour, value) {
-        (Colour::ByText, _) => {
-            (tint(texts.iter().position(|(text, _)| *text == square.text).unwrap_or(0)), String::new())
-        }
+        (Colour::ByText, _) => (
+            tint(texts.iter().position(|(text, _)| *text == square.text).unwrap_or(0)),
+            String::new(),
+        ),
         (Colour::ByRatio, Some(value)) => ("heat".to_owned(), heat(value)),
         (Colour::ByRatio, None) => ("none".to_owned(), String::new()),
     };
@@ -129,10 +132,18 @@ mod tests {
     use super::*;
 
     fn example(colour: Colour, cells: Vec<Square>) -> String {
-        let names = |label: &str| Categories { label: label.into(), names: vec!["1".into(), "<2>".into()] };
+        let names =
+            |label: &str| Categories { label: label.into(), names: vec!["1".into(), "<2>".into()] };
         let (title, caption) = ("Best <algorithm>".to_owned(), String::new());
-        let example =
-            Map { name: "m".into(), title, caption, columns: names("bytes"), rows: names("ranks"), colour, cells };
+        let example = Map {
+            name: "m".into(),
+            title,
+            caption,
+            columns: names("bytes"),
+            rows: names("ranks"),
+            colour,
+            cells,
+        };
         map("id", &example, None).into_string()
     }
 
@@ -142,7 +153,11 @@ mod tests {
 
     #[test]
     fn the_commonest_text_has_the_first_colour() {
-        let cells = vec![square(0, 0, "chain", None), square(0, 1, "ring", None), square(1, 0, "ring", None)];
+        let cells = vec![
+            square(0, 0, "chain", None),
+            square(0, 1, "ring", None),
+            square(1, 0, "ring", None),
+        ];
         let page = example(Colour::ByText, cells);
         assert!(page.contains("<td class=\"tint hue-1 depth-1\" tabindex=\"-1\" data-place=\"ranks 1, bytes &lt;2&gt;\" data-text=\"ring\""), "{page}");
         assert!(page.contains("not measured"), "the fourth cell: {page}");
@@ -152,9 +167,14 @@ mod tests {
     #[test]
     fn the_colour_of_a_ratio_has_an_end() {
         let strengths = [0.5, 1.0, 2f64.sqrt(), 2.0, 1e300].map(heat);
-        assert_eq!(strengths, ["--heat:0%", "--heat:0%", "--heat:50%", "--heat:100%", "--heat:100%"]);
-        let page =
-            example(Colour::ByRatio, vec![square(0, 0, "?", Some(f64::NAN)), square(7, 7, "outside", Some(1.0))]);
+        assert_eq!(
+            strengths,
+            ["--heat:0%", "--heat:0%", "--heat:50%", "--heat:100%", "--heat:100%"]
+        );
+        let page = example(
+            Colour::ByRatio,
+            vec![square(0, 0, "?", Some(f64::NAN)), square(7, 7, "outside", Some(1.0))],
+        );
         assert!(!page.contains("NaN") && !page.contains("outside"), "{page}");
     }
 }

@@ -44,7 +44,8 @@ pub fn page(input: &Input) -> String {
     let others = other.as_ref().map(all_parts).unwrap_or_default();
     let other_label = other.as_ref().map_or("", |other| other.label.as_str());
     let fingerprint = results.machine.as_ref().map(|machine| &machine.fingerprint);
-    let title = fingerprint.map_or(results.label.as_str(), |fingerprint| fingerprint.processor.as_str());
+    let title =
+        fingerprint.map_or(results.label.as_str(), |fingerprint| fingerprint.processor.as_str());
     let comparison = comparison(input, &parts, &others);
     let markup = html! {
         (DOCTYPE)
@@ -84,14 +85,17 @@ pub fn page(input: &Input) -> String {
 /// The parts in the order in which they are read: the summary, the machine, the suite, then the rest by name.
 fn all_parts(results: &Results) -> Vec<Part> {
     let is_told = results.parts.iter().any(|part| part.name == "plogp");
-    let mut parts: Vec<Part> = results.machine.iter().map(|machine| machine::part(machine, is_told)).collect();
+    let mut parts: Vec<Part> =
+        results.machine.iter().map(|machine| machine::part(machine, is_told)).collect();
     parts.extend(results.parts.iter().cloned());
     let place = |name: &str| match name {
         "summary" => 0,
         "machine" => 1,
         _ => 2 + SUITE.iter().position(|(known, _)| *known == name).unwrap_or(SUITE.len()),
     };
-    parts.sort_by(|one, another| (place(&one.name), &one.name).cmp(&(place(&another.name), &another.name)));
+    parts.sort_by(|one, another| {
+        (place(&one.name), &one.name).cmp(&(place(&another.name), &another.name))
+    });
     parts
 }
 
@@ -125,10 +129,15 @@ fn head(input: &Input, title: &str, fingerprint: Option<&Fingerprint>) -> Markup
 /// What there is and what is not.
 fn state(results: &Results) -> Markup {
     let complete = results.parts.iter().filter(|part| part.complete).count();
-    let partial: Vec<&str> =
-        results.parts.iter().filter(|part| !part.complete).map(|part| part.title.as_str()).collect();
+    let partial: Vec<&str> = results
+        .parts
+        .iter()
+        .filter(|part| !part.complete)
+        .map(|part| part.title.as_str())
+        .collect();
     let is_there = |name: &str| results.parts.iter().any(|part| part.name == name);
-    let missing: Vec<&str> = SUITE.iter().filter(|(name, _)| !is_there(name)).map(|(_, title)| *title).collect();
+    let missing: Vec<&str> =
+        SUITE.iter().filter(|(name, _)| !is_there(name)).map(|(_, title)| *title).collect();
     html! {
         ul.state {
             li.complete { strong { (complete) } " complete" }
@@ -158,7 +167,8 @@ fn contents(parts: &[Part], comparison: &[Table]) -> Markup {
 }
 
 fn problems(input: &Input) -> Markup {
-    let problems = || input.other.iter().chain([&input.results]).flat_map(|results| &results.problems);
+    let problems =
+        || input.other.iter().chain([&input.results]).flat_map(|results| &results.problems);
     html! {
         @if problems().next().is_some() {
             section.problems role="note" {
@@ -171,10 +181,19 @@ fn problems(input: &Input) -> Markup {
 
 fn comparison(input: &Input, parts: &[Part], others: &[Part]) -> Vec<Table> {
     let Input { results, other: Some(other) } = input else { return Vec::new() };
-    let pairs = || parts.iter().filter_map(|part| Some((part, others.iter().find(|other| other.name == part.name)?)));
+    let pairs = || {
+        parts
+            .iter()
+            .filter_map(|part| Some((part, others.iter().find(|other| other.name == part.name)?)))
+    };
     let mut tables = Vec::new();
     if let (Some(here), Some(there)) = (&results.machine, &other.machine) {
-        tables.push(compare::machines(&here.fingerprint, &there.fingerprint, &results.label, &other.label));
+        tables.push(compare::machines(
+            &here.fingerprint,
+            &there.fingerprint,
+            &results.label,
+            &other.label,
+        ));
     }
     let settings = compare::settings(pairs(), &results.label, &other.label);
     if !settings.rows.is_empty() {
@@ -246,5 +265,9 @@ fn tables(part: &Part, id: &dyn Fn(&str) -> String, whose: Option<&str>) -> Mark
 
 /// A name that can be an anchor.
 fn slug(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' }).collect()
+    name.chars()
+        .map(
+            |letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' },
+        )
+        .collect()
 }

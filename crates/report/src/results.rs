@@ -34,7 +34,13 @@ pub struct Results {
 impl Results {
     /// Results of this name, still empty.
     pub fn named(label: &str) -> Self {
-        Results { label: label.to_owned(), parts: Vec::new(), machine: None, measured: None, problems: Vec::new() }
+        Results {
+            label: label.to_owned(),
+            parts: Vec::new(),
+            machine: None,
+            measured: None,
+            problems: Vec::new(),
+        }
     }
 
     /// What lies in a directory. A file that cannot be read becomes a sentence in [`problems`](Self::problems): the others

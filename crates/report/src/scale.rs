@@ -86,7 +86,11 @@ fn steps(first: f64, last: f64, direction: Direction) -> (f64, f64) {
         Direction::Across => (first, last),
     };
     if first == last {
-        return if first == 0.0 { (0.0, 1.0) } else { (first - first.abs() / 2.0, last + last.abs() / 2.0) };
+        return if first == 0.0 {
+            (0.0, 1.0)
+        } else {
+            (first - first.abs() / 2.0, last + last.abs() / 2.0)
+        };
     }
     let room = direction.room() * (last - first);
     (if first < 0.0 { first - room } else { first }, if last > 0.0 { last + room } else { last })
@@ -107,16 +111,30 @@ mod tests {
 
     #[test]
     fn a_logarithmic_axis_has_no_place_for_nothing_and_less() {
-        let scale = Scale::over([-1.0, 0.0, 1.0, 100.0].into_iter(), true, Direction::Across, (0.0, 10.0));
+        let scale =
+            Scale::over([-1.0, 0.0, 1.0, 100.0].into_iter(), true, Direction::Across, (0.0, 10.0));
         let places = [-1.0, 0.0, 1.0, 10.0, 100.0].map(|value| scale.place(value));
         assert_eq!(places, [None, None, Some(0.0), Some(5.0), Some(10.0)]);
     }
 
     #[test]
     fn what_is_no_number_has_no_place_and_moves_no_end() {
-        let scale = Scale::over([f64::NAN, f64::INFINITY, 0.0, 2.0].into_iter(), false, Direction::Across, (0.0, 10.0));
-        assert_eq!((scale.place(f64::NAN), scale.place(f64::INFINITY), scale.place(1.0)), (None, None, Some(5.0)));
-        let greatest = Scale::over([f64::MIN_POSITIVE, f64::MAX].into_iter(), true, Direction::Up, (0.0, 10.0));
+        let scale = Scale::over(
+            [f64::NAN, f64::INFINITY, 0.0, 2.0].into_iter(),
+            false,
+            Direction::Across,
+            (0.0, 10.0),
+        );
+        assert_eq!(
+            (scale.place(f64::NAN), scale.place(f64::INFINITY), scale.place(1.0)),
+            (None, None, Some(5.0))
+        );
+        let greatest = Scale::over(
+            [f64::MIN_POSITIVE, f64::MAX].into_iter(),
+            true,
+            Direction::Up,
+            (0.0, 10.0),
+        );
         assert!(greatest.place(1.0).is_some_and(f64::is_finite));
         let nothing = Scale::over([f64::NAN].into_iter(), true, Direction::Across, (0.0, 10.0));
         assert_eq!(nothing.ticks(5, Rounding::Decimal), [1.0, 2.0, 5.0, 10.0]);
@@ -125,7 +143,8 @@ mod tests {
     #[test]
     fn one_value_lies_inside_the_axis() {
         for logarithmic in [false, true] {
-            let place = Scale::over([7.0].into_iter(), logarithmic, Direction::Across, (0.0, 10.0)).place(7.0);
+            let place = Scale::over([7.0].into_iter(), logarithmic, Direction::Across, (0.0, 10.0))
+                .place(7.0);
             assert!(place.is_some_and(|place| (0.0..=10.0).contains(&place)), "{place:?}");
         }
     }

@@ -6,7 +6,8 @@ use measure::results::{Table, Value};
 
 /// The table, with the label of the machine if it is the other one.
 pub(crate) fn table(id: &str, table: &Table, other: Option<&str>) -> Markup {
-    let columns: Vec<Column> = (0..table.columns.len()).map(|column| Column::of(table, column)).collect();
+    let columns: Vec<Column> =
+        (0..table.columns.len()).map(|column| Column::of(table, column)).collect();
     html! {
         figure class=(if table.columns.len() > 5 { "table wide" } else { "table" }) id=(id) {
             figcaption { h3 { (table.title) @if let Some(other) = other { span.whose { (other) } } } }
@@ -40,7 +41,8 @@ impl Column {
         let values = || table.rows.iter().filter_map(move |row| row.get(column));
         let numbers: Vec<f64> = values().filter_map(number).collect();
         let words = values().filter(|value| matches!(value, Value::Text(_))).count();
-        let lengths = values().map(|value| if let Value::Text(text) = value { text.chars().count() } else { 0 });
+        let lengths = values()
+            .map(|value| if let Value::Text(text) = value { text.chars().count() } else { 0 });
         let short = lengths.max().unwrap_or(0) <= Self::SHORT;
         Column { numeric: numbers.len() > words, short, decimals: decimals(&numbers) }
     }
@@ -58,7 +60,9 @@ impl Column {
 
     fn cell(&self, value: &Value) -> Markup {
         match value {
-            Value::None => html! { td class={ "none " (self.class().unwrap_or_default()) } { "–" } },
+            Value::None => {
+                html! { td class={ "none " (self.class().unwrap_or_default()) } { "–" } }
+            }
             Value::Text(text) => html! { td class=[self.class()] data-sort=(text) { (text) } },
             Value::Number(number) if !number.is_finite() => html! { td.number.none { "–" } },
             Value::Number(number) => {
@@ -93,7 +97,9 @@ mod tests {
     fn numbers_of_a_column_are_aligned_and_keep_their_full_value() {
         let page = drawn(vec![vec!["a".into(), 0.01234567.into()], vec!["b".into(), 1.1.into()]]);
         assert!(
-            page.contains("<td class=\"number\" data-sort=\"0.01234567\" title=\"0.01234567\">0.0123</td>"),
+            page.contains(
+                "<td class=\"number\" data-sort=\"0.01234567\" title=\"0.01234567\">0.0123</td>"
+            ),
             "{page}"
         );
         assert!(page.contains(">1.1000</td>"), "{page}");

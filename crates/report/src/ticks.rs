@@ -42,7 +42,10 @@ fn step(rough: f64, rounding: Rounding) -> f64 {
         Rounding::Whole | Rounding::Decimal => {}
     }
     let power = 10f64.powf(rough.log10().floor());
-    let times = [1.0, 2.0, 5.0].into_iter().find(|times| times * power >= rough * (1.0 - 1e-9)).unwrap_or(10.0);
+    let times = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|times| times * power >= rough * (1.0 - 1e-9))
+        .unwrap_or(10.0);
     times * power
 }
 
@@ -51,17 +54,23 @@ fn step(rough: f64, rounding: Rounding) -> f64 {
 pub(crate) fn logarithmic(first: f64, last: f64, wanted: usize, rounding: Rounding) -> Vec<f64> {
     let binary = rounding == Rounding::Binary;
     let base = if binary { 2.0 } else { 10.0 };
-    let (from, to) = ((first.ln() / f64::ln(base) - 1e-9).ceil(), (last.ln() / f64::ln(base) + 1e-9).floor());
+    let (from, to) =
+        ((first.ln() / f64::ln(base) - 1e-9).ceil(), (last.ln() / f64::ln(base) + 1e-9).floor());
     let count = to - from + 1.0;
     let steps = 3.0 * (last / first).log10();
     if !count.is_finite() || count < 2.0 || (!binary && steps <= wanted as f64) {
         return between(first, last, wanted, rounding);
     }
-    let stride = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0].into_iter().find(|stride| count / stride <= wanted as f64);
+    let stride = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
+        .into_iter()
+        .find(|stride| count / stride <= wanted as f64);
     let stride = stride.unwrap_or(100.0);
-    let powers = |from: f64| (0..=(to - from).min(MOST) as u32).map(move |place| from + f64::from(place));
-    let ticks: Vec<f64> =
-        powers(from).filter(|power| power % stride == 0.0).map(|power| f64::powf(base, power)).collect();
+    let powers =
+        |from: f64| (0..=(to - from).min(MOST) as u32).map(move |place| from + f64::from(place));
+    let ticks: Vec<f64> = powers(from)
+        .filter(|power| power % stride == 0.0)
+        .map(|power| f64::powf(base, power))
+        .collect();
     if ticks.len() < 2 { powers(from).map(|power| f64::powf(base, power)).collect() } else { ticks }
 }
 
@@ -69,7 +78,11 @@ fn between(first: f64, last: f64, wanted: usize, rounding: Rounding) -> Vec<f64>
     let power = 10f64.powf(first.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0].map(|times| times * power);
     let within: Vec<f64> = steps.into_iter().filter(|tick| (first..=last).contains(tick)).collect();
-    if within.len() < 2 || rounding != Rounding::Decimal { linear(first, last, wanted, rounding) } else { within }
+    if within.len() < 2 || rounding != Rounding::Decimal {
+        linear(first, last, wanted, rounding)
+    } else {
+        within
+    }
 }
 
 #[cfg(test)]

@@ -44,8 +44,13 @@ impl Unit {
     /// A round value, as it stands beside an axis.
     pub(crate) fn tick(self, value: f64) -> String {
         match self {
-            Unit::Bytes => scaled(value, &[(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB")]),
-            Unit::Time(many) => scaled(value / many, &[(1e-3, "ns"), (1.0, "µs"), (1e3, "ms"), (1e6, "s")]),
+            Unit::Bytes => scaled(
+                value,
+                &[(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB")],
+            ),
+            Unit::Time(many) => {
+                scaled(value / many, &[(1e-3, "ns"), (1.0, "µs"), (1e3, "ms"), (1e6, "s")])
+            }
             Unit::Whole | Unit::Plain => significant(value, 4),
         }
     }
@@ -106,7 +111,8 @@ pub(crate) fn fixed(value: f64, decimals: usize) -> String {
 /// With how many decimals the numbers of a column are written, so that the smallest still says something; `None` where they
 /// lie so far apart that each needs its own.
 pub(crate) fn decimals(values: &[f64]) -> Option<usize> {
-    let finite = || values.iter().map(|value| value.abs()).filter(|value| value.is_finite() && *value > 0.0);
+    let finite =
+        || values.iter().map(|value| value.abs()).filter(|value| value.is_finite() && *value > 0.0);
     if finite().all(|value| value.fract() == 0.0) {
         return Some(0);
     }
@@ -122,20 +128,35 @@ mod tests {
 
     #[test]
     fn bytes_and_times_take_the_unit_that_people_say() {
-        let bytes = [0.0, 1.0, 512.0, 1024.0, 1536.0, 16384.0, 1048576.0].map(|value| Unit::Bytes.tick(value));
-        assert_eq!(bytes, ["0", "1\u{a0}B", "512\u{a0}B", "1\u{a0}KiB", "1.5\u{a0}KiB", "16\u{a0}KiB", "1\u{a0}MiB"]);
+        let bytes = [0.0, 1.0, 512.0, 1024.0, 1536.0, 16384.0, 1048576.0]
+            .map(|value| Unit::Bytes.tick(value));
+        assert_eq!(
+            bytes,
+            [
+                "0",
+                "1\u{a0}B",
+                "512\u{a0}B",
+                "1\u{a0}KiB",
+                "1.5\u{a0}KiB",
+                "16\u{a0}KiB",
+                "1\u{a0}MiB"
+            ]
+        );
         let times = [0.02, 0.5, 1.0, 250.0, 1000.0, 2.5e6].map(|value| Unit::Time(1.0).tick(value));
         assert_eq!(
             ["ns", "ms", "s"].map(|unit| Unit::of(unit, [].into_iter()).tick(2.0)),
             ["2\u{a0}ns", "2\u{a0}ms", "2\u{a0}s"]
         );
-        assert_eq!(times, ["20\u{a0}ns", "500\u{a0}ns", "1\u{a0}µs", "250\u{a0}µs", "1\u{a0}ms", "2.5\u{a0}s"]);
+        assert_eq!(
+            times,
+            ["20\u{a0}ns", "500\u{a0}ns", "1\u{a0}µs", "250\u{a0}µs", "1\u{a0}ms", "2.5\u{a0}s"]
+        );
     }
 
     #[test]
     fn numbers_have_the_digits_that_count() {
-        let texts =
-            [1.0, 0.123456, 1234.56, 123456.7, -2.5, 1e-9, f64::NAN, f64::INFINITY].map(|value| significant(value, 4));
+        let texts = [1.0, 0.123456, 1234.56, 123456.7, -2.5, 1e-9, f64::NAN, f64::INFINITY]
+            .map(|value| significant(value, 4));
         assert_eq!(texts, ["1", "0.1235", "1235", "123\u{202f}457", "−2.5", "1.000e-9", "–", "–"]);
         assert_eq!(fixed(-0.0001, 2), "0.00");
     }

@@ -72,7 +72,8 @@ pub(crate) fn read_list(text: &str) -> Option<Vec<Network>> {
 /// The addresses of this host that others may reach, the likeliest first; `wanted` says which interface or range it must be.
 /// There may be none, unless some are wanted: hosts that are one machine need none.
 pub(crate) fn of_this_host(wanted: Option<&str>) -> Result<Vec<Network>, ServiceError> {
-    let interfaces = if_addrs::get_if_addrs().map_err(crate::error::system("list this host's network addresses"))?;
+    let interfaces = if_addrs::get_if_addrs()
+        .map_err(crate::error::system("list this host's network addresses"))?;
     let range = wanted.and_then(|wanted| wanted.parse::<Network>().ok());
     let listed = |interface: &if_addrs::Interface| {
         let (address, prefix) = match &interface.addr {
@@ -88,11 +89,17 @@ pub(crate) fn of_this_host(wanted: Option<&str>) -> Result<Vec<Network>, Service
         fits.then_some(network)
     };
     let mut found: Vec<Network> = interfaces.iter().filter_map(listed).collect();
-    let outward = [outward_address(Ipv4Addr::UNSPECIFIED.into()), outward_address(Ipv6Addr::UNSPECIFIED.into())];
-    found.sort_by_key(|network| (network.address.is_ipv6(), !outward.contains(&Some(network.address))));
+    let outward = [
+        outward_address(Ipv4Addr::UNSPECIFIED.into()),
+        outward_address(Ipv6Addr::UNSPECIFIED.into()),
+    ];
+    found.sort_by_key(|network| {
+        (network.address.is_ipv6(), !outward.contains(&Some(network.address)))
+    });
     if let (true, Some(wanted)) = (found.is_empty(), wanted) {
         let why = format!("this host has no address of {wanted:?}");
-        let all = interfaces.iter().map(|interface| format!("{} {}", interface.name, interface.ip()));
+        let all =
+            interfaces.iter().map(|interface| format!("{} {}", interface.name, interface.ip()));
         return Err(ServiceError::NoAddress { why, here: all.collect::<Vec<_>>().join(", ") });
     }
     Ok(found)
@@ -119,11 +126,17 @@ fn is_link_local(address: IpAddr) -> bool {
 
 /// The address that each host is to be reached at, from what all of them have; the same whoever chooses.
 pub(crate) fn choose(hosts: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError> {
-    let listed = |address: IpAddr| hosts.iter().flatten().filter(|network| network.address == address).count();
-    let of_its_own: Vec<Vec<Network>> =
-        hosts.iter().map(|all| all.iter().copied().filter(|network| listed(network.address) == 1).collect()).collect();
+    let listed = |address: IpAddr| {
+        hosts.iter().flatten().filter(|network| network.address == address).count()
+    };
+    let of_its_own: Vec<Vec<Network>> = hosts
+        .iter()
+        .map(|all| all.iter().copied().filter(|network| listed(network.address) == 1).collect())
+        .collect();
     let in_network = |network: &Network| -> Option<Vec<IpAddr>> {
-        let member = |all: &Vec<Network>| all.iter().map(|other| other.address).find(|other| network.contains(*other));
+        let member = |all: &Vec<Network>| {
+            all.iter().map(|other| other.address).find(|other| network.contains(*other))
+        };
         of_its_own.iter().map(member).collect()
     };
     if let Some(common) = of_its_own.iter().flatten().find_map(in_network) {
@@ -131,13 +144,19 @@ pub(crate) fn choose(hosts: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError
     }
     // Hosts of several networks that routers connect: the likeliest address of each, of one kind.
     let of_kind = |ipv6: bool| -> Option<Vec<IpAddr>> {
-        let first = |all: &Vec<Network>| all.iter().map(|other| other.address).find(|other| other.is_ipv6() == ipv6);
+        let first = |all: &Vec<Network>| {
+            all.iter().map(|other| other.address).find(|other| other.is_ipv6() == ipv6)
+        };
         of_its_own.iter().map(first).collect()
     };
     of_kind(false).or_else(|| of_kind(true)).ok_or_else(|| {
         let distinct: HashSet<String> = hosts.iter().map(|all| write_list(all)).collect();
-        let why = "the hosts of this job have no addresses at which they could reach each other".to_owned();
-        ServiceError::NoAddress { why, here: distinct.into_iter().collect::<Vec<_>>().join(" and ") }
+        let why = "the hosts of this job have no addresses at which they could reach each other"
+            .to_owned();
+        ServiceError::NoAddress {
+            why,
+            here: distinct.into_iter().collect::<Vec<_>>().join(" and "),
+        }
     })
 }
 
@@ -150,15 +169,18 @@ mod tests {
     }
 
     fn chosen(hosts: &[Vec<Network>]) -> String {
-        let texts = choose(hosts).map(|all| all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" "));
+        let texts = choose(hosts)
+            .map(|all| all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" "));
         texts.unwrap_or_else(|error| error.to_string())
     }
 
     #[test]
     fn a_network_in_which_all_are_is_taken() {
-        let hosts = [host(&["10.0.0.1/24", "192.168.7.1/16"]), host(&["10.0.1.1/24", "192.168.9.2/16"])];
+        let hosts =
+            [host(&["10.0.0.1/24", "192.168.7.1/16"]), host(&["10.0.1.1/24", "192.168.9.2/16"])];
         assert_eq!(chosen(&hosts), "192.168.7.1 192.168.9.2");
-        let hosts = [host(&["10.0.0.1/8", "192.168.7.1/16"]), host(&["192.168.9.2/16", "10.9.1.1/8"])];
+        let hosts =
+            [host(&["10.0.0.1/8", "192.168.7.1/16"]), host(&["192.168.9.2/16", "10.9.1.1/8"])];
         assert_eq!(chosen(&hosts), "10.0.0.1 10.9.1.1", "as the first host has it");
         let hosts = [host(&["fd00::1/64"]), host(&["10.0.0.1/8", "fd00::2/64"])];
         assert_eq!(chosen(&hosts), "fd00::1 fd00::2");
@@ -166,11 +188,15 @@ mod tests {
 
     #[test]
     fn an_address_that_several_have_leads_nowhere() {
-        let hosts = [host(&["172.17.0.1/16", "10.0.0.1/24"]), host(&["172.17.0.1/16", "10.0.0.2/24"])];
+        let hosts =
+            [host(&["172.17.0.1/16", "10.0.0.1/24"]), host(&["172.17.0.1/16", "10.0.0.2/24"])];
         assert_eq!(chosen(&hosts), "10.0.0.1 10.0.0.2");
         let hosts = [host(&["172.17.0.1/16"]), host(&["172.17.0.1/16"])];
         assert!(chosen(&hosts).contains("TRADEWIND_INTERFACE"), "{}", chosen(&hosts));
-        assert!(chosen(&[host(&["10.0.0.1/24"]), Vec::new()]).contains("no addresses"), "nor does none");
+        assert!(
+            chosen(&[host(&["10.0.0.1/24"]), Vec::new()]).contains("no addresses"),
+            "nor does none"
+        );
     }
 
     #[test]
@@ -188,7 +214,9 @@ mod tests {
             networks[2].contains("200.1.1.1".parse().expect("an address")),
             "everything is in a network of no prefix"
         );
-        for wrong in [",", "10.0.0.1", "10.0.0.1/33", "10.0.0.1/24,", "fd00::1/129", "a/8", "10.0.0.1/-1"] {
+        for wrong in
+            [",", "10.0.0.1", "10.0.0.1/33", "10.0.0.1/24,", "fd00::1/129", "a/8", "10.0.0.1/-1"]
+        {
             assert_eq!(read_list(wrong), None, "{wrong:?}");
         }
     }
@@ -198,6 +226,9 @@ mod tests {
         let by_range = of_this_host(Some("127.0.0.0/8")).expect("every host has it");
         assert!(by_range.iter().all(|network| network.address.is_loopback()));
         let error = of_this_host(Some("no-such-interface")).expect_err("there is none").to_string();
-        assert!(error.contains("no address of \"no-such-interface\"") && error.contains("127.0.0.1"), "{error}");
+        assert!(
+            error.contains("no address of \"no-such-interface\"") && error.contains("127.0.0.1"),
+            "{error}"
+        );
     }
 }

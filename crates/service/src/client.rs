@@ -81,11 +81,18 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
         }
         Origin::Launched { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
         Origin::Foreign { name, rank, ranks, launcher } => {
-            let job = start::Job { name, ranks, launcher, engine: engine_kind(environment)?, listen: None };
+            let job = start::Job {
+                name,
+                ranks,
+                launcher,
+                engine: engine_kind(environment)?,
+                listen: None,
+            };
             enter_foreign(&job, rank, limit)?
         }
         Origin::Spread { descriptor, rank, ranks, launcher } => {
-            let spread = spread::Spread { rank, ranks, launcher, engine: engine_kind(environment)? };
+            let spread =
+                spread::Spread { rank, ranks, launcher, engine: engine_kind(environment)? };
             spread::enter(environment, descriptor, &spread, limit)?
         }
     };
@@ -99,7 +106,11 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
 /// Who runs operations in a job that has no `tradewind run` to say it.
 fn engine_kind(environment: &impl Lookup) -> Result<EngineKind, ServiceError> {
     let Some(name) = environment.text(ENGINE)? else { return Ok(EngineKind::Peers) };
-    name.parse().map_err(|_| ServiceError::Variable { name: ENGINE, value: name.into(), expected: "peers or caller" })
+    name.parse().map_err(|_| ServiceError::Variable {
+        name: ENGINE,
+        value: name.into(),
+        expected: "peers or caller",
+    })
 }
 
 /// Joins the job whose node service on this host has this name, as one of so many ranks of this host, and does not wait for
@@ -107,11 +118,18 @@ fn engine_kind(environment: &impl Lookup) -> Result<EngineKind, ServiceError> {
 ///
 /// # Errors
 /// When there is no such service, or it does not let this process in within the limit.
-pub fn enter(service: &str, rank: u32, ranks: u32, limit: Duration) -> Result<Attachment, ServiceError> {
+pub fn enter(
+    service: &str,
+    rank: u32,
+    ranks: u32,
+    limit: Duration,
+) -> Result<Attachment, ServiceError> {
     let connection = connect(service, KNOCKING.min(limit))?;
     match ask(&connection, rank, ranks, limit) {
         Ok(Asked::Segment(segment, shared)) => join(segment, shared, &connection, rank, ranks),
-        Ok(Asked::Over) | Err(ServiceError::Broker(BrokerError::Closed)) => Err(Error::ServiceFailed.into()),
+        Ok(Asked::Over) | Err(ServiceError::Broker(BrokerError::Closed)) => {
+            Err(Error::ServiceFailed.into())
+        }
         Err(error) => Err(error),
     }
 }
@@ -129,7 +147,9 @@ fn enter_foreign(job: &start::Job, rank: u32, limit: Duration) -> Result<Attachm
             Err(error) => return Err(error.into()),
         };
         match ask(&connection, rank, job.ranks, limit) {
-            Ok(Asked::Segment(segment, shared)) => return join(segment, shared, &connection, rank, job.ranks),
+            Ok(Asked::Segment(segment, shared)) => {
+                return join(segment, shared, &connection, rank, job.ranks);
+            }
             // An earlier job of the same name has just ended. Its service does too, and then the name is free.
             Ok(Asked::Over) | Err(ServiceError::Broker(BrokerError::Closed)) => {
                 wait_for_end(&connection, deadline, limit)?
@@ -178,7 +198,12 @@ pub fn invite(service: &str, invitation: &Invitation) -> Result<(), ServiceError
     }
 }
 
-fn ask(connection: &Connection, rank: u32, ranks: u32, limit: Duration) -> Result<Asked, ServiceError> {
+fn ask(
+    connection: &Connection,
+    rank: u32,
+    ranks: u32,
+    limit: Duration,
+) -> Result<Asked, ServiceError> {
     let started = shm::process::start_time(std::process::id())?;
     connection.send_message(&Hello { rank, ranks, started }.encode(), &[])?;
     let message = connection.receive_message(Some(limit))?;
@@ -197,7 +222,10 @@ fn ask(connection: &Connection, rank: u32, ranks: u32, limit: Duration) -> Resul
                 Ok(slot) => Ok(Seat { memory: next()?, bell: next()?, start: next()?, slot }),
                 Err(why) => Err(why),
             };
-            Ok(Asked::Segment(job, Some(Shared { area, doorbell, home: Home { host, address }, offload })))
+            Ok(Asked::Segment(
+                job,
+                Some(Shared { area, doorbell, home: Home { host, address }, offload }),
+            ))
         }
         Some(Answer::Refused(why)) => Err(ServiceError::Refused(why)),
         Some(Answer::Over) => Ok(Asked::Over),
@@ -228,11 +256,24 @@ fn join(
         Ok(seat) => (Some(seat), Err("nobody has taken its place in it".into())),
         Err(why) => (None, Err(why)),
     };
-    Ok(Attachment { member, rank, ranks, carrier, seat, offloaded, between_hosts: BetweenHosts::Any, hosts: None })
+    Ok(Attachment {
+        member,
+        rank,
+        ranks,
+        carrier,
+        seat,
+        offloaded,
+        between_hosts: BetweenHosts::Any,
+        hosts: None,
+    })
 }
 
 /// Waits until the process at the other end has ended.
-fn wait_for_end(connection: &Connection, deadline: Instant, waited: Duration) -> Result<(), ServiceError> {
+fn wait_for_end(
+    connection: &Connection,
+    deadline: Instant,
+    waited: Duration,
+) -> Result<(), ServiceError> {
     let Some(pid) = connection.peer().pid else { return Ok(()) };
     let Ok(process) = ProcessHandle::open(pid) else { return Ok(()) };
     let ended = crate::events::Events::new()?;

@@ -57,7 +57,9 @@ pub enum ServiceError {
     #[error(transparent)]
     Pmi(#[from] pmi::Error),
     /// What ranks need to find each other is not where another rank should have put it.
-    #[error("rank {rank} has told the process manager {what}: use one version of tradewind on all hosts")]
+    #[error(
+        "rank {rank} has told the process manager {what}: use one version of tradewind on all hosts"
+    )]
     Rendezvous {
         /// The rank.
         rank: u32,
@@ -109,7 +111,9 @@ pub enum ServiceError {
     #[error("the node service did not start: {0}")]
     NotReady(String),
     /// A node service of this name stands and its ranks are gone.
-    #[error("the node service of an earlier job has not ended within {waited:?}: end process {pid}")]
+    #[error(
+        "the node service of an earlier job has not ended within {waited:?}: end process {pid}"
+    )]
     Stale {
         /// The process of the service.
         pid: u32,
@@ -143,7 +147,9 @@ pub enum ServiceError {
         allowed: Vec<usize>,
     },
     /// More ranks than files that may be open.
-    #[error("{ranks} ranks need {needed} open files and the limit is {limit}: raise it (`ulimit -n {needed}`)")]
+    #[error(
+        "{ranks} ranks need {needed} open files and the limit is {limit}: raise it (`ulimit -n {needed}`)"
+    )]
     OpenFiles {
         /// Number of ranks.
         ranks: u32,
@@ -165,11 +171,16 @@ pub enum ServiceError {
 /// Why a program cannot be executed, with the way out.
 fn unstartable(source: &std::io::Error) -> String {
     match source.kind() {
-        std::io::ErrorKind::NotFound => "no such program; give its path, or put its directory into PATH".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "it may not be executed; is it a program? (`chmod +x`)".to_owned(),
+        std::io::ErrorKind::NotFound => {
+            "no such program; give its path, or put its directory into PATH".to_owned()
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            "it may not be executed; is it a program? (`chmod +x`)".to_owned()
+        }
         // ENOEXEC of errno.h, for which the standard library has no name.
         _ if source.raw_os_error() == Some(8) => {
-            "it is not a program of this machine; a script begins with a line like #!/bin/sh".to_owned()
+            "it is not a program of this machine; a script begins with a line like #!/bin/sh"
+                .to_owned()
         }
         // EAGAIN: the number of processes is limited.
         std::io::ErrorKind::WouldBlock => format!("{source}; use fewer ranks or raise `ulimit -u`"),

@@ -57,7 +57,10 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) fn new() -> Result<Self, ServiceError> {
-        Ok(Events { epoll: epoll::create(CreateFlags::CLOEXEC).map_err(system("make a set of descriptors"))? })
+        Ok(Events {
+            epoll: epoll::create(CreateFlags::CLOEXEC)
+                .map_err(system("make a set of descriptors"))?,
+        })
     }
 
     /// From now on the descriptor's readiness for reading means `event`, until it is closed or removed.
@@ -78,12 +81,14 @@ impl Events {
         let mut ready = Vec::with_capacity(64);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         // A whole nanosecond more, so that a deadline that woke us is over.
-        let left = left.and_then(|left| Timespec::try_from(left.saturating_add(Duration::from_nanos(1))).ok());
+        let left = left
+            .and_then(|left| Timespec::try_from(left.saturating_add(Duration::from_nanos(1))).ok());
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(system("sleep until something happens")(error)),
         }
-        let mut events: Vec<Event> = ready.into_iter().map(|event| Event::decode(event.data.u64())).collect();
+        let mut events: Vec<Event> =
+            ready.into_iter().map(|event| Event::decode(event.data.u64())).collect();
         events.sort_unstable();
         Ok(events)
     }
@@ -95,9 +100,14 @@ mod tests {
 
     #[test]
     fn an_event_survives_the_kernel() {
-        for event in
-            [Event::Door, Event::Guest(u32::MAX), Event::Attached(7), Event::Child(0), Event::Signal, Event::Reach]
-        {
+        for event in [
+            Event::Door,
+            Event::Guest(u32::MAX),
+            Event::Attached(7),
+            Event::Child(0),
+            Event::Signal,
+            Event::Reach,
+        ] {
             assert_eq!(Event::decode(event.encode()), event);
         }
     }

@@ -103,16 +103,25 @@ fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
             return Ok(Origin::Spread { descriptor, rank, ranks, launcher: process });
         }
         launcher.check_one_node(environment, ranks)?;
-        let parts: Vec<String> =
-            launcher.job.iter().filter_map(|name| environment.text(name).transpose()).collect::<Result<_, _>>()?;
+        let parts: Vec<String> = launcher
+            .job
+            .iter()
+            .filter_map(|name| environment.text(name).transpose())
+            .collect::<Result<_, _>>()?;
         let job = if parts.is_empty() {
-            let pid = process.ok_or(ServiceError::Incomplete { present: launcher.rank, missing: JOB })?;
+            let pid =
+                process.ok_or(ServiceError::Incomplete { present: launcher.rank, missing: JOB })?;
             let started = shm::process::start_time(pid)?;
             format!("{pid}-{}", started.0)
         } else {
             parts.join(".")
         };
-        return Ok(Origin::Foreign { name: service_name(launcher.name, &job), rank, ranks, launcher: process });
+        return Ok(Origin::Foreign {
+            name: service_name(launcher.name, &job),
+            rank,
+            ranks,
+            launcher: process,
+        });
     }
     if environment.text(PMI_PORT)?.is_some() {
         return Err(ServiceError::PmiPort);
@@ -126,10 +135,15 @@ fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
 
 impl Launcher {
     fn check_one_node(&self, environment: &impl Lookup, ranks: u32) -> Result<(), ServiceError> {
-        let number = |name: Option<&'static str>| name.map_or(Ok(None), |name| environment.number(name));
+        let number =
+            |name: Option<&'static str>| name.map_or(Ok(None), |name| environment.number(name));
         match (number(self.here)?, number(self.nodes)?) {
-            (Some(here), _) if here != ranks => Err(ServiceError::SeveralNodes { here: here.to_string(), ranks }),
-            (None, Some(2..)) => Err(ServiceError::SeveralNodes { here: "only some".into(), ranks }),
+            (Some(here), _) if here != ranks => {
+                Err(ServiceError::SeveralNodes { here: here.to_string(), ranks })
+            }
+            (None, Some(2..)) => {
+                Err(ServiceError::SeveralNodes { here: "only some".into(), ranks })
+            }
             _ => Ok(()),
         }
     }
@@ -177,9 +191,11 @@ fn parent(pid: u32) -> Option<u32> {
 /// Whether a process was started with this variable; no if that cannot be seen.
 fn has_variable(pid: u32, name: &str) -> bool {
     let mut environment = Vec::new();
-    let read =
-        std::fs::File::open(format!("/proc/{pid}/environ")).and_then(|mut file| file.read_to_end(&mut environment));
-    let sets = |entry: &[u8]| entry.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    let read = std::fs::File::open(format!("/proc/{pid}/environ"))
+        .and_then(|mut file| file.read_to_end(&mut environment));
+    let sets = |entry: &[u8]| {
+        entry.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    };
     read.is_ok() && environment.split(|byte| *byte == 0).any(sets)
 }
 
@@ -199,7 +215,8 @@ mod tests {
 
     #[test]
     fn our_own_launcher_comes_first() {
-        let table = [(RANK, "1"), (SIZE, "4"), (SERVICE, "door"), ("PMI_RANK", "7"), ("PMI_SIZE", "9")];
+        let table =
+            [(RANK, "1"), (SIZE, "4"), (SERVICE, "door"), ("PMI_RANK", "7"), ("PMI_SIZE", "9")];
         let expected = Origin::Launched { service: "door".into(), rank: 1, ranks: 4 };
         assert_eq!(find_in(&table).expect("complete"), expected);
     }
@@ -238,14 +255,20 @@ mod tests {
     fn the_name_of_a_service_does_not_tell_the_secret() {
         let word = |secret: &Key| {
             let name = name_on_host(secret, 7);
-            let digits = name.strip_suffix("-7").and_then(|name| name.rsplit('-').next()).expect("the word, the host");
+            let digits = name
+                .strip_suffix("-7")
+                .and_then(|name| name.rsplit('-').next())
+                .expect("the word, the host");
             u128::from_str_radix(digits, 16).expect("hexadecimal")
         };
         let secret = 0x0123_4567_89ab_cdef_0011_2233_4455_6677_u128;
         let before = word(&secret.to_le_bytes());
         for bit in 0..128 {
             let changed = (before ^ word(&(secret ^ 1 << bit).to_le_bytes())).count_ones();
-            assert!((32..=96).contains(&changed), "bit {bit} of the secret changes {changed} bits of the name");
+            assert!(
+                (32..=96).contains(&changed),
+                "bit {bit} of the secret changes {changed} bits of the name"
+            );
         }
         assert_ne!(name_on_host(&[1; 16], 0), name_on_host(&[1; 16], 1));
     }
@@ -253,46 +276,67 @@ mod tests {
     #[test]
     fn launchers_are_told_apart_by_what_they_say() {
         let pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")];
-        let Ok(Origin::Foreign { name, rank: 1, ranks: 2, launcher: Some(_) }) = find_in(&pmi) else {
+        let Ok(Origin::Foreign { name, rank: 1, ranks: 2, launcher: Some(_) }) = find_in(&pmi)
+        else {
             panic!("{:?}", find_in(&pmi));
         };
         assert!(name.contains("-pmi-"), "{name}");
-        let slurm =
-            [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_JOB_ID", "77"), ("SLURM_STEP_ID", "3")];
+        let slurm = [
+            ("SLURM_PROCID", "0"),
+            ("SLURM_STEP_NUM_TASKS", "8"),
+            ("SLURM_JOB_ID", "77"),
+            ("SLURM_STEP_ID", "3"),
+        ];
         let Ok(Origin::Foreign { name, rank: 0, ranks: 8, .. }) = find_in(&slurm) else { panic!() };
         assert!(name.ends_with("-slurm-77.3"), "{name}");
     }
 
     #[test]
     fn ranks_on_other_nodes_are_found_by_pmi() {
-        let hydra = [("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2"), ("PMI_FD", "6")];
-        let Ok(Origin::Spread { descriptor: 6, rank: 1, ranks: 4, launcher: Some(_) }) = find_in(&hydra) else {
+        let hydra =
+            [("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2"), ("PMI_FD", "6")];
+        let Ok(Origin::Spread { descriptor: 6, rank: 1, ranks: 4, launcher: Some(_) }) =
+            find_in(&hydra)
+        else {
             panic!("{:?}", find_in(&hydra));
         };
-        let slurm = [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("SLURM_STEP_NUM_NODES", "2"), ("PMI_FD", "7")];
+        let slurm =
+            [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("SLURM_STEP_NUM_NODES", "2"), ("PMI_FD", "7")];
         assert!(matches!(find_in(&slurm), Ok(Origin::Spread { descriptor: 7, .. })));
-        let one_node = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2"), ("PMI_FD", "6")];
+        let one_node =
+            [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2"), ("PMI_FD", "6")];
         assert!(matches!(find_in(&one_node), Ok(Origin::Foreign { .. })), "as ever");
         let named = [&one_node[..], &[(HOST, "a")]].concat();
-        assert!(matches!(find_in(&named), Ok(Origin::Spread { .. })), "the others may have another name");
+        assert!(
+            matches!(find_in(&named), Ok(Origin::Spread { .. })),
+            "the others may have another name"
+        );
         let without = [("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2")];
         assert!(matches!(find_in(&without), Err(ServiceError::SeveralNodes { .. })));
-        assert!(matches!(find_in(&[("PMI_PORT", "here:99"), ("PMI_ID", "0")]), Err(ServiceError::PmiPort)));
+        assert!(matches!(
+            find_in(&[("PMI_PORT", "here:99"), ("PMI_ID", "0")]),
+            Err(ServiceError::PmiPort)
+        ));
     }
 
     #[test]
     fn ranks_on_other_nodes_are_refused() {
-        let openmpi =
-            [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "8"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")];
+        let openmpi = [
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "8"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
+        ];
         let error = find_in(&openmpi).expect_err("two nodes").to_string();
         assert!(error.contains("4 of the job's 8 ranks"), "{error}");
-        let slurm = [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_STEP_NUM_NODES", "2")];
+        let slurm =
+            [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_STEP_NUM_NODES", "2")];
         assert!(find_in(&slurm).is_err());
     }
 
     #[test]
     fn the_launcher_is_an_ancestor_without_the_rank() {
-        let launcher = launcher_process("TRADEWIND_NO_SUCH_VARIABLE").expect("this test has a parent");
+        let launcher =
+            launcher_process("TRADEWIND_NO_SUCH_VARIABLE").expect("this test has a parent");
         assert_eq!(Some(launcher), parent(std::process::id()));
     }
 }

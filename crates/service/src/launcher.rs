@@ -113,13 +113,23 @@ impl Outcome {
 /// # Ok(())
 /// # }
 /// ```
-pub fn launch(program: &OsStr, arguments: &[OsString], options: LaunchOptions) -> Result<Outcome, ServiceError> {
+pub fn launch(
+    program: &OsStr,
+    arguments: &[OsString],
+    options: LaunchOptions,
+) -> Result<Outcome, ServiceError> {
     let cores = cores(&options)?;
     let server = Server::new(&shm::broker::unguessable_name("tradewind")?, &options.job, None)?;
     // Two handles, a connection and two pipes.
     crate::server::allow_open_files(options.job.ranks, 5, 0)?;
-    let signals = if options.passes_signals { Some(Signals::catch(server.events())?) } else { None };
-    let command = children::Program { path: program, arguments, environment: &options.environment, cores: &cores };
+    let signals =
+        if options.passes_signals { Some(Signals::catch(server.events())?) } else { None };
+    let command = children::Program {
+        path: program,
+        arguments,
+        environment: &options.environment,
+        cores: &cores,
+    };
     let limit = options.limit.and_then(|limit| Instant::now().checked_add(limit));
     let copier = output::Copier::new(options.output);
     let (children, copier) = Children::start(&command, &server, options.job.engine, copier)?;
@@ -129,7 +139,12 @@ pub fn launch(program: &OsStr, arguments: &[OsString], options: LaunchOptions) -
         signals,
         grace: options.grace,
         limit,
-        outcome: Outcome { failed: None, ended: Vec::new(), out_of_time: false, asked_to_end: false },
+        outcome: Outcome {
+            failed: None,
+            ended: Vec::new(),
+            out_of_time: false,
+            asked_to_end: false,
+        },
     };
     launch.run()?;
     let Launch { children, outcome, .. } = launch;
@@ -148,7 +163,9 @@ fn cores(options: &LaunchOptions) -> Result<Vec<usize>, ServiceError> {
         Binding::Map(map) => return mapped(map, ranks, &allowed),
         Binding::None => return Ok(Vec::new()),
         Binding::Auto if !enough => return Ok(Vec::new()),
-        Binding::Core if !enough => return Err(ServiceError::Cores { ranks, cores: allowed.len() }),
+        Binding::Core if !enough => {
+            return Err(ServiceError::Cores { ranks, cores: allowed.len() });
+        }
         Binding::Auto | Binding::Core => {}
     }
     allowed.truncate(ranks as usize);
@@ -202,7 +219,9 @@ impl Launch {
                     self.children.pass_on(signal);
                     signals::follow(signal);
                     // Who asks twice is in a hurry.
-                    if signals::ends(signal) && std::mem::replace(&mut self.outcome.asked_to_end, true) {
+                    if signals::ends(signal)
+                        && std::mem::replace(&mut self.outcome.asked_to_end, true)
+                    {
                         self.children.fail_within(Duration::ZERO);
                     }
                 }
@@ -213,7 +232,9 @@ impl Launch {
     }
 
     fn see_off(&mut self, rank: u32) -> Result<(), ServiceError> {
-        let Some((pid, how)) = self.children.see_off(rank, self.server.events())? else { return Ok(()) };
+        let Some((pid, how)) = self.children.see_off(rank, self.server.events())? else {
+            return Ok(());
+        };
         // It may have joined, or one that it started may have, in the moment before.
         self.server.hear_all()?;
         self.server.child_gone(rank, pid, how);

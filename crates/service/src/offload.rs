@@ -25,11 +25,15 @@ impl Offer {
         let what = "reserving a port for the kernel engine";
         let system = |source| LoadError::System { what, source };
         let all = if_addrs::get_if_addrs().map_err(system)?;
-        let name = all.into_iter().find(|interface| interface.ip() == ip).map(|interface| interface.name);
-        let interface = Interface::named(&name.ok_or_else(|| LoadError::NoInterface { name: ip.to_string() })?)?;
+        let name =
+            all.into_iter().find(|interface| interface.ip() == ip).map(|interface| interface.name);
+        let interface = Interface::named(
+            &name.ok_or_else(|| LoadError::NoInterface { name: ip.to_string() })?,
+        )?;
         let reserved = UdpSocket::bind((ip, 0)).map_err(system)?;
         let port = reserved.local_addr().map_err(system)?.port();
-        let station = Station { hardware_address: interface.hardware_address, port, mtu: interface.mtu };
+        let station =
+            Station { hardware_address: interface.hardware_address, port, mtu: interface.mtu };
         Ok(Offer { _reserved: reserved, address: ip, interface, station })
     }
 
@@ -52,7 +56,8 @@ impl Offer {
         let endpoint = |(host, (address, station)): (u32, (&SocketAddr, &Station))| {
             // Where packets are taken from the network is this service's word, never that of who brought the invitation.
             let own = (self.address, &self.station);
-            let (address, station) = if host == invitation.host { own } else { (address.ip(), station) };
+            let (address, station) =
+                if host == invitation.host { own } else { (address.ip(), station) };
             Endpoint { hardware_address: station.hardware_address, address, port: station.port }
         };
         let derived = |purpose| derive(&invitation.key, purpose);
@@ -62,10 +67,17 @@ impl Offer {
             host_of_rank: host_of_rank(hosts),
             endpoints: places.map(endpoint).collect(),
             number: derived(Purpose::JobNumber),
-            key: Key([derived(Purpose::PacketKey(Half::First)), derived(Purpose::PacketKey(Half::Second))]),
+            key: Key([
+                derived(Purpose::PacketKey(Half::First)),
+                derived(Purpose::PacketKey(Half::Second)),
+            ]),
             interface: self.interface.name.clone(),
             // Packets have room on every interface, and the hosts cut messages alike.
-            mtu: invitation.stations.iter().map(|station| station.mtu).fold(self.station.mtu, u32::min),
+            mtu: invitation
+                .stations
+                .iter()
+                .map(|station| station.mtu)
+                .fold(self.station.mtu, u32::min),
         }
     }
 }
@@ -82,7 +94,9 @@ pub(crate) fn addresses(invitation: &Invitation) -> Vec<IpAddr> {
 
 /// The descriptors of a rank, by its number in the job.
 pub(crate) fn handles(loader: &Loader, rank: u32) -> Result<Handles, String> {
-    let handles = loader.handles(rank).map_err(|error| format!("there are no descriptors for a rank: {error}"))?;
+    let handles = loader
+        .handles(rank)
+        .map_err(|error| format!("there are no descriptors for a rank: {error}"))?;
     handles.ok_or_else(|| format!("rank {rank} is on another host"))
 }
 
@@ -110,7 +124,11 @@ mod tests {
         };
         let job = offer.description(&invitation);
         assert_eq!(job.endpoints[1], Endpoint { hardware_address, address, port });
-        let theirs = Endpoint { hardware_address: [4; 6], address: Ipv4Addr::new(10, 0, 0, 3).into(), port: 53 };
+        let theirs = Endpoint {
+            hardware_address: [4; 6],
+            address: Ipv4Addr::new(10, 0, 0, 3).into(),
+            port: 53,
+        };
         assert_eq!((job.endpoints[2], job.mtu), (theirs, 1500));
         let wider = Offer { station: Station { mtu: 9000, ..station }, ..offer };
         assert_eq!(wider.description(&invitation).mtu, 8998);

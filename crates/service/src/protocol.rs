@@ -39,7 +39,11 @@ pub(crate) enum Answer {
 
 impl Hello {
     pub(crate) fn encode(self) -> Vec<u8> {
-        let parts = [&self.rank.to_le_bytes()[..], &self.ranks.to_le_bytes(), &self.started.0.to_le_bytes()];
+        let parts = [
+            &self.rank.to_le_bytes()[..],
+            &self.ranks.to_le_bytes(),
+            &self.started.0.to_le_bytes(),
+        ];
         parts.concat()
     }
 
@@ -67,8 +71,14 @@ impl Answer {
                     Err(why) => (4, 0, why.as_str()),
                 };
                 let length = (address.len() as u32).to_le_bytes();
-                let head =
-                    [&[kind], &host.to_le_bytes()[..], &slot.to_le_bytes(), &length, address.as_bytes()].concat();
+                let head = [
+                    &[kind],
+                    &host.to_le_bytes()[..],
+                    &slot.to_le_bytes(),
+                    &length,
+                    address.as_bytes(),
+                ]
+                .concat();
                 [&head, shortened(why, MAX_BYTES - head.len()).as_bytes()].concat()
             }
         }
@@ -85,8 +95,13 @@ impl Answer {
                 let (length, rest) = rest.split_first_chunk()?;
                 let (address, why) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
                 let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-                let kernel = if *kind == 3 { Ok(u32::from_le_bytes(*slot)) } else { Err(text(why)) };
-                Some(Answer::Reachable { host: u32::from_le_bytes(*host), address: text(address), kernel })
+                let kernel =
+                    if *kind == 3 { Ok(u32::from_le_bytes(*slot)) } else { Err(text(why)) };
+                Some(Answer::Reachable {
+                    host: u32::from_le_bytes(*host),
+                    address: text(address),
+                    kernel,
+                })
             }
             _ => None,
         }
@@ -110,9 +125,12 @@ mod tests {
     fn what_is_said_is_understood() {
         let hello = Hello { rank: 3, ranks: 1 << 20, started: StartTime(u64::MAX - 5) };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
-        let reachable = |kernel| Answer::Reachable { host: 7, address: "10.0.0.1:80".into(), kernel };
+        let reachable =
+            |kernel| Answer::Reachable { host: 7, address: "10.0.0.1:80".into(), kernel };
         let both = [reachable(Err("no rights".into())), reachable(Ok(0))];
-        for answer in [Answer::Welcome, Answer::Refused("no".into()), Answer::Over].into_iter().chain(both) {
+        for answer in
+            [Answer::Welcome, Answer::Refused("no".into()), Answer::Over].into_iter().chain(both)
+        {
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
         }
     }
@@ -120,8 +138,11 @@ mod tests {
     #[test]
     fn long_reasons_are_cut_between_letters() {
         let long = "é".repeat(MAX_BYTES);
-        let reachable = Answer::Reachable { host: 7, address: "10.0.0.1:80".into(), kernel: Err(long.clone()) };
-        assert!(reachable.encode().len() <= MAX_BYTES && Answer::decode(&reachable.encode()).is_some());
+        let reachable =
+            Answer::Reachable { host: 7, address: "10.0.0.1:80".into(), kernel: Err(long.clone()) };
+        assert!(
+            reachable.encode().len() <= MAX_BYTES && Answer::decode(&reachable.encode()).is_some()
+        );
         let bytes = Answer::Refused(long).encode();
         assert!(bytes.len() <= MAX_BYTES);
         assert!(

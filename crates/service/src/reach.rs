@@ -53,7 +53,8 @@ enum State {
 impl Reach {
     /// Listens at this address, if the job has other hosts.
     pub(crate) fn new(listen: Option<IpAddr>) -> Result<Self, ServiceError> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(system("make an event"))?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(system("make an event"))?;
         let (state, address) = match listen {
             None => (State::Alone, None),
             Some(ip) => {
@@ -65,7 +66,9 @@ impl Reach {
         // A host without it offers nothing, and the job goes by the agent, or ends if it may not.
         let offer = match (listen, Environment.between_hosts()?) {
             (None, _) => Err("the job is on one host".into()),
-            (_, BetweenHosts::Agent) => Err(format!("{BETWEEN_HOSTS} says that the agent runs everything")),
+            (_, BetweenHosts::Agent) => {
+                Err(format!("{BETWEEN_HOSTS} says that the agent runs everything"))
+            }
             (Some(ip), _) => Offer::new(ip).map_err(|error| error.to_string()),
         };
         let usual = Patience::default();
@@ -74,7 +77,15 @@ impl Reach {
             unanswered: Environment.host_timeout()?.unwrap_or(usual.unanswered),
         };
         let loader = Err("the hosts are not connected".into());
-        Ok(Reach { state, address, patience, offer, loader, bell: Arc::new(bell), waiting: Vec::new() })
+        Ok(Reach {
+            state,
+            address,
+            patience,
+            offer,
+            loader,
+            bell: Arc::new(bell),
+            waiting: Vec::new(),
+        })
     }
 
     /// Where it listens.
@@ -89,7 +100,11 @@ impl Reach {
 
     /// Somebody brings an invitation; it has an answer when all hosts are connected.
     pub(crate) fn invite(&mut self, message: Message, connection: Connection, ranks: u32) {
-        let invitation = message.descriptors.first().and_then(|file| read(file.as_fd())).ok_or("it cannot be read");
+        let invitation = message
+            .descriptors
+            .first()
+            .and_then(|file| read(file.as_fd()))
+            .ok_or("it cannot be read");
         let invitation = invitation.and_then(|invitation: Invitation| {
             self.check(&invitation, ranks)?;
             Ok(invitation)
@@ -107,7 +122,9 @@ impl Reach {
     /// that they have not: what it says of this host must be what was reserved here.
     fn check(&self, invitation: &Invitation, ranks: u32) -> Result<(), &'static str> {
         let host = invitation.host as usize;
-        let Some(address) = self.address else { return Err("this job is on one host, as its node service was told") };
+        let Some(address) = self.address else {
+            return Err("this job is on one host, as its node service was told");
+        };
         if invitation.hosts.members(invitation.host).count() != ranks as usize {
             return Err("it has another number of ranks for this host");
         }
@@ -132,7 +149,8 @@ impl Reach {
 
     /// Connects in a thread of its own: the door stays open meanwhile.
     fn connect(&self, listener: Listener, invitation: Invitation) -> State {
-        let (ranks, hosts) = (invitation.hosts.members(invitation.host).count() as u32, invitation.hosts.count());
+        let (ranks, hosts) =
+            (invitation.hosts.members(invitation.host).count() as u32, invitation.hosts.count());
         // A connection with each host, and another from each that is being made; what the kernel engine keeps once.
         let others = 2 * u64::from(hosts) + STRANGERS as u64 + 32;
         if let Err(error) = allow_open_files(ranks, FILES_OF_A_RANK, others) {
@@ -166,7 +184,11 @@ impl Reach {
             });
             self.state = match started {
                 Ok(agent) => {
-                    self.loader = self.offer.as_ref().map_err(String::clone).and_then(|offer| offer.load(invitation));
+                    self.loader = self
+                        .offer
+                        .as_ref()
+                        .map_err(String::clone)
+                        .and_then(|offer| offer.load(invitation));
                     // What this host's ranks have sent and others not received is lost with the program.
                     if self.loader.is_ok() {
                         agent.stay();
@@ -187,18 +209,27 @@ impl Reach {
     }
 
     /// Lets a rank of this host in, now or when all hosts are connected.
-    pub(crate) fn welcome(&mut self, rank: Option<u32>, connection: Connection, segment: BorrowedFd<'_>) {
+    pub(crate) fn welcome(
+        &mut self,
+        rank: Option<u32>,
+        connection: Connection,
+        segment: BorrowedFd<'_>,
+    ) {
         let answer = match &self.state {
             State::Alone => send(&connection, &Answer::Welcome, &[segment]),
-            State::Listening(_) | State::Connecting(..) => return self.waiting.push((rank, connection)),
+            State::Listening(_) | State::Connecting(..) => {
+                return self.waiting.push((rank, connection));
+            }
             State::Failed(why) => return refuse(&connection, why.clone()),
-            State::Connected(invitation, agent) => match rank.and_then(|rank| job_rank(invitation, rank)) {
-                None => send(&connection, &Answer::Welcome, &[]),
-                Some(rank) => match place(invitation, agent, rank, &self.loader) {
-                    Ok(place) => send(&connection, &place.answer, &place.descriptors(segment)),
-                    Err(error) => return refuse(&connection, error.to_string()),
-                },
-            },
+            State::Connected(invitation, agent) => {
+                match rank.and_then(|rank| job_rank(invitation, rank)) {
+                    None => send(&connection, &Answer::Welcome, &[]),
+                    Some(rank) => match place(invitation, agent, rank, &self.loader) {
+                        Ok(place) => send(&connection, &place.answer, &place.descriptors(segment)),
+                        Err(error) => return refuse(&connection, error.to_string()),
+                    },
+                }
+            }
         };
         // Who does not read its answer has ended, which its process handle tells.
         let _ = answer;
@@ -209,7 +240,11 @@ impl Reach {
         if let State::Connected(invitation, agent) = &self.state
             && let Some(rank) = job_rank(invitation, rank)
         {
-            let how = if how == Departure::Left { Exit::Left } else { Exit::Failed(format!("failed: {how}")) };
+            let how = if how == Departure::Left {
+                Exit::Left
+            } else {
+                Exit::Failed(format!("failed: {how}"))
+            };
             agent.depart(rank, how);
         }
     }
@@ -252,25 +287,37 @@ impl Place {
 }
 
 /// What a rank and the engines share; the agent has its side already.
-fn place(invitation: &Invitation, agent: &Agent, rank: u32, loader: &Result<Loader, String>) -> Result<Place, Error> {
+fn place(
+    invitation: &Invitation,
+    agent: &Agent,
+    rank: u32,
+    loader: &Result<Loader, String>,
+) -> Result<Place, Error> {
     let area = Area::create()?;
     let bell = doorbell()?;
-    let doorbell = bell
-        .try_clone()
-        .map_err(|error| Error::System { what: "cannot copy a descriptor".into(), why: error.to_string() })?;
+    let doorbell = bell.try_clone().map_err(|error| Error::System {
+        what: "cannot copy a descriptor".into(),
+        why: error.to_string(),
+    })?;
     agent.open(rank, Area::open(Arc::clone(area.segment()))?, bell);
-    let handles = loader.as_ref().map_err(String::clone).and_then(|loader| offload::handles(loader, rank));
+    let handles =
+        loader.as_ref().map_err(String::clone).and_then(|loader| offload::handles(loader, rank));
     let (kernel, offload) = match handles {
         Ok(handles) => (Ok(handles.slot), Some(handles)),
         Err(why) => (Err(why), None),
     };
     let host = invitation.host;
-    let address = invitation.addresses.get(host as usize).map_or_else(String::new, SocketAddr::to_string);
+    let address =
+        invitation.addresses.get(host as usize).map_or_else(String::new, SocketAddr::to_string);
     let answer = Answer::Reachable { host, address, kernel };
     Ok(Place { answer, area, doorbell, offload })
 }
 
-fn send(connection: &Connection, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> Result<(), ServiceError> {
+fn send(
+    connection: &Connection,
+    answer: &Answer,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), ServiceError> {
     Ok(connection.send_message(&answer.encode(), descriptors)?)
 }
 
@@ -304,8 +351,11 @@ fn read(file: BorrowedFd<'_>) -> Option<Invitation> {
 pub(crate) fn write(invitation: &Invitation) -> Result<OwnedFd, ServiceError> {
     use rustix::fs::{MemfdFlags, memfd_create};
     let failed = system("write down the invitation for the node service");
-    let file = std::fs::File::from(memfd_create("tradewind-invitation", MemfdFlags::CLOEXEC).map_err(&failed)?);
-    std::io::Write::write_all(&mut &file, &invitation.encode()).map_err(system("write down the invitation"))?;
+    let file = std::fs::File::from(
+        memfd_create("tradewind-invitation", MemfdFlags::CLOEXEC).map_err(&failed)?,
+    );
+    std::io::Write::write_all(&mut &file, &invitation.encode())
+        .map_err(system("write down the invitation"))?;
     Ok(file.into())
 }
 
@@ -329,7 +379,10 @@ mod tests {
             hosts: hosts.clone(),
         };
         assert_eq!(reach.check(&sound, 1), Ok(()));
-        assert_eq!(reach.check(&Invitation { host: 1, addresses: vec![other, own], ..sound.clone() }, 1), Ok(()));
+        assert_eq!(
+            reach.check(&Invitation { host: 1, addresses: vec![other, own], ..sound.clone() }, 1),
+            Ok(())
+        );
         // The loopback is no interface for the kernel engine.
         let station = Station { hardware_address: [2; 6], port: 53, mtu: 1500 };
         for (wrong, named) in [

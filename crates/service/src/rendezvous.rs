@@ -48,13 +48,21 @@ pub(crate) struct Host {
 impl Host {
     /// The host that this process is on: processes that see the same processes and the same network on the same machine.
     /// With a name of its own it is another host than those of other names.
-    pub(crate) fn of_this_process(name: Option<&str>, interface: Option<&str>) -> Result<Self, ServiceError> {
-        let read =
-            |path: &str| std::fs::read_to_string(path).map_err(crate::error::system("find out which host this is"));
+    pub(crate) fn of_this_process(
+        name: Option<&str>,
+        interface: Option<&str>,
+    ) -> Result<Self, ServiceError> {
+        let read = |path: &str| {
+            std::fs::read_to_string(path)
+                .map_err(crate::error::system("find out which host this is"))
+        };
         let link = |path: &str| {
-            let link = std::fs::read_link(path).map_err(crate::error::system("find out which host this is"))?;
+            let link = std::fs::read_link(path)
+                .map_err(crate::error::system("find out which host this is"))?;
             // As in `net:[4026531840]`.
-            Ok::<_, ServiceError>(link.to_string_lossy().chars().filter(char::is_ascii_digit).collect::<String>())
+            Ok::<_, ServiceError>(
+                link.to_string_lossy().chars().filter(char::is_ascii_digit).collect::<String>(),
+            )
         };
         let machine = read("/proc/sys/kernel/random/boot_id")?;
         let network = format!("{}.{}", machine.trim(), link("/proc/self/ns/net")?);
@@ -95,7 +103,12 @@ fn service_key(host: u32) -> String {
 }
 
 /// The first meeting.
-pub(crate) fn meet(space: &mut impl Space, rank: u32, ranks: u32, here: &Host) -> Result<Acquaintance, ServiceError> {
+pub(crate) fn meet(
+    space: &mut impl Space,
+    rank: u32,
+    ranks: u32,
+    here: &Host,
+) -> Result<Acquaintance, ServiceError> {
     space.put(&host_key(rank), &here.name)?;
     space.put(&addresses_key(rank), &fitting(&here.network, &here.addresses))?;
     if rank == 0 {
@@ -104,9 +117,11 @@ pub(crate) fn meet(space: &mut impl Space, rank: u32, ranks: u32, here: &Host) -
     space.fence()?;
     let secret = get(space, SECRET, 0)?;
     // What was found is not shown: it may be a secret all the same.
-    let no_secret = || ServiceError::Rendezvous { rank: 0, what: "something that is not a secret".into() };
+    let no_secret =
+        || ServiceError::Rendezvous { rank: 0, what: "something that is not a secret".into() };
     let key = read_key(&secret).ok_or_else(no_secret)?;
-    let names = (0..ranks).map(|rank| get(space, &host_key(rank), rank)).collect::<Result<Vec<_>, _>>()?;
+    let names =
+        (0..ranks).map(|rank| get(space, &host_key(rank), rank)).collect::<Result<Vec<_>, _>>()?;
     let hosts = Hosts::new(names);
     let host = hosts.of(rank).unwrap_or(0);
     let local = hosts.members(host).position(|member| member == rank).unwrap_or(0) as u32;
@@ -114,7 +129,8 @@ pub(crate) fn meet(space: &mut impl Space, rank: u32, ranks: u32, here: &Host) -
     let mut listed = Vec::new();
     for first in (0..hosts.count()).filter_map(|host| hosts.members(host).next()) {
         let text = get(space, &addresses_key(first), first)?;
-        let (network, list) = text.split_once('@').ok_or_else(|| wrong(first, &text, "addresses"))?;
+        let (network, list) =
+            text.split_once('@').ok_or_else(|| wrong(first, &text, "addresses"))?;
         networks.push(network.to_owned());
         listed.push(addresses::read_list(list).ok_or_else(|| wrong(first, &text, "addresses"))?);
     }
@@ -141,7 +157,8 @@ pub(crate) fn exchange_addresses(
     for host in 0..known.hosts.count() {
         let first = known.hosts.members(host).next().unwrap_or(0);
         let text = get(space, &service_key(host), first)?;
-        listening.push(text.parse().map_err(|_| wrong(first, &text, "the address of a node service"))?);
+        listening
+            .push(text.parse().map_err(|_| wrong(first, &text, "the address of a node service"))?);
     }
     let addresses = listening.iter().map(|place| place.address).collect();
     let stations: Option<Vec<Station>> = listening.iter().map(|place| place.station).collect();
@@ -157,7 +174,9 @@ impl Acquaintance {
 }
 
 fn get(space: &mut impl Space, key: &str, rank: u32) -> Result<String, ServiceError> {
-    space.get(key)?.ok_or_else(|| ServiceError::Rendezvous { rank, what: format!("nothing under {key}") })
+    space
+        .get(key)?
+        .ok_or_else(|| ServiceError::Rendezvous { rank, what: format!("nothing under {key}") })
 }
 
 fn wrong(rank: u32, text: &str, expected: &str) -> ServiceError {
@@ -178,7 +197,10 @@ fn hexadecimal(bytes: &[u8]) -> String {
 fn read_key(text: &str) -> Option<Key> {
     let digits: Option<Vec<u8>> =
         text.bytes().map(|byte| char::from(byte).to_digit(16).map(|digit| digit as u8)).collect();
-    let bytes: Vec<u8> = digits?.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
+    let bytes: Vec<u8> = digits?
+        .chunks(2)
+        .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
+        .collect();
     (text.len() == 2 * size_of::<Key>()).then_some(())?;
     bytes.try_into().ok()
 }
@@ -198,8 +220,12 @@ mod tests {
 
     impl Space for Shared<'_> {
         fn put(&mut self, key: &str, value: &str) -> Result<(), ServiceError> {
-            assert!(key.len() <= pmi::LONGEST_KEY && value.len() <= pmi::LONGEST_VALUE, "{key}: {value}");
-            let before = self.values.lock().expect("nobody panics").insert(key.into(), value.into());
+            assert!(
+                key.len() <= pmi::LONGEST_KEY && value.len() <= pmi::LONGEST_VALUE,
+                "{key}: {value}"
+            );
+            let before =
+                self.values.lock().expect("nobody panics").insert(key.into(), value.into());
             assert_eq!(before, None, "{key} is put once");
             Ok(())
         }
@@ -229,13 +255,19 @@ mod tests {
                 .map(|(rank, host)| {
                     let mut space = Shared { values: &values, barrier: &barrier };
                     scope.spawn(move || {
-                        let known = meet(&mut space, rank, ranks, host).expect("all say what they should");
+                        let known =
+                            meet(&mut space, rank, ranks, host).expect("all say what they should");
                         let port = 1000 + known.host as u16;
                         let address = SocketAddr::new(known.address, port);
-                        let station =
-                            (known.host == 0).then_some(Station { hardware_address: [2; 6], port, mtu: 1500 });
-                        let listening = (known.local == 0).then_some(Listening { address, station });
-                        let invitation = exchange_addresses(&mut space, &known, listening).expect("all listen");
+                        let station = (known.host == 0).then_some(Station {
+                            hardware_address: [2; 6],
+                            port,
+                            mtu: 1500,
+                        });
+                        let listening =
+                            (known.local == 0).then_some(Listening { address, station });
+                        let invitation =
+                            exchange_addresses(&mut space, &known, listening).expect("all listen");
                         (known, invitation)
                     })
                 })
@@ -251,9 +283,11 @@ mod tests {
         let (first, invitation) = &met[0];
         assert_eq!(first.hosts, Hosts::new([0, 1, 0, 1, 1]));
         assert_ne!(*first.key(), [0; 16], "a secret is made");
-        let addresses: Vec<String> = invitation.addresses.iter().map(SocketAddr::to_string).collect();
+        let addresses: Vec<String> =
+            invitation.addresses.iter().map(SocketAddr::to_string).collect();
         assert_eq!(addresses, ["10.0.0.1:1000", "10.0.0.2:1001"]);
-        let places: Vec<(u32, u32)> = met.iter().map(|(known, _)| (known.host, known.local)).collect();
+        let places: Vec<(u32, u32)> =
+            met.iter().map(|(known, _)| (known.host, known.local)).collect();
         assert_eq!(places, [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2)]);
         for (known, theirs) in &met {
             assert_eq!(known.key(), first.key());
@@ -281,8 +315,12 @@ mod tests {
         let (values, barrier) = (Mutex::default(), Barrier::new(1));
         let mut space = Shared { values: &values, barrier: &barrier };
         let here = host("a", "1", &["10.0.0.1/24"]);
-        let error = meet(&mut space, 0, 2, &here).err().expect("rank 1 has said nothing").to_string();
-        assert!(error.contains("rank 1 has told the process manager nothing under tradewind-host-1"), "{error}");
+        let error =
+            meet(&mut space, 0, 2, &here).err().expect("rank 1 has said nothing").to_string();
+        assert!(
+            error.contains("rank 1 has told the process manager nothing under tradewind-host-1"),
+            "{error}"
+        );
         for (key, value, expected) in [
             (SECRET, "00", "something that is not a secret"),
             (SECRET, "zz000000000000000000000000000000", "something that is not a secret"),
@@ -327,12 +365,17 @@ mod tests {
     fn this_process_is_on_a_host_whose_name_fits() {
         let unnamed = Host::of_this_process(None, Some("127.0.0.0/8")).expect("/proc is mounted");
         let again = Host::of_this_process(None, Some("127.0.0.0/8")).expect("/proc is mounted");
-        let named = Host::of_this_process(Some("left half"), Some("127.0.0.0/8")).expect("/proc is mounted");
+        let named = Host::of_this_process(Some("left half"), Some("127.0.0.0/8"))
+            .expect("/proc is mounted");
         assert_eq!(unnamed.name, again.name);
         assert_ne!(unnamed.name, named.name);
         assert_eq!(unnamed.network, named.network);
         for host in [unnamed, named] {
-            assert!(host.name.len() <= pmi::LONGEST_VALUE && !host.name.contains([' ', ';', '=']), "{}", host.name);
+            assert!(
+                host.name.len() <= pmi::LONGEST_VALUE && !host.name.contains([' ', ';', '=']),
+                "{}",
+                host.name
+            );
         }
     }
 }

@@ -53,7 +53,8 @@ mod tests {
             Purpose::ServiceName(Half::First),
             Purpose::ServiceName(Half::Second),
         ];
-        let mut words: Vec<u64> = purposes.iter().map(|purpose| derive(&[9; 16], *purpose)).collect();
+        let mut words: Vec<u64> =
+            purposes.iter().map(|purpose| derive(&[9; 16], *purpose)).collect();
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), purposes.len());

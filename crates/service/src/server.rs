@@ -41,7 +41,11 @@ pub(crate) struct Server {
 impl Server {
     /// Binds the name first, so that only one of several makes a segment.
     /// `listen` says where the other hosts' services knock, if there are any.
-    pub(crate) fn new(name: &str, options: &JobOptions, listen: Option<IpAddr>) -> Result<Self, ServiceError> {
+    pub(crate) fn new(
+        name: &str,
+        options: &JobOptions,
+        listen: Option<IpAddr>,
+    ) -> Result<Self, ServiceError> {
         let broker = Broker::bind(name)?;
         let node = Node::create(options)?;
         let events = Events::new()?;
@@ -49,7 +53,16 @@ impl Server {
         let reach = Reach::new(listen)?;
         events.add(&reach, Event::Reach)?;
         let seats = (0..options.ranks).map(|_| Seat::default()).collect();
-        Ok(Server { node, broker, events, guests: HashMap::new(), next_guest: 0, seats, reach, superseded: false })
+        Ok(Server {
+            node,
+            broker,
+            events,
+            guests: HashMap::new(),
+            next_guest: 0,
+            seats,
+            reach,
+            superseded: false,
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -67,7 +80,11 @@ impl Server {
     }
 
     /// Does what an event asks for. `how` tells how a process ended, where that can be known.
-    pub(crate) fn handle(&mut self, event: Event, how: impl Fn(u32) -> Option<Departure>) -> Result<(), ServiceError> {
+    pub(crate) fn handle(
+        &mut self,
+        event: Event,
+        how: impl Fn(u32) -> Option<Departure>,
+    ) -> Result<(), ServiceError> {
         match event {
             Event::Door => self.open_door()?,
             Event::Guest(guest) => self.listen(guest),
@@ -148,16 +165,22 @@ impl Server {
     fn seat(&mut self, hello: Hello, pid: Option<u32>) -> Answer {
         let (rank, ranks) = (hello.rank, self.node.ranks());
         if hello.ranks != ranks || rank >= ranks {
-            return Answer::Refused(format!("it is rank {rank} of {}, the job has {ranks} ranks", hello.ranks));
+            return Answer::Refused(format!(
+                "it is rank {rank} of {}, the job has {ranks} ranks",
+                hello.ranks
+            ));
         }
         let Some(pid) = pid else {
-            return Answer::Refused(format!("the process of rank {rank} lives in another process namespace"));
+            return Answer::Refused(format!(
+                "the process of rank {rank} lives in another process namespace"
+            ));
         };
         if let Some(other) = &self.seats[rank as usize].process {
             self.superseded = self.attached_are_gone();
             let pid = other.pid();
-            let twice =
-                format!("rank {rank} has joined this job already, as process {pid}: is {rank} given to two ranks?");
+            let twice = format!(
+                "rank {rank} has joined this job already, as process {pid}: is {rank} given to two ranks?"
+            );
             return if self.superseded { Answer::Over } else { Answer::Refused(twice) };
         }
         match ProcessHandle::open(pid) {
@@ -215,14 +238,18 @@ impl Server {
 
     /// Ends every process that joined and still lives.
     pub(crate) fn kill_attached(&self) {
-        for process in self.seats.iter().filter(|seat| !seat.gone).filter_map(|seat| seat.process.as_ref()) {
+        for process in
+            self.seats.iter().filter(|seat| !seat.gone).filter_map(|seat| seat.process.as_ref())
+        {
             // It may end at this moment by itself.
             let _ = process.kill();
         }
     }
 
     fn attached_are_gone(&self) -> bool {
-        self.seats.iter().all(|seat| seat.process.as_ref().is_none_or(|process| seat.gone || process.has_exited()))
+        self.seats.iter().all(|seat| {
+            seat.process.as_ref().is_none_or(|process| seat.gone || process.has_exited())
+        })
     }
 
     /// Whether every rank has come and gone.
@@ -301,7 +328,8 @@ mod tests {
 
     fn server(ranks: u32) -> Server {
         let options = JobOptions::new(ranks, EngineKind::Peers).expect("an untouched environment");
-        Server::new(&unguessable_name("tradewind-test").expect("random bytes"), &options, None).expect("a new name")
+        Server::new(&unguessable_name("tradewind-test").expect("random bytes"), &options, None)
+            .expect("a new name")
     }
 
     /// Says something at the door and gives the answer, and whether a segment came with it.
@@ -315,13 +343,15 @@ mod tests {
     }
 
     fn hello(rank: u32, ranks: u32) -> Vec<u8> {
-        Hello { rank, ranks, started: start_time(std::process::id()).expect("/proc is mounted") }.encode()
+        Hello { rank, ranks, started: start_time(std::process::id()).expect("/proc is mounted") }
+            .encode()
     }
 
     #[test]
     fn only_ranks_of_the_job_are_let_in() {
         let mut server = server(2);
-        for stranger in [&b""[..], b"hello", &hello(2, 2), &hello(0, 3), &hello(u32::MAX, u32::MAX)] {
+        for stranger in [&b""[..], b"hello", &hello(2, 2), &hello(0, 3), &hello(u32::MAX, u32::MAX)]
+        {
             let answer = say(&mut server, stranger);
             assert!(matches!(answer, (Some(Answer::Refused(_)), false)), "{answer:?}");
         }
@@ -336,7 +366,10 @@ mod tests {
         let (answer, _) = say(&mut server, &hello(0, 2));
         let Some(Answer::Refused(why)) = answer else { panic!("{answer:?}") };
         assert!(
-            why.contains(&format!("rank 0 has joined this job already, as process {}", std::process::id())),
+            why.contains(&format!(
+                "rank 0 has joined this job already, as process {}",
+                std::process::id()
+            )),
             "{why}"
         );
     }

@@ -84,8 +84,10 @@ fn take(
 ) -> Result<Arc<dyn Carrier>, String> {
     let Seat { memory, bell, start, slot } = seat;
     let host_of_rank = crate::offload::host_of_rank(hosts).into();
-    let (addresses, patience) = (addresses.into(), patience.unwrap_or(kernel::wire::USUAL_PATIENCE));
-    let handles = kernel::Handles { memory, bell, start, slot, rank, host_of_rank, addresses, patience };
+    let (addresses, patience) =
+        (addresses.into(), patience.unwrap_or(kernel::wire::USUAL_PATIENCE));
+    let handles =
+        kernel::Handles { memory, bell, start, slot, rank, host_of_rank, addresses, patience };
     let entered = kernel::Rank::new(handles);
     entered
         .map(|rank| Arc::new(rank) as Arc<dyn Carrier>)

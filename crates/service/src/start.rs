@@ -32,16 +32,27 @@ pub(crate) struct Job {
 pub(crate) fn start(job: &Job) -> Result<Option<Listening>, ServiceError> {
     let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
     let mut child = Command::new(&command)
-        .args(["serve", &job.name, "--ranks", &job.ranks.to_string(), "--engine", job.engine.name()])
+        .args([
+            "serve",
+            &job.name,
+            "--ranks",
+            &job.ranks.to_string(),
+            "--engine",
+            job.engine.name(),
+        ])
         .args(["--cores", &cores(job.launcher).to_string()])
         .args(job.listen.iter().flat_map(|ip| ["--listen".to_owned(), ip.to_string()]))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|source| ServiceError::NoCommand { command: command.display().to_string(), source })?;
+        .map_err(|source| ServiceError::NoCommand {
+            command: command.display().to_string(),
+            source,
+        })?;
     let mut said = String::new();
-    let read = child.stdout.take().map_or(Ok(0), |stdout| BufReader::new(stdout).read_line(&mut said));
+    let read =
+        child.stdout.take().map_or(Ok(0), |stdout| BufReader::new(stdout).read_line(&mut said));
     // What was started has only started the service itself, so it ends by itself and leaves nothing to wait for.
     child.wait().map_err(system("wait for the command that starts the node service"))?;
     read.map_err(system("hear from the node service"))?;
@@ -49,9 +60,9 @@ pub(crate) fn start(job: &Job) -> Result<Option<Listening>, ServiceError> {
         READY | TAKEN => Ok(None),
         said if said.strip_prefix(READY).is_some_and(|rest| rest.starts_with(' ')) => {
             let listening = said[READY.len()..].trim_start().parse();
-            listening
-                .map(Some)
-                .map_err(|_| ServiceError::NotReady(format!("it listens where nobody can knock: {said}")))
+            listening.map(Some).map_err(|_| {
+                ServiceError::NotReady(format!("it listens where nobody can knock: {said}"))
+            })
         }
         "" => Err(ServiceError::NotReady(format!("{} said nothing and ended", command.display()))),
         why => Err(ServiceError::NotReady(why.to_owned())),
@@ -100,14 +111,22 @@ pub fn detach(itself: &mut Command) -> Result<(), ServiceError> {
 pub fn serve(request: &Request) -> Result<(), ServiceError> {
     // Out of the terminal's reach: Ctrl-C is for the ranks, and this outlives them. It fails for a session's leader.
     let _ = rustix::process::setsid();
-    let outcome = JobOptions::new(request.ranks, request.engine).map_err(ServiceError::from).and_then(|options| {
-        let options = JobOptions { cores: request.cores, ..options };
-        let ready = |listening: Option<Listening>| match listening {
-            None => say(READY),
-            Some(listening) => say(&format!("{READY} {listening}")),
-        };
-        crate::server::serve(&request.name, &options, request.listen, Environment.start_timeout()?, ready)
-    });
+    let outcome = JobOptions::new(request.ranks, request.engine)
+        .map_err(ServiceError::from)
+        .and_then(|options| {
+            let options = JobOptions { cores: request.cores, ..options };
+            let ready = |listening: Option<Listening>| match listening {
+                None => say(READY),
+                Some(listening) => say(&format!("{READY} {listening}")),
+            };
+            crate::server::serve(
+                &request.name,
+                &options,
+                request.listen,
+                Environment.start_timeout()?,
+                ready,
+            )
+        });
     match &outcome {
         Ok(()) => {}
         Err(ServiceError::Broker(BrokerError::NameTaken { .. })) => {

@@ -69,7 +69,9 @@ pub(crate) trait Lookup {
             None => Ok(None),
             Some(value) => match value.into_string() {
                 Ok(text) => Ok(Some(text)),
-                Err(value) => Err(ServiceError::Variable { name, value, expected: "readable text" }),
+                Err(value) => {
+                    Err(ServiceError::Variable { name, value, expected: "readable text" })
+                }
             },
         }
     }
@@ -148,7 +150,10 @@ mod tests {
         assert_eq!(wanted("agent").expect("it is known"), BetweenHosts::Agent);
         assert_eq!(wanted("").expect("nothing is asked for"), BetweenHosts::Any);
         let error = wanted("kernal").expect_err("there is no such engine").to_string();
-        assert!(error.starts_with("TRADEWIND_BETWEEN_HOSTS is \"kernal\", it must be kernel or agent"), "{error}");
+        assert!(
+            error.starts_with("TRADEWIND_BETWEEN_HOSTS is \"kernal\", it must be kernel or agent"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -162,8 +167,12 @@ mod tests {
 
     #[test]
     fn hosts_have_a_second_at_least() {
-        let timeout = |text| HashMap::from([(HOST_TIMEOUT, text)]).host_timeout().expect("it is a number");
-        assert_eq!(["0", "90.5"].map(timeout), [1000, 90_500].map(|time| Some(Duration::from_millis(time))));
+        let timeout =
+            |text| HashMap::from([(HOST_TIMEOUT, text)]).host_timeout().expect("it is a number");
+        assert_eq!(
+            ["0", "90.5"].map(timeout),
+            [1000, 90_500].map(|time| Some(Duration::from_millis(time)))
+        );
         assert_eq!(HashMap::new().host_timeout().expect("it is not set"), None);
     }
 }

@@ -36,7 +36,8 @@ impl Part {
             .stdout(Stdio::piped())
             .spawn()
             .expect("this program");
-        let (said, told) = (BufReader::new(child.stdout.take().expect("piped")), child.stdin.take());
+        let (said, told) =
+            (BufReader::new(child.stdout.take().expect("piped")), child.stdin.take());
         Part { child, said, told }
     }
 
@@ -44,7 +45,11 @@ impl Part {
     fn hear(&mut self, beginning: &str) -> String {
         loop {
             let mut line = String::new();
-            assert_ne!(self.said.read_line(&mut line).expect("text"), 0, "it ended without {beginning:?}");
+            assert_ne!(
+                self.said.read_line(&mut line).expect("text"),
+                0,
+                "it ended without {beginning:?}"
+            );
             if let Some((_, rest)) = line.split_once(beginning) {
                 return rest.trim_end().to_owned();
             }
@@ -89,14 +94,20 @@ struct Job {
 impl Job {
     fn start(count: u32, each: u32) -> Job {
         let name = shm::broker::unguessable_name("tradewind-test").expect("random bytes");
-        let mut services: Vec<Part> =
-            (0..count).map(|host| Part::start("part_serves", &format!("{name}-{host} {each}"))).collect();
-        let addresses: Vec<SocketAddr> =
-            services.iter_mut().map(|service| service.hear("ready ").parse().expect("an address")).collect();
+        let mut services: Vec<Part> = (0..count)
+            .map(|host| Part::start("part_serves", &format!("{name}-{host} {each}")))
+            .collect();
+        let addresses: Vec<SocketAddr> = services
+            .iter_mut()
+            .map(|service| service.hear("ready ").parse().expect("an address"))
+            .collect();
         let ranks = (0..count * each)
             .map(|rank| {
                 let (host, local) = (rank / each, rank % each);
-                Part::start("part_obeys", &format!("{name}-{host} {local} {each} {rank} {}", count * each))
+                Part::start(
+                    "part_obeys",
+                    &format!("{name}-{host} {local} {each} {rank} {}", count * each),
+                )
             })
             .collect();
         // Some ranks knock before their service knows the other hosts, some after.
@@ -112,7 +123,9 @@ impl Job {
             for host in 0..count {
                 let invitation = Invitation { key, ..invitation(host) };
                 let service = format!("{name}-{host}");
-                scope.spawn(move || client::invite(&service, &invitation).expect("all hosts are there"));
+                scope.spawn(move || {
+                    client::invite(&service, &invitation).expect("all hosts are there")
+                });
             }
         });
         Job { services, addresses, ranks }
@@ -185,7 +198,10 @@ impl Obedient {
     fn wait(&mut self, limit: Duration) -> String {
         let ticket = self.ticket.expect("started");
         match self.carrier.wait(ticket, Instant::now().checked_add(limit)) {
-            Ok(true) => self.carrier.fetch(ticket, &mut []).map_or_else(|error| error.to_string(), |()| "well".into()),
+            Ok(true) => self
+                .carrier
+                .fetch(ticket, &mut [])
+                .map_or_else(|error| error.to_string(), |()| "well".into()),
             Ok(false) => "still waiting".into(),
             Err(error) => error.to_string(),
         }
@@ -199,8 +215,8 @@ fn part_obeys() {
     let words: Vec<&str> = argument.split(' ').collect();
     let number = |word: usize| words[word].parse::<u32>().expect("a number");
     let (rank, ranks) = (number(3), number(4));
-    let attachment =
-        client::enter(words[0], number(1), number(2), Duration::from_secs(60)).expect("the service lets it in");
+    let attachment = client::enter(words[0], number(1), number(2), Duration::from_secs(60))
+        .expect("the service lets it in");
     let carrier = attachment.carrier.clone().expect("there are other hosts");
     let graph = barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range");
     let context = Context { number: 0, members: (0..ranks).collect(), rank };

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn options(ranks: u32) -> LaunchOptions {
-    let mut options = LaunchOptions::new(ranks, EngineKind::Peers).expect("an untouched environment");
+    let mut options =
+        LaunchOptions::new(ranks, EngineKind::Peers).expect("an untouched environment");
     // Tests run on several threads of one process; signals are one process's.
     options.passes_signals = false;
     options
@@ -30,9 +31,13 @@ fn lines_come_with_rank_and_stream() {
     }));
     options.environment.push(("WORD".into(), "told".into()));
     let outcome = shell("echo $WORD; echo $TRADEWIND_RANK of $TRADEWIND_SIZE >&2", options);
-    assert_eq!(outcome, Outcome { failed: None, ended: vec![], out_of_time: false, asked_to_end: false });
-    let expected: BTreeSet<_> =
-        (0..3).flat_map(|rank| [(rank, false, "told".to_owned()), (rank, true, format!("{rank} of 3"))]).collect();
+    assert_eq!(
+        outcome,
+        Outcome { failed: None, ended: vec![], out_of_time: false, asked_to_end: false }
+    );
+    let expected: BTreeSet<_> = (0..3)
+        .flat_map(|rank| [(rank, false, "told".to_owned()), (rank, true, format!("{rank} of 3"))])
+        .collect();
     assert_eq!(*seen.lock().expect("nobody panics"), expected);
 }
 
@@ -43,7 +48,12 @@ fn the_outcome_tells_who_failed_and_who_had_to_be_ended() {
     let outcome = shell("[ $TRADEWIND_RANK = 1 ] && exit 6; exec sleep 1000", options);
     assert_eq!(
         outcome,
-        Outcome { failed: Some((1, Departure::Exited(6))), ended: vec![0, 2], out_of_time: false, asked_to_end: false }
+        Outcome {
+            failed: Some((1, Departure::Exited(6))),
+            ended: vec![0, 2],
+            out_of_time: false,
+            asked_to_end: false
+        }
     );
     assert_eq!(outcome.exit_status(), 6);
 }

@@ -48,7 +48,9 @@ pub enum ArenaError {
         offset: Offset,
     },
     /// Freed in an arena that it does not come from.
-    #[error("{offset} lies outside this arena ({start:#x} to {end:#x}): free it where it was allocated")]
+    #[error(
+        "{offset} lies outside this arena ({start:#x} to {end:#x}): free it where it was allocated"
+    )]
     Foreign {
         /// What was to be freed.
         offset: Offset,
@@ -172,7 +174,11 @@ impl Arena {
     /// [`ArenaError::NotAllocated`] for a second free, [`ArenaError::Foreign`] for an offset outside the arena.
     pub fn free(&self, offset: Offset) -> Result<(), ArenaError> {
         if !self.range.contains(&offset.0) {
-            return Err(ArenaError::Foreign { offset, start: self.range.start, end: self.range.end });
+            return Err(ArenaError::Foreign {
+                offset,
+                start: self.range.start,
+                end: self.range.end,
+            });
         }
         let mut books = self.books();
         let length = books.taken.remove(&offset.0).ok_or(ArenaError::NotAllocated { offset })?;
@@ -209,7 +215,13 @@ impl Arena {
         });
         let Some((start, length)) = found else {
             let (used, largest_free) = (books.used, books.free.largest());
-            return Err(ArenaError::Full { needed: bytes, alignment, capacity: self.capacity(), used, largest_free });
+            return Err(ArenaError::Full {
+                needed: bytes,
+                alignment,
+                capacity: self.capacity(),
+                used,
+                largest_free,
+            });
         };
         let end = start + length;
         self.commit(&mut books, end)?;

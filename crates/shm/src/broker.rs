@@ -38,7 +38,9 @@ pub enum BrokerError {
         name: String,
     },
     /// Nobody listens there, or nobody accepted in time.
-    #[error("no node service answers at {name} within {waited:?}: start one, or look whether it has ended")]
+    #[error(
+        "no node service answers at {name} within {waited:?}: start one, or look whether it has ended"
+    )]
     NoService {
         /// The name.
         name: String,
@@ -46,7 +48,9 @@ pub enum BrokerError {
         waited: Duration,
     },
     /// The other side belongs to another user.
-    #[error("refused: the other process runs as user {theirs} and this one as user {ours}; run all ranks as one user")]
+    #[error(
+        "refused: the other process runs as user {theirs} and this one as user {ours}; run all ranks as one user"
+    )]
     OtherUser {
         /// The other side's effective user number.
         theirs: u32,
@@ -128,8 +132,10 @@ const MAX_NAME_BYTES: usize = 107;
 ///
 /// [`BrokerError::System`] if the system gives no random bytes.
 pub fn unguessable_name(prefix: &str) -> Result<String, BrokerError> {
-    let random = crate::random::bytes()
-        .map_err(|source| BrokerError::System { action: "get random bytes from the system", source })?;
+    let random = crate::random::bytes().map_err(|source| BrokerError::System {
+        action: "get random bytes from the system",
+        source,
+    })?;
     Ok(format!("{prefix}-{:032x}", u128::from_ne_bytes(random)))
 }
 
@@ -233,7 +239,8 @@ pub fn connect(name: &str, timeout: Duration) -> Result<Connection, BrokerError>
             Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(system("connect to the node service")(error)),
         }
-        let Some(left) = timeout.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else {
+        let Some(left) = timeout.checked_sub(started.elapsed()).filter(|left| !left.is_zero())
+        else {
             return Err(BrokerError::NoService { name: name.to_owned(), waited: timeout });
         };
         std::thread::sleep(pause.min(left));
@@ -266,7 +273,11 @@ impl Connection {
     /// # Errors
     ///
     /// [`BrokerError::TooLarge`], [`BrokerError::NotReading`], [`BrokerError::Closed`], [`BrokerError::System`].
-    pub fn send_message(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), BrokerError> {
+    pub fn send_message(
+        &self,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), BrokerError> {
         message::send(self.socket.as_fd(), bytes, descriptors)
     }
 
@@ -312,7 +323,8 @@ fn address(name: &str) -> Result<SocketAddrUnix, BrokerError> {
 
 fn socket() -> Result<OwnedFd, BrokerError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(system("make a local socket"))
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(system("make a local socket"))
 }
 
 fn system(action: &'static str) -> impl Fn(Errno) -> BrokerError {

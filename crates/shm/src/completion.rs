@@ -170,7 +170,12 @@ impl Completion {
         loop {
             let after = count.wrapping_mul(ONE) | (before & POISONED);
             // AcqRel: as in `add`. It can only fail when a sleeper marks the word or someone poisons it just now.
-            match self.word.compare_exchange_weak(before, after, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(
+                before,
+                after,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => break,
                 Err(now) => before = now,
             }

@@ -83,7 +83,11 @@ pub fn store(segment: &Segment, at: Offset, bytes: &[u8]) -> Result<(), SegmentE
 }
 
 /// The words that cover a range, and how many bytes of the first come before it.
-fn words(segment: &Segment, at: Offset, length: usize) -> Result<(&[AtomicU64], usize), SegmentError> {
+fn words(
+    segment: &Segment,
+    at: Offset,
+    length: usize,
+) -> Result<(&[AtomicU64], usize), SegmentError> {
     let skip = at.0 as usize % WORD;
     let first = Offset(at.0 - skip as u64);
     // A range that does not fit the numbers is outside every segment, which `slice_at` then says.

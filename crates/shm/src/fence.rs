@@ -69,7 +69,8 @@ mod tests {
     fn a_light_and_a_heavy_side_never_both_miss() {
         register();
         const ROUNDS: usize = 2000;
-        let words: Vec<[AtomicU64; 2]> = (0..ROUNDS).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect();
+        let words: Vec<[AtomicU64; 2]> =
+            (0..ROUNDS).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect();
         let turn = AtomicU64::new(0);
         let (light_saw, heavy_saw) = std::thread::scope(|scope| {
             let light_side = scope.spawn(|| {

@@ -53,7 +53,8 @@ impl FreeList {
     /// Puts `length` bytes at `start` back and joins them with free neighbours.
     pub(crate) fn give_back(&mut self, start: u64, length: u64) {
         let (mut start, mut end) = (start, start + length);
-        let before = self.by_place.range(..start).next_back().map(|(&piece, &length)| (piece, length));
+        let before =
+            self.by_place.range(..start).next_back().map(|(&piece, &length)| (piece, length));
         if let Some((piece, length)) = before.filter(|&(piece, length)| piece + length == start) {
             self.remove(piece, length);
             start = piece;

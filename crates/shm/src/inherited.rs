@@ -29,7 +29,10 @@ const FIRST: RawFd = 3;
 /// When there is no such descriptor, or no room for another one.
 pub fn adopt(number: RawFd) -> Result<OwnedFd> {
     if number < 0 {
-        return Err(Error::new(ErrorKind::InvalidInput, "the number of a descriptor is not below 0"));
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            "the number of a descriptor is not below 0",
+        ));
     }
     // SAFETY: the number is not -1, and it is only borrowed for the calls below, which fail if nothing is open under it.
     // Nothing is read, written or closed by it.

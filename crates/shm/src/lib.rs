@@ -54,4 +54,6 @@ pub mod shared;
 pub mod sync;
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-compile_error!("tradewind needs 64-bit Linux: its shared memory is made of futexes, memfds and pidfds");
+compile_error!(
+    "tradewind needs 64-bit Linux: its shared memory is made of futexes, memfds and pidfds"
+);

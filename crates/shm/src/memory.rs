@@ -129,7 +129,12 @@ impl Memory {
     /// # Errors
     /// When the range leaves the segment.
     #[inline]
-    pub fn inspect<R>(&self, at: Offset, length: u64, use_them: impl FnOnce(&[u8]) -> R) -> Result<R, SegmentError> {
+    pub fn inspect<R>(
+        &self,
+        at: Offset,
+        length: u64,
+        use_them: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, SegmentError> {
         let source = self.segment.bytes_ptr(at, length)?;
         // SAFETY: the range was checked; the reference ends with the call, and while it lasts the protocol lets nobody
         // write these bytes (see the module's page).
@@ -141,7 +146,12 @@ impl Memory {
     /// # Errors
     /// When the range leaves the segment.
     #[inline]
-    pub fn fill<R>(&self, at: Offset, length: u64, use_them: impl FnOnce(&mut [u8]) -> R) -> Result<R, SegmentError> {
+    pub fn fill<R>(
+        &self,
+        at: Offset,
+        length: u64,
+        use_them: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, SegmentError> {
         let target = self.segment.bytes_ptr(at, length)?;
         // SAFETY: the range was checked; the reference ends with the call, and while it lasts the protocol lets nobody
         // else touch these bytes (see the module's page).
@@ -175,13 +185,15 @@ impl Memory {
             Operands::AllOne(unsafe { std::slice::from_raw_parts_mut(d, bytes) })
         } else if d == l && apart(destination, right) {
             // SAFETY: as above.
-            let (left, right) =
-                unsafe { (std::slice::from_raw_parts_mut(l, bytes), std::slice::from_raw_parts(r, bytes)) };
+            let (left, right) = unsafe {
+                (std::slice::from_raw_parts_mut(l, bytes), std::slice::from_raw_parts(r, bytes))
+            };
             Operands::OntoLeft { left, right }
         } else if d == r && apart(destination, left) {
             // SAFETY: as above.
-            let (left, right) =
-                unsafe { (std::slice::from_raw_parts(l, bytes), std::slice::from_raw_parts_mut(r, bytes)) };
+            let (left, right) = unsafe {
+                (std::slice::from_raw_parts(l, bytes), std::slice::from_raw_parts_mut(r, bytes))
+            };
             Operands::OntoRight { left, right }
         } else if apart(destination, left) && apart(destination, right) {
             // SAFETY: as above.

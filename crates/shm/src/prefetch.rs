@@ -41,7 +41,9 @@ fn prefetch_line(line: *const u8, purpose: Purpose) {
         // The intrinsic becomes a prefetch for reading, unless the whole program is built for processors that have the
         // instruction, which is not part of the baseline.
         // SAFETY: as above; processors of 64 bits that do not have it take it for one that does nothing.
-        Purpose::Write => unsafe { asm!("prefetchw byte ptr [{}]", in(reg) line, options(nostack, preserves_flags)) },
+        Purpose::Write => unsafe {
+            asm!("prefetchw byte ptr [{}]", in(reg) line, options(nostack, preserves_flags))
+        },
     }
 }
 
@@ -55,5 +57,7 @@ pub fn populate(segment: &Segment, offset: Offset, bytes: u64) {
     let Ok(first) = segment.bytes_ptr(offset, bytes) else { return };
     let before = first.addr() % rustix::param::page_size();
     // SAFETY: the pages around the range lie in the segment's mapping; the advice changes what no memory holds.
-    let _ = unsafe { madvise(first.sub(before).cast(), before + bytes as usize, Advice::LinuxPopulateWrite) };
+    let _ = unsafe {
+        madvise(first.sub(before).cast(), before + bytes as usize, Advice::LinuxPopulateWrite)
+    };
 }

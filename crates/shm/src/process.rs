@@ -100,7 +100,9 @@ impl ProcessHandle {
     /// [`ProcessError::NoSuchProcess`], [`ProcessError::Watch`], [`ProcessError::Read`].
     pub fn open(pid: u32) -> Result<ProcessHandle, ProcessError> {
         let gone = ProcessError::NoSuchProcess { pid };
-        let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Err(gone) };
+        let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+            return Err(gone);
+        };
         let pidfd = match pidfd_open(number, PidfdFlags::empty()) {
             Ok(pidfd) => pidfd,
             // EINVAL: the number is that of a thread that is not a process.
@@ -112,7 +114,10 @@ impl ProcessHandle {
         // process has been waited for; if it does not, the start time was that process's own.
         let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
             .map_err(|source| ProcessError::Read { pid, source })?;
-        let still = about.lines().filter_map(|line| line.strip_prefix("Pid:")).all(|shown| shown.trim() != "-1");
+        let still = about
+            .lines()
+            .filter_map(|line| line.strip_prefix("Pid:"))
+            .all(|shown| shown.trim() != "-1");
         if still { Ok(ProcessHandle { pid, pidfd, start_time }) } else { Err(gone) }
     }
 
@@ -309,7 +314,11 @@ pub fn allowed_cores() -> Vec<usize> {
 ///
 /// [`ProcessError::Bind`] if there is no such core or the process may not use it.
 pub fn bind_current_thread(core: usize) -> Result<(), ProcessError> {
-    let refused = |source: Errno| ProcessError::Bind { core, allowed: allowed_cores(), source: source.into() };
+    let refused = |source: Errno| ProcessError::Bind {
+        core,
+        allowed: allowed_cores(),
+        source: source.into(),
+    };
     if core >= CpuSet::MAX_CPU {
         return Err(refused(Errno::INVAL));
     }
@@ -377,7 +386,8 @@ mod tests {
     #[test]
     fn every_letter_has_a_state() {
         let state = |letter: &str| {
-            let line = format!("1 (x) {letter} 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9 100 200");
+            let line =
+                format!("1 (x) {letter} 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9 100 200");
             parse_status(line.as_bytes()).map(|status| status.state)
         };
         assert_eq!(state("R"), Some(ProcessState::Running));

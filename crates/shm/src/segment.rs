@@ -50,7 +50,10 @@ impl fmt::Display for Offset {
 #[non_exhaustive]
 pub enum SegmentError {
     /// A size of 0, or one that this machine cannot address.
-    #[error("a segment of {bytes} bytes cannot be mapped: ask for at least 1 and at most {} bytes", isize::MAX)]
+    #[error(
+        "a segment of {bytes} bytes cannot be mapped: ask for at least 1 and at most {} bytes",
+        isize::MAX
+    )]
     Size {
         /// The size asked for.
         bytes: u64,
@@ -92,7 +95,9 @@ pub enum SegmentError {
         source: std::io::Error,
     },
     /// The file system does not reserve pages, so a full one could only kill.
-    #[error("{place} cannot reserve memory: {source}; set TRADEWIND_SEGMENT_DIR to a directory on a tmpfs")]
+    #[error(
+        "{place} cannot reserve memory: {source}; set TRADEWIND_SEGMENT_DIR to a directory on a tmpfs"
+    )]
     Reserve {
         /// Where, in words.
         place: String,
@@ -116,7 +121,9 @@ pub enum SegmentError {
         source: std::io::Error,
     },
     /// A descriptor that is to be read only, but of a file that its readers could write to or shorten.
-    #[error("refused: {place} is not sealed against writing and shortening; pass what `create_for_readers` made")]
+    #[error(
+        "refused: {place} is not sealed against writing and shortening; pass what `create_for_readers` made"
+    )]
     NotSealed {
         /// Which file, in words.
         place: String,
@@ -314,7 +321,10 @@ impl Segment {
                     });
                 }
                 Err(error) => {
-                    return Err(SegmentError::Reserve { place: self.place.clone(), source: error.into() });
+                    return Err(SegmentError::Reserve {
+                        place: self.place.clone(),
+                        source: error.into(),
+                    });
                 }
             }
         }
@@ -410,7 +420,11 @@ impl Drop for Segment {
 
 /// The size of a file that came as a descriptor, if it can be mapped.
 fn file_bytes(file: &OwnedFd, place: &str) -> Result<u64, SegmentError> {
-    let unusable = |source: Errno| SegmentError::Map { bytes: 0, place: place.to_owned(), source: source.into() };
+    let unusable = |source: Errno| SegmentError::Map {
+        bytes: 0,
+        place: place.to_owned(),
+        source: source.into(),
+    };
     let bytes = rustix::fs::fstat(file).map_err(unusable)?.st_size.cast_unsigned();
     if bytes == 0 || isize::try_from(bytes).is_err() {
         return Err(SegmentError::Size { bytes });
@@ -419,12 +433,19 @@ fn file_bytes(file: &OwnedFd, place: &str) -> Result<u64, SegmentError> {
 }
 
 /// Maps a whole file somewhere, shared.
-fn map_file(file: &OwnedFd, bytes: u64, place: &str, protection: ProtFlags) -> Result<NonNull<u8>, SegmentError> {
-    let failed = |source: Errno| SegmentError::Map { bytes, place: place.to_owned(), source: source.into() };
+fn map_file(
+    file: &OwnedFd,
+    bytes: u64,
+    place: &str,
+    protection: ProtFlags,
+) -> Result<NonNull<u8>, SegmentError> {
+    let failed =
+        |source: Errno| SegmentError::Map { bytes, place: place.to_owned(), source: source.into() };
     let length = usize::try_from(bytes).map_err(|_| SegmentError::Size { bytes })?;
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice overlays nothing that exists.
-    let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, 0) };
+    let address =
+        unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, 0) };
     NonNull::new(address.map_err(failed)?.cast()).ok_or_else(|| failed(Errno::FAULT))
 }
 
@@ -446,8 +467,12 @@ impl fmt::Display for Size {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
         match UNITS.into_iter().find(|&(_, shift)| self.0 >> shift != 0) {
-            Some((unit, shift)) if self.0.trailing_zeros() >= shift => write!(formatter, "{} {unit}", self.0 >> shift),
-            Some((unit, shift)) => write!(formatter, "{:.1} {unit}", self.0 as f64 / (1u64 << shift) as f64),
+            Some((unit, shift)) if self.0.trailing_zeros() >= shift => {
+                write!(formatter, "{} {unit}", self.0 >> shift)
+            }
+            Some((unit, shift)) => {
+                write!(formatter, "{:.1} {unit}", self.0 as f64 / (1u64 << shift) as f64)
+            }
             None => write!(formatter, "{} bytes", self.0),
         }
     }

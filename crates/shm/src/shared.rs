@@ -4,7 +4,8 @@ use core::cell::UnsafeCell;
 
 use crate::completion::Completion;
 use crate::sync::{
-    AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32,
+    AtomicU64, AtomicUsize,
 };
 
 /// A type that several processes may hold a reference to at the same time.

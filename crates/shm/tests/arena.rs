@@ -19,7 +19,8 @@ fn arena(range: Range<u64>) -> Arena {
 fn some_gap_fits(live: &[(u64, u64)], range: &Range<u64>, length: u64, alignment: u64) -> bool {
     let mut sorted = live.to_vec();
     sorted.sort_unstable();
-    let ends = std::iter::once(range.start).chain(sorted.iter().map(|&(start, length)| start + length));
+    let ends =
+        std::iter::once(range.start).chain(sorted.iter().map(|&(start, length)| start + length));
     let starts = sorted.iter().map(|&(start, _)| start).chain(std::iter::once(range.end));
     ends.zip(starts).any(|(from, to)| from.next_multiple_of(alignment) + length <= to)
 }
@@ -103,7 +104,10 @@ fn a_foreign_offset_is_refused() {
     let place = arena.allocate(64, 64).expect("an empty arena");
     assert_eq!(place, Offset(65_536));
     for outside in [0, 65_535, 131_072, u64::MAX] {
-        assert!(matches!(arena.free(Offset(outside)), Err(ArenaError::Foreign { .. })), "{outside}");
+        assert!(
+            matches!(arena.free(Offset(outside)), Err(ArenaError::Foreign { .. })),
+            "{outside}"
+        );
     }
     arena.free(place).expect("its own offset");
 }
@@ -114,7 +118,10 @@ fn impossible_requests_are_errors() {
     assert!(matches!(arena.allocate(64, 0), Err(ArenaError::Alignment { alignment: 0 })));
     assert!(matches!(arena.allocate(64, 48), Err(ArenaError::Alignment { alignment: 48 })));
     assert!(matches!(arena.allocate(u64::MAX, 64), Err(ArenaError::Full { .. })));
-    assert!(matches!(arena.allocate(BYTES + 1, 64), Err(ArenaError::Full { largest_free: BYTES, .. })));
+    assert!(matches!(
+        arena.allocate(BYTES + 1, 64),
+        Err(ArenaError::Full { largest_free: BYTES, .. })
+    ));
     assert!(matches!(arena.allocate(64, 1 << 63), Ok(Offset(0))), "0 is a multiple of everything");
     assert!(matches!(arena.allocate(64, 1 << 63), Err(ArenaError::Full { .. })));
 }
@@ -124,14 +131,19 @@ fn a_range_outside_the_segment_is_refused() {
     let segment = Arc::new(Segment::create(BYTES, Backing::Memory).expect("a small segment"));
     for range in [0..BYTES + 1, BYTES + 1..BYTES + 2, u64::MAX - 1..u64::MAX] {
         let refused = Arena::new(segment.clone(), range.clone());
-        assert!(matches!(refused, Err(ArenaError::Segment(SegmentError::OutOfBounds { .. }))), "{range:?}");
+        assert!(
+            matches!(refused, Err(ArenaError::Segment(SegmentError::OutOfBounds { .. }))),
+            "{range:?}"
+        );
     }
     assert_eq!(Arena::new(segment, BYTES..BYTES).expect("empty, at the end").capacity(), 0);
 }
 
 #[test]
 fn memory_is_taken_step_by_step() {
-    let blocks = |arena: &Arena| rustix::fs::fstat(arena.segment().as_ref()).expect("a file").st_blocks as u64 * 512;
+    let blocks = |arena: &Arena| {
+        rustix::fs::fstat(arena.segment().as_ref()).expect("a file").st_blocks as u64 * 512
+    };
     let segment = Arc::new(Segment::create(1 << 36, Backing::Memory).expect("a sparse segment"));
     let arena = Arena::new(segment, 0..1 << 36).expect("the whole segment");
     arena.allocate(64, 64).expect("room");

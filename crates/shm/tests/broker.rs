@@ -35,7 +35,8 @@ fn a_rank_gets_the_segment_at_the_door() {
     let question = connection.receive_message(Some(PATIENCE)).expect("a question");
     assert_eq!(question.bytes, b"segment?");
     // It passed a pipe's end of its own: descriptors go both ways.
-    let mut pipe = std::fs::File::from(question.descriptors.into_iter().next().expect("one descriptor"));
+    let mut pipe =
+        std::fs::File::from(question.descriptors.into_iter().next().expect("one descriptor"));
     let segment = Segment::create(4096, Backing::Memory).expect("a page");
     segment.at::<AtomicU32>(Offset(64)).expect("inside").store(42, Ordering::Release);
     connection.send_message(b"here", &[segment.as_fd()]).expect("it reads");
@@ -43,7 +44,10 @@ fn a_rank_gets_the_segment_at_the_door() {
     std::io::Read::read_to_string(&mut pipe, &mut answer).expect("until it closes");
     assert_eq!(answer, "42");
     assert!(child.wait().expect("a child").success());
-    assert!(matches!(connection.receive_message(Some(PATIENCE)), Err(BrokerError::Closed)), "its end is noticed");
+    assert!(
+        matches!(connection.receive_message(Some(PATIENCE)), Err(BrokerError::Closed)),
+        "its end is noticed"
+    );
 }
 
 #[test]
@@ -97,7 +101,10 @@ fn another_user_is_turned_away_on_both_sides() {
         });
         stranger.join().expect("no panic")
     });
-    assert!(matches!(refused, Err(BrokerError::OtherUser { theirs: 0, ours: 65_534 })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(BrokerError::OtherUser { theirs: 0, ours: 65_534 })),
+        "{refused:?}"
+    );
     assert!(matches!(broker.accept(), Err(BrokerError::OtherUser { theirs: 65_534, ours: 0 })));
     assert!(broker.accept().expect("a listener").is_none(), "the next in the queue is served");
 }
@@ -107,9 +114,18 @@ fn waiting_has_an_end() {
     let broker = Broker::bind(&name()).expect("a new name");
     assert!(broker.accept().expect("a listener").is_none());
     let client = connect(broker.name(), PATIENCE).expect("it listens");
-    assert!(matches!(client.receive_message(Some(Duration::ZERO)), Err(BrokerError::TimedOut { .. })));
-    assert!(matches!(client.receive_message(Some(Duration::from_millis(1))), Err(BrokerError::TimedOut { .. })));
-    assert!(matches!(connect(&name(), Duration::from_millis(1)), Err(BrokerError::NoService { .. })));
+    assert!(matches!(
+        client.receive_message(Some(Duration::ZERO)),
+        Err(BrokerError::TimedOut { .. })
+    ));
+    assert!(matches!(
+        client.receive_message(Some(Duration::from_millis(1))),
+        Err(BrokerError::TimedOut { .. })
+    ));
+    assert!(matches!(
+        connect(&name(), Duration::from_millis(1)),
+        Err(BrokerError::NoService { .. })
+    ));
 }
 
 #[test]

@@ -46,7 +46,11 @@ mod futex {
 }
 
 #[path = "../src/completion.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the file is a library module; the models below use parts of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
 mod completion;
 
 use completion::{Completion, Poisoned};
@@ -83,7 +87,11 @@ fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
     model.check(check);
 }
 
-fn sleeper(scene: &Arc<Scene>, threshold: u32, visible: &'static [usize]) -> thread::JoinHandle<()> {
+fn sleeper(
+    scene: &Arc<Scene>,
+    threshold: u32,
+    visible: &'static [usize],
+) -> thread::JoinHandle<()> {
     let scene = scene.clone();
     thread::spawn(move || {
         scene.done.wait(threshold).expect("nobody poisons it");

@@ -24,7 +24,8 @@ fn signal(child: &Child, signal: Signal) {
 
 /// A process that does nothing until its input ends.
 fn idle_process() -> (Child, ProcessHandle) {
-    let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+    let child =
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
     let handle = ProcessHandle::open(child.id()).expect("a living child");
     (child, handle)
 }
@@ -32,14 +33,19 @@ fn idle_process() -> (Child, ProcessHandle) {
 #[test]
 fn an_addition_wakes_the_sleepers_of_all_processes() {
     let segment = small_segment();
-    let (done, ready) =
-        (segment.at::<Completion>(DONE).expect("inside"), segment.at::<Completion>(READY).expect("inside"));
-    let mut children: Vec<Child> =
-        (0..3).map(|_| part("part_sleeps_on_the_word", &path_of(&segment)).spawn().expect("this program")).collect();
+    let (done, ready) = (
+        segment.at::<Completion>(DONE).expect("inside"),
+        segment.at::<Completion>(READY).expect("inside"),
+    );
+    let mut children: Vec<Child> = (0..3)
+        .map(|_| part("part_sleeps_on_the_word", &path_of(&segment)).spawn().expect("this program"))
+        .collect();
     ready.wait(3).expect("nobody poisons it");
     until("all sleep on the word", || {
         done.is_marked()
-            && children.iter().all(|child| shm::process::state(child.id()).expect("/proc") == ProcessState::Sleeping)
+            && children.iter().all(|child| {
+                shm::process::state(child.id()).expect("/proc") == ProcessState::Sleeping
+            })
     });
     segment.at::<AtomicU64>(VALUE).expect("inside").store(42, Ordering::Relaxed);
     assert!(done.add(1), "it had sleepers");
@@ -101,8 +107,14 @@ fn a_process_is_seen_from_start_to_end() {
 #[test]
 fn numbers_of_no_process_are_errors() {
     for pid in [0, u32::MAX, i32::MAX.unsigned_abs()] {
-        assert!(matches!(ProcessHandle::open(pid), Err(ProcessError::NoSuchProcess { .. })), "{pid}");
-        assert!(matches!(shm::process::cpu_time(pid), Err(ProcessError::NoSuchProcess { .. })), "{pid}");
+        assert!(
+            matches!(ProcessHandle::open(pid), Err(ProcessError::NoSuchProcess { .. })),
+            "{pid}"
+        );
+        assert!(
+            matches!(shm::process::cpu_time(pid), Err(ProcessError::NoSuchProcess { .. })),
+            "{pid}"
+        );
     }
 }
 
@@ -111,7 +123,9 @@ fn a_name_like_a_status_does_not_confuse() {
     let mut child = part("part_has_an_odd_name", "a) Z (b").spawn().expect("this program");
     let handle = ProcessHandle::open(child.id()).expect("a living child");
     let name = format!("/proc/{}/comm", child.id());
-    until("it has its name", || std::fs::read_to_string(&name).is_ok_and(|name| name == "a) Z (b\n"));
+    until("it has its name", || {
+        std::fs::read_to_string(&name).is_ok_and(|name| name == "a) Z (b\n")
+    });
     until("it waits for input", || handle.state().expect("/proc") == ProcessState::Sleeping);
     signal(&child, Signal::STOP);
     until("it is stopped", || handle.state().expect("/proc") == ProcessState::Stopped);
@@ -124,7 +138,8 @@ fn a_name_like_a_status_does_not_confuse() {
 #[ignore = "a part of a_name_like_a_status_does_not_confuse"]
 fn part_has_an_odd_name() {
     let Some(name) = argument() else { return };
-    std::fs::write(format!("/proc/self/task/{}/comm", std::process::id()), name).expect("its own name");
+    std::fs::write(format!("/proc/self/task/{}/comm", std::process::id()), name)
+        .expect("its own name");
     std::io::read_to_string(std::io::stdin()).expect("until the end");
 }
 
@@ -132,7 +147,9 @@ fn part_has_an_odd_name() {
 fn a_process_whose_first_thread_has_ended_still_lives() {
     let mut child = part("part_ends_its_first_thread", "").spawn().expect("this program");
     let handle = ProcessHandle::open(child.id()).expect("a living child");
-    until("its first thread has ended", || shm::process::state(child.id()).expect("/proc") == ProcessState::Zombie);
+    until("its first thread has ended", || {
+        shm::process::state(child.id()).expect("/proc") == ProcessState::Zombie
+    });
     assert_eq!(handle.state().expect("/proc"), ProcessState::Running);
     assert!(!handle.has_exited());
     drop(child.stdin.take());

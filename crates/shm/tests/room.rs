@@ -26,12 +26,21 @@ fn a_file_size_limit_is_an_error_and_not_a_signal() {
 #[ignore = "a part of a_file_size_limit_is_an_error_and_not_a_signal"]
 fn part_may_make_small_files_only() {
     let Some(directory) = argument() else { return };
-    setrlimit(Resource::Fsize, Rlimit { current: Some(MIB), maximum: Some(MIB) }).expect("lowering is allowed");
+    setrlimit(Resource::Fsize, Rlimit { current: Some(MIB), maximum: Some(MIB) })
+        .expect("lowering is allowed");
     for backing in [Backing::Memory, Backing::Directory(directory.into())] {
-        let refused = Segment::create(64 * MIB, backing.clone()).expect_err("larger than the limit");
-        assert!(matches!(refused, SegmentError::FileSizeLimit { needed, limit: MIB } if needed == 64 * MIB));
-        assert!(refused.to_string().contains("64 MiB") && refused.to_string().contains("ulimit"), "{refused}");
-        Segment::create(MIB, backing).and_then(|segment| segment.commit(Offset(0), MIB)).expect("just the limit");
+        let refused =
+            Segment::create(64 * MIB, backing.clone()).expect_err("larger than the limit");
+        assert!(
+            matches!(refused, SegmentError::FileSizeLimit { needed, limit: MIB } if needed == 64 * MIB)
+        );
+        assert!(
+            refused.to_string().contains("64 MiB") && refused.to_string().contains("ulimit"),
+            "{refused}"
+        );
+        Segment::create(MIB, backing)
+            .and_then(|segment| segment.commit(Offset(0), MIB))
+            .expect("just the limit");
     }
 }
 
@@ -52,7 +61,8 @@ fn a_full_file_system_is_an_error_and_not_a_signal() {
     }
     let program = std::env::current_exe().expect("this program");
     let program = program.to_str().expect("a plain path");
-    let command: Vec<&str> = std::iter::once(program).chain(arguments("part_has_one_mebibyte")).collect();
+    let command: Vec<&str> =
+        std::iter::once(program).chain(arguments("part_has_one_mebibyte")).collect();
     let ended = in_small_tmpfs(&command).expect("it ran a moment ago");
     let output = [ended.stdout, ended.stderr].concat();
     let output = String::from_utf8_lossy(&output);
@@ -63,14 +73,21 @@ fn a_full_file_system_is_an_error_and_not_a_signal() {
 #[ignore = "a part of a_full_file_system_is_an_error_and_not_a_signal"]
 fn part_has_one_mebibyte() {
     let Some(directory) = argument() else { return };
-    let segment = Segment::create(64 * MIB, Backing::Directory(PathBuf::from(&directory))).expect("it is sparse");
+    let segment = Segment::create(64 * MIB, Backing::Directory(PathBuf::from(&directory)))
+        .expect("it is sparse");
     let full = segment.commit(Offset(0), 64 * MIB).expect_err("64 MiB are not there");
     assert!(
         matches!(full, SegmentError::NoSpace { needed, left: Some(left), .. } if needed == 64 * MIB && left <= MIB)
     );
     let words = full.to_string();
-    assert!(words.starts_with(&format!("the shared-memory file system at {directory} has ")), "{words}");
-    assert!(words.contains("of the 64 MiB needed") && words.contains("TRADEWIND_SEGMENT_DIR"), "{words}");
+    assert!(
+        words.starts_with(&format!("the shared-memory file system at {directory} has ")),
+        "{words}"
+    );
+    assert!(
+        words.contains("of the 64 MiB needed") && words.contains("TRADEWIND_SEGMENT_DIR"),
+        "{words}"
+    );
 
     let arena = Arena::new(Arc::new(segment), 0..64 * MIB).expect("inside");
     let mut places = Vec::new();
@@ -81,7 +98,11 @@ fn part_has_one_mebibyte() {
         }
     };
     assert!(matches!(full, ArenaError::Segment(SegmentError::NoSpace { .. })), "{full}");
-    assert!(places.len() >= 30, "a step that does not fit must not waste what is left: {}", places.len());
+    assert!(
+        places.len() >= 30,
+        "a step that does not fit must not waste what is left: {}",
+        places.len()
+    );
     for &place in &places {
         let bytes = arena.segment().at::<SharedBytes<30_000>>(place).expect("inside");
         // SAFETY: the arena handed these bytes to this test only, and they are committed.
@@ -104,7 +125,8 @@ fn a_directory_segment_leaves_no_file() {
 
 #[test]
 fn a_missing_directory_is_named() {
-    let refused = Segment::create(MIB, Backing::Directory("/no/such/directory".into())).expect_err("it is missing");
+    let refused = Segment::create(MIB, Backing::Directory("/no/such/directory".into()))
+        .expect_err("it is missing");
     assert!(matches!(refused, SegmentError::Create { .. }));
     assert!(refused.to_string().contains("/no/such/directory"), "{refused}");
 }
@@ -120,11 +142,16 @@ fn nobody_can_shrink_a_memory_segment() {
 #[test]
 fn impossible_sizes_and_places_are_errors() {
     for bytes in [0, u64::MAX, 1 << 63] {
-        assert!(matches!(Segment::create(bytes, Backing::Memory), Err(SegmentError::Size { .. })), "{bytes}");
+        assert!(
+            matches!(Segment::create(bytes, Backing::Memory), Err(SegmentError::Size { .. })),
+            "{bytes}"
+        );
     }
     let segment = Segment::create(1, Backing::Memory).expect("a page");
     let end = segment.bytes();
-    for (offset, length) in [(end, 1), (0, end + 1), (u64::MAX, 1), (u64::MAX, u64::MAX), (end - 3, 4)] {
+    for (offset, length) in
+        [(end, 1), (0, end + 1), (u64::MAX, 1), (u64::MAX, u64::MAX), (end - 3, 4)]
+    {
         assert!(segment.bytes_ptr(Offset(offset), length).is_err(), "{offset} {length}");
         assert!(segment.commit(Offset(offset), length).is_err(), "{offset} {length}");
     }

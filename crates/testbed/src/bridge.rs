@@ -21,9 +21,12 @@ impl Bridge {
         for table in ["arptables", "iptables", "ip6tables"] {
             namespace.tune_if_known(&format!("bridge/bridge-nf-call-{table}"), "0")?;
         }
-        let mut orders = String::from("link add bridge type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n");
+        let mut orders = String::from(
+            "link add bridge type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n",
+        );
         for host in hosts {
-            let (number, hardware, path) = (host.number(), host.hardware_address_text(), host.namespace());
+            let (number, hardware, path) =
+                (host.number(), host.hardware_address_text(), host.namespace());
             let _ = writeln!(
                 orders,
                 "link add port{number} mtu {mtu} type veth peer name {INTERFACE} mtu {mtu} address {hardware} netns {path}\n\
@@ -44,6 +47,7 @@ impl Bridge {
     /// Whether the bridge forwards to and from a port, which it does a moment after the link is up.
     pub(crate) fn forwards(&self, host: usize) -> Result<bool, Error> {
         const FORWARDING: &str = "3";
-        Ok(read_attribute(&self.sysfs, &format!("port{host}"), "brport/state")?.trim() == FORWARDING)
+        Ok(read_attribute(&self.sysfs, &format!("port{host}"), "brport/state")?.trim()
+            == FORWARDING)
     }
 }

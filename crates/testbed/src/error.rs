@@ -8,7 +8,9 @@ use std::io;
 #[non_exhaustive]
 pub enum Error {
     /// The process may not do it.
-    #[error("{what} needs {right}, which this process does not have: run it as root, outside of containers without it")]
+    #[error(
+        "{what} needs {right}, which this process does not have: run it as root, outside of containers without it"
+    )]
     Right {
         /// What was tried.
         what: &'static str,

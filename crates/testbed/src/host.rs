@@ -25,7 +25,8 @@ impl Host {
         let namespace = Namespace::new()?;
         // No addresses but ours, no search for routers and for others with the same address: the hosts are silent
         // unless a test sends something.
-        for (setting, value) in [("addr_gen_mode", "1"), ("dad_transmits", "0"), ("accept_ra", "0")] {
+        for (setting, value) in [("addr_gen_mode", "1"), ("dad_transmits", "0"), ("accept_ra", "0")]
+        {
             namespace.tune(&format!("ipv6/conf/default/{setting}"), value)?;
         }
         let sysfs = namespace.sysfs()?;
@@ -42,7 +43,10 @@ impl Host {
         for other in all.iter().filter(|other| other.number != self.number) {
             let hardware = other.hardware_address_text();
             for address in [other.address().to_string(), other.address_v6().to_string()] {
-                let _ = writeln!(orders, "neighbour replace {address} lladdr {hardware} dev {INTERFACE} nud permanent");
+                let _ = writeln!(
+                    orders,
+                    "neighbour replace {address} lladdr {hardware} dev {INTERFACE} nud permanent"
+                );
             }
         }
         self.configure(&orders)
@@ -113,13 +117,13 @@ impl Host {
     pub fn receive_on(&self, cores: u64) -> Result<(), Error> {
         let what = "steering received packets (RPS)";
         let path = format!("class/net/{INTERFACE}/queues/rx-0/rps_cpus");
-        let file =
-            openat(&self.sysfs, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
-                |errno| match errno {
-                    rustix::io::Errno::NOENT => Error::Feature { what, way_out: "take a kernel with CONFIG_RPS" },
-                    errno => Error::System { what, source: errno.into() },
-                },
-            )?;
+        let file = openat(&self.sysfs, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| match errno {
+                rustix::io::Errno::NOENT => {
+                    Error::Feature { what, way_out: "take a kernel with CONFIG_RPS" }
+                }
+                errno => Error::System { what, source: errno.into() },
+            })?;
         // The kernel wants groups of 32 bits.
         let mask = format!("{:08x},{:08x}", cores >> 32, cores & 0xffff_ffff);
         let mask = if cores >> 32 == 0 { &mask[9..] } else { &mask };
@@ -134,7 +138,11 @@ impl Host {
 }
 
 /// An attribute of an interface from a namespace's `/sys/class/net`.
-pub(crate) fn read_attribute(sysfs: &OwnedFd, interface: &str, attribute: &str) -> Result<String, Error> {
+pub(crate) fn read_attribute(
+    sysfs: &OwnedFd,
+    interface: &str,
+    attribute: &str,
+) -> Result<String, Error> {
     let what = "reading the state of an interface";
     let path = format!("class/net/{interface}/{attribute}");
     let file = openat(sysfs, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())

@@ -68,11 +68,16 @@ impl Namespace {
     pub(crate) fn configure(&self, place: &str, orders: &str) -> Result<(), Error> {
         let what = "running ip";
         let mut command = self.command("ip");
-        command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::Feature { what: "setting up links", way_out: "install iproute2, whose ip is not in PATH" }
-            }
+            std::io::ErrorKind::NotFound => Error::Feature {
+                what: "setting up links",
+                way_out: "install iproute2, whose ip is not in PATH",
+            },
             _ => Error::System { what, source },
         })?;
         let mut input = child.stdin.take().expect("it was asked for");
@@ -110,7 +115,8 @@ impl Namespace {
 
     /// As [`tune`](Self::tune), of a setting that not every kernel has.
     pub(crate) fn tune_if_known(&self, setting: &str, value: &str) -> Result<(), Error> {
-        let is_known = self.run(|| std::path::Path::new(&format!("/proc/sys/net/{setting}")).exists());
+        let is_known =
+            self.run(|| std::path::Path::new(&format!("/proc/sys/net/{setting}")).exists());
         if is_known { self.tune(setting, value) } else { Ok(()) }
     }
 }

@@ -46,18 +46,26 @@ impl std::fmt::Debug for Shared {
 impl Relay {
     /// Makes each host's interface and switches between them.
     pub(crate) fn join(hosts: &[Host], mtu: u32, seed: u64) -> Result<Self, Error> {
-        let ports: Vec<Tap> =
-            hosts.iter().map(|host| Tap::new(&host.namespace, INTERFACE)).collect::<Result<_, _>>()?;
+        let ports: Vec<Tap> = hosts
+            .iter()
+            .map(|host| Tap::new(&host.namespace, INTERFACE))
+            .collect::<Result<_, _>>()?;
         for host in hosts {
             let address = host.hardware_address_text();
             host.configure(&format!("link set {INTERFACE} address {address} mtu {mtu}\n"))?;
         }
-        let state = State { fate: faults::Fate::new(seed), plugged: vec![true; ports.len()], ended: false };
+        let state =
+            State { fate: faults::Fate::new(seed), plugged: vec![true; ports.len()], ended: false };
         let shared = Arc::new(Shared { ports, state: Mutex::new(state) });
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| Error::System { what: "making an event", source: errno.into() })?;
         let wake = Arc::new(wake);
-        let switch = Switch { shared: Arc::clone(&shared), wake: Arc::clone(&wake), held: BinaryHeap::new(), next: 0 };
+        let switch = Switch {
+            shared: Arc::clone(&shared),
+            wake: Arc::clone(&wake),
+            held: BinaryHeap::new(),
+            next: 0,
+        };
         let thread = std::thread::Builder::new()
             .name("relay".to_owned())
             .spawn(move || switch.run())
@@ -123,13 +131,15 @@ impl Switch {
     fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let wake = Arc::clone(&self.wake);
-        let mut descriptors: Vec<PollFd> = shared.ports.iter().map(|port| PollFd::new(port, PollFlags::IN)).collect();
+        let mut descriptors: Vec<PollFd> =
+            shared.ports.iter().map(|port| PollFd::new(port, PollFlags::IN)).collect();
         descriptors.push(PollFd::new(&*wake, PollFlags::IN));
         let mut buffer = vec![0; FRAME];
         while !shared.state().ended {
-            let timeout = self
-                .deliver_due()
-                .map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) });
+            let timeout = self.deliver_due().map(|wait| Timespec {
+                tv_sec: wait.as_secs() as i64,
+                tv_nsec: i64::from(wait.subsec_nanos()),
+            });
             // Interrupted by a signal, it looks around and waits again.
             let _ = poll(&mut descriptors, timeout.as_ref());
             for (from, port) in shared.ports.iter().enumerate() {
@@ -174,7 +184,12 @@ impl Switch {
             if delay.is_zero() {
                 return self.shared.ports[to].send(&frame);
             }
-            self.held.push(Reverse(Held { due: Instant::now() + delay, number: self.next, port: to, frame }));
+            self.held.push(Reverse(Held {
+                due: Instant::now() + delay,
+                number: self.next,
+                port: to,
+                frame,
+            }));
             self.next += 1;
         });
     }

@@ -32,21 +32,25 @@ impl Tap {
     /// Makes an interface in a namespace. It has no checksum offload: the kernel completes what it hands over.
     pub(crate) fn new(namespace: &Namespace, interface: &str) -> Result<Self, Error> {
         let what = "opening /dev/net/tun";
-        let mut request = InterfaceRequest { name: [0; 16], flags: TAP_WITHOUT_HEADER, rest: [0; 22] };
+        let mut request =
+            InterfaceRequest { name: [0; 16], flags: TAP_WITHOUT_HEADER, rest: [0; 22] };
         request.name[..interface.len()].copy_from_slice(interface.as_bytes());
         namespace.run(|| {
             let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let descriptor = open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| match errno {
-                Errno::NOENT | Errno::NODEV | Errno::NXIO => {
-                    Error::Feature { what, way_out: "the relay needs a kernel with CONFIG_TUN and its device" }
-                }
-                errno => Error::of(what, "CAP_NET_ADMIN")(errno),
-            })?;
+            let descriptor =
+                open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| match errno {
+                    Errno::NOENT | Errno::NODEV | Errno::NXIO => Error::Feature {
+                        what,
+                        way_out: "the relay needs a kernel with CONFIG_TUN and its device",
+                    },
+                    errno => Error::of(what, "CAP_NET_ADMIN")(errno),
+                })?;
             // SAFETY: TUNSETIFF reads and writes a struct ifreq, of which InterfaceRequest has the size and, of the
             // fields that it looks at, the places.
             let attach = unsafe { Updater::<ATTACH, InterfaceRequest>::new(&mut request) };
             // SAFETY: it only attaches an interface to this new descriptor.
-            unsafe { ioctl(&descriptor, attach) }.map_err(Error::of("making a TAP interface", "CAP_NET_ADMIN"))?;
+            unsafe { ioctl(&descriptor, attach) }
+                .map_err(Error::of("making a TAP interface", "CAP_NET_ADMIN"))?;
             Ok(Tap { descriptor })
         })
     }
@@ -57,7 +61,8 @@ impl Tap {
         // SAFETY: TUNSETCARRIER reads one int.
         let set = unsafe { Updater::<SET_CARRIER, c_int>::new(&mut value) };
         // SAFETY: it changes nothing but the state of the interface.
-        unsafe { ioctl(&self.descriptor, set) }.map_err(Error::of("pulling a cable", "CAP_NET_ADMIN"))
+        unsafe { ioctl(&self.descriptor, set) }
+            .map_err(Error::of("pulling a cable", "CAP_NET_ADMIN"))
     }
 
     /// The next frame that the host has sent; `None` if there is none now.

@@ -14,7 +14,8 @@ use testbed::{Error, Options, Testbed};
 fn everybody_reaches_everybody() {
     for hosts in [2, 4, 8] {
         for mtu in [1500, 9000] {
-            let testbed = testbed::or_skip!(Testbed::new(hosts, Options { mtu, ..Options::default() }));
+            let testbed =
+                testbed::or_skip!(Testbed::new(hosts, Options { mtu, ..Options::default() }));
             exchange(&testbed, Family::V4, mtu);
             exchange(&testbed, Family::V6, mtu);
         }
@@ -26,8 +27,15 @@ fn no_packet_is_larger_than_the_mtu() {
     for mtu in [1500, 9000] {
         let testbed = testbed::or_skip!(Testbed::new(2, Options { mtu, ..Options::default() }));
         for host in testbed.hosts() {
-            let output = host.command("ip").args(["link", "show", "dev", host.interface()]).output().expect("ip runs");
-            assert!(String::from_utf8_lossy(&output.stdout).contains(&format!("mtu {mtu} ")), "{output:?}");
+            let output = host
+                .command("ip")
+                .args(["link", "show", "dev", host.interface()])
+                .output()
+                .expect("ip runs");
+            assert!(
+                String::from_utf8_lossy(&output.stdout).contains(&format!("mtu {mtu} ")),
+                "{output:?}"
+            );
         }
     }
 }
@@ -40,7 +48,8 @@ fn a_command_and_its_threads_are_in_the_host() {
     let mut seen = BTreeSet::from([own.clone()]);
     for host in testbed.hosts() {
         let inside = host.run(|| name("/proc/thread-self/ns/net"));
-        let output = host.command("readlink").arg("/proc/self/ns/net").output().expect("readlink runs");
+        let output =
+            host.command("readlink").arg("/proc/self/ns/net").output().expect("readlink runs");
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), inside.to_string_lossy());
         seen.insert(inside);
     }
@@ -51,7 +60,9 @@ fn a_command_and_its_threads_are_in_the_host() {
 #[test]
 fn a_panic_in_a_host_is_a_panic_here() {
     let testbed = testbed::or_skip!(Testbed::new(1, Options::default()));
-    let caught = std::panic::catch_unwind(AssertUnwindSafe(|| testbed.hosts()[0].run(|| panic!("in the host"))));
+    let caught = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        testbed.hosts()[0].run(|| panic!("in the host"))
+    }));
     assert_eq!(caught.expect_err("it panicked").downcast_ref(), Some(&"in the host"));
 }
 
@@ -95,7 +106,8 @@ fn nothing_is_left_of_a_process_that_was_killed() {
         }
     }
     let interfaces = || std::fs::read_dir("/sys/class/net").expect("it is mounted").count();
-    let (before, named) = (interfaces(), std::fs::read_dir("/run/netns").map_or(0, Iterator::count));
+    let (before, named) =
+        (interfaces(), std::fs::read_dir("/run/netns").map_or(0, Iterator::count));
     let own = testbed::or_skip!(Testbed::new(1, Options::default()));
     let mut victim = Command::new(std::env::current_exe().expect("it has a path"))
         .args(["--exact", "nothing_is_left_of_a_process_that_was_killed", "--nocapture"])
@@ -105,7 +117,8 @@ fn nothing_is_left_of_a_process_that_was_killed() {
         .expect("a process");
     let output = BufReader::new(victim.stdout.take().expect("it was asked for"));
     let lines = output.lines().map(|line| line.expect("text")).take_while(|line| line != "ready");
-    let namespaces: Vec<_> = lines.filter_map(|line| line.strip_prefix("namespace ").map(str::to_owned)).collect();
+    let namespaces: Vec<_> =
+        lines.filter_map(|line| line.strip_prefix("namespace ").map(str::to_owned)).collect();
     assert_eq!(namespaces.len(), 4);
     let host = &own.hosts()[0];
     for (number, namespace) in namespaces.iter().enumerate() {
@@ -136,5 +149,8 @@ fn jobs_side_by_side_do_not_hear_each_other() {
     let silent = receiver(&other.hosts()[1], Family::V4);
     exchange(&one, Family::V4, 1500);
     silent.set_nonblocking(true).expect("it is a socket");
-    assert_eq!(silent.recv(&mut [0; 16]).expect_err("nothing comes").kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(
+        silent.recv(&mut [0; 16]).expect_err("nothing comes").kind(),
+        std::io::ErrorKind::WouldBlock
+    );
 }

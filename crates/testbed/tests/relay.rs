@@ -46,7 +46,10 @@ fn numbers_that_arrive(testbed: &Testbed, faults: Faults, count: u32) -> Vec<u32
             std::thread::yield_now();
         }
         // Behind everything that is held back.
-        relay.set_faults(Faults { delay: faults.delay + 2 * Faults::HELD_BACK, ..Faults::default() });
+        relay.set_faults(Faults {
+            delay: faults.delay + 2 * Faults::HELD_BACK,
+            ..Faults::default()
+        });
         sockets[0].send(&u32::MAX.to_ne_bytes()).expect("it goes out");
         loop {
             let mut bytes = [0; 4];
@@ -64,7 +67,11 @@ fn numbers_that_arrive(testbed: &Testbed, faults: Faults, count: u32) -> Vec<u32
 #[test]
 fn about_the_given_share_is_lost_and_duplicated() {
     let testbed = testbed::or_skip!(Testbed::new(2, options(1500)));
-    let arrived = numbers_that_arrive(&testbed, Faults { lose: 0.2, duplicate: 0.1, ..Faults::default() }, 2000);
+    let arrived = numbers_that_arrive(
+        &testbed,
+        Faults { lose: 0.2, duplicate: 0.1, ..Faults::default() },
+        2000,
+    );
     let counts = testbed.relay().expect("it was asked for").counts();
     assert_eq!(arrived.len() as u64, 2000 - counts.lost + counts.duplicated);
     assert!((300..500).contains(&counts.lost), "{counts:?}");
@@ -75,7 +82,8 @@ fn about_the_given_share_is_lost_and_duplicated() {
 #[test]
 fn what_is_held_back_is_overtaken() {
     let testbed = testbed::or_skip!(Testbed::new(2, options(1500)));
-    let mut arrived = numbers_that_arrive(&testbed, Faults { reorder: 0.2, ..Faults::default() }, 1000);
+    let mut arrived =
+        numbers_that_arrive(&testbed, Faults { reorder: 0.2, ..Faults::default() }, 1000);
     assert!(!arrived.is_sorted());
     arrived.sort_unstable();
     assert!(arrived.into_iter().eq(0..1000), "nothing is lost by that");
@@ -92,8 +100,15 @@ fn what_is_delayed_keeps_its_order() {
 #[test]
 fn the_kernel_drops_what_the_relay_damages() {
     let testbed = testbed::or_skip!(Testbed::new(2, options(1500)));
-    let arrived = numbers_that_arrive(&testbed, Faults { mutate: 0.5, truncate: 0.2, ..Faults::default() }, 1000);
+    let arrived = numbers_that_arrive(
+        &testbed,
+        Faults { mutate: 0.5, truncate: 0.2, ..Faults::default() },
+        1000,
+    );
     let counts = testbed.relay().expect("it was asked for").counts();
     assert!(counts.mutated > 400 && counts.truncated > 100, "{counts:?}");
-    assert!(arrived.len() < 700 && arrived.iter().all(|number| *number < 1000), "checksums keep damage away");
+    assert!(
+        arrived.len() < 700 && arrived.iter().all(|number| *number < 1000),
+        "checksums keep damage away"
+    );
 }

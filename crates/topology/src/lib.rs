@@ -72,10 +72,14 @@ impl Topology {
             or_unknown(Unknown::Cores);
             Cores::from([0])
         });
-        let cores: BTreeMap<u32, Core> =
-            online.iter().map(|core| (*core, Core::read(&tree, *core, &online, &mut or_unknown))).collect();
+        let cores: BTreeMap<u32, Core> = online
+            .iter()
+            .map(|core| (*core, Core::read(&tree, *core, &online, &mut or_unknown)))
+            .collect();
         let usable: Cores = match &allowed {
-            Some(allowed) if !allowed.is_disjoint(&online) => online.intersection(allowed).copied().collect(),
+            Some(allowed) if !allowed.is_disjoint(&online) => {
+                online.intersection(allowed).copied().collect()
+            }
             _ => online.clone(),
         };
         let fingerprint = fingerprint(&tree, &cores, &mut or_unknown);
@@ -107,7 +111,11 @@ impl Topology {
             PairClass::SameCore
         } else if core.socket != its_peer.socket {
             PairClass::OtherSocket
-        } else if core.caches.iter().any(|cache| cache.shared_by.contains(&other) && self.is_inner(core, cache)) {
+        } else if core
+            .caches
+            .iter()
+            .any(|cache| cache.shared_by.contains(&other) && self.is_inner(core, cache))
+        {
             PairClass::SharedCache
         } else {
             PairClass::SameSocket
@@ -143,7 +151,11 @@ impl Topology {
     }
 }
 
-fn fingerprint(tree: &Tree, cores: &BTreeMap<u32, Core>, or_unknown: &mut impl FnMut(Unknown)) -> Fingerprint {
+fn fingerprint(
+    tree: &Tree,
+    cores: &BTreeMap<u32, Core>,
+    or_unknown: &mut impl FnMut(Unknown),
+) -> Fingerprint {
     let group = tree.cpuset().filter(|group| cores.keys().any(|core| group.contains(core)));
     let ours: Vec<&Core> = cores
         .iter()

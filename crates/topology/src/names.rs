@@ -13,7 +13,11 @@ pub(crate) fn processor(tree: &Tree) -> Option<String> {
     let numbered = || {
         // ARM tells numbers only, and a tool's list would have to say which processor that is.
         let (implementers, parts) = (values(&text, "CPU implementer"), values(&text, "CPU part"));
-        if parts.is_empty() { None } else { Some(implementers.into_iter().chain(parts).collect::<Vec<_>>()) }
+        if parts.is_empty() {
+            None
+        } else {
+            Some(implementers.into_iter().chain(parts).collect::<Vec<_>>())
+        }
     };
     let joined = |names: Vec<String>| names.join(" + ");
     named
@@ -34,10 +38,14 @@ fn values(text: &str, key: &str) -> Vec<String> {
 
 /// What this machine is a guest of. A guest that does not know its host by name calls it a hypervisor.
 pub(crate) fn hypervisor(tree: &Tree) -> Option<String> {
-    let told = tree.line("sys/hypervisor/type").or_else(|| tree.line("proc/device-tree/hypervisor/compatible"));
+    let told = tree
+        .line("sys/hypervisor/type")
+        .or_else(|| tree.line("proc/device-tree/hypervisor/compatible"));
     told.or_else(|| by_clock(tree)).or_else(|| by_firmware(tree)).or_else(|| {
         let cpuinfo = tree.text("proc/cpuinfo").unwrap_or_default();
-        let is_guest = values(&cpuinfo, "flags").iter().any(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+        let is_guest = values(&cpuinfo, "flags")
+            .iter()
+            .any(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
         is_guest.then(|| "a hypervisor".to_owned())
     })
 }
@@ -52,8 +60,8 @@ fn by_clock(tree: &Tree) -> Option<String> {
 
 /// By what its firmware says it is.
 fn by_firmware(tree: &Tree) -> Option<String> {
-    let said =
-        ["sys_vendor", "product_name"].map(|file| tree.line(format!("sys/class/dmi/id/{file}")).unwrap_or_default());
+    let said = ["sys_vendor", "product_name"]
+        .map(|file| tree.line(format!("sys/class/dmi/id/{file}")).unwrap_or_default());
     let known = [
         ("KVM", "KVM"),
         ("QEMU", "QEMU"),

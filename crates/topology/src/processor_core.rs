@@ -28,7 +28,12 @@ pub(crate) struct Cache {
 }
 
 impl Core {
-    pub(crate) fn read(tree: &Tree, number: u32, online: &Cores, or_unknown: &mut impl FnMut(Unknown)) -> Self {
+    pub(crate) fn read(
+        tree: &Tree,
+        number: u32,
+        online: &Cores,
+        or_unknown: &mut impl FnMut(Unknown),
+    ) -> Self {
         let directory = PathBuf::from(format!("sys/devices/system/cpu/cpu{number}"));
         let topology = directory.join("topology");
         // The second name is what kernels before 5.3 have.
@@ -55,7 +60,8 @@ impl Core {
 impl Cache {
     fn read_all(tree: &Tree, directory: &Path, number: u32, online: &Cores) -> Vec<Self> {
         let indices = tree.numbered(directory, "index");
-        let read = |index| Self::read(tree, &directory.join(format!("index{index}")), number, online);
+        let read =
+            |index| Self::read(tree, &directory.join(format!("index{index}")), number, online);
         indices.into_iter().filter_map(read).collect()
     }
 
@@ -66,7 +72,11 @@ impl Cache {
         if tree.line(directory.join("type"))? == "Instruction" {
             return None;
         }
-        let level = tree.line(directory.join("level"))?.parse().ok().filter(|level| (1..=LEVELS).contains(level))?;
+        let level = tree
+            .line(directory.join("level"))?
+            .parse()
+            .ok()
+            .filter(|level| (1..=LEVELS).contains(level))?;
         let shared_by = with(number, &tree.list(directory.join("shared_cpu_list"))?, online);
         let bytes = tree.line(directory.join("size")).and_then(|size| bytes_of(&size)).unwrap_or(0);
         Some(Cache { level, bytes, shared_by })

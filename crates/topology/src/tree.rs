@@ -24,7 +24,8 @@ impl Tree {
     pub(crate) fn line(&self, path: impl AsRef<Path>) -> Option<String> {
         // Device trees end their strings with a zero.
         let text = self.text(path)?;
-        let line = text.trim_matches(|character: char| character.is_whitespace() || character == '\0');
+        let line =
+            text.trim_matches(|character: char| character.is_whitespace() || character == '\0');
         (!line.is_empty()).then(|| line.to_owned())
     }
 
@@ -40,7 +41,8 @@ impl Tree {
     /// The names in a directory that are this word and a number, by number.
     pub(crate) fn numbered(&self, directory: impl AsRef<Path>, word: &str) -> Cores {
         let Ok(entries) = fs::read_dir(self.root.join(directory)) else { return Cores::new() };
-        let number = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_prefix(word)?.parse().ok();
+        let number =
+            |entry: fs::DirEntry| entry.file_name().to_str()?.strip_prefix(word)?.parse().ok();
         entries.flatten().filter_map(number).collect()
     }
 
@@ -49,14 +51,16 @@ impl Tree {
         const DIRECTORY: &str = "sys/devices/system/cpu";
         let told = self.list(Path::new(DIRECTORY).join("online"));
         // A core that is offline has a directory, but no topology in it.
-        let has_topology = |core: &u32| self.root.join(format!("{DIRECTORY}/cpu{core}/topology")).is_dir();
+        let has_topology =
+            |core: &u32| self.root.join(format!("{DIRECTORY}/cpu{core}/topology")).is_dir();
         let found = || self.numbered(DIRECTORY, "cpu").into_iter().filter(has_topology).collect();
         told.or_else(|| Some(found())).filter(|cores: &Cores| !cores.is_empty())
     }
 
     /// The cores that this thread may run on.
     pub(crate) fn allowed(&self) -> Option<Cores> {
-        let status = self.text("proc/thread-self/status").or_else(|| self.text("proc/self/status"))?;
+        let status =
+            self.text("proc/thread-self/status").or_else(|| self.text("proc/self/status"))?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
         list::parse(list).filter(|cores| !cores.is_empty())
     }
@@ -67,13 +71,16 @@ impl Tree {
         let own = self.text("proc/self/cgroup")?;
         let newer = own.lines().find_map(|line| line.strip_prefix("0::/")).and_then(|group| {
             // A group without that controller has the cores of the next one above it that has.
-            Path::new(group)
-                .ancestors()
-                .find_map(|group| self.list(Path::new("sys/fs/cgroup").join(group).join("cpuset.cpus.effective")))
+            Path::new(group).ancestors().find_map(|group| {
+                self.list(Path::new("sys/fs/cgroup").join(group).join("cpuset.cpus.effective"))
+            })
         });
         let older = || {
-            let is_cpuset =
-                |line: &&str| line.split(':').nth(1).is_some_and(|names| names.split(',').any(|name| name == "cpuset"));
+            let is_cpuset = |line: &&str| {
+                line.split(':')
+                    .nth(1)
+                    .is_some_and(|names| names.split(',').any(|name| name == "cpuset"))
+            };
             let group = own.lines().find(is_cpuset)?.splitn(3, ':').nth(2)?.trim_start_matches('/');
             let directory = Path::new("sys/fs/cgroup/cpuset");
             // Inside a container the path is that of the host, and the group is the root of what is mounted.

@@ -40,7 +40,13 @@ impl Tree {
             .file(format!("{directory}/core_cpus_list"), threads)
     }
 
-    fn cache(&self, core: u32, index: u32, (level, kind, size): (u32, &str, &str), shared_by: &str) -> &Self {
+    fn cache(
+        &self,
+        core: u32,
+        index: u32,
+        (level, kind, size): (u32, &str, &str),
+        shared_by: &str,
+    ) -> &Self {
         let directory = format!("sys/devices/system/cpu/cpu{core}/cache/index{index}");
         self.file(format!("{directory}/level"), level.to_string())
             .file(format!("{directory}/type"), kind)
@@ -53,7 +59,10 @@ impl Tree {
     }
 
     fn allowed(&self, list: &str) -> &Self {
-        self.file("proc/self/status", format!("Name:\tcat\nCpus_allowed:\tff\nCpus_allowed_list:\t{list}"))
+        self.file(
+            "proc/self/status",
+            format!("Name:\tcat\nCpus_allowed:\tff\nCpus_allowed_list:\t{list}"),
+        )
     }
 
     fn named(&self) -> &Self {
@@ -77,7 +86,8 @@ fn two_sockets() -> Tree {
     for core in 0..8 {
         let (first, socket) = (core % 4, core % 4 / 2);
         let threads = format!("{first},{}", first + 4);
-        let all = format!("{0}-{1},{2}-{3}", socket * 2, socket * 2 + 1, socket * 2 + 4, socket * 2 + 5);
+        let all =
+            format!("{0}-{1},{2}-{3}", socket * 2, socket * 2 + 1, socket * 2 + 4, socket * 2 + 5);
         tree.topology(core, i64::from(socket), &threads)
             .cache(core, 0, (1, "Data", "48K"), &threads)
             .cache(core, 1, (1, "Instruction", "64K"), &all)
@@ -138,14 +148,23 @@ fn hybrid_cores() {
         let own = core.to_string();
         let second = if fast { pair.as_str() } else { "4-7" };
         tree.topology(core, 0, if fast { &pair } else { &own })
-            .cache(core, 0, (1, "Data", if fast { "48K" } else { "32K" }), if fast { &pair } else { &own })
+            .cache(
+                core,
+                0,
+                (1, "Data", if fast { "48K" } else { "32K" }),
+                if fast { &pair } else { &own },
+            )
             .cache(core, 1, (2, "Unified", if fast { "1280K" } else { "2M" }), second)
             .cache(core, 2, (3, "Unified", "24M"), "0-7");
     }
     let machine = tree.look();
-    for (one, other, class) in
-        [(0, 1, SameCore), (0, 2, SameSocket), (0, 4, SameSocket), (4, 5, SharedCache), (4, 7, SharedCache)]
-    {
+    for (one, other, class) in [
+        (0, 1, SameCore),
+        (0, 2, SameSocket),
+        (0, 4, SameSocket),
+        (4, 5, SharedCache),
+        (4, 7, SharedCache),
+    ] {
         assert_eq!(machine.class_of(one, other), class, "{one} and {other}");
     }
     let found = machine.fingerprint();
@@ -166,7 +185,10 @@ fn a_virtual_machine_that_hides_caches_and_sockets() {
     assert_eq!(found.hypervisor.as_deref(), Some("a hypervisor"));
     assert_eq!(unknown(&machine), [Unknown::Sockets, Unknown::Caches]);
 
-    tree.file("sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc kvm-clock ");
+    tree.file(
+        "sys/devices/system/clocksource/clocksource0/available_clocksource",
+        "tsc kvm-clock ",
+    );
     assert_eq!(tree.look().fingerprint().hypervisor.as_deref(), Some("KVM"));
     tree.file("sys/hypervisor/type", "xen");
     assert_eq!(tree.look().fingerprint().hypervisor.as_deref(), Some("xen"));
@@ -187,7 +209,8 @@ fn what_a_process_is_bound_to_is_no_part_of_the_fingerprint() {
 #[test]
 fn a_container_has_the_cores_that_its_group_leaves_it() {
     let tree = two_sockets();
-    tree.file("proc/self/cgroup", "0::/pod/one").file("sys/fs/cgroup/pod/cpuset.cpus.effective", "0,4");
+    tree.file("proc/self/cgroup", "0::/pod/one")
+        .file("sys/fs/cgroup/pod/cpuset.cpus.effective", "0,4");
     let newer = tree.allowed("0,4").look();
     assert_eq!((newer.fingerprint().cores, newer.fingerprint().sockets), (1, 1));
     let older = two_sockets();
@@ -200,7 +223,9 @@ fn a_container_has_the_cores_that_its_group_leaves_it() {
 fn cores_that_are_offline_are_not_there() {
     let tree = two_sockets();
     // The kernel leaves the directory and takes the files.
-    tree.online("0-2,4-7").without("sys/devices/system/cpu/cpu3/topology").without("sys/devices/system/cpu/cpu3/cache");
+    tree.online("0-2,4-7")
+        .without("sys/devices/system/cpu/cpu3/topology")
+        .without("sys/devices/system/cpu/cpu3/cache");
     let machine = tree.look();
     assert_eq!(machine.usable(), [0, 1, 2, 4, 5, 6, 7]);
     assert_eq!(machine.fingerprint().cores, 4, "the other thread of the core is still there");
@@ -244,7 +269,8 @@ fn processors_without_a_name_have_numbers() {
 fn this_machine_is_what_the_kernel_lets_this_process_use() {
     let machine = Topology::here();
     assert!(!machine.usable().is_empty());
-    let (parallel, usable) = (std::thread::available_parallelism().unwrap().get(), machine.usable().len());
+    let (parallel, usable) =
+        (std::thread::available_parallelism().unwrap().get(), machine.usable().len());
     // A quota of processor time makes the first of the two less.
     assert!(parallel <= usable, "{parallel} threads may run on {usable} cores");
     assert_eq!(machine, Topology::here());
@@ -280,8 +306,10 @@ impl Regular {
 
     /// Those that have the same of something as this one, offline ones too, as some files show them.
     fn like(&self, number: u32, of: impl Fn(u32) -> u32) -> String {
-        let like: Vec<String> =
-            (0..self.count()).filter(|other| of(*other) == of(number)).map(|other| other.to_string()).collect();
+        let like: Vec<String> = (0..self.count())
+            .filter(|other| of(*other) == of(number))
+            .map(|other| other.to_string())
+            .collect();
         like.join(",")
     }
 
@@ -297,7 +325,12 @@ impl Regular {
             let threads = self.like(number, |number| self.core_of(number));
             tree.topology(number, i64::from(self.socket_of(number)), &threads)
                 .cache(number, 0, (1, "Data", "32K"), &threads)
-                .cache(number, 3, (3, "Unified", "16M"), &self.like(number, |number| self.group_of(number)));
+                .cache(
+                    number,
+                    3,
+                    (3, "Unified", "16M"),
+                    &self.like(number, |number| self.group_of(number)),
+                );
         }
         tree
     }
@@ -305,10 +338,10 @@ impl Regular {
     fn class_of(&self, one: u32, other: u32) -> PairClass {
         let same = |of: &dyn Fn(u32) -> u32| of(one) == of(other);
         // A group says nothing where no core of another group is there to be farther.
-        let grouped = self
-            .online()
-            .iter()
-            .any(|third| self.socket_of(*third) == self.socket_of(one) && self.group_of(*third) != self.group_of(one));
+        let grouped = self.online().iter().any(|third| {
+            self.socket_of(*third) == self.socket_of(one)
+                && self.group_of(*third) != self.group_of(one)
+        });
         if same(&|number| self.core_of(number)) {
             SameCore
         } else if !same(&|number| self.socket_of(number)) {
@@ -326,13 +359,8 @@ fn regular() -> impl Strategy<Value = Regular> {
     shape.prop_flat_map(|(sockets, groups, cores, threads)| {
         let all = sockets * groups * cores * threads;
         // At least core 0 is online, as on any machine.
-        proptest::collection::btree_set(1..all.max(2), 0..all as usize).prop_map(move |offline| Regular {
-            sockets,
-            groups,
-            cores,
-            threads,
-            offline,
-        })
+        proptest::collection::btree_set(1..all.max(2), 0..all as usize)
+            .prop_map(move |offline| Regular { sockets, groups, cores, threads, offline })
     })
 }
 

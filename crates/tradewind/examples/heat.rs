@@ -40,7 +40,12 @@ pub(crate) struct Plate {
 
 fn main() -> ExitCode {
     let plate = Plate::parse();
-    ranks::run("heat", plate.threads, |ranks| plate.divide(ranks), |world, grid| report(world, &plate, *grid))
+    ranks::run(
+        "heat",
+        plate.threads,
+        |ranks| plate.divide(ranks),
+        |world, grid| report(world, &plate, *grid),
+    )
 }
 
 impl Plate {
@@ -63,9 +68,13 @@ fn report(world: &Communicator, plate: &Plate, grid: [u32; 2]) -> Result<bool> {
     let Outcome { mean, wrong, times } = solve(world, plate, grid)?;
     if world.rank() == 0 {
         let (rows, columns, steps) = (plate.rows, plate.columns, plate.steps);
-        let share = |part: Duration| 100.0 * part.as_secs_f64() / times.total.as_secs_f64().max(f64::MIN_POSITIVE);
+        let share = |part: Duration| {
+            100.0 * part.as_secs_f64() / times.total.as_secs_f64().max(f64::MIN_POSITIVE)
+        };
         println!("{rows} × {columns} cells, {steps} steps, {} × {} ranks", grid[0], grid[1]);
-        println!("mean temperature {mean:.6}; {wrong} cells differ from the solution of a single process");
+        println!(
+            "mean temperature {mean:.6}; {wrong} cells differ from the solution of a single process"
+        );
         println!(
             "{:.3} s: {:.1} % computing, {:.1} % starting the exchange, {:.1} % waiting for it",
             times.total.as_secs_f64(),
@@ -110,7 +119,12 @@ pub(crate) fn solve(world: &Communicator, plate: &Plate, grid: [u32; 2]) -> Resu
     }
     world.bcast(&mut serial, 0)?;
     let expected = rows.flat_map(|row| &serial[row * plate.columns..][columns.clone()]);
-    let wrong = tile.cells().iter().zip(expected).filter(|(mine, serial)| mine.to_bits() != serial.to_bits()).count();
+    let wrong = tile
+        .cells()
+        .iter()
+        .zip(expected)
+        .filter(|(mine, serial)| mine.to_bits() != serial.to_bits())
+        .count();
     let mut total = [0];
     world.allreduce(&[wrong as u64], &mut total, Op::Sum)?;
     let mean = serial.iter().sum::<f64>() / serial.len().max(1) as f64;
@@ -154,7 +168,8 @@ impl Tile {
     fn advance(&mut self, world: &Communicator, grid: [u32; 2], plate: &Plate) -> Result<Times> {
         let neighbors = world.cartesian(&grid, &[false, false])?;
         // A block a neighbour, all of one length: the longest side of any tile.
-        let side = plate.rows.div_ceil(grid[0] as usize).max(plate.columns.div_ceil(grid[1] as usize));
+        let side =
+            plate.rows.div_ceil(grid[0] as usize).max(plate.columns.div_ceil(grid[1] as usize));
         let exchange = neighbors.neighbor_alltoall_init::<f64>(side)?;
         let present = neighbors.sources();
         let (mut sent, mut received) = (vec![0.0; 4 * side], vec![0.0; 4 * side]);
@@ -204,7 +219,9 @@ impl Tile {
 
     /// Puts what the neighbours gave around the tile; where there is none, the edge of the plate stays.
     fn write_halo(&mut self, received: &[f64], length: usize, present: &[Option<u32>]) {
-        for (side, block) in received.chunks_exact(length).enumerate().filter(|(side, _)| present[*side].is_some()) {
+        for (side, block) in
+            received.chunks_exact(length).enumerate().filter(|(side, _)| present[*side].is_some())
+        {
             for (value, cell) in block.iter().zip(self.side(side, 1)) {
                 self.now[cell] = *value;
             }
@@ -228,7 +245,8 @@ impl Tile {
             let (above, here, below) = (line(row - 1), line(row), line(row + 1));
             let next = &mut self.next[row * width..(row + 1) * width];
             for column in columns.clone() {
-                let around = (above[column] + below[column]) + (here[column - 1] + here[column + 1]);
+                let around =
+                    (above[column] + below[column]) + (here[column - 1] + here[column + 1]);
                 next[column] = here[column] + RATE * (around - 4.0 * here[column]);
             }
         }

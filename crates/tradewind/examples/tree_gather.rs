@@ -36,7 +36,10 @@ fn report(world: &Communicator, bytes: usize, times: u32) -> Result<()> {
     let schedule = make(world, root, bytes)?;
     let wrong = run(world, &schedule, root, bytes, times)?;
     if world.rank() == root {
-        println!("rank {root} gathered {bytes} bytes from each of {} ranks, {times} times", world.size());
+        println!(
+            "rank {root} gathered {bytes} bytes from each of {} ranks, {times} times",
+            world.size()
+        );
         println!("{wrong} bytes differ from what the ranks gave");
     }
     Ok(())
@@ -48,11 +51,18 @@ pub(crate) fn make(world: &Communicator, root: u32, bytes: usize) -> Result<Sche
 }
 
 /// Runs a schedule that somebody else made; how many bytes at the root are not what was given, known to all ranks.
-pub(crate) fn run(world: &Communicator, schedule: &Schedule, root: u32, bytes: usize, times: u32) -> Result<u64> {
+pub(crate) fn run(
+    world: &Communicator,
+    schedule: &Schedule,
+    root: u32,
+    bytes: usize,
+    times: u32,
+) -> Result<u64> {
     let mut wrong = 0;
     for time in 0..times {
         let mine = block(world.rank(), time, bytes);
-        let mut all = if world.rank() == root { vec![0; bytes * world.size() as usize] } else { Vec::new() };
+        let mut all =
+            if world.rank() == root { vec![0; bytes * world.size() as usize] } else { Vec::new() };
         schedule.run(Buffers::new().input(&mine).output(&mut all))?.wait()?;
         let given = (0..world.size()).flat_map(|rank| block(rank, time, bytes));
         wrong += all.iter().zip(given).filter(|(found, given)| *found != given).count() as u64;
@@ -64,5 +74,7 @@ pub(crate) fn run(world: &Communicator, schedule: &Schedule, root: u32, bytes: u
 
 /// What a rank gives: other bytes on every rank, every time.
 fn block(rank: u32, time: u32, bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at as u32).wrapping_mul(31).wrapping_add(rank * 7 + time * 13) as u8).collect()
+    (0..bytes)
+        .map(|at| (at as u32).wrapping_mul(31).wrapping_add(rank * 7 + time * 13) as u8)
+        .collect()
 }

@@ -113,10 +113,12 @@ impl FromStr for NeighborAlgorithm {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL.iter().copied().find(|algorithm| algorithm.name() == name).ok_or_else(|| UnknownName {
-            kind: "neighbor algorithm",
-            name: name.to_owned(),
-            known: Self::ALL.iter().map(|algorithm| algorithm.name()).collect(),
+        Self::ALL.iter().copied().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
+            UnknownName {
+                kind: "neighbor algorithm",
+                name: name.to_owned(),
+                known: Self::ALL.iter().map(|algorithm| algorithm.name()).collect(),
+            }
         })
     }
 }
@@ -169,7 +171,10 @@ impl<A: Choosable> Choice<A> {
             Levels::Two(ranks_per_node) => u64::from(ranks_per_node.get()),
         };
         let Tuning { segment_bytes, degree } = self.tuning;
-        number ^ segment_bytes.get().rotate_left(20) ^ u64::from(degree.get()).rotate_left(44) ^ levels.rotate_left(8)
+        number
+            ^ segment_bytes.get().rotate_left(20)
+            ^ u64::from(degree.get()).rotate_left(44)
+            ^ levels.rotate_left(8)
     }
 }
 
@@ -285,7 +290,9 @@ impl Communicator {
     #[inline]
     pub(crate) fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
         match A::forced(self.chosen()) {
-            None if bytes < self.rules().joins_below(A::OPERATION) => Choice::new(A::JOIN, Why::Open),
+            None if bytes < self.rules().joins_below(A::OPERATION) => {
+                Choice::new(A::JOIN, Why::Open)
+            }
             Some(algorithm) if algorithm == A::JOIN && self.rules().joins_unasked() => {
                 Choice::new(A::JOIN, Why::Forced)
             }
@@ -358,7 +365,9 @@ impl Chooser {
             Ok(algorithm) if order == Order::FromLeft && !algorithm.folds_from_left() => {
                 Choice { why: Why::RankOrder, ..join }
             }
-            Ok(_) if plan.segment_bytes.is_some_and(|segment| bytes / segment > MOST_SEGMENTS) => join,
+            Ok(_) if plan.segment_bytes.is_some_and(|segment| bytes / segment > MOST_SEGMENTS) => {
+                join
+            }
             Ok(algorithm) => Choice { algorithm, tuning: tuning(&plan), ..join },
             Err(_) => join,
         }
@@ -369,7 +378,8 @@ impl Chooser {
             return Choice::new(A::JOIN, Why::RankOrder);
         }
         let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;
-        let has_levels = |name: &str| name.parse().is_ok_and(|known| A::OPERATION.has_two_levels(known));
+        let has_levels =
+            |name: &str| name.parse().is_ok_and(|known| A::OPERATION.has_two_levels(known));
         let levels = match ranks_per_node {
             Some(ranks) if has_levels(algorithm.name()) => Levels::Two(ranks),
             _ => Levels::One,
@@ -379,17 +389,27 @@ impl Chooser {
 
     /// Never a join. Left open: the built-in rules, which say two levels where they pay and each host has so many consecutive
     /// ranks.
-    fn choose_between_hosts<A: Choosable>(&self, spread: Spread, bytes: u64, order: Order) -> Choice<A> {
+    fn choose_between_hosts<A: Choosable>(
+        &self,
+        spread: Spread,
+        bytes: u64,
+        order: Order,
+    ) -> Choice<A> {
         let forced = A::forced(&self.algorithms);
         if let Some(algorithm) = forced.filter(|algorithm| *algorithm != A::JOIN) {
             let choice = self.choose_forced(algorithm, order);
-            return if choice.algorithm == A::JOIN { Choice::new(A::IN_RANK_ORDER, choice.why) } else { choice };
+            return if choice.algorithm == A::JOIN {
+                Choice::new(A::IN_RANK_ORDER, choice.why)
+            } else {
+                choice
+            };
         }
         if order == Order::FromLeft {
             return Choice::new(A::IN_RANK_ORDER, Why::RankOrder);
         }
         let why = if forced.is_some() { Why::SeveralHosts } else { Why::Open };
-        let (ranks, ranks_per_node) = (self.rules.ranks(), spread.ranks_per_host.map_or(1, NonZeroU32::get));
+        let (ranks, ranks_per_node) =
+            (self.rules.ranks(), spread.ranks_per_host.map_or(1, NonZeroU32::get));
         let plan = built_in::plan(&Query { operation: A::OPERATION, ranks, ranks_per_node, bytes });
         let levels = match (plan.levels, spread.ranks_per_host) {
             (plogp::select::Levels::Two, Some(ranks)) => Levels::Two(ranks),
@@ -401,10 +421,13 @@ impl Chooser {
 
     /// What libraries ship, as if every rank were alone on its node.
     fn choose_classical<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
-        let query = Query { operation: A::OPERATION, ranks: self.rules.ranks(), ranks_per_node: 1, bytes };
+        let query =
+            Query { operation: A::OPERATION, ranks: self.rules.ranks(), ranks_per_node: 1, bytes };
         let plan = built_in::plan(&query);
         match plan.algorithm.name().parse::<A>() {
-            Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => Choice::new(algorithm, Why::Open),
+            Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => {
+                Choice::new(algorithm, Why::Open)
+            }
             Ok(_) => Choice::new(A::JOIN, Why::RankOrder),
             Err(_) => Choice::new(A::JOIN, Why::Open),
         }
@@ -415,5 +438,8 @@ impl Chooser {
 fn tuning(plan: &Plan) -> Tuning {
     const ONE_SEGMENT: NonZeroU64 = NonZeroU64::MAX;
     const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
-    Tuning { segment_bytes: plan.segment_bytes.unwrap_or(ONE_SEGMENT), degree: plan.degree.unwrap_or(TWO) }
+    Tuning {
+        segment_bytes: plan.segment_bytes.unwrap_or(ONE_SEGMENT),
+        degree: plan.degree.unwrap_or(TWO),
+    }
 }

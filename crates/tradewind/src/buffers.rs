@@ -34,11 +34,12 @@ pub struct SharedBuffer<T: Pod> {
 
 impl<T: Pod> SharedBuffer<T> {
     pub(crate) fn new(group: &Group, count: usize) -> Result<Self, Error> {
-        let bytes = (count as u64).checked_mul(size_of::<T>() as u64).ok_or(engine::Error::Argument {
-            what: "the number of elements",
-            found: count.to_string(),
-            expected: "a number whose bytes can be counted in 64 bits".into(),
-        })?;
+        let bytes =
+            (count as u64).checked_mul(size_of::<T>() as u64).ok_or(engine::Error::Argument {
+                what: "the number of elements",
+                found: count.to_string(),
+                expected: "a number whose bytes can be counted in 64 bits".into(),
+            })?;
         Ok(SharedBuffer { memory: group.allocate(bytes)?, count, element: PhantomData })
     }
 
@@ -51,7 +52,11 @@ impl<T: Pod> Deref for SharedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        if size_of::<T>() == 0 { &[] } else { &bytemuck::cast_slice(self.memory.as_slice())[..self.count] }
+        if size_of::<T>() == 0 {
+            &[]
+        } else {
+            &bytemuck::cast_slice(self.memory.as_slice())[..self.count]
+        }
     }
 }
 

@@ -121,7 +121,8 @@ impl Communicator {
             Some(span) => (span.rank(), span.ranks()),
         };
         let (linked, kept) = (Mutex::default(), Mutex::default());
-        let shared = Shared { group, span, rank, size, linked, topologies: AtomicU64::new(0), rules, kept };
+        let shared =
+            Shared { group, span, rank, size, linked, topologies: AtomicU64::new(0), rules, kept };
         Communicator { shared: Arc::new(shared), algorithms: Algorithms::default() }
     }
 
@@ -243,13 +244,21 @@ impl Communicator {
     }
 
     /// A collective's course through a graph, which is linked, or taken by an engine between hosts, now if it was not before.
-    pub(crate) fn course(&self, key: LinkKey, draw: impl FnOnce() -> Result<Graph>) -> Result<Course> {
+    pub(crate) fn course(
+        &self,
+        key: LinkKey,
+        draw: impl FnOnce() -> Result<Graph>,
+    ) -> Result<Course> {
         let call = key.call;
         self.known_or(key, || self.link(&draw()?, call))
     }
 
     /// The course that is known by this key, made now if there is none.
-    pub(crate) fn known_or(&self, key: LinkKey, make: impl FnOnce() -> Result<Course>) -> Result<Course> {
+    pub(crate) fn known_or(
+        &self,
+        key: LinkKey,
+        make: impl FnOnce() -> Result<Course>,
+    ) -> Result<Course> {
         // Not held while linking: that waits for other ranks. Two threads that link the same collective at once each do.
         let known = self.lock_linked().get(&key).cloned();
         if let Some(course) = known {

@@ -38,7 +38,9 @@ pub(crate) fn of_job(node: &Node, rank: u32) -> Option<Arc<DecisionTable>> {
 
 fn table(decisions: &Decisions) -> Result<DecisionTable, FileError> {
     match &decisions.content {
-        Ok(bytes) => DecisionTable::from_bytes_for(&decisions.path, bytes, Topology::here().fingerprint()),
+        Ok(bytes) => {
+            DecisionTable::from_bytes_for(&decisions.path, bytes, Topology::here().fingerprint())
+        }
         Err(_) => unchecked(decisions),
     }
 }
@@ -48,27 +50,39 @@ fn unchecked(Decisions { path, content }: &Decisions) -> Result<DecisionTable, F
     match content {
         Ok(bytes) => DecisionTable::from_bytes(path, bytes),
         Err(why) => {
-            let (kind, source) = (&plogp::file::Kind::DECISION_TABLE, std::io::Error::other(why.clone()));
+            let (kind, source) =
+                (&plogp::file::Kind::DECISION_TABLE, std::io::Error::other(why.clone()));
             Err(FileError::Unreadable { path: path.clone(), kind, source })
         }
     }
 }
 
 /// What is wrong with a table, in one line with the way out.
-fn warning(decisions: &Decisions, table: &Result<DecisionTable, FileError>, use_it: bool) -> Option<String> {
+fn warning(
+    decisions: &Decisions,
+    table: &Result<DecisionTable, FileError>,
+    use_it: bool,
+) -> Option<String> {
     let rules = "built-in rules choose the algorithms";
     match table {
         Err(_) if use_it => None,
         Err(error) => Some(format!("{error} ({rules})")),
-        Ok(_) if !use_it => {
-            Some(format!("{}: another rank takes it for that of another machine ({rules})", decisions.path.display()))
-        }
+        Ok(_) if !use_it => Some(format!(
+            "{}: another rank takes it for that of another machine ({rules})",
+            decisions.path.display()
+        )),
         Ok(table) => {
             let gaps = table.gaps();
             let first = gaps.first()?;
-            let more = if gaps.len() > 1 { format!(", and {} gaps more", gaps.len() - 1) } else { String::new() };
+            let more = if gaps.len() > 1 {
+                format!(", and {} gaps more", gaps.len() - 1)
+            } else {
+                String::new()
+            };
             let path = decisions.path.display();
-            Some(format!("{path}: {first}{more} ({rules} there): write a whole one with `tradewind tune`"))
+            Some(format!(
+                "{path}: {first}{more} ({rules} there): write a whole one with `tradewind tune`"
+            ))
         }
     }
 }
@@ -109,11 +123,14 @@ impl Rules {
     ) -> &'static Self {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = (ranks, engine, layout);
-        let same = |rules: &&&Rules| (rules.ranks, rules.engine, rules.layout) == asked && rules.table == table;
+        let same = |rules: &&&Rules| {
+            (rules.ranks, rules.engine, rules.layout) == asked && rules.table == table
+        };
         if let Some(rules) = known.iter().find(same) {
             return rules;
         }
-        let rules: &'static Rules = Box::leak(Box::new(Rules::new(table, (ranks, engine, layout), explains())));
+        let rules: &'static Rules =
+            Box::leak(Box::new(Rules::new(table, (ranks, engine, layout), explains())));
         known.push(rules);
         rules
     }
@@ -132,9 +149,21 @@ impl Rules {
         let joins_unasked = layout == Layout::OneHost && !explains;
         // With the caller engine, between hosts, and where every decision is looked at, none is settled beforehand.
         if engine == EngineKind::Peers && joins_unasked {
-            joins_below.iter_mut().zip(&rows).for_each(|(below, row)| *below = row.as_ref().map_or(u64::MAX, joins));
+            joins_below
+                .iter_mut()
+                .zip(&rows)
+                .for_each(|(below, row)| *below = row.as_ref().map_or(u64::MAX, joins));
         }
-        Rules { table, ranks, engine, layout, joins_unasked, joins_below, rows, said: explains.then(Mutex::default) }
+        Rules {
+            table,
+            ranks,
+            engine,
+            layout,
+            joins_unasked,
+            joins_below,
+            rows,
+            said: explains.then(Mutex::default),
+        }
     }
 
     /// The same for another number of ranks.
@@ -177,7 +206,8 @@ impl Rules {
 
     /// Why this was chosen.
     pub(crate) fn explain<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) -> Explanation {
-        let query = Query { operation: A::OPERATION, ranks: self.ranks, ranks_per_node: self.ranks, bytes };
+        let query =
+            Query { operation: A::OPERATION, ranks: self.ranks, ranks_per_node: self.ranks, bytes };
         let (engine, hosts) = match self.layout {
             Layout::OneHost => (self.engine.name(), 1),
             Layout::Hosts(spread) => (spread.engine, spread.hosts),
@@ -198,7 +228,8 @@ impl Rules {
         let Some(said) = &self.said else { return };
         let explanation = self.explain(choice, bytes);
         // The size alone makes no decision another one.
-        let new = said.lock().unwrap_or_else(PoisonError::into_inner).insert(explanation.without_bytes());
+        let new =
+            said.lock().unwrap_or_else(PoisonError::into_inner).insert(explanation.without_bytes());
         if new {
             eprintln!("tradewind: {explanation}");
         }

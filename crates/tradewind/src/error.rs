@@ -49,7 +49,9 @@ pub enum Error {
         waiting_for: Vec<Awaited>,
     },
     /// Something that lives in shared memory was asked of ranks on several hosts.
-    #[error("{what} need ranks that share memory: ask it of the ranks of one host (`split_by_host`)")]
+    #[error(
+        "{what} need ranks that share memory: ask it of the ranks of one host (`split_by_host`)"
+    )]
     SeveralHosts {
         /// What was asked for.
         what: &'static str,
@@ -88,12 +90,17 @@ fn awaited(list: &[Awaited]) -> String {
     if list.is_empty() {
         return String::new();
     }
-    let parts: Vec<String> = list.iter().map(|Awaited { rank, host }| format!("rank {rank} (host {host})")).collect();
+    let parts: Vec<String> =
+        list.iter().map(|Awaited { rank, host }| format!("rank {rank} (host {host})")).collect();
     format!(": waiting for messages of {}", parts.join(", "))
 }
 
 fn same_name(ours: &str, theirs: &str) -> &'static str {
-    if ours == theirs { ": they differ in something else, such as size, root, operation, type" } else { "" }
+    if ours == theirs {
+        ": they differ in something else, such as size, root, operation, type"
+    } else {
+        ""
+    }
 }
 
 impl From<Box<engine::Error>> for Error {
@@ -191,6 +198,10 @@ impl Error {
 
 /// An argument error in the engine's words.
 #[cold]
-pub(crate) fn argument(what: &'static str, found: impl Into<String>, expected: impl Into<String>) -> Error {
+pub(crate) fn argument(
+    what: &'static str,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> Error {
     Error::Engine(engine::Error::Argument { what, found: found.into(), expected: expected.into() })
 }

@@ -73,14 +73,17 @@ impl Explanation {
         let algorithm = choice.algorithm.name();
         let known = algorithm.parse::<Algorithm>().ok();
         let Tuning { segment_bytes, degree } = choice.tuning;
-        let segmented = known.is_some_and(|known| known.is_segmented() || known == Algorithm::PipelinedChain);
+        let segmented =
+            known.is_some_and(|known| known.is_segmented() || known == Algorithm::PipelinedChain);
         let has_degree = known.is_some_and(Algorithm::has_degree);
         Explanation {
             operation,
             ranks,
             bytes,
             algorithm,
-            segment_bytes: segmented.then_some(segment_bytes).filter(|segment| segment.get() < bytes),
+            segment_bytes: segmented
+                .then_some(segment_bytes)
+                .filter(|segment| segment.get() < bytes),
             degree: has_degree.then_some(degree),
             ranks_per_node: match choice.levels {
                 Levels::One => None,
@@ -96,7 +99,14 @@ impl Explanation {
     pub(crate) fn must_keep_rank_order(&mut self) {
         let (segment_bytes, degree, ranks_per_node) = (None, None, None);
         let (algorithm, reason) = (Algorithm::Join.name(), Reason::RankOrder);
-        *self = Explanation { algorithm, segment_bytes, degree, ranks_per_node, reason, ..self.clone() };
+        *self = Explanation {
+            algorithm,
+            segment_bytes,
+            degree,
+            ranks_per_node,
+            reason,
+            ..self.clone()
+        };
     }
 
     /// What ran was an all-to-all of blocks whose sizes differ, which not every algorithm can do.
@@ -139,11 +149,18 @@ impl fmt::Display for Explanation {
         match &self.reason {
             Reason::Forced => write!(formatter, "  forced by the communicator's algorithms"),
             Reason::RankOrder => {
-                write!(formatter, "  because only a fold in rank order has a meaning for the operation")
+                write!(
+                    formatter,
+                    "  because only a fold in rank order has a meaning for the operation"
+                )
             }
-            Reason::SeveralHosts => write!(formatter, "  built-in rules for several hosts, where a join cannot be had"),
+            Reason::SeveralHosts => {
+                write!(formatter, "  built-in rules for several hosts, where a join cannot be had")
+            }
             Reason::BetweenHosts => write!(formatter, "  built-in rules for several hosts"),
-            Reason::CallerEngine => write!(formatter, "  built-in rules, which the caller engine always goes by"),
+            Reason::CallerEngine => {
+                write!(formatter, "  built-in rules, which the caller engine always goes by")
+            }
             Reason::Decision(origin) => write!(formatter, "  {origin}"),
         }
     }

@@ -41,10 +41,13 @@ impl Job {
     /// # Errors
     /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
     pub fn init() -> Result<Self> {
-        let Attachment { mut member, rank, carrier, offloaded, between_hosts, hosts, .. } = service::client::attach()?;
+        let Attachment { mut member, rank, carrier, offloaded, between_hosts, hosts, .. } =
+            service::client::attach()?;
         let mut profile = std::env::var_os("TRADEWIND_TRACE")
             .filter(|directory| !directory.is_empty())
-            .map(|directory| Profile::new(profile::part(directory.as_ref(), rank), member.record_trace()));
+            .map(|directory| {
+                Profile::new(profile::part(directory.as_ref(), rank), member.record_trace())
+            });
         let group = Group::world(Arc::new(member))?;
         let Some((carrier, hosts)) = carrier.zip(hosts) else {
             return Ok(Job { world: Communicator::world(group, None), profile });
@@ -53,11 +56,19 @@ impl Job {
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
         // All ranks or none: a run is carried by the same engine everywhere, and clocks are compared by all.
         let mut everywhere = [0; 2];
-        world.allreduce(&[offloaded.is_ok(), profile.is_some()].map(u8::from), &mut everywhere, Op::Minimum)?;
+        world.allreduce(
+            &[offloaded.is_ok(), profile.is_some()].map(u8::from),
+            &mut everywhere,
+            Op::Minimum,
+        )?;
         let [has_kernel, is_traced] = everywhere.map(|all| all == 1);
         let ahead = if is_traced { world.clock_ahead()? } else { 0 };
         if let Some(profile) = &mut profile {
-            profile.place = Some(profile::Place { host: hosts.of(rank).unwrap_or(0), hosts: hosts.clone(), ahead });
+            profile.place = Some(profile::Place {
+                host: hosts.of(rank).unwrap_or(0),
+                hosts: hosts.clone(),
+                ahead,
+            });
         }
         let offloaded = match settle(&world, offloaded, has_kernel, &hosts)? {
             Ok(offloaded) => offloaded,
@@ -100,11 +111,16 @@ fn settle(
 ) -> Result<std::result::Result<Arc<dyn Carrier>, String>> {
     let offloaded = match offloaded {
         Ok(offloaded) if everywhere => offloaded,
-        missing => return Ok(Err(missing.map_or_else(|why| why, |_| "another host has not got it".to_owned()))),
+        missing => {
+            return Ok(Err(
+                missing.map_or_else(|why| why, |_| "another host has not got it".to_owned())
+            ));
+        }
     };
     let silence = trial::exchange(&offloaded, hosts, world.rank());
     // Zero is none.
-    let pair = silence.map_or(0, |Silence { here, there }| u64::from(here) << 32 | u64::from(there) | 1 << 63);
+    let pair = silence
+        .map_or(0, |Silence { here, there }| u64::from(here) << 32 | u64::from(there) | 1 << 63);
     let mut found = [0];
     world.allreduce(&[pair], &mut found, Op::Maximum)?;
     if found == [0] {
@@ -124,7 +140,11 @@ fn settle(
 
 /// Not all hosts of a job have the kernel engine: that is an error where it is demanded, and said where explanations are wanted,
 /// once on each host.
-fn without_kernel_engine(world: &Communicator, between_hosts: BetweenHosts, why: String) -> Result<()> {
+fn without_kernel_engine(
+    world: &Communicator,
+    between_hosts: BetweenHosts,
+    why: String,
+) -> Result<()> {
     let host = world.host();
     if between_hosts == BetweenHosts::Kernel {
         return Err(service::ServiceError::NoKernelEngine { host, why }.into());
@@ -200,19 +220,28 @@ where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
     if let Some(host) = ranks.iter().position(|ranks| *ranks == 0) {
-        return Err(argument("the number of ranks of a host", format!("0 (host {host})"), "at least 1"));
+        return Err(argument(
+            "the number of ranks of a host",
+            format!("0 (host {host})"),
+            "at least 1",
+        ));
     }
     if let [one] = ranks {
         return local(*one, body);
     }
-    let names = (0u32..).zip(ranks).flat_map(|(host, ranks)| std::iter::repeat_n(host, *ranks as usize));
+    let names =
+        (0u32..).zip(ranks).flat_map(|(host, ranks)| std::iter::repeat_n(host, *ranks as usize));
     let hosts = Hosts::new(names);
     let mut carriers = network::agent::local(&hosts).map_err(Error::Network)?.into_iter();
     let mut members = Vec::new();
     for ranks in ranks {
         let node = Node::create(&JobOptions::new(*ranks, EngineKind::Peers)?)?;
         for local in 0..*ranks {
-            let carriers = carriers.next().map(|carrier| Arc::new(carrier) as Arc<dyn Carrier>).into_iter().collect();
+            let carriers = carriers
+                .next()
+                .map(|carrier| Arc::new(carrier) as Arc<dyn Carrier>)
+                .into_iter()
+                .collect();
             members.push((node.join(local)?, Some(Reach::new(hosts.clone(), carriers))));
         }
     }
@@ -235,7 +264,9 @@ where
         threads
             .into_iter()
             .zip(0..)
-            .map(|(thread, rank)| thread.join().unwrap_or_else(|panic| Err(panicked(rank, &*panic))))
+            .map(|(thread, rank)| {
+                thread.join().unwrap_or_else(|panic| Err(panicked(rank, &*panic)))
+            })
             .collect()
     });
     // A panic is the cause of the other ranks' errors: it comes first.
@@ -259,6 +290,9 @@ where
 }
 
 fn panicked(rank: u32, panic: &(dyn std::any::Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string).or(panic.downcast_ref::<String>().cloned());
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or(panic.downcast_ref::<String>().cloned());
     Error::Panicked { rank, message: text.unwrap_or_else(|| "without a message".into()) }
 }

@@ -67,9 +67,9 @@ mod schedule;
 mod spanning;
 
 pub use algorithms::{
-    Algorithms, AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
-    ExscanAlgorithm, GatherAlgorithm, NeighborAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm,
-    ScatterAlgorithm,
+    Algorithms, AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm,
+    BcastAlgorithm, ExscanAlgorithm, GatherAlgorithm, NeighborAlgorithm, ReduceAlgorithm,
+    ReduceScatterAlgorithm, ScanAlgorithm, ScatterAlgorithm,
 };
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
 pub use collectives;
@@ -82,7 +82,8 @@ pub use goal::arithmetic::Element;
 pub use goal::graph;
 pub use job::{Job, local, local_hosts, local_with};
 pub use messages::{
-    BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, Pipeline, WidePort, Windows,
+    BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, Pipeline, WidePort,
+    Windows,
 };
 pub use neighbors::Neighbors;
 pub use network::carrier::Error as NetworkError;

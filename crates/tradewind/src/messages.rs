@@ -197,7 +197,8 @@ impl Communicator {
     /// When a rank has no room, is gone, or in another collective.
     pub fn windows(&self, bytes: u64) -> Result<Windows> {
         let made = Window::expose(self.arena(), bytes);
-        let (own, places) = self.share("a window", Call::new(CallKind::Windows, 0, 0), made, Window::offset)?;
+        let (own, places) =
+            self.share("a window", Call::new(CallKind::Windows, 0, 0), made, Window::offset)?;
         let open = |place| Ok(RemoteWindow::open(self.segment(), place)?);
         Ok(Windows { all: places.into_iter().map(open).collect::<Result<_>>()?, own })
     }
@@ -220,15 +221,23 @@ impl Communicator {
     ///
     /// # Errors
     /// When the ranks are the same or do not exist, `to` has no room, a rank is gone, or in another collective.
-    pub fn channel<T: Value>(&self, from: u32, to: u32, capacity: u64) -> Result<Option<ChannelEnd<T>>> {
-        let (segment, call) = (self.segment(), Call::new(CallKind::Channel, capacity, pair(from, to)));
+    pub fn channel<T: Value>(
+        &self,
+        from: u32,
+        to: u32,
+        capacity: u64,
+    ) -> Result<Option<ChannelEnd<T>>> {
+        let (segment, call) =
+            (self.segment(), Call::new(CallKind::Channel, capacity, pair(from, to)));
         let make = || Channel::<T>::create(self.arena(), capacity);
         Ok(match self.between("a channel", call, from, to, make, Channel::offset)? {
             Between::Made(memory) => {
                 let receiver = channel::Receiver::open(segment, memory.offset())?;
                 Some(ChannelEnd::Receiver(Kept { receiver, _memory: memory }))
             }
-            Between::Lies(place) => Some(ChannelEnd::Sender(channel::Sender::open(segment, place)?)),
+            Between::Lies(place) => {
+                Some(ChannelEnd::Sender(channel::Sender::open(segment, place)?))
+            }
             Between::Elsewhere => None,
         })
     }
@@ -259,15 +268,25 @@ impl Communicator {
     /// # Errors
     /// As [`channel`](Self::channel), and when the size of the staging area is none.
     pub fn bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
-        let (segment, call) = (self.segment(), Call::new(CallKind::BulkLink, staging, pair(from, to)));
-        Ok(match self.between("a link", call, from, to, || Link::create(self.arena(), staging), Link::offset)? {
-            Between::Made(memory) => {
-                let receiver = dma::Receiver::open(segment, memory.offset())?;
-                Some(BulkEnd::Receiver(Kept { receiver, _memory: memory }))
-            }
-            Between::Lies(place) => Some(BulkEnd::Sender(dma::Sender::open(segment, place)?)),
-            Between::Elsewhere => None,
-        })
+        let (segment, call) =
+            (self.segment(), Call::new(CallKind::BulkLink, staging, pair(from, to)));
+        Ok(
+            match self.between(
+                "a link",
+                call,
+                from,
+                to,
+                || Link::create(self.arena(), staging),
+                Link::offset,
+            )? {
+                Between::Made(memory) => {
+                    let receiver = dma::Receiver::open(segment, memory.offset())?;
+                    Some(BulkEnd::Receiver(Kept { receiver, _memory: memory }))
+                }
+                Between::Lies(place) => Some(BulkEnd::Sender(dma::Sender::open(segment, place)?)),
+                Between::Elsewhere => None,
+            },
+        )
     }
 
     /// The receiver makes something that leads to it from one other rank.
@@ -286,7 +305,8 @@ impl Communicator {
             return Err(argument("the ranks at its ends", ends, format!("two ranks below {size}")));
         }
         let made = (self.rank() == to).then(make).transpose();
-        let (made, places) = self.share(what, call, made, |made| made.as_ref().map_or(Offset(0), &at))?;
+        let (made, places) =
+            self.share(what, call, made, |made| made.as_ref().map_or(Offset(0), &at))?;
         Ok(match made {
             Some(made) => Between::Made(made),
             None if self.rank() == from => Between::Lies(places[to as usize]),
@@ -366,8 +386,9 @@ impl Communicator {
         let made = ExpressQueue::create(self.arena(), capacity, None);
         let call = Call::new(CallKind::Queues, capacity as u64, 0);
         let (queue, places) = self.share("a queue", call, made, ExpressQueue::offset)?;
-        let open =
-            |(place, rank)| Ok(ExpressQueue::attach(self.segment(), place)?.sender().watching(self.watch_one(rank)));
+        let open = |(place, rank)| {
+            Ok(ExpressQueue::attach(self.segment(), place)?.sender().watching(self.watch_one(rank)))
+        };
         let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
         Ok(ExpressPort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
     }
@@ -380,8 +401,9 @@ impl Communicator {
         let made = WideQueue::create(self.arena(), capacity, None);
         let call = Call::new(CallKind::Queues, capacity as u64, 1);
         let (queue, places) = self.share("a queue", call, made, WideQueue::offset)?;
-        let open =
-            |(place, rank)| Ok(WideQueue::attach(self.segment(), place)?.sender().watching(self.watch_one(rank)));
+        let open = |(place, rank)| {
+            Ok(WideQueue::attach(self.segment(), place)?.sender().watching(self.watch_one(rank)))
+        };
         let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
         Ok(WidePort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
     }

@@ -65,7 +65,9 @@ impl Edges {
             *next += 1;
             Some(Edge { rank, tag, number })
         };
-        let label = |neighbor: &Neighbor| neighbor.rank.map_or(Label::NOBODY, |rank| Label::new(rank, neighbor.tag));
+        let label = |neighbor: &Neighbor| {
+            neighbor.rank.map_or(Label::NOBODY, |rank| Label::new(rank, neighbor.tag))
+        };
         Edges {
             sources: neighborhood.sources().iter().map(&mut edge).collect(),
             labels: neighborhood.destinations().iter().map(label).collect(),
@@ -106,7 +108,11 @@ impl Communicator {
         let neighborhood = Neighborhood::cartesian(dimensions, periodic, self.rank())?;
         if neighborhood.ranks() != self.size() {
             let found = format!("{} ranks", neighborhood.ranks());
-            return Err(argument("the product of the dimensions", found, format!("{} ranks", self.size())));
+            return Err(argument(
+                "the product of the dimensions",
+                found,
+                format!("{} ranks", self.size()),
+            ));
         }
         Ok(self.with_neighbors(neighborhood))
     }
@@ -136,8 +142,16 @@ impl Neighbors {
     ///
     /// # Errors
     /// When lengths do not fit, a rank is gone or in another collective.
-    pub fn neighbor_alltoall<'i, T: Pod>(&self, input: impl Input<'i, T, Back = ()>, output: &mut [T]) -> Result<()> {
-        let bytes = self.block(input.bytes().len(), self.neighborhood.destinations().len(), size_of_val(output))?;
+    pub fn neighbor_alltoall<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        output: &mut [T],
+    ) -> Result<()> {
+        let bytes = self.block(
+            input.bytes().len(),
+            self.neighborhood.destinations().len(),
+            size_of_val(output),
+        )?;
         self.plan_equal(CallKind::NeighborAlltoall, bytes)?.run(&self.communicator, input, output)
     }
 
@@ -217,7 +231,11 @@ impl Neighbors {
     ///
     /// # Errors
     /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
-    pub fn neighbor_alltoallv_init<T: Pod>(&self, sent: &[usize], received: &[usize]) -> Result<Persistent> {
+    pub fn neighbor_alltoallv_init<T: Pod>(
+        &self,
+        sent: &[usize],
+        received: &[usize],
+    ) -> Result<Persistent> {
         let plan = self.plan_different::<T>(CallKind::NeighborAlltoallv, sent, received)?;
         Ok(Persistent::new(&self.communicator, plan))
     }
@@ -228,7 +246,11 @@ impl Neighbors {
     ///
     /// # Errors
     /// When lengths do not fit, a rank is gone or in another collective.
-    pub fn neighbor_allgather<'i, T: Pod>(&self, input: impl Input<'i, T, Back = ()>, output: &mut [T]) -> Result<()> {
+    pub fn neighbor_allgather<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        output: &mut [T],
+    ) -> Result<()> {
         let bytes = self.block(input.bytes().len(), 1, size_of_val(output))?;
         self.plan_equal(CallKind::NeighborAllgather, bytes)?.run(&self.communicator, input, output)
     }
@@ -243,7 +265,11 @@ impl Neighbors {
         mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let bytes = self.block(input.bytes().len(), 1, output.bytes().len())?;
-        self.plan_equal(CallKind::NeighborAllgather, bytes)?.start(&self.communicator, input, output)
+        self.plan_equal(CallKind::NeighborAllgather, bytes)?.start(
+            &self.communicator,
+            input,
+            output,
+        )
     }
 
     /// Prepares a neighbor_allgather of `count` elements to be started many times.
@@ -292,7 +318,11 @@ impl Neighbors {
     ///
     /// # Errors
     /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
-    pub fn neighbor_allgatherv_init<T: Pod>(&self, count: usize, received: &[usize]) -> Result<Persistent> {
+    pub fn neighbor_allgatherv_init<T: Pod>(
+        &self,
+        count: usize,
+        received: &[usize],
+    ) -> Result<Persistent> {
         let plan = self.plan_different::<T>(CallKind::NeighborAllgatherv, &[count], received)?;
         Ok(Persistent::new(&self.communicator, plan))
     }
@@ -321,12 +351,19 @@ impl Neighbors {
     fn plan_equal(&self, kind: CallKind, bytes: u64) -> Result<Plan> {
         let Neighbors { neighborhood, number, .. } = self;
         let algorithm = self.communicator.choose_neighbor();
-        let together = if algorithm == NeighborAlgorithm::Direct { self.together(bytes) } else { None };
+        let together =
+            if algorithm == NeighborAlgorithm::Direct { self.together(bytes) } else { None };
         // Ranks that put blocks together differently, by what they were told, hear of it.
         let call = Call::new(kind, bytes, *number ^ together.map_or(0, Nodes::digest));
         let blocks = |neighbors: &[Neighbor]| {
             let all = bytes.checked_mul(neighbors.len() as u64);
-            all.ok_or_else(|| argument("the length of a block", format!("{bytes} bytes"), "one that 64 bits can count"))
+            all.ok_or_else(|| {
+                argument(
+                    "the length of a block",
+                    format!("{bytes} bytes"),
+                    "one that 64 bits can count",
+                )
+            })
         };
         let output = blocks(neighborhood.sources())?;
         let (input, graph) = match kind {
@@ -335,8 +372,12 @@ impl Neighbors {
         };
         let equal = vec![bytes; neighborhood.sources().len()];
         let course = match algorithm {
-            NeighborAlgorithm::Join if kind == CallKind::NeighborAllgather => self.meet(call, &[bytes], equal),
-            NeighborAlgorithm::Join => self.meet(call, &vec![bytes; neighborhood.destinations().len()], equal),
+            NeighborAlgorithm::Join if kind == CallKind::NeighborAllgather => {
+                self.meet(call, &[bytes], equal)
+            }
+            NeighborAlgorithm::Join => {
+                self.meet(call, &vec![bytes; neighborhood.destinations().len()], equal)
+            }
             NeighborAlgorithm::Direct => match together {
                 None => self.link(call, vec![bytes], || Ok(graph(neighborhood, bytes)?))?,
                 Some(nodes) => self.link_together(call, bytes, nodes)?,
@@ -346,19 +387,34 @@ impl Neighbors {
     }
 
     /// Blocks of different sizes: each rank knows its own.
-    fn plan_different<T>(&self, kind: CallKind, sent: &[usize], received: &[usize]) -> Result<Plan> {
+    fn plan_different<T>(
+        &self,
+        kind: CallKind,
+        sent: &[usize],
+        received: &[usize],
+    ) -> Result<Plan> {
         let neighborhood = &self.neighborhood;
-        let (destinations, sources) = (neighborhood.destinations().len() as u32, neighborhood.sources().len() as u32);
+        let (destinations, sources) =
+            (neighborhood.destinations().len() as u32, neighborhood.sources().len() as u32);
         let gathers = kind == CallKind::NeighborAllgatherv;
-        let sent = Counts::of::<T>("the list of counts that are sent", sent, if gathers { 1 } else { destinations })?;
+        let sent = Counts::of::<T>(
+            "the list of counts that are sent",
+            sent,
+            if gathers { 1 } else { destinations },
+        )?;
         let received = Counts::of::<T>("the list of counts that are received", received, sources)?;
         let call = Call::new(kind, 0, self.number);
-        let shape = Shape { in_place: InPlaceRule::Never, ..Shape::new(sent.total, received.total) };
+        let shape =
+            Shape { in_place: InPlaceRule::Never, ..Shape::new(sent.total, received.total) };
         if self.communicator.choose_neighbor() == NeighborAlgorithm::Join {
-            return Ok(Plan::new(self.meet(call, &sent.bytes, received.bytes.iter().copied()), shape));
+            return Ok(Plan::new(
+                self.meet(call, &sent.bytes, received.bytes.iter().copied()),
+                shape,
+            ));
         }
         // Ranks whose own sizes are as before must link anew, too, if those of others are not.
-        let sizes = self.communicator.tell_all(digest(&[sent.digest(), received.digest()]), call)?;
+        let sizes =
+            self.communicator.tell_all(digest(&[sent.digest(), received.digest()]), call)?;
         let course = self.link(call, sizes, || {
             Ok(match kind {
                 CallKind::NeighborAllgatherv => {
@@ -373,17 +429,27 @@ impl Neighbors {
     /// A meeting in which each rank waits for its sources.
     fn meet(&self, call: Call, sent: &[u64], received: impl IntoIterator<Item = u64>) -> Course {
         let edges = &self.edges;
-        let gathers = matches!(call.kind, CallKind::NeighborAllgather | CallKind::NeighborAllgatherv);
+        let gathers =
+            matches!(call.kind, CallKind::NeighborAllgather | CallKind::NeighborAllgatherv);
         let labels = (!gathers).then(|| Arc::clone(&edges.labels));
         let sources = Arc::clone(&edges.sources);
         let blocks = Blocks::between_neighbors(sent.iter().copied(), received, sources, labels);
-        Course::Meeting(Meeting { blocks: Some(Arc::new(blocks)), ..Meeting::new(Pattern::Neighbors, 0, call) })
+        Course::Meeting(Meeting {
+            blocks: Some(Arc::new(blocks)),
+            ..Meeting::new(Pattern::Neighbors, 0, call)
+        })
     }
 
     /// A message along each edge.
-    fn link(&self, call: Call, sizes: Vec<u64>, draw: impl FnOnce() -> Result<Graph>) -> Result<Course> {
+    fn link(
+        &self,
+        call: Call,
+        sizes: Vec<u64>,
+        draw: impl FnOnce() -> Result<Graph>,
+    ) -> Result<Course> {
         let (tuning, levels) = (Tuning::default(), Levels::One);
-        let key = LinkKey { call, algorithm: "direct", tuning, levels, arguments: self.number, sizes };
+        let key =
+            LinkKey { call, algorithm: "direct", tuning, levels, arguments: self.number, sizes };
         self.communicator.course(key, draw)
     }
 
@@ -397,8 +463,9 @@ impl Neighbors {
             _ => two_level::neighbor_alltoall,
         };
         let communicator = &self.communicator;
-        communicator
-            .course(key, || Ok(draw(communicator.rank(), self.topology(call)?, &self.nodes_of_ranks(nodes), bytes)?))
+        communicator.course(key, || {
+            Ok(draw(communicator.rank(), self.topology(call)?, &self.nodes_of_ranks(nodes), bytes)?)
+        })
     }
 }
 

@@ -197,9 +197,9 @@ impl<T: Pod, F: Fn(&mut T, &T) + Send + Sync> Combine for Fold<T, F> {
         }
         for (target, at) in output.chunks_exact_mut(element).zip((0..).step_by(element)) {
             // Contributions lie where they came to, which need not suit the type.
-            let mut elements = contributions
-                .chunks_exact(bytes)
-                .map(|contribution| bytemuck::pod_read_unaligned::<T>(&contribution[at..at + element]));
+            let mut elements = contributions.chunks_exact(bytes).map(|contribution| {
+                bytemuck::pod_read_unaligned::<T>(&contribution[at..at + element])
+            });
             let Some(mut accumulated) = elements.next() else { return };
             elements.for_each(|next| (self.function)(&mut accumulated, &next));
             target.copy_from_slice(bytemuck::bytes_of(&accumulated));

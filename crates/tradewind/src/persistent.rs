@@ -61,7 +61,10 @@ impl Persistent {
     /// # Errors
     /// When the buffer has not the length that was prepared, or the collective is no broadcast.
     #[inline]
-    pub fn start_bcast<'a, T: Pod, O: Output<'a, T>>(&self, buffer: O) -> Result<Request<'a, O::Back>> {
+    pub fn start_bcast<'a, T: Pod, O: Output<'a, T>>(
+        &self,
+        buffer: O,
+    ) -> Result<Request<'a, O::Back>> {
         self.plan.start_broadcast(&self.communicator, buffer)
     }
 }

@@ -6,7 +6,9 @@
 //! enough for other tools.
 
 use crate::error::{Error, Result};
-use engine::trace::{BETWEEN_HOSTS, Recorded, Trace, TraceEvent, TraceStage, TracedCall, TracedProgram};
+use engine::trace::{
+    BETWEEN_HOSTS, Recorded, Trace, TraceEvent, TraceStage, TracedCall, TracedProgram,
+};
 use goal::schedule::{Kind, OperationRecord};
 use network::hosts::Hosts;
 use serde::{Deserialize, Serialize};
@@ -192,7 +194,9 @@ impl Place {
         let ranks: Vec<u32> = self.hosts.members(self.host).collect();
         for program in &mut recorded.programs {
             if program.communicator & BETWEEN_HOSTS == 0 {
-                let of_job = |member: &mut u32| *member = ranks.get(*member as usize).copied().unwrap_or(*member);
+                let of_job = |member: &mut u32| {
+                    *member = ranks.get(*member as usize).copied().unwrap_or(*member)
+                };
                 program.members.iter_mut().for_each(of_job);
             }
             program.communicator = number(program.communicator);
@@ -209,8 +213,10 @@ impl Place {
 fn records(rank: u32, ranks: u32, recorded: Recorded) -> impl Iterator<Item = Record> {
     let Recorded { programs, mut events, calls, mut dropped } = recorded;
     // Events name ranks of their communicator; their program knows who they are.
-    let members: HashMap<(u64, u64), Vec<u32>> =
-        programs.iter().map(|program| ((program.communicator, program.program), program.members.clone())).collect();
+    let members: HashMap<(u64, u64), Vec<u32>> = programs
+        .iter()
+        .map(|program| ((program.communicator, program.program), program.members.clone()))
+        .collect();
     let before = events.len();
     events.retain(|event| members.contains_key(&(event.communicator, event.program)));
     dropped += (before - events.len()) as u64;
@@ -224,7 +230,8 @@ fn records(rank: u32, ranks: u32, recorded: Recorded) -> impl Iterator<Item = Re
 }
 
 fn describe(program: &TracedProgram) -> Program {
-    let TracedProgram { communicator, program: number, members, rank, call, schedule, partners } = program;
+    let TracedProgram { communicator, program: number, members, rank, call, schedule, partners } =
+        program;
     let (view, graph) = (schedule.view(), goal::compile::decompile(schedule));
     let operations = view.operations().iter().zip(partners).map(|(record, partner)| Operation {
         name: graph.vertices()[record.vertex as usize].operation.describe(),
@@ -253,7 +260,8 @@ fn message(record: &OperationRecord, members: &[u32]) -> Option<Message> {
 }
 
 fn translate(event: &TraceEvent, members: &[u32]) -> Event {
-    let TraceEvent { communicator, program, run, rank, operation, executor, stage, begun, ended } = *event;
+    let TraceEvent { communicator, program, run, rank, operation, executor, stage, begun, ended } =
+        *event;
     let stage = match stage {
         TraceStage::Executed => Stage::Executed,
         TraceStage::Posted => Stage::Posted,

@@ -136,9 +136,21 @@ pub struct Request<'a, B: Send + 'static = ()> {
 
 impl<'a, B: Send + 'static> Request<'a, B> {
     #[inline]
-    pub(crate) fn new(communicator: &Communicator, pending: Pending, outputs: Outputs<'a, B>, back: B) -> Self {
+    pub(crate) fn new(
+        communicator: &Communicator,
+        pending: Pending,
+        outputs: Outputs<'a, B>,
+        back: B,
+    ) -> Self {
         let keeper = (size_of::<B>() > 0).then(|| communicator.keeper());
-        Request { pending, outputs, fetched: false, back: Some(back), keeper, chooser: communicator.chooser() }
+        Request {
+            pending,
+            outputs,
+            fetched: false,
+            back: Some(back),
+            keeper,
+            chooser: communicator.chooser(),
+        }
     }
 
     /// Whether the collective is complete; if so, private results are in their buffers. Never waits.
@@ -217,7 +229,9 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         self.finish(None)?;
         match self.back.take() {
             Some(back) => Ok(back),
-            None => unreachable!("only this method, which takes the request, and dropping it empty it"),
+            None => {
+                unreachable!("only this method, which takes the request, and dropping it empty it")
+            }
         }
     }
 
@@ -291,7 +305,9 @@ fn brings(operation: Operation) -> Operation {
 ///
 /// # Errors
 /// The first error; the other requests are dropped.
-pub fn wait_all<'a, B: Send + 'static>(requests: impl IntoIterator<Item = Request<'a, B>>) -> Result<Vec<B>> {
+pub fn wait_all<'a, B: Send + 'static>(
+    requests: impl IntoIterator<Item = Request<'a, B>>,
+) -> Result<Vec<B>> {
     requests.into_iter().map(Request::wait).collect()
 }
 

@@ -55,7 +55,11 @@ impl Reach {
             return Ok(rank << HALF | count);
         }
         let found = format!("{count}, made by rank {rank}");
-        Err(argument("the number of a communicator between hosts", found, "below 65536, and its first rank too"))
+        Err(argument(
+            "the number of a communicator between hosts",
+            found,
+            "below 65536, and its first rank too",
+        ))
     }
 }
 
@@ -105,7 +109,9 @@ impl Span {
 
     /// Why a run of this engine never will be complete, as far as the general engine knows; it knows of its own runs itself.
     fn verdict(&self, carrier: &Arc<dyn Carrier>, ticket: Ticket) -> Result<()> {
-        let Some(general) = self.reach.carriers.last().filter(|general| !Arc::ptr_eq(general, carrier)) else {
+        let Some(general) =
+            self.reach.carriers.last().filter(|general| !Arc::ptr_eq(general, carrier))
+        else {
             return Ok(());
         };
         let watch = match self.watch.get() {
@@ -187,9 +193,16 @@ impl Spread {
 impl Communicator {
     /// A graph of this rank, taken by an engine between hosts. With more than one of them the ranks agree which one it is, for
     /// what one rank's graph is fit for, another's may not be.
-    pub(crate) fn carry(&self, span: &Arc<Span>, graph: &Graph, call: Call) -> Result<Arc<Carried>> {
+    pub(crate) fn carry(
+        &self,
+        span: &Arc<Span>,
+        graph: &Graph,
+        call: Call,
+    ) -> Result<Arc<Carried>> {
         let schedule = compile(graph)?;
-        let Some((general, special)) = span.reach.carriers.split_last() else { return Err(Error::NoCarrier) };
+        let Some((general, special)) = span.reach.carriers.split_last() else {
+            return Err(Error::NoCarrier);
+        };
         for carrier in special {
             let taken = Carried::prepare(span, carrier, &schedule, call);
             let mine = [u64::from(taken.is_ok()), 0, 0, 0, 0, 0];
@@ -209,7 +222,14 @@ impl Communicator {
     ) -> Result<Vec<[u64; EXCHANGE_WORDS]>> {
         let Some(span) = self.span() else { return Ok(self.group().exchange_words(words, call)?) };
         let (tuning, levels) = (Tuning::default(), crate::algorithms::Levels::One);
-        let key = LinkKey { call, algorithm: "exchange", tuning, levels, arguments: 0, sizes: Vec::new() };
+        let key = LinkKey {
+            call,
+            algorithm: "exchange",
+            tuning,
+            levels,
+            arguments: 0,
+            sizes: Vec::new(),
+        };
         let course = self.known_or(key, || {
             let graph = exchange_graph(span.rank(), span.ranks())?;
             let general = span.reach.carriers.last().ok_or(Error::NoCarrier)?;
@@ -234,11 +254,18 @@ impl Communicator {
         key: i64,
     ) -> Result<Option<Communicator>> {
         let number = span.reach.next_number(span.context.members[span.rank() as usize])?;
-        let mine =
-            [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key.cast_unsigned(), u64::from(number), 0, 0];
+        let mine = [
+            u64::from(color.is_some()),
+            u64::from(color.unwrap_or(0)),
+            key.cast_unsigned(),
+            u64::from(number),
+            0,
+            0,
+        ];
         let told = self.exchange_words(mine, Call::new(CallKind::Split, 0, 0))?;
-        let mut chosen: Vec<u32> =
-            (0..span.ranks()).filter(|rank| color.is_some() && told[*rank as usize][..2] == mine[..2]).collect();
+        let mut chosen: Vec<u32> = (0..span.ranks())
+            .filter(|rank| color.is_some() && told[*rank as usize][..2] == mine[..2])
+            .collect();
         chosen.sort_by_key(|rank| (told[*rank as usize][2].cast_signed(), *rank));
         let rank = chosen.iter().position(|rank| *rank == span.rank()).unwrap_or(0) as u32;
         let group = self.group().split(color, i64::from(rank))?;
@@ -323,8 +350,14 @@ mod tests {
     #[test]
     fn numbers_of_communicators_are_never_the_same() {
         let reach = Reach::new(Hosts::new([0, 1]), Vec::new());
-        let numbers = [reach.next_number(0), reach.next_number(0), reach.next_number(1), reach.next_number(65535)];
-        let mut numbers: Vec<u32> = numbers.into_iter().map(|number| number.expect("there are many")).collect();
+        let numbers = [
+            reach.next_number(0),
+            reach.next_number(0),
+            reach.next_number(1),
+            reach.next_number(65535),
+        ];
+        let mut numbers: Vec<u32> =
+            numbers.into_iter().map(|number| number.expect("there are many")).collect();
         assert!(numbers.iter().all(|number| *number != 0), "that is all ranks'");
         numbers.sort_unstable();
         numbers.dedup();

@@ -5,7 +5,9 @@ mod common;
 
 use common::KINDS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tradewind::{Communicator, GatherAlgorithm, InPlace, Op, Request, Result, fold, local, wait_all};
+use tradewind::{
+    Communicator, GatherAlgorithm, InPlace, Op, Request, Result, fold, local, wait_all,
+};
 
 fn text<T>(outcome: Result<T>) -> String {
     outcome.err().expect("refused").to_string()
@@ -32,15 +34,24 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
             assert!(said.contains(expected), "{said}");
         };
         refused(world.allgather(&[1u8], &mut [0; 3]), "a multiple of the 2 ranks");
-        refused(world.allgather(&[1u8, 2], &mut [0; 2]), "the input is 2 bytes long, it must be 1 bytes long");
+        refused(
+            world.allgather(&[1u8, 2], &mut [0; 2]),
+            "the input is 2 bytes long, it must be 1 bytes long",
+        );
         refused(world.scan(&[1u8; 3], &mut [0; 2], Op::Sum), "the input is 3 bytes long");
         refused(world.gather(&[1u8], &mut [0; 2], 2), "the root is 2, it must be below 2");
-        refused(world.allgatherv(&[1u8], &mut [0; 2], &[1]), "the list of counts is 1 counts, it must be 2 counts");
+        refused(
+            world.allgatherv(&[1u8], &mut [0; 2], &[1]),
+            "the list of counts is 1 counts, it must be 2 counts",
+        );
         let differs = if world.rank() == 0 { [2, 1] } else { [1, 2] };
         refused(world.alltoallv(&[1u8; 2], &[1, 1], &mut [0; 3], &differs), "itself");
         refused(world.alltoallv(&[0u64; 0], &[usize::MAX, 0], &mut [], &[0, 0]), "64 bits");
         if world.rank() == 0 {
-            refused(world.gather(&[1u8], &mut [0; 3], 0), "the output is 3 bytes long, it must be 2 bytes");
+            refused(
+                world.gather(&[1u8], &mut [0; 3], 0),
+                "the output is 3 bytes long, it must be 2 bytes",
+            );
         } else {
             refused(world.gather(InPlace, &mut [0u8; 2], 0), "the input is in place");
             refused(world.scatter(&[0u8; 2], InPlace, 0), "the output is in place");
@@ -66,7 +77,10 @@ fn a_block_of_another_length_than_expected_names_ranks_and_lengths() {
             _ => world.gatherv(&mine, &mut [], &[], 0),
         }
     });
-    assert_eq!(said[0], "rank 2 has 24 bytes for rank 0 in gatherv, rank 0 expects 16: their counts must agree");
+    assert_eq!(
+        said[0],
+        "rank 2 has 24 bytes for rank 0 in gatherv, rank 0 expects 16: their counts must agree"
+    );
     assert_eq!(said[1..], ["", ""], "who only gives has done its part");
 
     let said = errors(2, |world| {
@@ -76,22 +90,30 @@ fn a_block_of_another_length_than_expected_names_ranks_and_lengths() {
             _ => world.scatterv(&[], &[], &mut mine, 0),
         }
     });
-    assert_eq!(said[1], "rank 0 has 4 bytes for rank 1 in scatterv, rank 1 expects 8: their counts must agree");
+    assert_eq!(
+        said[1],
+        "rank 0 has 4 bytes for rank 1 in scatterv, rank 1 expects 8: their counts must agree"
+    );
 
     let said = errors(2, |world| match world.rank() {
         0 => world.alltoallv(&[1u8; 4], &[1, 3], &mut [0; 3], &[1, 2]),
         _ => world.alltoallv(&[1u8; 4], &[2, 2], &mut [0; 4], &[2, 2]),
     });
     assert_eq!(said[0], "");
-    assert_eq!(said[1], "rank 0 has 3 bytes for rank 1 in alltoallv, rank 1 expects 2: their counts must agree");
+    assert_eq!(
+        said[1],
+        "rank 0 has 3 bytes for rank 1 in alltoallv, rank 1 expects 2: their counts must agree"
+    );
 
     let said = errors(2, |world| {
-        let (destinations, sent): (&[u32], &[usize]) = if world.rank() == 0 { (&[], &[]) } else { (&[0], &[1]) };
+        let (destinations, sent): (&[u32], &[usize]) =
+            if world.rank() == 0 { (&[], &[]) } else { (&[0], &[1]) };
         let list = world.neighbors(&[1 - world.rank()], destinations)?;
         list.neighbor_alltoallv(&vec![7u8; world.rank() as usize], sent, &mut [0], &[1])
     });
     assert_eq!(said[0], "");
-    let expected = "rank 1 expects a block from rank 0 in neighbor_alltoallv, which has none for it";
+    let expected =
+        "rank 1 expects a block from rank 0 in neighbor_alltoallv, which has none for it";
     assert!(said[1].starts_with(expected), "{}", said[1]);
 }
 
@@ -104,8 +126,14 @@ fn where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts() {
         let mine = vec![1u64; if world.rank() == 2 { 3 } else { 1 }];
         world.gatherv(&mine, &mut [0; 4][..if world.rank() == 0 { 4 } else { 0 }], &[1, 1, 2], 0)
     });
-    assert_eq!(said[0], "rank 2 has 24 bytes for rank 0 in gatherv, rank 0 expects 16: their counts must agree");
-    assert!(said[1..].iter().all(|text| text.contains("the list of counts at the root")), "{said:?}");
+    assert_eq!(
+        said[0],
+        "rank 2 has 24 bytes for rank 0 in gatherv, rank 0 expects 16: their counts must agree"
+    );
+    assert!(
+        said[1..].iter().all(|text| text.contains("the list of counts at the root")),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -118,7 +146,9 @@ fn ranks_in_different_collectives_are_told() {
         ("reduce_scatter", |world| world.reduce_scatter(&[1u8; 2], &mut [0], &[1, 1], Op::Sum)),
         ("reduce_scatter_block", |world| world.reduce_scatter_block(&[1u8; 2], &mut [0], Op::Sum)),
         ("allreduce", |world| world.allreduce(&[1u8], &mut [0], Op::Sum)),
-        ("allreduce", |world| world.allreduce(&[1u8], &mut [0], fold(|a: &mut u8, b: &u8| *a += b))),
+        ("allreduce", |world| {
+            world.allreduce(&[1u8], &mut [0], fold(|a: &mut u8, b: &u8| *a += b))
+        }),
         ("alltoall", |world| world.alltoall(&[1u8; 2], &mut [0; 2])),
     ];
     for (name, call) in calls {
@@ -184,7 +214,12 @@ fn hundreds_of_every_kind_may_be_under_way() {
                     7 => [3, 7, 7],
                     _ => [7; 3],
                 };
-                assert_eq!(*output, expected, "{kind}, turn {}, root {root}, rank {rank}", turn % 8);
+                assert_eq!(
+                    *output,
+                    expected,
+                    "{kind}, turn {}, root {root}, rank {rank}",
+                    turn % 8
+                );
             }
             Ok(())
         })
@@ -224,8 +259,15 @@ fn dropped_requests_hold_nobody_up() {
                     0 => drop(world.igather(&mine, &mut all, round % 3)?),
                     1 => drop(world.iscatter(&all[..], &mut [0; 3], round % 3)?),
                     2 => std::mem::forget(world.iscan(&mine, &mut [0; 3], sum)?),
-                    3 => drop(world.ireduce(world.alloc::<u32>(3000)?, world.alloc::<u32>(3000)?, Op::Sum, 1)?),
-                    4 => drop(world.iallgather(world.alloc::<u32>(900)?, world.alloc::<u32>(2700)?)?),
+                    3 => drop(world.ireduce(
+                        world.alloc::<u32>(3000)?,
+                        world.alloc::<u32>(3000)?,
+                        Op::Sum,
+                        1,
+                    )?),
+                    4 => drop(
+                        world.iallgather(world.alloc::<u32>(900)?, world.alloc::<u32>(2700)?)?,
+                    ),
                     _ => drop(world.iallgatherv(&mine, &mut all, &[3, 3, 3])?),
                 }
                 let mut sum = [0];
@@ -241,9 +283,12 @@ fn dropped_requests_hold_nobody_up() {
 #[test]
 fn a_function_that_panics_leaves_the_communicator_usable() {
     local(2, |world| {
-        let picky = || fold(|a: &mut u32, b: &u32| *a = a.checked_sub(*b).expect("enough to take from"));
+        let picky =
+            || fold(|a: &mut u32, b: &u32| *a = a.checked_sub(*b).expect("enough to take from"));
         let mut difference = [0];
-        let panic = catch_unwind(AssertUnwindSafe(|| world.allreduce(&[world.rank() + 1], &mut difference, picky())));
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            world.allreduce(&[world.rank() + 1], &mut difference, picky())
+        }));
         assert!(panic.is_err(), "1 - 2 panics");
         let mine = [2 * world.rank()];
         let mut request = world.iscan(&mine, &mut difference, picky())?;
@@ -287,7 +332,8 @@ fn persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again() 
         kind.run(3, |world| {
             let rank = world.rank();
             let gather = world.gather_init::<u32>(1, 1)?;
-            let reduce = world.reduce_init::<u32>(2, fold(|a: &mut u32, b: &u32| *a = 10 * *a + b), 2)?;
+            let reduce =
+                world.reduce_init::<u32>(2, fold(|a: &mut u32, b: &u32| *a = 10 * *a + b), 2)?;
             let exchange = world.alltoallv_init::<u32>(&[1; 3], &[1; 3])?;
             for round in 0..100 {
                 let mut all = vec![0; if rank == 1 { 3 } else { 0 }];
@@ -313,16 +359,26 @@ fn long_blocks_for_a_neighbour_who_expects_others_are_found_out() {
     // What rank 0 has for rank 1 and what that expects.
     for (has, expects) in [(2, 1), (1, 2)] {
         local(2, |world| {
-            let (sources, destinations) =
-                if world.rank() == 0 { (vec![1], vec![1; has]) } else { (vec![0; expects], vec![0]) };
+            let (sources, destinations) = if world.rank() == 0 {
+                (vec![1], vec![1; has])
+            } else {
+                (vec![0; expects], vec![0])
+            };
             let graph = world.neighbors(&sources, &destinations)?;
-            let (input, mut output) = (vec![1u64; COUNT * destinations.len()], vec![0; COUNT * sources.len()]);
+            let (input, mut output) =
+                (vec![1u64; COUNT * destinations.len()], vec![0; COUNT * sources.len()]);
             let outcome = graph.neighbor_alltoall(&input, &mut output);
             if world.rank() == 1 {
-                assert!(text(outcome).contains("lists of neighbours must agree"), "{has} blocks, {expects} expected");
+                assert!(
+                    text(outcome).contains("lists of neighbours must agree"),
+                    "{has} blocks, {expects} expected"
+                );
             } else if let Err(error) = outcome {
                 // In the middle of its own it is not left waiting; it may have got all that it wants.
-                assert!(error.to_string().contains("is broken"), "{has} blocks, {expects} expected: {error}");
+                assert!(
+                    error.to_string().contains("is broken"),
+                    "{has} blocks, {expects} expected: {error}"
+                );
             }
             let (long, mut sum) = (vec![1u32; COUNT], vec![0; COUNT]);
             assert!(text(world.allreduce(&long, &mut sum, Op::Sum)).contains("is broken"));

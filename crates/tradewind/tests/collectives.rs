@@ -6,8 +6,8 @@ mod common;
 use common::KINDS;
 
 use tradewind::{
-    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Communicator, Op, Result,
-    local,
+    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
+    Communicator, Op, Result, local,
 };
 
 const RANKS: [u32; 6] = [1, 2, 3, 4, 5, 8];
@@ -17,7 +17,8 @@ const COUNTS: [usize; 6] = [0, 1, 5, 200, 1000, 40_000];
 fn every_job(body: impl Fn(&Communicator) -> Result<()> + Sync) {
     for kind in KINDS {
         for ranks in RANKS {
-            kind.run(ranks, |world| body(&world)).unwrap_or_else(|error| panic!("{kind}, {ranks} ranks: {error}"));
+            kind.run(ranks, |world| body(&world))
+                .unwrap_or_else(|error| panic!("{kind}, {ranks} ranks: {error}"));
         }
     }
 }
@@ -30,12 +31,18 @@ fn no_rank_leaves_a_barrier_before_all_have_come() {
             let come = AtomicU32::new(0);
             kind.run(ranks, |world| {
                 for algorithm in BarrierAlgorithm::ALL {
-                    let chosen = world.with_algorithms(Algorithms { barrier: Some(*algorithm), ..Default::default() });
+                    let chosen = world.with_algorithms(Algorithms {
+                        barrier: Some(*algorithm),
+                        ..Default::default()
+                    });
                     for _ in 0..3 {
                         let before = come.load(Ordering::SeqCst) / ranks * ranks;
                         come.fetch_add(1, Ordering::SeqCst);
                         chosen.barrier()?;
-                        assert!(come.load(Ordering::SeqCst) >= before + ranks, "{algorithm} on {ranks} ranks");
+                        assert!(
+                            come.load(Ordering::SeqCst) >= before + ranks,
+                            "{algorithm} on {ranks} ranks"
+                        );
                         // Nobody counts for the next round before everyone has looked at this one.
                         world.barrier()?;
                     }
@@ -51,7 +58,8 @@ fn no_rank_leaves_a_barrier_before_all_have_come() {
 fn allreduce_gives_every_rank_the_same_right_bits() {
     every_job(|world| {
         for algorithm in AllreduceAlgorithm::ALL {
-            let chosen = world.with_algorithms(Algorithms { allreduce: Some(*algorithm), ..Default::default() });
+            let chosen = world
+                .with_algorithms(Algorithms { allreduce: Some(*algorithm), ..Default::default() });
             for count in COUNTS {
                 allreduce(&chosen, count)?;
             }
@@ -63,8 +71,9 @@ fn allreduce_gives_every_rank_the_same_right_bits() {
 fn allreduce(world: &Communicator, count: usize) -> Result<()> {
     let value = |rank: u32, index: usize| (u64::from(rank) + 1).wrapping_mul(index as u64 + 3);
     let mine: Vec<u64> = (0..count).map(|index| value(world.rank(), index)).collect();
-    let expected: Vec<u64> =
-        (0..count).map(|index| (0..world.size()).map(|rank| value(rank, index)).fold(0, u64::wrapping_add)).collect();
+    let expected: Vec<u64> = (0..count)
+        .map(|index| (0..world.size()).map(|rank| value(rank, index)).fold(0, u64::wrapping_add))
+        .collect();
     let mut private = vec![u64::MAX; count];
     world.allreduce(&mine, &mut private, Op::Sum)?;
     assert_eq!(private, expected);
@@ -86,7 +95,8 @@ fn allreduce(world: &Communicator, count: usize) -> Result<()> {
     }
 
     // Rounding makes the order visible: compare the bits of all ranks.
-    let floats: Vec<f64> = (0..count).map(|index| 1.0 / f64::from(world.rank() + 3) + index as f64).collect();
+    let floats: Vec<f64> =
+        (0..count).map(|index| 1.0 / f64::from(world.rank() + 3) + index as f64).collect();
     let mut sum = vec![0.0; count];
     world.allreduce(&floats, &mut sum, Op::Sum)?;
     let bits: Vec<u64> = sum.iter().map(|value| value.to_bits()).collect();
@@ -114,7 +124,8 @@ fn a_join_reduces_in_rank_order() {
 fn alltoall_gives_part_j_of_rank_i_to_rank_j() {
     every_job(|world| {
         for algorithm in AlltoallAlgorithm::ALL {
-            let chosen = world.with_algorithms(Algorithms { alltoall: Some(*algorithm), ..Default::default() });
+            let chosen = world
+                .with_algorithms(Algorithms { alltoall: Some(*algorithm), ..Default::default() });
             for count in [0, 1, 3, 70, 700, 9000] {
                 alltoall(&chosen, count)?;
             }
@@ -126,7 +137,8 @@ fn alltoall_gives_part_j_of_rank_i_to_rank_j() {
 fn alltoall(world: &Communicator, count: usize) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let value = |from: u32, to: u32, index: usize| (from * 1000 + to) as usize * 10_000 + index;
-    let mine: Vec<usize> = (0..size).flat_map(|to| (0..count).map(move |index| value(rank, to, index))).collect();
+    let mine: Vec<usize> =
+        (0..size).flat_map(|to| (0..count).map(move |index| value(rank, to, index))).collect();
     let expected: Vec<usize> =
         (0..size).flat_map(|from| (0..count).map(move |index| value(from, rank, index))).collect();
     for in_place in [0, 1, 2, 3] {
@@ -135,7 +147,8 @@ fn alltoall(world: &Communicator, count: usize) -> Result<()> {
         if in_place == 2 || (in_place < 2 && rank % 2 == in_place) {
             let mut from = world.alloc::<usize>(mine.len())?;
             from.copy_from_slice(&mine);
-            let (mut from, to) = world.ialltoall(from, world.alloc::<usize>(mine.len())?)?.wait()?;
+            let (mut from, to) =
+                world.ialltoall(from, world.alloc::<usize>(mine.len())?)?.wait()?;
             // The buffer is this rank's again: whoever is slower must not see this.
             from.fill(usize::MAX);
             result.copy_from_slice(&to);
@@ -153,7 +166,8 @@ fn alltoall(world: &Communicator, count: usize) -> Result<()> {
 fn bcast_gives_everyone_the_roots_buffer() {
     every_job(|world| {
         for algorithm in BcastAlgorithm::ALL {
-            let chosen = world.with_algorithms(Algorithms { bcast: Some(*algorithm), ..Default::default() });
+            let chosen =
+                world.with_algorithms(Algorithms { bcast: Some(*algorithm), ..Default::default() });
             for count in COUNTS {
                 for root in [0, world.size() / 2, world.size() - 1] {
                     bcast(&chosen, count, root)?;
@@ -198,12 +212,14 @@ fn neighbours_get_each_others_blocks() {
             let mine: Vec<u32> = (0..2).flat_map(|edge| vec![rank * 2 + edge; count]).collect();
             let mut got = vec![u32::MAX; 2 * count];
             ring.neighbor_alltoall(&mine, &mut got)?;
-            let expected: Vec<u32> = (0..2).flat_map(|edge| vec![before[edge as usize] * 2 + edge; count]).collect();
+            let expected: Vec<u32> =
+                (0..2).flat_map(|edge| vec![before[edge as usize] * 2 + edge; count]).collect();
             assert_eq!(got, expected);
 
             let mut shared = world.alloc::<u32>(2 * count)?;
             shared.copy_from_slice(&mine);
-            let (_, got) = ring.ineighbor_alltoall(shared, world.alloc::<u32>(2 * count)?)?.wait()?;
+            let (_, got) =
+                ring.ineighbor_alltoall(shared, world.alloc::<u32>(2 * count)?)?.wait()?;
             assert_eq!(&got[..], &expected[..]);
 
             let mut gathered = vec![u32::MAX; 2 * count];
@@ -231,7 +247,9 @@ fn a_persistent_collective_can_be_started_again_and_again() {
             let mine = vec![world.rank() as u8 ^ round as u8; 2 * world.size() as usize];
             let mut theirs = vec![0; mine.len()];
             exchange.start(&mine, &mut theirs)?.wait()?;
-            assert!(theirs.chunks(2).zip(0u8..).all(|(part, rank)| part == [rank ^ round as u8; 2]));
+            assert!(
+                theirs.chunks(2).zip(0u8..).all(|(part, rank)| part == [rank ^ round as u8; 2])
+            );
             let mut values = if world.rank() == root { [round as u16; 4] } else { [0; 4] };
             bcast.start_bcast(&mut values)?.wait()?;
             assert_eq!(values, [round as u16; 4]);
@@ -260,11 +278,15 @@ fn long_blocking_collectives_stream_any_length() {
     local(2, |world| {
         for length in lengths {
             for turn in 0..3u8 {
-                let value = |rank: u32, at: usize| (at as u8).wrapping_mul(31) ^ (rank as u8) ^ turn;
+                let value =
+                    |rank: u32, at: usize| (at as u8).wrapping_mul(31) ^ (rank as u8) ^ turn;
                 let mine: Vec<u8> = (0..length).map(|at| value(world.rank(), at)).collect();
                 let mut result = vec![0; length];
                 world.allreduce(&mine, &mut result, Op::Xor)?;
-                assert!((0..length).all(|at| result[at] == value(0, at) ^ value(1, at)), "allreduce, {length}");
+                assert!(
+                    (0..length).all(|at| result[at] == value(0, at) ^ value(1, at)),
+                    "allreduce, {length}"
+                );
                 let root = u32::from(turn) % 2;
                 let mut buffer = if world.rank() == root { mine.clone() } else { vec![0; length] };
                 world.bcast(&mut buffer, root)?;
@@ -273,7 +295,11 @@ fn long_blocking_collectives_stream_any_length() {
                 world.alltoall(&mine[..even], &mut result[..even])?;
                 let half = even / 2;
                 let from = |rank: u32, at: usize| value(rank, world.rank() as usize * half + at);
-                assert!((0..half).all(|at| result[at] == from(0, at) && result[half + at] == from(1, at)), "alltoall");
+                assert!(
+                    (0..half)
+                        .all(|at| result[at] == from(0, at) && result[half + at] == from(1, at)),
+                    "alltoall"
+                );
             }
         }
         Ok(())

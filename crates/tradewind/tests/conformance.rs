@@ -25,10 +25,12 @@ impl Engine for Threads {
         let outcomes: Mutex<Vec<RankOutcome>> = Mutex::new(vec![Vec::new(); program.len()]);
         let body = |world: Communicator| {
             let outcome = run_rank(&world, &program[world.rank() as usize], inputs)?;
-            outcomes.lock().expect("no rank panics while it holds this")[world.rank() as usize] = outcome;
+            outcomes.lock().expect("no rank panics while it holds this")[world.rank() as usize] =
+                outcome;
             Ok(())
         };
-        tradewind::local_with(program.len() as u32, self.0, body).map_err(|error| failure(&error))?;
+        tradewind::local_with(program.len() as u32, self.0, body)
+            .map_err(|error| failure(&error))?;
         let outcomes = outcomes.into_inner().expect("no rank panicked");
         Ok((0..inputs.len())
             .map(|round| RoundOutcome {
@@ -39,7 +41,11 @@ impl Engine for Threads {
     }
 }
 
-fn run_rank(world: &Communicator, graph: &Graph, inputs: &[Round]) -> tradewind::Result<RankOutcome> {
+fn run_rank(
+    world: &Communicator,
+    graph: &Graph,
+    inputs: &[Round],
+) -> tradewind::Result<RankOutcome> {
     let schedule = world.compile(graph)?;
     let mut outcomes = Vec::new();
     for round in inputs {

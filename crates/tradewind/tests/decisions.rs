@@ -16,7 +16,10 @@ const CHILD: &str = "TRADEWIND_TEST_OF_DECISIONS";
 fn child(decisions: Option<&Path>, more: Option<(&str, &str)>) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
     command.args(["--exact", "the_child", "--nocapture", "--test-threads=1"]).env(CHILD, "1");
-    command.env_remove("TRADEWIND_DECISIONS").env_remove("TRADEWIND_EXPLAIN").env("XDG_CONFIG_HOME", "/nonexistent");
+    command
+        .env_remove("TRADEWIND_DECISIONS")
+        .env_remove("TRADEWIND_EXPLAIN")
+        .env("XDG_CONFIG_HOME", "/nonexistent");
     if let Some(path) = decisions {
         command.env("TRADEWIND_DECISIONS", path);
     }
@@ -56,7 +59,10 @@ fn the_child() {
                 println!("\n{}: {}", bytes, explanation.algorithm);
                 assert!(matches!(explanation.reason, Reason::Decision(_)), "{explanation}");
             }
-            println!("of two: {}", half.map_or("none", |half| half.explain(Collective::Allreduce, 800).algorithm));
+            println!(
+                "of two: {}",
+                half.map_or("none", |half| half.explain(Collective::Allreduce, 800).algorithm)
+            );
         }
         Ok(())
     })
@@ -67,7 +73,10 @@ fn reduce(world: &Communicator, elements: usize) -> Result<()> {
     let (mine, mut sum) = (vec![f64::from(world.rank()); elements], vec![0.0; elements]);
     let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
     let explained = request.explain().map(|explanation| explanation.algorithm);
-    assert_eq!(explained, Some(world.explain(Collective::Allreduce, 8 * elements as u64).algorithm));
+    assert_eq!(
+        explained,
+        Some(world.explain(Collective::Allreduce, 8 * elements as u64).algorithm)
+    );
     request.wait()?;
     assert_eq!(sum, vec![6.0; elements]);
     let mut last = vec![0.0; elements];
@@ -78,7 +87,13 @@ fn reduce(world: &Communicator, elements: usize) -> Result<()> {
 
 /// Joins up to 63 bytes, then a ring, then recursive doubling; nothing about other operations unless the table is whole.
 fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
-    let range = |from, to, algorithm| Range { from, to, plan: Plan::of(algorithm), microseconds: 1.0, runner_up: None };
+    let range = |from, to, algorithm| Range {
+        from,
+        to,
+        plan: Plan::of(algorithm),
+        microseconds: 1.0,
+        runner_up: None,
+    };
     let row = |operation: &Operation| {
         let ranges = match operation {
             Operation::Allreduce => vec![
@@ -90,7 +105,8 @@ fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
         };
         Row { operation: *operation, ranks: 4, ranks_per_node: 4, ranges }
     };
-    let operations = Operation::ALL.iter().filter(|operation| whole || **operation == Operation::Allreduce);
+    let operations =
+        Operation::ALL.iter().filter(|operation| whole || **operation == Operation::Allreduce);
     DecisionTable::new(fingerprint, operations.map(row).collect()).expect("a table that can be")
 }
 
@@ -135,14 +151,16 @@ fn without_a_table_rules_hold_in_silence() {
 #[test]
 fn a_table_that_is_no_use_is_one_line_and_rules_hold() {
     let whole = table(here(), true);
-    let text = String::from_utf8(whole.to_bytes().expect("a table can be written")).expect("JSON is text");
+    let text =
+        String::from_utf8(whole.to_bytes().expect("a table can be written")).expect("JSON is text");
     let foreign = Fingerprint { cores: 4095, ..here() };
     let files = [
         ("damaged", text[..text.len() / 2].to_owned()),
         ("older tradewind", text.replacen("\"version\": 1", "\"version\": 0", 1)),
         (
             "another machine",
-            String::from_utf8(table(foreign, true).to_bytes().expect("as above")).expect("JSON is text"),
+            String::from_utf8(table(foreign, true).to_bytes().expect("as above"))
+                .expect("JSON is text"),
         ),
         ("damaged", String::new()),
     ];
@@ -151,12 +169,19 @@ fn a_table_that_is_no_use_is_one_line_and_rules_hold() {
         std::fs::write(file.path(), content).expect("room for a table");
         let output = child(Some(file.path()), None);
         let said = said(&output);
-        assert!(said.len() == 1 && said[0].contains(what) && said[0].contains("tradewind tune"), "{what}: {said:?}");
+        assert!(
+            said.len() == 1 && said[0].contains(what) && said[0].contains("tradewind tune"),
+            "{what}: {said:?}"
+        );
         assert!(said[0].contains(&file.path().display().to_string()), "{said:?}");
         assert_found(&output, BY_RULES);
     }
     let output = child(Some(Path::new("/nonexistent/table.json")), None);
-    assert!(said(&output)[0].contains("/nonexistent/table.json: cannot be read"), "{:?}", said(&output));
+    assert!(
+        said(&output)[0].contains("/nonexistent/table.json: cannot be read"),
+        "{:?}",
+        said(&output)
+    );
     assert_found(&output, BY_RULES);
 }
 
@@ -174,7 +199,8 @@ fn new_decisions_are_said_once() {
     let file = kept(&table(here(), true));
     let output = child(Some(file.path()), Some(("TRADEWIND_EXPLAIN", "1")));
     let said = said(&output);
-    let of_ring = |line: &&String| line.contains("allreduce of 800 bytes among 4 ranks: ring, peers engine");
+    let of_ring =
+        |line: &&String| line.contains("allreduce of 800 bytes among 4 ranks: ring, peers engine");
     assert_eq!(said.iter().filter(of_ring).count(), 1, "{said:?}");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("decision table, row for 4 ranks, 4 a node, 64 to 4095 bytes"), "{text}");
@@ -183,7 +209,8 @@ fn new_decisions_are_said_once() {
 
 #[test]
 fn what_is_forced_is_said_to_be() {
-    let algorithms = tradewind::Algorithms::default().with("bcast", "binomial").expect("there is one");
+    let algorithms =
+        tradewind::Algorithms::default().with("bcast", "binomial").expect("there is one");
     tradewind::local(2, |world| {
         let explanation = world.with_algorithms(algorithms).explain(Collective::Bcast, 100);
         assert_eq!((explanation.algorithm, explanation.reason), ("binomial", Reason::Forced));
@@ -200,7 +227,8 @@ fn ranks_that_see_different_things_go_by_the_same() {
     use engine::node::{EngineKind, JobOptions, Node};
     let bytes = table(here(), true).to_bytes().expect("a table can be written");
     let decisions = Decisions { path: "of/the/job.json".into(), content: Ok(bytes) };
-    let usual = JobOptions::new(2, EngineKind::Peers).expect("nothing in the environment stands against it");
+    let usual = JobOptions::new(2, EngineKind::Peers)
+        .expect("nothing in the environment stands against it");
     let options = JobOptions { decisions: Some(decisions.clone()), ..usual };
     let node = Node::create(&options).expect("room for a segment");
     let other = Node::open(node.segment().clone()).expect("it is a job's");
@@ -212,16 +240,23 @@ fn ranks_that_see_different_things_go_by_the_same() {
 
 #[test]
 fn what_runs_is_explained_where_sizes_differ_and_where_results_are_folded() {
-    let algorithms = tradewind::Algorithms::default().with("alltoall", "bruck").expect("there is one");
+    let algorithms =
+        tradewind::Algorithms::default().with("alltoall", "bruck").expect("there is one");
     tradewind::local(2, |world| {
         let world = world.with_algorithms(algorithms);
         let mut got = [0u8; 2];
         let request = world.ialltoallv(&[1u8, 2], &[1, 1], &mut got, &[1, 1])?;
-        assert_eq!(request.explain().map(|explanation| explanation.algorithm), Some("rotated-direct"));
+        assert_eq!(
+            request.explain().map(|explanation| explanation.algorithm),
+            Some("rotated-direct")
+        );
         request.wait()?;
         let mut sum = [0u64; 3];
-        let request =
-            world.ireduce_scatter_block(&[1u64; 6], &mut sum, tradewind::fold(|left, right| *left += right))?;
+        let request = world.ireduce_scatter_block(
+            &[1u64; 6],
+            &mut sum,
+            tradewind::fold(|left, right| *left += right),
+        )?;
         let explanation = request.explain().expect("an alltoall brings the contributions");
         let found = (explanation.operation, explanation.bytes, explanation.algorithm);
         assert_eq!(found, (Collective::Alltoall, 24, "bruck"));

@@ -1,5 +1,8 @@
 //! The examples run: their logic is called here with ranks that are threads, so that they cannot rot.
-#![expect(clippy::duplicate_mod, reason = "the examples are programs of their own, which share a module")]
+#![expect(
+    clippy::duplicate_mod,
+    reason = "the examples are programs of their own, which share a module"
+)]
 
 #[allow(dead_code, reason = "the example's main and its printing are not called")]
 #[path = "../examples/banded_solve/main.rs"]
@@ -37,7 +40,9 @@ fn hello_adds_up() {
 #[test]
 fn heat_equals_the_serial_solution() {
     for engine in [EngineKind::Peers, EngineKind::Caller] {
-        for (ranks, rows, columns) in [(4, 37, 23), (6, 3, 40), (4, 2, 2), (5, 6, 9), (1, 8, 8), (2, 5, 1)] {
+        for (ranks, rows, columns) in
+            [(4, 37, 23), (6, 3, 40), (4, 2, 2), (5, 6, 9), (1, 8, 8), (2, 5, 1)]
+        {
             let plate = heat::Plate { rows, columns, steps: 12, threads: None };
             let grid = plate.divide(ranks).expect("no tile is empty");
             local_with(ranks, engine, |world| {
@@ -64,7 +69,11 @@ fn what_is_gathered_is_what_was_given() {
         local(ranks, |world| {
             let root = ranks / 2;
             let schedule = tree_gather::make(&world, root, bytes)?;
-            assert_eq!(tree_gather::run(&world, &schedule, root, bytes, 5)?, 0, "{ranks} ranks, {bytes} bytes");
+            assert_eq!(
+                tree_gather::run(&world, &schedule, root, bytes, 5)?,
+                0,
+                "{ranks} ranks, {bytes} bytes"
+            );
             Ok(())
         })
         .expect("the blocks are gathered");
@@ -104,7 +113,8 @@ fn early_messages_arrive_by_every_mechanism() {
         })
         .expect("the messages arrive");
     }
-    let error = local(1, |world| early_message::measure_all(&world, &few).map(drop)).expect_err("nobody to send");
+    let error = local(1, |world| early_message::measure_all(&world, &few).map(drop))
+        .expect_err("nobody to send");
     assert!(error.to_string().contains("two ranks"), "{error}");
 }
 
@@ -116,7 +126,10 @@ fn assert_sparse_solve(ranks: u32, line: &str) {
     local(ranks, |world| {
         let rows = sparse_solve::measure_all(&world, &arguments, &input)?;
         let wrong: Vec<_> = rows.iter().map(|row| (row.version, row.wrong)).collect();
-        assert!(wrong.len() == 3 && wrong.iter().all(|(_, wrong)| *wrong == 0), "{ranks} ranks, {line}: {wrong:?}");
+        assert!(
+            wrong.len() == 3 && wrong.iter().all(|(_, wrong)| *wrong == 0),
+            "{ranks} ranks, {line}: {wrong:?}"
+        );
         Ok(())
     })
     .expect("the system is solved");
@@ -137,7 +150,8 @@ fn sparse_solves_of_a_grid_equal_the_serial_one() {
 /// The number of values that travel, and of levels, follows from the matrix.
 #[test]
 fn what_a_sparse_solve_fetches_is_what_its_pattern_says() {
-    let arguments = sparse_solve::Arguments::parse_from(["sparse_solve", "--grid", "4", "--rounds", "1"]);
+    let arguments =
+        sparse_solve::Arguments::parse_from(["sparse_solve", "--grid", "4", "--rounds", "1"]);
     let input = arguments.read().expect("there is a matrix");
     local(2, |world| {
         for row in sparse_solve::measure_all(&world, &arguments, &input)? {
@@ -165,7 +179,8 @@ fn factors_without_fill_in_are_what_they_are_by_hand() {
         let (mut side, mut solution) = (vec![0.0; triangle.rows()], vec![0.0; triangle.rows()]);
         side[0] = 1.0;
         triangle.solve(&side, &mut solution);
-        let is_near = solution.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-15);
+        let is_near =
+            solution.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-15);
         assert!(solution.len() == expected.len() && is_near, "{solution:?}, not {expected:?}");
     };
     first_column(&format!("sparse_solve --matrix {file}"), &[1.0, 0.25, 0.25 * 4.0 / 15.0]);
@@ -192,7 +207,9 @@ fn sparse_solves_of_files_equal_the_serial_one() {
         for row in 1..=rows {
             for column in 1..row {
                 // Knuth's generator for 64 bits; one element in eight is there.
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 if state >> 61 == 0 {
                     lines.push(format!("{row} {column} {}", (state >> 32) % 100));
                 }
@@ -201,7 +218,8 @@ fn sparse_solves_of_files_equal_the_serial_one() {
         }
         lines.insert(0, format!("{rows} {rows} {}", lines.len()));
         // Integers are read too, and of a symmetric matrix a factor is taken.
-        let kind = ["real general", "integer general", "real symmetric", "integer symmetric"][round];
+        let kind =
+            ["real general", "integer general", "real symmetric", "integer symmetric"][round];
         let file = matrix_file(&directory, kind, &lines);
         for ranks in [2, 3, 4] {
             assert_sparse_solve(ranks, &format!("--rows cyclic --matrix {file}"));
@@ -231,7 +249,11 @@ fn a_file_that_is_no_system_is_refused_with_reasons() {
             vec!["2 2 4", "1 1 1e-300", "1 2 1", "2 1 1e300", "2 2 1"],
             "row 2 has an element that became inf",
         ),
-        ("real general", vec!["2 2 2", "1 1 1.0", "2 1 3.0"], "row 2 has nothing on the main diagonal"),
+        (
+            "real general",
+            vec!["2 2 2", "1 1 1.0", "2 1 3.0"],
+            "row 2 has nothing on the main diagonal",
+        ),
         ("real general", vec!["2 2 3", "1 1 1.0", "1 2 1", "2 1 3.0"], "row 2 has no pivot"),
     ];
     for (kind, lines, reason) in cases {
@@ -241,7 +263,8 @@ fn a_file_that_is_no_system_is_refused_with_reasons() {
         let error = arguments.read().expect_err("it cannot be solved");
         assert!(error.contains(&file) && error.contains(reason), "{error}");
     }
-    let arguments = sparse_solve::Arguments::parse_from(["sparse_solve", "--matrix", "no such file"]);
+    let arguments =
+        sparse_solve::Arguments::parse_from(["sparse_solve", "--matrix", "no such file"]);
     let error = arguments.read().expect_err("there is no file");
     assert!(error.starts_with("cannot read no such file"), "{error}");
 }
@@ -251,7 +274,8 @@ fn a_file_that_is_no_system_is_refused_with_reasons() {
 fn no_rounds_and_no_ranks_are_refused() {
     for line in ["--rounds 0", "--solves 0", "--chunk 0", "--threads 0"] {
         let line = format!("sparse_solve {line}");
-        let error = sparse_solve::Arguments::try_parse_from(line.split_whitespace()).expect_err(&line);
+        let error =
+            sparse_solve::Arguments::try_parse_from(line.split_whitespace()).expect_err(&line);
         assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{line}");
     }
 }

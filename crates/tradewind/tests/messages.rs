@@ -49,7 +49,8 @@ fn everybody_writes_to_everybody() -> Result<()> {
             while sent.iter().chain(&next).any(|count| *count < EACH) {
                 let before: u64 = sent.iter().chain(&next).sum();
                 for (count, sender) in sent.iter_mut().zip(&port.senders) {
-                    let message = Message::of_number(name(world.rank()), 1, *count).expect("five bytes");
+                    let message =
+                        Message::of_number(name(world.rank()), 1, *count).expect("five bytes");
                     // One that is full keeps nobody from receiving: all could wait for each other.
                     *count += u64::from(*count < EACH && sender.try_send(&message).is_ok());
                 }
@@ -77,8 +78,11 @@ fn wide_messages_carry_their_bytes() -> Result<()> {
         let text = format!("rank {} says: a line holds this", world.rank());
         let right = &port.senders[((world.rank() + 1) % world.size()) as usize];
         right.send(
-            &WideMessage::new(LineHeader { source: name(world.rank()), handler: 9, tag: 0 }, text.as_bytes())
-                .expect("short enough"),
+            &WideMessage::new(
+                LineHeader { source: name(world.rank()), handler: 9, tag: 0 },
+                text.as_bytes(),
+            )
+            .expect("short enough"),
         )?;
         let message = port.receiver.receive_blocking()?;
         let left = (world.rank() + world.size() - 1) % world.size();
@@ -93,7 +97,10 @@ fn windows_are_worked_on_from_afar() -> Result<()> {
         local(ranks, |world| {
             let windows = world.windows(8 * u64::from(world.size()) + 8)?;
             for (index, window) in windows.all.iter().enumerate() {
-                window.write_value(8 * u64::from(world.rank()), u64::from(world.rank()) << 8 | index as u64)?;
+                window.write_value(
+                    8 * u64::from(world.rank()),
+                    u64::from(world.rank()) << 8 | index as u64,
+                )?;
                 window.accumulate_value(Op::Sum.into(), 8 * u64::from(world.size()), 1u64)?;
             }
             world.barrier()?;
@@ -101,7 +108,10 @@ fn windows_are_worked_on_from_afar() -> Result<()> {
             for rank in 0..u64::from(world.size()) {
                 assert_eq!(own.read_value::<u64>(8 * rank)?, rank << 8 | u64::from(world.rank()));
             }
-            assert_eq!(own.read_value::<u64>(8 * u64::from(world.size()))?, u64::from(world.size()));
+            assert_eq!(
+                own.read_value::<u64>(8 * u64::from(world.size()))?,
+                u64::from(world.size())
+            );
             world.barrier()
         })?;
     }
@@ -131,7 +141,8 @@ fn every_rank_has_its_place_in_a_pipeline() -> Result<()> {
             assert_eq!(pipeline.previous.is_none(), world.rank() == 0);
             assert_eq!(pipeline.next.is_none(), world.rank() + 1 == ranks);
             for value in 0..1000 {
-                let before = pipeline.previous.as_mut().map_or(Ok(value), |previous| previous.receive())?;
+                let before =
+                    pipeline.previous.as_mut().map_or(Ok(value), |previous| previous.receive())?;
                 assert_eq!(before, value + u64::from(world.rank()));
                 pipeline.next.as_mut().map_or(Ok(()), |next| next.send(before + 1))?;
             }
@@ -174,14 +185,24 @@ fn who_waits_for_ranks_that_have_gone_is_told() -> Result<()> {
             return Ok(());
         }
         for _ in 0..2 {
-            assert_eq!(words.receiver.receive_blocking(), Ok(Message::default()), "what they sent comes first");
+            assert_eq!(
+                words.receiver.receive_blocking(),
+                Ok(Message::default()),
+                "what they sent comes first"
+            );
         }
         let gone = |rank: u32| rank == 0 || rank == 2;
-        assert!(matches!(words.receiver.receive_blocking(), Err(ReceiveError::Departed { rank }) if gone(rank)));
-        assert!(matches!(lines.receiver.receive_blocking(), Err(ReceiveError::Departed { rank }) if gone(rank)));
-        let refused = std::iter::repeat_with(|| words.senders[2].send(&Message::default())).find(|sent| sent.is_err());
+        assert!(
+            matches!(words.receiver.receive_blocking(), Err(ReceiveError::Departed { rank }) if gone(rank))
+        );
+        assert!(
+            matches!(lines.receiver.receive_blocking(), Err(ReceiveError::Departed { rank }) if gone(rank))
+        );
+        let refused = std::iter::repeat_with(|| words.senders[2].send(&Message::default()))
+            .find(|sent| sent.is_err());
         assert_eq!(refused, Some(Err(SendError::Departed { rank: 2 })));
-        let refused = std::iter::repeat_with(|| lines.senders[0].send(&Default::default())).find(|sent| sent.is_err());
+        let refused = std::iter::repeat_with(|| lines.senders[0].send(&Default::default()))
+            .find(|sent| sent.is_err());
         assert_eq!(refused, Some(Err(SendError::Departed { rank: 0 })));
         Ok(())
     })

@@ -5,8 +5,8 @@ mod common;
 use common::KINDS;
 use std::time::Duration;
 use tradewind::{
-    Algorithms, AlltoallAlgorithm, BarrierAlgorithm, Communicator, Departure, EngineKind, Error, Op, Request, Result,
-    local, local_with, wait_all, wait_any,
+    Algorithms, AlltoallAlgorithm, BarrierAlgorithm, Communicator, Departure, EngineKind, Error,
+    Op, Request, Result, local, local_with, wait_all, wait_any,
 };
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
@@ -16,7 +16,8 @@ fn any_number_of_collectives_may_be_under_way() {
     for kind in KINDS {
         kind.run(4, |world| {
             const RUNS: usize = 1000;
-            let inputs: Vec<[u64; 2]> = (0..RUNS as u64).map(|run| [run, u64::from(world.rank())]).collect();
+            let inputs: Vec<[u64; 2]> =
+                (0..RUNS as u64).map(|run| [run, u64::from(world.rank())]).collect();
             let mut outputs = vec![[0u64; 2]; RUNS];
             let mut requests = Vec::new();
             for (input, output) in inputs.iter().zip(&mut outputs) {
@@ -40,8 +41,10 @@ fn large_collectives_may_be_under_way_in_numbers_too() {
         const COUNT: usize = 5000;
         let mine = vec![1.0f64; COUNT];
         let mut outputs = vec![vec![0.0; COUNT]; 100];
-        let requests: Vec<Request<'_, _>> =
-            outputs.iter_mut().map(|output| world.iallreduce(&mine, output, Op::Sum)).collect::<Result<_>>()?;
+        let requests: Vec<Request<'_, _>> = outputs
+            .iter_mut()
+            .map(|output| world.iallreduce(&mine, output, Op::Sum))
+            .collect::<Result<_>>()?;
         wait_all(requests)?;
         assert!(outputs.iter().flatten().all(|value| *value == 3.0));
         Ok(())
@@ -59,7 +62,11 @@ fn dropped_and_forgotten_requests_hold_nobody_up() {
                 match round % 3 {
                     0 => drop(world.iallreduce(&input, &mut output, Op::Sum)?),
                     1 => std::mem::forget(world.iallreduce(&input, &mut output, Op::Sum)?),
-                    _ => drop(world.iallreduce(world.alloc::<u32>(4000)?, world.alloc::<u32>(4000)?, Op::Sum)?),
+                    _ => drop(world.iallreduce(
+                        world.alloc::<u32>(4000)?,
+                        world.alloc::<u32>(4000)?,
+                        Op::Sum,
+                    )?),
                 }
                 let mut sum = [0];
                 world.allreduce(&[1u32], &mut sum, Op::Sum)?;
@@ -104,7 +111,9 @@ fn communicators_never_take_each_others_messages() {
     for kind in KINDS {
         kind.run(6, |world| {
             let copy = world.dup()?;
-            let Some(half) = world.split(Some(world.rank() % 2), -i64::from(world.rank()))? else { return Ok(()) };
+            let Some(half) = world.split(Some(world.rank() % 2), -i64::from(world.rank()))? else {
+                return Ok(());
+            };
             assert_eq!(half.rank(), 2 - world.rank() / 2, "a smaller key comes first");
             for round in 0..50u32 {
                 let (mut all, mut again, mut ours) = ([0], [0], [0]);
@@ -224,7 +233,10 @@ fn ranks_with_different_sizes_are_told_so() {
     );
     for error in errors {
         let text = error.expect("every rank is told").to_string();
-        assert_eq!(text, "2 of 3 ranks are in allreduce #17 of 4 bytes, rank 1 is in allreduce #17 of 8 bytes");
+        assert_eq!(
+            text,
+            "2 of 3 ranks are in allreduce #17 of 4 bytes, rank 1 is in allreduce #17 of 8 bytes"
+        );
     }
 }
 
@@ -259,7 +271,10 @@ fn a_rank_that_leaves_or_panics_is_named() {
         let errors = with_an_odd_rank(engine, 4, |world| world.barrier(), |_| Ok(()));
         for (rank, error) in errors.into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
             match error {
-                Some(Error::Engine(engine::Error::RankFailed { rank: 1, how: Departure::Left })) => {}
+                Some(Error::Engine(engine::Error::RankFailed {
+                    rank: 1,
+                    how: Departure::Left,
+                })) => {}
                 other => panic!("rank {rank} got {other:?}"),
             }
         }
@@ -272,7 +287,9 @@ fn a_rank_that_leaves_or_panics_is_named() {
         }
     });
     match outcome {
-        Err(Error::Panicked { rank: 2, message }) => assert!(message.contains("as planned"), "{message}"),
+        Err(Error::Panicked { rank: 2, message }) => {
+            assert!(message.contains("as planned"), "{message}")
+        }
         other => panic!("the panic is reported, not {other:?}"),
     }
 }
@@ -351,7 +368,10 @@ fn a_communicator_may_go_while_others_still_fetch_from_it() {
             gate.wait();
             request.wait()?;
         }
-        assert!(theirs[..10_000].iter().all(|value| *value == 1) && theirs[10_000..].iter().all(|value| *value == 2));
+        assert!(
+            theirs[..10_000].iter().all(|value| *value == 1)
+                && theirs[10_000..].iter().all(|value| *value == 2)
+        );
         Ok(())
     })
     .expect("both have their results");

@@ -44,7 +44,9 @@ fn communicators_of_several_hosts_do_not_take_each_others_messages() {
         let (first, second) = (world.dup()?, world.dup()?);
         let (mut a, mut b) = ([0], [0]);
         // In another order on every rank.
-        let start = |comm: &Communicator, value: u32| comm.iallreduce(vec_of(value), vec![0].leak(), Op::Sum);
+        let start = |comm: &Communicator, value: u32| {
+            comm.iallreduce(vec_of(value), vec![0].leak(), Op::Sum)
+        };
         fn vec_of(value: u32) -> &'static [u32] {
             vec![value].leak()
         }
@@ -88,8 +90,12 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
             let (rank, size) = (world.rank(), world.size());
             // A kibibyte for each other host.
             let most = 256 / hosts[0] as usize;
-            for (count, two_levels) in [(0, true), (1, true), (most, true), (most + 1, false), (5000, false)] {
-                let block = |from: u32, to: u32| (0..count as u32).map(move |index| from << 24 | to << 16 | index);
+            for (count, two_levels) in
+                [(0, true), (1, true), (most, true), (most + 1, false), (5000, false)]
+            {
+                let block = |from: u32, to: u32| {
+                    (0..count as u32).map(move |index| from << 24 | to << 16 | index)
+                };
                 let given: Vec<u32> = (0..size).flat_map(|to| block(rank, to)).collect();
                 let expected: Vec<u32> = (0..size).flat_map(|from| block(from, rank)).collect();
                 let mut got = vec![0; given.len()];
@@ -98,7 +104,10 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
                 request.wait()?;
                 assert_eq!(got, expected, "{hosts:?}, {count} elements");
                 assert_eq!(explanation.ranks_per_node.is_some(), two_levels, "{explanation}");
-                assert_eq!(world.explain(tradewind::Collective::Alltoall, 4 * count as u64), explanation);
+                assert_eq!(
+                    world.explain(tradewind::Collective::Alltoall, 4 * count as u64),
+                    explanation
+                );
                 let mut both = given;
                 world.alltoall(tradewind::InPlace, &mut both)?;
                 assert_eq!(both, expected, "{hosts:?}, {count} elements in place");
@@ -109,8 +118,12 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
             let request = world.ialltoallv(&given, &counts, &mut got, &counts)?;
             let explanation = request.explain().expect("an alltoall has algorithms");
             request.wait()?;
-            assert_eq!(explanation.ranks_per_node, None, "not every rank knows how long blocks are");
-            let expected: Vec<u32> = (0..size).zip(&counts).flat_map(|(from, count)| vec![from; *count]).collect();
+            assert_eq!(
+                explanation.ranks_per_node, None,
+                "not every rank knows how long blocks are"
+            );
+            let expected: Vec<u32> =
+                (0..size).zip(&counts).flat_map(|(from, count)| vec![from; *count]).collect();
             assert_eq!(got, expected);
             Ok(())
         })
@@ -121,7 +134,9 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
 #[test]
 fn algorithms_that_are_forced_have_the_levels_that_are_asked_for() {
     local_hosts(&[2, 2], |world| {
-        for (name, levels) in [("pairwise", true), ("direct", true), ("bruck", false), ("multiphase", false)] {
+        for (name, levels) in
+            [("pairwise", true), ("direct", true), ("bruck", false), ("multiphase", false)]
+        {
             let two = std::num::NonZeroU32::new(2);
             let chosen = tradewind::Algorithms { ranks_per_node: two, ..Default::default() };
             let chosen = world.with_algorithms(chosen.with("alltoall", name).expect("it is one"));
@@ -129,7 +144,10 @@ fn algorithms_that_are_forced_have_the_levels_that_are_asked_for() {
             chosen.alltoall(&given, &mut got)?;
             assert_eq!(got, [0, 1, 2, 3]);
             let explanation = chosen.explain(tradewind::Collective::Alltoall, 4);
-            assert_eq!((explanation.algorithm, explanation.ranks_per_node.is_some()), (name, levels));
+            assert_eq!(
+                (explanation.algorithm, explanation.ranks_per_node.is_some()),
+                (name, levels)
+            );
         }
         Ok(())
     })
@@ -148,7 +166,8 @@ fn with_steps(world: &Communicator) -> Result<(tradewind::Neighbors, [u32; 4])> 
 fn neighbors_exchange(world: &Communicator, count: usize) -> Result<()> {
     let rank = world.rank();
     let (graph, before) = with_steps(world)?;
-    let of_edge = |from: u32, edge: u32| (0..count as u32).map(move |index| from << 24 | edge << 16 | index);
+    let of_edge =
+        |from: u32, edge: u32| (0..count as u32).map(move |index| from << 24 | edge << 16 | index);
     let given: Vec<u32> = (0..4).flat_map(|edge| of_edge(rank, edge)).collect();
     let expected: Vec<u32> = (0..4).flat_map(|edge| of_edge(before[edge as usize], edge)).collect();
     let mut got = vec![0; given.len()];
@@ -182,7 +201,9 @@ fn neighbours_on_shared_hosts_exchange_short_blocks_and_long_ones() {
         ..Default::default()
     };
     let body = |world: &Communicator| {
-        [1, 2, 3].iter().try_for_each(|ranks| neighbors_exchange(&world.with_algorithms(per_node(*ranks)), 40))
+        [1, 2, 3]
+            .iter()
+            .try_for_each(|ranks| neighbors_exchange(&world.with_algorithms(per_node(*ranks)), 40))
     };
     local_hosts(&[3, 4], |world| body(&world)).expect("the job is sound");
     tradewind::local(5, |world| body(&world)).expect("the job is sound");
@@ -204,7 +225,10 @@ fn edges_that_only_one_rank_lists_are_named_on_all_hosts() {
     });
     for error in said {
         let error = error.expect("nothing comes from rank 1").to_string();
-        assert!(error.contains("rank 1 lists rank 2 0 times as a destination, which lists it 1 times"), "{error}");
+        assert!(
+            error.contains("rank 1 lists rank 2 0 times as a destination, which lists it 1 times"),
+            "{error}"
+        );
     }
 }
 
@@ -217,7 +241,8 @@ fn a_time_out_names_ranks_and_hosts_and_is_no_end() {
             return world.barrier();
         }
         let mut request = world.ibarrier()?;
-        let error = request.wait_timeout(Duration::from_millis(20)).expect_err("rank 1 has not come");
+        let error =
+            request.wait_timeout(Duration::from_millis(20)).expect_err("rank 1 has not come");
         assert!(error.is_timeout(), "{error}");
         late.wait();
         request.wait()
@@ -229,7 +254,11 @@ fn a_time_out_names_ranks_and_hosts_and_is_no_end() {
 fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {
     local_hosts(&[2, 1], |world| -> Result<()> {
         let mut quotient = [0, 0];
-        let outcome = world.allreduce(&[[48, 5], [4, 0], [3, 1]][world.rank() as usize], &mut quotient, Op::Quotient);
+        let outcome = world.allreduce(
+            &[[48, 5], [4, 0], [3, 1]][world.rank() as usize],
+            &mut quotient,
+            Op::Quotient,
+        );
         if world.rank() == 0 {
             let error = outcome.expect_err("an element is divided by 0").to_string();
             assert!(error.contains("division by zero"), "{error}");
@@ -250,8 +279,12 @@ fn a_host_without_ranks_is_no_host() {
 }
 
 /// Runs a body on ranks whose errors are kept; gives what each said.
-fn errors(hosts: &[u32], body: impl Fn(&Communicator) -> Result<()> + Sync) -> Vec<Option<tradewind::Error>> {
-    let said = std::sync::Mutex::new((0..hosts.iter().sum()).map(|_: u32| None).collect::<Vec<_>>());
+fn errors(
+    hosts: &[u32],
+    body: impl Fn(&Communicator) -> Result<()> + Sync,
+) -> Vec<Option<tradewind::Error>> {
+    let said =
+        std::sync::Mutex::new((0..hosts.iter().sum()).map(|_: u32| None).collect::<Vec<_>>());
     // A rank that has its error does not leave before the others have theirs, which they would have of that.
     let all = std::sync::Barrier::new(hosts.iter().sum::<u32>() as usize);
     local_hosts(hosts, |world| {
@@ -272,8 +305,10 @@ fn ranks_in_different_collectives_are_told() {
         _ => world.barrier(),
     });
     let texts: Vec<String> = said.iter().flatten().map(ToString::to_string).collect();
-    let expected =
-        ["rank 0 is in allreduce #0, rank 1 is in barrier #0", "rank 1 is in barrier #0, rank 0 is in allreduce #0"];
+    let expected = [
+        "rank 0 is in allreduce #0, rank 1 is in barrier #0",
+        "rank 1 is in barrier #0, rank 0 is in allreduce #0",
+    ];
     assert_eq!(texts, expected);
     let said = errors(&[1, 1], |world| {
         let mut sum = vec![0; 1 + world.rank() as usize];
@@ -282,7 +317,10 @@ fn ranks_in_different_collectives_are_told() {
     });
     for error in said {
         let text = error.expect("both are told").to_string();
-        assert!(text.contains("in allreduce #1: they differ in something else, such as size"), "{text}");
+        assert!(
+            text.contains("in allreduce #1: they differ in something else, such as size"),
+            "{text}"
+        );
     }
 }
 
@@ -290,7 +328,8 @@ fn ranks_in_different_collectives_are_told() {
 fn a_rank_that_leaves_is_named_by_its_number_in_the_communicator() {
     let gone = std::sync::Barrier::new(2);
     local_hosts(&[1, 2], |world| {
-        let Some(part) = world.split((world.rank() != 1).then_some(0), -i64::from(world.rank()))? else {
+        let Some(part) = world.split((world.rank() != 1).then_some(0), -i64::from(world.rank()))?
+        else {
             return Ok(());
         };
         // Rank 2 of the job is rank 0 of its part, and has left.

@@ -7,8 +7,8 @@
 
 use std::sync::{Barrier, Mutex, PoisonError};
 use tradewind::{
-    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Communicator, EngineKind,
-    Neighbors, Op, Request, Result, local_with,
+    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
+    Communicator, EngineKind, Neighbors, Op, Request, Result, local_with,
 };
 
 /// What is run.
@@ -118,8 +118,14 @@ impl Side {
             Collective::Torus => torus.destinations().len(),
             _ => 1,
         };
-        let input = (0..(blocks * plan.words) as u64).map(|word| word_of(world.rank(), word)).collect();
-        Ok(Side { collective: plan.collective, world: world.with_algorithms(algorithms), torus, input })
+        let input =
+            (0..(blocks * plan.words) as u64).map(|word| word_of(world.rank(), word)).collect();
+        Ok(Side {
+            collective: plan.collective,
+            world: world.with_algorithms(algorithms),
+            torus,
+            input,
+        })
     }
 
     fn start<'a>(&'a self, output: &'a mut Vec<u64>, root: u32) -> Result<Started<'a>> {
@@ -130,9 +136,15 @@ impl Side {
         Ok(match self.collective {
             Collective::Barrier(_) => Started::NoBuffer(self.world.ibarrier()?),
             Collective::Bcast(_) => Started::OneBuffer(self.world.ibcast(output, root)?),
-            Collective::Allreduce(_) => Started::TwoBuffers(self.world.iallreduce(&self.input, output, Op::Sum)?),
-            Collective::Alltoall(_) => Started::TwoBuffers(self.world.ialltoall(&self.input, output)?),
-            Collective::Torus => Started::TwoBuffers(self.torus.ineighbor_alltoall(&self.input, output)?),
+            Collective::Allreduce(_) => {
+                Started::TwoBuffers(self.world.iallreduce(&self.input, output, Op::Sum)?)
+            }
+            Collective::Alltoall(_) => {
+                Started::TwoBuffers(self.world.ialltoall(&self.input, output)?)
+            }
+            Collective::Torus => {
+                Started::TwoBuffers(self.torus.ineighbor_alltoall(&self.input, output)?)
+            }
         })
     }
 
@@ -198,7 +210,10 @@ fn complete_without_a_call(plan: Plan) -> Vec<u32> {
             // Nobody waits, which would be a call, before all have looked.
             rendezvous.wait();
             started.into_iter().try_for_each(Started::wait)?;
-            assert!(outputs.iter().all(|output| *output == side.expected(root)), "{plan:?}, round {round}: wrong data");
+            assert!(
+                outputs.iter().all(|output| *output == side.expected(root)),
+                "{plan:?}, round {round}: wrong data"
+            );
         }
         Ok(())
     };
@@ -213,7 +228,10 @@ fn assert_all_complete(plan: Plan) {
         for order in [Order::Together, Order::OneByOne] {
             let plan = Plan { collective, order, ..plan };
             let complete = complete_without_a_call(plan);
-            assert!(complete.iter().all(|ranks| *ranks == plan.ranks), "{plan:?}: complete on {complete:?} ranks");
+            assert!(
+                complete.iter().all(|ranks| *ranks == plan.ranks),
+                "{plan:?}: complete on {complete:?} ranks"
+            );
         }
     }
 }
@@ -248,9 +266,18 @@ fn the_caller_leaves_algorithms_of_several_rounds_unfinished() {
     for collective in several_rounds {
         for ranks in [4, 8] {
             // The rank that starts first finds nothing to receive, and makes no call afterwards.
-            let plan = Plan { engine: EngineKind::Caller, collective, ranks, order: Order::OneByOne, ..SHORT };
+            let plan = Plan {
+                engine: EngineKind::Caller,
+                collective,
+                ranks,
+                order: Order::OneByOne,
+                ..SHORT
+            };
             let complete = complete_without_a_call(plan);
-            assert!(complete.iter().all(|seen| *seen < ranks), "{plan:?}: complete on {complete:?} ranks");
+            assert!(
+                complete.iter().all(|seen| *seen < ranks),
+                "{plan:?}: complete on {complete:?} ranks"
+            );
         }
     }
 }

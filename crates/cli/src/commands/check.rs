@@ -32,8 +32,9 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let file = arguments.file.display().to_string();
     let report = match GoalFile::read(&arguments.file) {
         Ok(read) => {
-            let options =
-                arguments.eager_bytes.map_or_else(GlobalOptions::default, |eager_limit| GlobalOptions { eager_limit });
+            let options = arguments
+                .eager_bytes
+                .map_or_else(GlobalOptions::default, |eager_limit| GlobalOptions { eager_limit });
             let problems = global(&read.graphs, &options).err().unwrap_or_default();
             Report {
                 file,

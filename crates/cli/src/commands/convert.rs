@@ -33,8 +33,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let Arguments { input, output } = arguments;
     let read = GoalFile::read(input)?;
     let to = wanted(output, read.format);
-    let bytes =
-        goal_file::encode(&read.graphs, to).map_err(|problem| Failure::NotPortable { path: input.clone(), problem })?;
+    let bytes = goal_file::encode(&read.graphs, to)
+        .map_err(|problem| Failure::NotPortable { path: input.clone(), problem })?;
     goal_file::write(output, &bytes)?;
     if output == Path::new("-") {
         return Ok(ExitCode::SUCCESS);

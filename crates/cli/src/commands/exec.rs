@@ -104,7 +104,9 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let mut options = LaunchOptions::new(read.graphs.len() as u32, arguments.engine)?;
     options.job.skip_calc = arguments.calc == Calc::Skip;
     options.job.eager_limit = arguments.eager_bytes.unwrap_or(options.job.eager_limit);
-    if let Err(problems) = global(&read.graphs, &GlobalOptions { eager_limit: options.job.eager_limit }) {
+    if let Err(problems) =
+        global(&read.graphs, &GlobalOptions { eager_limit: options.job.eager_limit })
+    {
         for problem in problems {
             eprintln!("{}: {problem}", arguments.file.display());
         }
@@ -113,7 +115,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     options.limit = arguments.timeout;
     let fits = memory::reserve(&read.graphs, &mut options.job);
     fits.map_err(|problem| Failure::TooLarge { path: arguments.file.clone(), problem })?;
-    let scratch = tempfile::tempdir().map_err(|source| Failure::Write { path: std::env::temp_dir(), source })?;
+    let scratch = tempfile::tempdir()
+        .map_err(|source| Failure::Write { path: std::env::temp_dir(), source })?;
     if arguments.trace.is_some() {
         options.environment.push((TRACE.into(), scratch.path().into()));
     }
@@ -121,7 +124,10 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let (outcome, heard) = launch::run(&file, options)?;
     match outcome.failed {
         _ if outcome.out_of_time => {
-            eprintln!("tradewind: the run was not over after {:?}", arguments.timeout.unwrap_or_default());
+            eprintln!(
+                "tradewind: the run was not over after {:?}",
+                arguments.timeout.unwrap_or_default()
+            );
         }
         Some((rank, how)) => eprintln!("tradewind: rank {rank} failed: {how}"),
         None => {}
@@ -143,8 +149,10 @@ fn for_ranks(path: &Path, graphs: &[Graph], scratch: &Path) -> Result<PathBuf, F
         return Ok(path.to_owned());
     }
     let copy = scratch.join("input.bin");
-    let bytes = goal::binary::write(graphs)
-        .map_err(|error| Failure::NotPortable { path: path.to_owned(), problem: error.to_string() })?;
+    let bytes = goal::binary::write(graphs).map_err(|error| Failure::NotPortable {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    })?;
     std::fs::write(&copy, bytes).map_err(|source| Failure::Write { path: copy.clone(), source })?;
     Ok(copy)
 }
@@ -177,7 +185,8 @@ fn report(arguments: &Arguments, graphs: &[Graph], heard: rank::Report) -> Repor
 fn table(report: &Report) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    let nics: Vec<String> = report.nics.iter().map(|Nic { nic, operations }| format!("{nic}: {operations}")).collect();
+    let nics: Vec<String> =
+        report.nics.iter().map(|Nic { nic, operations }| format!("{nic}: {operations}")).collect();
     let rows = [
         ("file", report.file.clone()),
         ("engine", report.engine.to_owned()),
@@ -186,7 +195,10 @@ fn table(report: &Report) -> String {
         ("messages", report.messages.to_string()),
         ("bytes", report.bytes.to_string()),
         ("seconds", format!("{:.6}", report.seconds)),
-        ("verified", if report.verified { "every byte".to_owned() } else { "no: see above".to_owned() }),
+        (
+            "verified",
+            if report.verified { "every byte".to_owned() } else { "no: see above".to_owned() },
+        ),
         ("operations by nic", nics.join(", ")),
     ];
     for (name, value) in rows {

@@ -47,7 +47,9 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
 fn try_out(name: String) -> Interface {
     match kernel::try_out(&name) {
         Ok(verified_instructions) => Interface { name, verified_instructions, problem: None },
-        Err(error) => Interface { name, verified_instructions: Vec::new(), problem: Some(error.to_string()) },
+        Err(error) => {
+            Interface { name, verified_instructions: Vec::new(), problem: Some(error.to_string()) }
+        }
     }
 }
 
@@ -59,9 +61,14 @@ fn describe(report: &Report) -> String {
     table.load_preset(NOTHING);
     for Interface { name, verified_instructions, problem } in &report.interfaces {
         let outcome = problem.clone().unwrap_or_else(|| {
-            let counts: Vec<String> =
-                verified_instructions.iter().map(|(name, count)| format!("{name} {count}")).collect();
-            format!("takes the kernel engine; instructions that the verifier looked at: {}", counts.join(", "))
+            let counts: Vec<String> = verified_instructions
+                .iter()
+                .map(|(name, count)| format!("{name} {count}"))
+                .collect();
+            format!(
+                "takes the kernel engine; instructions that the verifier looked at: {}",
+                counts.join(", ")
+            )
         });
         table.add_row([Cell::new(name), Cell::new(outcome)]);
     }

@@ -43,11 +43,21 @@ pub(crate) struct Arguments {
 
     /// Sizes in bytes: of the whole message in allreduce (a multiple of 8) and bcast, of what one rank has for one other
     /// in alltoall and neighbor. A barrier has none and is measured once.
-    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_value = "8,1024,65536,1048576")]
+    #[arg(
+        long,
+        value_name = "BYTES,...",
+        value_delimiter = ',',
+        default_value = "8,1024,65536,1048576"
+    )]
     bytes: Vec<u64>,
 
     /// Who runs operations: caller (their owner, in its own calls) or peers (whoever completes what they waited for).
-    #[arg(long = "engine", value_name = "ENGINE,...", value_delimiter = ',', default_value = "caller,peers")]
+    #[arg(
+        long = "engine",
+        value_name = "ENGINE,...",
+        value_delimiter = ',',
+        default_value = "caller,peers"
+    )]
     engines: Vec<EngineKind>,
 
     /// How long each rank computes, in microseconds [default: all ranks of a core together ten times as long as the

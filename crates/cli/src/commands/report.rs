@@ -45,10 +45,14 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let input = Input { results, other };
     goal_file::write(&output, report::page(&input).as_bytes())?;
     let Input { results, other } = input;
-    let machines = results.machine.as_ref().zip(other.as_ref().and_then(|other| other.machine.as_ref()));
+    let machines =
+        results.machine.as_ref().zip(other.as_ref().and_then(|other| other.machine.as_ref()));
     let agreement = machines.map(|(one, other)| Agreement::of(one, other));
-    let problems: Vec<String> =
-        results.problems.into_iter().chain(other.into_iter().flat_map(|other| other.problems)).collect();
+    let problems: Vec<String> = results
+        .problems
+        .into_iter()
+        .chain(other.into_iter().flat_map(|other| other.problems))
+        .collect();
     for problem in &problems {
         eprintln!("tradewind: {problem}");
     }
@@ -57,13 +61,23 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         return Ok(status);
     }
     let incomplete = results.parts.iter().filter(|part| !part.complete).count();
-    let report =
-        Report { output: output.display().to_string(), parts: results.parts.len(), incomplete, problems, agreement };
+    let report = Report {
+        output: output.display().to_string(),
+        parts: results.parts.len(),
+        incomplete,
+        problems,
+        agreement,
+    };
     let describe = || {
         let Report { output, parts, incomplete, agreement, .. } = &report;
-        let incomplete = if *incomplete > 0 { format!(", {incomplete} of them incomplete") } else { String::new() };
+        let incomplete = if *incomplete > 0 {
+            format!(", {incomplete} of them incomplete")
+        } else {
+            String::new()
+        };
         let plural = if *parts == 1 { "" } else { "s" };
-        let apart = agreement.as_ref().map(|agreement| format!("\n{}", describe_agreement(agreement)));
+        let apart =
+            agreement.as_ref().map(|agreement| format!("\n{}", describe_agreement(agreement)));
         format!("{output}: {parts} part{plural}{incomplete}{}", apart.unwrap_or_default())
     };
     format.print(describe, &report)?;
@@ -73,7 +87,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
 /// How far two measurements lie apart, in words.
 fn describe_agreement(agreement: &Agreement) -> String {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    let each = agreement.each.iter().map(|(name, apart)| format!("{name} {}", percent(apart.median)));
+    let each =
+        agreement.each.iter().map(|(name, apart)| format!("{name} {}", percent(apart.median)));
     let Agreement { all, .. } = agreement;
     format!(
         "parameters lie {} apart in the median of {} values, a tenth of them more than {}; by parameter: {}",
@@ -86,7 +101,8 @@ fn describe_agreement(agreement: &Agreement) -> String {
 
 /// What lies in a directory, or what one machine.json tells.
 fn read(path: &Path) -> Result<Results, Failure> {
-    let results = Results::read(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
+    let results =
+        Results::read(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
     if results.parts.is_empty() && results.machine.is_none() && results.problems.is_empty() {
         return Err(Failure::NoResults { path: path.to_owned() });
     }
@@ -95,5 +111,9 @@ fn read(path: &Path) -> Result<Results, Failure> {
 
 /// Where the page goes if nobody says: into the directory, or beside the file.
 fn beside(results: &Path) -> PathBuf {
-    if results.is_dir() { results.join("report.html") } else { results.with_file_name("report.html") }
+    if results.is_dir() {
+        results.join("report.html")
+    } else {
+        results.with_file_name("report.html")
+    }
 }

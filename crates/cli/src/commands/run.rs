@@ -51,7 +51,12 @@ pub(crate) struct Arguments {
     trace: Option<PathBuf>,
 
     /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     program: Vec<OsString>,
 }
 
@@ -88,8 +93,9 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(parts) = &parts {
         options.environment.push((TRACE.into(), parts.path().into()));
     }
-    let (path, arguments) =
-        program.split_first().map_or((OsString::new(), &[][..]), |(path, rest)| (path.clone(), rest));
+    let (path, arguments) = program
+        .split_first()
+        .map_or((OsString::new(), &[][..]), |(path, rest)| (path.clone(), rest));
     let outcome = launch(&path, arguments, options)?;
     report(&outcome, timeout, grace);
     if let (Some(parts), Some(file)) = (parts, trace) {
@@ -102,7 +108,10 @@ fn report(outcome: &Outcome, timeout: Option<Duration>, grace: Duration) {
     let list: Vec<String> = outcome.ended.iter().map(ToString::to_string).collect();
     let list = list.join(", ");
     if outcome.out_of_time {
-        eprintln!("tradewind: the job was not over after {:?}; ended ranks {list}", timeout.unwrap_or_default());
+        eprintln!(
+            "tradewind: the job was not over after {:?}; ended ranks {list}",
+            timeout.unwrap_or_default()
+        );
         return;
     }
     if let Some((rank, how)) = outcome.failed {

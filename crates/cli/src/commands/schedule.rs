@@ -125,8 +125,12 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     }
     let title = title(arguments, algorithm);
     match arguments.draw {
-        Some(Drawing::Svg) => std::io::stdout().write_all(svg::draw(&title, &graphs, arguments.rank).as_bytes())?,
-        Some(Drawing::Dot) => std::io::stdout().write_all(dot::draw(&title, &graphs, arguments.rank).as_bytes())?,
+        Some(Drawing::Svg) => {
+            std::io::stdout().write_all(svg::draw(&title, &graphs, arguments.rank).as_bytes())?
+        }
+        Some(Drawing::Dot) => {
+            std::io::stdout().write_all(dot::draw(&title, &graphs, arguments.rank).as_bytes())?
+        }
         None => {
             let summary = summary::Summary::new(title, &graphs, arguments.rank);
             format.print(|| summary.to_string(), &summary)?;

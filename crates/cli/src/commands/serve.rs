@@ -36,7 +36,13 @@ pub(crate) struct Arguments {
 pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Arguments { name, ranks, engine, cores, listen, stay } = arguments;
     if *stay {
-        serve(&Request { name: name.clone(), ranks: *ranks, engine: *engine, cores: *cores, listen: *listen })?;
+        serve(&Request {
+            name: name.clone(),
+            ranks: *ranks,
+            engine: *engine,
+            cores: *cores,
+            listen: *listen,
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     // Not the name in the command line: this very program, wherever it was found.

@@ -18,8 +18,12 @@ use std::process::ExitCode;
 const ENGINES: [EngineKind; 2] = [EngineKind::Caller, EngineKind::Peers];
 
 /// What is shown: messages as short as they often are, which are the hardest to overlap (Schneider et al. 2011, section 4).
-const CASES: [(Collective, u64); 4] =
-    [(Collective::Barrier, 0), (Collective::Allreduce, 8), (Collective::Alltoall, 1024), (Collective::Neighbor, 1024)];
+const CASES: [(Collective, u64); 4] = [
+    (Collective::Barrier, 0),
+    (Collective::Allreduce, 8),
+    (Collective::Alltoall, 1024),
+    (Collective::Neighbor, 1024),
+];
 
 /// Shows collectives that finish underneath a computation, on this machine, in less than a minute.
 #[derive(Debug, clap::Args)]
@@ -75,7 +79,8 @@ fn table(rows: &[Row]) -> Table {
     ]);
     for row in rows {
         // The name once for both engines.
-        let name = if row.engine == ENGINES[0] { name_and_size(row.op, row.bytes) } else { String::new() };
+        let name =
+            if row.engine == ENGINES[0] { name_and_size(row.op, row.bytes) } else { String::new() };
         table.add_row([
             Cell::new(name),
             Cell::new(row.engine.name()),

@@ -59,7 +59,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let first = ["plogp"].into_iter().filter(|name| !has_parameters && find(name).is_some());
     let check = ["regret"].into_iter().filter(|_| arguments.check);
     let names: Vec<&str> = first.chain(["decisions"]).chain(check).collect();
-    let place = suite::Place { out: path.clone(), again: true, passing: arguments.measurements.is_none() };
+    let place =
+        suite::Place { out: path.clone(), again: true, passing: arguments.measurements.is_none() };
     let status = suite::these(&names, &setting, &place, format)?;
     let directory = Directory::create(&path)?;
     let complete = directory.read("decisions")?.is_some_and(|part| part.complete);
@@ -68,15 +69,19 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
             table.write(&out)?;
             eprintln!("tradewind: {} rows written to {}", table.rows().len(), out.display());
         }
-        None => eprintln!("tradewind: not all was measured, so that {} is left as it is", out.display()),
+        None => {
+            eprintln!("tradewind: not all was measured, so that {} is left as it is", out.display())
+        }
     }
     Ok(status)
 }
 
 /// The directory of the table, made if it is not there.
 fn folder_of(out: &Path) -> Result<&Path, Failure> {
-    let folder = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(|source| Failure::Write { path: out.to_owned(), source })?;
+    let folder =
+        out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)
+        .map_err(|source| Failure::Write { path: out.to_owned(), source })?;
     Ok(folder)
 }
 

@@ -41,7 +41,9 @@ impl Stages {
 /// All arrows between these slices.
 pub(super) fn arrows(parts: &Parts, slices: &[Slice]) -> Vec<Arrow> {
     let mut stages: HashMap<Key, Stages> = HashMap::new();
-    let shown = || slices.iter().enumerate().filter_map(|(at, slice)| Some((at, &parts.events[slice.event?])));
+    let shown = || {
+        slices.iter().enumerate().filter_map(|(at, slice)| Some((at, &parts.events[slice.event?])))
+    };
     for (at, event) in shown() {
         let stages = stages.entry(key(event, event.rank, event.operation)).or_default();
         match event.stage {
@@ -50,7 +52,9 @@ pub(super) fn arrows(parts: &Parts, slices: &[Slice]) -> Vec<Arrow> {
             Stage::Took(..) => stages.took = Some(at),
         }
     }
-    let of = |event: &Event, rank: u32, operation: u32| stages.get(&key(event, rank, operation)).copied();
+    let of = |event: &Event, rank: u32, operation: u32| {
+        stages.get(&key(event, rank, operation)).copied()
+    };
     let mut arrows = Vec::new();
     let mut draw = |name, from: Option<usize>, to: Option<usize>| {
         if let (Some(from), Some(to)) = (from, to) {
@@ -72,11 +76,20 @@ pub(super) fn arrows(parts: &Parts, slices: &[Slice]) -> Vec<Arrow> {
             operation.successors.iter().for_each(|after| draw("requires", Some(at), first(after)));
         }
         if own.first() == Some(at) {
-            operation.start_successors.iter().for_each(|after| draw("irequires", Some(at), first(after)));
+            operation
+                .start_successors
+                .iter()
+                .for_each(|after| draw("irequires", Some(at), first(after)));
         }
         // The receive's end of a message has its partner, too; the arrow is drawn once.
-        if let (Some((receiver, receive)), true) = (operation.partner, operation.name.starts_with("send")) {
-            draw("message", Some(at), of(event, receiver, receive).and_then(|receive| receive.executed));
+        if let (Some((receiver, receive)), true) =
+            (operation.partner, operation.name.starts_with("send"))
+        {
+            draw(
+                "message",
+                Some(at),
+                of(event, receiver, receive).and_then(|receive| receive.executed),
+            );
         }
     }
     arrows
@@ -89,7 +102,11 @@ fn key(event: &Event, rank: u32, operation: u32) -> Key {
 
 /// Leaves within its first slice, as late as it may, and reaches its second as it begins. What one operation enables may
 /// begin before the clock has been read at its end, on another core.
-fn arrow(name: &'static str, (from, before): (usize, &Slice), (to, after): (usize, &Slice)) -> Option<Arrow> {
+fn arrow(
+    name: &'static str,
+    (from, before): (usize, &Slice),
+    (to, after): (usize, &Slice),
+) -> Option<Arrow> {
     let leaves = (before.ended - 1).min(after.begun);
     // Clocks that disagree between cores.
     let contradicts = leaves < before.begun;

@@ -116,7 +116,10 @@ fn names(slices: &[Slice]) -> impl Iterator<Item = TraceEvent<'static>> {
         };
         let ordered = Arguments::Order { sort_index: thread };
         [
-            TraceEvent { args: Some(Arguments::Name { name }), ..plain("thread_name", "M", rank, thread) },
+            TraceEvent {
+                args: Some(Arguments::Name { name }),
+                ..plain("thread_name", "M", rank, thread)
+            },
             TraceEvent { args: Some(ordered), ..plain("thread_sort_index", "M", rank, thread) },
         ]
     });

@@ -52,7 +52,8 @@ impl Parts {
             for (operation, message) in sends {
                 let there = Message { peer: *rank, ..message };
                 let partner = receives.get(&(*communicator, *program, message.peer, there));
-                known.operations[operation as usize].partner = partner.map(|receive| (message.peer, *receive));
+                known.operations[operation as usize].partner =
+                    partner.map(|receive| (message.peer, *receive));
             }
         }
     }
@@ -67,7 +68,8 @@ impl Parts {
                     self.lost += dropped;
                 }
                 Ok(Ok(Record::Program(program))) => {
-                    self.programs.insert((program.communicator, program.program, program.rank), program);
+                    self.programs
+                        .insert((program.communicator, program.program, program.rank), program);
                 }
                 Ok(Ok(Record::Event(event))) => self.events.push(event),
                 Ok(Ok(Record::Call(call))) => self.calls.push((rank, call)),
@@ -92,8 +94,15 @@ impl Parts {
 }
 
 /// The messages of a program whose other end is not known, with their operations.
-fn messages<'p>(program: &'p Program, kind: &'static str) -> impl Iterator<Item = (u32, Message)> + 'p {
-    let open = |operation: &Operation| operation.partner.is_none().then_some(operation.message).flatten();
+fn messages<'p>(
+    program: &'p Program,
+    kind: &'static str,
+) -> impl Iterator<Item = (u32, Message)> + 'p {
+    let open =
+        |operation: &Operation| operation.partner.is_none().then_some(operation.message).flatten();
     let of_kind = move |(_, operation): &(u32, &Operation)| operation.name.starts_with(kind);
-    (0..).zip(&program.operations).filter(of_kind).filter_map(move |(at, operation)| Some((at, open(operation)?)))
+    (0..)
+        .zip(&program.operations)
+        .filter(of_kind)
+        .filter_map(move |(at, operation)| Some((at, open(operation)?)))
 }

@@ -36,13 +36,25 @@ pub(super) enum Track {
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Details {
-    Operation { communicator: u64, program: u64, call: String, run: u64, operation: u32, cpu: u8, nic: u8 },
-    Call { communicator: u64, sequence: u64 },
+    Operation {
+        communicator: u64,
+        program: u64,
+        call: String,
+        run: u64,
+        operation: u32,
+        cpu: u8,
+        nic: u8,
+    },
+    Call {
+        communicator: u64,
+        sequence: u64,
+    },
 }
 
 /// All slices, in the order in which they begin.
 pub(super) fn slices(parts: &Parts, ranks: u32) -> Vec<Slice> {
-    let events = parts.events.iter().enumerate().map(|(index, event)| of_event(parts, index, event));
+    let events =
+        parts.events.iter().enumerate().map(|(index, event)| of_event(parts, index, event));
     let calls = parts.calls.iter().map(|(rank, call)| of_call(*rank, call));
     let mut slices: Vec<Slice> = events.chain(calls).collect();
     slices.sort_by_key(|slice| (slice.begun, std::cmp::Reverse(slice.ended)));
@@ -51,7 +63,8 @@ pub(super) fn slices(parts: &Parts, ranks: u32) -> Vec<Slice> {
 }
 
 fn of_event(parts: &Parts, index: usize, event: &Event) -> Slice {
-    let Event { communicator, program, run, rank, operation, executor, stage, begun, ended } = *event;
+    let Event { communicator, program, run, rank, operation, executor, stage, begun, ended } =
+        *event;
     let known = parts.operation(event);
     let name = known.map_or_else(|| format!("operation {operation}"), |known| known.name.clone());
     let name = match stage {

@@ -56,7 +56,9 @@ pub(crate) fn ring(ranks: u32, rounds: u32, bytes: u64) -> String {
         text.push_str(&format!("rank {rank} {{\n"));
         let (before, after) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
         for round in 0..rounds {
-            text.push_str(&format!("s{round}: send {bytes}b to {after}\nr{round}: recv {bytes}b from {before}\n"));
+            text.push_str(&format!(
+                "s{round}: send {bytes}b to {after}\nr{round}: recv {bytes}b from {before}\n"
+            ));
             if round > 0 {
                 text.push_str(&format!("s{round} requires r{}\n", round - 1));
             }
@@ -75,7 +77,8 @@ pub(crate) fn flood(ranks: u32, messages: u32, bytes: u64) -> String {
     text.push_str("}\n");
     for rank in 1..ranks {
         text.push_str(&format!("rank {rank} {{\n"));
-        (0..messages).for_each(|number| text.push_str(&format!("send {bytes}b to 0 tag {}\n", number % 3)));
+        (0..messages)
+            .for_each(|number| text.push_str(&format!("send {bytes}b to 0 tag {}\n", number % 3)));
         text.push_str("}\n");
     }
     text

@@ -59,7 +59,10 @@ pub(crate) struct Profile {
 /// Microseconds with fractions are whole nanoseconds.
 fn nanoseconds(microseconds: f64) -> u64 {
     let nanoseconds = microseconds * 1000.0;
-    assert!(nanoseconds >= 0.0 && (nanoseconds - nanoseconds.round()).abs() < 1e-3, "{microseconds} µs");
+    assert!(
+        nanoseconds >= 0.0 && (nanoseconds - nanoseconds.round()).abs() < 1e-3,
+        "{microseconds} µs"
+    );
     nanoseconds.round() as u64
 }
 
@@ -73,8 +76,12 @@ impl Profile {
     pub(crate) fn read(path: &Path) -> Self {
         let text = std::fs::read(path).expect("the profile is there");
         let file: File = serde_json::from_slice(&text).expect("it is JSON");
-        let mut profile =
-            Profile { slices: Vec::new(), arrows: Vec::new(), processes: HashMap::new(), threads: HashMap::new() };
+        let mut profile = Profile {
+            slices: Vec::new(),
+            arrows: Vec::new(),
+            processes: HashMap::new(),
+            threads: HashMap::new(),
+        };
         let mut ends: HashMap<u64, Vec<End>> = HashMap::new();
         for event in &file.trace_events {
             match event["ph"].as_str() {
@@ -90,7 +97,11 @@ impl Profile {
         profile.check_tracks();
         for (id, ends) in ends {
             let [from, to] = &ends[..] else { panic!("arrow {id} has {} ends", ends.len()) };
-            assert_eq!((from.ph.as_str(), to.ph.as_str(), to.bp.as_deref()), ("s", "f", Some("e")), "arrow {id}");
+            assert_eq!(
+                (from.ph.as_str(), to.ph.as_str(), to.bp.as_deref()),
+                ("s", "f", Some("e")),
+                "arrow {id}"
+            );
             assert!(from.ts <= to.ts, "arrow {id} ({}) leads back in time: {ends:?}", from.name);
             let (left, reached) = (profile.surrounding(from), profile.surrounding(to));
             profile.arrows.push((from.name.clone(), left, reached));
@@ -103,9 +114,15 @@ impl Profile {
         let (process, thread) = (number("pid") as u32, number("tid"));
         let name = event["args"]["name"].as_str().map(str::to_owned);
         match event["name"].as_str() {
-            Some("process_name") => drop(self.processes.insert(process, name.expect("it has a name"))),
-            Some("thread_name") => drop(self.threads.insert((process, thread), name.expect("it has a name"))),
-            Some("process_sort_index" | "thread_sort_index") => assert!(event["args"]["sort_index"].is_u64()),
+            Some("process_name") => {
+                drop(self.processes.insert(process, name.expect("it has a name")))
+            }
+            Some("thread_name") => {
+                drop(self.threads.insert((process, thread), name.expect("it has a name")))
+            }
+            Some("process_sort_index" | "thread_sort_index") => {
+                assert!(event["args"]["sort_index"].is_u64())
+            }
             other => panic!("{other:?} is not a name: {event}"),
         }
     }
@@ -114,7 +131,10 @@ impl Profile {
         let mut tracks: HashMap<(u32, u64), Vec<(u64, u64)>> = HashMap::new();
         for slice in &self.slices {
             let track = (slice.pid, slice.tid);
-            assert!(self.threads.contains_key(&track) && self.processes.contains_key(&slice.pid), "{slice:?}");
+            assert!(
+                self.threads.contains_key(&track) && self.processes.contains_key(&slice.pid),
+                "{slice:?}"
+            );
             let (begun, ended) = slice.span();
             assert!(begun < ended, "an empty slice cannot be seen: {slice:?}");
             tracks.entry(track).or_default().push((begun, ended));
@@ -124,7 +144,10 @@ impl Profile {
             let mut open: Vec<u64> = Vec::new();
             for (begun, ended) in spans {
                 open.retain(|end| *end > begun);
-                assert!(open.last().is_none_or(|end| ended <= *end), "slices of track {track:?} overlap at {begun}");
+                assert!(
+                    open.last().is_none_or(|end| ended <= *end),
+                    "slices of track {track:?} overlap at {begun}"
+                );
                 open.push(ended);
             }
         }

@@ -28,18 +28,25 @@ fn every_operation_edge_and_message_of_a_file_is_there() {
         }
         assert_eq!(operations.len(), 22, "{options:?}: {operations:?}");
         let names: Vec<&str> = operations.values().flatten().copied().collect();
-        for name in
-            ["send 300000b to 2 tag 4", "calc 50000", "recv 9b from 1 tag -1, taken from 1", "recv 0b from 0 tag 0"]
-        {
+        for name in [
+            "send 300000b to 2 tag 4",
+            "calc 50000",
+            "recv 9b from 1 tag -1, taken from 1",
+            "recv 0b from 0 tag 0",
+        ] {
             assert!(names.iter().any(|found| found.starts_with(name)), "{name} in {names:?}");
         }
         let own = |name: &str| {
-            let of_file = |arrow: &&(String, _, crate::perfetto::Slice)| arrow.2.args["call"] == "schedule";
+            let of_file =
+                |arrow: &&(String, _, crate::perfetto::Slice)| arrow.2.args["call"] == "schedule";
             profile.arrows.iter().filter(of_file).filter(|arrow| arrow.0 == name).count()
         };
         assert_eq!((own("requires"), own("irequires"), own("message")), (8, 3, 9), "{options:?}");
         for (name, from, to) in profile.arrows.iter().filter(|arrow| arrow.0 == "message") {
-            assert!(from.name.starts_with("send") && to.name.starts_with("recv"), "{name}: {from:?} {to:?}");
+            assert!(
+                from.name.starts_with("send") && to.name.starts_with("recv"),
+                "{name}: {from:?} {to:?}"
+            );
         }
         let processes: Vec<_> = (0..5).map(|rank| profile.processes[&rank].as_str()).collect();
         assert_eq!(processes, ["rank 0", "rank 1", "rank 2", "rank 3", "rank 4"]);
@@ -83,7 +90,8 @@ fn rank() {
 
 /// A join, a linked collective, and both once more on communicators whose ranks have other numbers.
 fn collectives(world: &Communicator) -> tradewind::Result<()> {
-    let dissemination = Algorithms { barrier: Some(BarrierAlgorithm::Dissemination), ..Algorithms::default() };
+    let dissemination =
+        Algorithms { barrier: Some(BarrierAlgorithm::Dissemination), ..Algorithms::default() };
     let mut sum = [0u64; 4];
     world.allreduce(&[1; 4], &mut sum, Op::Sum)?;
     world.with_algorithms(dissemination).barrier()?;
@@ -113,8 +121,11 @@ fn collectives_of_a_program_are_there_under_the_ranks_of_the_job() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let profile = Profile::read(&path);
     for rank in 0..4 {
-        let calls: Vec<_> =
-            profile.slices.iter().filter(|slice| slice.pid == rank && slice.cat == "collective").collect();
+        let calls: Vec<_> = profile
+            .slices
+            .iter()
+            .filter(|slice| slice.pid == rank && slice.cat == "collective")
+            .collect();
         let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         assert_eq!(names, ["allreduce 32b", "barrier", "allreduce 32b", "barrier"], "rank {rank}");
         // The last two ran at the same time.

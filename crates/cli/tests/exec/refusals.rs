@@ -6,7 +6,10 @@ use crate::harness::{Folder, exec, text, tradewind};
 #[test]
 fn what_is_wrong_is_named_before_anything_starts() {
     let folder = Folder::new();
-    let path = folder.file("bad.goal", "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0 tag 3\n}\n");
+    let path = folder.file(
+        "bad.goal",
+        "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0 tag 3\n}\n",
+    );
     let output = exec(&path, &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = text(&output.stderr);
@@ -30,8 +33,12 @@ fn what_is_no_goal_file_is_said() {
 #[test]
 fn a_deadlock_for_want_of_eager_messages_is_found() {
     let folder = Folder::new();
-    let rank =
-        |rank: u32| format!("rank {rank} {{\na: send 8b to {0}\nb: recv 8b from {0}\nb requires a\n}}\n", 1 - rank);
+    let rank = |rank: u32| {
+        format!(
+            "rank {rank} {{\na: send 8b to {0}\nb: recv 8b from {0}\nb requires a\n}}\n",
+            1 - rank
+        )
+    };
     let path = folder.file("blocking.goal", format!("num_ranks 2\n{}{}", rank(0), rank(1)));
     assert_eq!(exec(&path, &[]).status.code(), Some(0));
     let output = exec(&path, &["--eager-bytes", "7"]);
@@ -46,7 +53,10 @@ fn a_file_that_does_not_fit_is_refused_with_what_it_needs() {
     let output = exec(&huge, &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("it needs about 6291456.0 GiB of memory") && said.contains("are available"), "{said}");
+    assert!(
+        said.contains("it needs about 6291456.0 GiB of memory") && said.contains("are available"),
+        "{said}"
+    );
 
     // All bytes there are.
     let output = exec(&folder.file("huge.goal", ring(3, 1, u64::MAX)), &[]);
@@ -78,14 +88,18 @@ fn a_run_that_has_come_to_a_dead_end_ends_with_its_time() {
     );
     let output = exec(&path, &["--timeout", "0.5"]);
     assert_eq!(output.status.code(), Some(124), "{output:?}");
-    assert!(text(&output.stderr).contains("tradewind: the run was not over after 500ms"), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("tradewind: the run was not over after 500ms"),
+        "{output:?}"
+    );
 }
 
 #[test]
 fn a_profile_that_cannot_be_written_is_a_failure() {
     let folder = Folder::new();
     let path = folder.file("ring.goal", ring(2, 1, 8));
-    let output = exec(&path, &["--trace", folder.path("nowhere/profile.json").to_str().expect("readable")]);
+    let output =
+        exec(&path, &["--trace", folder.path("nowhere/profile.json").to_str().expect("readable")]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("cannot write"), "{output:?}");
 }

@@ -11,9 +11,12 @@ fn every_byte_arrives_with_every_engine() {
     let folder = Folder::new();
     let path = folder.file("everything.goal", EVERYTHING);
     for engine in ["peers", "caller"] {
-        for options in
-            [&["--calc", "skip"][..], &["--calc", "spin"], &["--eager-bytes", "0"], &["--eager-bytes", "1000000"]]
-        {
+        for options in [
+            &["--calc", "skip"][..],
+            &["--calc", "spin"],
+            &["--eager-bytes", "0"],
+            &["--eager-bytes", "1000000"],
+        ] {
             let report = report(&path, &[&["--engine", engine], options].concat());
             assert_eq!(report["verified"], true, "{engine} {options:?}");
             assert_eq!(report["engine"], engine);
@@ -21,7 +24,10 @@ fn every_byte_arrives_with_every_engine() {
             assert_eq!(report["operations"], 22);
             assert_eq!(report["messages"], 9);
             assert_eq!(report["bytes"], 300_000 + 64 + 9 + 5000 + 5000 + 9 + 200_000 + 1);
-            assert_eq!(report["nics"], json!([{"nic": 0, "operations": 15}, {"nic": 1, "operations": 3}]));
+            assert_eq!(
+                report["nics"],
+                json!([{"nic": 0, "operations": 15}, {"nic": 1, "operations": 3}])
+            );
             assert_eq!(report["file"], path.to_str().expect("readable"));
         }
     }
@@ -30,7 +36,8 @@ fn every_byte_arrives_with_every_engine() {
 #[test]
 fn a_computation_takes_its_time_or_none() {
     let folder = Folder::new();
-    let path = folder.file("calc.goal", "num_ranks 2\nrank 0 {\ncalc 3000000\ncalc 2000000\n}\nrank 1 {\n}\n");
+    let path = folder
+        .file("calc.goal", "num_ranks 2\nrank 0 {\ncalc 3000000\ncalc 2000000\n}\nrank 1 {\n}\n");
     let seconds = |options: &[&str]| report(&path, options)["seconds"].as_f64().expect("a number");
     // One cpu does one thing at a time.
     assert!(seconds(&[]) >= 0.005);
@@ -54,7 +61,10 @@ fn wildcards_take_every_message_once() {
         let path = folder.file("flood.goal", flood(4, messages, bytes));
         for engine in ["peers", "caller"] {
             let report = report(&path, &["--engine", engine]);
-            assert_eq!((&report["verified"], &report["messages"]), (&json!(true), &json!(3 * messages)));
+            assert_eq!(
+                (&report["verified"], &report["messages"]),
+                (&json!(true), &json!(3 * messages))
+            );
         }
     }
 }
@@ -62,8 +72,13 @@ fn wildcards_take_every_message_once() {
 #[test]
 fn binary_files_and_standard_input_run_too() {
     let folder = Folder::new();
-    let (source, binary) = (folder.file("everything.goal", EVERYTHING), folder.path("everything.bin"));
-    let converted = tradewind().arg("convert").args([&source, &binary]).output().expect("cargo has built the command");
+    let (source, binary) =
+        (folder.file("everything.goal", EVERYTHING), folder.path("everything.bin"));
+    let converted = tradewind()
+        .arg("convert")
+        .args([&source, &binary])
+        .output()
+        .expect("cargo has built the command");
     assert!(converted.status.success(), "{converted:?}");
     assert_eq!(report(&binary, &["--calc", "skip"])["operations"], 22);
 
@@ -73,7 +88,12 @@ fn binary_files_and_standard_input_run_too() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("cargo has built the command");
-    child.stdin.take().expect("it was asked for").write_all(EVERYTHING.as_bytes()).expect("it reads");
+    child
+        .stdin
+        .take()
+        .expect("it was asked for")
+        .write_all(EVERYTHING.as_bytes())
+        .expect("it reads");
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output.stdout).contains("every byte"), "{output:?}");
@@ -93,6 +113,9 @@ fn a_file_whose_name_looks_like_an_option_is_a_file() {
 #[test]
 fn ranks_without_operations_are_ranks() {
     let folder = Folder::new();
-    let output = exec(&folder.file("empty.goal", "num_ranks 3\nrank 0 {\n}\nrank 1 {\n}\nrank 2 {\n}\n"), &[]);
+    let output = exec(
+        &folder.file("empty.goal", "num_ranks 3\nrank 0 {\n}\nrank 1 {\n}\nrank 2 {\n}\n"),
+        &[],
+    );
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }

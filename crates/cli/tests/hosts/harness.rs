@@ -82,7 +82,14 @@ pub(crate) enum User {
 impl<'a> Hydra<'a> {
     /// With so many ranks on each host.
     pub(crate) fn new(testbed: &'a Testbed, ranks: &'a [u32]) -> Self {
-        Hydra { testbed, ranks, options: Vec::new(), variables: Vec::new(), one_host: false, user: None }
+        Hydra {
+            testbed,
+            ranks,
+            options: Vec::new(),
+            variables: Vec::new(),
+            one_host: false,
+            user: None,
+        }
     }
 
     /// All names of hosts mean the first one.
@@ -118,7 +125,8 @@ impl<'a> Hydra<'a> {
         let launcher = directory.path().join("launch");
         std::fs::write(&launcher, LAUNCHER).expect("there is room");
         std::fs::set_permissions(&launcher, Permissions::from_mode(0o700)).expect("it is ours");
-        let mut programs = [std::env::current_exe().expect("this test"), env!("CARGO_BIN_EXE_tradewind").into()];
+        let mut programs =
+            [std::env::current_exe().expect("this test"), env!("CARGO_BIN_EXE_tradewind").into()];
         if let Some(user) = user {
             programs = copies(programs, directory.path());
             give_rights(&programs[1], user);
@@ -126,9 +134,16 @@ impl<'a> Hydra<'a> {
         let [program, tradewind] = programs;
         let first = &testbed.hosts()[0];
         let mut command = first.command("timeout");
-        command.args(["--kill-after=1", HANGS_AFTER, "mpiexec.hydra", "-localhost", &first.address().to_string()]);
+        command.args([
+            "--kill-after=1",
+            HANGS_AFTER,
+            "mpiexec.hydra",
+            "-localhost",
+            &first.address().to_string(),
+        ]);
         command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher).args(options);
-        let list: Vec<String> = ranks.iter().enumerate().map(|(host, ranks)| format!("h{host}:{ranks}")).collect();
+        let list: Vec<String> =
+            ranks.iter().enumerate().map(|(host, ranks)| format!("h{host}:{ranks}")).collect();
         command.args(["-hosts", &list.join(","), "-n", &ranks.iter().sum::<u32>().to_string()]);
         command.arg(program).args(["--exact", "rank::program", "--nocapture", "--quiet"]);
         for (number, _) in ranks.iter().enumerate() {
@@ -167,7 +182,10 @@ fn copies<const N: usize>(programs: [PathBuf; N], directory: &Path) -> [PathBuf;
 fn give_rights(program: &Path, user: User) {
     if user == User::WithCommand {
         let given = Command::new("setcap").arg(RIGHTS).arg(program).status();
-        assert!(given.is_ok_and(|status| status.success()), "setcap of libcap cannot give {RIGHTS}");
+        assert!(
+            given.is_ok_and(|status| status.success()),
+            "setcap of libcap cannot give {RIGHTS}"
+        );
     }
 }
 
@@ -212,7 +230,8 @@ impl Job<'_> {
     pub(crate) fn hear(&mut self, expected: &[Said]) {
         let mut missing = expected.to_vec();
         while !missing.is_empty() {
-            let said = self.next().unwrap_or_else(|| panic!("the job has ended without {missing:?}"));
+            let said =
+                self.next().unwrap_or_else(|| panic!("the job has ended without {missing:?}"));
             missing.retain(|other| *other != said);
         }
     }
@@ -225,7 +244,8 @@ impl Drop for Job<'_> {
         // Whom hydra cannot reach any more it cannot end.
         for process in processes(self.testbed) {
             let pid = rustix::process::Pid::from_raw(process);
-            let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+            let _ =
+                pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
         }
     }
 }
@@ -233,9 +253,14 @@ impl Drop for Job<'_> {
 /// The processes on the hosts of a testbed, which this test has started.
 fn processes(testbed: &Testbed) -> Vec<i32> {
     let namespace = |path: &str| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
-    let hosts: Vec<u64> = testbed.hosts().iter().filter_map(|host| namespace(&host.namespace())).collect();
+    let hosts: Vec<u64> =
+        testbed.hosts().iter().filter_map(|host| namespace(&host.namespace())).collect();
     let entries = std::fs::read_dir("/proc").expect("/proc is mounted").flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     // A zombie has no namespace any more.
-    numbers.filter(|pid| namespace(&format!("/proc/{pid}/ns/net")).is_some_and(|ino| hosts.contains(&ino))).collect()
+    numbers
+        .filter(|pid| {
+            namespace(&format!("/proc/{pid}/ns/net")).is_some_and(|ino| hosts.contains(&ino))
+        })
+        .collect()
 }

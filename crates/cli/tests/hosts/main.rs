@@ -27,9 +27,13 @@ macro_rules! hosts {
 fn ranks_on_several_hosts_find_each_other_by_both_versions_of_pmi() {
     let testbed = hosts!(2);
     for version in ["1", "2"] {
-        let said = Hydra::new(&testbed, &[2, 2]).variable("TRADEWIND_PMI", version).program("collectives").run();
-        let expected: Vec<Said> =
-            (0..4).map(|rank| Said::new(rank, "4 ranks on 2 hosts, 2 here, all is right")).collect();
+        let said = Hydra::new(&testbed, &[2, 2])
+            .variable("TRADEWIND_PMI", version)
+            .program("collectives")
+            .run();
+        let expected: Vec<Said> = (0..4)
+            .map(|rank| Said::new(rank, "4 ranks on 2 hosts, 2 here, all is right"))
+            .collect();
         assert_eq!(said, expected, "PMI-{version}");
     }
 }
@@ -50,11 +54,18 @@ fn hosts_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines() {
     let testbed = hosts!(3);
     for engine in ["kernel", "agent"] {
         // The last host may have fewer ranks; where others have, there are no levels, but for neighbours.
-        for (ranks, levels) in [([2, 2, 1], "in nodes of 2"), ([3, 3, 3], "in nodes of 3"), ([1, 3, 2], "in one level")]
-        {
-            let said = Hydra::new(&testbed, &ranks).variable("TRADEWIND_BETWEEN_HOSTS", engine).program("levels").run();
+        for (ranks, levels) in [
+            ([2, 2, 1], "in nodes of 2"),
+            ([3, 3, 3], "in nodes of 3"),
+            ([1, 3, 2], "in one level"),
+        ] {
+            let said = Hydra::new(&testbed, &ranks)
+                .variable("TRADEWIND_BETWEEN_HOSTS", engine)
+                .program("levels")
+                .run();
             let words = format!("{levels}, {engine}, all is right");
-            let expected: Vec<Said> = (0..ranks.iter().sum()).map(|rank| Said::new(rank, &words)).collect();
+            let expected: Vec<Said> =
+                (0..ranks.iter().sum()).map(|rank| Said::new(rank, &words)).collect();
             assert_eq!(said, expected, "{ranks:?}");
         }
     }
@@ -64,14 +75,16 @@ fn hosts_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines() {
 fn ranks_whose_launcher_knows_several_names_of_one_host_are_on_one_host() {
     let testbed = hosts!(1);
     let said = Hydra::new(&testbed, &[1, 1]).all_on_one().program("collectives").run();
-    let expected: Vec<Said> = (0..2).map(|rank| Said::new(rank, "2 ranks on 1 hosts, 2 here, all is right")).collect();
+    let expected: Vec<Said> =
+        (0..2).map(|rank| Said::new(rank, "2 ranks on 1 hosts, 2 here, all is right")).collect();
     assert_eq!(said, expected);
 }
 
 #[test]
 fn a_rank_that_is_killed_is_named_on_every_host() {
     let testbed = hosts!(2);
-    let said = Hydra::new(&testbed, &[2, 2]).option("-disable-auto-cleanup").program("rank-2-dies").run();
+    let said =
+        Hydra::new(&testbed, &[2, 2]).option("-disable-auto-cleanup").program("rank-2-dies").run();
     let expected: Vec<Said> = [0, 1, 3].map(|rank| Said::new(rank, "rank 2 failed")).to_vec();
     assert_eq!(said, expected);
 }
@@ -79,7 +92,8 @@ fn a_rank_that_is_killed_is_named_on_every_host() {
 #[test]
 fn a_host_that_vanishes_is_named() {
     let testbed = hosts!(2);
-    let mut job = Hydra::new(&testbed, &[2, 1]).option("-disable-auto-cleanup").program("waits").start();
+    let mut job =
+        Hydra::new(&testbed, &[2, 1]).option("-disable-auto-cleanup").program("waits").start();
     job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on"), Said::new(2, "goes on")]);
     testbed.unplug(1).expect("a cable can be pulled");
     job.hear(&[Said::new(0, "host 1 is unreachable"), Said::new(1, "host 1 is unreachable")]);
@@ -89,7 +103,10 @@ fn a_host_that_vanishes_is_named() {
 #[test]
 fn what_a_rank_has_sent_outlives_it() {
     let testbed = hosts!(2);
-    let said = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernel").program("root-leaves").run();
+    let said = Hydra::new(&testbed, &[1, 1])
+        .variable("TRADEWIND_BETWEEN_HOSTS", "kernel")
+        .program("root-leaves")
+        .run();
     let mut expected = [both("goes on"), both("has all")].concat();
     expected.sort();
     assert_eq!(said, expected);
@@ -105,7 +122,9 @@ fn what_is_lost_at_the_end_comes_again() {
         relay.set_faults(Faults::default());
         let directory = tempfile::tempdir().expect("there is room");
         let sign = directory.path().join("go");
-        let job = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernel").program("root-leaves");
+        let job = Hydra::new(&testbed, &[1, 1])
+            .variable("TRADEWIND_BETWEEN_HOSTS", "kernel")
+            .program("root-leaves");
         let mut job = job.variable(SIGN, sign.to_str().expect("text")).start();
         job.hear(&both("goes on"));
         relay.set_faults(Faults::of_networks(0.2));
@@ -123,15 +142,25 @@ fn who_demands_what_cannot_be_had_is_told_why() {
     let testbed = hosts!(2);
     for host in testbed.hosts() {
         // Shorter packets than the engine takes; the agent goes on.
-        let shortened = host.command("ip").args(["link", "set", host.interface(), "mtu", "1400"]).status();
+        let shortened =
+            host.command("ip").args(["link", "set", host.interface(), "mtu", "1400"]).status();
         assert!(shortened.is_ok_and(|status| status.success()));
     }
-    let said = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernel").program("joins").run();
+    let said = Hydra::new(&testbed, &[1, 1])
+        .variable("TRADEWIND_BETWEEN_HOSTS", "kernel")
+        .program("joins")
+        .run();
     assert!(!said.is_empty());
     for Said { words, .. } in said {
-        assert!(words.contains("demands the kernel engine") && words.contains("packets of 1400 bytes"), "{words}");
+        assert!(
+            words.contains("demands the kernel engine") && words.contains("packets of 1400 bytes"),
+            "{words}"
+        );
     }
-    let said = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernal").program("joins").run();
+    let said = Hydra::new(&testbed, &[1, 1])
+        .variable("TRADEWIND_BETWEEN_HOSTS", "kernal")
+        .program("joins")
+        .run();
     assert!(!said.is_empty());
     for Said { words, .. } in said {
         assert!(words.starts_with("TRADEWIND_BETWEEN_HOSTS is \"kernal\""), "{words}");
@@ -152,23 +181,33 @@ fn an_ordinary_user_has_the_kernel_engine_by_a_command_with_rights() {
     let expected: Vec<Said> = [2, 2, 1]
         .into_iter()
         .zip(0..)
-        .map(|(here, rank)| Said::new(rank, &format!("3 ranks on 2 hosts, {here} here, all is right")))
+        .map(|(here, rank)| {
+            Said::new(rank, &format!("3 ranks on 2 hosts, {here} here, all is right"))
+        })
         .collect();
     assert_eq!(said, expected);
     let said = demanding().user(User::Without).program("joins").run();
     assert!(!said.is_empty());
     for Said { words, .. } in said {
-        assert!(words.contains("not permitted") && words.contains("CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"), "{words}");
+        assert!(
+            words.contains("not permitted")
+                && words.contains("CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"),
+            "{words}"
+        );
     }
 }
 
 #[test]
 fn without_an_address_the_way_out_is_named() {
     let testbed = hosts!(2);
-    let said = Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_INTERFACE", "ib7").program("joins").run();
+    let said =
+        Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_INTERFACE", "ib7").program("joins").run();
     assert!(!said.is_empty());
     for Said { words, .. } in said {
-        assert!(words.contains("no address of \"ib7\"") && words.contains("TRADEWIND_INTERFACE"), "{words}");
+        assert!(
+            words.contains("no address of \"ib7\"") && words.contains("TRADEWIND_INTERFACE"),
+            "{words}"
+        );
     }
 }
 
@@ -176,7 +215,9 @@ fn without_an_address_the_way_out_is_named() {
 fn a_link_that_is_down_for_a_second_costs_time_only() {
     let testbed = hosts!(2);
     for engine in ["kernel", "agent"] {
-        let job = Hydra::new(&testbed, &[2, 2]).variable("TRADEWIND_BETWEEN_HOSTS", engine).program("goes-on");
+        let job = Hydra::new(&testbed, &[2, 2])
+            .variable("TRADEWIND_BETWEEN_HOSTS", engine)
+            .program("goes-on");
         let mut job = job.start();
         let all = |words| [0, 1, 2, 3].map(|rank| Said::new(rank, words));
         job.hear(&all("goes on"));
@@ -219,7 +260,9 @@ fn the_time_after_which_a_host_is_unreachable_can_be_set() {
     let testbed = hosts!(2);
     for engine in ["kernel", "agent"] {
         let job = Hydra::new(&testbed, &[1, 1]).option("-disable-auto-cleanup").program("waits");
-        let job = job.variable("TRADEWIND_BETWEEN_HOSTS", engine).variable("TRADEWIND_HOST_TIMEOUT", "1.5");
+        let job = job
+            .variable("TRADEWIND_BETWEEN_HOSTS", engine)
+            .variable("TRADEWIND_HOST_TIMEOUT", "1.5");
         let mut job = job.start();
         job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on")]);
         testbed.unplug(1).expect("a cable can be pulled");
@@ -234,7 +277,10 @@ fn a_profile_shows_what_the_kernel_did_on_every_host() {
     let testbed = hosts!(2);
     let folder = tempfile::tempdir().expect("there is room");
     let parts = folder.path().to_str().expect("readable");
-    let said = Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_TRACE", parts).program("collectives").run();
+    let said = Hydra::new(&testbed, &[2, 1])
+        .variable("TRADEWIND_TRACE", parts)
+        .program("collectives")
+        .run();
     assert_eq!(said.len(), 3, "{said:?}");
     let file = folder.path().join("profile.json");
     let merge = tradewind(&testbed, &["trace", parts, file.to_str().expect("readable")]);
@@ -242,7 +288,8 @@ fn a_profile_shows_what_the_kernel_did_on_every_host() {
     let profile = perfetto::Profile::read(&file);
     assert_eq!(profile.processes.len(), 3, "{:?}", profile.processes);
     for rank in 0..3 {
-        let calls = profile.slices.iter().filter(|slice| slice.pid == rank && slice.name == "allreduce 4b");
+        let calls =
+            profile.slices.iter().filter(|slice| slice.pid == rank && slice.name == "allreduce 4b");
         assert_eq!(calls.count(), 20, "rank {rank}");
     }
     // From one host to the other and back, by the program's own clock.
@@ -250,7 +297,10 @@ fn a_profile_shows_what_the_kernel_did_on_every_host() {
         let crossing = |(name, left, reached): &&(String, perfetto::Slice, perfetto::Slice)| {
             name == "message" && (left.pid, reached.pid) == (from, to)
         };
-        assert!(profile.arrows.iter().find(crossing).is_some(), "no message from rank {from} to rank {to}");
+        assert!(
+            profile.arrows.iter().find(crossing).is_some(),
+            "no message from rank {from} to rank {to}"
+        );
     }
 }
 
@@ -263,7 +313,10 @@ fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
     assert!(found.status.success() && text.contains("takes the kernel engine"), "{text}");
     let missing = tradewind(&testbed, &["kernel", "--interface", "no-such-one"]);
     let text = String::from_utf8_lossy(&missing.stdout);
-    assert!(!missing.status.success() && text.contains("no network interface `no-such-one`"), "{text}");
+    assert!(
+        !missing.status.success() && text.contains("no network interface `no-such-one`"),
+        "{text}"
+    );
 }
 
 /// Runs the command on the first host.

@@ -60,7 +60,10 @@ fn collectives() -> Result<()> {
     ring.neighbor_alltoall(&[rank], &mut before)?;
     assert_eq!(before, [(rank + size - 1) % size]);
     world.barrier()?;
-    say(rank, &format!("{size} ranks on {} hosts, {} here, all is right", world.hosts(), here.size()));
+    say(
+        rank,
+        &format!("{size} ranks on {} hosts, {} here, all is right", world.hosts(), here.size()),
+    );
     Ok(())
 }
 
@@ -83,17 +86,29 @@ fn levels() -> Result<()> {
         graph.ineighbor_allgather(&to_neighbors[..1], &mut twice)?.wait()?;
         of_neighbors.wait()?;
         of_all.wait()?;
-        assert!((0..size).zip(&all).all(|(from, got)| *got == block(from, rank, round)), "round {round}: {all:?}");
-        assert_eq!(theirs, [block(before, 0, round), block(next, 1, round), block(before, 2, round)]);
+        assert!(
+            (0..size).zip(&all).all(|(from, got)| *got == block(from, rank, round)),
+            "round {round}: {all:?}"
+        );
+        assert_eq!(
+            theirs,
+            [block(before, 0, round), block(next, 1, round), block(before, 2, round)]
+        );
         assert_eq!(twice, [before, next, before].map(|from| block(from, 0, round)));
     }
     // Too long for two levels, and for a packet.
     let given: Vec<u32> = (0..size).flat_map(|to| vec![rank << 16 | to; 3000]).collect();
     let mut all = vec![0; given.len()];
     world.alltoall(&given, &mut all)?;
-    assert!((0..size).zip(all.chunks(3000)).all(|(from, got)| got.iter().all(|word| *word == from << 16 | rank)));
+    assert!(
+        (0..size)
+            .zip(all.chunks(3000))
+            .all(|(from, got)| got.iter().all(|word| *word == from << 16 | rank))
+    );
     let explanation = world.explain(Collective::Alltoall, 32);
-    let levels = explanation.ranks_per_node.map_or("in one level".into(), |here| format!("in nodes of {here}"));
+    let levels = explanation
+        .ranks_per_node
+        .map_or("in one level".into(), |here| format!("in nodes of {here}"));
     say(rank, &format!("{levels}, {}, all is right", explanation.engine));
     Ok(())
 }
@@ -154,7 +169,10 @@ fn goes_on() -> Result<()> {
         let given = vec![round + rank; 1000];
         let request = world.iallreduce(&given, &mut vector, Op::Sum)?;
         request.wait()?;
-        assert!(vector.iter().all(|value| *value == round * size + size * (size - 1) / 2), "round {round}");
+        assert!(
+            vector.iter().all(|value| *value == round * size + size * (size - 1) / 2),
+            "round {round}"
+        );
         world.allreduce(&[u64::from(Instant::now() >= end)], &mut latest, Op::Minimum)?;
         if latest == [1] {
             break;

@@ -33,7 +33,10 @@ fn assert_all_know(job: &Finished, victim: u32, processes: &[ProcessHandle]) -> 
     let others: Vec<u32> = (0..RANKS).filter(|rank| *rank != victim).collect();
     assert_eq!(job.who_said(&format!("failed {victim} killed 9")), others, "{job:?}");
     assert_eq!(job.status, 128 + 9, "{job:?}");
-    assert!(job.error.contains(&format!("rank {victim} failed: its process was ended by signal 9")), "{job:?}");
+    assert!(
+        job.error.contains(&format!("rank {victim} failed: its process was ended by signal 9")),
+        "{job:?}"
+    );
     for process in processes {
         assert_eq!(process.state().expect("/proc is mounted"), ProcessState::Gone, "{job:?}");
     }
@@ -45,7 +48,11 @@ fn assert_all_know(job: &Finished, victim: u32, processes: &[ProcessHandle]) -> 
 fn assert_soon(mut delays: Vec<u64>) {
     delays.sort_unstable();
     let middle = delays[delays.len() / 2];
-    println!("noticed after {} ms (middle), {} ms (last)", middle / 1_000_000, delays[delays.len() - 1] / 1_000_000);
+    println!(
+        "noticed after {} ms (middle), {} ms (last)",
+        middle / 1_000_000,
+        delays[delays.len() - 1] / 1_000_000
+    );
     assert!(middle < 1_000_000_000, "noticed after {middle} ns");
 }
 
@@ -131,7 +138,10 @@ fn the_death_of_the_service_is_told_to_every_rank() {
 fn a_stopped_rank_is_reported_as_stopped_and_waited_for() {
     let directory = tempfile::tempdir().expect("a directory for temporary files");
     let go_on = directory.path().join("go-on");
-    let mut job = Line::run(RANKS, &[]).program("stops").variable("GO_ON", go_on.to_str().expect("readable")).start();
+    let mut job = Line::run(RANKS, &[])
+        .program("stops")
+        .variable("GO_ON", go_on.to_str().expect("readable"))
+        .start();
     let stopped = job.listen_for("process", 1);
     for said in job.listen_for("stopped", RANKS - 1) {
         assert_eq!(said.words[1], "1", "only rank 1 is missing");
@@ -145,7 +155,8 @@ fn a_stopped_rank_is_reported_as_stopped_and_waited_for() {
 
 #[test]
 fn a_rank_that_never_joins_is_named() {
-    let mut job = Line::run(3, &[]).program("never-joins").variable("TRADEWIND_START_TIMEOUT", "0.2").start();
+    let mut job =
+        Line::run(3, &[]).program("never-joins").variable("TRADEWIND_START_TIMEOUT", "0.2").start();
     for said in job.listen_for("failed", 2) {
         assert_eq!(said.words.join(" "), "failed 0 absent", "{said:?}");
     }

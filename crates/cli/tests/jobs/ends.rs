@@ -53,7 +53,9 @@ fn programs_that_know_nothing_of_tradewind_run_too() {
 
 #[test]
 fn a_signal_that_ends_a_rank_is_told_as_shells_do() {
-    let job = Line::run(2, &[]).arguments(&["sh", "-c", "[ $TRADEWIND_RANK = 0 ] || kill -USR1 $$"]).finish();
+    let job = Line::run(2, &[])
+        .arguments(&["sh", "-c", "[ $TRADEWIND_RANK = 0 ] || kill -USR1 $$"])
+        .finish();
     assert_eq!(job.status, 128 + 10, "{job:?}");
 }
 
@@ -61,10 +63,16 @@ fn a_signal_that_ends_a_rank_is_told_as_shells_do() {
 fn programs_that_cannot_be_started_are_named() {
     let job = Line::run(2, &[]).arguments(&["no-such-program"]).finish();
     assert_eq!(job.status, 127);
-    assert!(job.error.contains("tradewind: cannot start no-such-program: no such program"), "{job:?}");
+    assert!(
+        job.error.contains("tradewind: cannot start no-such-program: no such program"),
+        "{job:?}"
+    );
     let job = Line::run(2, &[]).arguments(&["/etc/passwd"]).finish();
     assert_eq!(job.status, 126);
-    assert!(job.error.contains("tradewind: cannot start /etc/passwd: it may not be executed"), "{job:?}");
+    assert!(
+        job.error.contains("tradewind: cannot start /etc/passwd: it may not be executed"),
+        "{job:?}"
+    );
 }
 
 #[test]
@@ -119,8 +127,10 @@ fn two_jobs_at_once_do_not_meet() {
 
 #[test]
 fn a_job_within_a_rank_is_a_job_of_its_own() {
-    let inner =
-        format!("{} run -n 2 -- sh -c 'echo \"> $TRADEWIND_RANK of $TRADEWIND_SIZE\"'", crate::harness::TRADEWIND);
+    let inner = format!(
+        "{} run -n 2 -- sh -c 'echo \"> $TRADEWIND_RANK of $TRADEWIND_SIZE\"'",
+        crate::harness::TRADEWIND
+    );
     let job = Line::run(1, &[]).arguments(&["sh", "-c", &inner]).finish();
     assert_eq!(job.who_said("of 2"), [0, 1], "{job:?}");
 }

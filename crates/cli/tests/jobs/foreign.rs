@@ -13,12 +13,15 @@ fn job_name(test: &str) -> String {
 /// A rank as a launcher that knows nothing of tradewind would start it.
 fn rank(variables: &[(&str, &str)], rounds: &str) -> Job {
     let line = Line::command(Command::new("env")).program("joins").variable("ROUNDS", rounds);
-    let line = line.variable("TRADEWIND_COMMAND", TRADEWIND).variable("TRADEWIND_START_TIMEOUT", "30");
+    let line =
+        line.variable("TRADEWIND_COMMAND", TRADEWIND).variable("TRADEWIND_START_TIMEOUT", "30");
     variables.iter().fold(line, |line, (name, value)| line.variable(name, value)).start()
 }
 
 fn ranks_of(job: &str, rounds: &str) -> Vec<Job> {
-    let start = |number| rank(&[("TRADEWIND_JOB", job), ("TRADEWIND_RANK", number), ("TRADEWIND_SIZE", "3")], rounds);
+    let start = |number| {
+        rank(&[("TRADEWIND_JOB", job), ("TRADEWIND_RANK", number), ("TRADEWIND_SIZE", "3")], rounds)
+    };
     ["0", "1", "2"].map(start).into()
 }
 
@@ -55,7 +58,8 @@ fn ranks_find_each_other_and_the_service_goes_with_them() {
 
 #[test]
 fn a_launcher_that_speaks_pmi_is_understood() {
-    let start = |number| rank(&[("PMI_RANK", number), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")], "20");
+    let start =
+        |number| rank(&[("PMI_RANK", number), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")], "20");
     for rank in finish(["0", "1"].map(start).into()) {
         assert_eq!(rank.status, 0, "{rank:?}");
     }
@@ -98,8 +102,10 @@ fn a_rank_that_nobody_starts_is_named() {
     let name = job_name("absent");
     let variables = [("TRADEWIND_JOB", &*name), ("TRADEWIND_RANK", "1"), ("TRADEWIND_SIZE", "2")];
     let line = Line::command(Command::new("env")).program("joins").variable("ROUNDS", "1");
-    let line = line.variable("TRADEWIND_COMMAND", TRADEWIND).variable("TRADEWIND_START_TIMEOUT", "0.2");
-    let rank = variables.iter().fold(line, |line, (name, value)| line.variable(name, value)).finish();
+    let line =
+        line.variable("TRADEWIND_COMMAND", TRADEWIND).variable("TRADEWIND_START_TIMEOUT", "0.2");
+    let rank =
+        variables.iter().fold(line, |line, (name, value)| line.variable(name, value)).finish();
     assert_eq!(rank.who_said("failed 0 absent"), [1], "{rank:?}");
 }
 
@@ -111,7 +117,10 @@ fn a_rank_that_is_started_twice_is_told_so() {
     let process = first.listen_for("process", 1)[0].number();
     let second = rank(&variables, "1").finish();
     let words = second.said[0].words.join(" ");
-    assert!(words.contains(&format!("rank 0 has joined this job already, as process {process}")), "{second:?}");
+    assert!(
+        words.contains(&format!("rank 0 has joined this job already, as process {process}")),
+        "{second:?}"
+    );
     send(process as u32, Signal::KILL);
     first.finish();
 }
@@ -120,8 +129,11 @@ fn a_rank_that_is_started_twice_is_told_so() {
 fn a_missing_command_is_explained() {
     let name = job_name("command");
     let variables = [("TRADEWIND_JOB", &*name), ("TRADEWIND_RANK", "0"), ("TRADEWIND_SIZE", "1")];
-    let line = Line::command(Command::new("env")).program("joins").variable("TRADEWIND_COMMAND", "/nowhere/tradewind");
-    let rank = variables.iter().fold(line, |line, (name, value)| line.variable(name, value)).finish();
+    let line = Line::command(Command::new("env"))
+        .program("joins")
+        .variable("TRADEWIND_COMMAND", "/nowhere/tradewind");
+    let rank =
+        variables.iter().fold(line, |line, (name, value)| line.variable(name, value)).finish();
     let words = rank.said[0].words.join(" ");
     assert!(words.contains("/nowhere/tradewind cannot be executed"), "{rank:?}");
     assert!(words.contains("set TRADEWIND_COMMAND"), "{rank:?}");
@@ -132,10 +144,22 @@ fn the_command_is_found_in_the_path() {
     let name = job_name("path");
     let directory = std::path::Path::new(TRADEWIND).parent().expect("a directory");
     let path = format!("{}:/usr/bin:/bin", directory.display());
-    let variables = [("TRADEWIND_JOB", &*name), ("TRADEWIND_RANK", "0"), ("TRADEWIND_SIZE", "1"), ("PATH", &*path)];
+    let variables = [
+        ("TRADEWIND_JOB", &*name),
+        ("TRADEWIND_RANK", "0"),
+        ("TRADEWIND_SIZE", "1"),
+        ("PATH", &*path),
+    ];
     let mut alone = Command::new(this_test());
-    alone.env_remove("TRADEWIND_COMMAND").args(["--exact", "rank::program", "--nocapture", "--quiet"]);
-    let line = Line::command(alone).variable(crate::harness::PROGRAM, "joins").variable("ROUNDS", "1");
-    let rank = variables.iter().fold(line, |line, (name, value)| line.variable(name, value)).finish();
+    alone.env_remove("TRADEWIND_COMMAND").args([
+        "--exact",
+        "rank::program",
+        "--nocapture",
+        "--quiet",
+    ]);
+    let line =
+        Line::command(alone).variable(crate::harness::PROGRAM, "joins").variable("ROUNDS", "1");
+    let rank =
+        variables.iter().fold(line, |line, (name, value)| line.variable(name, value)).finish();
     assert_eq!(rank.status, 0, "{rank:?}");
 }

@@ -50,12 +50,14 @@ impl Line {
     pub(crate) fn program(self, name: &str) -> Line {
         let itself = this_test();
         let itself = itself.to_str().expect("cargo's paths are readable");
-        self.arguments(&[itself, "--exact", "rank::program", "--nocapture", "--quiet"]).variable(PROGRAM, name)
+        self.arguments(&[itself, "--exact", "rank::program", "--nocapture", "--quiet"])
+            .variable(PROGRAM, name)
     }
 
     /// Starts it.
     pub(crate) fn start(mut self) -> Job {
-        let spawned = self.0.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let spawned =
+            self.0.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.expect("cargo has built the command");
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
         let error = child.stderr.take().expect("it was asked for");
@@ -110,7 +112,10 @@ impl Said {
 
     /// The number that is the last word.
     pub(crate) fn number(&self) -> u64 {
-        self.words.last().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number: {self:?}"))
+        self.words
+            .last()
+            .and_then(|word| word.parse().ok())
+            .unwrap_or_else(|| panic!("no number: {self:?}"))
     }
 }
 
@@ -126,8 +131,12 @@ pub(crate) struct Finished {
 impl Finished {
     /// Ranks that said these words, in ascending order.
     pub(crate) fn who_said(&self, words: &str) -> Vec<u32> {
-        let mut ranks: Vec<u32> =
-            self.said.iter().filter(|said| said.words.join(" ") == words).map(|said| said.rank).collect();
+        let mut ranks: Vec<u32> = self
+            .said
+            .iter()
+            .filter(|said| said.words.join(" ") == words)
+            .map(|said| said.rank)
+            .collect();
         ranks.sort_unstable();
         ranks
     }
@@ -189,6 +198,7 @@ pub(crate) fn send(pid: u32, signal: Signal) {
 /// Waits until a process has ended; fails if it does not.
 pub(crate) fn wait_for_end(process: &ProcessHandle) {
     let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
-    let ready = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)).expect("one descriptor");
+    let ready =
+        poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)).expect("one descriptor");
     assert_eq!(ready, 1, "process {} lives on", process.pid());
 }

@@ -16,8 +16,7 @@ fn prefixed(ranks: &str, script: &str) -> (String, String) {
 #[test]
 fn every_line_has_its_rank_and_stays_whole() {
     // Each line in two pieces, so that a careless copy would mix them.
-    let script =
-        "i=0; while [ $i -lt 300 ]; do printf \"rank $TRADEWIND_RANK \"; printf \"line $i\\n\"; i=$((i+1)); done";
+    let script = "i=0; while [ $i -lt 300 ]; do printf \"rank $TRADEWIND_RANK \"; printf \"line $i\\n\"; i=$((i+1)); done";
     let (output, error) = prefixed("4", script);
     let mut next: HashMap<u32, u32> = HashMap::new();
     for line in output.lines() {
@@ -48,7 +47,9 @@ fn the_first_rank_reads_what_the_command_is_given() {
     let mut command = Command::new(TRADEWIND);
     command.args(["run", "-n", "2", "--prefix", "--", "cat"]);
     command.stdin(Stdio::from(
-        std::fs::File::open("/etc/hostname").or_else(|_| std::fs::File::open("/etc/passwd")).expect("one of them"),
+        std::fs::File::open("/etc/hostname")
+            .or_else(|_| std::fs::File::open("/etc/passwd"))
+            .expect("one of them"),
     ));
     let output = command.output().expect("cargo has built the command");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -60,7 +61,11 @@ fn the_first_rank_reads_what_the_command_is_given() {
 fn a_reader_that_goes_away_ends_the_ranks_that_write() {
     let mut command = Command::new(TRADEWIND);
     command.args(["run", "-n", "2", "--prefix", "--", "yes"]).stdin(Stdio::null());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("cargo has built the command");
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("cargo has built the command");
     drop(child.stdout.take());
     // `yes` is ended by SIGPIPE, as in a shell's pipeline, or says that it cannot write.
     assert!(!child.wait().expect("a child").success());
@@ -74,13 +79,17 @@ fn ranks_are_told_the_cores_of_the_map() {
     let map = [cores[cores.len() - 1], cores[0]];
     let run = |map: &str| {
         let mut command = Command::new(TRADEWIND);
-        command.args(["run", "-n", "3", "--prefix", "--map", map, "--", "sh", "-c", script]).stdin(Stdio::null());
+        command
+            .args(["run", "-n", "3", "--prefix", "--map", map, "--", "sh", "-c", script])
+            .stdin(Stdio::null());
         command.output().expect("cargo has built the command")
     };
     let output = run(&format!("{},{}", map[0], map[1]));
-    let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+    let mut lines: Vec<String> =
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
     lines.sort();
-    let expected = [(0, map[0]), (1, map[1]), (2, map[0])].map(|(rank, core)| format!("[{rank}] {core}"));
+    let expected =
+        [(0, map[0]), (1, map[1]), (2, map[0])].map(|(rank, core)| format!("[{rank}] {core}"));
     assert_eq!(lines, expected, "{}", String::from_utf8_lossy(&output.stderr));
     let refused = run("0,4095");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -50,11 +50,15 @@ pub(crate) fn now() -> u64 {
 fn tell(rank: u32, error: &Error) {
     let at = now();
     let words = match error {
-        Error::Engine(error) | Error::Service(service::ServiceError::Engine(error)) => match error {
-            engine::Error::RankFailed { rank, how } => format!("failed {rank} {}", describe(*how)),
-            engine::Error::ServiceFailed => "service".to_owned(),
-            error => format!("error {error}"),
-        },
+        Error::Engine(error) | Error::Service(service::ServiceError::Engine(error)) => {
+            match error {
+                engine::Error::RankFailed { rank, how } => {
+                    format!("failed {rank} {}", describe(*how))
+                }
+                engine::Error::ServiceFailed => "service".to_owned(),
+                error => format!("error {error}"),
+            }
+        }
         error => format!("error {error}"),
     };
     say(rank, &words);
@@ -201,9 +205,11 @@ fn stops() -> i32 {
         match barrier.wait_timeout(Duration::from_millis(20)) {
             Ok(()) => break,
             Err(Error::Engine(engine::Error::Timeout { waiting_for, .. })) => {
-                let stopped = waiting_for.iter().any(|laggard| laggard.rank == 1 && laggard.stopped);
+                let stopped =
+                    waiting_for.iter().any(|laggard| laggard.rank == 1 && laggard.stopped);
                 if stopped {
-                    let all: Vec<_> = waiting_for.iter().map(|laggard| laggard.rank.to_string()).collect();
+                    let all: Vec<_> =
+                        waiting_for.iter().map(|laggard| laggard.rank.to_string()).collect();
                     say(rank, &format!("stopped {}", all.join(",")));
                 }
             }

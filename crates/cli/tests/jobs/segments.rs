@@ -6,9 +6,12 @@ use std::process::Command;
 /// Runs a job whose segment lies in a file system of this size, in namespaces of its own. `None` if this system has no
 /// such namespaces for us.
 fn run_in(size: &str, program: &str) -> Option<Finished> {
-    let probe = Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).output();
+    let probe =
+        Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
-        println!("skipped: this system does not let us make a file system of our own (unshare --user --mount)");
+        println!(
+            "skipped: this system does not let us make a file system of our own (unshare --user --mount)"
+        );
         return None;
     }
     let directory = tempfile::tempdir().expect("a directory for temporary files");
@@ -37,7 +40,8 @@ fn a_segment_that_does_not_fit_is_refused_before_a_rank_is_started() {
 fn buffers_that_do_not_fit_are_refused_before_they_are_touched() {
     let Some(job) = run_in("16m", "much") else { return };
     assert_eq!(job.status, 1, "no rank is ended by a signal: {job:?}");
-    let told =
-        |said: &&crate::harness::Said| said.is("error") && said.words.contains(&"TRADEWIND_SEGMENT_DIR".to_owned());
+    let told = |said: &&crate::harness::Said| {
+        said.is("error") && said.words.contains(&"TRADEWIND_SEGMENT_DIR".to_owned())
+    };
     assert!(job.said.iter().any(|said| told(&said)), "{job:?}");
 }

@@ -14,7 +14,9 @@ fn signals_are_passed_on() {
         (Signal::USR2, "USR2"),
     ] {
         if is_ignored(signal) {
-            println!("not tested: {name} is ignored here, as under nohup, and a shell cannot trap what it inherits so");
+            println!(
+                "not tested: {name} is ignored here, as under nohup, and a shell cannot trap what it inherits so"
+            );
             continue;
         }
         let script = format!(
@@ -32,7 +34,10 @@ fn signals_are_passed_on() {
 /// Whether this process, and with it every rank, was started with the signal ignored.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask of ignored signals");
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .expect("a mask of ignored signals");
     let mask = u64::from_str_radix(mask.trim(), 16).expect("a hexadecimal mask");
     mask & (1 << (signal.as_raw() - 1)) != 0
 }
@@ -48,8 +53,7 @@ fn a_signal_that_ends_the_ranks_ends_the_job_with_its_number() {
 
 #[test]
 fn a_second_request_to_end_is_not_refused() {
-    let script =
-        "trap 'echo \"> $TRADEWIND_RANK asked\"' INT; echo \"> $TRADEWIND_RANK ready\"; while :; do sleep 1; done";
+    let script = "trap 'echo \"> $TRADEWIND_RANK asked\"' INT; echo \"> $TRADEWIND_RANK ready\"; while :; do sleep 1; done";
     let mut job = Line::run(2, &[]).arguments(&["sh", "-c", script]).start();
     job.listen_for("ready", 2);
     job.signal(Signal::INT);
@@ -63,10 +67,14 @@ fn a_second_request_to_end_is_not_refused() {
 fn a_job_can_be_stopped_and_continued() {
     let mut job = Line::run(4, &[]).program("endless").start();
     let said = job.listen_for("process", 4);
-    let ranks: Vec<_> = said.iter().map(|said| ProcessHandle::open(said.number() as u32).expect("it lives")).collect();
+    let ranks: Vec<_> = said
+        .iter()
+        .map(|said| ProcessHandle::open(said.number() as u32).expect("it lives"))
+        .collect();
     job.signal(Signal::TSTP);
     let launcher = Pid::from_raw(job.pid().cast_signed());
-    let (_, status) = waitpid(launcher, WaitOptions::UNTRACED).expect("a child").expect("it has stopped");
+    let (_, status) =
+        waitpid(launcher, WaitOptions::UNTRACED).expect("a child").expect("it has stopped");
     assert!(status.stopped());
     for rank in &ranks {
         while rank.state().expect("/proc is mounted") != ProcessState::Stopped {

@@ -55,7 +55,9 @@ pub(crate) fn draw(
         if order != Order::Pairwise || send.or(receive).is_none() {
             continue;
         }
-        for (send, earlier) in send.iter().flat_map(|send| previous.iter().map(move |earlier| (*send, *earlier))) {
+        for (send, earlier) in
+            send.iter().flat_map(|send| previous.iter().map(move |earlier| (*send, *earlier)))
+        {
             drawing.requires(send, earlier);
         }
         previous = send.into_iter().chain(receive).collect();

@@ -6,7 +6,12 @@ use crate::drawing::Drawing;
 use crate::row::Row;
 use goal::graph::Block;
 
-pub(super) fn bruck(drawing: &mut Drawing, bytes: u64, input: &Parts, output: &Parts) -> Result<(), CollectiveError> {
+pub(super) fn bruck(
+    drawing: &mut Drawing,
+    bytes: u64,
+    input: &Parts,
+    output: &Parts,
+) -> Result<(), CollectiveError> {
     let member = drawing.member();
     let (rank, ranks) = (member.rank(), member.ranks());
     drawing.copy(input.at(rank), output.at(rank));
@@ -15,12 +20,19 @@ pub(super) fn bruck(drawing: &mut Drawing, bytes: u64, input: &Parts, output: &P
     for (round, distance) in member.doublings().enumerate() {
         let moving: Vec<u32> = (0..ranks).filter(|way| way & distance != 0).collect();
         let is_last = |way: u32| way / 2 < distance;
-        let mut waiting = Row::new(drawing, moving.iter().filter(|way| !is_last(**way)).count(), bytes)?;
-        let destination = |way: &u32| if is_last(*way) { output.at(member.before(*way)) } else { waiting.next_block() };
+        let mut waiting =
+            Row::new(drawing, moving.iter().filter(|way| !is_last(**way)).count(), bytes)?;
+        let destination = |way: &u32| {
+            if is_last(*way) { output.at(member.before(*way)) } else { waiting.next_block() }
+        };
         let destinations: Vec<Block> = moving.iter().map(destination).collect();
         let packed = merged(moving.iter().map(|way| places[*way as usize]));
         drawing.send(packed, member.after(distance), round as u32);
-        drawing.receive(merged(destinations.iter().copied()), member.before(distance), round as u32);
+        drawing.receive(
+            merged(destinations.iter().copied()),
+            member.before(distance),
+            round as u32,
+        );
         for (way, block) in moving.iter().zip(destinations) {
             places[*way as usize] = block;
         }
@@ -56,9 +68,11 @@ pub(super) fn multiphase(
             let at = |other: u32| (0..ranks).filter(move |index| coordinate(*index) == other);
             let packed = merged(at(to).map(|index| places[index as usize]));
             drawing.send(packed, peer(to), phase as u32);
-            let mut waiting = Row::new(drawing, at(from).filter(|index| !is_last(*index)).count(), bytes)?;
-            let destinations: Vec<Block> =
-                at(from).map(|index| if is_last(index) { output.at(index) } else { waiting.next_block() }).collect();
+            let mut waiting =
+                Row::new(drawing, at(from).filter(|index| !is_last(*index)).count(), bytes)?;
+            let destinations: Vec<Block> = at(from)
+                .map(|index| if is_last(index) { output.at(index) } else { waiting.next_block() })
+                .collect();
             drawing.receive(merged(destinations.iter().copied()), peer(from), phase as u32);
             arrived.extend(at(from).zip(destinations));
         }

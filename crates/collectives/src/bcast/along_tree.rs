@@ -17,7 +17,13 @@ const DATA: u32 = 0;
 const ANNOUNCEMENT: u32 = 1;
 const READY: u32 = 2;
 
-pub(super) fn draw(drawing: &mut Drawing, tree: &Tree, data: Block, segments: Segments, handshake: Handshake) {
+pub(super) fn draw(
+    drawing: &mut Drawing,
+    tree: &Tree,
+    data: Block,
+    segments: Segments,
+    handshake: Handshake,
+) {
     for segment in segments.of(data) {
         let received = tree.parent.map(|parent| receive(drawing, segment, parent, handshake));
         for child in &tree.children {

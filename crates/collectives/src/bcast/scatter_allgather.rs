@@ -25,7 +25,8 @@ pub(super) fn draw(drawing: &mut Drawing, root: u32, data: Block) -> Result<(), 
     let (next, right) = ((number + 1) % ranks, member.after(1));
     for step in 0..ranks - 1 {
         // Part by part backwards: what comes from the left in one step goes to the right in the next.
-        let (passed, wanted) = ((number + ranks - step) % ranks, (number + ranks - step - 1) % ranks);
+        let (passed, wanted) =
+            ((number + ranks - step) % ranks, (number + ranks - step - 1) % ranks);
         if !holds(next, passed, ranks) {
             drawing.send(parts.at(passed), right, RING);
         }

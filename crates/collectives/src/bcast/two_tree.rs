@@ -9,13 +9,21 @@ use goal::graph::Block;
 /// Segments go down the trees in turn. Sanders, Speck, Träff 2009, section 3: all ranks but the root, numbered 1, 2, … from
 /// it, are the nodes of both trees. In the first tree the odd numbers are leaves. The second one is the mirror image of
 /// the first if the number of nodes is even, and the first moved on by one otherwise.
-pub(super) fn draw(drawing: &mut Drawing, root: u32, data: Block, segments: Segments) -> Result<(), CollectiveError> {
+pub(super) fn draw(
+    drawing: &mut Drawing,
+    root: u32,
+    data: Block,
+    segments: Segments,
+) -> Result<(), CollectiveError> {
     let member = drawing.member();
     let (number, nodes) = (member.behind(root)?, member.ranks() - 1);
     let trees = [Shape::Plain, Shape::of_second(nodes)].map(|shape| {
         let place = |number: u32| member.beyond(root, number);
         let tree = shape.tree(number, nodes);
-        Tree { parent: tree.parent.map(place), children: tree.children.into_iter().map(place).collect() }
+        Tree {
+            parent: tree.parent.map(place),
+            children: tree.children.into_iter().map(place).collect(),
+        }
     });
     for (index, segment) in segments.of(data).enumerate() {
         let (tree, tag) = (&trees[index % 2], index as u32 % 2);
@@ -88,9 +96,10 @@ fn children(position: u32, nodes: u32) -> impl Iterator<Item = u32> {
     let half = (position & position.wrapping_neg()) / 2;
     let left = (half > 0).then(|| position - half);
     // Where the tree ends early, the right child is what remains of its subtree.
-    let right = std::iter::successors((half > 0).then_some(half), |step| (*step > 1).then_some(step / 2))
-        .map(move |step| position + step)
-        .find(|right| *right <= nodes);
+    let right =
+        std::iter::successors((half > 0).then_some(half), |step| (*step > 1).then_some(step / 2))
+            .map(move |step| position + step)
+            .find(|right| *right <= nodes);
     left.into_iter().chain(right)
 }
 

@@ -22,7 +22,10 @@ use goal::graph::{Access, Graph};
 /// assert_eq!(graph.buffers()[1].length, 2 * 1024);
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
-pub fn neighbor_allgather(neighborhood: &Neighborhood, bytes: u64) -> Result<Graph, CollectiveError> {
+pub fn neighbor_allgather(
+    neighborhood: &Neighborhood,
+    bytes: u64,
+) -> Result<Graph, CollectiveError> {
     neighbor_allgatherv(neighborhood, bytes, &vec![bytes; neighborhood.sources().len()])
 }
 
@@ -31,11 +34,16 @@ pub fn neighbor_allgather(neighborhood: &Neighborhood, bytes: u64) -> Result<Gra
 ///
 /// # Errors
 /// [`CollectiveError::SizesDoNotFit`], [`CollectiveError::SelfLoopSizesDiffer`], [`CollectiveError::TooManyBytes`].
-pub fn neighbor_allgatherv(neighborhood: &Neighborhood, sent: u64, received: &[u64]) -> Result<Graph, CollectiveError> {
+pub fn neighbor_allgatherv(
+    neighborhood: &Neighborhood,
+    sent: u64,
+    received: &[u64],
+) -> Result<Graph, CollectiveError> {
     let mut graph = neighborhood.graph();
     let input = graph.buffer(Access::Input, sent);
     let sent = vec![input; neighborhood.destinations().len()];
-    let received = blocks(&mut graph, Access::Output, "source", neighborhood.sources().len(), received)?;
+    let received =
+        blocks(&mut graph, Access::Output, "source", neighborhood.sources().len(), received)?;
     neighborhood.draw(&mut graph, &sent, &received)?;
     Ok(graph)
 }

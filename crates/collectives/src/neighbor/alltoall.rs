@@ -20,7 +20,10 @@ use goal::graph::{Access, Block, Graph};
 /// assert_eq!(graph.buffers()[1].length, 2 * 1024);
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
-pub fn neighbor_alltoall(neighborhood: &Neighborhood, bytes: u64) -> Result<Graph, CollectiveError> {
+pub fn neighbor_alltoall(
+    neighborhood: &Neighborhood,
+    bytes: u64,
+) -> Result<Graph, CollectiveError> {
     let sent = vec![bytes; neighborhood.destinations().len()];
     let received = vec![bytes; neighborhood.sources().len()];
     neighbor_alltoallv(neighborhood, &sent, &received)
@@ -48,8 +51,10 @@ pub fn neighbor_alltoallv(
     received: &[u64],
 ) -> Result<Graph, CollectiveError> {
     let mut graph = neighborhood.graph();
-    let sent = blocks(&mut graph, Access::Input, "destination", neighborhood.destinations().len(), sent)?;
-    let received = blocks(&mut graph, Access::Output, "source", neighborhood.sources().len(), received)?;
+    let sent =
+        blocks(&mut graph, Access::Input, "destination", neighborhood.destinations().len(), sent)?;
+    let received =
+        blocks(&mut graph, Access::Output, "source", neighborhood.sources().len(), received)?;
     neighborhood.draw(&mut graph, &sent, &received)?;
     Ok(graph)
 }

@@ -20,7 +20,11 @@ use crate::member::Member;
 /// assert_eq!(cartesian(&[2, 3], &[false, true], 4)?, [Some(1), None, Some(3), Some(5)]);
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
-pub fn cartesian(dimensions: &[u32], periodic: &[bool], rank: u32) -> Result<Vec<Option<u32>>, CollectiveError> {
+pub fn cartesian(
+    dimensions: &[u32],
+    periodic: &[bool],
+    rank: u32,
+) -> Result<Vec<Option<u32>>, CollectiveError> {
     if dimensions.len() != periodic.len() {
         let (dimensions, periodic) = (dimensions.len(), periodic.len());
         return Err(CollectiveError::PeriodicFlagsDoNotFit { dimensions, periodic });
@@ -80,8 +84,13 @@ pub fn balanced_dimensions(ranks: u32, dimensions: usize) -> Result<Vec<u32>, Co
 
 /// All divisors, ascending.
 fn divisors(number: u32) -> Vec<u32> {
-    let small: Vec<u32> = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
-    let large = small.iter().rev().map(|divisor| number / divisor).filter(|divisor| Some(divisor) != small.last());
+    let small: Vec<u32> =
+        (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
+    let large = small
+        .iter()
+        .rev()
+        .map(|divisor| number / divisor)
+        .filter(|divisor| Some(divisor) != small.last());
     small.iter().copied().chain(large).collect()
 }
 
@@ -93,7 +102,8 @@ fn factors(product: u32, count: u32, limit: u32, divisors: &[u32]) -> Option<Vec
     let candidates = divisors.iter().copied().take_while(|factor| *factor <= limit);
     // The largest of the factors is at least their geometric mean.
     let mut candidates = candidates.filter(|factor| {
-        product.is_multiple_of(*factor) && u64::from(*factor).saturating_pow(count) >= u64::from(product)
+        product.is_multiple_of(*factor)
+            && u64::from(*factor).saturating_pow(count) >= u64::from(product)
     });
     candidates.find_map(|factor| {
         let mut rest = factors(product / factor, count - 1, factor, divisors)?;

@@ -44,9 +44,16 @@ impl Neighborhood {
     /// # Errors
     /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NeighborOutOfRange`],
     /// [`CollectiveError::SelfLoopsDiffer`].
-    pub fn new(rank: u32, ranks: u32, sources: &[u32], destinations: &[u32]) -> Result<Self, CollectiveError> {
+    pub fn new(
+        rank: u32,
+        ranks: u32,
+        sources: &[u32],
+        destinations: &[u32],
+    ) -> Result<Self, CollectiveError> {
         const TAG: u32 = 0;
-        let list = |ranks: &[u32]| ranks.iter().map(|rank| Neighbor { rank: Some(*rank), tag: TAG }).collect();
+        let list = |ranks: &[u32]| {
+            ranks.iter().map(|rank| Neighbor { rank: Some(*rank), tag: TAG }).collect()
+        };
         Self::of(rank, ranks, list(sources), list(destinations))
     }
 
@@ -68,7 +75,11 @@ impl Neighborhood {
     /// assert_eq!(ranks, [None, Some(3), Some(2), Some(1)]);
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
-    pub fn cartesian(dimensions: &[u32], periodic: &[bool], rank: u32) -> Result<Self, CollectiveError> {
+    pub fn cartesian(
+        dimensions: &[u32],
+        periodic: &[bool],
+        rank: u32,
+    ) -> Result<Self, CollectiveError> {
         let neighbors = cartesian(dimensions, periodic, rank)?;
         let ranks = dimensions.iter().product();
         // The tag is the direction of travel: what comes from the negative side was sent in the positive direction.
@@ -124,7 +135,12 @@ impl Neighborhood {
 
     /// Draws all edges: one block for each destination and one for each source, both in the order of the lists. Vertex
     /// order is list order, which pairs the k-th parallel edge here with the k-th over there.
-    pub(super) fn draw(&self, graph: &mut Graph, sent: &[Block], received: &[Block]) -> Result<(), CollectiveError> {
+    pub(super) fn draw(
+        &self,
+        graph: &mut Graph,
+        sent: &[Block],
+        received: &[Block],
+    ) -> Result<(), CollectiveError> {
         for (destination, source) in &self.loops {
             let (from, to) = (sent[*destination], received[*source]);
             if from.length != to.length {
@@ -170,7 +186,11 @@ fn exist(list: &'static str, neighbors: &[Neighbor], ranks: u32) -> Result<(), C
 }
 
 /// Pairs the ends of edges from a rank to itself, in list order within each tag: the same rule as between ranks.
-fn loops(rank: u32, sources: &[Neighbor], destinations: &[Neighbor]) -> Result<Vec<(usize, usize)>, CollectiveError> {
+fn loops(
+    rank: u32,
+    sources: &[Neighbor],
+    destinations: &[Neighbor],
+) -> Result<Vec<(usize, usize)>, CollectiveError> {
     let ends = |neighbors: &[Neighbor]| {
         let mut ends: Vec<(u32, usize)> = (neighbors.iter().enumerate())
             .filter(|(_, neighbor)| neighbor.rank == Some(rank))
@@ -184,5 +204,9 @@ fn loops(rank: u32, sources: &[Neighbor], destinations: &[Neighbor]) -> Result<V
         let (destinations, sources) = (destinations.len(), sources.len());
         return Err(CollectiveError::SelfLoopsDiffer { rank, destinations, sources });
     }
-    Ok(destinations.iter().zip(&sources).map(|(destination, source)| (destination.1, source.1)).collect())
+    Ok(destinations
+        .iter()
+        .zip(&sources)
+        .map(|(destination, source)| (destination.1, source.1))
+        .collect())
 }

@@ -50,24 +50,40 @@ impl Topology {
         let ranks = neighborhoods.len() as u32;
         for (place, own) in (0..).zip(neighborhoods) {
             if own.ranks() != ranks || own.rank() != place {
-                return Err(CollectiveError::SizesOfOtherRanks { sizes: neighborhoods.len(), ranks: own.ranks() });
+                return Err(CollectiveError::SizesOfOtherRanks {
+                    sizes: neighborhoods.len(),
+                    ranks: own.ranks(),
+                });
             }
         }
         let (mut starts, mut ends) = (Ends::new(), Ends::new());
         for own in neighborhoods {
             for (position, Neighbor { rank, tag }) in own.destinations().iter().enumerate() {
-                rank.iter().for_each(|to| starts.entry((own.rank(), *to, *tag)).or_default().push(position));
+                rank.iter().for_each(|to| {
+                    starts.entry((own.rank(), *to, *tag)).or_default().push(position)
+                });
             }
             for (position, Neighbor { rank, tag }) in own.sources().iter().enumerate() {
-                rank.iter().for_each(|from| ends.entry((*from, own.rank(), *tag)).or_default().push(position));
+                rank.iter().for_each(|from| {
+                    ends.entry((*from, own.rank(), *tag)).or_default().push(position)
+                });
             }
         }
         let count = |list: &Ends, key| list.get(key).map_or(0, Vec::len);
         // The first in their order, so that all ranks complain of the same.
-        let differs = starts.keys().chain(ends.keys()).filter(|key| count(&starts, key) != count(&ends, key)).min();
+        let differs = starts
+            .keys()
+            .chain(ends.keys())
+            .filter(|key| count(&starts, key) != count(&ends, key))
+            .min();
         if let Some(key @ (from, to, _)) = differs {
             let (destinations, sources) = (count(&starts, key), count(&ends, key));
-            return Err(CollectiveError::EdgesDiffer { from: *from, to: *to, destinations, sources });
+            return Err(CollectiveError::EdgesDiffer {
+                from: *from,
+                to: *to,
+                destinations,
+                sources,
+            });
         }
         let mut edges = Vec::new();
         for (key @ (from, to, _), positions) in &starts {
@@ -80,7 +96,10 @@ impl Topology {
             }));
         }
         edges.sort_unstable();
-        let neighbors = neighborhoods.iter().map(|own| (own.sources().len(), own.destinations().len())).collect();
+        let neighbors = neighborhoods
+            .iter()
+            .map(|own| (own.sources().len(), own.destinations().len()))
+            .collect();
         Ok(Topology { ranks, edges, neighbors })
     }
 

@@ -40,7 +40,9 @@ pub(super) fn draw(
     let mut halving = Halving { reduction, folding, position, sizes, held, first: 0, count: core };
     for distance in doublings(core) {
         let is_last = distance == core / 2;
-        let target = |first, count| output.as_ref().filter(|_| is_last).map(|output| output.range(first, count));
+        let target = |first, count| {
+            output.as_ref().filter(|_| is_last).map(|output| output.range(first, count))
+        };
         halving.step(drawing, distance, target)?;
     }
     gather(drawing, &mut halving, folding.position(root), output.as_ref())
@@ -63,7 +65,8 @@ fn gather(
         let (first, count) = (halving.sibling(distance), halving.count);
         let theirs = match output {
             Some(output) => output.range(first, count),
-            None => drawing.scratchpad(halving.sizes.offset(first + count) - halving.sizes.offset(first))?,
+            None => drawing
+                .scratchpad(halving.sizes.offset(first + count) - halving.sizes.offset(first))?,
         };
         drawing.receive(theirs, halving.partner(distance), distance);
         held.insert(if first < halving.first { 0 } else { held.len() }, theirs);

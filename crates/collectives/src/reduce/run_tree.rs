@@ -25,7 +25,11 @@ impl RunTree {
     /// All others are children of the root.
     pub(super) fn flat(member: Member, root: u32) -> Self {
         if member.rank() == root {
-            RunTree { parent: None, lower: (0..root).collect(), higher: (root + 1..member.ranks()).collect() }
+            RunTree {
+                parent: None,
+                lower: (0..root).collect(),
+                higher: (root + 1..member.ranks()).collect(),
+            }
         } else {
             RunTree { parent: Some(root), ..RunTree::default() }
         }
@@ -62,13 +66,20 @@ impl RunTree {
             let (lower, higher) = shared_out(&run, head, degree);
             if head == member.rank() {
                 let lower = lower.iter().map(|run| run.end - 1).collect();
-                return RunTree { parent, lower, higher: higher.iter().map(|run| run.start).collect() };
+                return RunTree {
+                    parent,
+                    lower,
+                    higher: higher.iter().map(|run| run.start).collect(),
+                };
             }
             parent = Some(head);
             let is_below = member.rank() < head;
             let runs = if is_below { lower } else { higher };
             // Some run holds the rank; were there none, the loop would end here.
-            run = runs.into_iter().find(|run| run.contains(&member.rank())).unwrap_or(member.rank()..member.rank() + 1);
+            run = runs
+                .into_iter()
+                .find(|run| run.contains(&member.rank()))
+                .unwrap_or(member.rank()..member.rank() + 1);
             head = if is_below { run.end - 1 } else { run.start };
         }
     }
@@ -112,7 +123,11 @@ fn shared_out(run: &Range<u32>, head: u32, degree: u32) -> (Vec<Range<u32>>, Vec
     let (lower, higher) = (run.start..head, head + 1..run.end);
     let (below, above) = (u64::from(head - run.start), u64::from(run.end - head - 1));
     let degree = u64::from(degree);
-    let share = if above == 0 { degree } else { (degree * below / (below + above).max(1)).max(1).min(degree) };
+    let share = if above == 0 {
+        degree
+    } else {
+        (degree * below / (below + above).max(1)).max(1).min(degree)
+    };
     let rest = if below == 0 { degree } else { (degree - share).max(1) };
     (split(lower, share), split(higher, rest))
 }

@@ -54,7 +54,8 @@ pub fn alltoall(
     algorithm: Algorithm,
 ) -> Result<Graph, CollectiveError> {
     let (name, instead) = (algorithm.name(), DIRECT_ONES);
-    let order = Order::of(algorithm).ok_or(CollectiveError::HasNoLevels { algorithm: name, instead })?;
+    let order =
+        Order::of(algorithm).ok_or(CollectiveError::HasNoLevels { algorithm: name, instead })?;
     let mut drawing = Drawing::new(rank, ranks)?;
     let sizes = Sizes::equal(ranks, bytes)?;
     let input = drawing.parts(Access::Input, &sizes);
@@ -103,7 +104,13 @@ impl Nodes {
     fn speakers_with(self, node: u32) -> Group {
         let last = self.count() - 1;
         let replaced = Some((last, self.first(last) + self.speaker(last, node)));
-        Group { first: node % self.per_node, stride: self.per_node, count: last + 1, replaced, position: node }
+        Group {
+            first: node % self.per_node,
+            stride: self.per_node,
+            count: last + 1,
+            replaced,
+            position: node,
+        }
     }
 }
 
@@ -168,7 +175,12 @@ impl<'a> Speaking<'a> {
 
     /// A place for each rank of the node with a block for each rank of another: the scratchpad for others, this rank's own in
     /// its buffer.
-    fn places(&self, drawing: &mut Drawing, other: u32, own: &Parts) -> Result<Vec<Block>, CollectiveError> {
+    fn places(
+        &self,
+        drawing: &mut Drawing,
+        other: u32,
+        own: &Parts,
+    ) -> Result<Vec<Block>, CollectiveError> {
         let (here, there) = (self.spoken_with.len() - 1, self.nodes.size(other));
         let mut row = Row::new(drawing, here, u64::from(there) * self.bytes)?;
         let own = self.of_node(own, other);
@@ -190,9 +202,12 @@ impl<'a> Speaking<'a> {
     /// rank who has it will send down, and goes up only if there will be none.
     fn up(&self, drawing: &mut Drawing) {
         let goes = |from: u32, to: u32| self.speaks(to) || !self.speaks(from);
-        let own = |parts: &Parts, giver: u32, other: u32| (!self.speaks(giver)).then(|| parts.at(self.first + other));
+        let own = |parts: &Parts, giver: u32, other: u32| {
+            (!self.speaks(giver)).then(|| parts.at(self.first + other))
+        };
         let sent = |to: u32| {
-            let nodes = self.spoken_with[to as usize].iter().map(|node| self.of_node(self.input, *node));
+            let nodes =
+                self.spoken_with[to as usize].iter().map(|node| self.of_node(self.input, *node));
             goes(self.position, to).then(|| merged(nodes.chain(own(self.input, self.position, to))))
         };
         let received = |from: u32| {
@@ -214,7 +229,8 @@ impl<'a> Speaking<'a> {
             };
             Some(merged((0..self.nodes.size(node)).flat_map(for_one)))
         };
-        let received = |node: u32| -> Option<Blocks> { Some(merged(partner(node)?.arrived.iter().copied())) };
+        let received =
+            |node: u32| -> Option<Blocks> { Some(merged(partner(node)?.arrived.iter().copied())) };
         exchange::draw(drawing, (order, BETWEEN), sent, received);
     }
 
@@ -222,11 +238,14 @@ impl<'a> Speaking<'a> {
     fn down(&self, drawing: &mut Drawing) {
         let sent = |to: u32| {
             let nodes = self.partners.iter().map(|partner| partner.arrived[to as usize]);
-            self.speaks(self.position).then(|| merged([self.input.at(self.first + to)].into_iter().chain(nodes)))
+            self.speaks(self.position)
+                .then(|| merged([self.input.at(self.first + to)].into_iter().chain(nodes)))
         };
         let received = |from: u32| {
-            let nodes = self.spoken_with[from as usize].iter().map(|node| self.of_node(self.output, *node));
-            self.speaks(from).then(|| merged([self.output.at(self.first + from)].into_iter().chain(nodes)))
+            let nodes =
+                self.spoken_with[from as usize].iter().map(|node| self.of_node(self.output, *node));
+            self.speaks(from)
+                .then(|| merged([self.output.at(self.first + from)].into_iter().chain(nodes)))
         };
         exchange::draw(drawing, (Order::Rotated, DOWN), sent, received);
     }

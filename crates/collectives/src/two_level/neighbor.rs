@@ -35,7 +35,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// assert_eq!(graph.vertices().len(), 5);
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
-pub fn neighbor_alltoall(rank: u32, topology: &Topology, nodes: &[u32], bytes: u64) -> Result<Graph, CollectiveError> {
+pub fn neighbor_alltoall(
+    rank: u32,
+    topology: &Topology,
+    nodes: &[u32],
+    bytes: u64,
+) -> Result<Graph, CollectiveError> {
     let item = |edge: &Edge| Item { from: edge.from, at: edge.destination, receivers: vec![*edge] };
     let items: Vec<Item> = topology.edges().iter().map(item).collect();
     Member::new(rank, topology.ranks())?;
@@ -47,7 +52,12 @@ pub fn neighbor_alltoall(rank: u32, topology: &Topology, nodes: &[u32], bytes: u
 ///
 /// # Errors
 /// As [`neighbor_alltoall`].
-pub fn neighbor_allgather(rank: u32, topology: &Topology, nodes: &[u32], bytes: u64) -> Result<Graph, CollectiveError> {
+pub fn neighbor_allgather(
+    rank: u32,
+    topology: &Topology,
+    nodes: &[u32],
+    bytes: u64,
+) -> Result<Graph, CollectiveError> {
     let mut items: BTreeMap<u32, Item> = BTreeMap::new();
     for edge in topology.edges() {
         let none = || Item { from: edge.from, at: 0, receivers: Vec::new() };
@@ -92,7 +102,8 @@ fn draw(
         return Err(CollectiveError::SizesOfOtherRanks { sizes: nodes.len(), ranks });
     }
     let input = drawing.parts(Access::Input, &Sizes::equal(given as u32, bytes)?);
-    let output = drawing.parts(Access::Output, &Sizes::equal(topology.neighbors_of(rank).0 as u32, bytes)?);
+    let output =
+        drawing.parts(Access::Output, &Sizes::equal(topology.neighbors_of(rank).0 as u32, bytes)?);
     let messages = messages(rank, nodes, items);
     let places = places(&mut drawing, (rank, bytes), items, &messages, (&input, &output))?;
     let block = |number: &usize| places[number];
@@ -150,8 +161,10 @@ fn places(
     messages: &Messages,
     (input, output): (&Parts, &Parts),
 ) -> Result<BTreeMap<usize, Block>, CollectiveError> {
-    let arriving =
-        messages.iter().filter(|((_, _, to), _)| *to == rank).flat_map(|(_, numbers)| numbers.iter().copied());
+    let arriving = messages
+        .iter()
+        .filter(|((_, _, to), _)| *to == rank)
+        .flat_map(|(_, numbers)| numbers.iter().copied());
     let own = (0..items.len()).filter(|number| items[*number].from == rank);
     let mut places = BTreeMap::new();
     let mut passed_on = Vec::new();
@@ -224,7 +237,10 @@ impl Traffic {
     /// Whether one message is better than those there would be. Two that pass at the same time are as fast, unless putting them
     /// together takes at most one message more inside the nodes. What goes to the speaker anyway takes a block along.
     fn pays(&self, (speaker, _): (u32, u32), inside: &HashSet<(u32, u32)>) -> bool {
-        let up = self.sent.keys().filter(|rank| **rank != speaker && !inside.contains(&(**rank, speaker)));
+        let up = self
+            .sent
+            .keys()
+            .filter(|rank| **rank != speaker && !inside.contains(&(**rank, speaker)));
         self.ends.len() != 2 || up.count() + self.received.len() - 1 <= 1
     }
 }
@@ -232,6 +248,7 @@ impl Traffic {
 /// The rank with most items; of several another one for each other node.
 fn most(shares: &Shares, other: u32) -> u32 {
     let largest = shares.values().map(BTreeSet::len).max().unwrap_or(0);
-    let ranks: Vec<u32> = shares.iter().filter(|(_, items)| items.len() == largest).map(|(rank, _)| *rank).collect();
+    let ranks: Vec<u32> =
+        shares.iter().filter(|(_, items)| items.len() == largest).map(|(rank, _)| *rank).collect();
     ranks[other as usize % ranks.len()]
 }

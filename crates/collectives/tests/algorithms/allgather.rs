@@ -29,7 +29,8 @@ fn everybody_gets_all_blocks_in_rank_order() {
 fn blocks_may_be_of_any_size_except_in_a_join() {
     for algorithm in Algorithm::ALL.iter().filter(|algorithm| **algorithm != Algorithm::Join) {
         for ranks in rank_counts() {
-            let sizes: Vec<u64> = (0..u64::from(ranks)).map(|rank| (rank * 7 + 5) % 11 * (rank % 3)).collect();
+            let sizes: Vec<u64> =
+                (0..u64::from(ranks)).map(|rank| (rank * 7 + 5) % 11 * (rank % 3)).collect();
             check(*algorithm, &Sizes::each(&sizes).unwrap());
         }
     }

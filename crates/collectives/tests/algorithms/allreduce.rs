@@ -12,9 +12,15 @@ fn fold(operation: Arithmetic, data_type: DataType, inputs: &[Vec<u8>]) -> Vec<u
     reference::fold(reference::apply, Reduction::new(operation, data_type), inputs)
 }
 
-fn results(algorithm: Algorithm, inputs: &[Vec<u8>], operation: Arithmetic, data_type: DataType) -> Vec<Vec<u8>> {
+fn results(
+    algorithm: Algorithm,
+    inputs: &[Vec<u8>],
+    operation: Arithmetic,
+    data_type: DataType,
+) -> Vec<Vec<u8>> {
     let (ranks, bytes) = (inputs.len() as u32, inputs[0].len() as u64);
-    let graph = |rank| algorithm.graph(rank, ranks, bytes, Reduction::new(operation, data_type)).unwrap();
+    let graph =
+        |rank| algorithm.graph(rank, ranks, bytes, Reduction::new(operation, data_type)).unwrap();
     let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
     run(&graphs, inputs).into_iter().map(|mut buffers| buffers.remove(1)).collect()
 }
@@ -23,12 +29,19 @@ fn results(algorithm: Algorithm, inputs: &[Vec<u8>], operation: Arithmetic, data
 fn every_operation_on_every_type_gives_every_rank_the_exact_result() {
     for ranks in [1, 2, 3, 6, 8, 13] {
         for data_type in DataType::ALL {
-            for operation in ASSOCIATIVE.into_iter().filter(|operation| operation.applies_to(data_type)) {
-                let inputs: Vec<Vec<u8>> = (0..ranks).map(|rank| exact(data_type, rank, 3)).collect();
+            for operation in
+                ASSOCIATIVE.into_iter().filter(|operation| operation.applies_to(data_type))
+            {
+                let inputs: Vec<Vec<u8>> =
+                    (0..ranks).map(|rank| exact(data_type, rank, 3)).collect();
                 let expected = fold(operation, data_type, &inputs);
                 for algorithm in Algorithm::ALL {
-                    for (rank, result) in results(*algorithm, &inputs, operation, data_type).iter().enumerate() {
-                        let case = format!("{algorithm}, {operation} of {data_type}: rank {rank} of {ranks}");
+                    for (rank, result) in
+                        results(*algorithm, &inputs, operation, data_type).iter().enumerate()
+                    {
+                        let case = format!(
+                            "{algorithm}, {operation} of {data_type}: rank {rank} of {ranks}"
+                        );
                         assert_eq!(*result, expected, "{case}");
                     }
                 }
@@ -74,7 +87,10 @@ fn contributions_are_combined_in_rank_order_where_that_is_claimed() {
                 let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
                 let expected = reference::fold(compose, SUM, &inputs);
                 for buffers in run_with(compose, &graphs, &inputs) {
-                    assert_eq!(buffers[1], expected, "{algorithm}: {ranks} ranks, {elements} elements");
+                    assert_eq!(
+                        buffers[1], expected,
+                        "{algorithm}: {ranks} ranks, {elements} elements"
+                    );
                 }
             }
         }
@@ -119,7 +135,8 @@ proptest! {
 
 #[test]
 fn two_ranks_need_one_block_of_scratchpad_and_a_join_none() {
-    let scratchpad = |algorithm: Algorithm| algorithm.graph(0, 2, 1 << 20, SUM).unwrap().scratchpad_bytes();
+    let scratchpad =
+        |algorithm: Algorithm| algorithm.graph(0, 2, 1 << 20, SUM).unwrap().scratchpad_bytes();
     assert_eq!(scratchpad(Algorithm::RecursiveDoubling), 1 << 20);
     assert_eq!(scratchpad(Algorithm::Ring), 1 << 19);
     assert_eq!(scratchpad(Algorithm::Join), 0);

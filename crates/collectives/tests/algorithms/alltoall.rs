@@ -6,11 +6,13 @@ use collectives::{CollectiveError, Tuning};
 use goal::graph::{Graph, Operation};
 
 fn check(algorithm: Algorithm, ranks: u32, bytes: u64, tuning: Tuning) {
-    let graphs: Vec<Graph> = (0..ranks).map(|rank| algorithm.graph(rank, ranks, bytes, tuning).unwrap()).collect();
+    let graphs: Vec<Graph> =
+        (0..ranks).map(|rank| algorithm.graph(rank, ranks, bytes, tuning).unwrap()).collect();
     let inputs: Vec<Vec<u8>> =
         (0..ranks).map(|rank| (0..ranks).flat_map(|to| block(rank, to, bytes)).collect()).collect();
     for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
-        let expected: Vec<u8> = (0..ranks).flat_map(|from| block(from, rank as u32, bytes)).collect();
+        let expected: Vec<u8> =
+            (0..ranks).flat_map(|from| block(from, rank as u32, bytes)).collect();
         assert_eq!(buffers[0], inputs[rank], "the input stays as it is");
         assert_eq!(buffers[1], expected, "{algorithm}: rank {rank} of {ranks}, {bytes} bytes");
     }
@@ -43,11 +45,18 @@ fn the_phases_make_up_the_ranks() {
             let phases = phases(ranks, degree);
             assert_eq!(phases.iter().product::<u32>(), ranks);
             let is_prime = |number: u32| (2..number).all(|factor| !number.is_multiple_of(factor));
-            assert!(phases.iter().all(|phase| *phase <= degree || is_prime(*phase)), "{ranks}: {phases:?}");
+            assert!(
+                phases.iter().all(|phase| *phase <= degree || is_prime(*phase)),
+                "{ranks}: {phases:?}"
+            );
         }
     }
     assert_eq!(phases(u32::MAX, 1), [3, 5, 17, 257, 65537]);
-    assert_eq!(phases(4294967291, 4), [4294967291], "the largest prime of 32 bits is found to be one in no time");
+    assert_eq!(
+        phases(4294967291, 4),
+        [4294967291],
+        "the largest prime of 32 bits is found to be one in no time"
+    );
 }
 
 /// Bytes from one rank to another.
@@ -68,7 +77,8 @@ fn blocks_may_be_of_any_size() {
             let input = |rank| (0..ranks).flat_map(|to| block(rank, to, size(rank, to))).collect();
             let inputs: Vec<Vec<u8>> = (0..ranks).map(input).collect();
             for (rank, buffers) in (0..).zip(run(&graphs, &inputs)) {
-                let expected: Vec<u8> = (0..ranks).flat_map(|from| block(from, rank, size(from, rank))).collect();
+                let expected: Vec<u8> =
+                    (0..ranks).flat_map(|from| block(from, rank, size(from, rank))).collect();
                 assert_eq!(buffers[1], expected, "{algorithm}: rank {rank} of {ranks}");
             }
         }
@@ -77,7 +87,8 @@ fn blocks_may_be_of_any_size() {
 
 #[test]
 fn sizes_must_fit() {
-    let graph = |algorithm: Algorithm, sent: &[u64], received: &[u64]| algorithm.graph_v(0, sent, received);
+    let graph =
+        |algorithm: Algorithm, sent: &[u64], received: &[u64]| algorithm.graph_v(0, sent, received);
     let error = graph(Algorithm::Direct, &[1, 2], &[1]).unwrap_err();
     assert_eq!(error, CollectiveError::SizesOfOtherRanks { sizes: 1, ranks: 2 });
     let error = graph(Algorithm::Direct, &[1, 2], &[3, 2]).unwrap_err();
@@ -90,11 +101,18 @@ fn sizes_must_fit() {
 fn bruck_sends_a_logarithmic_number_of_messages_from_independent_receives() {
     for (ranks, rounds) in [(2, 1), (3, 2), (8, 3), (9, 4), (100, 7)] {
         let graph = Algorithm::Bruck.graph(ranks / 2, ranks, 8, Tuning::default()).unwrap();
-        let sends = graph.vertices().iter().filter(|entry| matches!(entry.operation, Operation::Send { .. }));
+        let sends = graph
+            .vertices()
+            .iter()
+            .filter(|entry| matches!(entry.operation, Operation::Send { .. }));
         assert_eq!(sends.count(), rounds, "{ranks} ranks");
         for edge in graph.edges() {
             let waiting = &graph.vertices()[edge.after.index()].operation;
-            assert!(matches!(waiting, Operation::Send { .. }), "only sends wait, not {}", waiting.describe());
+            assert!(
+                matches!(waiting, Operation::Send { .. }),
+                "only sends wait, not {}",
+                waiting.describe()
+            );
         }
     }
 }

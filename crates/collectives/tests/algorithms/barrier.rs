@@ -30,10 +30,19 @@ fn nobody_gets_out_while_one_is_missing() {
             for missing in 0..ranks as usize {
                 for protocol in [Protocol::Eager, Protocol::Rendezvous] {
                     let inputs = vec![Vec::new(); ranks as usize];
-                    let mut evaluation = Evaluation::new(&graphs, &inputs, protocol, reference::apply, missing as u64);
+                    let mut evaluation = Evaluation::new(
+                        &graphs,
+                        &inputs,
+                        protocol,
+                        reference::apply,
+                        missing as u64,
+                    );
                     evaluation.run(Some(missing));
                     for rank in 0..ranks as usize {
-                        assert!(!evaluation.is_complete(rank), "{algorithm}: {rank} of {ranks} without {missing}");
+                        assert!(
+                            !evaluation.is_complete(rank),
+                            "{algorithm}: {rank} of {ranks} without {missing}"
+                        );
                     }
                     evaluation.run(None);
                     evaluation.finish();
@@ -45,7 +54,9 @@ fn nobody_gets_out_while_one_is_missing() {
 
 #[test]
 fn dissemination_takes_the_logarithm_of_the_ranks_in_rounds() {
-    for (ranks, rounds) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (1 << 20, 20), (u32::MAX, 32)] {
+    for (ranks, rounds) in
+        [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (1 << 20, 20), (u32::MAX, 32)]
+    {
         let graph = Algorithm::Dissemination.graph(ranks - 1, ranks).unwrap();
         assert_eq!(graph.vertices().len(), 2 * rounds, "{ranks} ranks");
     }

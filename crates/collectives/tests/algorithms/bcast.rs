@@ -19,7 +19,9 @@ fn everybody_gets_the_roots_bytes() {
                     let graphs = graphs(*algorithm, ranks, root, bytes, tuning(6, 3));
                     let inputs = vec![block(root, 0, bytes); ranks as usize];
                     for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
-                        let case = format!("{algorithm}: rank {rank} of {ranks}, root {root}, {bytes} bytes");
+                        let case = format!(
+                            "{algorithm}: rank {rank} of {ranks}, root {root}, {bytes} bytes"
+                        );
                         assert_eq!(*buffers, [block(root, 0, bytes)], "{case}");
                     }
                 }
@@ -43,7 +45,10 @@ fn every_root_and_degree_will_do() {
         for degree in [1, 2, 5, 8, 100, u32::MAX] {
             let graphs = graphs(Algorithm::DAry, 9, root, 7, tuning(1, degree));
             let inputs = vec![block(root, 0, 7); 9];
-            assert!(run(&graphs, &inputs).concat().iter().all(|got| *got == inputs[0]), "degree {degree}, root {root}");
+            assert!(
+                run(&graphs, &inputs).concat().iter().all(|got| *got == inputs[0]),
+                "degree {degree}, root {root}"
+            );
         }
     }
 }
@@ -54,7 +59,10 @@ fn in_a_join_nobody_waits_for_anyone_but_the_root() {
     let inputs = vec![block(3, 0, 8); 5];
     let mut evaluation = Evaluation::new(&graphs, &inputs, Protocol::Eager, reference::apply, 1);
     evaluation.run(Some(1));
-    assert_eq!([0, 1, 2, 3, 4].map(|rank| evaluation.is_complete(rank)), [true, false, true, true, true]);
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|rank| evaluation.is_complete(rank)),
+        [true, false, true, true, true]
+    );
 }
 
 /// Bytes that a rank sends.
@@ -73,7 +81,12 @@ fn two_trees_use_everybodys_bandwidth_and_no_more() {
         for graph in graphs(Algorithm::TwoTree, ranks, 1, bytes, tuning(100, 1)) {
             let is_root = graph.buffers()[0].access == Access::Input;
             let limit = if is_root { bytes } else { bytes + 2 * bytes / segments };
-            assert!(sent(&graph) <= limit, "rank {} of {ranks} sends {}", graph.rank(), sent(&graph));
+            assert!(
+                sent(&graph) <= limit,
+                "rank {} of {ranks} sends {}",
+                graph.rank(),
+                sent(&graph)
+            );
         }
     }
 }
@@ -82,7 +95,12 @@ fn two_trees_use_everybodys_bandwidth_and_no_more() {
 fn scatter_allgather_sends_about_twice_the_bytes_at_most() {
     for ranks in 2..=33 {
         for graph in graphs(Algorithm::ScatterAllgather, ranks, 0, 33_000, Tuning::default()) {
-            assert!(sent(&graph) <= 2 * 33_000, "rank {} of {ranks} sends {}", graph.rank(), sent(&graph));
+            assert!(
+                sent(&graph) <= 2 * 33_000,
+                "rank {} of {ranks} sends {}",
+                graph.rank(),
+                sent(&graph)
+            );
         }
     }
 }
@@ -90,7 +108,12 @@ fn scatter_allgather_sends_about_twice_the_bytes_at_most() {
 #[test]
 fn a_message_in_too_many_segments_is_refused_and_told_which_will_do() {
     let error = Algorithm::SegmentedChain.graph(0, 2, 0, 1 << 32, tuning(1000, 2)).unwrap_err();
-    let expected = CollectiveError::TooManySegments { segments: 4294968, bytes: 1000, message: 1 << 32, enough: 65536 };
+    let expected = CollectiveError::TooManySegments {
+        segments: 4294968,
+        bytes: 1000,
+        message: 1 << 32,
+        enough: 65536,
+    };
     assert_eq!(error, expected);
     assert!(error.to_string().contains("give segments of 65536 bytes or more"), "{error}");
     assert!(Algorithm::SegmentedChain.graph(0, 2, 0, 1 << 32, tuning(65536, 2)).is_ok());
@@ -98,23 +121,36 @@ fn a_message_in_too_many_segments_is_refused_and_told_which_will_do() {
 
 #[test]
 fn with_rendezvous_the_bytes_wait_until_the_receiver_is_ready_and_it_is_ready_when_it_waits() {
-    for algorithm in [Algorithm::FlatRendezvous, Algorithm::ChainRendezvous, Algorithm::BinomialRendezvous] {
+    for algorithm in
+        [Algorithm::FlatRendezvous, Algorithm::ChainRendezvous, Algorithm::BinomialRendezvous]
+    {
         for graph in graphs(algorithm, 6, 0, 8, Tuning::default()) {
             let operation = |vertex: Vertex| &graph.vertices()[vertex.index()].operation;
             let is_empty = |data: &Blocks| data.bytes() == Some(0);
             let waits = |after: Vertex, until: Until, before: &dyn Fn(&Operation) -> bool| {
                 let edges = graph.edges().iter();
-                edges.clone().any(|edge| edge.after == after && edge.until == until && before(operation(edge.before)))
+                edges.clone().any(|edge| {
+                    edge.after == after && edge.until == until && before(operation(edge.before))
+                })
             };
             for vertex in (0..graph.vertices().len() as u32).map(Vertex) {
                 let Operation::Send { data, peer, tag } = operation(vertex) else { continue };
                 let from_there = |other: &Operation, empty: bool| matches!(other, Operation::Receive { data, source, .. } if *source == Some(*peer) && is_empty(data) == empty);
                 let case = format!("{algorithm}: {}", graph.describe(vertex));
                 if !is_empty(data) {
-                    assert!(waits(vertex, Until::Complete, &|other| from_there(other, true)), "{case}");
+                    assert!(
+                        waits(vertex, Until::Complete, &|other| from_there(other, true)),
+                        "{case}"
+                    );
                 } else if *tag == 2 {
-                    assert!(waits(vertex, Until::Complete, &|other| from_there(other, true)), "{case}");
-                    assert!(waits(vertex, Until::Started, &|other| from_there(other, false)), "{case}");
+                    assert!(
+                        waits(vertex, Until::Complete, &|other| from_there(other, true)),
+                        "{case}"
+                    );
+                    assert!(
+                        waits(vertex, Until::Started, &|other| from_there(other, false)),
+                        "{case}"
+                    );
                 }
             }
         }

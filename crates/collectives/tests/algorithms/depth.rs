@@ -2,7 +2,9 @@
 
 use crate::reference::SUM;
 use crate::tuning;
-use collectives::{Sizes, Tuning, allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter};
+use collectives::{
+    Sizes, Tuning, allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter,
+};
 use collectives::{exscan, scan, scatter};
 use goal::graph::{Graph, Operation};
 
@@ -22,7 +24,10 @@ fn ceiling(ranks: u32) -> u32 {
 /// What is true of the depth of an algorithm of ⌈log₂ ranks⌉ rounds: not every round needs to wait for all before it when
 /// the number of ranks is not a power of two.
 fn is_logarithmic((depth, messages): (u32, u32), ranks: u32, expected: u32) {
-    assert!((ranks.ilog2()..=ceiling(ranks)).contains(&depth), "{depth} messages deep with {ranks} ranks");
+    assert!(
+        (ranks.ilog2()..=ceiling(ranks)).contains(&depth),
+        "{depth} messages deep with {ranks} ranks"
+    );
     assert_eq!(messages, expected, "{ranks} ranks");
 }
 
@@ -30,7 +35,10 @@ fn is_logarithmic((depth, messages): (u32, u32), ranks: u32, expected: u32) {
 /// for each other or not.
 fn is_folded((depth, _): (u32, u32), ranks: u32, rounds: u32) {
     let others = if ranks.is_power_of_two() { 0 } else { 2 };
-    assert!((rounds..=rounds + others).contains(&depth), "{depth} messages deep with {ranks} ranks");
+    assert!(
+        (rounds..=rounds + others).contains(&depth),
+        "{depth} messages deep with {ranks} ranks"
+    );
 }
 
 const COUNTS: std::ops::RangeInclusive<u32> = 2..=33;
@@ -45,7 +53,11 @@ fn broadcasts() {
             figures(ranks, |rank| algorithm.graph(rank, ranks, 1, 40, tuning(10, 3)).unwrap())
         };
         assert_eq!(figures(Flat), (1, others));
-        assert_eq!(figures(FlatRendezvous), (3, 3 * others), "one handshake, 2 g(1) + 3 L, however many ranks");
+        assert_eq!(
+            figures(FlatRendezvous),
+            (3, 3 * others),
+            "one handshake, 2 g(1) + 3 L, however many ranks"
+        );
         assert_eq!(figures(SegmentedFlat), (1, 4 * others));
         assert_eq!(figures(Chain), (others, others));
         assert_eq!(figures(ChainRendezvous), (3 * others, 3 * others));
@@ -104,7 +116,9 @@ fn all_to_all_and_allgather() {
             assert_eq!(all(Multiphase, degree), (phases.len() as u32, ranks * messages));
         }
         let sizes = &Sizes::equal(ranks, 8).unwrap();
-        let gathered = |algorithm: allgather::Algorithm| figures(ranks, |rank| algorithm.graph(rank, sizes).unwrap());
+        let gathered = |algorithm: allgather::Algorithm| {
+            figures(ranks, |rank| algorithm.graph(rank, sizes).unwrap())
+        };
         assert_eq!(gathered(allgather::Algorithm::Ring), (others, ranks * others));
         is_logarithmic(gathered(allgather::Algorithm::Bruck), ranks, ranks * ceiling(ranks));
         is_folded(gathered(allgather::Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
@@ -120,7 +134,9 @@ fn reductions() {
         // Each rank has at least an element of every part.
         let (others, bytes) = (ranks - 1, 8 * u64::from(ranks));
         let reduced = |algorithm: reduce::Algorithm, root, degree| {
-            figures(ranks, |rank| algorithm.graph(rank, ranks, root, bytes, SUM, tuning(8, degree)).unwrap())
+            figures(ranks, |rank| {
+                algorithm.graph(rank, ranks, root, bytes, SUM, tuning(8, degree)).unwrap()
+            })
         };
         assert_eq!(reduced(Flat, 1, 1), (1, others));
         assert_eq!(reduced(Chain, 0, 1), (others, others));
@@ -135,14 +151,19 @@ fn reductions() {
         let height = (1..).find(|height| (3u32.pow(height + 1) - 1) / 2 >= ranks).unwrap();
         assert_eq!(reduced(DAry, 0, 3), (height, others));
         let blocks = &Sizes::equal(ranks, 8).unwrap();
-        let scattered =
-            |algorithm: reduce_scatter::Algorithm| figures(ranks, |rank| algorithm.graph(rank, blocks, SUM).unwrap());
+        let scattered = |algorithm: reduce_scatter::Algorithm| {
+            figures(ranks, |rank| algorithm.graph(rank, blocks, SUM).unwrap())
+        };
         assert_eq!(scattered(reduce_scatter::Algorithm::Ring), (others, ranks * others));
         assert_eq!(scattered(reduce_scatter::Algorithm::Pairwise), (others, ranks * others));
         is_folded(scattered(reduce_scatter::Algorithm::RecursiveHalving), ranks, ranks.ilog2());
-        assert_eq!(scattered(reduce_scatter::Algorithm::ReduceThenScatter), (2 * ranks.ilog2(), 2 * others));
-        let all =
-            |algorithm: allreduce::Algorithm| figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap());
+        assert_eq!(
+            scattered(reduce_scatter::Algorithm::ReduceThenScatter),
+            (2 * ranks.ilog2(), 2 * others)
+        );
+        let all = |algorithm: allreduce::Algorithm| {
+            figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap())
+        };
         is_folded(all(allreduce::Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
         assert_eq!(all(allreduce::Algorithm::Ring), (2 * others, 2 * ranks * others));
         is_folded(all(allreduce::Algorithm::Rabenseifner), ranks, 2 * ranks.ilog2());
@@ -156,16 +177,23 @@ fn scans_and_barriers() {
     for ranks in COUNTS {
         let (others, bytes) = (ranks - 1, 8);
         let pairs: u32 = (0..ceiling(ranks)).map(|round| ranks - (1 << round)).sum();
-        let scanned =
-            |algorithm: scan::Algorithm| figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap());
+        let scanned = |algorithm: scan::Algorithm| {
+            figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap())
+        };
         assert_eq!(scanned(scan::Algorithm::Chain), (others, others));
         is_logarithmic(scanned(scan::Algorithm::RecursiveDoubling), ranks, pairs);
-        let scanned =
-            |algorithm: exscan::Algorithm| figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap());
+        let scanned = |algorithm: exscan::Algorithm| {
+            figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap())
+        };
         assert_eq!(scanned(exscan::Algorithm::Chain), (others, others));
         is_logarithmic(scanned(exscan::Algorithm::RecursiveDoubling), ranks, pairs);
-        let met = |algorithm: barrier::Algorithm| figures(ranks, |rank| algorithm.graph(rank, ranks).unwrap());
-        assert_eq!(met(barrier::Algorithm::Dissemination), (ceiling(ranks), ranks * ceiling(ranks)));
+        let met = |algorithm: barrier::Algorithm| {
+            figures(ranks, |rank| algorithm.graph(rank, ranks).unwrap())
+        };
+        assert_eq!(
+            met(barrier::Algorithm::Dissemination),
+            (ceiling(ranks), ranks * ceiling(ranks))
+        );
         assert_eq!(met(barrier::Algorithm::Tree), (2 * ranks.ilog2(), 2 * others));
         is_folded(met(barrier::Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
         assert_eq!(met(barrier::Algorithm::Flat), (2, 2 * others));
@@ -175,6 +203,8 @@ fn scans_and_barriers() {
 
 #[test]
 fn the_defaults_can_be_used() {
-    let graph = |rank| bcast::Algorithm::SegmentedChain.graph(rank, 4, 0, 20_000, Tuning::default()).unwrap();
+    let graph = |rank| {
+        bcast::Algorithm::SegmentedChain.graph(rank, 4, 0, 20_000, Tuning::default()).unwrap()
+    };
     assert_eq!(figures(4, graph), (3, 9));
 }

@@ -63,28 +63,49 @@ pub(crate) struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    pub(crate) fn new(graphs: &'a [Graph], inputs: &[Vec<u8>], protocol: Protocol, apply: Apply, seed: u64) -> Self {
+    pub(crate) fn new(
+        graphs: &'a [Graph],
+        inputs: &[Vec<u8>],
+        protocol: Protocol,
+        apply: Apply,
+        seed: u64,
+    ) -> Self {
         let messages = messages(graphs);
         let ends = messages.iter().enumerate();
-        let message_of = ends.flat_map(|(index, message)| [(message.send, index), (message.receive, index)]).collect();
-        let ranks: Vec<Rank> = graphs.iter().zip(inputs).map(|(graph, input)| Rank::new(graph, input)).collect();
+        let message_of = ends
+            .flat_map(|(index, message)| [(message.send, index), (message.receive, index)])
+            .collect();
+        let ranks: Vec<Rank> =
+            graphs.iter().zip(inputs).map(|(graph, input)| Rank::new(graph, input)).collect();
         let mut possible = Vec::new();
         for (rank, state) in ranks.iter().enumerate() {
-            let independent = state.missing.iter().enumerate().filter(|(_, missing)| **missing == 0);
+            let independent =
+                state.missing.iter().enumerate().filter(|(_, missing)| **missing == 0);
             possible.extend(independent.map(|(vertex, _)| Step::Start((rank, vertex))));
         }
         let meetings = meetings(graphs);
-        Evaluation { graphs, protocol, apply, random: seed, ranks, messages, message_of, meetings, possible }
+        Evaluation {
+            graphs,
+            protocol,
+            apply,
+            random: seed,
+            ranks,
+            messages,
+            message_of,
+            meetings,
+            possible,
+        }
     }
 
     /// Goes on until nothing more is possible. A rank that is held back has not started its run.
     pub(crate) fn run(&mut self, held_back: Option<usize>) {
         loop {
-            self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            self.random =
+                self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let start = (self.random >> 33) as usize;
             // The first that is allowed from a random place on.
-            let allowed =
-                (0..self.possible.len()).map(|offset| (start % self.possible.len() + offset) % self.possible.len());
+            let allowed = (0..self.possible.len())
+                .map(|offset| (start % self.possible.len() + offset) % self.possible.len());
             let index = allowed
                 .into_iter()
                 .find(|index| !matches!(self.possible[*index], Step::Start((rank, _)) if Some(rank) == held_back));
@@ -125,7 +146,9 @@ impl<'a> Evaluation<'a> {
             }
             Step::Meet(place) => {
                 let result = self.meet(place);
-                let Operation::Join { result: destination, .. } = self.operation(place) else { unreachable!() };
+                let Operation::Join { result: destination, .. } = self.operation(place) else {
+                    unreachable!()
+                };
                 if !destination.0.is_empty() {
                     self.write(place.0, destination, &result);
                 }
@@ -159,7 +182,9 @@ impl<'a> Evaluation<'a> {
                 self.complete(place);
             }
             Operation::Join { mode, .. } => self.joined(place, *mode),
-            Operation::Timestamp { .. } | Operation::Calc { .. } => panic!("no collective needs this"),
+            Operation::Timestamp { .. } | Operation::Calc { .. } => {
+                panic!("no collective needs this")
+            }
         }
     }
 
@@ -172,11 +197,14 @@ impl<'a> Evaluation<'a> {
 
     /// A rank has come to a join: finds out who can leave it now.
     fn joined(&mut self, place: Place, mode: JoinMode) {
-        let meeting = self.meetings.iter().find(|meeting| meeting.contains(&place)).unwrap().clone();
+        let meeting =
+            self.meetings.iter().find(|meeting| meeting.contains(&place)).unwrap().clone();
         let started = |place: &Place| self.ranks[place.0].started[place.1];
         let leaving: Vec<Place> = match mode {
             JoinMode::Broadcast { root } if !started(&meeting[root as usize]) => Vec::new(),
-            JoinMode::Broadcast { root } if root as usize == place.0 => meeting.into_iter().filter(started).collect(),
+            JoinMode::Broadcast { root } if root as usize == place.0 => {
+                meeting.into_iter().filter(started).collect()
+            }
             JoinMode::Broadcast { .. } => vec![place],
             _ if meeting.iter().all(started) => meeting,
             _ => Vec::new(),
@@ -188,7 +216,9 @@ impl<'a> Evaluation<'a> {
     fn meet(&self, place: Place) -> Vec<u8> {
         let meeting = self.meetings.iter().find(|meeting| meeting.contains(&place)).unwrap();
         let contribution = |place: &Place| {
-            let Operation::Join { contribution, .. } = self.operation(*place) else { unreachable!() };
+            let Operation::Join { contribution, .. } = self.operation(*place) else {
+                unreachable!()
+            };
             self.read(place.0, contribution)
         };
         let contributions: Vec<Vec<u8>> = meeting.iter().map(contribution).collect();
@@ -199,10 +229,15 @@ impl<'a> Evaluation<'a> {
             JoinMode::Broadcast { root } => contributions[root as usize].clone(),
             JoinMode::Exchange => {
                 let part = contributions[0].len() / contributions.len();
-                contributions.iter().flat_map(|bytes| &bytes[place.0 * part..][..part]).copied().collect()
+                contributions
+                    .iter()
+                    .flat_map(|bytes| &bytes[place.0 * part..][..part])
+                    .copied()
+                    .collect()
             }
             JoinMode::Reduce { operation, data_type } => {
-                let fold = |sum: Vec<u8>, next: &Vec<u8>| (self.apply)(operation, data_type, &sum, next);
+                let fold =
+                    |sum: Vec<u8>, next: &Vec<u8>| (self.apply)(operation, data_type, &sum, next);
                 contributions[1..].iter().fold(contributions[0].clone(), fold)
             }
         }
@@ -311,8 +346,12 @@ fn messages(graphs: &[Graph]) -> Vec<Message> {
                 bytes: data.bytes().unwrap(),
             };
             match &entry.operation {
-                Operation::Send { data, peer, tag } => sends.push(endpoint(Some(*peer), Some(*tag), data)),
-                Operation::Receive { data, source, tag } => receives.push(endpoint(*source, *tag, data)),
+                Operation::Send { data, peer, tag } => {
+                    sends.push(endpoint(Some(*peer), Some(*tag), data))
+                }
+                Operation::Receive { data, source, tag } => {
+                    receives.push(endpoint(*source, *tag, data))
+                }
                 _ => {}
             }
         }
@@ -325,7 +364,11 @@ fn messages(graphs: &[Graph]) -> Vec<Message> {
     pairing
         .pairs
         .iter()
-        .map(|(send, receive)| Message { send: place(send), receive: place(receive), payload: None })
+        .map(|(send, receive)| Message {
+            send: place(send),
+            receive: place(receive),
+            payload: None,
+        })
         .collect()
 }
 

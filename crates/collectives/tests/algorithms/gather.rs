@@ -9,7 +9,8 @@ fn check(algorithm: Algorithm, root: u32, sizes: &Sizes) {
     let ranks = sizes.ranks();
     let graph = |rank| algorithm.graph(rank, root, sizes, tuning(4, 2)).unwrap();
     let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
-    let inputs: Vec<Vec<u8>> = (0..ranks).map(|rank| block(rank, root, sizes.bytes(rank))).collect();
+    let inputs: Vec<Vec<u8>> =
+        (0..ranks).map(|rank| block(rank, root, sizes.bytes(rank))).collect();
     for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
         let expected = if rank == root as usize { inputs.concat() } else { Vec::new() };
         assert_eq!(buffers[1], expected, "{algorithm}: rank {rank} of {ranks}, root {root}");
@@ -36,12 +37,15 @@ fn blocks_may_be_of_any_size_except_in_a_join() {
         sizes.push(u64::from(ranks * 7 + 5) % 11 * u64::from(ranks % 3));
         let sizes = Sizes::each(&sizes).unwrap();
         for root in roots(ranks) {
-            for algorithm in Algorithm::ALL.iter().filter(|algorithm| **algorithm != Algorithm::Join) {
+            for algorithm in
+                Algorithm::ALL.iter().filter(|algorithm| **algorithm != Algorithm::Join)
+            {
                 check(*algorithm, root, &sizes);
             }
         }
     }
-    let error = Algorithm::Join.graph(0, 0, &Sizes::each(&[1, 2]).unwrap(), Tuning::default()).unwrap_err();
+    let error =
+        Algorithm::Join.graph(0, 0, &Sizes::each(&[1, 2]).unwrap(), Tuning::default()).unwrap_err();
     assert_eq!(error, CollectiveError::NeedsEqualBlocks { algorithm: "join", instead: "binomial" });
 }
 
@@ -49,6 +53,9 @@ fn blocks_may_be_of_any_size_except_in_a_join() {
 fn a_tree_gather_is_the_binomial_one() {
     let sizes = Sizes::equal(6, 24).unwrap();
     for rank in 0..6 {
-        assert_eq!(tree_gather(rank, 6, 2, 24), Algorithm::Binomial.graph(rank, 2, &sizes, Tuning::default()));
+        assert_eq!(
+            tree_gather(rank, 6, 2, 24),
+            Algorithm::Binomial.graph(rank, 2, &sizes, Tuning::default())
+        );
     }
 }

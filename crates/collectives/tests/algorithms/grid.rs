@@ -23,7 +23,8 @@ fn neighbours_differ_by_one_in_one_coordinate() {
         let ranks: u32 = dimensions.iter().product();
         for periodic in [true, false] {
             for rank in 0..ranks {
-                let neighbors = cartesian(&dimensions, &vec![periodic; dimensions.len()], rank).unwrap();
+                let neighbors =
+                    cartesian(&dimensions, &vec![periodic; dimensions.len()], rank).unwrap();
                 let here = coordinates(&dimensions, rank);
                 for (dimension, extent) in dimensions.iter().enumerate() {
                     for (side, step) in [(0, -1i64), (1, 1)] {
@@ -31,8 +32,13 @@ fn neighbours_differ_by_one_in_one_coordinate() {
                         let inside = (0..i64::from(*extent)).contains(&moved);
                         let mut expected = here.clone();
                         expected[dimension] = moved.rem_euclid(i64::from(*extent)) as u32;
-                        let found = neighbors[2 * dimension + side].map(|rank| coordinates(&dimensions, rank));
-                        assert_eq!(found, (periodic || inside).then_some(expected), "{rank} in {dimensions:?}");
+                        let found = neighbors[2 * dimension + side]
+                            .map(|rank| coordinates(&dimensions, rank));
+                        assert_eq!(
+                            found,
+                            (periodic || inside).then_some(expected),
+                            "{rank} in {dimensions:?}"
+                        );
                     }
                 }
             }
@@ -58,7 +64,11 @@ fn extents_are_the_most_balanced_of_all() {
     for ranks in 1..=300 {
         for count in 1..=4 {
             let best = factorizations(ranks, count, ranks).into_iter().min();
-            assert_eq!(Some(balanced_dimensions(ranks, count).unwrap()), best, "{ranks} in {count} dimensions");
+            assert_eq!(
+                Some(balanced_dimensions(ranks, count).unwrap()),
+                best,
+                "{ranks} in {count} dimensions"
+            );
         }
     }
 }

@@ -57,17 +57,22 @@ fn run_with(apply: Apply, graphs: &[Graph], inputs: &[Vec<u8>]) -> Vec<Vec<Vec<u
         goal::compile::compile(graph).unwrap();
     }
     for eager_limit in [0, u64::MAX] {
-        check::global(graphs, &GlobalOptions { eager_limit })
-            .unwrap_or_else(|problems| panic!("eager limit {eager_limit}: {}", check::list(&problems)));
+        check::global(graphs, &GlobalOptions { eager_limit }).unwrap_or_else(|problems| {
+            panic!("eager limit {eager_limit}: {}", check::list(&problems))
+        });
     }
-    let mut results =
-        [(Protocol::Eager, 1), (Protocol::Rendezvous, 2), (Protocol::Eager, 3), (Protocol::Rendezvous, 4)]
-            .map(|(protocol, seed)| {
-                let mut evaluation = Evaluation::new(graphs, inputs, protocol, apply, seed);
-                evaluation.run(None);
-                evaluation.finish()
-            })
-            .into_iter();
+    let mut results = [
+        (Protocol::Eager, 1),
+        (Protocol::Rendezvous, 2),
+        (Protocol::Eager, 3),
+        (Protocol::Rendezvous, 4),
+    ]
+    .map(|(protocol, seed)| {
+        let mut evaluation = Evaluation::new(graphs, inputs, protocol, apply, seed);
+        evaluation.run(None);
+        evaluation.finish()
+    })
+    .into_iter();
     let first = results.next().unwrap();
     for other in results {
         assert!(first == other, "the result depends on the order of execution");
@@ -77,7 +82,9 @@ fn run_with(apply: Apply, graphs: &[Graph], inputs: &[Vec<u8>]) -> Vec<Vec<Vec<u
 
 /// A byte that tells apart the sender, the receiver and the position.
 fn pattern(from: u32, to: u32, position: u64) -> u8 {
-    (from.wrapping_mul(89) ^ to.wrapping_mul(151).rotate_left(3) ^ (position as u32).wrapping_mul(29)) as u8
+    (from.wrapping_mul(89)
+        ^ to.wrapping_mul(151).rotate_left(3)
+        ^ (position as u32).wrapping_mul(29)) as u8
 }
 
 /// A block of such bytes.

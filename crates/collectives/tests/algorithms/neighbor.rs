@@ -2,7 +2,8 @@
 
 use crate::{UNTOUCHED, block, run};
 use collectives::neighbor::{
-    Neighborhood, Topology, balanced_dimensions, neighbor_allgather, neighbor_alltoall, neighbor_alltoallv,
+    Neighborhood, Topology, balanced_dimensions, neighbor_allgather, neighbor_alltoall,
+    neighbor_alltoallv,
 };
 use collectives::{CollectiveError, two_level};
 use goal::graph::{Graph, Operation};
@@ -30,12 +31,17 @@ impl Digraph {
     fn other_ends(&self) -> Vec<Vec<usize>> {
         let position = |rank: u32, index: usize| {
             let source = self.sources[rank as usize][index];
-            let k = self.sources[rank as usize][..index].iter().filter(|other| **other == source).count();
+            let k = self.sources[rank as usize][..index]
+                .iter()
+                .filter(|other| **other == source)
+                .count();
             let list = self.destinations[source as usize].iter().enumerate();
             list.filter(|(_, destination)| **destination == rank).nth(k).unwrap().0
         };
         (0..self.sources.len() as u32)
-            .map(|rank| (0..self.sources[rank as usize].len()).map(|index| position(rank, index)).collect())
+            .map(|rank| {
+                (0..self.sources[rank as usize].len()).map(|index| position(rank, index)).collect()
+            })
             .collect()
     }
 }
@@ -131,7 +137,10 @@ fn between_nodes(graphs: &[Graph], nodes: &[u32]) -> Vec<(u32, u32)> {
             Operation::Send { peer, .. } => Some(peer),
             _ => None,
         });
-        peers.map(|peer| (node(graph.rank()), node(peer))).filter(|(here, there)| here != there).collect()
+        peers
+            .map(|peer| (node(graph.rank()), node(peer)))
+            .filter(|(here, there)| here != there)
+            .collect()
     };
     let mut all: Vec<(u32, u32)> = graphs.iter().flat_map(sent).collect();
     all.sort_unstable();
@@ -154,7 +163,10 @@ fn few_messages(graphs: &[Graph], digraph: &Digraph, nodes: &[u32]) {
         let messages = sent.iter().filter(|other| **other == pair).count();
         let ends: Vec<(u32, u32)> = ends.into_iter().collect();
         let apart = matches!(ends[..], [(a, b), (c, d)] if a != c && b != d);
-        assert!(messages == 1 || messages == 2 && apart, "{messages} messages between nodes {pair:?} for {ends:?}");
+        assert!(
+            messages == 1 || messages == 2 && apart,
+            "{messages} messages between nodes {pair:?} for {ends:?}"
+        );
     }
 }
 
@@ -209,7 +221,8 @@ fn a_block_that_several_ranks_of_a_node_want_goes_there_once() {
         0 => Neighborhood::new(0, 5, &[], &[1, 2, 3, 4]),
         _ => Neighborhood::new(rank, 5, &[0], &[]),
     };
-    let topology = Topology::new(&(0..5).map(|rank| own(rank).unwrap()).collect::<Vec<_>>()).unwrap();
+    let topology =
+        Topology::new(&(0..5).map(|rank| own(rank).unwrap()).collect::<Vec<_>>()).unwrap();
     let graph = two_level::neighbor_allgather(0, &topology, &[0, 1, 1, 1, 1], 100).unwrap();
     let Operation::Send { data, .. } = &graph.vertices()[0].operation else { panic!("a send") };
     assert_eq!((graph.vertices().len(), data.bytes()), (1, Some(100)));
@@ -217,7 +230,10 @@ fn a_block_that_several_ranks_of_a_node_want_goes_there_once() {
 
 #[test]
 fn edges_that_only_one_rank_lists_are_named() {
-    let lists = [Neighborhood::new(0, 2, &[], &[1, 1]).unwrap(), Neighborhood::new(1, 2, &[0], &[]).unwrap()];
+    let lists = [
+        Neighborhood::new(0, 2, &[], &[1, 1]).unwrap(),
+        Neighborhood::new(1, 2, &[0], &[]).unwrap(),
+    ];
     let error = Topology::new(&lists).unwrap_err();
     assert_eq!(error, CollectiveError::EdgesDiffer { from: 0, to: 1, destinations: 2, sources: 1 });
 }
@@ -231,26 +247,43 @@ fn in_a_grid_blocks_travel_in_the_direction_they_were_sent() {
         for count in 1..=3 {
             let dimensions = balanced_dimensions(ranks, count).unwrap();
             for flags in 0..1u32 << count {
-                let periodic: Vec<bool> = (0..count).map(|dimension| flags >> dimension & 1 == 1).collect();
+                let periodic: Vec<bool> =
+                    (0..count).map(|dimension| flags >> dimension & 1 == 1).collect();
                 let own = |rank| Neighborhood::cartesian(&dimensions, &periodic, rank).unwrap();
-                let graphs: Vec<Graph> = (0..ranks).map(|rank| neighbor_alltoall(&own(rank), BYTES).unwrap()).collect();
+                let graphs: Vec<Graph> =
+                    (0..ranks).map(|rank| neighbor_alltoall(&own(rank), BYTES).unwrap()).collect();
                 let directions = 0..2 * count as u32;
                 let inputs: Vec<Vec<u8>> = (0..ranks)
-                    .map(|rank| directions.clone().flat_map(|direction| block(rank, direction, BYTES)).collect())
+                    .map(|rank| {
+                        directions
+                            .clone()
+                            .flat_map(|direction| block(rank, direction, BYTES))
+                            .collect()
+                    })
                     .collect();
                 let topology = Topology::new(&(0..ranks).map(own).collect::<Vec<_>>()).unwrap();
                 let nodes: Vec<u32> = (0..ranks).map(|rank| rank / 3).collect();
-                let in_two = |rank| two_level::neighbor_alltoall(rank, &topology, &nodes, BYTES).unwrap();
+                let in_two =
+                    |rank| two_level::neighbor_alltoall(rank, &topology, &nodes, BYTES).unwrap();
                 let in_two: Vec<Graph> = (0..ranks).map(in_two).collect();
-                assert_eq!(run(&in_two, &inputs), run(&graphs, &inputs), "{dimensions:?}, periodic {periodic:?}");
+                assert_eq!(
+                    run(&in_two, &inputs),
+                    run(&graphs, &inputs),
+                    "{dimensions:?}, periodic {periodic:?}"
+                );
                 for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
                     let sources = own(rank as u32);
-                    let arriving = directions.clone().zip(sources.sources()).flat_map(|(direction, source)| {
-                        let nobody = vec![UNTOUCHED; BYTES as usize];
-                        source.rank.map_or(nobody, |source| block(source, direction ^ 1, BYTES))
-                    });
+                    let arriving = directions.clone().zip(sources.sources()).flat_map(
+                        |(direction, source)| {
+                            let nobody = vec![UNTOUCHED; BYTES as usize];
+                            source.rank.map_or(nobody, |source| block(source, direction ^ 1, BYTES))
+                        },
+                    );
                     let expected: Vec<u8> = arriving.collect();
-                    assert_eq!(buffers[1], expected, "rank {rank} in {dimensions:?}, periodic {periodic:?}");
+                    assert_eq!(
+                        buffers[1], expected,
+                        "rank {rank} in {dimensions:?}, periodic {periodic:?}"
+                    );
                 }
             }
         }

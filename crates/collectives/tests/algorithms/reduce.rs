@@ -15,7 +15,10 @@ fn check(algorithm: Algorithm, apply: Apply, root: u32, reduction: Reduction, in
     let combined = fold(apply, reduction, inputs);
     for (rank, buffers) in (0..).zip(run_with(apply, &graphs, inputs)) {
         let expected = if rank == root { combined.clone() } else { Vec::new() };
-        assert_eq!(buffers[1], expected, "{algorithm}: rank {rank} of {ranks}, root {root}, {bytes} bytes");
+        assert_eq!(
+            buffers[1], expected,
+            "{algorithm}: rank {rank} of {ranks}, root {root}, {bytes} bytes"
+        );
     }
 }
 
@@ -25,7 +28,13 @@ fn the_root_gets_the_sum() {
         for ranks in rank_counts() {
             for root in roots(ranks) {
                 for elements in [0, 1, 3, 25] {
-                    check(*algorithm, apply, root, SHORT_SUM, &all_exact(DataType::I16, ranks, elements));
+                    check(
+                        *algorithm,
+                        apply,
+                        root,
+                        SHORT_SUM,
+                        &all_exact(DataType::I16, ranks, elements),
+                    );
                 }
             }
         }

@@ -8,7 +8,13 @@ use collectives::{Reduction, Sizes};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
 
-fn check(algorithm: Algorithm, apply: Apply, reduction: Reduction, sizes: &[u64], inputs: &[Vec<u8>]) {
+fn check(
+    algorithm: Algorithm,
+    apply: Apply,
+    reduction: Reduction,
+    sizes: &[u64],
+    inputs: &[Vec<u8>],
+) {
     let bytes = Sizes::each(sizes).unwrap();
     let graph = |rank| algorithm.graph(rank, &bytes, reduction).unwrap();
     let graphs: Vec<Graph> = (0..inputs.len() as u32).map(graph).collect();
@@ -16,7 +22,12 @@ fn check(algorithm: Algorithm, apply: Apply, reduction: Reduction, sizes: &[u64]
     let mut start = 0;
     for (rank, buffers) in run_with(apply, &graphs, inputs).iter().enumerate() {
         let end = start + sizes[rank] as usize;
-        assert_eq!(buffers[1], combined[start..end], "{algorithm}: rank {rank} of {}, sizes {sizes:?}", inputs.len());
+        assert_eq!(
+            buffers[1],
+            combined[start..end],
+            "{algorithm}: rank {rank} of {}, sizes {sizes:?}",
+            inputs.len()
+        );
         start = end;
     }
 }
@@ -34,10 +45,17 @@ fn different(ranks: u32, unit: u64) -> Vec<u64> {
 fn everybody_gets_its_block_of_the_sum() {
     for algorithm in Algorithm::ALL {
         for ranks in rank_counts() {
-            let shapes = [equal(ranks, 0, 2), equal(ranks, 1, 2), equal(ranks, 3, 2), different(ranks, 2)];
+            let shapes =
+                [equal(ranks, 0, 2), equal(ranks, 1, 2), equal(ranks, 3, 2), different(ranks, 2)];
             for sizes in shapes {
                 let elements = sizes.iter().sum::<u64>() / 2;
-                check(*algorithm, apply, SHORT_SUM, &sizes, &all_exact(DataType::I16, ranks, elements));
+                check(
+                    *algorithm,
+                    apply,
+                    SHORT_SUM,
+                    &sizes,
+                    &all_exact(DataType::I16, ranks, elements),
+                );
             }
         }
     }
@@ -48,7 +66,13 @@ fn contributions_are_combined_in_rank_order_where_that_is_claimed() {
     for algorithm in Algorithm::ALL.iter().filter(|algorithm| algorithm.keeps_rank_order()) {
         for ranks in rank_counts() {
             for sizes in [equal(ranks, 2, 8), different(ranks, 8)] {
-                check(*algorithm, compose, SUM, &sizes, &all_functions(ranks, sizes.iter().sum::<u64>() / 8));
+                check(
+                    *algorithm,
+                    compose,
+                    SUM,
+                    &sizes,
+                    &all_functions(ranks, sizes.iter().sum::<u64>() / 8),
+                );
             }
         }
     }
@@ -61,7 +85,10 @@ fn what_is_not_associative_is_folded_from_the_left_or_refused() {
         if algorithm.folds_from_left() {
             check(*algorithm, apply, reduction, &sizes, &all_exact(DataType::F64, 5, 10));
         } else {
-            assert!(algorithm.graph(0, &Sizes::each(&sizes).unwrap(), reduction).is_err(), "{algorithm}");
+            assert!(
+                algorithm.graph(0, &Sizes::each(&sizes).unwrap(), reduction).is_err(),
+                "{algorithm}"
+            );
         }
     }
 }

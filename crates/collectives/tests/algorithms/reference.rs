@@ -4,8 +4,10 @@ use crate::evaluator::Apply;
 use collectives::Reduction;
 use goal::arithmetic::{Arithmetic, DataType};
 
-pub(crate) const SUM: Reduction = Reduction { operation: Arithmetic::Add, data_type: DataType::I64 };
-pub(crate) const SHORT_SUM: Reduction = Reduction { operation: Arithmetic::Add, data_type: DataType::I16 };
+pub(crate) const SUM: Reduction =
+    Reduction { operation: Arithmetic::Add, data_type: DataType::I64 };
+pub(crate) const SHORT_SUM: Reduction =
+    Reduction { operation: Arithmetic::Add, data_type: DataType::I16 };
 
 pub(crate) const ASSOCIATIVE: [Arithmetic; 7] = [
     Arithmetic::Add,
@@ -18,7 +20,12 @@ pub(crate) const ASSOCIATIVE: [Arithmetic; 7] = [
 ];
 
 /// What operations mean.
-pub(crate) fn apply(operation: Arithmetic, data_type: DataType, left: &[u8], right: &[u8]) -> Vec<u8> {
+pub(crate) fn apply(
+    operation: Arithmetic,
+    data_type: DataType,
+    left: &[u8],
+    right: &[u8],
+) -> Vec<u8> {
     let mut result = vec![0; left.len()];
     goal::arithmetic::apply(operation, data_type, left, right, &mut result).unwrap();
     result
@@ -29,7 +36,8 @@ pub(crate) fn apply(operation: Arithmetic, data_type: DataType, left: &[u8], rig
 pub(crate) fn compose(_: Arithmetic, data_type: DataType, left: &[u8], right: &[u8]) -> Vec<u8> {
     assert_eq!(data_type.bytes(), 8);
     let pair = |bytes: &[u8]| {
-        let part = |range: std::ops::Range<usize>| u32::from_le_bytes(bytes[range].try_into().unwrap());
+        let part =
+            |range: std::ops::Range<usize>| u32::from_le_bytes(bytes[range].try_into().unwrap());
         (part(0..4), part(4..8))
     };
     let both = left.chunks(8).zip(right.chunks(8));

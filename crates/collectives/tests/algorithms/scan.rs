@@ -15,22 +15,30 @@ fn check(
     graph: impl Fn(u32, u32, u64) -> Result<Graph, CollectiveError>,
 ) {
     let (ranks, bytes) = (inputs.len() as u32, inputs[0].len());
-    let graphs: Vec<Graph> = (0..ranks).map(|rank| graph(rank, ranks, bytes as u64).unwrap()).collect();
+    let graphs: Vec<Graph> =
+        (0..ranks).map(|rank| graph(rank, ranks, bytes as u64).unwrap()).collect();
     for (rank, buffers) in run_with(apply, &graphs, inputs).iter().enumerate() {
         let expected = match rank + usize::from(inclusive) {
             0 => vec![UNTOUCHED; bytes],
             count => fold(apply, reduction, &inputs[..count]),
         };
-        assert_eq!(buffers[1], expected, "rank {rank} of {ranks}, {bytes} bytes, inclusive {inclusive}");
+        assert_eq!(
+            buffers[1], expected,
+            "rank {rank} of {ranks}, {bytes} bytes, inclusive {inclusive}"
+        );
     }
 }
 
 fn check_all(apply: Apply, reduction: Reduction, inputs: &[Vec<u8>]) {
     for algorithm in scan::Algorithm::ALL {
-        check(apply, reduction, inputs, true, |rank, ranks, bytes| algorithm.graph(rank, ranks, bytes, reduction));
+        check(apply, reduction, inputs, true, |rank, ranks, bytes| {
+            algorithm.graph(rank, ranks, bytes, reduction)
+        });
     }
     for algorithm in exscan::Algorithm::ALL {
-        check(apply, reduction, inputs, false, |rank, ranks, bytes| algorithm.graph(rank, ranks, bytes, reduction));
+        check(apply, reduction, inputs, false, |rank, ranks, bytes| {
+            algorithm.graph(rank, ranks, bytes, reduction)
+        });
     }
 }
 

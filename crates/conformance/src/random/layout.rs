@@ -29,7 +29,9 @@ pub fn lay_out(plan: &Plan) -> Program {
         add(plan, &mut ranks, number, step);
     }
     let graphs = (0..).zip(&ranks).map(|(rank, draft)| draft.graph(plan, rank)).collect();
-    let inputs = (0..plan.rounds).map(|round| (0..plan.ranks).map(|rank| bytes(plan, round, rank)).collect()).collect();
+    let inputs = (0..plan.rounds)
+        .map(|round| (0..plan.ranks).map(|rank| bytes(plan, round, rank)).collect())
+        .collect();
     Program { graphs, inputs }
 }
 
@@ -73,12 +75,25 @@ fn add(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
             let uses = Uses { reads: &source, writes: &[], whole: false };
             let send = Operation::Send { data, peer, tag };
             let before = ranks[to].drafts.len();
-            ranks[from].add(send, Some((Group::Send(peer, tag), number)), uses, &edges[0], usize::MAX);
-            let receive = Operation::Receive { data: into, source: Some(from as u32), tag: Some(tag) };
+            ranks[from].add(
+                send,
+                Some((Group::Send(peer, tag), number)),
+                uses,
+                &edges[0],
+                usize::MAX,
+            );
+            let receive =
+                Operation::Receive { data: into, source: Some(from as u32), tag: Some(tag) };
             let uses = Uses { reads: &[], writes: &target, whole: false };
             // The receive must not wait for the send of this very step, which may wait for it.
             let limit = if from == to { before } else { usize::MAX };
-            ranks[to].add(receive, Some((Group::Receive(from as u32, tag), number)), uses, &edges[1], limit);
+            ranks[to].add(
+                receive,
+                Some((Group::Receive(from as u32, tag), number)),
+                uses,
+                &edges[1],
+                limit,
+            );
         }
         Step::Local { rank, operation, data_type, in_place, double, memory, edges } => {
             let draft = &mut ranks[select(*rank)];
@@ -86,7 +101,8 @@ fn add(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
             let (operation, data_type) = allowed(*operation, *data_type);
             let Some(target) = draft.writable(count, memory[2], &[]) else { return };
             let fits = |slots: &Vec<usize>| slots.iter().all(|slot| draft.slots[*slot].may_read());
-            let [mut left, mut right] = [0, 1].map(|side| draft.readable(count, memory[side], &target));
+            let [mut left, mut right] =
+                [0, 1].map(|side| draft.readable(count, memory[side], &target));
             match in_place {
                 1 if fits(&target) => left = Some(target.clone()),
                 2 if fits(&target) => right = Some(target.clone()),
@@ -102,7 +118,13 @@ fn add(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
                 destination: whole(&target),
             };
             let reads = [left, right].concat();
-            draft.add(operation, None, Uses { reads: &reads, writes: &target, whole: true }, edges, usize::MAX);
+            draft.add(
+                operation,
+                None,
+                Uses { reads: &reads, writes: &target, whole: true },
+                edges,
+                usize::MAX,
+            );
         }
         Step::Copy { rank, length, memory, edges } => {
             let draft = &mut ranks[select(*rank)];
@@ -114,7 +136,13 @@ fn add(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
                 source: draft.cover(&source, length, plan.slot),
                 destination: draft.cover(&target, length, 1 + u64::from(memory[0]) % plan.slot),
             };
-            draft.add(operation, None, Uses { reads: &source, writes: &target, whole: false }, edges, usize::MAX);
+            draft.add(
+                operation,
+                None,
+                Uses { reads: &source, writes: &target, whole: false },
+                edges,
+                usize::MAX,
+            );
         }
         Step::Calc { rank, nanoseconds, edges } => {
             let operation = Operation::Calc { nanoseconds: *nanoseconds };
@@ -149,7 +177,8 @@ fn add_join(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
         let gives = if listens { 0 } else { contribution };
         let takes = if (*memory as usize + rank).is_multiple_of(5) { 0 } else { result };
         let draft = &mut ranks[rank];
-        let (contribution, result) = (draft.cover(&source, gives, plan.slot), draft.cover(&target, takes, plan.slot));
+        let (contribution, result) =
+            (draft.cover(&source, gives, plan.slot), draft.cover(&target, takes, plan.slot));
         let uses = Uses { reads: &source, writes: &target, whole: takes == plan.slot };
         let join = Operation::Join { mode, contribution, result };
         draft.add(join, Some((Group::Join, number)), uses, edges, usize::MAX);
@@ -247,7 +276,12 @@ impl RankDraft {
         self.choose(count, selector, |number, slot| slot.may_write() && !avoid.contains(&number))
     }
 
-    fn choose(&self, count: usize, selector: u32, admits: impl Fn(usize, &Slot) -> bool) -> Option<Vec<usize>> {
+    fn choose(
+        &self,
+        count: usize,
+        selector: u32,
+        admits: impl Fn(usize, &Slot) -> bool,
+    ) -> Option<Vec<usize>> {
         let mut candidates: Vec<usize> =
             (0..self.slots.len()).filter(|number| admits(*number, &self.slots[*number])).collect();
         let mut selector = selector as usize;
@@ -297,7 +331,8 @@ impl RankDraft {
             before.extend(self.slots[*slot].writer);
             before.extend(&self.slots[*slot].readers);
         }
-        let mut edges: Vec<_> = before.into_iter().map(|before| (vertex, before, Until::Complete)).collect();
+        let mut edges: Vec<_> =
+            before.into_iter().map(|before| (vertex, before, Until::Complete)).collect();
         let earlier = vertex.min(limit) as u32;
         for edge in extra.iter().filter(|_| earlier > 0) {
             let until = if edge.started { Until::Started } else { Until::Complete };
@@ -323,7 +358,9 @@ impl RankDraft {
     /// The graph, its vertices shuffled.
     fn graph(&self, plan: &Plan, rank: u32) -> Graph {
         let mut graph = Graph::new(rank, plan.ranks);
-        for (access, slots) in [(Access::Input, INPUT), (Access::InOut, IN_OUT), (Access::Output, OUTPUT)] {
+        for (access, slots) in
+            [(Access::Input, INPUT), (Access::InOut, IN_OUT), (Access::Output, OUTPUT)]
+        {
             graph.buffer(access, slots as u64 * plan.slot);
         }
         graph.scratchpad(SCRATCHPAD as u64 * plan.slot);
@@ -355,7 +392,9 @@ impl RankDraft {
         }
         for places in places.values() {
             let mut members: Vec<usize> = places.iter().map(|place| order[*place]).collect();
-            members.sort_by_key(|draft| self.drafts[*draft].group.map(|(_, step)| mix((plan.shuffle, step))));
+            members.sort_by_key(|draft| {
+                self.drafts[*draft].group.map(|(_, step)| mix((plan.shuffle, step)))
+            });
             for (place, draft) in places.iter().zip(members) {
                 order[*place] = draft;
             }

@@ -111,8 +111,16 @@ pub fn plans(capabilities: &Capabilities) -> impl Strategy<Value = Plan> + use<>
     let slots = prop_oneof![6 => Just(48u64), 3 => Just(104), 2 => Just(1000), 1 => Just(9000), 1 => Just(30_000)];
     let ranks = 1..=capabilities.max_ranks.clamp(1, RANKS);
     let steps = vec(step(capabilities.joins), 0..STEPS);
-    (ranks, slots, steps, any::<u64>(), any::<u64>(), 2..=4u64)
-        .prop_map(|(ranks, slot, steps, shuffle, seed, rounds)| Plan { ranks, slot, steps, shuffle, seed, rounds })
+    (ranks, slots, steps, any::<u64>(), any::<u64>(), 2..=4u64).prop_map(
+        |(ranks, slot, steps, shuffle, seed, rounds)| Plan {
+            ranks,
+            slot,
+            steps,
+            shuffle,
+            seed,
+            rounds,
+        },
+    )
 }
 
 fn step(joins: bool) -> impl Strategy<Value = Step> {
@@ -122,27 +130,36 @@ fn step(joins: bool) -> impl Strategy<Value = Step> {
     let data_type = || prop::sample::select(DataType::ALL.to_vec());
     let length = || any::<u64>();
     let message = (rank(), rank(), 0..3u32, length(), [memory(), memory()], [edges(), edges()])
-        .prop_map(|(from, to, tag, length, memory, edges)| Step::Message { from, to, tag, length, memory, edges });
-    let local = ((rank(), operation(), data_type()), (0..3u8, any::<bool>(), [memory(), memory(), memory()], edges()))
-        .prop_map(|((rank, operation, data_type), (in_place, double, memory, edges))| Step::Local {
-            rank,
-            operation,
-            data_type,
-            in_place,
-            double,
+        .prop_map(|(from, to, tag, length, memory, edges)| Step::Message {
+            from,
+            to,
+            tag,
+            length,
             memory,
             edges,
         });
-    let copy = (rank(), length(), [memory(), memory()], edges()).prop_map(|(rank, length, memory, edges)| Step::Copy {
+    let local = (
+        (rank(), operation(), data_type()),
+        (0..3u8, any::<bool>(), [memory(), memory(), memory()], edges()),
+    )
+        .prop_map(|((rank, operation, data_type), (in_place, double, memory, edges))| {
+            Step::Local { rank, operation, data_type, in_place, double, memory, edges }
+        });
+    let copy = (rank(), length(), [memory(), memory()], edges())
+        .prop_map(|(rank, length, memory, edges)| Step::Copy { rank, length, memory, edges });
+    let calc = (rank(), 0..2000u64, edges()).prop_map(|(rank, nanoseconds, edges)| Step::Calc {
         rank,
-        length,
-        memory,
+        nanoseconds,
         edges,
     });
-    let calc =
-        (rank(), 0..2000u64, edges()).prop_map(|(rank, nanoseconds, edges)| Step::Calc { rank, nanoseconds, edges });
     let join = (0..30u32, operation(), data_type(), memory(), edges()).prop_map(
-        |(mode, operation, data_type, memory, edges)| Step::Join { mode, operation, data_type, memory, edges },
+        |(mode, operation, data_type, memory, edges)| Step::Join {
+            mode,
+            operation,
+            data_type,
+            memory,
+            edges,
+        },
     );
     prop_oneof![
         10 => message,
@@ -154,5 +171,8 @@ fn step(joins: bool) -> impl Strategy<Value = Step> {
 }
 
 fn edges() -> impl Strategy<Value = Vec<ExtraEdge>> {
-    vec((0..1000u32, any::<bool>()).prop_map(|(before, started)| ExtraEdge { before, started }), 0..3)
+    vec(
+        (0..1000u32, any::<bool>()).prop_map(|(before, started)| ExtraEdge { before, started }),
+        0..3,
+    )
 }

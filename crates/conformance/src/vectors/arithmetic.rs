@@ -25,7 +25,12 @@ pub(super) fn vectors() -> Vec<Vector> {
 }
 
 /// One rank with both operands and one result for each operation.
-fn table(data_type: DataType, left: Vec<u8>, right: Vec<u8>, results: Vec<(Arithmetic, Vec<u8>)>) -> Vector {
+fn table(
+    data_type: DataType,
+    left: Vec<u8>,
+    right: Vec<u8>,
+    results: Vec<(Arithmetic, Vec<u8>)>,
+) -> Vector {
     let mut graph = Graph::new(0, 1);
     let operands = [&left, &right].map(|bytes| graph.buffer(Access::Input, bytes.len() as u64));
     let mut before = vec![left, right];
@@ -145,7 +150,8 @@ fn by_hand() -> Vector {
 
 /// Minimum and maximum of zeros of both signs and of a NaN, bit by bit.
 fn zeros_and_nan() -> Vector {
-    let words = |words: [u32; 4]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let words =
+        |words: [u32; 4]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let left = words([0x8000_0000, 0x0000_0000, 0xffc0_0001, 0x3f80_0000]);
     let right = words([0x0000_0000, 0x8000_0000, 0x3f80_0000, 0x7f80_0001]);
     let minimum = words([0x8000_0000, 0x8000_0000, 0x7fc0_0000, 0x7fc0_0000]);
@@ -171,15 +177,26 @@ fn in_place(operation: Arithmetic) -> Vector {
     };
     let mut program = world(1);
     let [left, right] = [(); 2].map(|()| program[0].buffer(Access::InOut, 12));
-    let vertices = [(left, right, left), (left, right, right), (right, right, right)]
-        .map(|(left, right, destination)| program[0].local(operation, DataType::I32, left, right, destination));
+    let vertices = [(left, right, left), (left, right, right), (right, right, right)].map(
+        |(left, right, destination)| {
+            program[0].local(operation, DataType::I32, left, right, destination)
+        },
+    );
     chain(&mut program[0], &vertices);
     exact(format!("arithmetic: {operation} in place"), program, move |round| {
         // Chosen so that no divisor becomes zero on the way.
-        let start = [([1_000_000, -81, 64], [3, 9, -2]), ([-500, 77, 120], [7, -7, 5]), ([90, 91, 92], [4, 3, 2])];
+        let start = [
+            ([1_000_000, -81, 64], [3, 9, -2]),
+            ([-500, 77, 120], [7, -7, 5]),
+            ([90, 91, 92], [4, 3, 2]),
+        ];
         let (left, right) = start[round as usize % start.len()];
-        let bytes = |values: [i32; 3]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-        let both = |left: [i32; 3], right: [i32; 3]| [0, 1, 2].map(|index| rule(left[index], right[index]));
+        let bytes = |values: [i32; 3]| {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()
+        };
+        let both = |left: [i32; 3], right: [i32; 3]| {
+            [0, 1, 2].map(|index| rule(left[index], right[index]))
+        };
         let first = both(left, right);
         let second = both(first, right);
         let third = if operation == Arithmetic::Divide { [1; 3] } else { both(second, second) };

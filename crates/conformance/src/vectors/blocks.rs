@@ -48,8 +48,11 @@ fn local_lists() -> Vector {
     exact("blocks: local operation on lists cut at different places", program, |round| {
         let (left, right) = (pattern(32, 2 * round), pattern(32, 2 * round + 1));
         let shuffled = [&left[16..], &left[..16]].concat();
-        let word = |bytes: &[u8], index: usize| u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]);
-        let difference = |index| word(&shuffled, index).wrapping_sub(word(&right, index)).to_le_bytes();
+        let word = |bytes: &[u8], index: usize| {
+            u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]])
+        };
+        let difference =
+            |index| word(&shuffled, index).wrapping_sub(word(&right, index)).to_le_bytes();
         let sequence: Vec<u8> = (0..16).flat_map(difference).collect();
         let result = [&sequence[8..], &sequence[..8]].concat();
         (vec![vec![left.clone(), right.clone(), blank(32)]], vec![vec![left, right, result]])
@@ -78,8 +81,9 @@ fn scratchpad_transpose() -> Vector {
     for (rank, graph) in (0..).zip(&mut program) {
         let (input, output) = (graph.buffer(Access::Input, 64), graph.buffer(Access::Output, 64));
         let (outgoing, incoming) = (graph.scratchpad(64), graph.scratchpad(64));
-        let columns: Vec<Block> =
-            (0..8).flat_map(|column| (0..8).map(move |row| input.part(8 * row + column, 1))).collect();
+        let columns: Vec<Block> = (0..8)
+            .flat_map(|column| (0..8).map(move |row| input.part(8 * row + column, 1)))
+            .collect();
         let transpose = graph.copy(columns, outgoing);
         let send = graph.send(outgoing, (rank + 1) % RANKS, 5);
         let receive = graph.receive(incoming, (rank + RANKS - 1) % RANKS, 5);
@@ -89,9 +93,13 @@ fn scratchpad_transpose() -> Vector {
     }
     exact("blocks: transposed through the scratchpad", program, |round| {
         let input = |rank: u32| pattern(64, 10 * round + u64::from(rank));
-        let transposed = |bytes: Vec<u8>| (0..64).map(|index| bytes[8 * (index % 8) + index / 8]).collect::<Vec<u8>>();
+        let transposed = |bytes: Vec<u8>| {
+            (0..64).map(|index| bytes[8 * (index % 8) + index / 8]).collect::<Vec<u8>>()
+        };
         let before = (0..RANKS).map(|rank| vec![input(rank), blank(64)]).collect();
-        let after = (0..RANKS).map(|rank| vec![input(rank), transposed(input((rank + RANKS - 1) % RANKS))]).collect();
+        let after = (0..RANKS)
+            .map(|rank| vec![input(rank), transposed(input((rank + RANKS - 1) % RANKS))])
+            .collect();
         (before, after)
     })
 }
@@ -108,8 +116,9 @@ fn unwritten_bytes() -> Vector {
     program[1].send(input.part(8, 8), 0, 0);
     exact("blocks: bytes that nobody writes stay", program, |round| {
         let (input, both) = (pattern(16, round), pattern(32, 100 + round));
-        let written =
-            |before: &[u8], place: usize, bytes: &[u8]| [&before[..place], bytes, &before[place + 8..]].concat();
+        let written = |before: &[u8], place: usize, bytes: &[u8]| {
+            [&before[..place], bytes, &before[place + 8..]].concat()
+        };
         let output = written(&[UNWRITTEN; 32], 8, &input[..8]);
         let after = vec![vec![output, written(&both, 16, &input[8..])], vec![input.clone()]];
         (vec![vec![blank(32), both], vec![input]], after)
@@ -122,7 +131,13 @@ fn nothing() -> Vector {
     let input = program[0].buffer(Access::Input, 8);
     let scratchpad = program[0].scratchpad(0);
     let copy = program[0].copy(Blocks::none(), Blocks::none());
-    let local = program[0].local(Arithmetic::Add, DataType::U64, scratchpad, Blocks::none(), input.part(8, 0));
+    let local = program[0].local(
+        Arithmetic::Add,
+        DataType::U64,
+        scratchpad,
+        Blocks::none(),
+        input.part(8, 0),
+    );
     let empty = program[0].send(Blocks::none(), 1, 0);
     let send = program[0].send(input, 1, 0);
     chain(&mut program[0], &[copy, local, empty, send]);

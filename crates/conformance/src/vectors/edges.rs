@@ -25,7 +25,8 @@ pub(super) fn vectors() -> Vec<Vector> {
 /// wait for ever.
 fn posted_before_sent() -> Vector {
     let mut program = world(2);
-    let (question, answer) = (program[0].buffer(Access::Input, 8), program[0].buffer(Access::Output, 8));
+    let (question, answer) =
+        (program[0].buffer(Access::Input, 8), program[0].buffer(Access::Output, 8));
     let receive = program[0].receive(answer, 1, 0);
     let send = program[0].send(question, 1, 0);
     program[0].irequires(send, receive);
@@ -35,8 +36,12 @@ fn posted_before_sent() -> Vector {
     let send = program[1].send(both, 0, 0);
     chain(&mut program[1], &[receive, double, send]);
     exact("edges: sent once the receive is posted", program, |round| {
-        let (once, twice) = ((1 + round).to_le_bytes().to_vec(), (2 + 2 * round).to_le_bytes().to_vec());
-        (vec![vec![once.clone(), blank(8)], vec![blank(8)]], vec![vec![once, twice.clone()], vec![twice]])
+        let (once, twice) =
+            ((1 + round).to_le_bytes().to_vec(), (2 + 2 * round).to_le_bytes().to_vec());
+        (
+            vec![vec![once.clone(), blank(8)], vec![blank(8)]],
+            vec![vec![once, twice.clone()], vec![twice]],
+        )
     })
 }
 
@@ -52,10 +57,14 @@ fn started_is_not_complete() -> Vector {
     let wait = program[1].calc(200_000);
     let send = program[1].send(input, 0, 0);
     chain(&mut program[1], &[go, wait, send]);
-    exact("edges: a run ends when a receive that others only saw started is complete", program, |round| {
-        let bytes = pattern(8, round);
-        (vec![vec![blank(8)], vec![bytes.clone()]], vec![vec![bytes.clone()], vec![bytes]])
-    })
+    exact(
+        "edges: a run ends when a receive that others only saw started is complete",
+        program,
+        |round| {
+            let bytes = pattern(8, round);
+            (vec![vec![blank(8)], vec![bytes.clone()]], vec![vec![bytes.clone()], vec![bytes]])
+        },
+    )
 }
 
 /// A send, short or too long to be eager, has started before it is complete: its receiver posts only after a message
@@ -111,7 +120,9 @@ fn diamond() -> Vector {
         let receive = graph.receive(left, (rank + RANKS - 1) % RANKS, 0);
         let double = graph.local(Arithmetic::Add, DataType::U64, sum, sum, right);
         let bottom = graph.local(Arithmetic::Add, DataType::U64, left, right, sum);
-        for (after, before) in [(send, top), (receive, top), (double, top), (bottom, receive), (bottom, double)] {
+        for (after, before) in
+            [(send, top), (receive, top), (double, top), (bottom, receive), (bottom, double)]
+        {
             graph.requires(after, before);
         }
         graph.requires(bottom, send);
@@ -120,7 +131,12 @@ fn diamond() -> Vector {
         let value = |rank: u64| 100 * round + rank;
         let word = |value: u64| value.to_le_bytes().to_vec();
         let before = (0..4).map(|rank| vec![word(value(rank)), blank(8)]).collect();
-        (before, (0..4).map(|rank| vec![word(value(rank)), word(2 * value(rank) + value((rank + 3) % 4))]).collect())
+        (
+            before,
+            (0..4)
+                .map(|rank| vec![word(value(rank)), word(2 * value(rank) + value((rank + 3) % 4))])
+                .collect(),
+        )
     })
 }
 
@@ -129,11 +145,14 @@ fn long_chain() -> Vector {
     const LENGTH: u64 = 20_000;
     let mut program = world(1);
     let (sum, step) = (program[0].buffer(Access::InOut, 8), program[0].buffer(Access::Input, 8));
-    let vertices: Vec<Vertex> =
-        (0..LENGTH).map(|_| program[0].local(Arithmetic::Add, DataType::U64, sum, step, sum)).collect();
+    let vertices: Vec<Vertex> = (0..LENGTH)
+        .map(|_| program[0].local(Arithmetic::Add, DataType::U64, sum, step, sum))
+        .collect();
     chain(&mut program[0], &vertices);
     exact("edges: chain of 20,000 operations", program, |round| {
-        let words = |sum: u64, step: u64| vec![vec![sum.to_le_bytes().to_vec(), step.to_le_bytes().to_vec()]];
+        let words = |sum: u64, step: u64| {
+            vec![vec![sum.to_le_bytes().to_vec(), step.to_le_bytes().to_vec()]]
+        };
         (words(round, 3 + round), words(round + LENGTH * (3 + round), 3 + round))
     })
 }
@@ -191,7 +210,8 @@ fn timestamps_in_order() -> Vector {
     const STAMPS: u64 = 8;
     let mut program = world(1);
     let output = program[0].buffer(Access::Output, 8 * STAMPS);
-    let stamps: Vec<Vertex> = parts(output, STAMPS).into_iter().map(|part| program[0].timestamp(part)).collect();
+    let stamps: Vec<Vertex> =
+        parts(output, STAMPS).into_iter().map(|part| program[0].timestamp(part)).collect();
     chain(&mut program[0], &stamps);
     let inputs = |_| vec![vec![vec![0xff; 8 * STAMPS as usize]]];
     checked("edges: timestamps in order", program, inputs, |_, buffers| {
@@ -199,7 +219,11 @@ fn timestamps_in_order() -> Vector {
         if stamps.contains(&u64::MAX) {
             return Err(format!("a timestamp was not written: {stamps:?}"));
         }
-        if stamps.is_sorted() { Ok(()) } else { Err(format!("timestamps run backwards: {stamps:?}")) }
+        if stamps.is_sorted() {
+            Ok(())
+        } else {
+            Err(format!("timestamps run backwards: {stamps:?}"))
+        }
     })
 }
 
@@ -216,7 +240,8 @@ fn dissemination(ranks: u32) -> Vector {
         let mut distance = 1;
         while distance < ranks {
             let send = graph.send(Blocks::none(), (rank + distance) % ranks, distance);
-            let receive = graph.receive(Blocks::none(), (rank + ranks - distance) % ranks, distance);
+            let receive =
+                graph.receive(Blocks::none(), (rank + ranks - distance) % ranks, distance);
             last.iter().for_each(|before| graph.requires(send, *before));
             last = vec![send, receive];
             distance *= 2;
@@ -227,9 +252,18 @@ fn dissemination(ranks: u32) -> Vector {
         receives.into_iter().for_each(|before| graph.requires(leave, before));
     }
     let inputs = move |_| (0..ranks).map(|_| vec![vec![0; 16]]).collect();
-    checked(format!("edges: dissemination barrier of {ranks}"), program, inputs, move |_, buffers| {
-        let entered = buffers.iter().map(|rank| number(&rank[0][..8])).max();
-        let left = buffers.iter().map(|rank| number(&rank[0][8..])).min();
-        if entered <= left { Ok(()) } else { Err(format!("a rank left at {left:?}, another entered at {entered:?}")) }
-    })
+    checked(
+        format!("edges: dissemination barrier of {ranks}"),
+        program,
+        inputs,
+        move |_, buffers| {
+            let entered = buffers.iter().map(|rank| number(&rank[0][..8])).max();
+            let left = buffers.iter().map(|rank| number(&rank[0][8..])).min();
+            if entered <= left {
+                Ok(())
+            } else {
+                Err(format!("a rank left at {left:?}, another entered at {entered:?}"))
+            }
+        },
+    )
 }

@@ -56,11 +56,16 @@ fn division_by_zero_in_join() -> Vector {
     for graph in &mut program {
         let (input, output) = (graph.buffer(Access::Input, 4), graph.buffer(Access::Output, 4));
         graph.calc(10);
-        graph.join(JoinMode::Reduce { operation: Arithmetic::Divide, data_type: DataType::U8 }, input, output);
+        graph.join(
+            JoinMode::Reduce { operation: Arithmetic::Divide, data_type: DataType::U8 },
+            input,
+            output,
+        );
     }
     let vector = exact("faults: division by zero in a join", program, |_| {
         let own: [[u8; 4]; 3] = [[100, 100, 100, 0], [7, 0, 3, 1], [2, 5, 0, 1]];
-        let buffers = |result: [u8; 4]| own.iter().map(|own| vec![own.to_vec(), result.to_vec()]).collect();
+        let buffers =
+            |result: [u8; 4]| own.iter().map(|own| vec![own.to_vec(), result.to_vec()]).collect();
         (buffers([9; 4]), buffers([7, 0, 0, 0]))
     });
     faulty(vector, (0..RANKS).map(|rank| Fault { rank, vertex: 1 }).collect())
@@ -72,10 +77,15 @@ fn float_division_is_no_fault() -> Vector {
     let result = program[0].buffer(Access::Output, 12);
     program[0].local(Arithmetic::Divide, DataType::F32, left, right, result);
     exact("faults: dividing a floating-point number by zero is none", program, |_| {
-        let words = |values: [f32; 3]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        let words = |values: [f32; 3]| {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()
+        };
         let operands = [words([1.0, -1.0, 0.0]), words([0.0; 3])];
         let result = words([f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7fc0_0000)]);
-        (vec![[operands.to_vec(), vec![blank(12)]].concat()], vec![[operands.to_vec(), vec![result]].concat()])
+        (
+            vec![[operands.to_vec(), vec![blank(12)]].concat()],
+            vec![[operands.to_vec(), vec![result]].concat()],
+        )
     })
 }
 
@@ -88,7 +98,8 @@ fn sizes_differ(sent: u64, received: u64) -> Vector {
     program[1].calc(1);
     let receive: Vertex = program[1].receive(output, 0, 0);
     assert_eq!(receive, Vertex(1), "the failure is to name it");
-    let inputs = (0..ROUNDS).map(|round| vec![vec![pattern(sent as usize, round)], vec![blank(received as usize)]]);
+    let inputs = (0..ROUNDS)
+        .map(|round| vec![vec![pattern(sent as usize, round)], vec![blank(received as usize)]]);
     Vector {
         name: format!("faults: {sent} bytes sent, {received} received"),
         program,

@@ -40,7 +40,8 @@ fn pairs(ranks: u32, buffers: impl Fn(u32) -> [Vec<u8>; 2]) -> Round {
 fn single(ranks: u32, mode: JoinMode, contribution: u64, result: u64) -> Vec<Graph> {
     let mut program = world(ranks);
     for graph in &mut program {
-        let (input, output) = (graph.buffer(Access::Input, contribution), graph.buffer(Access::Output, result));
+        let (input, output) =
+            (graph.buffer(Access::Input, contribution), graph.buffer(Access::Output, result));
         graph.join(mode, input, output);
     }
     program
@@ -60,7 +61,11 @@ fn barrier(ranks: u32) -> Vector {
     checked(format!("joins: barrier of {ranks}"), program, inputs, |_, buffers| {
         let entered = buffers.iter().map(|rank| number(&rank[0][..8])).max();
         let left = buffers.iter().map(|rank| number(&rank[0][8..])).min();
-        if entered <= left { Ok(()) } else { Err(format!("a rank left at {left:?}, another entered at {entered:?}")) }
+        if entered <= left {
+            Ok(())
+        } else {
+            Err(format!("a rank left at {left:?}, another entered at {entered:?}"))
+        }
     })
 }
 
@@ -81,9 +86,15 @@ fn reduce(ranks: u32, operation: Arithmetic) -> Vector {
     exact(format!("joins: reduce by {operation} over {ranks}"), program, move |round| {
         let own = |rank: u32| {
             let (rank, round) = (rank as i32, round as i32);
-            if rank == 0 { [100_000 + round, -700, 12] } else { [2 + rank + round, 3 - 7 * rank, rank] }
+            if rank == 0 {
+                [100_000 + round, -700, 12]
+            } else {
+                [2 + rank + round, 3 - 7 * rank, rank]
+            }
         };
-        let fold = |index: usize| (1..ranks).fold(own(0)[index], |left, rank| rule(left, own(rank)[index]));
+        let fold = |index: usize| {
+            (1..ranks).fold(own(0)[index], |left, rank| rule(left, own(rank)[index]))
+        };
         let result = [fold(0), fold(1), fold(2)];
         let before = pairs(ranks, |rank| [words(own(rank)), blank(12)]);
         (before, pairs(ranks, |rank| [words(own(rank)), words(result)]))
@@ -97,7 +108,9 @@ fn reduce_floats_in_order() -> Vector {
     exact("joins: floating-point sums in rank order", program, |_| {
         let big = 9_007_199_254_740_992.0_f64;
         let own = [[big, 1.0], [1.0, big], [-big, -big], [1.0, f64::NAN]];
-        let bytes = |values: [f64; 2]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        let bytes = |values: [f64; 2]| {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()
+        };
         // (2^53 + 1) rounds to 2^53; minus 2^53 is 0; plus 1 is 1.
         let canonical = f64::from_bits(0x7ff8_0000_0000_0000);
         let result = bytes([1.0, canonical]);
@@ -110,7 +123,8 @@ fn reduce_wraps() -> Vector {
     let mode = JoinMode::Reduce { operation: Arithmetic::Multiply, data_type: DataType::U8 };
     let program = single(3, mode, 4, 4);
     exact("joins: products that wrap", program, |_| {
-        let own = [[200, 3, 0, 255], [2, 100, 9, 255], [3, 1, 9, 2]].map(|bytes: [u8; 4]| bytes.to_vec());
+        let own =
+            [[200, 3, 0, 255], [2, 100, 9, 255], [3, 1, 9, 2]].map(|bytes: [u8; 4]| bytes.to_vec());
         let before = pairs(3, |rank| [own[rank as usize].clone(), blank(4)]);
         // 200 · 2 = 400 = 144, · 3 = 432 = 176; 255 · 255 = 1, · 2 = 2.
         (before, pairs(3, |rank| [own[rank as usize].clone(), vec![176, 44, 0, 2]]))
@@ -143,8 +157,11 @@ fn broadcast(ranks: u32, root: u32) -> Vector {
     let mut program = world(ranks);
     for (rank, graph) in (0..).zip(&mut program) {
         let data = graph.buffer(if rank == root { Access::Input } else { Access::Output }, 20);
-        let (contribution, result) =
-            if rank == root { (data.into(), Blocks::none()) } else { (Blocks::none(), data.into()) };
+        let (contribution, result) = if rank == root {
+            (data.into(), Blocks::none())
+        } else {
+            (Blocks::none(), data.into())
+        };
         graph.join(JoinMode::Broadcast { root }, contribution, result);
     }
     exact(format!("joins: broadcast from {root} to {ranks}"), program, move |round| {
@@ -160,7 +177,8 @@ fn several_meetings() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
     for graph in &mut program {
-        let (input, output) = (graph.buffer(Access::Input, 12), graph.buffer(Access::Output, 12 + 36 + 12));
+        let (input, output) =
+            (graph.buffer(Access::Input, 12), graph.buffer(Access::Output, 12 + 36 + 12));
         let sum = JoinMode::Reduce { operation: Arithmetic::Add, data_type: DataType::I32 };
         let joins = [
             graph.join(sum, input, output.part(0, 12)),
@@ -236,14 +254,21 @@ fn without_result() -> Vector {
     for (rank, graph) in (0..).zip(&mut program) {
         let (input, output) = (graph.buffer(Access::Input, 2), graph.buffer(Access::Output, 2));
         let result = if rank == 1 { output.into() } else { Blocks::none() };
-        graph.join(JoinMode::Reduce { operation: Arithmetic::Add, data_type: DataType::U16 }, input, result);
+        graph.join(
+            JoinMode::Reduce { operation: Arithmetic::Add, data_type: DataType::U16 },
+            input,
+            result,
+        );
     }
     exact("joins: a result for one rank only", program, |round| {
         let word = |value: u16| value.to_le_bytes().to_vec();
         let own = |rank: u32| 30_000 + round as u16 + rank as u16;
         let sum = (0..RANKS).map(own).fold(0, u16::wrapping_add);
         let before = pairs(RANKS, |rank| [word(own(rank)), blank(2)]);
-        (before, pairs(RANKS, |rank| [word(own(rank)), if rank == 1 { word(sum) } else { blank(2) }]))
+        (
+            before,
+            pairs(RANKS, |rank| [word(own(rank)), if rank == 1 { word(sum) } else { blank(2) }]),
+        )
     })
 }
 
@@ -268,16 +293,27 @@ fn in_place() -> Vector {
     let mut program = world(RANKS);
     for graph in &mut program {
         let [first, second] = [0, 1].map(|_| graph.buffer(Access::InOut, 16));
-        graph.join(JoinMode::Reduce { operation: Arithmetic::Subtract, data_type: DataType::U32 }, first, first);
+        graph.join(
+            JoinMode::Reduce { operation: Arithmetic::Subtract, data_type: DataType::U32 },
+            first,
+            first,
+        );
         graph.join(JoinMode::Exchange, second, second);
     }
     exact("joins: in place", program, |round| {
         let word = |rank: u32, index: u32| 1000 * (round as u32 + 1) + 17 * rank * rank + 5 * index;
-        let bytes = |word: &dyn Fn(u32) -> u32| (0..4).flat_map(|index| word(index).to_le_bytes()).collect::<Vec<u8>>();
+        let bytes = |word: &dyn Fn(u32) -> u32| {
+            (0..4).flat_map(|index| word(index).to_le_bytes()).collect::<Vec<u8>>()
+        };
         let own = |rank| bytes(&|index| word(rank, index));
-        let fold = |index| (1..RANKS).fold(word(0, index), |left, rank| left.wrapping_sub(word(rank, index)));
+        let fold = |index| {
+            (1..RANKS).fold(word(0, index), |left, rank| left.wrapping_sub(word(rank, index)))
+        };
         let part = |rank| bytes(&|of| word(of, rank));
-        (pairs(RANKS, |rank| [own(rank), own(rank)]), pairs(RANKS, |rank| [bytes(&fold), part(rank)]))
+        (
+            pairs(RANKS, |rank| [own(rank), own(rank)]),
+            pairs(RANKS, |rank| [bytes(&fold), part(rank)]),
+        )
     })
 }
 
@@ -309,9 +345,13 @@ fn large() -> Vector {
             own(rank).chunks(2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]])).collect()
         };
         let minus = |left: Vec<u16>, rank| -> Vec<u16> {
-            left.into_iter().zip(values(rank)).map(|(left, right)| left.wrapping_sub(right)).collect()
+            left.into_iter()
+                .zip(values(rank))
+                .map(|(left, right)| left.wrapping_sub(right))
+                .collect()
         };
-        let result: Vec<u8> = (1..RANKS).fold(values(0), minus).into_iter().flat_map(u16::to_le_bytes).collect();
+        let result: Vec<u8> =
+            (1..RANKS).fold(values(0), minus).into_iter().flat_map(u16::to_le_bytes).collect();
         let before = pairs(RANKS, |rank| [own(rank), blank(BYTES as usize)]);
         (before, pairs(RANKS, |rank| [own(rank), result.clone()]))
     })

@@ -24,14 +24,17 @@ pub(super) fn vectors() -> Vec<Vector> {
 }
 
 /// Around the limits that engines like to have.
-const SIZES: [u64; 20] =
-    [0, 1, 7, 8, 9, 56, 63, 64, 65, 255, 256, 257, 4096, 4097, 16384, 16385, 65536, 65537, 262_145, 1_048_579];
+const SIZES: [u64; 20] = [
+    0, 1, 7, 8, 9, 56, 63, 64, 65, 255, 256, 257, 4096, 4097, 16384, 16385, 65536, 65537, 262_145,
+    1_048_579,
+];
 
 /// Two ranks send to each other at once.
 fn exchange(size: u64) -> Vector {
     let mut program = world(2);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (input, output) = (graph.buffer(Access::Input, size), graph.buffer(Access::Output, size));
+        let (input, output) =
+            (graph.buffer(Access::Input, size), graph.buffer(Access::Output, size));
         graph.send(input, 1 - rank, 3);
         graph.receive(output, 1 - rank, 3);
     }
@@ -61,8 +64,10 @@ fn self_send() -> Vector {
         graph.irequires(receive, send);
     }
     exact("messages: a rank sends to itself", program, move |round| {
-        let bytes: Vec<Vec<u8>> =
-            (0..).zip(sizes).map(|(index, size)| pattern(size as usize, 4 * round + index)).collect();
+        let bytes: Vec<Vec<u8>> = (0..)
+            .zip(sizes)
+            .map(|(index, size)| pattern(size as usize, 4 * round + index))
+            .collect();
         let blanks: Vec<Vec<u8>> = sizes.iter().map(|size| blank(*size as usize)).collect();
         (vec![[bytes.clone(), blanks].concat()], vec![[bytes.clone(), bytes].concat()])
     })
@@ -83,7 +88,8 @@ fn tags() -> Vector {
     }
     exact("messages: tags", program, |round| {
         let bytes = pattern(48, round);
-        let result = [2, 5, 1, 0, 4, 3].map(|message: usize| &bytes[8 * message..8 * message + 8]).concat();
+        let result =
+            [2, 5, 1, 0, 4, 3].map(|message: usize| &bytes[8 * message..8 * message + 8]).concat();
         (vec![vec![bytes.clone()], vec![blank(48)]], vec![vec![bytes], vec![result]])
     })
 }
@@ -93,15 +99,21 @@ fn tags() -> Vector {
 fn reversed_chain(name: &str, reverse_sends: bool, reverse_receives: bool) -> Vector {
     const MESSAGES: u64 = 32;
     const LONG: u64 = 20_000;
-    let lengths: Vec<u64> = (0..MESSAGES).map(|index| if index % 4 == 3 { LONG } else { 8 + index }).collect();
+    let lengths: Vec<u64> =
+        (0..MESSAGES).map(|index| if index % 4 == 3 { LONG } else { 8 + index }).collect();
     let mut program = world(2);
-    let inputs: Vec<_> = lengths.iter().map(|length| program[0].buffer(Access::Input, *length)).collect();
+    let inputs: Vec<_> =
+        lengths.iter().map(|length| program[0].buffer(Access::Input, *length)).collect();
     let mut sends: Vec<_> = inputs.iter().map(|input| program[0].send(*input, 1, 0)).collect();
-    let outputs: Vec<_> = lengths.iter().map(|length| program[1].buffer(Access::Output, *length)).collect();
-    let mut receives: Vec<_> = outputs.iter().map(|output| program[1].receive(*output, 0, 0)).collect();
+    let outputs: Vec<_> =
+        lengths.iter().map(|length| program[1].buffer(Access::Output, *length)).collect();
+    let mut receives: Vec<_> =
+        outputs.iter().map(|output| program[1].receive(*output, 0, 0)).collect();
     // Only the start of one waits for that of another: with completion, opposite orders would wait for each other.
     let order = |graph: &mut Graph, vertices: &[_]| {
-        vertices.windows(2).for_each(|pair: &[goal::graph::Vertex]| graph.irequires(pair[1], pair[0]));
+        vertices
+            .windows(2)
+            .for_each(|pair: &[goal::graph::Vertex]| graph.irequires(pair[1], pair[0]));
     };
     if reverse_sends {
         sends.reverse();
@@ -112,8 +124,10 @@ fn reversed_chain(name: &str, reverse_sends: bool, reverse_receives: bool) -> Ve
     order(&mut program[0], &sends);
     order(&mut program[1], &receives);
     exact(name, program, move |round| {
-        let bytes: Vec<_> =
-            (0..).zip(&lengths).map(|(index, length)| pattern(*length as usize, 50 * round + index)).collect();
+        let bytes: Vec<_> = (0..)
+            .zip(&lengths)
+            .map(|(index, length)| pattern(*length as usize, 50 * round + index))
+            .collect();
         let blanks = lengths.iter().map(|length| blank(*length as usize)).collect();
         (vec![bytes.clone(), blanks], vec![bytes.clone(), bytes])
     })
@@ -139,8 +153,10 @@ fn flood() -> Vector {
     }
     for source in 1..RANKS {
         let output = program[0].buffer(Access::Output, MESSAGES * BYTES);
-        let mut receives: Vec<_> =
-            parts(output, MESSAGES).into_iter().map(|part| program[0].receive(part, source, 1)).collect();
+        let mut receives: Vec<_> = parts(output, MESSAGES)
+            .into_iter()
+            .map(|part| program[0].receive(part, source, 1))
+            .collect();
         receives.reverse();
         chain(&mut program[0], &receives);
         for first in &before {
@@ -149,7 +165,8 @@ fn flood() -> Vector {
     }
     exact("messages: flood of unexpected messages", program, |round| {
         let length = (MESSAGES * BYTES) as usize;
-        let bytes: Round = (1..RANKS).map(|rank| vec![pattern(length, 10 * round + u64::from(rank))]).collect();
+        let bytes: Round =
+            (1..RANKS).map(|rank| vec![pattern(length, 10 * round + u64::from(rank))]).collect();
         let before = [vec![(1..RANKS).map(|_| blank(length)).collect()], bytes.clone()].concat();
         (before, [vec![bytes.concat()], bytes].concat())
     })
@@ -173,7 +190,9 @@ fn ping_pong() -> Vector {
         chain(graph, &vertices);
     }
     exact("messages: ping-pong", program, |round| {
-        let words = |counter: u64, step: u64| vec![counter.to_le_bytes().to_vec(), step.to_le_bytes().to_vec()];
+        let words = |counter: u64, step: u64| {
+            vec![counter.to_le_bytes().to_vec(), step.to_le_bytes().to_vec()]
+        };
         let (start, first, second) = (1000 * round, 3 + round, 1 << 40);
         let sum = start + TURNS / 2 * (first + second);
         (vec![words(start, first), words(77, second)], vec![words(sum, first), words(sum, second)])
@@ -191,7 +210,10 @@ fn ring(ranks: u32) -> Vector {
     exact(format!("messages: ring of {ranks}"), program, move |round| {
         let input = |rank: u32| pattern(24, 10 * round + u64::from(rank));
         let before = (0..ranks).map(|rank| vec![input(rank), blank(24)]).collect();
-        (before, (0..ranks).map(|rank| vec![input(rank), input((rank + ranks - 1) % ranks)]).collect())
+        (
+            before,
+            (0..ranks).map(|rank| vec![input(rank), input((rank + ranks - 1) % ranks)]).collect(),
+        )
     })
 }
 
@@ -200,7 +222,8 @@ fn all_to_all(ranks: u32) -> Vector {
     let mut program = world(ranks);
     let length = 16 * u64::from(ranks);
     for graph in &mut program {
-        let (input, output) = (graph.buffer(Access::Input, length), graph.buffer(Access::Output, length));
+        let (input, output) =
+            (graph.buffer(Access::Input, length), graph.buffer(Access::Output, length));
         for (peer, part) in (0..).zip(parts(input, u64::from(ranks))) {
             graph.send(part.part(0, 8), peer, 9);
             graph.send(part.part(8, 8), peer, 9);

@@ -28,7 +28,8 @@ fn word(value: u64) -> Vec<u8> {
 fn leftover_after_names() -> Vector {
     let mut program = world(2);
     let input = program[1].buffer(Access::Input, 24);
-    let sends: Vec<_> = parts(input, 3).into_iter().map(|part| program[1].send(part, 0, 4)).collect();
+    let sends: Vec<_> =
+        parts(input, 3).into_iter().map(|part| program[1].send(part, 0, 4)).collect();
     program[1].irequires(sends[1], sends[2]);
     program[1].irequires(sends[0], sends[1]);
     let output = program[0].buffer(Access::Output, 24);
@@ -59,15 +60,22 @@ fn any_source(length: u64) -> Vector {
             graph.send(part, 0, 7);
         }
     }
-    let input = move |round: u64, rank: u32| pattern((EACH * length) as usize, 10 * round + u64::from(rank));
+    let input = move |round: u64, rank: u32| {
+        pattern((EACH * length) as usize, 10 * round + u64::from(rank))
+    };
     let inputs = move |round| {
         let senders = (1..RANKS).map(move |rank| vec![input(round, rank)]);
         std::iter::once(vec![blank((count * length) as usize)]).chain(senders).collect::<Round>()
     };
-    checked(format!("wildcards: any source, {length} bytes"), program, inputs, move |round, buffers| {
-        let sent = (1..RANKS).flat_map(|rank| chunks(&input(round, rank), length)).collect();
-        same_set(sent, chunks(&buffers[0][0], length))
-    })
+    checked(
+        format!("wildcards: any source, {length} bytes"),
+        program,
+        inputs,
+        move |round, buffers| {
+            let sent = (1..RANKS).flat_map(|rank| chunks(&input(round, rank), length)).collect();
+            same_set(sent, chunks(&buffers[0][0], length))
+        },
+    )
 }
 
 /// One rank sends under five tags; the other takes any of them.
@@ -101,7 +109,9 @@ fn any_message() -> Vector {
         graph.send(input.part(8, 8), 0, 100 - rank);
     }
     let input = |round: u64, rank: u64| pattern(16, 10 * round + rank);
-    let inputs = move |round| vec![vec![blank(48), input(round, 0)], vec![input(round, 1)], vec![input(round, 2)]];
+    let inputs = move |round| {
+        vec![vec![blank(48), input(round, 0)], vec![input(round, 1)], vec![input(round, 2)]]
+    };
     checked("wildcards: any source and any tag", program, inputs, move |round, buffers| {
         let sent = (0..3).flat_map(|rank| chunks(&input(round, rank), 8)).collect();
         same_set(sent, chunks(&buffers[0][0], 8))
@@ -167,7 +177,8 @@ fn classes_side_by_side() -> Vector {
     program[0].receive(slots[0], 1, None);
     program[0].receive(slots[1], None, 5);
     program[0].receive(slots[2], 2, 6);
-    let others: Vec<_> = program[0].vertices().iter().enumerate().map(|(index, _)| index as u32).collect();
+    let others: Vec<_> =
+        program[0].vertices().iter().enumerate().map(|(index, _)| index as u32).collect();
     let last = program[0].receive(slots[3], None, None);
     // The receive that admits everything comes last, or it could take what another needs.
     others.into_iter().for_each(|before| program[0].requires(last, Vertex(before)));
@@ -186,7 +197,11 @@ fn classes_side_by_side() -> Vector {
     checked("wildcards: all classes side by side", program, inputs, |round, buffers| {
         let words: Vec<u64> = buffers[0][0].chunks(8).map(number).collect();
         let expected = [101, 205, 206, 207].map(|value| 1000 * round + value);
-        if words == expected { Ok(()) } else { Err(format!("received {words:?} instead of {expected:?}")) }
+        if words == expected {
+            Ok(())
+        } else {
+            Err(format!("received {words:?} instead of {expected:?}"))
+        }
     })
 }
 
@@ -205,7 +220,9 @@ fn unexpected_then_posted() -> Vector {
         program[1].send(part, 0, 2 + index % 3);
     }
     program[1].send(Blocks::none(), 0, 1);
-    let input = |round: u64| (0..MESSAGES).flat_map(|index| word(10_000 * round + index)).collect::<Vec<u8>>();
+    let input = |round: u64| {
+        (0..MESSAGES).flat_map(|index| word(10_000 * round + index)).collect::<Vec<u8>>()
+    };
     let inputs = move |round| vec![vec![blank(8 * MESSAGES as usize)], vec![input(round)]];
     checked("wildcards: flood of unexpected messages", program, inputs, move |round, buffers| {
         same_set(chunks(&input(round), 8), chunks(&buffers[0][0], 8))
@@ -221,7 +238,9 @@ fn same_set(mut sent: Vec<Vec<u8>>, mut received: Vec<Vec<u8>>) -> Result<(), St
     sent.sort_unstable();
     received.sort_unstable();
     match sent.iter().zip(&received).find(|(sent, received)| sent != received) {
-        _ if sent.len() != received.len() => Err(format!("{} messages instead of {}", received.len(), sent.len())),
+        _ if sent.len() != received.len() => {
+            Err(format!("{} messages instead of {}", received.len(), sent.len()))
+        }
         Some((sent, received)) => {
             let start = |bytes: &[u8]| format!("{:02x?}", &bytes[..bytes.len().min(8)]);
             Err(format!(

@@ -48,6 +48,10 @@ impl Argument<'_> {
             Binding::Private if read => self.data.len() as u64,
             _ => self.length,
         };
-        if found == expected { Ok(()) } else { Err(Error::BufferLength { buffer, expected, found }.into()) }
+        if found == expected {
+            Ok(())
+        } else {
+            Err(Error::BufferLength { buffer, expected, found }.into())
+        }
     }
 }

@@ -21,7 +21,12 @@ pub(crate) enum Hold {
 
 impl Lane<Ring> {
     /// Starts a meeting whose result this thread fetches itself, with [`fetch_held`](Self::fetch_held).
-    pub(crate) fn hold(&self, sequence: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Hold {
+    pub(crate) fn hold(
+        &self,
+        sequence: u64,
+        meeting: &Meeting,
+        arguments: &[Argument<'_>],
+    ) -> Hold {
         let takes_memory = self.plan.is_large(meeting);
         let run = {
             let mut starter = self.lock();

@@ -20,6 +20,10 @@ impl ResultBinding {
 
     #[inline]
     pub(super) fn output(self) -> Binding {
-        if self.0 == ResultBinding::PRIVATE { Binding::Private } else { Binding::Segment(Offset(self.0)) }
+        if self.0 == ResultBinding::PRIVATE {
+            Binding::Private
+        } else {
+            Binding::Segment(Offset(self.0))
+        }
     }
 }

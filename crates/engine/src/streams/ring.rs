@@ -112,7 +112,11 @@ impl PieceRing {
     }
 
     /// Uses the piece that [`look`](Self::look) has found and gives its place back.
-    pub(super) fn take<R>(&mut self, length: usize, use_them: impl FnOnce(&[u8]) -> R) -> Result<R, Error> {
+    pub(super) fn take<R>(
+        &mut self,
+        length: usize,
+        use_them: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Error> {
         let (_, at) = self.place();
         let result = self.memory.inspect(at, length as u64, use_them)?;
         self.next += 1;

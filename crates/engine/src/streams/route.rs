@@ -36,7 +36,9 @@ pub(super) fn fill<'a>(
             transfer.send(other, input);
             receive_blocks(transfer, meeting, me, input, output);
         }
-        Pattern::GatherTo { root } if me == root => receive_blocks(transfer, meeting, me, input, output),
+        Pattern::GatherTo { root } if me == root => {
+            receive_blocks(transfer, meeting, me, input, output)
+        }
         Pattern::GatherTo { root } => transfer.send(root, input),
         Pattern::Exchange => {
             let block = input.len() / ranks as usize;
@@ -73,12 +75,19 @@ pub(super) fn fill<'a>(
 /// A block to every other rank, the next one first, so that not all send to the same.
 fn send_blocks<'a>(transfer: &mut Transfer<'a>, me: u32, input: &'a [u8], block: usize) {
     let blocks = (0u32..).zip(input.chunks_exact(block.max(1)));
-    let (before, after): (Vec<_>, Vec<_>) = blocks.filter(|(rank, _)| *rank != me).partition(|(rank, _)| *rank < me);
+    let (before, after): (Vec<_>, Vec<_>) =
+        blocks.filter(|(rank, _)| *rank != me).partition(|(rank, _)| *rank < me);
     after.into_iter().chain(before).for_each(|(rank, bytes)| transfer.send(rank, bytes));
 }
 
 /// A block from every other rank; this rank's own is `own`.
-fn receive_blocks<'a>(transfer: &mut Transfer<'a>, meeting: &Meeting, me: u32, own: &'a [u8], output: &'a mut [u8]) {
+fn receive_blocks<'a>(
+    transfer: &mut Transfer<'a>,
+    meeting: &Meeting,
+    me: u32,
+    own: &'a [u8],
+    output: &'a mut [u8],
+) {
     let block = match meeting.pattern {
         Pattern::Exchange => own.len(),
         _ => meeting.bytes as usize,
@@ -110,7 +119,8 @@ fn neighbors<'a>(
     let mut rest = output;
     for number in 0..sources.len() {
         let piece = block(&blocks.received, number);
-        let (place, behind) = rest.split_at_mut(((piece.end - piece.start) as usize).min(rest.len()));
+        let (place, behind) =
+            rest.split_at_mut(((piece.end - piece.start) as usize).min(rest.len()));
         places.push(Some(place));
         rest = behind;
     }
@@ -120,7 +130,9 @@ fn neighbors<'a>(
         sent.sort_by_key(|(label, _)| label.0);
         let mut received: SmallVec<[(u32, u32, usize); 8]> = SmallVec::new();
         for (edge, number) in sources.iter().zip(0..) {
-            received.extend(edge.filter(|edge| edge.rank == rank).map(|edge| (edge.tag, edge.number, number)));
+            received.extend(
+                edge.filter(|edge| edge.rank == rank).map(|edge| (edge.tag, edge.number, number)),
+            );
         }
         received.sort_unstable();
         (sent, received)
@@ -148,7 +160,8 @@ fn neighbors<'a>(
     if received.is_empty() {
         transfer.receive(other, &mut []);
     }
-    sent.into_iter().for_each(|(label, from)| transfer.send_tagged(other, label.tag(), bytes(from)));
+    sent.into_iter()
+        .for_each(|(label, from)| transfer.send_tagged(other, label.tag(), bytes(from)));
     for (tag, _, to) in received {
         if let Some(place) = places[to].take() {
             transfer.receive_tagged(other, u64::from(tag), place);

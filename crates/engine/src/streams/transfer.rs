@@ -108,7 +108,10 @@ impl<'a> Transfer<'a> {
 
     /// Sends one of several messages to another rank.
     pub(crate) fn send_tagged(&mut self, to: u32, tag: u64, bytes: &'a [u8]) {
-        self.sendings.iter_mut().filter(|earlier| earlier.to == to).for_each(|earlier| earlier.behind += 1);
+        self.sendings
+            .iter_mut()
+            .filter(|earlier| earlier.to == to)
+            .for_each(|earlier| earlier.behind += 1);
         self.sendings.push(Sending { to, bytes, behind: 0, tag, done: 0, finished: false });
     }
 
@@ -123,20 +126,36 @@ impl<'a> Transfer<'a> {
     }
 
     fn expect(&mut self, from: u32, tag: u64, target: Target<'a>) {
-        self.receivings.iter_mut().filter(|earlier| earlier.from == from).for_each(|earlier| earlier.behind += 1);
+        self.receivings
+            .iter_mut()
+            .filter(|earlier| earlier.from == from)
+            .for_each(|earlier| earlier.behind += 1);
         self.receivings.push(Receiving { from, target, behind: 0, tag, done: 0, finished: false });
     }
 
     /// Receives bytes from another rank and combines them with this rank's, in rank order.
-    pub(crate) fn fold(&mut self, from: u32, own: &'a [u8], rule: Option<(Arithmetic, DataType)>, into: &'a mut [u8]) {
+    pub(crate) fn fold(
+        &mut self,
+        from: u32,
+        own: &'a [u8],
+        rule: Option<(Arithmetic, DataType)>,
+        into: &'a mut [u8],
+    ) {
         // A reduction without a rule has no result.
         let Some(rule) = rule else { return };
         self.expect(from, 0, Target::Fold { own, own_is_left: self.me < from, rule, into });
     }
 
     /// Carries everything out.
-    pub(super) fn run(mut self, group: &Group, streams: &mut Streams, sequence: u64, call: Call) -> Result<(), Error> {
-        let mut step = Step { group, streams, sequence, call, stamp: stamp(sequence, call), told: true };
+    pub(super) fn run(
+        mut self,
+        group: &Group,
+        streams: &mut Streams,
+        sequence: u64,
+        call: Call,
+    ) -> Result<(), Error> {
+        let mut step =
+            Step { group, streams, sequence, call, stamp: stamp(sequence, call), told: true };
         while !(self.sendings.is_empty() && self.receivings.is_empty()) {
             let moved = step.send(&mut self)? | step.receive(&mut self)?;
             step.tell();
@@ -160,7 +179,13 @@ impl<'a> Transfer<'a> {
             group.member.watch(&group.members).check(|rank| !self.awaits(rank))
         };
         let movement = Movement { transfer: self, step: RefCell::new(step) };
-        wait::until(&movement, group.member.node().patience(), None, || group.progress(), look_out)?;
+        wait::until(
+            &movement,
+            group.member.node().patience(),
+            None,
+            || group.progress(),
+            look_out,
+        )?;
         Ok(())
     }
 
@@ -242,7 +267,11 @@ impl Step<'_> {
             let length = rest.len().min(piece_bytes(sending.bytes.len()));
             ring.put(
                 &rest[..length],
-                Message { bytes: sending.bytes.len() as u64, behind: sending.behind, tag: sending.tag },
+                Message {
+                    bytes: sending.bytes.len() as u64,
+                    behind: sending.behind,
+                    tag: sending.tag,
+                },
                 self.stamp,
             )?;
             sending.done += length;
@@ -295,7 +324,13 @@ impl Step<'_> {
             return Error::NoEdge { call, from, to };
         }
         if found.behind == wanted.behind {
-            return Error::BlockLength { call, from, to, sent: found.bytes, expected: wanted.bytes };
+            return Error::BlockLength {
+                call,
+                from,
+                to,
+                sent: found.bytes,
+                expected: wanted.bytes,
+            };
         }
         Error::Argument {
             what: "the number of blocks that another rank has for this one",
@@ -309,7 +344,8 @@ impl Step<'_> {
         let found = self.group.board.find_mismatch(self.sequence, self.call);
         found.err().unwrap_or_else(|| {
             let none = Call::new(CallKind::None, 0, 0);
-            let calls = (0..self.group.size()).map(|other| if other == rank { none } else { self.call });
+            let calls =
+                (0..self.group.size()).map(|other| if other == rank { none } else { self.call });
             Error::Mismatch { sequence: self.sequence, calls: calls.collect() }
         })
     }

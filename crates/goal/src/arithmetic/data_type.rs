@@ -42,13 +42,27 @@ pub enum DataType {
 
 impl DataType {
     /// All data types; each stands at the index that is its discriminant.
-    pub const ALL: [Self; 10] =
-        [Self::U8, Self::U16, Self::U32, Self::U64, Self::I8, Self::I16, Self::I32, Self::I64, Self::F32, Self::F64];
+    pub const ALL: [Self; 10] = [
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::F32,
+        Self::F64,
+    ];
 
     /// The data type with this discriminant, if there is one.
     #[inline]
     pub const fn from_u8(discriminant: u8) -> Option<Self> {
-        if (discriminant as usize) < Self::ALL.len() { Some(Self::ALL[discriminant as usize]) } else { None }
+        if (discriminant as usize) < Self::ALL.len() {
+            Some(Self::ALL[discriminant as usize])
+        } else {
+            None
+        }
     }
 
     /// The name, which is also that of the Rust type: `u8` … `f64`.
@@ -95,10 +109,12 @@ impl FromStr for DataType {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|data_type| data_type.name() == name).ok_or_else(|| UnknownName {
-            kind: "data type",
-            name: name.to_owned(),
-            known: Self::ALL.map(Self::name).to_vec(),
+        Self::ALL.into_iter().find(|data_type| data_type.name() == name).ok_or_else(|| {
+            UnknownName {
+                kind: "data type",
+                name: name.to_owned(),
+                known: Self::ALL.map(Self::name).to_vec(),
+            }
         })
     }
 }

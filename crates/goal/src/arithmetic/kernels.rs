@@ -8,7 +8,11 @@
 use super::{Arithmetic, ArithmeticError, DataType};
 
 /// Computes an operation over blocks that are known to be equally long and to hold whole elements.
-pub(super) fn run<B: Blocks>(operation: Arithmetic, data_type: DataType, blocks: B) -> Result<(), ArithmeticError> {
+pub(super) fn run<B: Blocks>(
+    operation: Arithmetic,
+    data_type: DataType,
+    blocks: B,
+) -> Result<(), ArithmeticError> {
     match data_type {
         DataType::U8 => integers::<u8, 1>(operation, blocks),
         DataType::U16 => integers::<u16, 2>(operation, blocks),
@@ -23,7 +27,10 @@ pub(super) fn run<B: Blocks>(operation: Arithmetic, data_type: DataType, blocks:
     }
 }
 
-fn integers<T: Integer<N>, const N: usize>(operation: Arithmetic, blocks: impl Blocks) -> Result<(), ArithmeticError> {
+fn integers<T: Integer<N>, const N: usize>(
+    operation: Arithmetic,
+    blocks: impl Blocks,
+) -> Result<(), ArithmeticError> {
     match operation {
         Arithmetic::Add => blocks.combine(T::add),
         Arithmetic::Subtract => blocks.combine(T::subtract),
@@ -108,7 +115,12 @@ impl Blocks for ThreeAddress<'_> {
         let ThreeAddress { left, right, destination } = self;
         let bytes = destination.len();
         widest(bytes, || {
-            three_address(left.as_chunks().0, right.as_chunks().0, destination.as_chunks_mut().0, rule);
+            three_address(
+                left.as_chunks().0,
+                right.as_chunks().0,
+                destination.as_chunks_mut().0,
+                rule,
+            );
         });
     }
 }
@@ -173,7 +185,11 @@ fn three_address<T: Number<N>, const N: usize>(
 }
 
 #[inline(always)]
-fn in_place<T: Number<N>, const N: usize>(accumulator: &mut [[u8; N]], operand: &[[u8; N]], rule: impl Fn(T, T) -> T) {
+fn in_place<T: Number<N>, const N: usize>(
+    accumulator: &mut [[u8; N]],
+    operand: &[[u8; N]],
+    rule: impl Fn(T, T) -> T,
+) {
     for (accumulator, operand) in accumulator.iter_mut().zip(operand) {
         *accumulator = rule(T::from_memory(*accumulator), T::from_memory(*operand)).to_memory();
     }

@@ -57,7 +57,11 @@ impl Arithmetic {
     /// The operation with this discriminant, if there is one.
     #[inline]
     pub const fn from_u8(discriminant: u8) -> Option<Self> {
-        if (discriminant as usize) < Self::ALL.len() { Some(Self::ALL[discriminant as usize]) } else { None }
+        if (discriminant as usize) < Self::ALL.len() {
+            Some(Self::ALL[discriminant as usize])
+        } else {
+            None
+        }
     }
 
     /// The name: `add`, `sub`, `mul`, `div`, `min`, `max`, `and`, `or` or `xor`.
@@ -93,10 +97,12 @@ impl FromStr for Arithmetic {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|operation| operation.name() == name).ok_or_else(|| UnknownName {
-            kind: "local operation",
-            name: name.to_owned(),
-            known: Self::ALL.map(Self::name).to_vec(),
+        Self::ALL.into_iter().find(|operation| operation.name() == name).ok_or_else(|| {
+            UnknownName {
+                kind: "local operation",
+                name: name.to_owned(),
+                known: Self::ALL.map(Self::name).to_vec(),
+            }
         })
     }
 }

@@ -6,8 +6,11 @@ use crate::portable::ANY;
 
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Graph>, BinaryError> {
     let found = bytes.len() as u64;
-    let header =
-        bytes.get(..HEADER).ok_or(BinaryError::Truncated { what: "the header", needed: HEADER as u64, found })?;
+    let header = bytes.get(..HEADER).ok_or(BinaryError::Truncated {
+        what: "the header",
+        needed: HEADER as u64,
+        found,
+    })?;
     let magic = u64::from_le_bytes(fixed(header, 0));
     if magic != MAGIC {
         return Err(BinaryError::Magic { found: magic });
@@ -31,13 +34,18 @@ fn sections(bytes: &[u8], ranks: u32) -> Result<Vec<&[u8]>, BinaryError> {
     let found = bytes.len() as u64;
     let table_end = HEADER as u64 + ENTRY as u64 * u64::from(ranks);
     if table_end > found {
-        return Err(BinaryError::Truncated { what: "the table of ranks", needed: table_end, found });
+        return Err(BinaryError::Truncated {
+            what: "the table of ranks",
+            needed: table_end,
+            found,
+        });
     }
     let mut expected = table_end - BASE;
     let mut sections = Vec::with_capacity(ranks as usize);
     for rank in 0..ranks {
         let entry = HEADER + ENTRY * rank as usize;
-        let (start, end) = (u64::from_le_bytes(fixed(bytes, entry)), u64::from_le_bytes(fixed(bytes, entry + 8)));
+        let (start, end) =
+            (u64::from_le_bytes(fixed(bytes, entry)), u64::from_le_bytes(fixed(bytes, entry + 8)));
         if start != expected || end < start || end - start < 8 {
             return Err(BinaryError::Section { rank, start, end, expected });
         }
@@ -92,7 +100,8 @@ fn fits(section: &[u8], node_size: u64) -> bool {
 #[cold]
 fn other_layout(sections: &[&[u8]], rank: u32) -> BinaryError {
     const LARGEST: u64 = 256;
-    let used: Vec<&[u8]> = sections.iter().copied().filter(|section| u32_at(section, 0) > 0).collect();
+    let used: Vec<&[u8]> =
+        sections.iter().copied().filter(|section| u32_at(section, 0) > 0).collect();
     let candidate = (13..=LARGEST).find(|size| used.iter().all(|section| fits(section, *size)));
     match candidate {
         Some(found) if !used.is_empty() => BinaryError::NodeSize { found },
@@ -106,7 +115,9 @@ fn other_layout(sections: &[&[u8]], rank: u32) -> BinaryError {
 
 /// One rank's graph.
 fn graph(section: &[u8], rank: u32, ranks: u32, highest: [u8; 2]) -> Result<Graph, BinaryError> {
-    let Some(Shape { roots, nodes, edges }) = Shape::of(section) else { return Err(other_layout(&[section], 0)) };
+    let Some(Shape { roots, nodes, edges }) = Shape::of(section) else {
+        return Err(other_layout(&[section], 0));
+    };
     let count = nodes.len() / NODE;
     let mut graph = Graph::new(rank, ranks);
     let mut listed = 0u64;
@@ -131,13 +142,18 @@ fn graph(section: &[u8], rank: u32, ranks: u32, highest: [u8; 2]) -> Result<Grap
         let fail = |what| BinaryError::Node { rank, node: index as u32, what };
         for (is_start, at) in [(false, 23), (true, 31)] {
             for target in targets(edges, u32_at(node, at), u32_at(node, at + 4)).map_err(fail)? {
-                let waiting = incoming.get_mut(target as usize).ok_or(fail("an edge leads to no node"))?;
+                let waiting =
+                    incoming.get_mut(target as usize).ok_or(fail("an edge leads to no node"))?;
                 if target as usize == index {
                     return Err(fail("it waits for itself"));
                 }
                 *waiting += 1;
                 let (after, before) = (Vertex(target), Vertex(index as u32));
-                if is_start { graph.irequires(after, before) } else { graph.requires(after, before) }
+                if is_start {
+                    graph.irequires(after, before)
+                } else {
+                    graph.requires(after, before)
+                }
             }
         }
     }
@@ -165,8 +181,13 @@ fn operation(node: &[u8]) -> Result<Operation, &'static str> {
 }
 
 /// A node's edges of one kind.
-fn targets(edges: &[u8], count: u32, first: u32) -> Result<impl Iterator<Item = u32>, &'static str> {
-    let count = if count == 0 { 0..0 } else { 4 * first as usize..4 * (first as usize + count as usize) };
+fn targets(
+    edges: &[u8],
+    count: u32,
+    first: u32,
+) -> Result<impl Iterator<Item = u32>, &'static str> {
+    let count =
+        if count == 0 { 0..0 } else { 4 * first as usize..4 * (first as usize + count as usize) };
     let targets = edges.get(count).ok_or("its edges reach beyond the section")?;
     Ok(targets.chunks_exact(4).map(|edge| u32_at(edge, 0)))
 }

@@ -36,8 +36,11 @@ struct Outgoing {
 impl Outgoing {
     fn of(graph: &Graph) -> Self {
         let nodes = graph.vertices().len();
-        let mut outgoing =
-            Outgoing { complete: vec![Vec::new(); nodes], started: vec![Vec::new(); nodes], incoming: vec![0; nodes] };
+        let mut outgoing = Outgoing {
+            complete: vec![Vec::new(); nodes],
+            started: vec![Vec::new(); nodes],
+            incoming: vec![0; nodes],
+        };
         for edge in graph.edges() {
             let lists = match edge.until {
                 Until::Complete => &mut outgoing.complete,
@@ -56,7 +59,8 @@ fn section(file: &mut Vec<u8>, graph: &Graph) -> Result<(), NotPortable> {
     }
     let outgoing = Outgoing::of(graph);
     let nodes = graph.vertices().len();
-    let roots: Vec<u32> = (0..nodes as u32).filter(|node| outgoing.incoming[*node as usize] == 0).collect();
+    let roots: Vec<u32> =
+        (0..nodes as u32).filter(|node| outgoing.incoming[*node as usize] == 0).collect();
     file.reserve(8 + 4 * roots.len() + NODE * nodes + 4 * graph.edges().len());
     file.extend((nodes as u32).to_le_bytes());
     file.extend((roots.len() as u32).to_le_bytes());
@@ -65,7 +69,9 @@ fn section(file: &mut Vec<u8>, graph: &Graph) -> Result<(), NotPortable> {
     for (index, entry) in graph.vertices().iter().enumerate() {
         let (kind, peer, size, tag) = match Portable::of(graph, index)? {
             Portable::Send { bytes, peer, tag } => (SEND, peer, bytes, tag),
-            Portable::Receive { bytes, source, tag } => (RECEIVE, source.unwrap_or(ANY), bytes, tag.unwrap_or(ANY)),
+            Portable::Receive { bytes, source, tag } => {
+                (RECEIVE, source.unwrap_or(ANY), bytes, tag.unwrap_or(ANY))
+            }
             Portable::Calc { nanoseconds } => (CALC, 0, nanoseconds, 0),
         };
         file.extend(outgoing.incoming[index].to_le_bytes());

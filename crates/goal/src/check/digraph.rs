@@ -122,7 +122,8 @@ mod tests {
     use super::*;
 
     fn digraph(nodes: usize, arcs: &[(usize, usize)]) -> Digraph {
-        let arcs: Vec<_> = arcs.iter().map(|(from, to)| (*from, Arc { to: *to, until_complete: true })).collect();
+        let arcs: Vec<_> =
+            arcs.iter().map(|(from, to)| (*from, Arc { to: *to, until_complete: true })).collect();
         Digraph::new(nodes, &arcs)
     }
 
@@ -134,7 +135,9 @@ mod tests {
 
     #[test]
     fn a_cycle_is_named_without_what_hangs_on_it() {
-        let cycle = digraph(6, &[(5, 4), (4, 2), (2, 3), (3, 4), (3, 1), (1, 0)]).order().expect_err("2, 3 and 4");
+        let cycle = digraph(6, &[(5, 4), (4, 2), (2, 3), (3, 4), (3, 1), (1, 0)])
+            .order()
+            .expect_err("2, 3 and 4");
         assert_eq!(cycle, [2, 3, 4]);
     }
 

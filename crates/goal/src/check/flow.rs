@@ -67,7 +67,13 @@ impl Network {
     }
 
     /// A shortest path with room, as pipes. `next` remembers what is known to lead nowhere.
-    fn path(&self, source: usize, sink: usize, level: &[usize], next: &mut [usize]) -> Option<Vec<usize>> {
+    fn path(
+        &self,
+        source: usize,
+        sink: usize,
+        level: &[usize],
+        next: &mut [usize],
+    ) -> Option<Vec<usize>> {
         let mut path: Vec<usize> = Vec::new();
         loop {
             let node = path.last().map_or(source, |pipe| self.pipes[*pipe].to);

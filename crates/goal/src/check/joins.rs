@@ -69,8 +69,11 @@ pub(super) fn check(graphs: &[Graph], report: &mut Report) {
         }
         match first.mode {
             JoinMode::Broadcast { root } => {
-                let Some(root) = all.get(root as usize).and_then(|joins| joins.get(number)) else { continue };
-                for join in std::iter::once(first).chain(meeting).filter(|join| join.received() > 0) {
+                let Some(root) = all.get(root as usize).and_then(|joins| joins.get(number)) else {
+                    continue;
+                };
+                for join in std::iter::once(first).chain(meeting).filter(|join| join.received() > 0)
+                {
                     compare(number, join, join.received(), root, report);
                 }
             }
@@ -82,6 +85,12 @@ pub(super) fn check(graphs: &[Graph], report: &mut Report) {
 fn compare(number: usize, join: &Join<'_>, found: u64, first: &Join<'_>, report: &mut Report) {
     let expected = first.contributed();
     if found != expected {
-        report.add(|| Problem::JoinSizes { number, at: join.place(), found, first: first.place(), expected });
+        report.add(|| Problem::JoinSizes {
+            number,
+            at: join.place(),
+            found,
+            first: first.place(),
+            expected,
+        });
     }
 }

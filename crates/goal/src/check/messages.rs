@@ -18,7 +18,10 @@ pub(super) fn check(graphs: &[Graph], report: &mut Report) -> Pairing {
         }
     }
     for receive in &pairing.lonely_receives {
-        report.add(|| Problem::ReceiveWithoutSend { receive: place(graphs, receive), source_rank: receive.peer });
+        report.add(|| Problem::ReceiveWithoutSend {
+            receive: place(graphs, receive),
+            source_rank: receive.peer,
+        });
     }
     wildcards(graphs, &pairing, report);
     pairing
@@ -35,7 +38,8 @@ fn endpoints(graphs: &[Graph]) -> (Vec<Endpoint>, Vec<Endpoint>) {
                 Operation::Receive { data, source, tag } => (&mut receives, data, *source, *tag),
                 _ => continue,
             };
-            let (rank, operation, bytes) = (graph.rank(), index as u32, data.bytes().unwrap_or(u64::MAX));
+            let (rank, operation, bytes) =
+                (graph.rank(), index as u32, data.bytes().unwrap_or(u64::MAX));
             list.push(Endpoint { rank, operation, peer, tag, bytes });
         }
     }
@@ -48,7 +52,12 @@ pub(super) fn place(graphs: &[Graph], endpoint: &Endpoint) -> Place {
 
 fn sizes_differ(graphs: &[Graph], send: &Endpoint, receive: &Endpoint) -> Problem {
     let (sent, expected) = (send.bytes, receive.bytes);
-    Problem::SizesDiffer { send: place(graphs, send), receive: place(graphs, receive), sent, expected }
+    Problem::SizesDiffer {
+        send: place(graphs, send),
+        receive: place(graphs, receive),
+        sent,
+        expected,
+    }
 }
 
 /// Sends or receives that differ in nothing that matching looks at.
@@ -80,9 +89,11 @@ impl<Key: std::hash::Hash + Eq> Classes<Key> {
 /// Which one takes which depends on the order of arrival, so this asks only whether there is an assignment at all: a
 /// largest flow from classes of sends to the classes of receives that admit them, lengths being equal.
 fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
-    let sends = Classes::of(&pairing.open_sends, |send| (send.peer, Some(send.rank), send.tag, send.bytes));
-    let receives =
-        Classes::of(&pairing.wildcards, |receive| (Some(receive.rank), receive.peer, receive.tag, receive.bytes));
+    let sends =
+        Classes::of(&pairing.open_sends, |send| (send.peer, Some(send.rank), send.tag, send.bytes));
+    let receives = Classes::of(&pairing.wildcards, |receive| {
+        (Some(receive.rank), receive.peer, receive.tag, receive.bytes)
+    });
     let (source, sink) = (0, 1);
     let (send_node, receive_node) = (2, 2 + sends.members.len());
     let mut network = Network::new(receive_node + receives.members.len());
@@ -125,15 +136,22 @@ fn unmatched(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], report
     }
     for send in sends {
         let keys = [(Some(send.rank), None), (None, send.tag), (None, None)];
-        let receive = keys.iter().find_map(|(peer, tag)| waiting.get_mut(&(send.peer, *peer, *tag))?.pop());
+        let receive =
+            keys.iter().find_map(|(peer, tag)| waiting.get_mut(&(send.peer, *peer, *tag))?.pop());
         report.add(|| match receive {
             Some(receive) => sizes_differ(graphs, send, receive),
-            None => Problem::SendWithoutReceive { send: place(graphs, send), peer: send.peer.unwrap_or(0) },
+            None => Problem::SendWithoutReceive {
+                send: place(graphs, send),
+                peer: send.peer.unwrap_or(0),
+            },
         });
     }
     let mut left: Vec<&Endpoint> = waiting.into_values().flatten().collect();
     left.sort_unstable_by_key(|receive| (receive.rank, receive.operation));
     for receive in left {
-        report.add(|| Problem::ReceiveWithoutSend { receive: place(graphs, receive), source_rank: receive.peer });
+        report.add(|| Problem::ReceiveWithoutSend {
+            receive: place(graphs, receive),
+            source_rank: receive.peer,
+        });
     }
 }

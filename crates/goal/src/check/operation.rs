@@ -18,22 +18,29 @@ impl<'a> Lists<'a> {
     pub(super) fn of(operation: &'a Operation) -> Self {
         const NONE: (List, &[Block]) = (List::Data, &[]);
         match operation {
-            Operation::Send { data, .. } => Lists { reads: [(List::Data, &data.0), NONE], writes: NONE },
-            Operation::Receive { data, .. } => Lists { reads: [NONE, NONE], writes: (List::Data, &data.0) },
+            Operation::Send { data, .. } => {
+                Lists { reads: [(List::Data, &data.0), NONE], writes: NONE }
+            }
+            Operation::Receive { data, .. } => {
+                Lists { reads: [NONE, NONE], writes: (List::Data, &data.0) }
+            }
             Operation::Local { left, right, destination, .. } => Lists {
                 reads: [(List::Left, &left.0), (List::Right, &right.0)],
                 writes: (List::Destination, &destination.0),
             },
-            Operation::Copy { source, destination } => {
-                Lists { reads: [(List::Source, &source.0), NONE], writes: (List::Destination, &destination.0) }
-            }
-            Operation::Timestamp { destination } => {
-                Lists { reads: [NONE, NONE], writes: (List::Destination, std::slice::from_ref(destination)) }
-            }
+            Operation::Copy { source, destination } => Lists {
+                reads: [(List::Source, &source.0), NONE],
+                writes: (List::Destination, &destination.0),
+            },
+            Operation::Timestamp { destination } => Lists {
+                reads: [NONE, NONE],
+                writes: (List::Destination, std::slice::from_ref(destination)),
+            },
             Operation::Calc { .. } => Lists { reads: [NONE, NONE], writes: NONE },
-            Operation::Join { contribution, result, .. } => {
-                Lists { reads: [(List::Contribution, &contribution.0), NONE], writes: (List::JoinResult, &result.0) }
-            }
+            Operation::Join { contribution, result, .. } => Lists {
+                reads: [(List::Contribution, &contribution.0), NONE],
+                writes: (List::JoinResult, &result.0),
+            },
         }
     }
 
@@ -99,22 +106,30 @@ impl Inspection<'_> {
     /// Peers exist, lengths agree, arithmetic applies.
     fn shape(&mut self, operation: &Operation) {
         match operation {
-            Operation::Send { peer, .. } | Operation::Receive { source: Some(peer), .. } => self.peer(*peer),
+            Operation::Send { peer, .. } | Operation::Receive { source: Some(peer), .. } => {
+                self.peer(*peer)
+            }
             Operation::Receive { source: None, .. } | Operation::Calc { .. } => {}
             Operation::Local { operation, data_type, left, right, destination } => {
                 self.same_length(List::Left, left, destination);
                 self.same_length(List::Right, right, destination);
                 self.applies(*operation, *data_type);
-                for (list, blocks) in [(List::Left, left), (List::Right, right), (List::Destination, destination)] {
+                for (list, blocks) in
+                    [(List::Left, left), (List::Right, right), (List::Destination, destination)]
+                {
                     self.whole_elements(list, blocks, *data_type);
                 }
             }
-            Operation::Copy { source, destination } => self.same_length(List::Source, source, destination),
+            Operation::Copy { source, destination } => {
+                self.same_length(List::Source, source, destination)
+            }
             Operation::Timestamp { destination } if destination.length != 8 => {
                 self.report(|at| Problem::TimestampLength { at, found: destination.length });
             }
             Operation::Timestamp { .. } => {}
-            Operation::Join { mode, contribution, result } => self.join(*mode, contribution, result),
+            Operation::Join { mode, contribution, result } => {
+                self.join(*mode, contribution, result)
+            }
         }
     }
 
@@ -153,7 +168,11 @@ impl Inspection<'_> {
         match mode {
             JoinMode::Barrier => {
                 if given > 0 || found > 0 {
-                    self.report(|at| Problem::BarrierBytes { at, contribution: given, result: found });
+                    self.report(|at| Problem::BarrierBytes {
+                        at,
+                        contribution: given,
+                        result: found,
+                    });
                 }
                 return;
             }
@@ -164,7 +183,9 @@ impl Inspection<'_> {
             }
             JoinMode::Gather => match given.checked_mul(u64::from(ranks)) {
                 Some(all) => comes_out = all,
-                None => return self.report(|at| Problem::TooManyBytes { at, list: List::JoinResult }),
+                None => {
+                    return self.report(|at| Problem::TooManyBytes { at, list: List::JoinResult });
+                }
             },
             JoinMode::Exchange => {
                 if !given.is_multiple_of(u64::from(ranks)) {

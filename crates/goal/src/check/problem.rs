@@ -137,7 +137,9 @@ pub enum Problem {
         ranks: u32,
     },
     /// A block lies in a buffer that was never declared.
-    #[error("{at}: its {list} uses buffer {buffer}, but {buffers} buffers are declared: declare it with Graph::buffer")]
+    #[error(
+        "{at}: its {list} uses buffer {buffer}, but {buffers} buffers are declared: declare it with Graph::buffer"
+    )]
     MissingBuffer {
         /// The operation.
         at: Place,
@@ -169,7 +171,9 @@ pub enum Problem {
         list: List,
     },
     /// Lists that must be equally long are not.
-    #[error("{at}: its {list} has {found} bytes and its destination {expected}: make them equally long")]
+    #[error(
+        "{at}: its {list} has {found} bytes and its destination {expected}: make them equally long"
+    )]
     LengthsDiffer {
         /// The local operation or copy.
         at: Place,
@@ -211,7 +215,9 @@ pub enum Problem {
         found: u64,
     },
     /// An operation writes to a buffer that the run only reads.
-    #[error("{at}: its {list} writes to buffer {buffer}, which is declared as input: declare it with Access::InOut")]
+    #[error(
+        "{at}: its {list} writes to buffer {buffer}, which is declared as input: declare it with Access::InOut"
+    )]
     WriteToInput {
         /// The operation.
         at: Place,
@@ -221,7 +227,9 @@ pub enum Problem {
         buffer: u32,
     },
     /// An operation writes some bytes twice.
-    #[error("{at}: blocks of its {list} overlap, so which bytes remain is not defined: keep them apart")]
+    #[error(
+        "{at}: blocks of its {list} overlap, so which bytes remain is not defined: keep them apart"
+    )]
     OverlapWithin {
         /// The operation.
         at: Place,
@@ -239,7 +247,9 @@ pub enum Problem {
         written: List,
     },
     /// A barrier carries bytes.
-    #[error("{at}: a barrier carries no bytes, this one has {contribution} to give and {result} to get: remove them")]
+    #[error(
+        "{at}: a barrier carries no bytes, this one has {contribution} to give and {result} to get: remove them"
+    )]
     BarrierBytes {
         /// The join.
         at: Place,
@@ -249,7 +259,9 @@ pub enum Problem {
         result: u64,
     },
     /// A join's result has not the length that its mode gives.
-    #[error("{at}: its result has {found} bytes where {expected} come out: give it {expected}, or none to ignore them")]
+    #[error(
+        "{at}: its result has {found} bytes where {expected} come out: give it {expected}, or none to ignore them"
+    )]
     JoinResult {
         /// The join.
         at: Place,
@@ -259,7 +271,9 @@ pub enum Problem {
         expected: u64,
     },
     /// An exchange does not divide into one part for each rank.
-    #[error("{at}: {contribution} bytes do not divide into {ranks} equal parts, one for each rank: use a multiple")]
+    #[error(
+        "{at}: {contribution} bytes do not divide into {ranks} equal parts, one for each rank: use a multiple"
+    )]
     ExchangeParts {
         /// The join.
         at: Place,
@@ -269,7 +283,9 @@ pub enum Problem {
         ranks: u32,
     },
     /// The root of a broadcast does not exist.
-    #[error("{at}: there is no rank {root} that could be the root; the {ranks} ranks are numbered from 0")]
+    #[error(
+        "{at}: there is no rank {root} that could be the root; the {ranks} ranks are numbered from 0"
+    )]
     Root {
         /// The join.
         at: Place,
@@ -313,7 +329,9 @@ pub enum Problem {
         left_out: usize,
     },
     /// More of [`Unordered`](Self::Unordered) than are worth listing.
-    #[error("rank {rank}: {left_out} or more further pairs of operations use the same bytes without an order")]
+    #[error(
+        "rank {rank}: {left_out} or more further pairs of operations use the same bytes without an order"
+    )]
     MoreUnordered {
         /// The graph's rank.
         rank: u32,
@@ -353,7 +371,9 @@ pub enum Problem {
         source_rank: Option<u32>,
     },
     /// A message is longer or shorter than its receive.
-    #[error("[{send}] sends {sent} bytes to [{receive}], which expects {expected}: make them equal")]
+    #[error(
+        "[{send}] sends {sent} bytes to [{receive}], which expects {expected}: make them equal"
+    )]
     SizesDiffer {
         /// The send.
         send: Place,
@@ -365,7 +385,9 @@ pub enum Problem {
         expected: u64,
     },
     /// Ranks do not meet equally often.
-    #[error("rank {rank} has {count} joins, rank 0 has {expected}: every rank takes part in every join")]
+    #[error(
+        "rank {rank} has {count} joins, rank 0 has {expected}: every rank takes part in every join"
+    )]
     JoinCounts {
         /// The rank.
         rank: u32,
@@ -375,7 +397,9 @@ pub enum Problem {
         expected: usize,
     },
     /// Ranks meet for different purposes.
-    #[error("join {number} is {found:?} at [{at}] and {expected:?} at [{first}]: use one mode on all ranks")]
+    #[error(
+        "join {number} is {found:?} at [{at}] and {expected:?} at [{first}]: use one mode on all ranks"
+    )]
     JoinModes {
         /// Number of the join, from 0.
         number: usize,
@@ -389,7 +413,9 @@ pub enum Problem {
         expected: JoinMode,
     },
     /// Ranks meet with different amounts.
-    #[error("join {number} has {found} bytes at [{at}] and {expected} at [{first}]: use one length on all ranks")]
+    #[error(
+        "join {number} has {found} bytes at [{at}] and {expected} at [{first}]: use one length on all ranks"
+    )]
     JoinSizes {
         /// Number of the join, from 0.
         number: usize,

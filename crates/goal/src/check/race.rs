@@ -64,7 +64,9 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
             }
         };
         let lists = Lists::of(&graph.vertices()[vertex].operation);
-        for span in lists.reads.iter().flat_map(|(_, blocks)| blocks.iter()).filter_map(Span::of_block) {
+        for span in
+            lists.reads.iter().flat_map(|(_, blocks)| blocks.iter()).filter_map(Span::of_block)
+        {
             if let Some(usage) = memories.get_mut(&span.memory) {
                 usage.read(span.start..span.end, vertex, &mut sets, &mut note);
             }
@@ -83,7 +85,10 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
         })
         .collect();
     demands.sort_by_cached_key(|(members, targets)| {
-        (members.iter().map(|member| position[*member]).min(), targets.first().map(|target| position[*target]))
+        (
+            members.iter().map(|member| position[*member]).min(),
+            targets.first().map(|target| position[*target]),
+        )
     });
     demands
 }
@@ -109,7 +114,12 @@ impl<'a> Search<'a> {
     }
 
     /// Asks whether all targets come after all members; answers wait for the next pass.
-    fn add(&mut self, members: &[usize], targets: &[usize], unordered: &mut BTreeSet<(usize, usize)>) {
+    fn add(
+        &mut self,
+        members: &[usize],
+        targets: &[usize],
+        unordered: &mut BTreeSet<(usize, usize)>,
+    ) {
         let mut members = members.iter().copied().peekable();
         while members.peek().is_some() {
             if self.sources.len() == 64 {
@@ -174,16 +184,27 @@ impl<'a> Search<'a> {
 fn unordered(graph: &Graph, first: usize, second: usize) -> Problem {
     let spans = |vertex: usize| -> (Vec<Span>, Vec<Span>) {
         let lists = Lists::of(&graph.vertices()[vertex].operation);
-        let reads = lists.reads.iter().flat_map(|(_, blocks)| blocks.iter()).filter_map(Span::of_block).collect();
+        let reads = lists
+            .reads
+            .iter()
+            .flat_map(|(_, blocks)| blocks.iter())
+            .filter_map(Span::of_block)
+            .collect();
         (reads, lists.writes.1.iter().filter_map(Span::of_block).collect())
     };
-    let common =
-        |left: &[Span], right: &[Span]| left.iter().find_map(|left| right.iter().find_map(|right| left.common(*right)));
-    let ((first_reads, first_writes), (second_reads, second_writes)) = (spans(first), spans(second));
+    let common = |left: &[Span], right: &[Span]| {
+        left.iter().find_map(|left| right.iter().find_map(|right| left.common(*right)))
+    };
+    let ((first_reads, first_writes), (second_reads, second_writes)) =
+        (spans(first), spans(second));
     let both = common(&first_writes, &second_writes);
     let one = common(&first_writes, &second_reads).or_else(|| common(&first_reads, &second_writes));
     let block = both.or(one).map_or(Block::unplaced(0), |span| Block {
-        memory: if span.memory == SCRATCHPAD { Memory::Scratchpad } else { Memory::Buffer(span.memory) },
+        memory: if span.memory == SCRATCHPAD {
+            Memory::Scratchpad
+        } else {
+            Memory::Buffer(span.memory)
+        },
         offset: span.start,
         length: span.end - span.start,
     });

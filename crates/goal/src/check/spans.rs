@@ -37,7 +37,11 @@ impl Span {
     /// The bytes that both have.
     pub(crate) fn common(self, other: Span) -> Option<Span> {
         let (start, end) = (self.start.max(other.start), self.end.min(other.end));
-        (self.memory == other.memory && start < end).then_some(Span { memory: self.memory, start, end })
+        (self.memory == other.memory && start < end).then_some(Span {
+            memory: self.memory,
+            start,
+            end,
+        })
     }
 }
 
@@ -49,8 +53,12 @@ pub(crate) fn overlap_within(spans: impl Iterator<Item = Span>) -> bool {
 }
 
 /// Whether a span of one list shares a byte with a span of the other.
-pub(crate) fn overlap_between(left: impl Iterator<Item = Span>, right: impl Iterator<Item = Span>) -> bool {
-    let mut spans: Vec<(Span, usize)> = left.map(|span| (span, 0)).chain(right.map(|span| (span, 1))).collect();
+pub(crate) fn overlap_between(
+    left: impl Iterator<Item = Span>,
+    right: impl Iterator<Item = Span>,
+) -> bool {
+    let mut spans: Vec<(Span, usize)> =
+        left.map(|span| (span, 0)).chain(right.map(|span| (span, 1))).collect();
     spans.sort_unstable();
     let mut furthest: [Option<Span>; 2] = [None, None];
     for (span, side) in spans {
@@ -93,6 +101,9 @@ mod tests {
     #[test]
     fn empty_and_unplaced_blocks_have_no_span() {
         assert_eq!(Span::of_block(&Block::unplaced(9)), None);
-        assert_eq!(Span::of_block(&Block { memory: Memory::Scratchpad, offset: 3, length: 0 }), None);
+        assert_eq!(
+            Span::of_block(&Block { memory: Memory::Scratchpad, offset: 3, length: 0 }),
+            None
+        );
     }
 }

@@ -107,7 +107,8 @@ impl Usage {
     ) {
         self.cut(bytes.start);
         self.cut(bytes.end);
-        let starts: Vec<u64> = self.segments.range(bytes.clone()).map(|(start, _)| *start).collect();
+        let starts: Vec<u64> =
+            self.segments.range(bytes.clone()).map(|(start, _)| *start).collect();
         for start in starts {
             let Some(segment) = self.segments.remove(&start) else { continue };
             // What it reads itself it may overwrite; its own reads are the newest.
@@ -122,7 +123,8 @@ impl Usage {
                 _ => {}
             }
         }
-        self.segments.insert(bytes.start, Segment { end: bytes.end, writer: Some(vertex), readers: None });
+        self.segments
+            .insert(bytes.start, Segment { end: bytes.end, writer: Some(vertex), readers: None });
     }
 
     /// Makes `at` a boundary between segments.

@@ -39,7 +39,8 @@ pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, repor
         }
     }
     let nodes = events.meet(graphs, &mut arcs);
-    let arcs: Vec<(usize, Arc)> = arcs.into_iter().map(|(from, to)| (from, Arc { to, until_complete: true })).collect();
+    let arcs: Vec<(usize, Arc)> =
+        arcs.into_iter().map(|(from, to)| (from, Arc { to, until_complete: true })).collect();
     if let Err(cycle) = Digraph::new(nodes, &arcs).order() {
         report.add(|| Problem::Deadlock { eager_limit, cycle: events.places(graphs, &cycle) });
     }
@@ -97,7 +98,8 @@ impl Events {
 
     /// The operations along a cycle of events.
     fn places(&self, graphs: &[Graph], cycle: &[usize]) -> Vec<Place> {
-        let events: Vec<usize> = cycle.iter().copied().filter(|event| event / 2 < self.operations).collect();
+        let events: Vec<usize> =
+            cycle.iter().copied().filter(|event| event / 2 < self.operations).collect();
         let place = |operation: usize| {
             let rank = self.first.partition_point(|first| *first <= operation) - 1;
             Place::new(&graphs[rank], Vertex((operation - self.first[rank]) as u32))
@@ -114,7 +116,9 @@ fn without_detours(events: &[usize]) -> Vec<usize> {
     for event in events.iter().copied() {
         let operation = event / 2;
         match place.get(&operation) {
-            Some((index, first)) if *first == completion(operation) => return operations.split_off(*index),
+            Some((index, first)) if *first == completion(operation) => {
+                return operations.split_off(*index);
+            }
             Some((index, _)) => {
                 for dropped in operations.drain(index + 1..) {
                     place.remove(&dropped);

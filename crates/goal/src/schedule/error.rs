@@ -16,7 +16,9 @@ pub enum ScheduleError {
         found: u64,
     },
     /// The memory does not start at a multiple of eight.
-    #[error("a schedule starts at a multiple of eight bytes: copy it with Schedule::from_bytes first")]
+    #[error(
+        "a schedule starts at a multiple of eight bytes: copy it with Schedule::from_bytes first"
+    )]
     Alignment,
     /// Other bytes altogether.
     #[error("not a schedule: the magic number is {found:#010x} instead of {MAGIC:#010x}")]
@@ -25,7 +27,9 @@ pub enum ScheduleError {
         found: u32,
     },
     /// Written by another version.
-    #[error("schedule layout version {found} is not the version {VERSION} this program reads: compile the graph again")]
+    #[error(
+        "schedule layout version {found} is not the version {VERSION} this program reads: compile the graph again"
+    )]
     Version {
         /// Its version.
         found: u16,

@@ -1,6 +1,9 @@
 //! What must hold in a schedule's records before any engine runs them.
 
-use super::{BlockRecord, JoinKind, Kind, OperationRecord, SCRATCHPAD, ScheduleError, ScheduleView, flags, index_of};
+use super::{
+    BlockRecord, JoinKind, Kind, OperationRecord, SCRATCHPAD, ScheduleError, ScheduleView, flags,
+    index_of,
+};
 use crate::arithmetic::{Arithmetic, DataType};
 use crate::check::spans::{Span, overlap_between, overlap_within};
 use crate::graph::Access;
@@ -24,11 +27,16 @@ pub(super) fn validate(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
     for (index, record) in view.operations.iter().enumerate() {
         let fail = |what| ScheduleError::Operation { operation: index as u32, what };
         // Lists that lie one behind the other are walked in linear time; shared ones could take quadratic.
-        if u64::from(record.first_block) != next_block || u64::from(record.first_edge) != next_edge {
-            return Err(fail("its blocks or edges do not begin where those of the operation before it end"));
+        if u64::from(record.first_block) != next_block || u64::from(record.first_edge) != next_edge
+        {
+            return Err(fail(
+                "its blocks or edges do not begin where those of the operation before it end",
+            ));
         }
-        next_block +=
-            [record.destination_count, record.left_count, record.right_count].map(u64::from).iter().sum::<u64>();
+        next_block += [record.destination_count, record.left_count, record.right_count]
+            .map(u64::from)
+            .iter()
+            .sum::<u64>();
         next_edge += u64::from(record.edge_count) + u64::from(record.start_edge_count);
         check_codes(record, header.ranks).map_err(fail)?;
         check_blocks(view, record).map_err(fail)?;
@@ -68,13 +76,17 @@ fn check_codes(record: &OperationRecord, ranks: u32) -> Result<(), &'static str>
     if named && record.peer >= ranks {
         return Err("the peer is not one of the ranks");
     }
-    let join =
-        if kind == Kind::Join { Some(JoinKind::from_u8(record.join_mode).ok_or("unknown join mode")?) } else { None };
+    let join = if kind == Kind::Join {
+        Some(JoinKind::from_u8(record.join_mode).ok_or("unknown join mode")?)
+    } else {
+        None
+    };
     if join == Some(JoinKind::Broadcast) && record.peer >= ranks {
         return Err("the root is not one of the ranks");
     }
     if kind == Kind::Local || join == Some(JoinKind::Reduce) {
-        let operation = Arithmetic::from_u8(record.arithmetic).ok_or("unknown arithmetic operation")?;
+        let operation =
+            Arithmetic::from_u8(record.arithmetic).ok_or("unknown arithmetic operation")?;
         let data_type = DataType::from_u8(record.data_type).ok_or("unknown data type")?;
         if !operation.applies_to(data_type) {
             return Err("the arithmetic operation does not apply to the data type");
@@ -94,9 +106,13 @@ fn check_blocks(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(),
             let limit = if block.memory == SCRATCHPAD {
                 view.header.scratchpad_bytes
             } else {
-                view.buffers.get(block.memory as usize).ok_or("a block names a buffer that does not exist")?.length
+                view.buffers
+                    .get(block.memory as usize)
+                    .ok_or("a block names a buffer that does not exist")?
+                    .length
             };
-            let end = block.offset.checked_add(block.length).ok_or("a block is longer than memory")?;
+            let end =
+                block.offset.checked_add(block.length).ok_or("a block is longer than memory")?;
             if end > limit {
                 return Err("a block reaches beyond its memory");
             }
@@ -115,24 +131,40 @@ fn check_blocks(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(),
         Kind::Send | Kind::Receive => destination == record.bytes && left == 0 && right == 0,
         Kind::Copy => destination == record.bytes && left == record.bytes && right == 0,
         Kind::Local => {
-            destination == record.bytes && left == record.bytes && right == record.bytes && whole(record.data_type)
+            destination == record.bytes
+                && left == record.bytes
+                && right == record.bytes
+                && whole(record.data_type)
         }
         Kind::Timestamp => destination == 8 && record.destination_count == 1 && record.bytes == 8,
         Kind::Calc => destination == 0 && left == 0 && right == 0,
-        Kind::Join => left == record.bytes && right == 0 && join_fits(view, record, destination, &whole),
+        Kind::Join => {
+            left == record.bytes && right == 0 && join_fits(view, record, destination, &whole)
+        }
     };
     if consistent { Ok(()) } else { Err("the lengths of its block lists contradict each other") }
 }
 
 /// Whether a join's result has the length its mode gives; no result is always allowed.
-fn join_fits(view: &ScheduleView<'_>, record: &OperationRecord, result: u64, whole: &dyn Fn(u8) -> bool) -> bool {
+fn join_fits(
+    view: &ScheduleView<'_>,
+    record: &OperationRecord,
+    result: u64,
+    whole: &dyn Fn(u8) -> bool,
+) -> bool {
     let ranks = u64::from(view.header.ranks);
     match JoinKind::from_u8(record.join_mode) {
         Some(JoinKind::Barrier) => record.bytes == 0 && result == 0,
-        Some(JoinKind::Reduce) => (result == 0 || result == record.bytes) && whole(record.data_type),
+        Some(JoinKind::Reduce) => {
+            (result == 0 || result == record.bytes) && whole(record.data_type)
+        }
         Some(JoinKind::Gather) => result == 0 || Some(result) == record.bytes.checked_mul(ranks),
-        Some(JoinKind::Exchange) => (result == 0 || result == record.bytes) && record.bytes.is_multiple_of(ranks),
-        Some(JoinKind::Broadcast) if view.header.rank == record.peer => result == 0 || result == record.bytes,
+        Some(JoinKind::Exchange) => {
+            (result == 0 || result == record.bytes) && record.bytes.is_multiple_of(ranks)
+        }
+        Some(JoinKind::Broadcast) if view.header.rank == record.peer => {
+            result == 0 || result == record.bytes
+        }
         Some(JoinKind::Broadcast) => record.bytes == 0,
         None => false,
     }
@@ -146,7 +178,9 @@ fn check_writes(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(),
     }
     let destination = view.destination(record);
     let is_input = |block: &BlockRecord| {
-        view.buffers.get(block.memory as usize).is_some_and(|buffer| buffer.access == Access::Input as u32)
+        view.buffers
+            .get(block.memory as usize)
+            .is_some_and(|buffer| buffer.access == Access::Input as u32)
     };
     if destination.iter().any(|block| block.length > 0 && is_input(block)) {
         return Err("it writes to an input buffer");
@@ -166,7 +200,9 @@ fn check_writes(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(),
 
 /// Every operation is one vertex, and ordinals count as the matching rule says.
 fn check_numbering(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
-    let fail = |operation: usize, what| Err(ScheduleError::Operation { operation: operation as u32, what });
+    let fail = |operation: usize, what| {
+        Err(ScheduleError::Operation { operation: operation as u32, what })
+    };
     let mut operation_of = vec![None; view.operations.len()];
     for (index, record) in view.operations.iter().enumerate() {
         match operation_of.get_mut(record.vertex as usize) {
@@ -188,7 +224,10 @@ fn check_numbering(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
             *count - 1
         });
         if record.ordinal != expected {
-            return fail(index, "its ordinal is not its place among the operations it is counted with");
+            return fail(
+                index,
+                "its ordinal is not its place among the operations it is counted with",
+            );
         }
     }
     Ok(())

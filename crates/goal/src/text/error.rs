@@ -60,7 +60,9 @@ pub enum TextError {
         at: Position,
     },
     /// Ranks come in order; this one does not.
-    #[error("{at}: found rank {found}, expected rank {expected}: ranks come in order and each once")]
+    #[error(
+        "{at}: found rank {found}, expected rank {expected}: ranks come in order and each once"
+    )]
     RankOrder {
         /// Where the number stands.
         at: Position,
@@ -70,7 +72,9 @@ pub enum TextError {
         expected: u32,
     },
     /// More ranks than announced.
-    #[error("{at}: found rank {found}, but num_ranks says there are {ranks}: remove the rank or correct num_ranks")]
+    #[error(
+        "{at}: found rank {found}, but num_ranks says there are {ranks}: remove the rank or correct num_ranks"
+    )]
     TooManyRanks {
         /// Where the number stands.
         at: Position,
@@ -80,7 +84,9 @@ pub enum TextError {
         ranks: u32,
     },
     /// The text ends before all ranks were there.
-    #[error("{at}: the file ends, but rank {rank} of {ranks} is missing: add it or correct num_ranks")]
+    #[error(
+        "{at}: the file ends, but rank {rank} of {ranks} is missing: add it or correct num_ranks"
+    )]
     MissingRank {
         /// The end of the text.
         at: Position,
@@ -90,7 +96,9 @@ pub enum TextError {
         ranks: u32,
     },
     /// The text ends within a rank.
-    #[error("{at}: the file ends within rank {rank}, which begins at line {opened}: close it with `}}`")]
+    #[error(
+        "{at}: the file ends within rank {rank}, which begins at line {opened}: close it with `}}`"
+    )]
     OpenRank {
         /// The end of the text.
         at: Position,
@@ -132,7 +140,9 @@ pub enum TextError {
         label: String,
     },
     /// Bytes that are no text.
-    #[error("{at}: the byte {byte:#04x} is not UTF-8: is this a binary GOAL file? Otherwise save the text as UTF-8")]
+    #[error(
+        "{at}: the byte {byte:#04x} is not UTF-8: is this a binary GOAL file? Otherwise save the text as UTF-8"
+    )]
     NotUtf8 {
         /// Where it stands.
         at: Position,

@@ -74,7 +74,9 @@ impl<'a> Lexer<'a> {
         self.at += 1;
         match first {
             b'0'..=b'9' => Token::Number(self.rest(u8::is_ascii_digit)),
-            b'a'..=b'z' | b'A'..=b'Z' => Token::Word(self.rest(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')),
+            b'a'..=b'z' | b'A'..=b'Z' => {
+                Token::Word(self.rest(|byte| byte.is_ascii_alphanumeric() || *byte == b'_'))
+            }
             b':' => Token::Colon,
             b'{' => Token::Open,
             b'}' => Token::Close,
@@ -83,7 +85,9 @@ impl<'a> Lexer<'a> {
                 self.at += 1;
                 self.newline()
             }
-            b'-' if bytes.get(self.at) == Some(&b'1') && !bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit) => {
+            b'-' if bytes.get(self.at) == Some(&b'1')
+                && !bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit) =>
+            {
                 self.at += 1;
                 Token::Any
             }
@@ -120,7 +124,9 @@ impl<'a> Lexer<'a> {
                     let length = self.source[self.at..].bytes().position(|byte| byte == b'\n');
                     self.at = length.map_or(self.source.len(), |length| self.at + length);
                 }
-                Token::Other('/') if self.source[self.at..].starts_with('*') => self.skip_comment()?,
+                Token::Other('/') if self.source[self.at..].starts_with('*') => {
+                    self.skip_comment()?
+                }
                 token => return Ok(token),
             }
         }
@@ -132,7 +138,8 @@ impl<'a> Lexer<'a> {
         let Some(length) = self.source[inside..].find("*/") else {
             return Err(TextError::OpenComment { at: self.position() });
         };
-        let lines = self.source[inside..inside + length].bytes().filter(|byte| *byte == b'\n').count();
+        let lines =
+            self.source[inside..inside + length].bytes().filter(|byte| *byte == b'\n').count();
         self.line = self.line.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX));
         self.at = inside + length + 2;
         Ok(())
@@ -149,7 +156,9 @@ impl<'a> Lexer<'a> {
             Token::Close => "`}`".into(),
             Token::Newline => "the end of the line".into(),
             Token::End => "the end of the file".into(),
-            Token::Other('/') => "`/` (a comment may stand only where a statement may start)".into(),
+            Token::Other('/') => {
+                "`/` (a comment may stand only where a statement may start)".into()
+            }
             Token::Other(other) => format!("`{}`", other.escape_debug()),
         };
         TextError::Unexpected { at: self.position(), found, expected }

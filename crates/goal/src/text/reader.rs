@@ -59,7 +59,13 @@ impl<'a> Reader<'a> {
         loop {
             match self.lexer.statement()? {
                 Token::Close => return Ok(graph),
-                Token::End => return Err(TextError::OpenRank { at: self.lexer.position(), rank: expected, opened }),
+                Token::End => {
+                    return Err(TextError::OpenRank {
+                        at: self.lexer.position(),
+                        rank: expected,
+                        opened,
+                    });
+                }
                 Token::Word(word) => self.in_rank(word, &mut graph)?,
                 token => return Err(self.lexer.unexpected(token, "a statement or `}`")),
             }
@@ -70,7 +76,9 @@ impl<'a> Reader<'a> {
     fn in_rank(&mut self, word: &'a str, graph: &mut Graph) -> Result<(), TextError> {
         match word {
             "send" | "recv" | "calc" => return self.operation(word, None, graph),
-            "rank" | "num_ranks" => return Err(self.lexer.unexpected(Token::Word(word), "a statement or `}`")),
+            "rank" | "num_ranks" => {
+                return Err(self.lexer.unexpected(Token::Word(word), "a statement or `}`"));
+            }
             _ => {}
         }
         let label = self.label(word);
@@ -82,13 +90,19 @@ impl<'a> Reader<'a> {
                     return Err(TextError::DuplicateLabel { at, label: shorten(word), first });
                 }
                 match self.lexer.next() {
-                    Token::Word(kind @ ("send" | "recv" | "calc")) => self.operation(kind, Some(word), graph),
-                    token => Err(self.lexer.unexpected(token, "`send`, `recv` or `calc` after a label")),
+                    Token::Word(kind @ ("send" | "recv" | "calc")) => {
+                        self.operation(kind, Some(word), graph)
+                    }
+                    token => {
+                        Err(self.lexer.unexpected(token, "`send`, `recv` or `calc` after a label"))
+                    }
                 }
             }
             Token::Word("requires") => self.edge(label, Until::Complete, graph),
             Token::Word("irequires") => self.edge(label, Until::Started, graph),
-            token => Err(self.lexer.unexpected(token, "`:`, `requires` or `irequires` after a label")),
+            token => {
+                Err(self.lexer.unexpected(token, "`:`, `requires` or `irequires` after a label"))
+            }
         }
     }
 
@@ -125,7 +139,12 @@ impl<'a> Reader<'a> {
     }
 
     /// What follows `send`, `recv` or `calc`.
-    fn operation(&mut self, kind: &str, label: Option<&'a str>, graph: &mut Graph) -> Result<(), TextError> {
+    fn operation(
+        &mut self,
+        kind: &str,
+        label: Option<&'a str>,
+        graph: &mut Graph,
+    ) -> Result<(), TextError> {
         let line = self.lexer.line();
         let (operation, attributes) = if kind == "calc" {
             let nanoseconds = self.number("a computation in nanoseconds", u64::MAX)?;
@@ -156,7 +175,9 @@ impl<'a> Reader<'a> {
         }
         let peer = match self.lexer.next() {
             Token::Any if !is_send => None,
-            token => Some(self.parse(token, "a rank", u64::from(ANY) - 1, "the number of a rank")? as u32),
+            token => {
+                Some(self.parse(token, "a rank", u64::from(ANY) - 1, "the number of a rank")? as u32)
+            }
         };
         let attributes = self.attributes(if is_send { Allowed::Send } else { Allowed::Receive })?;
         let data = Block::unplaced(bytes).into();
@@ -179,14 +200,21 @@ impl<'a> Reader<'a> {
         if token == Token::Word("tag") && allowed != Allowed::Calc {
             attributes.tag = match self.lexer.next() {
                 Token::Any if allowed == Allowed::Receive => None,
-                token => Some(self.parse(token, "a tag", u64::from(ANY) - 1, "the number of a tag")? as u32),
+                token => {
+                    Some(self.parse(token, "a tag", u64::from(ANY) - 1, "the number of a tag")?
+                        as u32)
+                }
             };
             expected = "`cpu`, `nic` or the end of the line";
             token = self.lexer.next();
         }
         if token == Token::Word("cpu") {
             attributes.cpu = self.number("a cpu", u64::from(u8::MAX))? as u8;
-            expected = if allowed == Allowed::Calc { "the end of the line" } else { "`nic` or the end of the line" };
+            expected = if allowed == Allowed::Calc {
+                "the end of the line"
+            } else {
+                "`nic` or the end of the line"
+            };
             token = self.lexer.next();
         }
         if token == Token::Word("nic") && allowed != Allowed::Calc {
@@ -225,7 +253,9 @@ impl<'a> Reader<'a> {
         limit: u64,
         expected: &'static str,
     ) -> Result<u64, TextError> {
-        let Token::Number(digits) = token else { return Err(self.lexer.unexpected(token, expected)) };
+        let Token::Number(digits) = token else {
+            return Err(self.lexer.unexpected(token, expected));
+        };
         digits.parse().ok().filter(|number| *number <= limit).ok_or_else(|| {
             let at = self.lexer.position();
             TextError::NumberTooLarge { at, found: shorten(digits), what, limit }

@@ -33,7 +33,9 @@ fn rank(text: &mut String, graph: &Graph) -> Result<(), NotPortable> {
             let _ = write!(text, "{label}: ");
         }
         operation(text, graph, index)?;
-        while let Some(edge) = edges.next_if(|edge| edge.after.index().max(edge.before.index()) <= index) {
+        while let Some(edge) =
+            edges.next_if(|edge| edge.after.index().max(edge.before.index()) <= index)
+        {
             let word = match edge.until {
                 Until::Complete => "requires",
                 Until::Started => "irequires",
@@ -62,14 +64,18 @@ fn operation(text: &mut String, graph: &Graph, index: usize) -> Result<(), NotPo
             any(tag)
         }
         Portable::Calc { .. } if entry.nic != 0 => {
-            return Err(NotPortable::CalcInterface { vertex: graph.describe(Vertex(index as u32)) });
+            return Err(NotPortable::CalcInterface {
+                vertex: graph.describe(Vertex(index as u32)),
+            });
         }
         Portable::Calc { nanoseconds } => {
             let _ = write!(text, "calc {nanoseconds}");
             0
         }
     };
-    for (word, value) in [("tag", tag), ("cpu", i64::from(entry.cpu)), ("nic", i64::from(entry.nic))] {
+    for (word, value) in
+        [("tag", tag), ("cpu", i64::from(entry.cpu)), ("nic", i64::from(entry.nic))]
+    {
         if value != 0 {
             let _ = write!(text, " {word} {value}");
         }
@@ -100,7 +106,8 @@ impl<'a> Labels<'a> {
             } else {
                 // Invented labels have more `_` behind the `v` than any that exist.
                 if let Some(rest) = label.strip_prefix('v') {
-                    underscores = underscores.max(1 + rest.bytes().take_while(|byte| *byte == b'_').count());
+                    underscores =
+                        underscores.max(1 + rest.bytes().take_while(|byte| *byte == b'_').count());
                 }
                 continue;
             };

@@ -21,7 +21,16 @@ pub(crate) struct Plan {
 
 fn plan() -> impl Strategy<Value = Plan> {
     (0u8..12, 0u32..8, 0u32..4, 0u64..40, 1u8..4, 0u8..3, 0u8..3, any::<bool>()).prop_map(
-        |(kind, peer, tag, length, pieces, cpu, nic, label)| Plan { kind, peer, tag, length, pieces, cpu, nic, label },
+        |(kind, peer, tag, length, pieces, cpu, nic, label)| Plan {
+            kind,
+            peer,
+            tag,
+            length,
+            pieces,
+            cpu,
+            nic,
+            label,
+        },
     )
 }
 
@@ -31,7 +40,10 @@ type Draft = (u32, u32, Vec<Plan>, Vec<(u32, u32, bool)>, u64);
 fn draft(most: usize) -> impl Strategy<Value = Draft> {
     (1u32..8, any::<u32>(), prop::collection::vec(plan(), 0..most), any::<u64>()).prop_flat_map(
         |(ranks, rank, plans, seed)| {
-            let edges = prop::collection::vec((any::<u32>(), any::<u32>(), any::<bool>()), 0..2 * plans.len() + 1);
+            let edges = prop::collection::vec(
+                (any::<u32>(), any::<u32>(), any::<bool>()),
+                0..2 * plans.len() + 1,
+            );
             (Just(ranks), Just(rank % ranks), Just(plans), edges, Just(seed))
         },
     )
@@ -104,7 +116,9 @@ pub(crate) fn unplaced_graph(most: usize) -> impl Strategy<Value = Graph> {
             entry.cpu = plan.cpu;
             entry.nic = if is_calc { 0 } else { plan.nic };
             // Like the labels that the writer invents for other vertices.
-            entry.label = plan.label.then(|| format!("{}{}", ["v", "v_", "x"][plan.pieces as usize % 3], index + 1));
+            entry.label = plan
+                .label
+                .then(|| format!("{}{}", ["v", "v_", "x"][plan.pieces as usize % 3], index + 1));
         }
         add_edges(&mut graph, &edges, seed);
         graph
@@ -159,7 +173,8 @@ fn pieces(block: Block, length: u64, count: u8) -> Blocks {
     let mut list = Vec::new();
     let mut at = 0;
     for piece in 0..u64::from(count) {
-        let end = if piece + 1 == u64::from(count) { length } else { (length / 8 * (piece + 1) / 4) * 8 };
+        let end =
+            if piece + 1 == u64::from(count) { length } else { (length / 8 * (piece + 1) / 4) * 8 };
         list.push(block.part(at, end - at));
         at = end;
     }
@@ -172,7 +187,10 @@ fn operation(graph: &mut Graph, plan: &Plan, input: Block, output: Block) -> Ope
     let read = pieces(input.part(plan.length, 64), plan.length, plan.pieces);
     let written = pieces(mine, plan.length, 4 - plan.pieces);
     let whole = plan.length / 8 * 8;
-    let (left, right) = (pieces(input.part(0, 64), whole, plan.pieces), pieces(input.part(8, 64), whole, plan.cpu + 1));
+    let (left, right) = (
+        pieces(input.part(0, 64), whole, plan.pieces),
+        pieces(input.part(8, 64), whole, plan.cpu + 1),
+    );
     let destination = pieces(mine, whole, plan.pieces);
     let operation = Arithmetic::ALL[plan.peer as usize];
     let data_type = DataType::ALL[(plan.tag + u32::from(plan.nic)) as usize];
@@ -185,8 +203,12 @@ fn operation(graph: &mut Graph, plan: &Plan, input: Block, output: Block) -> Ope
             tag: (plan.nic == 0).then_some(tag),
         },
         5 => Operation::Local { operation, data_type, left, right, destination },
-        6 => Operation::Local { operation, data_type, left: destination.clone(), right, destination },
-        7 => Operation::Local { operation, data_type, left, right: destination.clone(), destination },
+        6 => {
+            Operation::Local { operation, data_type, left: destination.clone(), right, destination }
+        }
+        7 => {
+            Operation::Local { operation, data_type, left, right: destination.clone(), destination }
+        }
         8 => Operation::Copy { source: read, destination: written },
         9 => Operation::Timestamp { destination: mine.part(8, 8) },
         10 => Operation::Calc { nanoseconds: plan.length },
@@ -197,7 +219,8 @@ fn operation(graph: &mut Graph, plan: &Plan, input: Block, output: Block) -> Ope
 fn join(graph: &Graph, plan: &Plan, contribution: Blocks, result: Blocks) -> Operation {
     let ranks = graph.ranks();
     let nothing = Blocks::none;
-    let (operation, data_type) = (Arithmetic::ALL[plan.peer as usize % 6], DataType::ALL[plan.tag as usize]);
+    let (operation, data_type) =
+        (Arithmetic::ALL[plan.peer as usize % 6], DataType::ALL[plan.tag as usize]);
     let (mode, contribution, result) = match plan.nic + 3 * (plan.cpu % 2) {
         0 => (JoinMode::Barrier, nothing(), nothing()),
         1 => (JoinMode::Reduce { operation, data_type }, contribution, result),
@@ -208,7 +231,11 @@ fn join(graph: &Graph, plan: &Plan, contribution: Blocks, result: Blocks) -> Ope
         }
         _ => {
             let root = plan.peer % ranks;
-            (JoinMode::Broadcast { root }, if root == graph.rank() { contribution } else { nothing() }, result)
+            (
+                JoinMode::Broadcast { root },
+                if root == graph.rank() { contribution } else { nothing() },
+                result,
+            )
         }
     };
     Operation::Join { mode, contribution, result }

@@ -31,7 +31,12 @@ impl Run {
     }
 
     /// Sends or announces a message; whether the send is complete with that.
-    pub(super) fn send(&mut self, view: &ScheduleView<'_>, record: &OperationRecord, operation: u32) -> bool {
+    pub(super) fn send(
+        &mut self,
+        view: &ScheduleView<'_>,
+        record: &OperationRecord,
+        operation: u32,
+    ) -> bool {
         let (tag, ordinal, bytes) = (record.tag, record.ordinal, record.bytes);
         let eager = bytes <= self.eager_limit.min(self.eager_budget);
         let packet = if eager {
@@ -61,7 +66,12 @@ impl Run {
     }
 
     /// Posts a receive, or takes the message that has arrived for it.
-    pub(super) fn post(&mut self, view: &ScheduleView<'_>, record: &OperationRecord, operation: u32) {
+    pub(super) fn post(
+        &mut self,
+        view: &ScheduleView<'_>,
+        record: &OperationRecord,
+        operation: u32,
+    ) {
         let (source, tag) = (record.peer(), record.tag());
         let arrived = if source.is_some() && tag.is_some() {
             self.unexpected.remove(&operation)
@@ -79,7 +89,12 @@ impl Run {
     }
 
     /// Matches a message with its receive, or keeps it until that is posted.
-    fn arrive(&mut self, view: &ScheduleView<'_>, named: &NamedReceives, message: Message) -> Result<(), EventError> {
+    fn arrive(
+        &mut self,
+        view: &ScheduleView<'_>,
+        named: &NamedReceives,
+        message: Message,
+    ) -> Result<(), EventError> {
         let Envelope { source, tag, ordinal, .. } = message.envelope;
         let (rank, source_rank) = (self.rank, source);
         if let Some(operation) = named.find(source, tag, ordinal) {
@@ -128,7 +143,15 @@ impl Run {
         if bytes != record.bytes {
             let (rank, vertex) = (self.rank, record.vertex);
             let (source_rank, sent, expected) = (source, bytes, record.bytes);
-            return self.end(Err(Failure::SizesDiffer { source_rank, tag, ordinal, sent, rank, vertex, expected }));
+            return self.end(Err(Failure::SizesDiffer {
+                source_rank,
+                tag,
+                ordinal,
+                sent,
+                rank,
+                vertex,
+                expected,
+            }));
         }
         let receive = Handle(operation);
         match message.content {
@@ -141,7 +164,9 @@ impl Run {
                 let packet = Packet::Request { send, receive };
                 self.effects.push_back(Effect::Transmit { peer: source, packet });
             }
-            Content::Held => self.effects.push_back(Effect::Release { source, tag, ordinal, receive }),
+            Content::Held => {
+                self.effects.push_back(Effect::Release { source, tag, ordinal, receive })
+            }
         }
         self.phases[operation as usize] = Phase::Fetching;
         if record.peer().is_none() {
@@ -157,7 +182,8 @@ impl Run {
         send: Handle,
         receive: Handle,
     ) -> Result<(), EventError> {
-        let record = self.expect(view, send, Kind::Send, Phase::Running, "a send that was announced")?;
+        let record =
+            self.expect(view, send, Kind::Send, Phase::Running, "a send that was announced")?;
         self.expect_peer(send, record.peer, source)?;
         let packet = Packet::Data { receive, payload: self.payload(view, record) };
         self.effects.push_back(Effect::Transmit { peer: source, packet });
@@ -173,8 +199,13 @@ impl Run {
         receive: Handle,
         payload: Vec<u8>,
     ) -> Result<(), EventError> {
-        let record =
-            self.expect(view, receive, Kind::Receive, Phase::Fetching, "a receive that requested its payload")?;
+        let record = self.expect(
+            view,
+            receive,
+            Kind::Receive,
+            Phase::Fetching,
+            "a receive that requested its payload",
+        )?;
         let sender = record.peer().or_else(|| self.fetching.get(&receive.0).copied());
         self.expect_peer(receive, sender.unwrap_or(source), source)?;
         self.expect_length(receive, record.bytes, &payload)?;

@@ -37,7 +37,9 @@ impl Engine for AdversarialNetwork {
         let seed = self.seed.replace(self.seed.get() + 1);
         let mut network = Network::new(program, inputs, seed)?;
         network.run().map_err(|failure| match failure {
-            Failure::Stuck(text) => Failure::Stuck(format!("seed {seed}, limits {:?}: {text}", network.limits)),
+            Failure::Stuck(text) => {
+                Failure::Stuck(format!("seed {seed}, limits {:?}: {text}", network.limits))
+            }
             other => other,
         })?;
         Ok(network.outcomes)
@@ -101,7 +103,8 @@ impl<'a> Network<'a> {
             unexpected_bytes: pick(&mut random, &[0, 8, 64, 1000, 1 << 30]),
             unexpected_messages: pick(&mut random, &[0, 1, 5, 1 << 20]),
         };
-        let schedules: Result<Vec<_>, _> = program.iter().map(|graph| compile(graph).map(Arc::new)).collect();
+        let schedules: Result<Vec<_>, _> =
+            program.iter().map(|graph| compile(graph).map(Arc::new)).collect();
         let blank = RoundOutcome { buffers: vec![Vec::new(); program.len()], faults: Vec::new() };
         Ok(Network {
             program,
@@ -166,13 +169,20 @@ impl<'a> Network<'a> {
             return Err(Failure::Stuck(self.waiting()));
         }
         if !self.held.is_empty() {
-            return Err(Failure::Other(format!("{} messages held back were never released", self.held.len())));
+            return Err(Failure::Other(format!(
+                "{} messages held back were never released",
+                self.held.len()
+            )));
         }
         Ok(())
     }
 
     /// The buffers of a run, but for some that lie elsewhere and are lent to it.
-    fn lend(&mut self, place: Place, interpreter: &mut Interpreter) -> Result<Vec<Vec<u8>>, Failure> {
+    fn lend(
+        &mut self,
+        place: Place,
+        interpreter: &mut Interpreter,
+    ) -> Result<Vec<Vec<u8>>, Failure> {
         let (round, rank) = place;
         let mut buffers = self.inputs[round][rank].clone();
         for (number, buffer) in buffers.iter_mut().enumerate() {
@@ -186,7 +196,8 @@ impl<'a> Network<'a> {
     }
 
     fn interpreter(&mut self, place: Place) -> Result<Interpreter, Failure> {
-        if let Some(interpreter) = self.running.remove(&place).or_else(|| self.idle[place.1].pop()) {
+        if let Some(interpreter) = self.running.remove(&place).or_else(|| self.idle[place.1].pop())
+        {
             return Ok(interpreter);
         }
         Interpreter::new(self.schedules[place.1].clone(), self.limits).map_err(other)
@@ -197,7 +208,10 @@ impl<'a> Network<'a> {
         let source = rank as u32;
         match effect {
             Effect::Transmit { peer, packet } => {
-                self.pending.push(((round, peer as usize), Pending::Event(Event::Packet { source, packet })));
+                self.pending.push((
+                    (round, peer as usize),
+                    Pending::Event(Event::Packet { source, packet }),
+                ));
             }
             Effect::HoldBack { source, tag, ordinal, payload } => {
                 if self.held.insert((place, source, tag, ordinal), payload).is_some() {
@@ -206,7 +220,8 @@ impl<'a> Network<'a> {
             }
             Effect::Release { source, tag, ordinal, receive } => {
                 let payload = self.held.remove(&(place, source, tag, ordinal));
-                let payload = payload.ok_or(Failure::Other("a message was released that is not held".into()))?;
+                let payload = payload
+                    .ok_or(Failure::Other("a message was released that is not held".into()))?;
                 let packet = Packet::Data { receive, payload };
                 self.pending.push((place, Pending::Event(Event::Packet { source, packet })));
             }
@@ -243,13 +258,15 @@ impl<'a> Network<'a> {
         let Some(meeting) = self.meetings.get_mut(&(round, ordinal)) else { return Ok(()) };
         let complete = meeting.contributions.len() == ranks;
         // The contributions of ranks that are not there yet count for nothing where the root's is all that matters.
-        let all: Vec<&[u8]> =
-            (0..ranks as u32).map(|rank| meeting.contributions.get(&rank).map_or(&[][..], Vec::as_slice)).collect();
+        let all: Vec<&[u8]> = (0..ranks as u32)
+            .map(|rank| meeting.contributions.get(&rank).map_or(&[][..], Vec::as_slice))
+            .collect();
         let ready = |mode: JoinMode| match mode {
             JoinMode::Broadcast { root } => meeting.contributions.contains_key(&root),
             _ => complete,
         };
-        let (now, later): (Vec<_>, Vec<_>) = meeting.waiting.drain(..).partition(|(_, _, mode)| ready(*mode));
+        let (now, later): (Vec<_>, Vec<_>) =
+            meeting.waiting.drain(..).partition(|(_, _, mode)| ready(*mode));
         for (place, operation, mode) in now {
             let joined = join::combine(mode, place.1 as u32, &all).map_err(other)?;
             let (result, divided_by_zero) = (joined.bytes, joined.divided_by_zero);

@@ -6,9 +6,9 @@
 
 use super::{Rank, too_large};
 use crate::layout::{
-    FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED, SLOT_FILLING,
-    SLOT_FREE, SLOT_GIVEN, SLOT_HEAD_BYTES, SLOT_NEXT, SLOT_WAITING, SLOTS, SMALL_BYTES, SMALL_SLOTS, WAITING_FIRST,
-    large_slot_bytes,
+    FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED,
+    SLOT_FILLING, SLOT_FREE, SLOT_GIVEN, SLOT_HEAD_BYTES, SLOT_NEXT, SLOT_WAITING, SLOTS,
+    SMALL_BYTES, SMALL_SLOTS, WAITING_FIRST, large_slot_bytes,
 };
 use crate::system::Mapping;
 use network::carrier::Error;
@@ -82,7 +82,9 @@ impl EarlyMessages {
         for name in runs.keys() {
             self.returning.extend(self.by_run.remove(name).unwrap_or_default());
         }
-        let free = slots().filter(|slot| memory.word(slot.place).load(Ordering::Relaxed) == SLOT_FREE).count();
+        let free = slots()
+            .filter(|slot| memory.word(slot.place).load(Ordering::Relaxed) == SLOT_FREE)
+            .count();
         let mut brought = 0;
         while brought + KEPT_FREE < free
             && let Some(message) = self.returning.pop_front()
@@ -110,15 +112,29 @@ struct Slot {
 /// All slots, the short ones first. The program counts from 1, and the long ones first.
 fn slots() -> impl Iterator<Item = Slot> {
     let kinds = [
-        (SMALL_SLOTS, SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + SMALL_BYTES, SMALL_BYTES, LARGE_SLOTS + MIDDLE_SLOTS),
-        (MIDDLE_SLOTS, SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + MIDDLE_BYTES, MIDDLE_BYTES, LARGE_SLOTS),
+        (
+            SMALL_SLOTS,
+            SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + SMALL_BYTES,
+            SMALL_BYTES,
+            LARGE_SLOTS + MIDDLE_SLOTS,
+        ),
+        (
+            MIDDLE_SLOTS,
+            SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + MIDDLE_BYTES,
+            MIDDLE_BYTES,
+            LARGE_SLOTS,
+        ),
         (LARGE_SLOTS, large_slot_bytes(), PIECE_BYTES, 0),
     ];
     let mut next = SLOTS;
     kinds.into_iter().flat_map(move |(count, bytes, room, before)| {
         let first = next;
         next += count * bytes;
-        (0..count).map(move |index| Slot { place: first + index * bytes, room, number: (before + index + 1) as u32 })
+        (0..count).map(move |index| Slot {
+            place: first + index * bytes,
+            room,
+            number: (before + index + 1) as u32,
+        })
     })
 }
 
@@ -127,8 +143,12 @@ fn put(memory: &Mapping, message: &[u8]) -> bool {
     let length = message.len() - MESSAGE_HEADER_BYTES;
     let free = slots().filter(|slot| length <= slot.room).find(|slot| {
         // Partner: the exchange that frees the slot, here or in `slot_free`.
-        let claimed =
-            memory.word(slot.place).compare_exchange(SLOT_FREE, SLOT_FILLING, Ordering::Acquire, Ordering::Relaxed);
+        let claimed = memory.word(slot.place).compare_exchange(
+            SLOT_FREE,
+            SLOT_FILLING,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
         claimed.is_ok()
     });
     let Some(Slot { place: slot, number, .. }) = free else { return false };

@@ -60,10 +60,14 @@ impl Counts {
     /// # Errors
     /// When the program has no such map.
     pub fn read(ebpf: &Ebpf) -> Result<Self, MapError> {
-        let map = ebpf.map("wire_counts").ok_or(MapError::InvalidName { name: "wire_counts".to_owned() })?;
+        let map = ebpf
+            .map("wire_counts")
+            .ok_or(MapError::InvalidName { name: "wire_counts".to_owned() })?;
         let counters = PerCpuArray::<_, u64>::try_from(map)?;
-        let values: Vec<u64> =
-            counters.iter().map(|values| Ok(values?.iter().sum())).collect::<Result<_, MapError>>()?;
+        let values: Vec<u64> = counters
+            .iter()
+            .map(|values| Ok(values?.iter().sum()))
+            .collect::<Result<_, MapError>>()?;
         Ok(Counts::from_values(values.into_iter()))
     }
 

@@ -81,7 +81,15 @@ impl Peer {
         let (_, received) = beginning(job, there, here);
         let udp_sum = sum(&addresses) + sum(&[0, UDP_NUMBER]) + sum(&ports) + sum(&sent);
         let ethernet_type: [u8; 2] = if to.address.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xdd] };
-        let headers = [&to.hardware_address[..], &from.hardware_address, &ethernet_type, &ip, &ports, &[0; 4]].concat();
+        let headers = [
+            &to.hardware_address[..],
+            &from.hardware_address,
+            &ethernet_type,
+            &ip,
+            &ports,
+            &[0; 4],
+        ]
+        .concat();
         let mut network = [0; 64];
         network[64 - headers.len()..].copy_from_slice(&headers);
         debug_assert_eq!(headers.len(), ETHERNET + ip.len() + UDP);
@@ -113,7 +121,11 @@ mod tests {
     const STREAM: Stream = Stream { job: 7, key: Key([1, 2]), here: 0, there: 1 };
 
     fn endpoint(last: u8, address: impl Into<IpAddr>) -> Endpoint {
-        Endpoint { hardware_address: [2, 0, 0, 0, 0, last], address: address.into(), port: 7000 + u16::from(last) }
+        Endpoint {
+            hardware_address: [2, 0, 0, 0, 0, last],
+            address: address.into(),
+            port: 7000 + u16::from(last),
+        }
     }
 
     #[test]
@@ -124,7 +136,8 @@ mod tests {
         assert_eq!(headers[..14], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
         assert_eq!(headers[14 + 12..14 + 20], [10, 0, 0, 1, 10, 0, 0, 2]);
         assert_eq!(headers[34..38], [0x1b, 0x59, 0x1b, 0x5a]);
-        let [from, to] = [1, 2].map(|last| endpoint(last, Ipv6Addr::new(0xfd54, 0, 0, 0, 0, 0, 0, last.into())));
+        let [from, to] =
+            [1, 2].map(|last| endpoint(last, Ipv6Addr::new(0xfd54, 0, 0, 0, 0, 0, 0, last.into())));
         let peer = Peer::new(&from, &to, STREAM);
         assert_eq!(peer.network[2 + 12..2 + 15], [0x86, 0xdd, 0x60]);
         assert_eq!(peer.network[2 + 14 + 6], UDP_NUMBER);

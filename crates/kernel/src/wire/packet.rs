@@ -54,7 +54,8 @@ pub(super) struct Header {
 
 /// A header with what is the same in all packets of a stream, and its bytes from behind the MAC on.
 pub(super) fn beginning(job: u64, source: u32, destination: u32) -> (Header, [u8; BEGINNING]) {
-    let header = Header { magic: MAGIC, version: VERSION, job, source, destination, ..Header::zeroed() };
+    let header =
+        Header { magic: MAGIC, version: VERSION, job, source, destination, ..Header::zeroed() };
     let mut same = [0; BEGINNING];
     same.copy_from_slice(&bytemuck::bytes_of(&header)[MAC..MAC + BEGINNING]);
     (header, same)
@@ -214,7 +215,10 @@ impl Packet {
             return Err(OtherJob(header.job));
         }
         if header.length as usize != found - HEADER {
-            return Err(Truncated { found, expected: HEADER.saturating_add(header.length as usize) });
+            return Err(Truncated {
+                found,
+                expected: HEADER.saturating_add(header.length as usize),
+            });
         }
         if header.mac != mac(&bytes[MAC..], key) {
             return Err(Forged);
@@ -240,14 +244,20 @@ impl Content {
                 if of_message.length as usize != piece.len() {
                     return Err(Strange("a message of another length"));
                 }
-                Ok(Content::Data { sequence: header.sequence, header: of_message, piece: piece.to_vec() })
+                Ok(Content::Data {
+                    sequence: header.sequence,
+                    header: of_message,
+                    piece: piece.to_vec(),
+                })
             }
-            (REQUEST, None) if message.len() == size_of::<u64>() => {
-                Ok(Content::Request { sequence: header.sequence, arrived: bytemuck::pod_read_unaligned(message) })
-            }
-            (ANSWER, None) if message.len() == size_of::<u64>() => {
-                Ok(Content::Answer { sequence: header.sequence, arrived: bytemuck::pod_read_unaligned(message) })
-            }
+            (REQUEST, None) if message.len() == size_of::<u64>() => Ok(Content::Request {
+                sequence: header.sequence,
+                arrived: bytemuck::pod_read_unaligned(message),
+            }),
+            (ANSWER, None) if message.len() == size_of::<u64>() => Ok(Content::Answer {
+                sequence: header.sequence,
+                arrived: bytemuck::pod_read_unaligned(message),
+            }),
             (0, None) if message.is_empty() => Ok(Content::Acknowledgement),
             _ => Err(Strange("flags or lengths that no host sends")),
         }
@@ -285,33 +295,44 @@ mod tests {
     fn packets() -> impl Strategy<Value = Packet> {
         let words = any::<[u32; 8]>();
         let piece = proptest::collection::vec(any::<u8>(), 0..300);
-        let data = (WINDOW.., any::<u64>(), words, piece).prop_map(|(sequence, run, words, piece)| {
-            let [communicator, stamp, destination, source, member, tag, ordinal, offset] = words;
-            let header = MessageHeader {
-                sequence: run,
-                length: piece.len() as u32,
-                total: offset.wrapping_add(7),
-                ..MessageHeader {
-                    communicator,
-                    stamp,
-                    destination,
-                    source,
-                    member,
-                    tag,
-                    ordinal,
-                    offset,
-                    ..Default::default()
-                }
-            };
-            Content::Data { sequence, header, piece }
-        });
-        let request = any::<(u64, u64)>().prop_map(|(sequence, arrived)| Content::Request { sequence, arrived });
-        let answer = any::<(u64, u64)>().prop_map(|(sequence, arrived)| Content::Answer { sequence, arrived });
+        let data =
+            (WINDOW.., any::<u64>(), words, piece).prop_map(|(sequence, run, words, piece)| {
+                let [communicator, stamp, destination, source, member, tag, ordinal, offset] =
+                    words;
+                let header = MessageHeader {
+                    sequence: run,
+                    length: piece.len() as u32,
+                    total: offset.wrapping_add(7),
+                    ..MessageHeader {
+                        communicator,
+                        stamp,
+                        destination,
+                        source,
+                        member,
+                        tag,
+                        ordinal,
+                        offset,
+                        ..Default::default()
+                    }
+                };
+                Content::Data { sequence, header, piece }
+            });
+        let request = any::<(u64, u64)>()
+            .prop_map(|(sequence, arrived)| Content::Request { sequence, arrived });
+        let answer = any::<(u64, u64)>()
+            .prop_map(|(sequence, arrived)| Content::Answer { sequence, arrived });
         let content = prop_oneof![data, request, answer, Just(Content::Acknowledgement)];
-        let hosts = any::<(u32, u32)>().prop_filter("two hosts", |(source, destination)| source != destination);
-        (any::<u64>(), hosts, WINDOW.., content).prop_map(|(job, (source, destination), acknowledged, content)| {
-            Packet { job, source, destination, acknowledged, content }
-        })
+        let hosts = any::<(u32, u32)>()
+            .prop_filter("two hosts", |(source, destination)| source != destination);
+        (any::<u64>(), hosts, WINDOW.., content).prop_map(
+            |(job, (source, destination), acknowledged, content)| Packet {
+                job,
+                source,
+                destination,
+                acknowledged,
+                content,
+            },
+        )
     }
 
     proptest! {

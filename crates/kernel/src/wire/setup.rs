@@ -99,7 +99,11 @@ impl Description {
         let mut values = vec![("wires", 0, bytemuck::bytes_of(&wire).to_vec())];
         for (host, endpoint) in (0..).zip(&self.endpoints) {
             let stream = Stream { job: self.job, key: self.key, here: self.host, there: host };
-            values.push(("peers", host, bytemuck::bytes_of(&Peer::new(&own, endpoint, stream)).to_vec()));
+            values.push((
+                "peers",
+                host,
+                bytemuck::bytes_of(&Peer::new(&own, endpoint, stream)).to_vec(),
+            ));
         }
         values
     }

@@ -6,7 +6,9 @@ use testbed::Options;
 
 #[test]
 fn messages_of_every_size_arrive() {
-    for (family, mtu) in [(Family::V4, 1500), (Family::V4, 9000), (Family::V6, 1500), (Family::V6, 9000)] {
+    for (family, mtu) in
+        [(Family::V4, 1500), (Family::V4, 9000), (Family::V6, 1500), (Family::V6, 9000)]
+    {
         let testbed = testbed::or_skip!(testbed(2, Options { mtu, ..Options::default() }));
         let hosts = stations(&testbed, family);
         let address = crate::harness::endpoint(&testbed.hosts()[0], family, PORT).address;
@@ -90,7 +92,8 @@ fn two_jobs_on_the_same_hosts_do_not_disturb_each_other() {
     let testbed = testbed::or_skip!(testbed(3, Options::default()));
     let first = stations(&testbed, Family::V4);
     let (job, key) = (JOB + 1, Key([5, 6]));
-    let second: Vec<_> = (0..3).map(|host| Station::new(&testbed, host, Family::V4, job, key, PORT + 1)).collect();
+    let second: Vec<_> =
+        (0..3).map(|host| Station::new(&testbed, host, Family::V4, job, key, PORT + 1)).collect();
     for ordinal in 0..200 {
         for from in 0..3 {
             let to = (from + 1) % 3;

@@ -32,7 +32,9 @@ static OBJECT: LazyLock<Result<Vec<u8>, String>> = LazyLock::new(|| {
         .args(["-I/usr/include/x86_64-linux-gnu", "-c", source, "-o"])
         .arg(&object)
         .output()
-        .map_err(|error| format!("the wire's own tests compile a BPF program, and clang cannot be run: {error}"))?;
+        .map_err(|error| {
+            format!("the wire's own tests compile a BPF program, and clang cannot be run: {error}")
+        })?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     std::fs::read(object).map_err(|error| error.to_string())
 });
@@ -73,7 +75,9 @@ pub(crate) fn relay(mtu: u32, seed: u64) -> Options {
 
 /// One station on each host of a testbed, for the same job.
 pub(crate) fn stations(testbed: &Testbed, family: Family) -> Vec<Station<'_>> {
-    (0..testbed.hosts().len()).map(|host| Station::new(testbed, host, family, JOB, KEY, PORT)).collect()
+    (0..testbed.hosts().len())
+        .map(|host| Station::new(testbed, host, family, JOB, KEY, PORT))
+        .collect()
 }
 
 /// A host of a job.
@@ -96,7 +100,14 @@ pub(crate) const ONCE: u64 = 1;
 
 impl<'a> Station<'a> {
     /// Loads and attaches the program on a host of a testbed, for a job of its first hosts.
-    pub(crate) fn new(testbed: &'a Testbed, host: usize, family: Family, job: u64, key: Key, port: u16) -> Self {
+    pub(crate) fn new(
+        testbed: &'a Testbed,
+        host: usize,
+        family: Family,
+        job: u64,
+        key: Key,
+        port: u16,
+    ) -> Self {
         let endpoints = testbed.hosts().iter().map(|host| endpoint(host, family, port)).collect();
         let host = &testbed.hosts()[host];
         let leaves_at_peer = testbed.relay().is_none();
@@ -126,7 +137,8 @@ impl<'a> Station<'a> {
         }
         let order = TcAttachOptions::TcxOrder(LinkOrder::default());
         let program = program(&mut ebpf, "ingress");
-        host.run(|| program.attach_with_options(host.interface(), TcAttachType::Ingress, order)).expect("it attaches");
+        host.run(|| program.attach_with_options(host.interface(), TcAttachType::Ingress, order))
+            .expect("it attaches");
         Station { host, ebpf: Mutex::new(ebpf) }
     }
 
@@ -169,19 +181,23 @@ impl<'a> Station<'a> {
     }
 
     pub(crate) fn tally(&self, which: Tally) -> u64 {
-        self.ebpf(|ebpf| words(ebpf, "tallies").get(&(which as u32), 0)).expect("there is such a tally")
+        self.ebpf(|ebpf| words(ebpf, "tallies").get(&(which as u32), 0))
+            .expect("there is such a tally")
     }
 
     /// Has the program find no room for the next messages.
     pub(crate) fn refuse(&self, many: u64) {
-        self.ebpf(|ebpf| words(ebpf, "tallies").set(Tally::Refuse as u32, many, 0)).expect("there is such a tally");
+        self.ebpf(|ebpf| words(ebpf, "tallies").set(Tally::Refuse as u32, many, 0))
+            .expect("there is such a tally");
     }
 
     /// How the messages with these ordinals have arrived.
     pub(crate) fn deliveries(&self, ordinals: std::ops::Range<u32>) -> Vec<u64> {
         self.ebpf(|ebpf| {
             let deliveries = words(ebpf, "deliveries");
-            ordinals.map(|ordinal| deliveries.get(&ordinal, 0).expect("there is such an ordinal")).collect()
+            ordinals
+                .map(|ordinal| deliveries.get(&ordinal, 0).expect("there is such an ordinal"))
+                .collect()
         })
     }
 }
@@ -203,6 +219,8 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut SchedClassifier {
 }
 
 fn set<const BYTES: usize>(ebpf: &mut Ebpf, map: &str, element: u32, value: &[u8]) {
-    let mut map = Array::<_, [u8; BYTES]>::try_from(ebpf.map_mut(map).expect("the program has it")).expect("an array");
-    map.set(element, <[u8; BYTES]>::try_from(value).expect("of this length"), 0).expect("it takes it");
+    let mut map = Array::<_, [u8; BYTES]>::try_from(ebpf.map_mut(map).expect("the program has it"))
+        .expect("an array");
+    map.set(element, <[u8; BYTES]>::try_from(value).expect("of this length"), 0)
+        .expect("it takes it");
 }

@@ -35,7 +35,9 @@ fn packets_are_sound_datagrams_and_the_decoder_reads_them() {
             sender.send(1, ordinal, length, 1);
             let packet = next();
             assert_eq!((packet.source, packet.destination, packet.acknowledged), (0, 1, WINDOW));
-            let Content::Data { sequence, header, piece } = packet.content else { panic!("{packet:?}") };
+            let Content::Data { sequence, header, piece } = packet.content else {
+                panic!("{packet:?}")
+            };
             assert_eq!((sequence, header.ordinal), (WINDOW + u64::from(ordinal), ordinal));
             assert_eq!(header.length as usize, piece.len());
             assert!(piece.iter().zip(0..).all(|(byte, place)| *byte == byte_of(ordinal, place)));
@@ -59,7 +61,8 @@ fn the_program_takes_what_the_encoder_makes() {
         let sender = socket(&testbed.hosts()[1], family, PORT);
         let to = (endpoint(&testbed.hosts()[0], family, PORT).address, PORT);
         let send = |content: Content| {
-            let packet = Packet { job: JOB, source: 1, destination: 0, acknowledged: WINDOW, content };
+            let packet =
+                Packet { job: JOB, source: 1, destination: 0, acknowledged: WINDOW, content };
             sender.send_to(&packet.encode(&KEY), to).expect("it goes out");
         };
         for (ordinal, length) in (0..).zip([0, 1, 8, 77, 8192]) {
@@ -73,7 +76,10 @@ fn the_program_takes_what_the_encoder_makes() {
         let mut bytes = [0; 100];
         let length = sender.recv(&mut bytes).expect("the answer comes");
         let answer = Packet::decode(&bytes[..length], JOB, &KEY).expect("it is one of ours");
-        assert_eq!((answer.acknowledged, answer.content), (WINDOW + 5, Content::Answer { sequence: 1, arrived: 0 }));
+        assert_eq!(
+            (answer.acknowledged, answer.content),
+            (WINDOW + 5, Content::Answer { sequence: 1, arrived: 0 })
+        );
         assert_eq!(receiver.counts().rejected(), 0);
     }
 }
@@ -96,7 +102,8 @@ fn other_traffic_passes_untouched() {
     one.send_to(b"mine", other.local_addr().expect("it is bound")).expect("it goes out");
     assert_eq!(other.recv(&mut [0; 10]).expect("it arrives"), 4);
     let address = (testbed.hosts()[1].address(), PORT);
-    let listener = testbed.hosts()[1].run(|| TcpListener::bind(address)).expect("nobody else is there");
+    let listener =
+        testbed.hosts()[1].run(|| TcpListener::bind(address)).expect("nobody else is there");
     let _stream = testbed.hosts()[0].run(|| TcpStream::connect(address)).expect("somebody listens");
     listener.accept().expect("somebody connects");
     assert!(stations.iter().all(|station| station.counts() == kernel::wire::Counts::default()));

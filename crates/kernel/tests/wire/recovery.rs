@@ -19,7 +19,12 @@ fn exchange(testbed: &Testbed, stations: &[Station<'_>], mut between: impl FnMut
         deliveries.iter().all(|times| *times == ONCE)
     };
     while sent != [MESSAGES; 2] || !stations.iter().all(arrived) {
-        assert!(Instant::now() < end, "sent {sent:?}; {:?}; {:?}", stations[0].counts(), stations[1].counts());
+        assert!(
+            Instant::now() < end,
+            "sent {sent:?}; {:?}; {:?}",
+            stations[0].counts(),
+            stations[1].counts()
+        );
         for (from, count) in sent.iter_mut().enumerate() {
             let bytes = [0, 8, 100, 1300][*count as usize % 4];
             let many = (MESSAGES - *count).min(20);
@@ -33,7 +38,9 @@ fn exchange(testbed: &Testbed, stations: &[Station<'_>], mut between: impl FnMut
     if let Some(relay) = testbed.relay() {
         relay.set_faults(Faults::default());
     }
-    stations.iter().for_each(|station| assert_eq!(station.deliveries(0..MESSAGES), vec![ONCE; MESSAGES as usize]));
+    stations.iter().for_each(|station| {
+        assert_eq!(station.deliveries(0..MESSAGES), vec![ONCE; MESSAGES as usize])
+    });
 }
 
 fn under(faults: Faults, family: Family, mtu: u32) -> Option<[kernel::wire::Counts; 2]> {
@@ -69,14 +76,22 @@ fn nothing_is_lost_or_repeated_at_5_percent() {
 #[test]
 fn nothing_is_lost_or_repeated_at_20_percent() {
     let Some(counts) = under(Faults::of_networks(0.2), Family::V4, 1500) else { return };
-    assert!(counts.iter().all(|counts| counts.resent > 500 && counts.duplicate > 500), "{counts:?}");
+    assert!(
+        counts.iter().all(|counts| counts.resent > 500 && counts.duplicate > 500),
+        "{counts:?}"
+    );
 }
 
 #[test]
 fn damaged_and_replayed_packets_change_nothing() {
     let faults = Faults { mutate: 0.1, truncate: 0.1, replay: 0.2, ..Faults::of_networks(0.02) };
     let Some(counts) = under(faults, Family::V4, 1500) else { return };
-    assert!(counts.iter().all(|counts| counts.forged > 50 && counts.truncated > 100 && counts.stale > 0), "{counts:?}");
+    assert!(
+        counts
+            .iter()
+            .all(|counts| counts.forged > 50 && counts.truncated > 100 && counts.stale > 0),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -100,7 +115,10 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
         }
     });
     assert!(since.is_some(), "the link was down");
-    assert!((5..requests_within(USUAL_PATIENCE)).contains(&worst), "{worst} requests stayed unanswered");
+    assert!(
+        (5..requests_within(USUAL_PATIENCE)).contains(&worst),
+        "{worst} requests stayed unanswered"
+    );
 }
 
 #[test]
@@ -116,5 +134,8 @@ fn a_host_that_vanishes_is_noticed_by_unanswered_requests() {
         // As a rank does that waits: a little longer each time, so that it does not cost a processor.
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(stations[0].counts().asked <= u64::from(maximum) + 1, "however often a rank wants to ask");
+    assert!(
+        stations[0].counts().asked <= u64::from(maximum) + 1,
+        "however often a rank wants to ask"
+    );
 }

@@ -35,7 +35,8 @@ fn a_million_forged_packets_change_nothing_and_are_counted() {
     let other_job = Packet { job: JOB + 1, ..data(WINDOW + 10, 99) }.encode(&KEY);
     let other_key = data(WINDOW + 10, 99).encode(&Key([1, 2]));
     for number in 0..PACKETS {
-        let mut bytes = [&sound, &sound, &sound, &other_job, &other_key][number as usize % 5].clone();
+        let mut bytes =
+            [&sound, &sound, &sound, &other_job, &other_key][number as usize % 5].clone();
         match number % 5 {
             0 => random.fill_bytes(&mut bytes),
             1 => bytes.truncate(random.random_range(0..bytes.len())),
@@ -67,7 +68,8 @@ fn a_dropped_packet_does_not_leave_again() {
     let testbed = testbed::or_skip!(testbed(1, Options::default()));
     let station = Station::new(&testbed, 0, Family::V4, JOB, KEY, PORT);
     // Ethernet, IPv4 with 20 bytes of header and 12 behind it, UDP with four bytes behind it.
-    let mut packet = [[0; 12].as_slice(), &[8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17], &[0; 6]].concat();
+    let mut packet =
+        [[0; 12].as_slice(), &[8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17], &[0; 6]].concat();
     packet.extend_from_slice(&testbed.hosts()[0].address().octets());
     packet.extend_from_slice(&[PORT.to_be_bytes(), PORT.to_be_bytes(), [0, 12], [0; 2]].concat());
     packet.extend_from_slice(&[0; 4]);
@@ -124,7 +126,8 @@ fn old_packets_do_not_make_a_host_look_alive_that_is_gone() {
     let hosts = stations(&testbed, Family::V4);
     let send = stranger(&testbed);
     let request = Content::Request { sequence: 1, arrived: 0 };
-    let request = Packet { job: JOB, source: 1, destination: 0, acknowledged: WINDOW, content: request };
+    let request =
+        Packet { job: JOB, source: 1, destination: 0, acknowledged: WINDOW, content: request };
     let old = [data(WINDOW, 0), request].map(|packet| packet.encode(&KEY));
     old.iter().for_each(|packet| send(packet));
     assert_eq!(hosts[0].counts().received, 1);

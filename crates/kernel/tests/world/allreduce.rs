@@ -20,10 +20,19 @@ pub(crate) struct Allreduce<'a> {
 }
 
 impl<'a> Allreduce<'a> {
-    pub(crate) fn prepare(rank: &'a Rank, context: &Context, elements: usize) -> Result<Self, Error> {
+    pub(crate) fn prepare(
+        rank: &'a Rank,
+        context: &Context,
+        elements: usize,
+    ) -> Result<Self, Error> {
         let sum = Reduction::new(Arithmetic::Add, DataType::U64);
         let ranks = context.members.len() as u32;
-        let graph = allreduce::Algorithm::RecursiveDoubling.graph(context.rank, ranks, 8 * elements as u64, sum);
+        let graph = allreduce::Algorithm::RecursiveDoubling.graph(
+            context.rank,
+            ranks,
+            8 * elements as u64,
+            sum,
+        );
         let schedule = compile(&graph.expect("it is drawn")).expect("it compiles");
         let prepared = rank.prepare(context, &schedule, 0)?;
         Ok(Allreduce { rank, context: context.clone(), elements, prepared })
@@ -35,7 +44,9 @@ impl<'a> Allreduce<'a> {
     }
 
     pub(crate) fn start(&self, time: u64) -> Result<Ticket, Error> {
-        let input: Vec<u64> = (0..self.elements).map(|element| Self::value(time, self.context.rank, element)).collect();
+        let input: Vec<u64> = (0..self.elements)
+            .map(|element| Self::value(time, self.context.rank, element))
+            .collect();
         self.rank.start(self.prepared, time, &[bytemuck::cast_slice(&input), &[]])
     }
 
@@ -49,7 +60,12 @@ impl<'a> Allreduce<'a> {
     pub(crate) fn poll(&self, ticket: Ticket) {
         let end = Instant::now() + PATIENCE;
         while !self.rank.is_complete(ticket) {
-            assert!(Instant::now() < end, "rank {} looks for {:?}", self.rank.rank(), self.rank.awaited(ticket));
+            assert!(
+                Instant::now() < end,
+                "rank {} looks for {:?}",
+                self.rank.rank(),
+                self.rank.awaited(ticket)
+            );
             std::thread::yield_now();
         }
     }
@@ -61,7 +77,11 @@ impl<'a> Allreduce<'a> {
         for (element, found) in output.into_iter().enumerate() {
             let sum = |rank| Self::value(time, rank, element);
             let expected: u64 = (0..self.context.members.len() as u32).map(sum).sum();
-            assert_eq!(found, expected, "rank {}, time {time}, element {element}", self.context.rank);
+            assert_eq!(
+                found, expected,
+                "rank {}, time {time}, element {element}",
+                self.context.rank
+            );
         }
         Ok(())
     }

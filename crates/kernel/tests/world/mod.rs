@@ -45,13 +45,22 @@ pub(crate) struct JobKind {
 
 impl World {
     /// Hosts with so many ranks each.
-    pub(crate) fn new(hosts: usize, ranks_per_host: usize, mtu: u32) -> Result<World, testbed::Error> {
+    pub(crate) fn new(
+        hosts: usize,
+        ranks_per_host: usize,
+        mtu: u32,
+    ) -> Result<World, testbed::Error> {
         let testbed = Testbed::new(hosts, Options { mtu, ..Options::default() })?;
         Ok(World::on(Arc::new(testbed), ranks_per_host, mtu, JobKind::default()))
     }
 
     /// A job on hosts that there are.
-    pub(crate) fn on(testbed: Arc<Testbed>, ranks_per_host: usize, mtu: u32, kind: JobKind) -> World {
+    pub(crate) fn on(
+        testbed: Arc<Testbed>,
+        ranks_per_host: usize,
+        mtu: u32,
+        kind: JobKind,
+    ) -> World {
         let hosts = testbed.hosts().len();
         World::on_first(testbed, hosts, ranks_per_host, mtu, kind)
     }
@@ -68,7 +77,11 @@ impl World {
         let host_of_rank: Vec<u32> = (0..ranks).map(|rank| (rank % hosts) as u32).collect();
         let endpoint = |host: &testbed::Host| Endpoint {
             hardware_address: host.hardware_address(),
-            address: if kind.is_version_6 { host.address_v6().into() } else { host.address().into() },
+            address: if kind.is_version_6 {
+                host.address_v6().into()
+            } else {
+                host.address().into()
+            },
             port: PORT + kind.number as u16,
         };
         let endpoints: Vec<Endpoint> = testbed.hosts()[..hosts].iter().map(endpoint).collect();
@@ -87,7 +100,8 @@ impl World {
         let loaders: Vec<Loader> = testbed.hosts()[..hosts].iter().enumerate().map(load).collect();
         let (mut all, mut workers) = (Vec::new(), Vec::new());
         for rank in 0..ranks {
-            let handles = loaders[rank % hosts].handles(rank as u32).expect("there are descriptors");
+            let handles =
+                loaders[rank % hosts].handles(rank as u32).expect("there are descriptors");
             let handles = handles.expect("the rank is on this host");
             let host = &testbed.hosts()[rank % hosts];
             let make = || Rank::new(handles).expect("the maps can be mapped");
@@ -148,13 +162,19 @@ fn start_worker(host: &testbed::Host, rank: Arc<Rank>, receiver: Receiver<Work>)
 
 impl World {
     /// Runs programs on communicators of their own, all rounds of all of them under way at once as far as there is memory.
-    pub(crate) fn run_at_once(&self, programs: Vec<Program>) -> Vec<Result<Vec<RoundOutcome>, Failure>> {
+    pub(crate) fn run_at_once(
+        &self,
+        programs: Vec<Program>,
+    ) -> Vec<Result<Vec<RoundOutcome>, Failure>> {
         let numbered = |program| (self.communicator(), program);
-        let programs: Arc<Vec<(u32, Program)>> = Arc::new(programs.into_iter().map(numbered).collect());
+        let programs: Arc<Vec<(u32, Program)>> =
+            Arc::new(programs.into_iter().map(numbered).collect());
         let ranks = programs.iter().map(|(_, program)| program.graphs.len()).max().unwrap_or(0);
         let all = Arc::clone(&programs);
-        let mut outcomes: Vec<_> =
-            self.run(ranks, move |rank, here| part::run(here, rank, &all).into_iter()).into_iter().collect();
+        let mut outcomes: Vec<_> = self
+            .run(ranks, move |rank, here| part::run(here, rank, &all).into_iter())
+            .into_iter()
+            .collect();
         let outcome = |(_, program): &(u32, Program)| {
             let parts: Vec<RankOutcome> =
                 outcomes[..program.graphs.len()].iter_mut().filter_map(Iterator::next).collect();

@@ -56,14 +56,18 @@ impl Parts<'_> {
         let prepared = self.make_room_until(|here| here.prepare(&context, &schedule, 0))?;
         for (round, inputs) in program.inputs.iter().enumerate() {
             let inputs: Vec<&[u8]> = inputs[self.rank].iter().map(Vec::as_slice).collect();
-            let ticket = self.make_room_until(|here| here.start(prepared, round as u64, &inputs))?;
+            let ticket =
+                self.make_room_until(|here| here.start(prepared, round as u64, &inputs))?;
             self.under_way.push_back((number, prepared, round, ticket));
         }
         Ok(())
     }
 
     /// Tries something that takes memory, and if there is none again after the next run has ended.
-    fn make_room_until<T>(&mut self, mut attempt: impl FnMut(&Rank) -> Result<T, Error>) -> Result<T, Failure> {
+    fn make_room_until<T>(
+        &mut self,
+        mut attempt: impl FnMut(&Rank) -> Result<T, Error>,
+    ) -> Result<T, Failure> {
         loop {
             match attempt(self.here) {
                 Ok(value) => return Ok(value),
@@ -75,7 +79,9 @@ impl Parts<'_> {
 
     /// Waits for the first run under way; false if there is none.
     fn finish_first(&mut self) -> bool {
-        let Some((number, prepared, round, ticket)) = self.under_way.pop_front() else { return false };
+        let Some((number, prepared, round, ticket)) = self.under_way.pop_front() else {
+            return false;
+        };
         if self.outcomes[number].is_err() {
             self.here.forget(ticket);
         } else {
@@ -93,11 +99,19 @@ impl Parts<'_> {
         true
     }
 
-    fn finish(&self, number: usize, round: usize, ticket: Ticket) -> Result<(Vec<Vec<u8>>, Option<Fault>), Failure> {
+    fn finish(
+        &self,
+        number: usize,
+        round: usize,
+        ticket: Ticket,
+    ) -> Result<(Vec<Vec<u8>>, Option<Fault>), Failure> {
         let other = |error: Error| Failure::Other(error.to_string());
         if !self.here.wait(ticket, Some(Instant::now() + PATIENCE)).map_err(other)? {
             let awaited = self.here.awaited(ticket);
-            return Err(Failure::Stuck(format!("rank {}, round {round} waits for {awaited:?}", self.rank)));
+            return Err(Failure::Stuck(format!(
+                "rank {}, round {round} waits for {awaited:?}",
+                self.rank
+            )));
         }
         let fault = self.here.fault(ticket);
         let mut buffers = self.programs[number].1.inputs[round][self.rank].clone();
@@ -105,10 +119,12 @@ impl Parts<'_> {
         let fetched = self.here.fetch(ticket, &mut outputs);
         match fault {
             None => fetched.map(|()| (buffers, None)).map_err(other),
-            Some(RunFault::Division { vertex, .. }) => Ok((buffers, Some(Fault { rank: self.rank as u32, vertex }))),
-            Some(RunFault::Sizes { .. }) => {
-                Err(Failure::SizesDiffer(fetched.map_or_else(|error| error.to_string(), |()| String::new())))
+            Some(RunFault::Division { vertex, .. }) => {
+                Ok((buffers, Some(Fault { rank: self.rank as u32, vertex })))
             }
+            Some(RunFault::Sizes { .. }) => Err(Failure::SizesDiffer(
+                fetched.map_or_else(|error| error.to_string(), |()| String::new()),
+            )),
             Some(fault) => Err(Failure::Other(format!("{fault:?}"))),
         }
     }

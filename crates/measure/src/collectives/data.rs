@@ -28,7 +28,9 @@ impl Data {
                 let input = everyone.flat_map(|to| block(root, to, bytes)).collect();
                 (at_root(input), block(root, rank, bytes))
             }
-            O::Gather => (own(), at_root(everyone.flat_map(|from| block(from, 0, bytes)).collect())),
+            O::Gather => {
+                (own(), at_root(everyone.flat_map(|from| block(from, 0, bytes)).collect()))
+            }
             O::Allgather => (own(), everyone.flat_map(|from| block(from, 0, bytes)).collect()),
             O::Reduce => (whole(rank, rank + 1), at_root(whole(0, ranks))),
             O::Allreduce => (whole(rank, rank + 1), whole(0, ranks)),
@@ -61,7 +63,9 @@ fn sum(shape: &Shape, ranks: std::ops::Range<u32>, from: u64, bytes: u64) -> Vec
     let total = |element| ranks.clone().map(|rank| value(rank, element)).sum::<u64>();
     let elements = from / unit..(from + bytes) / unit;
     match data_type {
-        DataType::F64 => elements.flat_map(|element| (total(element) as f64).to_ne_bytes()).collect(),
+        DataType::F64 => {
+            elements.flat_map(|element| (total(element) as f64).to_ne_bytes()).collect()
+        }
         _ => elements.map(|element| total(element) as u8).collect(),
     }
 }

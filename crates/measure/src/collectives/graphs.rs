@@ -3,7 +3,8 @@
 use crate::error::Error;
 use collectives::{CollectiveError, Reduction, Sizes, Tuning};
 use collectives::{
-    allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, scan, scatter,
+    allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, scan,
+    scatter,
 };
 use goal::arithmetic::{Arithmetic, DataType, UnknownName};
 use goal::compile::CompileError;
@@ -86,7 +87,10 @@ impl Shape {
                 let shorter = segments.iter().filter(|segment| segment.get() < self.bytes);
                 shorter.map(|segment| Plan { segment_bytes: Some(*segment), ..plan }).collect()
             } else if algorithm.has_degree() {
-                [2, 4].into_iter().map(|degree| Plan { degree: NonZeroU32::new(degree), ..plan }).collect()
+                [2, 4]
+                    .into_iter()
+                    .map(|degree| Plan { degree: NonZeroU32::new(degree), ..plan })
+                    .collect()
             } else {
                 vec![plan]
             }
@@ -119,17 +123,31 @@ impl Shape {
         let sizes = || Sizes::equal(ranks, bytes);
         Ok(match operation {
             Operation::Barrier => name.parse::<barrier::Algorithm>()?.graph(rank, ranks)?,
-            Operation::Bcast => name.parse::<bcast::Algorithm>()?.graph(rank, ranks, root, bytes, tuning)?,
-            Operation::Scatter => name.parse::<scatter::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?,
-            Operation::Gather => name.parse::<gather::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?,
-            Operation::Allgather => name.parse::<allgather::Algorithm>()?.graph(rank, &sizes()?)?,
-            Operation::Reduce => {
-                name.parse::<reduce::Algorithm>()?.graph(rank, ranks, root, bytes, reduction, tuning)?
+            Operation::Bcast => {
+                name.parse::<bcast::Algorithm>()?.graph(rank, ranks, root, bytes, tuning)?
             }
-            Operation::Allreduce => name.parse::<allreduce::Algorithm>()?.graph(rank, ranks, bytes, reduction)?,
-            Operation::ReduceScatter => name.parse::<reduce_scatter::Algorithm>()?.graph(rank, &sizes()?, reduction)?,
-            Operation::Scan => name.parse::<scan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?,
-            Operation::Exscan => name.parse::<exscan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?,
+            Operation::Scatter => {
+                name.parse::<scatter::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
+            }
+            Operation::Gather => {
+                name.parse::<gather::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
+            }
+            Operation::Allgather => name.parse::<allgather::Algorithm>()?.graph(rank, &sizes()?)?,
+            Operation::Reduce => name
+                .parse::<reduce::Algorithm>()?
+                .graph(rank, ranks, root, bytes, reduction, tuning)?,
+            Operation::Allreduce => {
+                name.parse::<allreduce::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
+            }
+            Operation::ReduceScatter => {
+                name.parse::<reduce_scatter::Algorithm>()?.graph(rank, &sizes()?, reduction)?
+            }
+            Operation::Scan => {
+                name.parse::<scan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
+            }
+            Operation::Exscan => {
+                name.parse::<exscan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
+            }
             // The only one left; operations are non-exhaustive, so that the compiler asks for a rest.
             _ => name.parse::<alltoall::Algorithm>()?.graph(rank, ranks, bytes, tuning)?,
         })
@@ -145,7 +163,10 @@ impl Shape {
 fn tuning(plan: &Plan) -> Tuning {
     const ONE_SEGMENT: std::num::NonZeroU64 = std::num::NonZeroU64::MAX;
     const TWO: std::num::NonZeroU32 = std::num::NonZeroU32::new(2).expect("not zero");
-    Tuning { segment_bytes: plan.segment_bytes.unwrap_or(ONE_SEGMENT), degree: plan.degree.unwrap_or(TWO) }
+    Tuning {
+        segment_bytes: plan.segment_bytes.unwrap_or(ONE_SEGMENT),
+        degree: plan.degree.unwrap_or(TWO),
+    }
 }
 
 impl fmt::Display for Shape {

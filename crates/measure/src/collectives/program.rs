@@ -52,7 +52,8 @@ fn link(schedules: &[Schedule], eager_limit: u64) -> Program {
         first.push(first[first.len() - 1] + schedule.view().operations().len());
     }
     let place = |end: &Endpoint| first[end.rank as usize] + end.operation as usize;
-    let record = |end: &Endpoint| &schedules[end.rank as usize].view().operations()[end.operation as usize];
+    let record =
+        |end: &Endpoint| &schedules[end.rank as usize].view().operations()[end.operation as usize];
     let (sends, receives) = endpoints(schedules);
     let pairs = pair(&sends, &receives).pairs;
     let mut deliveries = vec![None; first[schedules.len()]];
@@ -60,7 +61,9 @@ fn link(schedules: &[Schedule], eager_limit: u64) -> Program {
         let taken = record(receive);
         let untouched = is_untouched_before(&schedules[receive.rank as usize].view(), taken);
         let delivery = match taken.bytes {
-            _ if taken.dependencies == 0 && taken.start_edge_count == 0 && untouched => Delivery::Early,
+            _ if taken.dependencies == 0 && taken.start_edge_count == 0 && untouched => {
+                Delivery::Early
+            }
             bytes if bytes <= eager_limit => Delivery::Mailbox,
             _ => Delivery::Direct,
         };
@@ -89,10 +92,14 @@ fn add_rank(
     deliveries: &[Option<Delivery>],
 ) {
     let bytes = |wanted: &[Access]| {
-        let wanted = view.buffers().iter().filter(|buffer| wanted.iter().any(|one| buffer.access == *one as u32));
+        let wanted = view
+            .buffers()
+            .iter()
+            .filter(|buffer| wanted.iter().any(|one| buffer.access == *one as u32));
         wanted.map(|buffer| buffer.length).sum()
     };
-    let (input, output) = (bytes(&[Access::Input, Access::InOut]), bytes(&[Access::Output, Access::InOut]));
+    let (input, output) =
+        (bytes(&[Access::Input, Access::InOut]), bytes(&[Access::Output, Access::InOut]));
     let mut starts = Vec::new();
     let mut implied = vec![false; view.operations().len()];
     for (index, record) in view.operations().iter().enumerate() {
@@ -105,7 +112,9 @@ fn add_rank(
             implied[index] = true;
         }
         if implied[index] {
-            view.successors(record).chain(view.start_successors(record)).for_each(|next| implied[next as usize] = true);
+            view.successors(record)
+                .chain(view.start_successors(record))
+                .for_each(|next| implied[next as usize] = true);
         }
         let moves = match (record.kind(), deliveries[index]) {
             (Kind::Copy, _) => true,
@@ -129,8 +138,11 @@ fn add_rank(
 
 /// Operations whose mere start others wait for. That of a receive is a step of its own, before its message is there.
 fn add_posts(program: &mut Program, rank: usize, first: usize, view: &ScheduleView<'_>) {
-    for (index, record) in view.operations().iter().enumerate().filter(|(_, record)| record.start_edge_count > 0) {
-        let started: Vec<usize> = view.start_successors(record).map(|next| first + next as usize).collect();
+    for (index, record) in
+        view.operations().iter().enumerate().filter(|(_, record)| record.start_edge_count > 0)
+    {
+        let started: Vec<usize> =
+            view.start_successors(record).map(|next| first + next as usize).collect();
         let operation = first + index;
         if record.kind() != Kind::Receive {
             program.steps[operation].enables.extend(started);
@@ -139,10 +151,25 @@ fn add_posts(program: &mut Program, rank: usize, first: usize, view: &ScheduleVi
         let post = program.steps.len();
         let waits = std::mem::replace(&mut program.steps[operation].waits, 2) - 1;
         let before = program.steps[..post].iter_mut().filter(|step| step.rank == rank);
-        before.flat_map(|step| &mut step.enables).filter(|next| **next == operation).for_each(|next| *next = post);
-        program.ranks[rank].starts.iter_mut().filter(|start| **start == operation).for_each(|start| *start = post);
+        before
+            .flat_map(|step| &mut step.enables)
+            .filter(|next| **next == operation)
+            .for_each(|next| *next = post);
+        program.ranks[rank]
+            .starts
+            .iter_mut()
+            .filter(|start| **start == operation)
+            .for_each(|start| *start = post);
         let enables = started.into_iter().chain([operation]).collect();
-        program.steps.push(Step { rank, from: rank, waits, copied: 0, combined: 0, enables, completes: Vec::new() });
+        program.steps.push(Step {
+            rank,
+            from: rank,
+            waits,
+            copied: 0,
+            combined: 0,
+            enables,
+            completes: Vec::new(),
+        });
     }
 }
 
@@ -176,7 +203,13 @@ fn endpoints(schedules: &[Schedule]) -> (Vec<Endpoint>, Vec<Endpoint>) {
         let mut order: Vec<(u32, &OperationRecord)> = (0..).zip(view.operations()).collect();
         order.sort_by_key(|(_, record)| record.vertex);
         for (operation, record) in order {
-            let end = Endpoint { rank, operation, peer: record.peer(), tag: record.tag(), bytes: record.bytes };
+            let end = Endpoint {
+                rank,
+                operation,
+                peer: record.peer(),
+                tag: record.tag(),
+                bytes: record.bytes,
+            };
             match record.kind() {
                 Kind::Send => sends.push(end),
                 Kind::Receive => receives.push(end),
@@ -192,7 +225,9 @@ fn is_untouched_before(view: &ScheduleView<'_>, record: &OperationRecord) -> boo
     view.destination(record).iter().all(|block| {
         let output = |index: usize| {
             let buffer = view.buffers().get(index);
-            buffer.is_some_and(|buffer| buffer.access == Access::Output as u32 && buffer.length <= STAGED_BYTES)
+            buffer.is_some_and(|buffer| {
+                buffer.access == Access::Output as u32 && buffer.length <= STAGED_BYTES
+            })
         };
         block.memory == SCRATCHPAD || output(block.memory as usize)
     })
@@ -226,8 +261,14 @@ mod tests {
                     for cores in [1, 2, 8] {
                         let time = run(&program, cores, &CONSTANTS).microseconds;
                         let bounds = bounds(&program, cores, &CONSTANTS);
-                        assert!(time >= bounds.work - 1e-6, "{shape} by {plan} on {cores}: {time} below {bounds:?}");
-                        assert!(time >= bounds.chain - 1e-6, "{shape} by {plan} on {cores}: {time} below {bounds:?}");
+                        assert!(
+                            time >= bounds.work - 1e-6,
+                            "{shape} by {plan} on {cores}: {time} below {bounds:?}"
+                        );
+                        assert!(
+                            time >= bounds.chain - 1e-6,
+                            "{shape} by {plan} on {cores}: {time} below {bounds:?}"
+                        );
                     }
                 }
             }

@@ -116,7 +116,8 @@ pub fn settle(
     let is_close = |plan: &usize| medians[*plan] <= CLOSE * least || plans[*plan] == *favourite;
     turns.entrants.retain(is_close);
     if turns.entrants.len() > 1 {
-        let longer = Budget { milliseconds: 2.0 * budget.milliseconds, most_rounds: 3 * budget.most_rounds };
+        let longer =
+            Budget { milliseconds: 2.0 * budget.milliseconds, most_rounds: 3 * budget.most_rounds };
         let again = turns.measure(longer)?;
         turns.entrants.iter().zip(again).for_each(|(plan, again)| times[*plan] = again);
     }
@@ -124,7 +125,13 @@ pub fn settle(
 }
 
 /// Runs a plan for the first time, which is not counted, and looks at what came of it.
-fn verify(world: &Communicator, shape: &Shape, runner: &Runner, plan: &Plan, memory: &mut Memory) -> Result<(), Error> {
+fn verify(
+    world: &Communicator,
+    shape: &Shape,
+    runner: &Runner,
+    plan: &Plan,
+    memory: &mut Memory,
+) -> Result<(), Error> {
     memory.spoil();
     runner.run(memory)?;
     let rank = world.rank();
@@ -158,20 +165,37 @@ struct Turns<'a> {
 
 impl<'a> Turns<'a> {
     /// Every plan has run once, and was right.
-    fn begin(world: &'a Communicator, cores: u32, shape: &Shape, plans: &[Plan]) -> Result<Self, Error> {
+    fn begin(
+        world: &'a Communicator,
+        cores: u32,
+        shape: &Shape,
+        plans: &[Plan],
+    ) -> Result<Self, Error> {
         let mut memory = Memory::new(shape, world.rank());
-        let runners = plans.iter().map(|plan| Runner::new(world, shape, plan)).collect::<Result<Vec<_>, _>>()?;
+        let runners = plans
+            .iter()
+            .map(|plan| Runner::new(world, shape, plan))
+            .collect::<Result<Vec<_>, _>>()?;
         for (runner, plan) in runners.iter().zip(plans) {
             verify(world, shape, runner, plan, &mut memory)?;
         }
         let (entrants, shares_cores) = ((0..plans.len()).collect(), world.size() > cores);
-        Ok(Turns { world, shape: *shape, shares_cores, runners, entrants, memory, laps: Vec::new() })
+        Ok(Turns {
+            world,
+            shape: *shape,
+            shares_cores,
+            runners,
+            entrants,
+            memory,
+            laps: Vec::new(),
+        })
     }
 
     /// The repetitions of each entrant, the same on all ranks.
     fn measure(&mut self, budget: Budget) -> Result<Vec<Vec<f64>>, Error> {
         let round_us = self.warm_up(budget)?;
-        let rounds = (budget.milliseconds * 1e3 / round_us.max(1e-3)).clamp(0.0, f64::from(budget.most_rounds)) as u32;
+        let rounds = (budget.milliseconds * 1e3 / round_us.max(1e-3))
+            .clamp(0.0, f64::from(budget.most_rounds)) as u32;
         for round in 0..rounds.max(LEAST_ROUNDS) {
             self.take(round as usize)?;
         }

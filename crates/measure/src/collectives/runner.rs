@@ -66,7 +66,11 @@ impl Memory {
 
     /// So that only a run can make it right.
     pub(super) fn spoil(&mut self) {
-        self.output.bytes_mut().iter_mut().zip(&self.expected).for_each(|(found, expected)| *found = !expected);
+        self.output
+            .bytes_mut()
+            .iter_mut()
+            .zip(&self.expected)
+            .for_each(|(found, expected)| *found = !expected);
     }
 
     /// The first byte of the output that is wrong.
@@ -74,7 +78,11 @@ impl Memory {
         if shape.operation == Operation::Exscan && rank == 0 {
             return None; // it is left as it was
         }
-        self.output.bytes().iter().zip(&self.expected).position(|(found, expected)| found != expected)
+        self.output
+            .bytes()
+            .iter()
+            .zip(&self.expected)
+            .position(|(found, expected)| found != expected)
     }
 }
 

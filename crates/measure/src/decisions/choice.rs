@@ -51,7 +51,8 @@ struct Time {
 
 impl Time {
     fn of(point: &Point) -> Self {
-        let quartiles = [point.lower_quartile, point.upper_quartile].map(|quartile| quartile.unwrap_or(point.median));
+        let quartiles = [point.lower_quartile, point.upper_quartile]
+            .map(|quartile| quartile.unwrap_or(point.median));
         Time { median: point.median, quartiles }
     }
 
@@ -77,7 +78,9 @@ fn sizes(figure: &Figure, operation: Operation, ranks: u32) -> Vec<Size> {
         }
     }
     sizes.sort_by_key(|(bytes, _)| *bytes);
-    sizes.iter_mut().for_each(|(_, plans)| plans.sort_by(|left, right| left.1.median.total_cmp(&right.1.median)));
+    sizes.iter_mut().for_each(|(_, plans)| {
+        plans.sort_by(|left, right| left.1.median.total_cmp(&right.1.median))
+    });
     sizes
 }
 
@@ -99,13 +102,17 @@ fn ranges(sizes: &[Size], changes: &[u64]) -> Vec<Range> {
     let mut before = 0;
     for (bytes, plans) in sizes {
         let Some((first, least)) = plans.first().copied() else { continue };
-        let join = plans.iter().find(|(plan, time)| plan.algorithm == Algorithm::Join && time.is_as_good_as(&least));
+        let join = plans
+            .iter()
+            .find(|(plan, time)| plan.algorithm == Algorithm::Join && time.is_as_good_as(&least));
         let (best, time) = join.copied().unwrap_or((first, least));
         let near = |time: &Time| time.median <= SLACK * least.median;
         // A join that is as good as the best ends the range of another.
         let keeps = |range: &Range| join.is_none() || range.plan.algorithm == Algorithm::Join;
         let still = |range: &Range| {
-            range.plan == best || keeps(range) && plans.iter().any(|(plan, time)| *plan == range.plan && near(time))
+            range.plan == best
+                || keeps(range)
+                    && plans.iter().any(|(plan, time)| *plan == range.plan && near(time))
         };
         let between = |last: &Range| {
             let joins = [last.plan, best].iter().any(|plan| plan.algorithm == Algorithm::Join);
@@ -121,8 +128,15 @@ fn ranges(sizes: &[Size], changes: &[u64]) -> Vec<Range> {
                     last.to = Some(from);
                 }
                 let other = plans.iter().find(|(plan, _)| plan.algorithm != best.algorithm);
-                let runner_up = other.map(|(plan, time)| RunnerUp { plan: *plan, microseconds: time.median });
-                ranges.push(Range { from, to: None, plan: best, microseconds: time.median, runner_up });
+                let runner_up =
+                    other.map(|(plan, time)| RunnerUp { plan: *plan, microseconds: time.median });
+                ranges.push(Range {
+                    from,
+                    to: None,
+                    plan: best,
+                    microseconds: time.median,
+                    runner_up,
+                });
             }
         }
         before = *bytes;
@@ -136,7 +150,10 @@ pub(super) fn fill_maps(part: &mut Part) -> Result<(), SuiteError> {
     for map in &mut part.maps {
         map.cells.clear();
         for row in rows.iter().filter(|row| map_of(row.ranks) == map.name) {
-            let Some(at) = map.rows.names.iter().position(|name| name == row.operation.name()) else { continue };
+            let Some(at) = map.rows.names.iter().position(|name| name == row.operation.name())
+            else {
+                continue;
+            };
             for (column, name) in map.columns.names.iter().enumerate() {
                 // A barrier has one size, and stands in the first column.
                 let bytes = if row.operation == Operation::Barrier {
@@ -145,8 +162,9 @@ pub(super) fn fill_maps(part: &mut Part) -> Result<(), SuiteError> {
                     name.parse().ok()
                 };
                 let Some(Ok(range)) = bytes.map(|bytes: u64| row.range(bytes)) else { continue };
-                let next =
-                    range.runner_up.map(|next| format!("; next best: {}, {:.3} µs", next.plan, next.microseconds));
+                let next = range
+                    .runner_up
+                    .map(|next| format!("; next best: {}, {:.3} µs", next.plan, next.microseconds));
                 let detail = format!(
                     "{}, from {} bytes on: {:.3} µs{}",
                     range.plan,
@@ -154,7 +172,13 @@ pub(super) fn fill_maps(part: &mut Part) -> Result<(), SuiteError> {
                     range.microseconds,
                     next.unwrap_or_default()
                 );
-                map.cells.push(Square { column, row: at, text: range.plan.to_string(), value: None, detail });
+                map.cells.push(Square {
+                    column,
+                    row: at,
+                    text: range.plan.to_string(),
+                    value: None,
+                    detail,
+                });
             }
         }
     }
@@ -169,8 +193,10 @@ mod tests {
     fn sizes(times: &[(u64, f64, f64)]) -> Vec<Size> {
         let plans = |join: f64, ring: f64| {
             let exactly = |median: f64| Time { median, quartiles: [median; 2] };
-            let mut plans =
-                vec![(Plan::of(Algorithm::Join), exactly(join)), (Plan::of(Algorithm::Ring), exactly(ring))];
+            let mut plans = vec![
+                (Plan::of(Algorithm::Join), exactly(join)),
+                (Plan::of(Algorithm::Ring), exactly(ring)),
+            ];
             plans.sort_by(|left, right| left.1.median.total_cmp(&right.1.median));
             plans
         };
@@ -180,7 +206,8 @@ mod tests {
     #[test]
     fn a_winner_is_kept_until_it_loses_clearly() {
         let ranges = ranges(&sizes(&[(1, 1.0, 2.0), (64, 1.02, 1.0), (4096, 2.0, 1.0)]), &[]);
-        let found: Vec<_> = ranges.iter().map(|range| (range.from, range.to, range.plan.algorithm)).collect();
+        let found: Vec<_> =
+            ranges.iter().map(|range| (range.from, range.to, range.plan.algorithm)).collect();
         assert_eq!(found, [(0, Some(512), Algorithm::Join), (512, None, Algorithm::Ring)]);
         assert_eq!(ranges[0].runner_up.map(|next| next.plan.algorithm), Some(Algorithm::Ring));
     }
@@ -188,19 +215,29 @@ mod tests {
     #[test]
     fn a_join_wins_where_nobody_can_tell() {
         let of = |join: [f64; 3], ring: [f64; 3]| {
-            let time = |[lower, median, upper]: [f64; 3]| Time { median, quartiles: [lower, upper] };
-            let plans = vec![(Plan::of(Algorithm::Ring), time(ring)), (Plan::of(Algorithm::Join), time(join))];
+            let time =
+                |[lower, median, upper]: [f64; 3]| Time { median, quartiles: [lower, upper] };
+            let plans = vec![
+                (Plan::of(Algorithm::Ring), time(ring)),
+                (Plan::of(Algorithm::Join), time(join)),
+            ];
             ranges(&[(8, plans)], &[])[0].plan.algorithm
         };
         assert_eq!(of([19.4, 26.7, 27.4], [19.4, 22.5, 33.8]), Algorithm::Join);
         assert_eq!(of([25.0, 26.7, 27.4], [19.4, 22.5, 24.0]), Algorithm::Ring);
-        assert_eq!(of([19.4, 30.0, 47.4], [19.4, 22.5, 33.8]), Algorithm::Ring, "1.33 times as long");
+        assert_eq!(
+            of([19.4, 30.0, 47.4], [19.4, 22.5, 33.8]),
+            Algorithm::Ring,
+            "1.33 times as long"
+        );
     }
 
     #[test]
     fn a_join_wins_as_far_as_its_way_goes() {
         let times = sizes(&[(512, 1.0, 2.0), (4096, 3.0, 1.0), (32768, 5.0, 3.0)]);
-        let starts = |changes: &[u64]| ranges(&times, changes).iter().map(|range| range.from).collect::<Vec<_>>();
+        let starts = |changes: &[u64]| {
+            ranges(&times, changes).iter().map(|range| range.from).collect::<Vec<_>>()
+        };
         assert_eq!(starts(&[2048]), [0, 2049]);
         // Changes elsewhere say nothing.
         assert_eq!(starts(&[100, 8192]), [0, 1448]);

@@ -20,13 +20,19 @@ pub fn experiment(setting: &Setting) -> Experiment {
                   not made from and in jobs of their own. Those within 30 % of the fastest, and the one that the table chooses, \
                   do so again for longer; regret is the chosen one's median then over that of the best."
         .to_owned();
-    part.maps =
-        grid.maps(setting, "Regret", "Time of the chosen algorithm over the best one measured.", Colour::ByRatio);
+    part.maps = grid.maps(
+        setting,
+        "Regret",
+        "Time of the chosen algorithm over the best one measured.",
+        Colour::ByRatio,
+    );
     part.tables.push(Table {
         name: SUMMARY.to_owned(),
         title: "Regret".to_owned(),
         caption: "Over all operations and sizes.".to_owned(),
-        columns: ["ranks", "median", "worst", "where it is worst", "cells"].map(str::to_owned).to_vec(),
+        columns: ["ranks", "median", "worst", "where it is worst", "cells"]
+            .map(str::to_owned)
+            .to_vec(),
         rows: Vec::new(),
     });
     part.notes = grid.notes(setting);
@@ -40,18 +46,23 @@ fn measure(
     budget: Budget,
     (column, row): (usize, usize),
 ) -> Result<Vec<Finding>, SuiteError> {
-    let table = here.directory.and_then(|directory| DecisionTable::read(&directory.join(FILE)).ok());
+    let table =
+        here.directory.and_then(|directory| DecisionTable::read(&directory.join(FILE)).ok());
     let Collective { operation, ranks, bytes, .. } = *collective;
-    let decision = decide(table.as_ref(), &Query { operation, ranks, ranks_per_node: ranks, bytes });
+    let decision =
+        decide(table.as_ref(), &Query { operation, ranks, ranks_per_node: ranks, bytes });
     let mut plans = collective.plans(&segments());
     // A built-in rule may ask for what cannot be called here.
     let chosen = Some(decision.plan).filter(|plan| collective.admits(plan)).unwrap_or(plans[0]);
     if !plans.contains(&chosen) {
         plans.push(chosen);
     }
-    let compared = settle(here.world, here.shape.shared_cores, collective, &plans, &chosen, budget)?;
-    let times: Vec<(Plan, f64)> = compared.timed.iter().map(|timed| (timed.plan, timed.median())).collect();
-    let by = if matches!(decision.origin, Origin::Table { .. }) { "table" } else { "built-in rules" };
+    let compared =
+        settle(here.world, here.shape.shared_cores, collective, &plans, &chosen, budget)?;
+    let times: Vec<(Plan, f64)> =
+        compared.timed.iter().map(|timed| (timed.plan, timed.median())).collect();
+    let by =
+        if matches!(decision.origin, Origin::Table { .. }) { "table" } else { "built-in rules" };
     let Some((regret, detail)) = regret(&chosen, by, &times) else { return Ok(Vec::new()) };
     let cell = Square { column, row, text: format!("{regret:.2}"), value: Some(regret), detail };
     Ok(vec![Finding::Cell { map: map_of(ranks), cell }])
@@ -71,7 +82,11 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     for map in &part.maps {
         let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
         let found = map.cells.iter().filter_map(|cell| {
-            let place = format!("{}, {} bytes", name(&map.rows.names, cell.row), name(&map.columns.names, cell.column));
+            let place = format!(
+                "{}, {} bytes",
+                name(&map.rows.names, cell.row),
+                name(&map.columns.names, cell.column)
+            );
             Some((cell.value?, format!("{place}: {}", cell.detail)))
         });
         let found: Vec<(f64, String)> = found.collect();

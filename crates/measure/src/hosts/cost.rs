@@ -53,7 +53,10 @@ impl Bystanders {
 
     /// This thread is a rank's: what it uses is that rank's.
     pub(super) fn except_me(&self) {
-        self.ranks.lock().unwrap_or_else(PoisonError::into_inner).push(shm::process::current_thread());
+        self.ranks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(shm::process::current_thread());
     }
 
     /// What has been used up to now. All clocks are read by one thread at one moment: with more ranks than cores the ranks

@@ -25,7 +25,9 @@ pub fn sockets(pair: &[UdpSocket; 2], setting: &Setting) -> Result<Vec<Row>, Err
             socket.set_nonblocking(looks)?;
             socket.set_read_timeout(Some(PATIENCE))?;
         }
-        let rounds = (0..setting.rounds.max(1)).map(|_| round(pair, setting.calls)).collect::<Result<Vec<f64>, _>>()?;
+        let rounds = (0..setting.rounds.max(1))
+            .map(|_| round(pair, setting.calls))
+            .collect::<Result<Vec<f64>, _>>()?;
         rows.push(Row::of(Kind::Latency, engine, 2, BYTES as u64, &rounds));
     }
     Ok(rows)
@@ -65,7 +67,9 @@ fn receive(socket: &UdpSocket, message: &mut [u8]) -> Result<(), Error> {
     loop {
         match socket.recv(message) {
             Ok(_) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock && begin.elapsed() < PATIENCE => std::hint::spin_loop(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock && begin.elapsed() < PATIENCE => {
+                std::hint::spin_loop()
+            }
             Err(error) => return Err(error.into()),
         }
     }
@@ -85,7 +89,8 @@ mod tests {
 
     #[test]
     fn both_ways_of_waiting_are_measured() {
-        let rows = sockets(&pair(), &Setting { calls: 5, ..Setting::quick() }).expect("nothing is lost on loopback");
+        let rows = sockets(&pair(), &Setting { calls: 5, ..Setting::quick() })
+            .expect("nothing is lost on loopback");
         let engines: Vec<&str> = rows.iter().map(|row| row.engine.as_str()).collect();
         assert_eq!(engines, ["socket, sleeping", "socket, looking"]);
         assert!(rows.iter().all(|row| row.median > 0.0 && row.rounds == 2));

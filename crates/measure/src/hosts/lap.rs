@@ -18,15 +18,33 @@ pub(super) struct Runner {
 
 impl Runner {
     /// Hands the schedule to the rank's engine.
-    pub(super) fn new(carrier: &Arc<dyn Carrier>, context: &Context, schedule: &Schedule) -> Result<Self, Error> {
+    pub(super) fn new(
+        carrier: &Arc<dyn Carrier>,
+        context: &Context,
+        schedule: &Schedule,
+    ) -> Result<Self, Error> {
         let prepared = carrier.prepare(context, schedule, 0)?;
-        let zeros = || schedule.view().buffers().iter().map(|buffer| vec![0u8; buffer.length as usize]).collect();
-        Ok(Runner { carrier: Arc::clone(carrier), prepared, sequence: 0, inputs: zeros(), outputs: zeros() })
+        let zeros = || {
+            schedule
+                .view()
+                .buffers()
+                .iter()
+                .map(|buffer| vec![0u8; buffer.length as usize])
+                .collect()
+        };
+        Ok(Runner {
+            carrier: Arc::clone(carrier),
+            prepared,
+            sequence: 0,
+            inputs: zeros(),
+            outputs: zeros(),
+        })
     }
 
     /// Starts a run.
     pub(super) fn start(&mut self) -> Result<Ticket, Error> {
-        let inputs: smallvec::SmallVec<[&[u8]; 4]> = self.inputs.iter().map(Vec::as_slice).collect();
+        let inputs: smallvec::SmallVec<[&[u8]; 4]> =
+            self.inputs.iter().map(Vec::as_slice).collect();
         let sequence = self.sequence;
         self.sequence += 1;
         Ok(self.carrier.start(self.prepared, sequence, &inputs)?)
@@ -45,7 +63,8 @@ impl Runner {
 
     /// Takes the results of a complete run.
     pub(super) fn fetch(&mut self, ticket: Ticket) -> Result<(), Error> {
-        let mut outputs: smallvec::SmallVec<[&mut [u8]; 4]> = self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        let mut outputs: smallvec::SmallVec<[&mut [u8]; 4]> =
+            self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
         Ok(self.carrier.fetch(ticket, &mut outputs)?)
     }
 

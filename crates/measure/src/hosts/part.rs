@@ -12,12 +12,15 @@ pub fn part(rows: &[Row], way: &str) -> Part {
     part.source = "Schneider, Eckelmann, Hoefler, Rehm 2011, figures 4 to 7".to_owned();
     part.complete = true;
     part.setting.insert("packets are".to_owned(), way.to_owned());
-    part.figures =
-        [("ping-pong", Kind::Latency), ("reduction", Kind::Reduction)].map(|(n, k)| figure(n, k, rows)).to_vec();
+    part.figures = [("ping-pong", Kind::Latency), ("reduction", Kind::Reduction)]
+        .map(|(n, k)| figure(n, k, rows))
+        .to_vec();
     part.figures.retain(|figure| !figure.series.is_empty());
     part.tables = vec![values(rows), reached(&claims(rows))];
     part.tables.retain(|table| !table.rows.is_empty());
-    if let Some(row) = rows.iter().find(|row| row.hosts as usize > shm::process::allowed_cores().len()) {
+    if let Some(row) =
+        rows.iter().find(|row| row.hosts as usize > shm::process::allowed_cores().len())
+    {
         part.notes.push(format!("{} hosts share the cores of this machine.", row.hosts));
     }
     part
@@ -26,7 +29,8 @@ pub fn part(rows: &[Row], way: &str) -> Part {
 /// A curve for each engine.
 fn figure(name: &str, kind: Kind, rows: &[Row]) -> Figure {
     let (title, _) = kind.name();
-    let x = Axis::bytes(if kind == Kind::Latency { "message length" } else { "vector length" }).logarithmic();
+    let x = Axis::bytes(if kind == Kind::Latency { "message length" } else { "vector length" })
+        .logarithmic();
     let mut figure = Figure::new(name, title, x, Axis::microseconds("time"));
     for row in rows.iter().filter(|row| row.what == title) {
         let none = None;
@@ -42,7 +46,8 @@ fn figure(name: &str, kind: Kind, rows: &[Row]) -> Figure {
         match figure.series.iter_mut().find(|series| series.name == row.engine) {
             Some(series) => series.points.push(point),
             None => {
-                let role = if row.engine.starts_with("socket") { Role::Floor } else { Role::Measured };
+                let role =
+                    if row.engine.starts_with("socket") { Role::Floor } else { Role::Measured };
                 figure.series.push(Series { name: row.engine.clone(), role, points: vec![point] });
             }
         }
@@ -54,13 +59,23 @@ fn values(rows: &[Row]) -> Table {
     let row = |row: &Row| -> Vec<Value> {
         let bytes = if row.bytes == 0 { Value::None } else { (row.bytes as f64).into() };
         let [median, least, greatest] = [row.median, row.least, row.greatest].map(Value::Number);
-        vec![row.what.into(), bytes, row.engine.as_str().into(), median, least, greatest, row.unit.sign().into()]
+        vec![
+            row.what.into(),
+            bytes,
+            row.engine.as_str().into(),
+            median,
+            least,
+            greatest,
+            row.unit.sign().into(),
+        ]
     };
     Table {
         name: "values".to_owned(),
         title: "Every value".to_owned(),
         caption: "The middle, the least and the greatest of the rounds.".to_owned(),
-        columns: ["what", "bytes", "engine", "median", "least", "greatest", "unit"].map(str::to_owned).to_vec(),
+        columns: ["what", "bytes", "engine", "median", "least", "greatest", "unit"]
+            .map(str::to_owned)
+            .to_vec(),
         rows: rows.iter().map(row).collect(),
     }
 }
@@ -68,7 +83,13 @@ fn values(rows: &[Row]) -> Table {
 fn reached(claims: &[Claim]) -> Table {
     let row = |claim: &Claim| -> Vec<Value> {
         let held = if claim.holds() { "yes" } else { "no" };
-        vec![claim.what.as_str().into(), claim.reach.into(), claim.found.into(), claim.unit.into(), held.into()]
+        vec![
+            claim.what.as_str().into(),
+            claim.reach.into(),
+            claim.found.into(),
+            claim.unit.into(),
+            held.into(),
+        ]
     };
     Table {
         name: "claims".to_owned(),

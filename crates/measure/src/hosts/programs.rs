@@ -100,17 +100,32 @@ pub(super) fn barrier(rank: u32, ranks: u32) -> Result<Graph, Error> {
 }
 
 /// Everybody has a block for everybody.
-pub(super) fn alltoall(rank: u32, ranks: u32, per_host: NonZeroU32, bytes: u64, form: Form) -> Result<Graph, Error> {
-    let in_one_level = |algorithm: Algorithm| algorithm.graph(rank, ranks, bytes, Tuning::default());
+pub(super) fn alltoall(
+    rank: u32,
+    ranks: u32,
+    per_host: NonZeroU32,
+    bytes: u64,
+    form: Form,
+) -> Result<Graph, Error> {
+    let in_one_level =
+        |algorithm: Algorithm| algorithm.graph(rank, ranks, bytes, Tuning::default());
     Ok(match form {
         Form::Bruck => in_one_level(Algorithm::Bruck)?,
         Form::Direct => in_one_level(Algorithm::RotatedDirect)?,
-        Form::TwoLevels => two_level::alltoall(rank, ranks, per_host, bytes, Algorithm::RotatedDirect)?,
+        Form::TwoLevels => {
+            two_level::alltoall(rank, ranks, per_host, bytes, Algorithm::RotatedDirect)?
+        }
     })
 }
 
 /// Everybody has a block for each neighbour on a torus of two dimensions.
-pub(super) fn torus(rank: u32, ranks: u32, per_host: NonZeroU32, bytes: u64, form: Form) -> Result<Graph, Error> {
+pub(super) fn torus(
+    rank: u32,
+    ranks: u32,
+    per_host: NonZeroU32,
+    bytes: u64,
+    form: Form,
+) -> Result<Graph, Error> {
     let dimensions = balanced_dimensions(ranks, 2)?;
     let own = |rank| Neighborhood::cartesian(&dimensions, &[true, true], rank);
     Ok(match form {

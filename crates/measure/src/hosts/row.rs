@@ -60,7 +60,17 @@ impl Row {
         let at = |share| (percentile(&sorted, share) * 1e3).round() / 1e3;
         let (what, unit) = kind.name();
         let (median, least, greatest) = (at(0.5), at(0.0), at(1.0));
-        Row { what, engine: engine.to_owned(), hosts, bytes, unit, median, least, greatest, rounds: sorted.len() }
+        Row {
+            what,
+            engine: engine.to_owned(),
+            hosts,
+            bytes,
+            unit,
+            median,
+            least,
+            greatest,
+            rounds: sorted.len(),
+        }
     }
 }
 
@@ -99,13 +109,21 @@ impl Kind {
             Kind::Start => ("start with one send", Unit::Microseconds),
             Kind::Operation => ("operation in one activation", Unit::Nanoseconds),
             Kind::Reduction => ("greater of two f32 vectors", Unit::Microseconds),
-            Kind::Exchange(Circle::Everybody) => ("alltoall, called by all ranks", Unit::Microseconds),
-            Kind::ExchangeByOne(Circle::Everybody) => ("alltoall, one thread for all ranks", Unit::Microseconds),
+            Kind::Exchange(Circle::Everybody) => {
+                ("alltoall, called by all ranks", Unit::Microseconds)
+            }
+            Kind::ExchangeByOne(Circle::Everybody) => {
+                ("alltoall, one thread for all ranks", Unit::Microseconds)
+            }
             Kind::ExchangeCost(Circle::Everybody) => {
                 ("processor time of an alltoall by one thread", Unit::Microseconds)
             }
-            Kind::Exchange(Circle::Torus) => ("exchange on a torus, called by all ranks", Unit::Microseconds),
-            Kind::ExchangeByOne(Circle::Torus) => ("exchange on a torus, one thread for all ranks", Unit::Microseconds),
+            Kind::Exchange(Circle::Torus) => {
+                ("exchange on a torus, called by all ranks", Unit::Microseconds)
+            }
+            Kind::ExchangeByOne(Circle::Torus) => {
+                ("exchange on a torus, one thread for all ranks", Unit::Microseconds)
+            }
             Kind::ExchangeCost(Circle::Torus) => {
                 ("processor time of an exchange on a torus by one thread", Unit::Microseconds)
             }
@@ -117,14 +135,20 @@ impl Kind {
         match measure {
             Measure::PingPong { .. } => vec![Kind::Latency],
             Measure::Barrier => vec![Kind::Barrier],
-            Measure::Overlap { .. } => vec![Kind::Alone, Kind::Total, Kind::Exposed, Kind::Unattended, Kind::Stolen],
+            Measure::Overlap { .. } => {
+                vec![Kind::Alone, Kind::Total, Kind::Exposed, Kind::Unattended, Kind::Stolen]
+            }
             Measure::Test => vec![Kind::Test],
             Measure::LateWait => vec![Kind::LateWait],
             Measure::Start => vec![Kind::Start],
             Measure::Operation => vec![Kind::Operation],
             Measure::Reduction { .. } => vec![Kind::Reduction],
             Measure::Exchange { circle, .. } => {
-                vec![Kind::Exchange(circle), Kind::ExchangeByOne(circle), Kind::ExchangeCost(circle)]
+                vec![
+                    Kind::Exchange(circle),
+                    Kind::ExchangeByOne(circle),
+                    Kind::ExchangeCost(circle),
+                ]
             }
         }
     }
@@ -154,16 +178,25 @@ impl Claim {
 pub fn claims(rows: &[Row]) -> Vec<Claim> {
     let value = |engine: &str, kind: Kind| {
         let (what, _) = kind.name();
-        rows.iter().find(|row| row.engine == engine && row.what == what && row.hosts == 2).map(|row| row.median)
+        rows.iter()
+            .find(|row| row.engine == engine && row.what == what && row.hosts == 2)
+            .map(|row| row.median)
     };
     let mut claims = Vec::new();
     for (kind, reach) in [(Kind::Barrier, 0.7), (Kind::Exposed, 0.35), (Kind::Stolen, 0.5)] {
         if let (Some(kernel), Some(agent)) = (value("kernel", kind), value("agent", kind)) {
             let what = format!("{}, 2 hosts, kernel against agent", kind.name().0);
-            claims.push(Claim { what, reach, found: (kernel / agent * 1e3).round() / 1e3, unit: "×" });
+            claims.push(Claim {
+                what,
+                reach,
+                found: (kernel / agent * 1e3).round() / 1e3,
+                unit: "×",
+            });
         }
     }
-    for (kind, reach) in [(Kind::Test, 10.0), (Kind::LateWait, 0.2), (Kind::Operation, 50.0), (Kind::Start, 12.0)] {
+    for (kind, reach) in
+        [(Kind::Test, 10.0), (Kind::LateWait, 0.2), (Kind::Operation, 50.0), (Kind::Start, 12.0)]
+    {
         if let Some(found) = value("kernel", kind) {
             let (what, unit) = kind.name();
             claims.push(Claim { what: format!("{what}, kernel"), reach, found, unit: unit.sign() });
@@ -186,7 +219,8 @@ mod tests {
             row(Kind::Test, "kernel", 2, 3.0),
         ];
         let claims = claims(&rows);
-        let found: Vec<(f64, bool)> = claims.iter().map(|claim| (claim.found, claim.holds())).collect();
+        let found: Vec<(f64, bool)> =
+            claims.iter().map(|claim| (claim.found, claim.holds())).collect();
         assert_eq!(found, [(0.8, false), (3.0, true)]);
     }
 }

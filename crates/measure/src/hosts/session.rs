@@ -100,7 +100,12 @@ impl Session {
     }
 
     /// One round.
-    pub(super) fn take(&mut self, setting: &Setting, pace: Pace, place: &dyn Place) -> Result<(), Error> {
+    pub(super) fn take(
+        &mut self,
+        setting: &Setting,
+        pace: Pace,
+        place: &dyn Place,
+    ) -> Result<(), Error> {
         let cores = shm::process::allowed_cores();
         let gate = Gate::new(self.runners.len() as u32);
         let measure = self.measure;
@@ -122,14 +127,18 @@ impl Session {
                     })
                 })
                 .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Panicked))).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or(Err(Error::Panicked)))
+                .collect()
         });
         let mut ranks = outcomes.into_iter().collect::<Result<Vec<Samples>, Error>>()?;
         if let (Measure::Exchange { .. }, Some(first)) = (measure, ranks.first_mut()) {
             first.extend(by_one(setting.calls, &mut self.runners)?);
         }
         for (index, (kind, rounds)) in Kind::of(measure).iter().zip(&mut self.rounds).enumerate() {
-            let samples: Vec<&[f64]> = ranks.iter().filter_map(|rank| rank.get(index)).map(Vec::as_slice).collect();
+            let samples: Vec<&[f64]> =
+                ranks.iter().filter_map(|rank| rank.get(index)).map(Vec::as_slice).collect();
             rounds.push(together(*kind, &samples, &bystanders));
         }
         Ok(())
@@ -138,7 +147,9 @@ impl Session {
     /// What all rounds found.
     pub(super) fn finish(self) -> Vec<Row> {
         let bytes = match self.measure {
-            Measure::PingPong { bytes } | Measure::Overlap { bytes } | Measure::Reduction { bytes } => bytes,
+            Measure::PingPong { bytes }
+            | Measure::Overlap { bytes }
+            | Measure::Reduction { bytes } => bytes,
             Measure::Exchange { bytes, .. } => bytes,
             _ => 0,
         };
@@ -151,7 +162,8 @@ impl Session {
 fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
     let slowest = || {
         let laps = ranks.iter().map(|samples| samples.len()).min().unwrap_or(0);
-        let most = |lap: usize| ranks.iter().map(|samples| samples[lap]).fold(f64::NEG_INFINITY, f64::max);
+        let most =
+            |lap: usize| ranks.iter().map(|samples| samples[lap]).fold(f64::NEG_INFINITY, f64::max);
         (0..laps).map(most).collect::<Vec<f64>>()
     };
     match kind {
@@ -159,14 +171,21 @@ fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
             let all: Vec<f64> = ranks.concat();
             100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
         }
-        Kind::Stolen => ranks.iter().map(|samples| median(samples)).sum::<f64>() + bystanders.each_lap_us(),
-        Kind::Latency | Kind::Barrier | Kind::Alone | Kind::Total | Kind::Exposed | Kind::Exchange(_) => {
-            median(&slowest())
+        Kind::Stolen => {
+            ranks.iter().map(|samples| median(samples)).sum::<f64>() + bystanders.each_lap_us()
         }
+        Kind::Latency
+        | Kind::Barrier
+        | Kind::Alone
+        | Kind::Total
+        | Kind::Exposed
+        | Kind::Exchange(_) => median(&slowest()),
         Kind::Test | Kind::LateWait | Kind::Start | Kind::Operation | Kind::Reduction => {
             ranks.first().map_or(f64::NAN, |samples| median(samples))
         }
-        Kind::ExchangeByOne(_) | Kind::ExchangeCost(_) => ranks.first().map_or(f64::NAN, |samples| median(samples)),
+        Kind::ExchangeByOne(_) | Kind::ExchangeCost(_) => {
+            ranks.first().map_or(f64::NAN, |samples| median(samples))
+        }
     }
 }
 
@@ -204,10 +223,14 @@ fn graph(
         (Measure::Overlap { bytes }, true) => programs::exchange(rank, ranks, bytes),
         (Measure::LateWait, true) => programs::exchange(rank, ranks, 8),
         (Measure::Start, true) => programs::one_send(rank, ranks),
-        (Measure::Operation, _) => {
-            programs::chain(rank, ranks, if longer { programs::CHAINS.0 } else { programs::CHAINS.1 })
+        (Measure::Operation, _) => programs::chain(
+            rank,
+            ranks,
+            if longer { programs::CHAINS.0 } else { programs::CHAINS.1 },
+        ),
+        (Measure::Reduction { bytes }, _) => {
+            programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 })
         }
-        (Measure::Reduction { bytes }, _) => programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 }),
         (Measure::Exchange { circle: Circle::Everybody, bytes, form }, true) => {
             programs::alltoall(rank, ranks, per_host, bytes, form)?
         }
@@ -312,7 +335,8 @@ impl Course<'_> {
         let ticket = runner.start()?;
         runner.wait(ticket)?;
         let begin = now_ns();
-        let complete = (0..LOOKS).filter(|_| std::hint::black_box(&*runner).is_complete(ticket)).count();
+        let complete =
+            (0..LOOKS).filter(|_| std::hint::black_box(&*runner).is_complete(ticket)).count();
         let each = (now_ns() - begin) as f64 / f64::from(LOOKS);
         runner.fetch(ticket)?;
         if complete == LOOKS as usize { Ok(vec![vec![each]]) } else { Err(Error::Forgotten) }
@@ -349,7 +373,12 @@ impl Course<'_> {
     }
 
     /// How much longer the long schedule takes than the short one, in `scale` microseconds, on rank 0 by itself.
-    fn beyond(&self, runner: &mut Runner, shorter: &mut [Runner], scale: f64) -> Result<Samples, Error> {
+    fn beyond(
+        &self,
+        runner: &mut Runner,
+        shorter: &mut [Runner],
+        scale: f64,
+    ) -> Result<Samples, Error> {
         let Some(shorter) = shorter.first_mut() else { return Ok(Vec::new()) };
         let mut differences = Vec::new();
         if self.rank == 0 {
@@ -381,12 +410,20 @@ mod tests {
         let two = NonZeroU32::new(2).expect("not zero");
         let contenders = [Contender::new("agent", carriers.collect()).with_ranks_per_host(two)];
         let setting = Setting { rounds: 1, calls: 3, computation_us: 1.0 };
-        let measures = [Circle::Everybody, Circle::Torus]
-            .map(|circle| [Form::Direct, Form::TwoLevels].map(|form| Measure::Exchange { circle, bytes: 8, form }));
-        let rows = compare(&contenders, measures.as_flattened(), &setting, &Here).expect("nobody fails");
+        let measures = [Circle::Everybody, Circle::Torus].map(|circle| {
+            [Form::Direct, Form::TwoLevels].map(|form| Measure::Exchange { circle, bytes: 8, form })
+        });
+        let rows =
+            compare(&contenders, measures.as_flattened(), &setting, &Here).expect("nobody fails");
         // Called by all, by one, and what that takes of processors.
         let engines: Vec<&str> = rows.iter().step_by(3).map(|row| row.engine.as_str()).collect();
-        assert_eq!(engines, ["agent, direct", "agent, two-level", "agent, direct", "agent, two-level"]);
-        assert!(rows.len() == 12 && rows.iter().all(|row| row.hosts == 2 && row.median.is_finite()), "{rows:?}");
+        assert_eq!(
+            engines,
+            ["agent, direct", "agent, two-level", "agent, direct", "agent, two-level"]
+        );
+        assert!(
+            rows.len() == 12 && rows.iter().all(|row| row.hosts == 2 && row.median.is_finite()),
+            "{rows:?}"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! What all sizes together say.
 
 use super::outline::{
-    ANOMALIES, CONSTANTS, CONTENTION, ERRORS, GUIDELINES, SUMMARY, by_plogp, by_sharing, is_by_sharing,
+    ANOMALIES, CONSTANTS, CONTENTION, ERRORS, GUIDELINES, SUMMARY, by_plogp, by_sharing,
+    is_by_sharing,
 };
 use super::shared::{Measured, Model, is_fitted, measured, program};
 use super::{LOWER, UPPER, curve, figure, guidelines};
@@ -46,7 +47,9 @@ pub(super) fn draw(part: &mut Part) -> Result<(), SuiteError> {
 
 /// Of the visits to a size the faster one counts: what comes between makes a machine slower and never faster.
 fn keep_the_faster(series: &mut Series) {
-    series.points.sort_by(|one, other| one.x.total_cmp(&other.x).then(one.median.total_cmp(&other.median)));
+    series
+        .points
+        .sort_by(|one, other| one.x.total_cmp(&other.x).then(one.median.total_cmp(&other.median)));
     series.points.dedup_by(|later, kept| later.x == kept.x);
 }
 
@@ -58,10 +61,13 @@ pub(super) fn numbers_of_ranks(part: &Part) -> BTreeSet<u32> {
 /// Replaces what the model of sharing predicts.
 fn add_predictions(part: &mut Part, all: &[Measured], model: &Model, engine: EngineKind) {
     for operation in Operation::ALL {
-        let of_operation: Vec<&Measured> = all.iter().filter(|one| one.shape.operation == *operation).collect();
+        let of_operation: Vec<&Measured> =
+            all.iter().filter(|one| one.shape.operation == *operation).collect();
         let Some(first) = of_operation.first() else { continue };
         let name = figure(*operation, first.shape.ranks, engine);
-        let Some(figure) = part.figures.iter_mut().find(|known| known.name == name) else { continue };
+        let Some(figure) = part.figures.iter_mut().find(|known| known.name == name) else {
+            continue;
+        };
         figure.series.retain(|series| !is_by_sharing(&series.name));
         for one in of_operation {
             let Some(microseconds) = model.predict(one) else { continue };
@@ -79,7 +85,9 @@ impl Errors {
     fn add(&mut self, part: &Part, all: &[Measured], engine: EngineKind) {
         for one in all {
             let operation = one.shape.operation;
-            let Some(figure) = part.figure(&figure(operation, one.shape.ranks, engine)) else { continue };
+            let Some(figure) = part.figure(&figure(operation, one.shape.ranks, engine)) else {
+                continue;
+            };
             let name = curve(&one.plan);
             for (model, predicted) in [("pLogP", by_plogp(&name)), ("sharing", by_sharing(&name))] {
                 let Some(predicted) = value(figure, &predicted, one.shape.bytes) else { continue };
@@ -90,7 +98,10 @@ impl Errors {
     }
 
     fn rows(&self) -> Vec<Vec<Value>> {
-        let row = |((operation, algorithm, ranks, engine, model), errors): (&(_, _, _, _, _), &Vec<f64>)| {
+        let row = |((operation, algorithm, ranks, engine, model), errors): (
+            &(_, _, _, _, _),
+            &Vec<f64>,
+        )| {
             let (operation, algorithm): (&Operation, &Algorithm) = (operation, algorithm);
             let (ranks, engine, model): (&u32, &&str, &&str) = (ranks, engine, model);
             let fitted = *model == "sharing" && is_fitted(*operation, *algorithm);
@@ -119,12 +130,14 @@ impl Errors {
             let further = !is_of_tables(*operation, *algorithm);
             groups.entry((further, *ranks, engine, model)).or_default().extend(errors);
         }
-        let row = |((further, ranks, engine, model), errors): ((bool, u32, &str, &str), Vec<f64>)| {
-            let which = if further { "all others" } else { "tables 1 and 2" };
-            let numbers = [median(&errors), worst(&errors), errors.len() as f64];
-            let words: [Value; 4] = [which.into(), f64::from(ranks).into(), engine.into(), model.into()];
-            words.into_iter().chain(numbers.map(Value::from)).collect()
-        };
+        let row =
+            |((further, ranks, engine, model), errors): ((bool, u32, &str, &str), Vec<f64>)| {
+                let which = if further { "all others" } else { "tables 1 and 2" };
+                let numbers = [median(&errors), worst(&errors), errors.len() as f64];
+                let words: [Value; 4] =
+                    [which.into(), f64::from(ranks).into(), engine.into(), model.into()];
+                words.into_iter().chain(numbers.map(Value::from)).collect()
+            };
         groups.into_iter().map(row).collect()
     }
 }
@@ -133,7 +146,9 @@ impl Errors {
 fn is_of_tables(operation: Operation, algorithm: Algorithm) -> bool {
     use Algorithm as A;
     match operation {
-        Operation::Bcast => !matches!(algorithm, A::Dary | A::ScatterAllgather | A::TwoTree | A::Join),
+        Operation::Bcast => {
+            !matches!(algorithm, A::Dary | A::ScatterAllgather | A::TwoTree | A::Join)
+        }
         Operation::Scatter => algorithm != A::Join,
         _ => false,
     }
@@ -151,7 +166,9 @@ fn value(figure: &Figure, curve: &str, bytes: u64) -> Option<f64> {
 
 fn rows_of(ranks: u32, constants: &Constants) -> Vec<Vec<Value>> {
     let Constants { start, operation, crossing, switch, copy, fetch, combine } = constants;
-    let row = |what: &str, size: Value, cost: f64| vec![f64::from(ranks).into(), what.into(), size, cost.into()];
+    let row = |what: &str, size: Value, cost: f64| {
+        vec![f64::from(ranks).into(), what.into(), size, cost.into()]
+    };
     let single = [
         ("a process begins and ends", *start),
         ("an operation", *operation),
@@ -159,19 +176,38 @@ fn rows_of(ranks: u32, constants: &Constants) -> Vec<Vec<Value>> {
         ("a switch between processes", *switch),
         ("to combine a byte", *combine),
     ];
-    let mut rows: Vec<_> = single.into_iter().map(|(what, cost)| row(what, Value::None, cost)).collect();
-    for (what, curve) in [("a copy", copy), ("a copy of what another core wrote, beyond that", fetch)] {
-        rows.extend(KNOTS.iter().zip(curve.0).map(|(knot, cost)| row(what, Value::from(*knot as f64), cost)));
+    let mut rows: Vec<_> =
+        single.into_iter().map(|(what, cost)| row(what, Value::None, cost)).collect();
+    for (what, curve) in
+        [("a copy", copy), ("a copy of what another core wrote, beyond that", fetch)]
+    {
+        rows.extend(
+            KNOTS
+                .iter()
+                .zip(curve.0)
+                .map(|(knot, cost)| row(what, Value::from(*knot as f64), cost)),
+        );
     }
     rows
 }
 
 /// γ, fitted to every other size and tested on the others, for each kind of bounds that there is.
-fn ratios(part: &Part, all: &[Measured], ranks: u32, engine: EngineKind, cores: usize) -> Vec<Vec<Value>> {
-    let Some(figure) = part.figure(&figure(Operation::Alltoall, ranks, engine)) else { return Vec::new() };
+fn ratios(
+    part: &Part,
+    all: &[Measured],
+    ranks: u32,
+    engine: EngineKind,
+    cores: usize,
+) -> Vec<Vec<Value>> {
+    let Some(figure) = part.figure(&figure(Operation::Alltoall, ranks, engine)) else {
+        return Vec::new();
+    };
     let direct: Vec<&Measured> = all
         .iter()
-        .filter(|one| one.shape.operation == Operation::Alltoall && one.plan.algorithm == Algorithm::RotatedDirect)
+        .filter(|one| {
+            one.shape.operation == Operation::Alltoall
+                && one.plan.algorithm == Algorithm::RotatedDirect
+        })
         .collect();
     let published = |one: &Measured| {
         let bound = |name| value(figure, name, one.shape.bytes);
@@ -186,7 +222,8 @@ fn ratios(part: &Part, all: &[Measured], ranks: u32, engine: EngineKind, cores: 
         Some(Bounds { lower: work, upper: work * model.cores as f64 })
     };
     let words = (ranks, engine);
-    let rows = [ratio(words, "table 3", &direct, published), ratio(words, "sharing", &direct, shared)];
+    let rows =
+        [ratio(words, "table 3", &direct, published), ratio(words, "sharing", &direct, shared)];
     rows.into_iter().flatten().collect()
 }
 
@@ -204,7 +241,9 @@ fn ratio(
     let half = |odd: usize| samples.iter().skip(odd).step_by(2);
     let fitted: Vec<ContentionSample> = half(0).map(|(_, sample)| *sample).collect();
     let found = contention(&fitted).ok()?;
-    let error = |sample: &ContentionSample| (sample.bounds.at(found.ratio).max(0.0) / sample.measured - 1.0).abs();
+    let error = |sample: &ContentionSample| {
+        (sample.bounds.at(found.ratio).max(0.0) / sample.measured - 1.0).abs()
+    };
     let errors: Vec<f64> = half(1).map(|(_, sample)| error(sample)).collect();
     let sizes = |odd| half(odd).map(|(bytes, _)| bytes.to_string()).collect::<Vec<_>>().join(", ");
     Some(vec![
@@ -253,10 +292,13 @@ mod tests {
 
     #[test]
     fn the_faster_visit_counts() {
-        let points = [(8.0, 3.0), (64.0, 2.0), (8.0, 1.0), (64.0, 2.5)].map(|(x, y)| Point::exact(x, y));
-        let mut series = Series { name: "ring".into(), role: Role::Measured, points: points.to_vec() };
+        let points =
+            [(8.0, 3.0), (64.0, 2.0), (8.0, 1.0), (64.0, 2.5)].map(|(x, y)| Point::exact(x, y));
+        let mut series =
+            Series { name: "ring".into(), role: Role::Measured, points: points.to_vec() };
         keep_the_faster(&mut series);
-        let kept: Vec<(f64, f64)> = series.points.iter().map(|point| (point.x, point.median)).collect();
+        let kept: Vec<(f64, f64)> =
+            series.points.iter().map(|point| (point.x, point.median)).collect();
         assert_eq!(kept, [(8.0, 1.0), (64.0, 2.0)]);
     }
 }

@@ -27,12 +27,18 @@ enum Size {
 }
 
 const GUIDELINES: &[Guideline] = &[
-    Guideline { left: Operation::Allreduce, right: &[(Operation::Reduce, Size::Same), (Operation::Bcast, Size::Same)] },
+    Guideline {
+        left: Operation::Allreduce,
+        right: &[(Operation::Reduce, Size::Same), (Operation::Bcast, Size::Same)],
+    },
     Guideline {
         left: Operation::Allreduce,
         right: &[(Operation::ReduceScatter, Size::Part), (Operation::Allgather, Size::Part)],
     },
-    Guideline { left: Operation::Allgather, right: &[(Operation::Gather, Size::Same), (Operation::Bcast, Size::All)] },
+    Guideline {
+        left: Operation::Allgather,
+        right: &[(Operation::Gather, Size::Same), (Operation::Bcast, Size::All)],
+    },
     Guideline {
         left: Operation::Bcast,
         right: &[(Operation::Scatter, Size::Part), (Operation::Allgather, Size::Part)],
@@ -45,7 +51,10 @@ const GUIDELINES: &[Guideline] = &[
     Guideline { left: Operation::Gather, right: &[(Operation::Allgather, Size::Same)] },
     Guideline { left: Operation::Scatter, right: &[(Operation::Alltoall, Size::Same)] },
     Guideline { left: Operation::Allgather, right: &[(Operation::Alltoall, Size::Same)] },
-    Guideline { left: Operation::Allreduce, right: &[(Operation::Scan, Size::Same), (Operation::Bcast, Size::Same)] },
+    Guideline {
+        left: Operation::Allreduce,
+        right: &[(Operation::Scan, Size::Same), (Operation::Bcast, Size::Same)],
+    },
 ];
 
 /// The rows of those that are broken.
@@ -63,10 +72,16 @@ pub(super) fn broken(part: &Part) -> Vec<Vec<Value>> {
                     };
                     at(&best(part, *operation, ranks), bytes)
                 };
-                let Some(right) = guideline.right.iter().map(side).sum::<Option<f64>>() else { continue };
+                let Some(right) = guideline.right.iter().map(side).sum::<Option<f64>>() else {
+                    continue;
+                };
                 if left > TOLERANCE * right {
                     let numbers = [f64::from(ranks), bytes, left, right, left / right];
-                    rows.push(std::iter::once(guideline.words().into()).chain(numbers.map(Value::from)).collect());
+                    rows.push(
+                        std::iter::once(guideline.words().into())
+                            .chain(numbers.map(Value::from))
+                            .collect(),
+                    );
                 }
             }
         }
@@ -91,9 +106,16 @@ impl Guideline {
 
 /// The best time of an operation at each size.
 fn best(part: &Part, operation: Operation, ranks: u32) -> Vec<(f64, f64)> {
-    let Some(figure) = part.figure(&figure(operation, ranks, EngineKind::Peers)) else { return Vec::new() };
+    let Some(figure) = part.figure(&figure(operation, ranks, EngineKind::Peers)) else {
+        return Vec::new();
+    };
     let mut best: Vec<(f64, f64)> = Vec::new();
-    for point in figure.series.iter().filter(|series| series.role == Role::Measured).flat_map(|series| &series.points) {
+    for point in figure
+        .series
+        .iter()
+        .filter(|series| series.role == Role::Measured)
+        .flat_map(|series| &series.points)
+    {
         match best.iter_mut().find(|(x, _)| *x == point.x) {
             Some((_, time)) => *time = time.min(point.median),
             None => best.push((point.x, point.median)),

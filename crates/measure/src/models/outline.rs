@@ -44,18 +44,23 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]
     part.source = "Barchet-Estefanel, Mounié 2004, sections 3 to 5".to_owned();
     for ranks in ranks {
         let shape = Shape::on(*ranks, setting.map.as_deref().unwrap_or(&setting.cores));
-        let engines: &[EngineKind] =
-            if shape.is_crowded() { &[EngineKind::Peers] } else { &[EngineKind::Peers, EngineKind::Caller] };
+        let engines: &[EngineKind] = if shape.is_crowded() {
+            &[EngineKind::Peers]
+        } else {
+            &[EngineKind::Peers, EngineKind::Caller]
+        };
         for engine in engines {
             for operation in operations {
                 let name = figure(*operation, *ranks, *engine);
                 let title = format!("{operation}, {}, {engine} engine", shape.describe());
-                let (x, y) = (Axis::bytes("bytes").logarithmic(), Axis::microseconds("time").logarithmic());
+                let (x, y) =
+                    (Axis::bytes("bytes").logarithmic(), Axis::microseconds("time").logarithmic());
                 part.figures.push(Figure::new(&name, &title, x, y));
             }
         }
         if shape.is_crowded() {
-            part.notes.push(format!("More ranks than cores, which take turns: {}.", shape.describe()));
+            part.notes
+                .push(format!("More ranks than cores, which take turns: {}.", shape.describe()));
         }
     }
     let mut table = |name: &str, title: &str, caption: &str, columns: &[&str]| {
@@ -64,12 +69,22 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]
         part.tables.push(Table { name, title, caption, columns, rows: Vec::new() });
     };
     let about_errors = "Relative errors of predictions against medians, over all sizes.";
-    let columns =
-        ["operation", "algorithm", "ranks", "engine", "model", "median error", "worst error", "sizes", "fitted"];
+    let columns = [
+        "operation",
+        "algorithm",
+        "ranks",
+        "engine",
+        "model",
+        "median error",
+        "worst error",
+        "sizes",
+        "fitted",
+    ];
     table(ERRORS, "How far predictions are off", about_errors, &columns);
     let caption = "Over all algorithms of the paper's tables 1 and 2 (bcast and scatter) without joins, and over all others; \
                    algorithms that the constants were fitted to are left out of the model of sharing's errors.";
-    let columns = ["algorithms", "ranks", "engine", "model", "median error", "worst error", "points"];
+    let columns =
+        ["algorithms", "ranks", "engine", "model", "median error", "worst error", "points"];
     table(SUMMARY, "How far predictions are off, in all", caption, &columns);
     let columns = ["ranks", "what", "size (bytes)", "cost (µs)"];
     table(
@@ -97,8 +112,15 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]
     let columns = ["guideline", "ranks", "bytes", "left (µs)", "right (µs)", "ratio"];
     table(GUIDELINES, "Guidelines that are broken", caption, &columns);
     let caption = "Sizes up to 4 KiB that take at least a fifth longer than the next larger one (2004, section 3.1).";
-    let columns =
-        ["operation", "algorithm", "ranks", "bytes", "time (µs)", "larger (bytes)", "time (µs) of the larger"];
+    let columns = [
+        "operation",
+        "algorithm",
+        "ranks",
+        "bytes",
+        "time (µs)",
+        "larger (bytes)",
+        "time (µs) of the larger",
+    ];
     table(ANOMALIES, "Anomalies of small messages", caption, &columns);
     part
 }

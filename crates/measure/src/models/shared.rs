@@ -31,7 +31,9 @@ fn of_figure(figure: &Figure, operation: Operation, ranks: u32) -> Vec<Measured>
         for point in &series.points {
             let shape = Shape { operation, ranks, bytes: point.x as u64, root: 0 };
             let plans = shape.plans(&segments());
-            let plan = plans.into_iter().find(|plan| curve(plan) == series.name && plan.algorithm != Algorithm::Join);
+            let plan = plans
+                .into_iter()
+                .find(|plan| curve(plan) == series.name && plan.algorithm != Algorithm::Join);
             all.extend(plan.map(|plan| Measured { shape, plan, microseconds: point.median }));
         }
     }
@@ -52,10 +54,15 @@ pub(super) struct Model {
 
 impl Model {
     /// Fitted to these measurements; none without any that it can be fitted to.
-    pub(super) fn of<'a>(all: impl IntoIterator<Item = &'a Measured>, cores: usize) -> Option<Self> {
-        let fitted = all.into_iter().filter(|one| is_fitted(one.shape.operation, one.plan.algorithm));
-        let sample =
-            |one: &Measured| program(one).map(|program| Sample { program, measured: one.microseconds.max(1e-3) });
+    pub(super) fn of<'a>(
+        all: impl IntoIterator<Item = &'a Measured>,
+        cores: usize,
+    ) -> Option<Self> {
+        let fitted =
+            all.into_iter().filter(|one| is_fitted(one.shape.operation, one.plan.algorithm));
+        let sample = |one: &Measured| {
+            program(one).map(|program| Sample { program, measured: one.microseconds.max(1e-3) })
+        };
         let samples: Vec<Sample> = fitted.filter_map(sample).collect();
         if samples.len() < 2 {
             return None;

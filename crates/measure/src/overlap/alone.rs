@@ -59,10 +59,12 @@ pub(super) fn estimate(world: &Communicator, trial: &mut Trial) -> Result<f64, E
 pub(super) fn measure(world: &Communicator, trial: &mut Trial, plan: &Plan) -> Result<f64, Error> {
     let roots = trial.roots();
     // Whole rounds of roots, so that every batch has the same mixture.
-    let rounds = (BATCH_US / (plan.alone_us * f64::from(roots)).max(1e-3)).clamp(1.0, 10_000.0) as u32;
+    let rounds =
+        (BATCH_US / (plan.alone_us * f64::from(roots)).max(1e-3)).clamp(1.0, 10_000.0) as u32;
     let calls = roots * rounds;
     let most = f64::from(plan.repetitions).max(LEAST_BATCHES);
-    let batches = (BUDGET_US / (plan.alone_us * f64::from(calls)).max(1e-3)).clamp(LEAST_BATCHES, most) as u32;
+    let batches = (BUDGET_US / (plan.alone_us * f64::from(calls)).max(1e-3))
+        .clamp(LEAST_BATCHES, most) as u32;
     let times = (0..batches).map(|_| batch(world, trial, calls)).collect::<Result<Vec<_>, _>>()?;
     Ok(statistics::median(&agree::largest(world, &times)?))
 }

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use tradewind::{
-    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, Communicator, EngineKind,
-    NeighborAlgorithm,
+    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
+    Communicator, EngineKind, NeighborAlgorithm,
 };
 
 /// Up to this many bytes a pair the caller engine exchanges in the fewest rounds instead of with the fewest bytes.
@@ -30,8 +30,13 @@ pub enum Collective {
 
 impl Collective {
     /// All of them.
-    pub const ALL: [Collective; 5] =
-        [Collective::Barrier, Collective::Allreduce, Collective::Alltoall, Collective::Bcast, Collective::Neighbor];
+    pub const ALL: [Collective; 5] = [
+        Collective::Barrier,
+        Collective::Allreduce,
+        Collective::Alltoall,
+        Collective::Bcast,
+        Collective::Neighbor,
+    ];
 
     /// The name on the command line and in reports.
     pub const fn name(self) -> &'static str {
@@ -88,12 +93,22 @@ impl Collective {
             }
             Collective::Allreduce => {
                 let classical = AllreduceAlgorithm::RecursiveDoubling;
-                chosen.allreduce.insert(if joins { AllreduceAlgorithm::Join } else { classical }).name()
+                chosen
+                    .allreduce
+                    .insert(if joins { AllreduceAlgorithm::Join } else { classical })
+                    .name()
             }
             Collective::Alltoall => {
                 let few_rounds = bytes <= BRUCK_BYTES;
-                let classical = if few_rounds { AlltoallAlgorithm::Bruck } else { AlltoallAlgorithm::RotatedDirect };
-                chosen.alltoall.insert(if joins { AlltoallAlgorithm::Join } else { classical }).name()
+                let classical = if few_rounds {
+                    AlltoallAlgorithm::Bruck
+                } else {
+                    AlltoallAlgorithm::RotatedDirect
+                };
+                chosen
+                    .alltoall
+                    .insert(if joins { AlltoallAlgorithm::Join } else { classical })
+                    .name()
             }
             Collective::Bcast => {
                 let classical = BcastAlgorithm::Binomial;
@@ -113,7 +128,9 @@ impl std::fmt::Display for Collective {
 
 /// A name that no collective has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no collective {0:?} to measure: choose among barrier, allreduce, alltoall, bcast, neighbor")]
+#[error(
+    "there is no collective {0:?} to measure: choose among barrier, allreduce, alltoall, bcast, neighbor"
+)]
 pub struct UnknownCollective(String);
 
 impl std::str::FromStr for Collective {
@@ -137,7 +154,10 @@ mod tests {
             assert_eq!(json, format!("{:?}", collective.name()));
         }
         let error = "reduce".parse::<Collective>().expect_err("not among them");
-        assert!(error.to_string().contains("\"reduce\"") && error.to_string().contains("allreduce"), "{error}");
+        assert!(
+            error.to_string().contains("\"reduce\"") && error.to_string().contains("allreduce"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -149,7 +169,8 @@ mod tests {
             (Collective::Alltoall, u64::MAX, "1 GiB"),
             (Collective::Allreduce, 12, "multiple of 8"),
         ] {
-            let error = collective.check_bytes(bytes).expect_err("it cannot have this size").to_string();
+            let error =
+                collective.check_bytes(bytes).expect_err("it cannot have this size").to_string();
             assert!(error.contains(hint) && error.contains(&bytes.to_string()), "{error}");
         }
     }

@@ -30,7 +30,11 @@ pub(super) fn row(
     laps: &Laps,
 ) -> Result<Row, Error> {
     let world = experiment.world;
-    let times = if experiment.ranks_per_core() > 1 { of_all_ranks(world, laps)? } else { of_each_rank(world, laps)? };
+    let times = if experiment.ranks_per_core() > 1 {
+        of_all_ranks(world, laps)?
+    } else {
+        of_each_rank(world, laps)?
+    };
     let exposed = Summary::of(&times.exposed);
     Ok(Row {
         op: trial.collective,
@@ -66,7 +70,8 @@ fn overlap_percent(exposed_us: f64, alone_us: f64) -> f64 {
 
 /// Ranks have cores of their own: each rank's own time, and of a repetition the slowest rank.
 fn of_each_rank(world: &Communicator, laps: &Laps) -> Result<Times, Error> {
-    let own = |laps: &[Lap]| laps.iter().map(|lap| microseconds(lap.begin, lap.end)).collect::<Vec<_>>();
+    let own =
+        |laps: &[Lap]| laps.iter().map(|lap| microseconds(lap.begin, lap.end)).collect::<Vec<_>>();
     let (alone, over) = (own(&laps.alone), own(&laps.over));
     let usual = median(&alone);
     let exposed: Vec<f64> = over.iter().map(|time| time - usual).collect();
@@ -94,7 +99,9 @@ fn of_all_ranks(world: &Communicator, laps: &Laps) -> Result<Times, Error> {
 fn unattended(world: &Communicator, laps: &Laps) -> Result<f64, Error> {
     let started: Vec<i64> = laps.over.iter().map(|lap| lap.started).collect();
     let all_started = agree::latest(world, &started)?;
-    let counts = |lap: &Lap, all_started: i64| lap.started == all_started || lap.computed >= all_started + SETTLED_NS;
+    let counts = |lap: &Lap, all_started: i64| {
+        lap.started == all_started || lap.computed >= all_started + SETTLED_NS
+    };
     let (mut looks, mut complete) = (0.0, 0.0);
     for (lap, all_started) in laps.over.iter().zip(all_started) {
         if counts(lap, all_started) {
@@ -109,7 +116,8 @@ fn unattended(world: &Communicator, laps: &Laps) -> Result<f64, Error> {
 
 /// Processor time of all, less that of the computation, in microseconds a repetition.
 fn stolen(world: &Communicator, laps: &Laps) -> Result<f64, Error> {
-    let of_ranks = |laps: &[Lap]| agree::sum(world, &laps.iter().map(|lap| lap.used_us).collect::<Vec<_>>());
+    let of_ranks =
+        |laps: &[Lap]| agree::sum(world, &laps.iter().map(|lap| lap.used_us).collect::<Vec<_>>());
     let ranks = median(&of_ranks(&laps.over)?) - median(&of_ranks(&laps.alone)?);
     Ok(ranks + agree::sum(world, &[laps.others_us])?[0])
 }
@@ -125,7 +133,10 @@ mod tests {
     }
 
     /// Runs `body` on two ranks, which have these laps.
-    fn on_two_ranks(laps: [Laps; 2], body: impl Fn(&Communicator, &Laps) -> Result<(), Error> + Sync) {
+    fn on_two_ranks(
+        laps: [Laps; 2],
+        body: impl Fn(&Communicator, &Laps) -> Result<(), Error> + Sync,
+    ) {
         let outcome = local(2, |world| {
             body(&world, &laps[world.rank() as usize]).expect("two ranks can agree");
             Ok(())
@@ -135,8 +146,13 @@ mod tests {
 
     #[test]
     fn the_slowest_rank_counts_and_each_subtracts_its_own_computation() {
-        let fast = Laps { alone: vec![lap(0, 1000, 3000)], over: vec![lap(0, 1000, 8000)], others_us: 0.0 };
-        let slow = Laps { alone: vec![lap(0, 0, 6000)], over: vec![lap(0, 0, 9000)], others_us: 0.0 };
+        let fast = Laps {
+            alone: vec![lap(0, 1000, 3000)],
+            over: vec![lap(0, 1000, 8000)],
+            others_us: 0.0,
+        };
+        let slow =
+            Laps { alone: vec![lap(0, 0, 6000)], over: vec![lap(0, 0, 9000)], others_us: 0.0 };
         on_two_ranks([fast, slow], |world, laps| {
             let times = of_each_rank(world, laps)?;
             assert_eq!((times.alone, times.over, times.exposed), (vec![6.0], vec![9.0], vec![5.0]));
@@ -146,8 +162,16 @@ mod tests {
 
     #[test]
     fn ranks_that_share_cores_are_timed_together() {
-        let first = Laps { alone: vec![lap(0, 0, 3000)], over: vec![lap(10_000, 0, 14_000)], others_us: 0.0 };
-        let second = Laps { alone: vec![lap(2000, 0, 6000)], over: vec![lap(11_000, 0, 17_500)], others_us: 0.0 };
+        let first = Laps {
+            alone: vec![lap(0, 0, 3000)],
+            over: vec![lap(10_000, 0, 14_000)],
+            others_us: 0.0,
+        };
+        let second = Laps {
+            alone: vec![lap(2000, 0, 6000)],
+            over: vec![lap(11_000, 0, 17_500)],
+            others_us: 0.0,
+        };
         on_two_ranks([first, second], |world, laps| {
             let times = of_all_ranks(world, laps)?;
             assert_eq!((times.alone, times.over, times.exposed), (vec![6.0], vec![7.5], vec![1.5]));
@@ -174,7 +198,11 @@ mod tests {
     #[test]
     fn what_all_have_used_is_stolen() {
         let used = |used_us| Lap { used_us, ..lap(0, 0, 1) };
-        let laps = |alone, over, others_us| Laps { alone: vec![used(alone)], over: vec![used(over)], others_us };
+        let laps = |alone, over, others_us| Laps {
+            alone: vec![used(alone)],
+            over: vec![used(over)],
+            others_us,
+        };
         on_two_ranks([laps(10.0, 11.0, 0.5), laps(10.0, 12.0, 0.0)], |world, laps| {
             assert_eq!(stolen(world, laps)?, 3.5);
             Ok(())

@@ -45,9 +45,14 @@ pub fn experiment(setting: &Setting) -> Experiment {
                     computation_us: Some(*computation_us),
                     repetitions: Some(setting.choose(FEW, *repetitions)),
                 };
-                let milliseconds = (f64::from(setting.choose(FEW, *repetitions)) * computation_us * 3e-3) as u64 + 20;
-                let (what, seed) = (format!("{collective}, {} bytes, engine {engine}", case.bytes), setting.seed);
-                steps.push(Step::new(what, shape.clone(), milliseconds, move |here| measure(here, &case, seed)));
+                let milliseconds =
+                    (f64::from(setting.choose(FEW, *repetitions)) * computation_us * 3e-3) as u64
+                        + 20;
+                let (what, seed) =
+                    (format!("{collective}, {} bytes, engine {engine}", case.bytes), setting.seed);
+                steps.push(Step::new(what, shape.clone(), milliseconds, move |here| {
+                    measure(here, &case, seed)
+                }));
             }
         }
     }
@@ -61,10 +66,14 @@ fn outline() -> Part {
                   caller: each rank's part is done in its own calls. Engine peers: whoever completes something does what \
                   that enabled. Trust the exposed time: overlap in percent flatters slow collectives."
         .to_owned();
-    part.source = "Schneider et al. 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, SC 2007".to_owned();
+    part.source =
+        "Schneider et al. 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, SC 2007"
+            .to_owned();
     for (name, title, _) in FIGURES {
         let y = match name {
-            "overlap" => Axis { label: "overlap".to_owned(), unit: "%".to_owned(), ..Axis::number("") },
+            "overlap" => {
+                Axis { label: "overlap".to_owned(), unit: "%".to_owned(), ..Axis::number("") }
+            }
             _ => Axis::microseconds("time"),
         };
         part.figures.push(Figure::new(name, title, Axis::bytes("size").logarithmic(), y));
@@ -72,7 +81,9 @@ fn outline() -> Part {
     part.tables.push(Table {
         name: TABLE.to_owned(),
         title: "Every collective".to_owned(),
-        caption: "Medians; the tenths are those of the exposed time. Below zero: lost in the noise.".to_owned(),
+        caption:
+            "Medians; the tenths are those of the exposed time. Below zero: lost in the noise."
+                .to_owned(),
         columns: [
             "collective",
             "bytes",
@@ -105,7 +116,10 @@ fn measure(here: &Here<'_>, case: &Case, seed: u64) -> Result<Vec<Finding>, Suit
     if row.op.has_data() {
         let curve = format!("{}, {}", row.op, row.engine);
         for (figure, _, value) in FIGURES {
-            let point = Point { repetitions: row.repetitions, ..Point::exact(row.bytes as f64, value(&row)) };
+            let point = Point {
+                repetitions: row.repetitions,
+                ..Point::exact(row.bytes as f64, value(&row))
+            };
             findings.push(Finding::measured(figure, &curve, point));
         }
     }

@@ -58,7 +58,9 @@ impl Case {
     /// [`Error::Bytes`], [`Error::Argument`].
     pub fn check(&self) -> Result<(), Error> {
         self.collective.check_bytes(self.bytes)?;
-        if let Some(repetitions) = self.repetitions.filter(|number| !(1..=MOST_REPETITIONS).contains(number)) {
+        if let Some(repetitions) =
+            self.repetitions.filter(|number| !(1..=MOST_REPETITIONS).contains(number))
+        {
             let expected = "from 1 to 1000000";
             return Err(Error::Argument {
                 what: "the number of repetitions",
@@ -66,9 +68,15 @@ impl Case {
                 expected,
             });
         }
-        if let Some(time) = self.computation_us.filter(|time| !(*time > 0.0 && *time <= MOST_COMPUTATION_US)) {
+        if let Some(time) =
+            self.computation_us.filter(|time| !(*time > 0.0 && *time <= MOST_COMPUTATION_US))
+        {
             let expected = "more than 0 and at most 10000000 µs";
-            return Err(Error::Argument { what: "the computation", found: format!("{time} µs"), expected });
+            return Err(Error::Argument {
+                what: "the computation",
+                found: format!("{time} µs"),
+                expected,
+            });
         }
         Ok(())
     }
@@ -117,11 +125,13 @@ mod tests {
         let usual = Case::new(Collective::Allreduce, 8);
         assert!(usual.check().is_ok());
         for repetitions in [0, MOST_REPETITIONS + 1] {
-            let error = Case { repetitions: Some(repetitions), ..usual }.check().expect_err("out of range");
+            let error =
+                Case { repetitions: Some(repetitions), ..usual }.check().expect_err("out of range");
             assert!(error.to_string().contains(&repetitions.to_string()), "{error}");
         }
         for time in [0.0, -1.0, f64::NAN, f64::INFINITY, 2e7] {
-            let error = Case { computation_us: Some(time), ..usual }.check().expect_err("out of range");
+            let error =
+                Case { computation_us: Some(time), ..usual }.check().expect_err("out of range");
             assert!(error.to_string().contains("computation"), "{error}");
         }
     }

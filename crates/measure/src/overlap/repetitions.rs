@@ -56,7 +56,15 @@ fn lap_alone(experiment: &Experiment<'_>, plan: &Plan, skew: u64) -> Result<Lap,
     compute(plan.steps);
     let computed = now_ns();
     let end = now_ns();
-    Ok(Lap { left, begin, started, computed, end, unattended: false, used_us: used_by_rank_us(kind) - used })
+    Ok(Lap {
+        left,
+        begin,
+        started,
+        computed,
+        end,
+        unattended: false,
+        used_us: used_by_rank_us(kind) - used,
+    })
 }
 
 fn lap_over(
@@ -79,11 +87,24 @@ fn lap_over(
     let unattended = under_way.is_complete();
     under_way.wait()?;
     let end = now_ns();
-    Ok(Lap { left, begin, started, computed, end, unattended, used_us: used_by_rank_us(kind) - used })
+    Ok(Lap {
+        left,
+        begin,
+        started,
+        computed,
+        end,
+        unattended,
+        used_us: used_by_rank_us(kind) - used,
+    })
 }
 
 /// Runs all repetitions of both kinds, with these skews.
-pub(super) fn run(experiment: &Experiment<'_>, trial: &mut Trial, plan: &Plan, skews: &[u64]) -> Result<Laps, Error> {
+pub(super) fn run(
+    experiment: &Experiment<'_>,
+    trial: &mut Trial,
+    plan: &Plan,
+    skews: &[u64],
+) -> Result<Laps, Error> {
     let mut laps = Laps::default();
     let (mut others_alone, mut others_over) = (Others::default(), Others::default());
     for (number, block) in blocks(plan.repetitions).enumerate() {
@@ -106,7 +127,11 @@ pub(super) fn run(experiment: &Experiment<'_>, trial: &mut Trial, plan: &Plan, s
 }
 
 /// How long two repetitions of each kind take, in microseconds, the same on all ranks. Also warms up.
-pub(super) fn time_of_two_us(experiment: &Experiment<'_>, trial: &mut Trial, plan: &Plan) -> Result<f64, Error> {
+pub(super) fn time_of_two_us(
+    experiment: &Experiment<'_>,
+    trial: &mut Trial,
+    plan: &Plan,
+) -> Result<f64, Error> {
     let begin = now_ns();
     run(experiment, trial, &Plan { repetitions: 2, ..*plan }, &[0, 0])?;
     Ok(agree::largest(experiment.world, &[microseconds(begin, now_ns())])?[0])
@@ -115,7 +140,8 @@ pub(super) fn time_of_two_us(experiment: &Experiment<'_>, trial: &mut Trial, pla
 /// `repetitions` in blocks of nearly equal length.
 fn blocks(repetitions: u32) -> impl Iterator<Item = Range<u32>> {
     let count = repetitions.min(BLOCKS);
-    let bound = move |block: u32| (u64::from(repetitions) * u64::from(block) / u64::from(count)) as u32;
+    let bound =
+        move |block: u32| (u64::from(repetitions) * u64::from(block) / u64::from(count)) as u32;
     (0..count).map(move |block| bound(block)..bound(block + 1))
 }
 

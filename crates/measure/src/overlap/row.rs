@@ -45,11 +45,16 @@ mod engine_name {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use tradewind::EngineKind;
 
-    pub(super) fn serialize<S: Serializer>(engine: &EngineKind, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        engine: &EngineKind,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(engine.name())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EngineKind, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<EngineKind, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }

@@ -61,7 +61,11 @@ impl UnderWay<'_> {
 
 impl Trial {
     /// All ranks call this.
-    pub(super) fn new(world: &Communicator, engine: EngineKind, case: &Case) -> Result<Self, Error> {
+    pub(super) fn new(
+        world: &Communicator,
+        engine: EngineKind,
+        case: &Case,
+    ) -> Result<Self, Error> {
         let (collective, bytes) = (case.collective, case.bytes);
         let (world, algorithm) = collective.with_algorithm(world, engine, bytes);
         let extents = tradewind::collectives::neighbor::balanced_dimensions(world.size(), 2);
@@ -95,13 +99,19 @@ impl Trial {
     pub(super) fn start(&mut self, repetition: u32) -> Result<UnderWay<'_>, Error> {
         let (world, root) = (&self.world, repetition % self.roots());
         let request = match (self.collective, &mut self.data) {
-            (Collective::Bcast, Data::Bytes { output, .. }) => UnderWay::OneBuffer(world.ibcast(output, root)?),
+            (Collective::Bcast, Data::Bytes { output, .. }) => {
+                UnderWay::OneBuffer(world.ibcast(output, root)?)
+            }
             (Collective::Neighbor, Data::Bytes { input, output }) => {
                 UnderWay::TwoBuffers(self.torus.ineighbor_alltoall(&*input, output)?)
             }
             (_, Data::Nothing) => UnderWay::NoBuffer(world.ibarrier()?),
-            (_, Data::Doubles { input, output }) => UnderWay::TwoBuffers(world.iallreduce(&*input, output, Op::Sum)?),
-            (_, Data::Bytes { input, output }) => UnderWay::TwoBuffers(world.ialltoall(&*input, output)?),
+            (_, Data::Doubles { input, output }) => {
+                UnderWay::TwoBuffers(world.iallreduce(&*input, output, Op::Sum)?)
+            }
+            (_, Data::Bytes { input, output }) => {
+                UnderWay::TwoBuffers(world.ialltoall(&*input, output)?)
+            }
         };
         Ok(request)
     }
@@ -137,11 +147,17 @@ impl Trial {
         match &mut self.data {
             Data::Nothing => {}
             Data::Doubles { input, output } => {
-                input.iter_mut().enumerate().for_each(|(at, value)| *value = double_of(rank, at, salt));
+                input
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(at, value)| *value = double_of(rank, at, salt));
                 output.fill(-1.0);
             }
             Data::Bytes { input, output } => {
-                input.iter_mut().enumerate().for_each(|(at, value)| *value = byte_of(rank, at, salt));
+                input
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(at, value)| *value = byte_of(rank, at, salt));
                 output.copy_from_slice(&wrong);
                 if is_sent {
                     output.iter_mut().for_each(|value| *value = !*value);
@@ -155,12 +171,14 @@ impl Trial {
         match &self.data {
             Data::Nothing => None,
             Data::Doubles { output, .. } => {
-                let sum = |at| (0..self.world.size()).map(|rank| double_of(rank, at, salt)).sum::<f64>();
+                let sum =
+                    |at| (0..self.world.size()).map(|rank| double_of(rank, at, salt)).sum::<f64>();
                 let wrong = output.iter().enumerate().position(|(at, value)| *value != sum(at));
                 wrong.map(|at| at * size_of::<f64>())
             }
             Data::Bytes { output, .. } => {
-                let wrong = |(at, value): (usize, &u8)| *value != self.expected_byte(repetition, at, salt);
+                let wrong =
+                    |(at, value): (usize, &u8)| *value != self.expected_byte(repetition, at, salt);
                 output.iter().enumerate().position(wrong)
             }
         }
@@ -185,10 +203,16 @@ impl Trial {
 /// Zeros; an error, not an end, where there is no memory for them.
 fn zeroed<T: Copy + Default>(count: u64) -> Result<Vec<T>, Error> {
     let mut values = Vec::new();
-    let reserved = usize::try_from(count).ok().and_then(|count| values.try_reserve_exact(count).ok().map(|()| count));
+    let reserved = usize::try_from(count)
+        .ok()
+        .and_then(|count| values.try_reserve_exact(count).ok().map(|()| count));
     let expected = "less, or fewer ranks: this process has no memory for it";
     let found = || format!("{count} elements");
-    let count = reserved.ok_or_else(|| Error::Argument { what: "the length of a buffer", found: found(), expected })?;
+    let count = reserved.ok_or_else(|| Error::Argument {
+        what: "the length of a buffer",
+        found: found(),
+        expected,
+    })?;
     values.resize(count, T::default());
     Ok(values)
 }

@@ -30,8 +30,12 @@ pub(super) fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     for (figure, _) in FIGURES {
         let curves = part.figure(figure).map(|figure| figure.series.clone()).unwrap_or_default();
         let mut lines = Vec::new();
-        for curve in curves.iter().filter(|curve| curve.role == Role::Measured && curve.points.len() >= LEAST_POINTS) {
-            let points: Vec<(u64, f64)> = curve.points.iter().map(|point| (point.x as u64, point.median)).collect();
+        for curve in curves
+            .iter()
+            .filter(|curve| curve.role == Role::Measured && curve.points.len() >= LEAST_POINTS)
+        {
+            let points: Vec<(u64, f64)> =
+                curve.points.iter().map(|point| (point.x as u64, point.median)).collect();
             let fitted = messages(&points, MOST_PIECES, Weights::Equal)?;
             lines.extend(drawn(&curve.name, &fitted));
             rows.extend(listed(figure, &curve.name, &fitted));
@@ -45,9 +49,15 @@ pub(super) fn conclude(part: &mut Part) -> Result<(), SuiteError> {
 /// A line for each piece.
 fn drawn(curve: &str, fitted: &Messages) -> Vec<Series> {
     let line = |(piece, kind): (&plogp::fit::Piece, &&str)| {
-        let (from, to) =
-            (Point::exact(piece.from, piece.line.at(piece.from)), Point::exact(piece.to, piece.line.at(piece.to)));
-        Series { name: format!("{curve}, {kind}: {}", formula(piece)), role: Role::Fitted, points: vec![from, to] }
+        let (from, to) = (
+            Point::exact(piece.from, piece.line.at(piece.from)),
+            Point::exact(piece.to, piece.line.at(piece.to)),
+        );
+        Series {
+            name: format!("{curve}, {kind}: {}", formula(piece)),
+            role: Role::Fitted,
+            points: vec![from, to],
+        }
     };
     fitted.pieces.iter().zip(kinds(fitted.pieces.len())).map(line).collect()
 }
@@ -69,7 +79,15 @@ fn listed(figure: &str, curve: &str, fitted: &Messages) -> Vec<Vec<Value>> {
     let error = |value: f64| if value.is_finite() { Value::Number(value) } else { Value::None };
     let head = |kind: &str| [Value::from(figure), curve.into(), kind.into()];
     let zero = fitted.zero.map(|time| {
-        let rest = [0.0.into(), 0.0.into(), time.into(), Value::None, Value::None, Value::None, Value::None];
+        let rest = [
+            0.0.into(),
+            0.0.into(),
+            time.into(),
+            Value::None,
+            Value::None,
+            Value::None,
+            Value::None,
+        ];
         head("zero").into_iter().chain(rest).collect()
     });
     let row = |(piece, kind): (&plogp::fit::Piece, &&str)| {
@@ -77,7 +95,8 @@ fn listed(figure: &str, curve: &str, fitted: &Messages) -> Vec<Vec<Value>> {
         // No message takes less than nothing; behind a break the line need not begin at a message.
         let start_up = |a: f64| if a < 0.0 && *kind != "long" { Value::None } else { a.into() };
         // A byte in b microseconds is 1/b megabytes (10⁶ bytes) a second.
-        let bandwidth = if line.slope > 0.0 { Value::Number(1.0 / line.slope) } else { Value::None };
+        let bandwidth =
+            if line.slope > 0.0 { Value::Number(1.0 / line.slope) } else { Value::None };
         let rest = [
             piece.from.into(),
             piece.to.into(),
@@ -100,9 +119,14 @@ mod tests {
     /// A part whose exchange takes these times, by length.
     fn part_of(time: impl Fn(f64) -> f64) -> Part {
         let mut part = super::super::outline(&Setting { cores: vec![0, 1], ..Setting::default() });
-        let figure = part.figures.iter_mut().find(|figure| figure.name == "exchange").expect("it is there");
+        let figure =
+            part.figures.iter_mut().find(|figure| figure.name == "exchange").expect("it is there");
         for bytes in (0..=16_000).step_by(64) {
-            figure.add("receive posted", Role::Measured, Point::of(f64::from(bytes), &[time(f64::from(bytes))]));
+            figure.add(
+                "receive posted",
+                Role::Measured,
+                Point::of(f64::from(bytes), &[time(f64::from(bytes))]),
+            );
         }
         conclude(&mut part).expect("it can be fitted");
         part
@@ -111,13 +135,18 @@ mod tests {
     /// Start-up, microseconds a byte and bandwidth of the messages of this kind.
     fn row(part: &Part, kind: &str) -> [f64; 5] {
         let rows = &part.table(TABLE).expect("it is there").rows;
-        let row =
-            rows.iter().find(|row| row[2] == Value::from(kind)).unwrap_or_else(|| panic!("no {kind} in {rows:?}"));
-        [3, 4, 5, 7, 9].map(|column| if let Value::Number(number) = row[column] { number } else { f64::NAN })
+        let row = rows
+            .iter()
+            .find(|row| row[2] == Value::from(kind))
+            .unwrap_or_else(|| panic!("no {kind} in {rows:?}"));
+        [3, 4, 5, 7, 9]
+            .map(|column| if let Value::Number(number) = row[column] { number } else { f64::NAN })
     }
 
     fn assert_near(found: [f64; 5], expected: [f64; 5]) {
-        let near = |(found, expected): (f64, f64)| (found - expected).abs() <= 1e-6 * expected.abs().max(1.0);
+        let near = |(found, expected): (f64, f64)| {
+            (found - expected).abs() <= 1e-6 * expected.abs().max(1.0)
+        };
         assert!(found.into_iter().zip(expected).all(near), "{found:?}, not {expected:?}");
     }
 
@@ -137,8 +166,12 @@ mod tests {
         assert_near(row(&part, "short"), [64.0, 8640.0, 75.0, 0.011, 1000.0 / 11.0]);
         assert_near(row(&part, "long"), [8704.0, 16_000.0, 135.0, 0.011, 1000.0 / 11.0]);
         assert_eq!(row(&part, "zero")[2], 58.0);
-        let fitted =
-            part.figure("exchange").expect("it is there").series.iter().filter(|curve| curve.role == Role::Fitted);
+        let fitted = part
+            .figure("exchange")
+            .expect("it is there")
+            .series
+            .iter()
+            .filter(|curve| curve.role == Role::Fitted);
         assert_eq!(fitted.map(|curve| curve.points.len()).collect::<Vec<_>>(), [2, 2]);
     }
 

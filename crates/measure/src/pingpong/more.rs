@@ -43,22 +43,34 @@ pub(super) fn steps(setting: &Setting, laps: Laps) -> Vec<Step> {
     let fresh = setting.choose(3, 9);
     let paging = large.map(|bytes| {
         let milliseconds = 10 + fresh * bytes / 200_000;
-        Step::new(format!("untouched pages, {bytes} bytes"), shape.clone(), milliseconds, move |here| {
-            first_touch(here, bytes, fresh as usize, laps)
-        })
+        Step::new(
+            format!("untouched pages, {bytes} bytes"),
+            shape.clone(),
+            milliseconds,
+            move |here| first_touch(here, bytes, fresh as usize, laps),
+        )
     });
     let sizes = setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000)));
     let blocking = sizes.into_iter().map(|bytes| {
-        Step::new(format!("blocking sends, {bytes} bytes"), shape.clone(), laps.milliseconds() * 2, move |here| {
-            blocking(here, bytes, laps)
-        })
+        Step::new(
+            format!("blocking sends, {bytes} bytes"),
+            shape.clone(),
+            laps.milliseconds() * 2,
+            move |here| blocking(here, bytes, laps),
+        )
     });
     paging.chain(blocking).collect()
 }
 
-fn first_touch(here: &Here<'_>, bytes: u64, fresh: usize, laps: Laps) -> Result<Vec<Finding>, SuiteError> {
+fn first_touch(
+    here: &Here<'_>,
+    bytes: u64,
+    fresh: usize,
+    laps: Laps,
+) -> Result<Vec<Finding>, SuiteError> {
     let world = here.world;
-    let mut exchange = Exchange::link(world, Some(1 - world.rank()), bytes, Pattern::RoundTrip, Receive::Posted)?;
+    let mut exchange =
+        Exchange::link(world, Some(1 - world.rank()), bytes, Pattern::RoundTrip, Receive::Posted)?;
     let mut first = Vec::new();
     let mut untouched = Vec::new();
     for _ in 0..fresh {
@@ -73,19 +85,26 @@ fn first_touch(here: &Here<'_>, bytes: u64, fresh: usize, laps: Laps) -> Result<
     }
     let touched = exchange.time(world, laps)?;
     let mut findings = Vec::new();
-    for (curve, own) in
-        [("first run of a schedule", first), ("untouched memory", untouched), ("touched memory", touched)]
-    {
+    for (curve, own) in [
+        ("first run of a schedule", first),
+        ("untouched memory", untouched),
+        ("touched memory", touched),
+    ] {
         let mut slowest = vec![0.0; own.len()];
         world.allreduce(&own, &mut slowest, Op::Maximum)?;
-        findings.push(Finding::measured(PAGING, curve, Point::of(bytes as f64, &super::each(&slowest))));
+        findings.push(Finding::measured(
+            PAGING,
+            curve,
+            Point::of(bytes as f64, &super::each(&slowest)),
+        ));
     }
     Ok(findings)
 }
 
 fn blocking(here: &Here<'_>, bytes: u64, laps: Laps) -> Result<Vec<Finding>, SuiteError> {
     let world = here.world;
-    let link = |pattern| Exchange::link(world, Some(1 - world.rank()), bytes, pattern, Receive::Posted);
+    let link =
+        |pattern| Exchange::link(world, Some(1 - world.rank()), bytes, pattern, Receive::Posted);
     let (mut forth, mut back) = (link(Pattern::Forth)?, link(Pattern::Back)?);
     let in_turn = laps.time(world, |times| {
         (0..times).try_for_each(|_| {

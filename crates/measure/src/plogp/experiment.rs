@@ -74,7 +74,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
         },
     );
     let here = Topology::here();
-    let cores: Vec<u32> = setting.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect();
+    let cores: Vec<u32> =
+        setting.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect();
     let mut steps = Vec::new();
     let passes = setting.choose(1, PASSES);
     for pass in 1..=passes {
@@ -82,15 +83,21 @@ pub fn experiment(setting: &Setting) -> Experiment {
         for (class, pair) in here.pairs_among(&cores).into_iter().rev() {
             for engine in [EngineKind::Caller, EngineKind::Peers] {
                 let shape = Shape::on(2, &[pair.0 as usize, pair.1 as usize]).with_engine(engine);
-                let of = Turn { class, engine, is_first: steps.is_empty(), is_last: pass == passes };
-                let (plan, what) = (plan.clone(), format!("{class}, {engine}, pass {pass} of {passes}"));
+                let of =
+                    Turn { class, engine, is_first: steps.is_empty(), is_last: pass == passes };
+                let (plan, what) =
+                    (plan.clone(), format!("{class}, {engine}, pass {pass} of {passes}"));
                 let milliseconds = setting.choose(300, 2_500);
-                steps.push(Step::new(what, shape, milliseconds, move |here| pair_step(here, of, &plan, effort)));
+                steps.push(Step::new(what, shape, milliseconds, move |here| {
+                    pair_step(here, of, &plan, effort)
+                }));
             }
         }
     }
     let crowd = Shape::on(JOINED, &setting.cores);
-    let note = crowd.is_crowded().then(|| format!("Joins among more ranks than cores: {}.", crowd.describe()));
+    let note = crowd
+        .is_crowded()
+        .then(|| format!("Joins among more ranks than cores: {}.", crowd.describe()));
     steps.push(Step::new("joins", crowd, setting.choose(200, 3_000), move |here| {
         let mut findings = join_step(here, effort)?;
         findings.extend(note.clone().map(Finding::Note));
@@ -107,9 +114,12 @@ fn outline(here: &Topology) -> Part {
                   of the model; under peers one process runs a whole chain, so that nothing is under way. All raw values \
                   are in machine.json."
         .to_owned();
-    part.source = "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1".to_owned();
+    part.source =
+        "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1"
+            .to_owned();
     for (name, title, caption) in FIGURES {
-        let (x, y) = (Axis::bytes("message length").logarithmic(), Axis::microseconds("time").logarithmic());
+        let (x, y) =
+            (Axis::bytes("message length").logarithmic(), Axis::microseconds("time").logarithmic());
         part.figures.push(Figure { caption: caption.to_owned(), ..Figure::new(name, title, x, y) });
     }
     let table = |name: &str, title: &str, caption: &str, columns: &[&str]| Table {
@@ -174,13 +184,19 @@ impl Turn {
 }
 
 /// Measures one class under one engine once more. What all passes found goes into the file, in the end into the part.
-fn pair_step(here: &Here<'_>, turn: Turn, plan: &Plan, effort: Effort) -> Result<Vec<Finding>, SuiteError> {
+fn pair_step(
+    here: &Here<'_>,
+    turn: Turn,
+    plan: &Plan,
+    effort: Effort,
+) -> Result<Vec<Finding>, SuiteError> {
     let world = here.world;
     let leads = world.rank() == FIRST;
     if let (true, true, Some(directory)) = (leads, turn.is_first, here.directory) {
         machine::check(directory)?;
     }
-    let mut passes = if turn.is_first || !leads { Passes::default() } else { Passes::read(here.directory)? };
+    let mut passes =
+        if turn.is_first || !leads { Passes::default() } else { Passes::read(here.directory)? };
     let plan = match passes.sizes(&turn.curve()) {
         Some(sizes) => Plan { sizes, most_added: 0, ..plan.clone() },
         None => plan.clone(),
@@ -207,15 +223,23 @@ fn pair_step(here: &Here<'_>, turn: Turn, plan: &Plan, effort: Effort) -> Result
     if let Some(directory) = here.directory {
         let keep = |machine: &mut Machine| {
             if let Some((resolution, noise)) = clock {
-                (machine.clock_nanoseconds, machine.noise, machine.combine) = (resolution, noise, combine);
+                (machine.clock_nanoseconds, machine.noise, machine.combine) =
+                    (resolution, noise, combine);
             }
             keep(machine, turn, &found, start);
         };
-        if turn.is_first { machine::begin(directory, keep)? } else { machine::add(directory, keep)? }
+        if turn.is_first {
+            machine::begin(directory, keep)?
+        } else {
+            machine::add(directory, keep)?
+        }
     }
-    let mut findings = if turn.is_last { findings_of(here, turn, &found, start) } else { Vec::new() };
+    let mut findings =
+        if turn.is_last { findings_of(here, turn, &found, start) } else { Vec::new() };
     if let Some((resolution, noise)) = clock {
-        let row = |what: &str, value: f64, unit: &str| Finding::row(MACHINE, [what.into(), value.into(), unit.into()]);
+        let row = |what: &str, value: f64, unit: &str| {
+            Finding::row(MACHINE, [what.into(), value.into(), unit.into()])
+        };
         findings.extend([
             row("a step of the clock", resolution, "ns"),
             row("noise", noise.share * 100.0, "%"),
@@ -229,7 +253,10 @@ fn pair_step(here: &Here<'_>, turn: Turn, plan: &Plan, effort: Effort) -> Result
 
 fn why(error: ParametersError) -> SuiteError {
     let way_out = "measure again, with less going on beside".to_owned();
-    SuiteError::Impossible { what: format!("what was measured makes no parameters: {error}"), way_out }
+    SuiteError::Impossible {
+        what: format!("what was measured makes no parameters: {error}"),
+        way_out,
+    }
 }
 
 fn keep(machine: &mut Machine, turn: Turn, found: &Survey, start: StartCosts) {
@@ -249,7 +276,9 @@ fn findings_of(here: &Here<'_>, turn: Turn, found: &Survey, start: StartCosts) -
     let curve = turn.curve();
     let mut findings = Vec::new();
     for size in &found.samples.sizes {
-        let of = |kept: &std::collections::BTreeMap<u64, Sample>| kept.get(&size.bytes).cloned().unwrap_or_default();
+        let of = |kept: &std::collections::BTreeMap<u64, Sample>| {
+            kept.get(&size.bytes).cloned().unwrap_or_default()
+        };
         let samples = [
             of(&found.arrival),
             size.gap.clone(),
@@ -258,7 +287,11 @@ fn findings_of(here: &Here<'_>, turn: Turn, found: &Survey, start: StartCosts) -
             of(&found.stream),
         ];
         for ((figure, ..), sample) in FIGURES.iter().zip(samples) {
-            findings.push(Finding::measured(figure, &curve, Point::of(size.bytes as f64, &sample.values)));
+            findings.push(Finding::measured(
+                figure,
+                &curve,
+                Point::of(size.bytes as f64, &sample.values),
+            ));
         }
     }
     let network = &found.parameters;
@@ -297,8 +330,12 @@ fn join_step(here: &Here<'_>, effort: Effort) -> Result<Vec<Finding>, SuiteError
     Ok(fitted
         .iter()
         .map(|(operation, costs)| {
-            let row =
-                [operation.name().into(), costs.fixed.into(), costs.per_rank.into(), (costs.per_byte * 1024.0).into()];
+            let row = [
+                operation.name().into(),
+                costs.fixed.into(),
+                costs.per_rank.into(),
+                (costs.per_byte * 1024.0).into(),
+            ];
             Finding::row(JOINS, row)
         })
         .collect())

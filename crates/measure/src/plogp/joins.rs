@@ -19,7 +19,8 @@ pub(super) struct Measured {
 }
 
 /// Operations whose join is measured.
-const OPERATIONS: [Operation; 4] = [Operation::Barrier, Operation::Bcast, Operation::Allreduce, Operation::Alltoall];
+const OPERATIONS: [Operation; 4] =
+    [Operation::Barrier, Operation::Bcast, Operation::Allreduce, Operation::Alltoall];
 
 /// Measures all joins among the first 2, 4, 8 … ranks, which share so many cores. All ranks of the job call this; rank 0 finds
 /// something.
@@ -32,12 +33,15 @@ pub(super) fn measure(
     let mut found = Vec::new();
     let mut ranks = 2;
     while ranks <= world.size() {
-        if let Some(some) = world.split((world.rank() < ranks).then_some(0), i64::from(world.rank()))? {
+        if let Some(some) =
+            world.split((world.rank() < ranks).then_some(0), i64::from(world.rank()))?
+        {
             for operation in OPERATIONS {
                 let sizes = if operation == Operation::Barrier { &[0] } else { sizes };
                 for bytes in sizes {
                     let shape = Shape { operation, ranks, bytes: *bytes, root: 0 };
-                    let compared = compare(&some, cores, &shape, &[Plan::of(Algorithm::Join)], budget)?;
+                    let compared =
+                        compare(&some, cores, &shape, &[Plan::of(Algorithm::Join)], budget)?;
                     let microseconds = compared.timed.first().map_or(0.0, Timed::median);
                     found.push(Measured { operation, ranks, bytes: *bytes, microseconds });
                 }
@@ -56,11 +60,17 @@ pub(super) fn fit(measured: &[Measured]) -> Vec<(Operation, JoinCosts)> {
         let mut samples: Vec<PlaneSample> = measured
             .iter()
             .filter(|one| one.operation == operation)
-            .map(|one| PlaneSample { ranks: one.ranks, bytes: one.bytes, measured: one.microseconds })
+            .map(|one| PlaneSample {
+                ranks: one.ranks,
+                bytes: one.bytes,
+                measured: one.microseconds,
+            })
             .collect();
         if operation == Operation::Barrier {
             // The same time at another size, so that the plane lies level.
-            samples.extend(samples.clone().into_iter().map(|sample| PlaneSample { bytes: 1, ..sample }));
+            samples.extend(
+                samples.clone().into_iter().map(|sample| PlaneSample { bytes: 1, ..sample }),
+            );
         }
         let mut costs = fit::plane(&samples).ok()?.costs;
         if operation == Operation::Barrier {
@@ -79,10 +89,19 @@ mod tests {
     fn each_operation_has_a_plane_of_its_own() {
         let mut measured = Vec::new();
         for ranks in [2, 4, 8] {
-            let at = |operation, bytes: u64, microseconds| Measured { operation, ranks, bytes, microseconds };
+            let at = |operation, bytes: u64, microseconds| Measured {
+                operation,
+                ranks,
+                bytes,
+                microseconds,
+            };
             measured.push(at(Operation::Barrier, 0, 0.5 + 0.25 * f64::from(ranks)));
             for bytes in [8, 1024, 32 << 10] {
-                measured.push(at(Operation::Bcast, bytes, 1.0 + 0.5 * f64::from(ranks) + 0.001 * bytes as f64));
+                measured.push(at(
+                    Operation::Bcast,
+                    bytes,
+                    1.0 + 0.5 * f64::from(ranks) + 0.001 * bytes as f64,
+                ));
             }
         }
         let fitted = fit(&measured);
@@ -91,7 +110,9 @@ mod tests {
                 && (found.per_rank - per_rank).abs() < 1e-6
                 && (found.per_byte - per_byte).abs() < 1e-9
         };
-        let [(Operation::Barrier, barrier), (Operation::Bcast, bcast)] = fitted[..] else { panic!("{fitted:?}") };
+        let [(Operation::Barrier, barrier), (Operation::Bcast, bcast)] = fitted[..] else {
+            panic!("{fitted:?}")
+        };
         assert!(near(barrier, 0.5, 0.25, 0.0), "{barrier:?}");
         assert!(near(bcast, 1.0, 0.5, 0.001), "{bcast:?}");
     }

@@ -33,10 +33,12 @@ pub(super) fn begin(directory: &Path, change: impl FnOnce(&mut Machine)) -> Resu
 
 /// Adds to the file of this machine.
 pub(super) fn add(directory: &Path, change: impl FnOnce(&mut Machine)) -> Result<(), SuiteError> {
-    let mut machine = Machine::read_for(&place(directory), Topology::here().fingerprint()).map_err(|error| {
-        let way_out = "what was measured before has to be there: begin anew with --again".to_owned();
-        SuiteError::Impossible { what: error.to_string(), way_out }
-    })?;
+    let mut machine = Machine::read_for(&place(directory), Topology::here().fingerprint())
+        .map_err(|error| {
+            let way_out =
+                "what was measured before has to be there: begin anew with --again".to_owned();
+            SuiteError::Impossible { what: error.to_string(), way_out }
+        })?;
     change(&mut machine);
     Ok(machine.write(&place(directory))?)
 }

@@ -33,7 +33,15 @@ struct Looks {
 
 impl Looks {
     fn begin(now: i64) -> Self {
-        Looks { first: now, last: now, resolution: i64::MAX, usual: i64::MAX, interruptions: 0, lost: 0, longest: 0 }
+        Looks {
+            first: now,
+            last: now,
+            resolution: i64::MAX,
+            usual: i64::MAX,
+            interruptions: 0,
+            lost: 0,
+            longest: 0,
+        }
     }
 
     fn add(&mut self, now: i64) {
@@ -85,7 +93,10 @@ mod tests {
         let (resolution, noise) = looks.found();
         assert_eq!(now, 500_000_000);
         assert_eq!((resolution, noise.longest), (20.0, 70.0));
-        assert!((noise.share - 100e-6 / 0.5).abs() < 1e-12 && (noise.per_second - 4.0).abs() < 1e-9, "{noise:?}");
+        assert!(
+            (noise.share - 100e-6 / 0.5).abs() < 1e-12 && (noise.per_second - 4.0).abs() < 1e-9,
+            "{noise:?}"
+        );
     }
 
     #[test]

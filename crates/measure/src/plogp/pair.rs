@@ -64,7 +64,10 @@ impl<'w> Pair<'w> {
     pub(super) fn new(world: &'w Communicator) -> Result<Self, SuiteError> {
         if world.size() != 2 {
             return Err(SuiteError::Impossible {
-                what: format!("the parameters of a pair cannot be measured by {} ranks", world.size()),
+                what: format!(
+                    "the parameters of a pair cannot be measured by {} ranks",
+                    world.size()
+                ),
                 way_out: "start the job with 2".to_owned(),
             });
         }
@@ -100,7 +103,8 @@ impl<'w> Pair<'w> {
         let rank = self.world.rank();
         // As many messages as take some microseconds, while they are short; few long ones, which take long enough.
         let few = |most: u64, memory: u64| (memory / bytes.max(1)).clamp(1, most) as u32;
-        let (trips, messages, calls) = (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));
+        let (trips, messages, calls) =
+            (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));
         let world = self.world;
         let size = Size {
             bytes,
@@ -113,12 +117,19 @@ impl<'w> Pair<'w> {
     }
 
     /// Runs a schedule and gives the times between its stamps, in microseconds.
-    fn run(room: &mut Option<SharedBuffer<u8>>, schedule: &Schedule) -> Result<[f64; STAMPS - 1], SuiteError> {
+    fn run(
+        room: &mut Option<SharedBuffer<u8>>,
+        schedule: &Schedule,
+    ) -> Result<[f64; STAMPS - 1], SuiteError> {
         let mut stamps = [0u64; STAMPS];
-        let Some(data) = room.take() else { unreachable!("every run puts it back, or ends all of it") };
+        let Some(data) = room.take() else {
+            unreachable!("every run puts it back, or ends all of it")
+        };
         let request = schedule.run(Buffers::new().shared(data).output(&mut stamps))?;
         *room = request.wait()?.pop();
-        Ok(std::array::from_fn(|number| stamps[number + 1].wrapping_sub(stamps[number]).cast_signed() as f64 * 1e-3))
+        Ok(std::array::from_fn(|number| {
+            stamps[number + 1].wrapping_sub(stamps[number]).cast_signed() as f64 * 1e-3
+        }))
     }
 
     /// Runs a schedule again and again and gives the medians of the times between its stamps.
@@ -143,7 +154,8 @@ impl<'w> Pair<'w> {
         for size in &self.sizes {
             let [trips, ..] = Self::laps(&mut self.room, size.bytes, &size.round_trips.1)?;
             let [stream, ..] = Self::laps(&mut self.room, size.bytes, &size.stream.1)?;
-            let [nothing, sends, _, receives, ..] = Self::laps(&mut self.room, size.bytes, &size.overheads.1)?;
+            let [nothing, sends, _, receives, ..] =
+                Self::laps(&mut self.room, size.bytes, &size.overheads.1)?;
             let lap = |count, microseconds| Lap { count, microseconds };
             readings.push(Reading {
                 bytes: size.bytes,

@@ -65,9 +65,13 @@ impl Passes {
     /// What all passes together come to.
     pub(super) fn survey(&self, curve: &str) -> Result<(Survey, StartCosts), ParametersError> {
         let passes = self.0.get(curve).map_or(&[][..], Vec::as_slice);
-        let rounds: Vec<Vec<Reading>> = passes.iter().flat_map(|pass| pass.rounds.clone()).collect();
+        let rounds: Vec<Vec<Reading>> =
+            passes.iter().flat_map(|pass| pass.rounds.clone()).collect();
         let middle = |of: fn(&Pass) -> f64| median(&passes.iter().map(of).collect::<Vec<_>>());
-        let start = StartCosts { fixed: middle(|pass| pass.start.fixed), per_byte: middle(|pass| pass.start.per_byte) };
+        let start = StartCosts {
+            fixed: middle(|pass| pass.start.fixed),
+            per_byte: middle(|pass| pass.start.per_byte),
+        };
         Ok((Survey::of(&rounds)?, start))
     }
 }
@@ -106,14 +110,18 @@ mod tests {
         assert_eq!(passes.sizes("curve"), Some(vec![0, 64]));
         assert_eq!(passes.sizes("another"), None);
         let (survey, start) = passes.survey("curve").expect("it has parameters");
-        assert_eq!((survey.parameters.arrival(0), survey.parameters.arrival(64), start.fixed), (2.0, 3.0, 1.0));
+        assert_eq!(
+            (survey.parameters.arrival(0), survey.parameters.arrival(64), start.fixed),
+            (2.0, 3.0, 1.0)
+        );
         assert_eq!(survey.samples.round_trip.values.len(), 12);
     }
 
     #[test]
     fn what_is_damaged_or_missing_says_what_to_do() {
         let directory = tempfile::tempdir().expect("a directory");
-        let message = || Passes::read(Some(directory.path())).expect_err("nothing to read").to_string();
+        let message =
+            || Passes::read(Some(directory.path())).expect_err("nothing to read").to_string();
         assert!(message().ends_with("begin anew with --again"), "{}", message());
         std::fs::write(place(directory.path()), "[").expect("it can be written");
         assert!(message().contains("damaged"), "{}", message());

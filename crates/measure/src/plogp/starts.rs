@@ -14,10 +14,16 @@ const PRIVATE_BYTES: usize = 64 << 10;
 const COMBINED_BYTES: u64 = 64 << 10;
 
 /// How long a run takes on the slower rank, in microseconds: the lower quartile, as with messages.
-fn lap(world: &Communicator, schedule: &Schedule, private: &[u8], laps: Laps) -> Result<f64, SuiteError> {
+fn lap(
+    world: &Communicator,
+    schedule: &Schedule,
+    private: &[u8],
+    laps: Laps,
+) -> Result<f64, SuiteError> {
     let mut times = laps.time(world, |times| {
         for _ in 0..times {
-            let buffers = if private.is_empty() { Buffers::new() } else { Buffers::new().input(private) };
+            let buffers =
+                if private.is_empty() { Buffers::new() } else { Buffers::new().input(private) };
             schedule.run(buffers)?.wait()?;
         }
         Ok(())
@@ -31,7 +37,8 @@ fn lap(world: &Communicator, schedule: &Schedule, private: &[u8], laps: Laps) ->
 pub(super) fn measure(world: &Communicator, laps: Laps) -> Result<StartCosts, SuiteError> {
     let private = vec![1; PRIVATE_BYTES];
     let empty = world.compile(&patterns::bare_round_trip(world.rank(), 0))?;
-    let with_buffer = world.compile(&patterns::bare_round_trip(world.rank(), PRIVATE_BYTES as u64))?;
+    let with_buffer =
+        world.compile(&patterns::bare_round_trip(world.rank(), PRIVATE_BYTES as u64))?;
     let fixed = lap(world, &empty, &[], laps)?;
     let longer = lap(world, &with_buffer, &private, laps)? - fixed;
     Ok(StartCosts { fixed, per_byte: (longer / PRIVATE_BYTES as f64).max(0.0) })
@@ -44,7 +51,8 @@ pub(super) fn without_messages(run: StartCosts, network: &Parameters) -> StartCo
 
 /// How long a rank takes to combine two contributions, in microseconds a byte. All ranks call this.
 pub(super) fn combine(world: &Communicator, runs: usize) -> Result<f64, SuiteError> {
-    let schedule = world.compile(&patterns::combination(world.rank(), world.size(), COMBINED_BYTES))?;
+    let schedule =
+        world.compile(&patterns::combination(world.rank(), world.size(), COMBINED_BYTES))?;
     let mut data = world.alloc::<u8>(2 * COMBINED_BYTES as usize)?;
     let mut times = Vec::with_capacity(runs);
     // The first runs touch the memory.

@@ -20,14 +20,22 @@ pub struct Plan {
 impl Default for Plan {
     /// 0, 1, 2, 4 … 1 MiB.
     fn default() -> Self {
-        Plan { sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(), most_added: 12, rounds: 18 }
+        Plan {
+            sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(),
+            most_added: 12,
+            rounds: 18,
+        }
     }
 }
 
 impl Plan {
     /// Few sizes and rounds, to see that it works.
     pub fn quick() -> Self {
-        Plan { sizes: vec![0, 1, 64, 1 << 10, 4 << 10, 16 << 10, 128 << 10], most_added: 3, rounds: 9 }
+        Plan {
+            sizes: vec![0, 1, 64, 1 << 10, 4 << 10, 16 << 10, 128 << 10],
+            most_added: 3,
+            rounds: 9,
+        }
     }
 }
 
@@ -64,7 +72,10 @@ const LOOK: usize = 3;
 ///
 /// # Errors
 /// What goes wrong on the way.
-pub fn rounds_of<T: Transport>(transport: &mut T, plan: &Plan) -> Result<Vec<Vec<Reading>>, T::Error> {
+pub fn rounds_of<T: Transport>(
+    transport: &mut T,
+    plan: &Plan,
+) -> Result<Vec<Vec<Reading>>, T::Error> {
     let mut sizes = plan.sizes.clone();
     sizes.sort_unstable();
     sizes.dedup();
@@ -118,10 +129,14 @@ impl Curves {
             let zero = round.iter().find(|reading| reading.bytes == 0);
             let round_trip = zero.map_or(0.0, |zero| 2.0 * arrival(zero));
             let beyond = |reading: &Reading| reading.stream.microseconds - nothing - round_trip;
-            let gap = zero.map_or(0.0, |zero| beyond(zero) / f64::from(zero.stream.count.saturating_sub(1).max(1)));
+            let gap = zero.map_or(0.0, |zero| {
+                beyond(zero) / f64::from(zero.stream.count.saturating_sub(1).max(1))
+            });
             for reading in round {
                 let values = curves.sizes.entry(reading.bytes).or_default();
-                values.stream.push((beyond(reading) + gap) / f64::from(reading.stream.count.max(1)));
+                values
+                    .stream
+                    .push((beyond(reading) + gap) / f64::from(reading.stream.count.max(1)));
                 values.arrival.push(arrival(reading));
                 values.send.push(reading.sends.each(nothing));
                 values.receive.push(reading.receives.each(nothing));
@@ -136,14 +151,22 @@ impl Curves {
             .sizes
             .iter()
             .map(|(bytes, values)| {
-                (*bytes, [&values.arrival, &values.send, &values.receive].map(|values| median(values)))
+                (
+                    *bytes,
+                    [&values.arrival, &values.send, &values.receive].map(|values| median(values)),
+                )
             })
             .collect();
         points.windows(3).find_map(|window| {
             let [(before, first), (left, second), (right, third)] = window else { return None };
             let matters = 0.1 * third[0];
             let is_missed = |curve: usize| {
-                is_missed((*before, first[curve]), (*left, second[curve]), (*right, third[curve]), matters)
+                is_missed(
+                    (*before, first[curve]),
+                    (*left, second[curve]),
+                    (*right, third[curve]),
+                    matters,
+                )
             };
             (0..3).any(is_missed).then(|| middle(*left, *right)).flatten()
         })
@@ -169,7 +192,10 @@ impl Curves {
     fn survey(&self) -> Result<Survey, ParametersError> {
         let counted = self.counted();
         let middle = |values: &[f64]| {
-            median(&counted.iter().filter_map(|round| values.get(*round).copied()).collect::<Vec<_>>()).max(0.0)
+            median(
+                &counted.iter().filter_map(|round| values.get(*round).copied()).collect::<Vec<_>>(),
+            )
+            .max(0.0)
         };
         let empty = Values::default();
         let zero = self.sizes.get(&0).unwrap_or(&empty);
@@ -183,7 +209,8 @@ impl Curves {
                 0 => values.stream.clone(),
                 _ => values.arrival.iter().map(|arrival| arrival - latency).collect(),
             };
-            let gap = if *bytes == 0 { first_gap } else { middle(&gaps).max(middle(&values.stream)) };
+            let gap =
+                if *bytes == 0 { first_gap } else { middle(&gaps).max(middle(&values.stream)) };
             let (send_overhead, receive_overhead) = (middle(&values.send), middle(&values.receive));
             points.push(Point { bytes: *bytes, send_overhead, receive_overhead, gap });
             sizes.push(SizeSamples {
@@ -197,8 +224,16 @@ impl Curves {
         Ok(Survey {
             parameters: Parameters::new(latency, points)?,
             samples: Samples { round_trip: sample(&round_trips), sizes },
-            stream: self.sizes.iter().map(|(bytes, values)| (*bytes, sample(&values.stream))).collect(),
-            arrival: self.sizes.iter().map(|(bytes, values)| (*bytes, sample(&values.arrival))).collect(),
+            stream: self
+                .sizes
+                .iter()
+                .map(|(bytes, values)| (*bytes, sample(&values.stream)))
+                .collect(),
+            arrival: self
+                .sizes
+                .iter()
+                .map(|(bytes, values)| (*bytes, sample(&values.arrival)))
+                .collect(),
         })
     }
 }

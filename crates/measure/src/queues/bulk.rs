@@ -46,7 +46,8 @@ impl Way for Bulk {
     fn receive(&mut self) -> Result<usize, QueuesError> {
         self.receiver.receive(&mut self.received)?;
         let (words, rest) = self.received.as_chunks::<8>();
-        let sum = words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
+        let sum =
+            words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
         black_box(rest.iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte))));
         Ok(0)
     }

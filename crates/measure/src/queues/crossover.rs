@@ -42,16 +42,23 @@ impl Crossover {
         let mut threads: Vec<u32> = rows.iter().map(|row| row.threads).collect();
         threads.sort_unstable();
         threads.dedup();
-        let of = |threads| PAIRS.into_iter().filter_map(move |pair| Crossover::of(rows, pair, threads));
+        let of =
+            |threads| PAIRS.into_iter().filter_map(move |pair| Crossover::of(rows, pair, threads));
         threads.into_iter().flat_map(of).collect()
     }
 
     fn of(rows: &[Row], (short, long): (Mechanism, Mechanism), threads: u32) -> Option<Crossover> {
         let row = |mechanism: Mechanism, bytes: u64| {
-            rows.iter().find(|row| (row.mechanism, row.threads, row.bytes) == (mechanism, threads, bytes))
+            rows.iter()
+                .find(|row| (row.mechanism, row.threads, row.bytes) == (mechanism, threads, bytes))
         };
-        let sizes = rows.iter().filter(|row| row.mechanism == short && row.threads == threads).map(|row| row.bytes);
-        let both: Vec<_> = sizes.filter_map(|bytes| Some((bytes, row(short, bytes)?, row(long, bytes)?))).collect();
+        let sizes = rows
+            .iter()
+            .filter(|row| row.mechanism == short && row.threads == threads)
+            .map(|row| row.bytes);
+        let both: Vec<_> = sizes
+            .filter_map(|bytes| Some((bytes, row(short, bytes)?, row(long, bytes)?)))
+            .collect();
         // Rows of which one met a much slower machine tell nothing, unless there are no others.
         let met_the_same_machine = |(_, one, other): &&(u64, &Row, &Row)| {
             let floor = |row: &Row| row.floor_ns.map_or(1.0, |floor| floor.median);
@@ -61,7 +68,8 @@ impl Crossover {
         let latencies = |(bytes, short, long): &(u64, &Row, &Row)| {
             Some((*bytes, (short.latency_ns?.median, long.latency_ns?.median)))
         };
-        let mut common: Vec<_> = both.iter().filter(met_the_same_machine).filter_map(latencies).collect();
+        let mut common: Vec<_> =
+            both.iter().filter(met_the_same_machine).filter_map(latencies).collect();
         if common.is_empty() {
             common = both.iter().filter_map(latencies).collect();
         }
@@ -81,20 +89,36 @@ impl Crossover {
 
 impl fmt::Display for Crossover {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Crossover { short, long, threads, bytes, latencies_ns: (of_short, of_long), sizes: (first, last) } = self;
+        let Crossover {
+            short,
+            long,
+            threads,
+            bytes,
+            latencies_ns: (of_short, of_long),
+            sizes: (first, last),
+        } = self;
         let who = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
         let (short, long) = (short.title(), long.title());
         match bytes {
             Some(bytes) if bytes == first => {
-                write!(formatter, "{short} to {long} at {bytes} B: with {who}, {long} is never slower")?;
+                write!(
+                    formatter,
+                    "{short} to {long} at {bytes} B: with {who}, {long} is never slower"
+                )?;
                 write!(formatter, " up to {last} B ({of_long:.0} against {of_short:.0} ns).")
             }
             Some(bytes) => {
-                write!(formatter, "{short} to {long} at {bytes} B: with {who}, {long} is faster from there on")?;
+                write!(
+                    formatter,
+                    "{short} to {long} at {bytes} B: with {who}, {long} is faster from there on"
+                )?;
                 write!(formatter, " ({of_long:.0} against {of_short:.0} ns).")
             }
             None => {
-                write!(formatter, "{short} to {long} nowhere: with {who}, {short} is still faster at {last} B")?;
+                write!(
+                    formatter,
+                    "{short} to {long} nowhere: with {who}, {short} is still faster at {last} B"
+                )?;
                 write!(formatter, " ({of_short:.0} against {of_long:.0} ns).")
             }
         }
@@ -126,8 +150,11 @@ mod tests {
 
     fn sentence(express: [f64; 3], wide: [f64; 3]) -> String {
         let sizes = [8, 16, 24];
-        let mut rows: Vec<_> =
-            sizes.iter().zip(express).map(|(bytes, ns)| row(Mechanism::Express, *bytes, ns)).collect();
+        let mut rows: Vec<_> = sizes
+            .iter()
+            .zip(express)
+            .map(|(bytes, ns)| row(Mechanism::Express, *bytes, ns))
+            .collect();
         rows.extend(sizes.iter().zip(wide).map(|(bytes, ns)| row(Mechanism::Wide, *bytes, ns)));
         // What only one of the two carries does not count.
         rows.push(row(Mechanism::Wide, 1024, 1.0));
@@ -138,8 +165,10 @@ mod tests {
 
     #[test]
     fn what_met_a_slower_machine_does_not_count() {
-        let of =
-            |mechanism, bytes, latency, floor| Row { floor_ns: Figure::of(&[floor]), ..row(mechanism, bytes, latency) };
+        let of = |mechanism, bytes, latency, floor| Row {
+            floor_ns: Figure::of(&[floor]),
+            ..row(mechanism, bytes, latency)
+        };
         let rows = [
             of(Mechanism::Express, 8, 50.0, 60.0),
             of(Mechanism::Wide, 8, 90.0, 60.0),

@@ -102,7 +102,9 @@ impl Mechanism {
     /// The one size that it is measured with, whatever sizes are asked for.
     pub(super) const fn only_bytes(self) -> Option<u64> {
         match self {
-            Mechanism::Channel | Mechanism::Write | Mechanism::Read | Mechanism::Accumulate => Some(8),
+            Mechanism::Channel | Mechanism::Write | Mechanism::Read | Mechanism::Accumulate => {
+                Some(8)
+            }
             Mechanism::Idle => Some(0),
             _ => None,
         }
@@ -144,7 +146,10 @@ impl std::str::FromStr for Mechanism {
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name);
         found.ok_or_else(|| {
-            format!("there is no such mechanism: choose among {}", Mechanism::ALL.map(Mechanism::name).join(", "))
+            format!(
+                "there is no such mechanism: choose among {}",
+                Mechanism::ALL.map(Mechanism::name).join(", ")
+            )
         })
     }
 }
@@ -157,7 +162,10 @@ mod tests {
     fn names_are_the_same_everywhere() {
         for mechanism in Mechanism::ALL {
             assert_eq!(mechanism.name().parse(), Ok(mechanism));
-            assert_eq!(serde_json::to_string(&mechanism).expect("a name"), format!("\"{mechanism}\""));
+            assert_eq!(
+                serde_json::to_string(&mechanism).expect("a name"),
+                format!("\"{mechanism}\"")
+            );
         }
         assert!("carrier-pigeon".parse::<Mechanism>().is_err_and(|why| why.contains("one-poll")));
     }

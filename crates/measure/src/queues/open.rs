@@ -49,7 +49,12 @@ pub(super) fn floor(world: &Communicator) -> Result<Floor, QueuesError> {
     let mine = arena.allocate_zeroed(128, 128)?;
     let theirs = exchange(world, mine)?;
     let segment = arena.segment();
-    Ok(Floor { out: Mapped::new(segment, mine)?, back: Mapped::new(segment, theirs)?, sent: 0, seen: 0 })
+    Ok(Floor {
+        out: Mapped::new(segment, mine)?,
+        back: Mapped::new(segment, theirs)?,
+        sent: 0,
+        seen: 0,
+    })
 }
 
 /// Of so many threads each gets a receive queue of its own on rank 0, and all share one on rank 1. `open` opens a receive
@@ -65,43 +70,69 @@ fn share<R, S: Clone, W>(
         (0..threads).map(|_| open()).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let ends = receivers.into_iter().enumerate();
     if world.rank() == 0 {
-        Ok(ends.map(|(thread, receiver)| join(name(thread), receiver, senders[..1].to_vec())).collect())
+        Ok(ends
+            .map(|(thread, receiver)| join(name(thread), receiver, senders[..1].to_vec()))
+            .collect())
     } else {
         Ok(ends.take(1).map(|(_, receiver)| join(name(0), receiver, senders.clone())).collect())
     }
 }
 
 /// Express.
-pub(super) fn words(world: &Communicator, threads: usize) -> Result<Vec<Parts<Words>>, QueuesError> {
+pub(super) fn words(
+    world: &Communicator,
+    threads: usize,
+) -> Result<Vec<Parts<Words>>, QueuesError> {
     let open = || {
         let mut port = world.express(CAPACITY)?;
         Ok((port.receiver, port.senders.swap_remove(other(world))))
     };
-    share(world, threads, open, |source, receiver, senders| Parts::new(Words { source, senders, receiver }, threads))
+    share(world, threads, open, |source, receiver, senders| {
+        Parts::new(Words { source, senders, receiver }, threads)
+    })
 }
 
 /// Wide Express.
-pub(crate) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Lines>>, QueuesError> {
+pub(crate) fn lines(
+    world: &Communicator,
+    threads: usize,
+) -> Result<Vec<Parts<Lines>>, QueuesError> {
     let open = || {
         let mut port = world.wide(CAPACITY)?;
         Ok((port.receiver, port.senders.swap_remove(other(world))))
     };
-    share(world, threads, open, |source, receiver, senders| Parts::new(Lines { source, senders, receiver }, threads))
+    share(world, threads, open, |source, receiver, senders| {
+        Parts::new(Lines { source, senders, receiver }, threads)
+    })
 }
 
 /// Tag-On with data of up to `largest` bytes.
-pub(super) fn tagged(world: &Communicator, threads: usize, largest: u64) -> Result<Vec<Tagged>, QueuesError> {
+pub(super) fn tagged(
+    world: &Communicator,
+    threads: usize,
+    largest: u64,
+) -> Result<Vec<Tagged>, QueuesError> {
     let open = || {
         let mut port = world.wide(CAPACITY)?;
         Ok((port.receiver, port.senders.swap_remove(other(world))))
     };
     let arena = world.arena();
     let buffers = buffers(largest);
-    let ends = share(world, threads, open, |source, receiver, senders| (source, receiver, senders))?;
+    let ends =
+        share(world, threads, open, |source, receiver, senders| (source, receiver, senders))?;
     let tag = |(source, receiver, senders)| {
         let pool = TagOnPool::create(arena, buffers, largest.max(1))?;
         let pools = TagOnPools::new(arena.segment());
-        Ok(Tagged { source, senders, receiver, pool, buffers, pools, payload: Vec::new(), received: Vec::new() })
+        Ok(Tagged {
+            source,
+            senders,
+            receiver,
+            pool,
+            buffers,
+            pools,
+            payload: Vec::new(),
+            received: Vec::new(),
+        })
     };
     ends.into_iter().map(tag).collect()
 }
@@ -117,7 +148,9 @@ pub(super) fn ring(world: &Communicator) -> Result<Vec<Ring>, QueuesError> {
 }
 
 /// A poll set with all of its queues, and a sender to the last of the other rank's.
-fn poll_set(world: &Communicator) -> Result<((PollSet, Vec<ExpressQueue>), ExpressSender), QueuesError> {
+fn poll_set(
+    world: &Communicator,
+) -> Result<((PollSet, Vec<ExpressQueue>), ExpressSender), QueuesError> {
     let arena = world.arena();
     let set = PollSet::create(arena, POLLED)?;
     let capacity = |index| if index == LAST { CAPACITY } else { UNUSED_CAPACITY };
@@ -129,10 +162,14 @@ fn poll_set(world: &Communicator) -> Result<((PollSet, Vec<ExpressQueue>), Expre
 }
 
 /// Express behind the poll of many queues.
-pub(super) fn polled(world: &Communicator, threads: usize) -> Result<Vec<Parts<Polled>>, QueuesError> {
+pub(super) fn polled(
+    world: &Communicator,
+    threads: usize,
+) -> Result<Vec<Parts<Polled>>, QueuesError> {
     let open = || {
         let ((set, queues), sender) = poll_set(world)?;
-        let receivers = queues.iter().map(|queue| queue.receiver().map(Some)).collect::<Result<Vec<_>, _>>()?;
+        let receivers =
+            queues.iter().map(|queue| queue.receiver().map(Some)).collect::<Result<Vec<_>, _>>()?;
         Ok(((OnePoll::new(&set), receivers), sender))
     };
     share(world, threads, open, |source, (poll, receivers), senders| {
@@ -151,16 +188,33 @@ pub(super) fn doubles(world: &Communicator) -> Result<Vec<Doubles>, QueuesError>
         }
     }
     let ways = senders.into_iter().zip(receivers);
-    Ok(ways.map(|(sender, receiver)| Doubles { sender, receiver, sent: 0.0, seen: 0.0, is_right: true }).collect())
+    Ok(ways
+        .map(|(sender, receiver)| Doubles {
+            sender,
+            receiver,
+            sent: 0.0,
+            seen: 0.0,
+            is_right: true,
+        })
+        .collect())
 }
 
 /// Windows and a command on them.
 pub(super) fn remote(world: &Communicator, command: Command) -> Result<Vec<Remote>, QueuesError> {
-    Ok(vec![Remote { command, windows: world.windows(WORDS * 8)?, other: other(world), sent: 0, seen: 0 }])
+    Ok(vec![Remote {
+        command,
+        windows: world.windows(WORDS * 8)?,
+        other: other(world),
+        sent: 0,
+        seen: 0,
+    }])
 }
 
 /// A link in each direction; none, and why, if the policy wants a direct path and there is none.
-pub(crate) fn bulk(world: &Communicator, policy: Policy) -> Result<(Vec<Bulk>, Option<String>), QueuesError> {
+pub(crate) fn bulk(
+    world: &Communicator,
+    policy: Policy,
+) -> Result<(Vec<Bulk>, Option<String>), QueuesError> {
     let (mut receivers, mut senders) = (Vec::new(), Vec::new());
     for (from, to) in [(0, 1), (1, 0)] {
         match world.bulk(from, to, STAGING)? {
@@ -181,7 +235,10 @@ pub(crate) fn bulk(world: &Communicator, policy: Policy) -> Result<(Vec<Bulk>, O
     world.allreduce(&[u32::from(mine)], &mut all, Op::Minimum)?;
     if policy == Policy::Direct && all == [0] {
         let why = ways.into_iter().find_map(|path| path.here.err());
-        return Ok((Vec::new(), Some(why.map_or_else(|| "the other rank cannot".to_owned(), |why| why.to_string()))));
+        return Ok((
+            Vec::new(),
+            Some(why.map_or_else(|| "the other rank cannot".to_owned(), |why| why.to_string())),
+        ));
     }
     sender.set_policy(policy);
     Ok((vec![Bulk { sender, receiver, policy, payload: Vec::new(), received: Vec::new() }], None))

@@ -96,10 +96,13 @@ fn outline() -> Part {
         .to_owned();
     part.source = "Culler et al. 1993; Ang et al. 1996, figures 4 to 7".to_owned();
     for (name, title, _) in FIGURES {
-        let y = Axis { label: "time".to_owned(), unit: "ns".to_owned(), ..Axis::number("") }.logarithmic();
+        let y = Axis { label: "time".to_owned(), unit: "ns".to_owned(), ..Axis::number("") }
+            .logarithmic();
         part.figures.push(Figure::new(name, title, Axis::bytes("size").logarithmic(), y));
     }
-    let spreads = SPREADS.iter().flat_map(|name| ["median", "10 %", "90 %"].map(|part| format!("{name} {part} (ns)")));
+    let spreads = SPREADS
+        .iter()
+        .flat_map(|name| ["median", "10 %", "90 %"].map(|part| format!("{name} {part} (ns)")));
     let columns = ["mechanism", "threads", "bytes"].map(str::to_owned).into_iter().chain(spreads);
     let rest = ["bandwidth (MB/s)", "processor (%)", "rounds", "round trips"].map(str::to_owned);
     part.tables.push(Table {
@@ -125,7 +128,10 @@ fn not_here(shape: &Shape) -> Part {
     let mut part = outline();
     part.figures.clear();
     part.tables.clear();
-    part.notes.push(format!("Not measured: {}, and the machine's floor takes a core for each rank.", shape.describe()));
+    part.notes.push(format!(
+        "Not measured: {}, and the machine's floor takes a core for each rank.",
+        shape.describe()
+    ));
     part
 }
 
@@ -142,12 +148,18 @@ fn measure(here: &Here<'_>, plan: &Plan) -> Result<Vec<Finding>, SuiteError> {
 }
 
 fn found(row: &Row) -> Vec<Finding> {
-    let threads = if row.threads == 1 { String::new() } else { format!(", {} threads", row.threads) };
+    let threads =
+        if row.threads == 1 { String::new() } else { format!(", {} threads", row.threads) };
     let curve = format!("{}{threads}", row.mechanism);
-    let point = |spread: Spread| Point { repetitions: row.rounds, ..Point::exact(row.bytes as f64, spread.median) };
+    let point = |spread: Spread| Point {
+        repetitions: row.rounds,
+        ..Point::exact(row.bytes as f64, spread.median)
+    };
     let mut findings: Vec<Finding> = FIGURES
         .iter()
-        .filter_map(|(figure, _, spread)| Some(Finding::measured(figure, &curve, point(spread(row)?))))
+        .filter_map(|(figure, _, spread)| {
+            Some(Finding::measured(figure, &curve, point(spread(row)?)))
+        })
         .collect();
     findings.push(Finding::row(ROWS, values(row)));
     findings
@@ -156,12 +168,18 @@ fn found(row: &Row) -> Vec<Finding> {
 /// A row as a table has it.
 fn values(row: &Row) -> Vec<Value> {
     let number = |value: Option<f64>| value.map_or(Value::None, Value::Number);
-    let spreads = [row.send_ns, row.receive_ns, row.latency_ns, row.gap_ns, row.floor_ns, row.ratio];
+    let spreads =
+        [row.send_ns, row.receive_ns, row.latency_ns, row.gap_ns, row.floor_ns, row.ratio];
     let spreads = spreads.into_iter().flat_map(|spread| {
-        [spread.map(|spread| spread.median), spread.map(|spread| spread.p10), spread.map(|spread| spread.p90)]
-            .map(number)
+        [
+            spread.map(|spread| spread.median),
+            spread.map(|spread| spread.p10),
+            spread.map(|spread| spread.p90),
+        ]
+        .map(number)
     });
-    let head = [row.mechanism.name().into(), f64::from(row.threads).into(), (row.bytes as f64).into()];
+    let head =
+        [row.mechanism.name().into(), f64::from(row.threads).into(), (row.bytes as f64).into()];
     let rest = [
         number(row.megabytes_per_second),
         number(row.processor_percent),
@@ -202,15 +220,18 @@ fn row_of(values: &[Value]) -> Option<Row> {
 
 /// The rows that a part has kept.
 pub fn rows_of(part: &Part) -> Vec<Row> {
-    let rows = part.table(ROWS).map(|table| table.rows.iter().filter_map(|row| row_of(row)).collect());
+    let rows =
+        part.table(ROWS).map(|table| table.rows.iter().filter_map(|row| row_of(row)).collect());
     rows.unwrap_or_default()
 }
 
 /// The floor beneath all curves, and where they cross.
 fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     let rows = rows_of(part);
-    let crossovers =
-        Crossover::all(&rows).iter().map(|one| vec![f64::from(one.threads).into(), one.to_string().into()]).collect();
+    let crossovers = Crossover::all(&rows)
+        .iter()
+        .map(|one| vec![f64::from(one.threads).into(), one.to_string().into()])
+        .collect();
     part.replace_rows(CROSSOVERS, crossovers);
     let mut floors: Vec<f64> = rows.iter().filter_map(|row| Some(row.floor_ns?.median)).collect();
     floors.sort_by(f64::total_cmp);
@@ -227,7 +248,11 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     let curves = if points.is_empty() {
         Vec::new()
     } else {
-        vec![crate::results::Series { name: FLOOR.to_owned(), role: crate::results::Role::Floor, points }]
+        vec![crate::results::Series {
+            name: FLOOR.to_owned(),
+            role: crate::results::Role::Floor,
+            points,
+        }]
     };
     part.replace_series(FIGURES[0].0, crate::results::Role::Floor, curves);
     Ok(())
@@ -249,7 +274,10 @@ mod tests {
 
     #[test]
     fn ranks_that_share_a_core_are_told_so() {
-        let part = crate::suite::run_on_threads(&experiment(&Setting { cores: vec![0], ..Setting::default() }));
+        let part = crate::suite::run_on_threads(&experiment(&Setting {
+            cores: vec![0],
+            ..Setting::default()
+        }));
         let part = part.expect("there is nothing to do");
         assert!(
             part.complete && part.figures.is_empty() && part.notes[0].contains("2 ranks on 1 core"),

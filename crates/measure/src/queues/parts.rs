@@ -103,7 +103,12 @@ pub(super) struct Words {
 }
 
 #[inline]
-fn send_word(senders: &[ExpressSender], source: SourceName, to: usize, bytes: &[u8]) -> Result<(), QueuesError> {
+fn send_word(
+    senders: &[ExpressSender],
+    source: SourceName,
+    to: usize,
+    bytes: &[u8],
+) -> Result<(), QueuesError> {
     let mut data = [0; 5];
     data[..bytes.len()].copy_from_slice(bytes);
     Ok(senders[to].send(&Message::new(source, 0, data))?)

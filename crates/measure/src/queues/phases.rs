@@ -55,7 +55,10 @@ fn whole(spans: &[Span]) -> Span {
 }
 
 /// The largest that a rank has of each.
-pub(crate) fn largest<const N: usize>(world: &Communicator, own: [f64; N]) -> Result<[f64; N], QueuesError> {
+pub(crate) fn largest<const N: usize>(
+    world: &Communicator,
+    own: [f64; N],
+) -> Result<[f64; N], QueuesError> {
     let mut all = [0.0; N];
     world.allreduce(&own, &mut all, Op::Maximum)?;
     Ok(all)
@@ -131,7 +134,8 @@ pub(super) fn batches<W: Way>(
         world.barrier()?;
         if world.rank() == 1 {
             let messages = batch * threads as u64;
-            let spans = on_all(ways, |way| (0..messages).try_for_each(|_| way.receive().map(|_| ())))?;
+            let spans =
+                on_all(ways, |way| (0..messages).try_for_each(|_| way.receive().map(|_| ())))?;
             let Span { begin, end } = whole(&spans);
             times.push((end - begin) as f64 / messages as f64);
         }

@@ -66,20 +66,35 @@ impl Plan {
     /// # Errors
     /// [`QueuesError::Argument`], [`QueuesError::Nothing`].
     pub fn check(&self) -> Result<(), QueuesError> {
-        let refuse = |what, found: String, expected| Err(QueuesError::Argument { what, found, expected });
-        if let Some(threads) = self.threads.iter().find(|threads| !(1..=MOST_THREADS).contains(threads)) {
+        let refuse =
+            |what, found: String, expected| Err(QueuesError::Argument { what, found, expected });
+        if let Some(threads) =
+            self.threads.iter().find(|threads| !(1..=MOST_THREADS).contains(threads))
+        {
             return refuse("the number of threads", threads.to_string(), "from 1 to 64");
         }
         if let Some(bytes) = self.sizes.iter().find(|bytes| **bytes > MOST_BYTES) {
-            return refuse("the size of a message", format!("{bytes} bytes"), "up to 67108864 (64 MiB)");
+            return refuse(
+                "the size of a message",
+                format!("{bytes} bytes"),
+                "up to 67108864 (64 MiB)",
+            );
         }
         if !(LEAST_ROUNDS..=MOST_ROUNDS).contains(&self.rounds) {
             return refuse("the number of rounds", self.rounds.to_string(), "from 7 to 10000");
         }
         if !(1..=MOST_ROW_MS).contains(&self.row_ms) {
-            return refuse("the time for a row", format!("{} ms", self.row_ms), "from 1 to 600000 ms");
+            return refuse(
+                "the time for a row",
+                format!("{} ms", self.row_ms),
+                "from 1 to 600000 ms",
+            );
         }
-        if self.cases().is_empty() { Err(QueuesError::Nothing { why: self.why_nothing() }) } else { Ok(()) }
+        if self.cases().is_empty() {
+            Err(QueuesError::Nothing { why: self.why_nothing() })
+        } else {
+            Ok(())
+        }
     }
 
     /// What stands in the way of each mechanism if none can be measured.
@@ -102,7 +117,11 @@ impl Plan {
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for (mechanism, threads) in self.groups() {
-            cases.extend(self.sizes_of(mechanism).into_iter().map(|bytes| Case { mechanism, threads, bytes }));
+            cases.extend(self.sizes_of(mechanism).into_iter().map(|bytes| Case {
+                mechanism,
+                threads,
+                bytes,
+            }));
         }
         cases
     }
@@ -111,7 +130,8 @@ impl Plan {
     pub(super) fn groups(&self) -> Vec<(Mechanism, u32)> {
         let mut groups = Vec::new();
         for &threads in &self.threads {
-            let fitting = self.mechanisms.iter().filter(|mechanism| threads == 1 || mechanism.is_shared());
+            let fitting =
+                self.mechanisms.iter().filter(|mechanism| threads == 1 || mechanism.is_shared());
             groups.extend(fitting.map(|mechanism| (*mechanism, threads)));
         }
         groups
@@ -141,8 +161,14 @@ mod tests {
                 Plan { threads: vec![2], mechanisms: vec![Mechanism::Channel], ..usual() },
                 "channel is measured with 1 thread",
             ),
-            (Plan { sizes: vec![4096], mechanisms: vec![Mechanism::Express], ..usual() }, "0 to 128 bytes, not 4096"),
-            (Plan { sizes: vec![8], mechanisms: vec![Mechanism::BulkDirect], ..usual() }, "bulk-direct takes 1024 to"),
+            (
+                Plan { sizes: vec![4096], mechanisms: vec![Mechanism::Express], ..usual() },
+                "0 to 128 bytes, not 4096",
+            ),
+            (
+                Plan { sizes: vec![8], mechanisms: vec![Mechanism::BulkDirect], ..usual() },
+                "bulk-direct takes 1024 to",
+            ),
             (Plan { mechanisms: Vec::new(), ..usual() }, "give a mechanism"),
         ] {
             let error = plan.check().expect_err(hint).to_string();
@@ -163,8 +189,15 @@ mod tests {
             sizes: vec![0, 48, 1 << 20],
             ..Plan::default()
         };
-        let rows: Vec<_> = plan.cases().into_iter().map(|case| (case.mechanism, case.threads, case.bytes)).collect();
+        let rows: Vec<_> = plan
+            .cases()
+            .into_iter()
+            .map(|case| (case.mechanism, case.threads, case.bytes))
+            .collect();
         let wide = |threads, bytes| (Mechanism::Wide, threads, bytes);
-        assert_eq!(rows, [(Mechanism::Write, 1, 8), wide(1, 0), wide(1, 48), wide(2, 0), wide(2, 48)]);
+        assert_eq!(
+            rows,
+            [(Mechanism::Write, 1, 8), wide(1, 0), wide(1, 48), wide(2, 0), wide(2, 48)]
+        );
     }
 }

@@ -51,7 +51,8 @@ impl Way for Tagged {
         };
         draft[..self.payload.len()].copy_from_slice(&self.payload);
         let data = draft.finish(self.payload.len() as u64);
-        let (sender, header) = (&self.senders[to], LineHeader { source: self.source, handler: 0, tag: 0 });
+        let (sender, header) =
+            (&self.senders[to], LineHeader { source: self.source, handler: 0, tag: 0 });
         match data.send(sender, header, &[]) {
             Err(TagOnError::Send(SendError::Full)) => {
                 Ok(data.send_until(sender, header, &[], Instant::now() + PATIENCE)?)

@@ -65,7 +65,8 @@ fn counts<W: Way>(
     let threads = case.threads as usize;
     round_trips(world, floor, 1, FIRST_LOOK)?;
     round_trips(world, ways, threads, FIRST_LOOK)?;
-    let seen = [round_trips(world, floor, 1, FIRST_LOOK)?, round_trips(world, ways, threads, FIRST_LOOK)?];
+    let seen =
+        [round_trips(world, floor, 1, FIRST_LOOK)?, round_trips(world, ways, threads, FIRST_LOOK)?];
     let [floor_ns, way_ns] = largest(world, seen)?.map(|time| time.max(1.0));
     let slice = plan.row_ms as f64 * 1e6 / f64::from(plan.rounds) / 4.0;
     let many = |time: f64, least| ((slice / time) as u64).clamp(least, 1_000_000);
@@ -119,7 +120,9 @@ fn check<W: Way>(world: &Communicator, ways: &[W], case: Case) -> Result<(), Que
     world.allreduce(&[wrong * (world.rank() + 1)], &mut all, Op::Maximum)?;
     match all[0].checked_sub(1) {
         None => Ok(()),
-        Some(rank) => Err(QueuesError::WrongData { mechanism: case.mechanism, bytes: case.bytes, rank }),
+        Some(rank) => {
+            Err(QueuesError::WrongData { mechanism: case.mechanism, bytes: case.bytes, rank })
+        }
     }
 }
 
@@ -135,7 +138,9 @@ fn row(case: Case, plan: &Plan, counts: Counts, rounds: &Rounds) -> Row {
         gap_ns,
         floor_ns: Figure::of(&rounds.floor),
         ratio: Figure::of(&rounds.ratio),
-        megabytes_per_second: gap_ns.filter(|gap| gap.median > 0.0).map(|gap| case.bytes as f64 * 1e3 / gap.median),
+        megabytes_per_second: gap_ns
+            .filter(|gap| gap.median > 0.0)
+            .map(|gap| case.bytes as f64 * 1e3 / gap.median),
         processor_percent: None,
         rounds: plan.rounds,
         round_trips: counts.trips * u64::from(case.threads),

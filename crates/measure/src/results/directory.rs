@@ -6,8 +6,11 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-const PART: Kind =
-    Kind { name: "tradewind measurement", version: 1, remedy: "remove it and measure again with `tradewind measure`" };
+const PART: Kind = Kind {
+    name: "tradewind measurement",
+    version: 1,
+    remedy: "remove it and measure again with `tradewind measure`",
+};
 
 /// Why results cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +99,9 @@ impl Directory {
             let path = entry.map_err(unlistable)?.path();
             let is_json = path.extension().is_some_and(|extension| extension == "json");
             match path.file_stem().and_then(|name| name.to_str()) {
-                Some(name) if is_json && path != self.machine() => files.push((name.to_owned(), path)),
+                Some(name) if is_json && path != self.machine() => {
+                    files.push((name.to_owned(), path))
+                }
                 _ => {}
             }
         }
@@ -112,7 +117,11 @@ impl Directory {
         let path = self.path.join(format!("{name}.json"));
         match file::read(&path, &PART) {
             Ok(part) => Ok(Some(part)),
-            Err(FileError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(FileError::Unreadable { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -136,7 +145,11 @@ impl Directory {
         Ok(file::write(&self.path.join(format!("{name}.json")), &PART, part)?)
     }
 
-    fn put(&self, name: &str, write: impl FnOnce(&mut File) -> ::csv::Result<()>) -> Result<(), ResultsError> {
+    fn put(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut File) -> ::csv::Result<()>,
+    ) -> Result<(), ResultsError> {
         let path = self.path.join(name);
         file::replace(&path, |file| write(file).map_err(io::Error::from))
             .map_err(|source| ResultsError::File(FileError::Unwritable { path, source }))
@@ -153,8 +166,14 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let directory = Directory::create(place.path()).expect("it is there");
         let mut figure = Figure::new("f", "F", Axis::number("x"), Axis::number("y"));
-        figure.series.push(Series { name: "a".into(), role: Role::Measured, points: vec![Point::of(1.0, &[])] });
-        directory.write(&Part { figures: vec![figure], ..Part::new("p", "P") }).expect("it can be written");
+        figure.series.push(Series {
+            name: "a".into(),
+            role: Role::Measured,
+            points: vec![Point::of(1.0, &[])],
+        });
+        directory
+            .write(&Part { figures: vec![figure], ..Part::new("p", "P") })
+            .expect("it can be written");
         let part = directory.read("p").expect("it can be read").expect("it is there");
         assert!(part.figures[0].series[0].points[0].median.is_nan());
     }

@@ -23,7 +23,9 @@ pub enum SuiteError {
     #[error(transparent)]
     File(#[from] plogp::file::FileError),
     /// A finding names what the part does not have.
-    #[error("{what} {name:?} was found, and part {part:?} has none of that name: please report this")]
+    #[error(
+        "{what} {name:?} was found, and part {part:?} has none of that name: please report this"
+    )]
     NoPlace {
         /// Figure, map or table.
         what: &'static str,
@@ -41,7 +43,9 @@ pub enum SuiteError {
         value: f64,
     },
     /// A message was not the one that was sent.
-    #[error("rank {rank} got wrong data in {what}: please report this, none of the figures can be trusted")]
+    #[error(
+        "rank {rank} got wrong data in {what}: please report this, none of the figures can be trusted"
+    )]
     WrongData {
         /// The receiver.
         rank: u32,

@@ -55,7 +55,8 @@ impl Finding {
 
     /// Puts it where it belongs.
     pub(super) fn add_to(self, part: &mut Part) -> Result<(), SuiteError> {
-        let no_place = |what, name: String| Err(SuiteError::NoPlace { what, name, part: part.name.clone() });
+        let no_place =
+            |what, name: String| Err(SuiteError::NoPlace { what, name, part: part.name.clone() });
         match self {
             Finding::Point { figure, series, role, point } => {
                 finite(&figure, &series, &point)?;
@@ -64,14 +65,18 @@ impl Finding {
                     None => return no_place("figure", figure),
                 }
             }
-            Finding::Row { table, row } => match part.tables.iter_mut().find(|known| known.name == table) {
-                Some(known) if known.columns.len() == row.len() => known.rows.push(row),
-                _ => return no_place("a row of this length of table", table),
-            },
-            Finding::Cell { map, cell } => match part.maps.iter_mut().find(|known| known.name == map) {
-                Some(map) => map.cells.push(cell),
-                None => return no_place("map", map),
-            },
+            Finding::Row { table, row } => {
+                match part.tables.iter_mut().find(|known| known.name == table) {
+                    Some(known) if known.columns.len() == row.len() => known.rows.push(row),
+                    _ => return no_place("a row of this length of table", table),
+                }
+            }
+            Finding::Cell { map, cell } => {
+                match part.maps.iter_mut().find(|known| known.name == map) {
+                    Some(map) => map.cells.push(cell),
+                    None => return no_place("map", map),
+                }
+            }
             Finding::Note(note) => {
                 if !part.notes.contains(&note) {
                     part.notes.push(note);
@@ -86,7 +91,10 @@ fn finite(figure: &str, series: &str, point: &Point) -> Result<(), SuiteError> {
     let Point { x, median, minimum, lower_quartile, upper_quartile, maximum, .. } = *point;
     let quantiles = [minimum, lower_quartile, upper_quartile, maximum].into_iter().flatten();
     match [x, median].into_iter().chain(quantiles).find(|value| !value.is_finite()) {
-        Some(value) => Err(SuiteError::NotFinite { place: format!("figure {figure}, {series}, at {x}"), value }),
+        Some(value) => Err(SuiteError::NotFinite {
+            place: format!("figure {figure}, {series}, at {x}"),
+            value,
+        }),
         None => Ok(()),
     }
 }

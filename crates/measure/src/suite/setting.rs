@@ -35,7 +35,8 @@ impl Default for Setting {
 impl Setting {
     /// What measurements that belong together have in common: parts keep it, and a part is only gone on with under the same.
     pub fn words(&self) -> BTreeMap<String, String> {
-        let list = |cores: &[usize]| cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let list =
+            |cores: &[usize]| cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let mut words = self.options.clone();
         let mut put = |name: &str, value: String| words.insert(name.to_owned(), value);
         put("version", env!("CARGO_PKG_VERSION").to_owned());
@@ -116,10 +117,15 @@ impl Shape {
 
     /// "8 ranks on 2 cores".
     pub fn describe(&self) -> String {
-        let count =
-            |number: u32, what: &str| if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") };
+        let count = |number: u32, what: &str| {
+            if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+        };
         let cores = count(self.shared_cores, "core");
-        format!("{} on {cores}{}", count(self.ranks, "rank"), if self.cores.is_empty() { ", unbound" } else { "" })
+        format!(
+            "{} on {cores}{}",
+            count(self.ranks, "rank"),
+            if self.cores.is_empty() { ", unbound" } else { "" }
+        )
     }
 }
 

@@ -72,7 +72,15 @@ shm::shared_lines! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submission {
     /// Take a schedule: the members of the communicator (u32 each) at `at`, the schedule's bytes at the next multiple of 8.
-    Prepare { id: u64, communicator: u32, rank: u32, at: Offset, members: u64, bytes: u64, stamp: u32 },
+    Prepare {
+        id: u64,
+        communicator: u32,
+        rank: u32,
+        at: Offset,
+        members: u64,
+        bytes: u64,
+        stamp: u32,
+    },
     /// Forget a schedule.
     Release { id: u64 },
     /// Start a run whose buffers lie at `at`.
@@ -104,10 +112,20 @@ impl Submission {
         match kind {
             1 => {
                 let (members, bytes, stamp) = (fourth, fifth, sixth as u32);
-                Some(Submission::Prepare { id, communicator: low, rank: high, at, members, bytes, stamp })
+                Some(Submission::Prepare {
+                    id,
+                    communicator: low,
+                    rank: high,
+                    at,
+                    members,
+                    bytes,
+                    stamp,
+                })
             }
             2 => Some(Submission::Release { id }),
-            3 if low < SLOTS => Some(Submission::Start { id, slot: low, generation: high, sequence: fourth, at }),
+            3 if low < SLOTS => {
+                Some(Submission::Start { id, slot: low, generation: high, sequence: fourth, at })
+            }
             4 => Some(Submission::Leave),
             5 => Some(Submission::Ask { slot: low, generation: high }),
             _ => None,
@@ -132,7 +150,9 @@ impl Area {
     /// When the system has no room.
     pub fn create() -> Result<Area, Error> {
         let machine = rustix::system::sysinfo();
-        let bytes = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit)).max(FREE + (1 << 30));
+        let bytes = (machine.totalram as u64)
+            .saturating_mul(u64::from(machine.mem_unit))
+            .max(FREE + (1 << 30));
         let segment = Segment::create(bytes, Backing::Memory).map_err(refused)?;
         segment.commit(Offset(0), SLOT_TABLE).map_err(refused)?;
         Area::open(Arc::new(segment))
@@ -163,7 +183,8 @@ impl Area {
     /// Bytes that have been taken of the system for it.
     pub(crate) fn committed(&self) -> u64 {
         const BLOCK: u64 = 512;
-        rustix::fs::fstat(self.segment.as_fd()).map_or(0, |status| status.st_blocks.cast_unsigned() * BLOCK)
+        rustix::fs::fstat(self.segment.as_fd())
+            .map_or(0, |status| status.st_blocks.cast_unsigned() * BLOCK)
     }
 
     pub(crate) fn bell(&self) -> Bell<'_> {
@@ -177,7 +198,9 @@ impl Area {
 
     /// The rank: writes entry number `place`, which the agent has taken a lap ago.
     pub(crate) fn write(&self, place: u64, submission: Submission) {
-        for (word, value) in self.ring[(place % ENTRIES) as usize].words.iter().zip(submission.encode()) {
+        for (word, value) in
+            self.ring[(place % ENTRIES) as usize].words.iter().zip(submission.encode())
+        {
             // Relaxed: published by `Bell::publish`.
             word.store(value, Ordering::Relaxed);
         }
@@ -193,7 +216,9 @@ impl Area {
     pub(crate) fn commit_slot(&self, slot: u32) -> Result<(), Error> {
         let page = 4096;
         if (64 * u64::from(slot)).is_multiple_of(page) {
-            self.segment.commit(Offset(SLOT_TABLE + 64 * u64::from(slot)), page).map_err(refused)?;
+            self.segment
+                .commit(Offset(SLOT_TABLE + 64 * u64::from(slot)), page)
+                .map_err(refused)?;
         }
         Ok(())
     }
@@ -206,7 +231,10 @@ impl Area {
             let note = [&(bytes.len() as u32).to_le_bytes(), &bytes[..]].concat();
             let at = Offset(NOTES + NOTE_BYTES * u64::from(slot));
             // Where there is no memory for it the rank reads an empty note, and says that it could not be read.
-            let _ = self.segment.commit(at, NOTE_BYTES).and_then(|()| copies::store(&self.segment, at, &note));
+            let _ = self
+                .segment
+                .commit(at, NOTE_BYTES)
+                .and_then(|()| copies::store(&self.segment, at, &note));
         }
         // Relaxed: the count releases it.
         line.failed.store(u32::from(outcome.is_err()), Ordering::Relaxed);
@@ -219,9 +247,11 @@ impl Area {
         if !failed {
             return Ok(());
         }
-        let unknown = || Error::Operation("the run failed, and what went wrong could not be read".into());
+        let unknown =
+            || Error::Operation("the run failed, and what went wrong could not be read".into());
         let mut note = [0; NOTE_BYTES as usize];
-        copies::load(&self.segment, Offset(NOTES + NOTE_BYTES * u64::from(slot)), &mut note).map_err(refused)?;
+        copies::load(&self.segment, Offset(NOTES + NOTE_BYTES * u64::from(slot)), &mut note)
+            .map_err(refused)?;
         let length = u32::from_le_bytes([note[0], note[1], note[2], note[3]]) as usize;
         let bytes = note.get(4..4usize.saturating_add(length)).ok_or_else(unknown)?;
         outcome::decode(bytes).ok_or_else(unknown)?.and(Err(unknown()))
@@ -230,8 +260,10 @@ impl Area {
     /// The agent: answers a question.
     pub(crate) fn answer(&self, ranks: &[u32]) {
         let named = &ranks[..ranks.len().min(NAMED)];
-        let bytes: Vec<u8> =
-            std::iter::once(&(named.len() as u32)).chain(named).flat_map(|word| word.to_le_bytes()).collect();
+        let bytes: Vec<u8> = std::iter::once(&(named.len() as u32))
+            .chain(named)
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
         // It lies in the first page, which was committed with the area.
         let _ = copies::store(&self.segment, Offset(ANSWER), &bytes);
         self.agent.answered.add(1);
@@ -296,7 +328,15 @@ mod tests {
         let other = Area::open(Arc::clone(area.segment())).expect("the same");
         let at = Offset(1 << 33);
         for submission in [
-            Submission::Prepare { id: 7, communicator: u32::MAX, rank: 3, at, members: 9, bytes: 1 << 40, stamp: 77 },
+            Submission::Prepare {
+                id: 7,
+                communicator: u32::MAX,
+                rank: 3,
+                at,
+                members: 9,
+                bytes: 1 << 40,
+                stamp: 77,
+            },
             Submission::Release { id: u64::MAX },
             Submission::Ask { slot: 9, generation: u32::MAX },
             Submission::Start { id: 1, slot: SLOTS - 1, generation: 5, sequence: 1 << 50, at },
@@ -311,14 +351,20 @@ mod tests {
     fn nonsense_is_recognised() {
         let area = Area::create().expect("memory");
         assert_eq!(area.read(0), None, "nothing was written");
-        area.write(0, Submission::Start { id: 1, slot: SLOTS, generation: 0, sequence: 0, at: Offset(0) });
+        area.write(
+            0,
+            Submission::Start { id: 1, slot: SLOTS, generation: 0, sequence: 0, at: Offset(0) },
+        );
         assert_eq!(area.read(0), None, "a slot that there is not");
     }
 
     #[test]
     fn an_outcome_reaches_the_rank() {
         let area = Area::create().expect("memory");
-        let error = Error::RankFailed { rank: 3, how: crate::carrier::Exit::Failed("was ended by signal 9".into()) };
+        let error = Error::RankFailed {
+            rank: 3,
+            how: crate::carrier::Exit::Failed("was ended by signal 9".into()),
+        };
         area.end(5, 1, &Err(error.clone()));
         assert!(area.slot(5).expect("a slot").ended.reached(1));
         assert_eq!(area.outcome(5), Err(error));

@@ -79,7 +79,12 @@ impl Client {
     ///
     /// # Errors
     /// When the area is too small to be one.
-    pub fn new(area: Area, doorbell: OwnedFd, home: Home, service: Option<ProcessHandle>) -> Result<Client, Error> {
+    pub fn new(
+        area: Area,
+        doorbell: OwnedFd,
+        home: Home,
+        service: Option<ProcessHandle>,
+    ) -> Result<Client, Error> {
         let segment = Arc::clone(area.segment());
         let end = segment.bytes();
         let arena = Arena::new(segment, FREE..end)
@@ -190,15 +195,23 @@ impl Client {
     }
 
     fn check_agent(&self) -> Result<(), Error> {
-        let gone = self.area.has_ended() || self.service.as_ref().is_some_and(ProcessHandle::has_exited);
+        let gone =
+            self.area.has_ended() || self.service.as_ref().is_some_and(ProcessHandle::has_exited);
         let Home { host, address } = &self.home;
-        let why = "its node service, which ran this rank's collectives, has ended; start the job again".to_owned();
-        if gone { Err(Error::HostUnreachable { host: *host, address: address.clone(), why }) } else { Ok(()) }
+        let why =
+            "its node service, which ran this rank's collectives, has ended; start the job again"
+                .to_owned();
+        if gone {
+            Err(Error::HostUnreachable { host: *host, address: address.clone(), why })
+        } else {
+            Ok(())
+        }
     }
 
     /// Copies the buffers that the run reads into its memory.
     fn write_inputs(&self, plan: &Plan, at: Offset, inputs: &[&[u8]]) -> Result<(), Error> {
-        for (buffer, input) in plan.buffers.iter().zip(inputs).filter(|(buffer, _)| buffer.is_read) {
+        for (buffer, input) in plan.buffers.iter().zip(inputs).filter(|(buffer, _)| buffer.is_read)
+        {
             copies::store(self.area.segment(), Offset(at.0 + buffer.at), input).map_err(refused)?;
         }
         Ok(())
@@ -212,7 +225,8 @@ fn parts(ticket: Ticket) -> (u32, u32) {
 
 fn check_inputs(plan: &Plan, inputs: &[&[u8]]) -> Result<(), Error> {
     if inputs.len() != plan.buffers.len() {
-        let why = format!("the schedule has {} buffers, {} were given", plan.buffers.len(), inputs.len());
+        let why =
+            format!("the schedule has {} buffers, {} were given", plan.buffers.len(), inputs.len());
         return Err(Error::Operation(why));
     }
     for (number, (buffer, input)) in plan.buffers.iter().zip(inputs).enumerate() {
@@ -225,7 +239,9 @@ fn check_inputs(plan: &Plan, inputs: &[&[u8]]) -> Result<(), Error> {
 }
 
 fn unknown(what: &str) -> Error {
-    Error::Operation(format!("this {what} is not known to the agent engine: it was released, or is another carrier's"))
+    Error::Operation(format!(
+        "this {what} is not known to the agent engine: it was released, or is another carrier's"
+    ))
 }
 
 impl Carrier for Client {
@@ -239,7 +255,12 @@ impl Carrier for Client {
         view.header().operation_count < MAX_OPERATIONS && longest <= MAX_MESSAGE
     }
 
-    fn prepare(&self, context: &Context, schedule: &Schedule, stamp: u32) -> Result<Prepared, Error> {
+    fn prepare(
+        &self,
+        context: &Context,
+        schedule: &Schedule,
+        stamp: u32,
+    ) -> Result<Prepared, Error> {
         let (header, bytes) = (*schedule.view().header(), schedule.as_bytes());
         if (header.rank, header.ranks as usize) != (context.rank, context.members.len()) {
             let why = format!(
@@ -260,7 +281,8 @@ impl Carrier for Client {
                 way_out: "cut the collective into several, and messages to less than 1 TiB",
             });
         }
-        let members: Vec<u8> = context.members.iter().flat_map(|member| member.to_le_bytes()).collect();
+        let members: Vec<u8> =
+            context.members.iter().flat_map(|member| member.to_le_bytes()).collect();
         let second = (members.len() as u64).next_multiple_of(8);
         let at = self.allocate("a schedule", second + bytes.len() as u64)?;
         copies::store(self.area.segment(), at, &members).map_err(refused)?;
@@ -268,8 +290,17 @@ impl Carrier for Client {
         let mut books = self.books();
         self.tidy(&mut books);
         let id = books.next_prepared;
-        let (communicator, rank, members) = (context.number, context.rank, context.members.len() as u64);
-        let prepare = Submission::Prepare { id, communicator, rank, at, members, bytes: bytes.len() as u64, stamp };
+        let (communicator, rank, members) =
+            (context.number, context.rank, context.members.len() as u64);
+        let prepare = Submission::Prepare {
+            id,
+            communicator,
+            rank,
+            at,
+            members,
+            bytes: bytes.len() as u64,
+            stamp,
+        };
         self.submit(&mut books, prepare)?;
         let published = books.published;
         books.retired.push_back((published, at));
@@ -351,7 +382,9 @@ impl Carrier for Client {
         Self::run(&books, ticket).ok_or_else(|| unknown("run"))?;
         if !self.is_complete(ticket) {
             self.check_agent()?;
-            return Err(Error::Operation("the run has not ended: wait for it before you fetch its results".into()));
+            return Err(Error::Operation(
+                "the run has not ended: wait for it before you fetch its results".into(),
+            ));
         }
         let Some(run) = books.slots[slot as usize].run.take() else { return Err(unknown("run")) };
         drop(books);
@@ -391,7 +424,12 @@ impl Carrier for Client {
 }
 
 impl Client {
-    fn read_outputs(&self, plan: &Plan, at: Offset, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    fn read_outputs(
+        &self,
+        plan: &Plan,
+        at: Offset,
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
         for (number, (buffer, output)) in plan.buffers.iter().zip(outputs).enumerate() {
             if output.is_empty() {
                 continue;
@@ -402,7 +440,8 @@ impl Client {
             }
             for range in &buffer.written {
                 let into = &mut output[range.start as usize..range.end as usize];
-                copies::load(self.area.segment(), Offset(at.0 + buffer.at + range.start), into).map_err(refused)?;
+                copies::load(self.area.segment(), Offset(at.0 + buffer.at + range.start), into)
+                    .map_err(refused)?;
             }
         }
         Ok(())

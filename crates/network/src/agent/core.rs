@@ -128,9 +128,11 @@ impl Core {
                 }
                 Submission::Ask { slot, generation } => {
                     let asked = |run: &&Run| {
-                        (run.key.rank, run.place.slot, run.place.generation) == (desk.rank, slot, generation)
+                        (run.key.rank, run.place.slot, run.place.generation)
+                            == (desk.rank, slot, generation)
                     };
-                    let awaited = self.runs.values().find(asked).map(Run::awaited).unwrap_or_default();
+                    let awaited =
+                        self.runs.values().find(asked).map(Run::awaited).unwrap_or_default();
                     desk.answer(&awaited.into_iter().collect::<Vec<u32>>());
                     Ok(())
                 }
@@ -160,7 +162,8 @@ impl Core {
         let place = Place { bytes: taken.bytes(), ..place };
         let key = RunKey { rank: desk.rank, communicator: taken.communicator, sequence };
         if !self.ledgers.entry((key.rank, key.communicator)).or_default().start(sequence) {
-            let why = format!("run {sequence} of communicator {} was started before", key.communicator);
+            let why =
+                format!("run {sequence} of communicator {} was started before", key.communicator);
             desk.end(place, &Err(Error::Operation(why)));
             return Ok(());
         }
@@ -174,7 +177,8 @@ impl Core {
                 return Ok(());
             }
         };
-        let verdict = self.departures.verdict(&taken.members, &taken.hosts, key.communicator, sequence);
+        let verdict =
+            self.departures.verdict(&taken.members, &taken.hosts, key.communicator, sequence);
         let verdict = verdict.or_else(|| self.early.verdict(key));
         let mut run = Run::new(key, taken, place, interpreter);
         let ended = match verdict {
@@ -211,7 +215,10 @@ impl Core {
 
     /// Keeps what came for a run that has not started, and drops what came for one that is over.
     fn keep(&mut self, key: RunKey, origin: Origin, incoming: Incoming) {
-        let is_over = self.ledgers.get(&(key.rank, key.communicator)).is_some_and(|l| l.has_started(key.sequence));
+        let is_over = self
+            .ledgers
+            .get(&(key.rank, key.communicator))
+            .is_some_and(|l| l.has_started(key.sequence));
         let is_ours = self.seat_of(key.rank).is_some();
         if is_over || !is_ours || self.departures.has_left(key.rank) {
             return self.drop_message(origin, &incoming);
@@ -249,7 +256,9 @@ impl Core {
     fn close(&mut self, key: RunKey, outcome: Outcome) {
         let Some(mut run) = self.runs.remove(&key) else { return };
         run.let_go(&mut self.outside);
-        let Some(desk) = self.seat_of(key.rank).and_then(|seat| self.desks[seat].as_mut()) else { return };
+        let Some(desk) = self.seat_of(key.rank).and_then(|seat| self.desks[seat].as_mut()) else {
+            return;
+        };
         let has_results = matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. }));
         desk.finish(&run.taken, run.place, run.interpreter, has_results);
         self.ended.push((key.rank, run.place, outcome));
@@ -275,7 +284,8 @@ impl Core {
                 self.deliver(key, origin, incoming);
             } else if let Some((key, operation)) = self.outside.timers.pop(self.outside.now) {
                 let event = Event::CalcFinished { operation };
-                let ended = self.runs.get_mut(&key).and_then(|run| run.event(event, &mut self.outside));
+                let ended =
+                    self.runs.get_mut(&key).and_then(|run| run.event(event, &mut self.outside));
                 if let Some(outcome) = ended {
                     self.finish(key, outcome);
                 }
@@ -331,7 +341,11 @@ impl Core {
 
     fn route(&mut self, host: u32, route: Route, incoming: Incoming) {
         let Route { destination: rank, communicator, source, sequence, stamp } = route;
-        self.deliver(RunKey { rank, communicator, sequence }, Origin { host, source, stamp }, incoming);
+        self.deliver(
+            RunKey { rank, communicator, sequence },
+            Origin { host, source, stamp },
+            incoming,
+        );
     }
 
     /// Answers requests that had to wait for room.
@@ -360,7 +374,12 @@ impl Core {
             .values()
             .filter_map(|run| {
                 let (taken, key) = (&run.taken, run.key);
-                let error = self.departures.verdict(&taken.members, &taken.hosts, key.communicator, key.sequence)?;
+                let error = self.departures.verdict(
+                    &taken.members,
+                    &taken.hosts,
+                    key.communicator,
+                    key.sequence,
+                )?;
                 Some((key, error))
             })
             .collect();
@@ -401,8 +420,8 @@ impl Core {
                 *desk = None;
             }
         }
-        let over =
-            self.seats.iter().all(|rank| self.departures.has_left(*rank)) && self.desks.iter().all(Option::is_none);
+        let over = self.seats.iter().all(|rank| self.departures.has_left(*rank))
+            && self.desks.iter().all(Option::is_none);
         if over && !std::mem::replace(&mut self.farewell.said, true) {
             for host in 0..self.outside.transport.hosts() {
                 if !self.farewell.answered[host as usize] {
@@ -440,7 +459,8 @@ mod tests {
     #[test]
     fn who_stays_ends_with_the_last_host() {
         let transport = memory::connect(3).expect("descriptors").remove(0);
-        let mut core = Core::new(Hosts::new(["a", "b", "c"]), Box::new(transport), Limits::default());
+        let mut core =
+            Core::new(Hosts::new(["a", "b", "c"]), Box::new(transport), Limits::default());
         core.stay();
         core.depart(0, Exit::Left);
         core.publish();
@@ -465,7 +485,11 @@ mod tests {
             core.arrive(Arrival::Frame { host: 1, frame: Frame::Packet(route, packet) });
         }
         assert_eq!((core.early.by_run.len(), core.early.overrun.len()), (EARLY_MESSAGES, 1));
-        assert_eq!(core.early.overrun[&(0, 4)], EARLY_MESSAGES as u64, "runs from here on fail when they are started");
+        assert_eq!(
+            core.early.overrun[&(0, 4)],
+            EARLY_MESSAGES as u64,
+            "runs from here on fail when they are started"
+        );
         core.depart(0, Exit::Left);
         assert!(core.early.by_run.is_empty() && core.early.by_rank[&0] == (0, 0));
     }
@@ -479,8 +503,14 @@ mod tests {
         for sequence in 0..(2 * most) >> 20 {
             let route = Route { destination: 0, communicator: 4, source: 1, sequence, stamp: 0 };
             let contribution = vec![0; 1 << 20];
-            core.arrive(Arrival::Frame { host: 1, frame: Frame::Join { route, ordinal: 0, contribution } });
+            core.arrive(Arrival::Frame {
+                host: 1,
+                frame: Frame::Join { route, ordinal: 0, contribution },
+            });
         }
-        assert_eq!((core.early.by_run.len() as u64, core.early.overrun[&(0, 4)]), (most >> 20, most >> 20));
+        assert_eq!(
+            (core.early.by_run.len() as u64, core.early.overrun[&(0, 4)]),
+            (most >> 20, most >> 20)
+        );
     }
 }

@@ -20,7 +20,9 @@ struct Departed {
 impl Departures {
     pub(crate) fn rank(&mut self, rank: u32, how: Exit, started: Vec<(u32, u64)>) {
         // The first report counts: a rank leaves once.
-        self.ranks.entry(rank).or_insert_with(|| Departed { how, started: started.into_iter().collect() });
+        self.ranks
+            .entry(rank)
+            .or_insert_with(|| Departed { how, started: started.into_iter().collect() });
     }
 
     pub(crate) fn host(&mut self, host: u32, error: Error) {
@@ -32,14 +34,21 @@ impl Departures {
     }
 
     /// Why a run cannot end, if it cannot: its members and their hosts, its communicator and number.
-    pub(crate) fn verdict(&self, members: &[u32], hosts: &[u32], communicator: u32, sequence: u64) -> Option<Error> {
+    pub(crate) fn verdict(
+        &self,
+        members: &[u32],
+        hosts: &[u32],
+        communicator: u32,
+        sequence: u64,
+    ) -> Option<Error> {
         if self.ranks.is_empty() && self.hosts.is_empty() {
             return None;
         }
         let missing = members.iter().find_map(|member| {
             let departed = self.ranks.get(member)?;
             let started = departed.started.get(&communicator).copied().unwrap_or(0);
-            (sequence >= started).then(|| Error::RankFailed { rank: *member, how: departed.how.clone() })
+            (sequence >= started)
+                .then(|| Error::RankFailed { rank: *member, how: departed.how.clone() })
         });
         missing.or_else(|| hosts.iter().find_map(|host| self.hosts.get(host)).cloned())
     }
@@ -65,7 +74,8 @@ impl Ledger {
             return self.missing.remove(&sequence);
         }
         self.missing.extend(self.next.max(sequence.saturating_sub(STRAGGLERS))..sequence);
-        while self.missing.first().is_some_and(|first| first.saturating_add(STRAGGLERS) < sequence) {
+        while self.missing.first().is_some_and(|first| first.saturating_add(STRAGGLERS) < sequence)
+        {
             self.missing.pop_first();
         }
         self.next = sequence.saturating_add(1);
@@ -126,7 +136,8 @@ mod tests {
     fn what_a_rank_had_started_before_it_left_can_end() {
         let mut departures = Departures::default();
         departures.rank(4, Exit::Left, vec![(9, 3)]);
-        let verdict = |communicator, sequence| departures.verdict(&[1, 4], &[0, 1], communicator, sequence);
+        let verdict =
+            |communicator, sequence| departures.verdict(&[1, 4], &[0, 1], communicator, sequence);
         assert_eq!(verdict(9, 2), None);
         let failed = Some(Error::RankFailed { rank: 4, how: Exit::Left });
         assert_eq!(verdict(9, 3), failed);

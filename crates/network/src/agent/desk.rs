@@ -128,11 +128,19 @@ impl Desk {
     }
 
     /// Copies and checks a schedule.
-    pub(crate) fn prepare(&mut self, submission: Submission, hosts: &Hosts) -> Result<(), Nonsense> {
-        let Submission::Prepare { id, communicator, rank, at, members, bytes, stamp } = submission else {
+    pub(crate) fn prepare(
+        &mut self,
+        submission: Submission,
+        hosts: &Hosts,
+    ) -> Result<(), Nonsense> {
+        let Submission::Prepare { id, communicator, rank, at, members, bytes, stamp } = submission
+        else {
             return Ok(());
         };
-        let second = members.checked_mul(4).and_then(|bytes| bytes.checked_next_multiple_of(8)).ok_or(Nonsense)?;
+        let second = members
+            .checked_mul(4)
+            .and_then(|bytes| bytes.checked_next_multiple_of(8))
+            .ok_or(Nonsense)?;
         let end = at.plus(second).and_then(|middle| middle.plus(bytes)).ok_or(Nonsense)?;
         if end.0 > self.area.segment().bytes() || members > u64::from(hosts.ranks()) {
             return Err(Nonsense);
@@ -148,10 +156,13 @@ impl Desk {
             let mut copy = Vec::new();
             copy.try_reserve_exact(bytes as usize).map_err(|_| Nonsense)?;
             copy.resize(bytes as usize, 0);
-            copies::load(self.area.segment(), Offset(at), &mut copy).map(|()| copy).map_err(|_| Nonsense)
+            copies::load(self.area.segment(), Offset(at), &mut copy)
+                .map(|()| copy)
+                .map_err(|_| Nonsense)
         };
         let listed = read(at.0, 4 * members)?;
-        let members: Vec<u32> = listed.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let members: Vec<u32> =
+            listed.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
         let homes: Option<Vec<u32>> = members.iter().map(|member| hosts.of(*member)).collect();
         let schedule = Schedule::from_bytes(&read(at.0 + second, bytes)?).map_err(|_| Nonsense)?;
         let header = schedule.view().header();
@@ -162,7 +173,8 @@ impl Desk {
         let spare = Mutex::default();
         let stamp = stamp & 0xff_ffff;
         let schedule = Arc::new(schedule);
-        let taken = Taken { communicator, stamp, rank, members, hosts, schedule, weight, plan, spare };
+        let taken =
+            Taken { communicator, stamp, rank, members, hosts, schedule, weight, plan, spare };
         self.schedules.insert(id, Arc::new(taken));
         self.schedule_bytes += weight;
         Ok(())
@@ -195,16 +207,24 @@ impl Desk {
     }
 
     /// An interpreter and the buffers for its run, with what the rank put into them.
-    pub(crate) fn interpreter(&self, taken: &Taken, place: Place, limits: Limits) -> Result<Spare, Error> {
+    pub(crate) fn interpreter(
+        &self,
+        taken: &Taken,
+        place: Place,
+        limits: Limits,
+    ) -> Result<Spare, Error> {
         // The rank's own memory holds as much; what it cannot have written is not allocated here either.
         if place.at.plus(taken.plan.bytes).is_none_or(|end| end.0 > self.area.segment().bytes()) {
-            return Err(Error::Operation("the buffers of the run do not lie in the rank's area".into()));
+            return Err(Error::Operation(
+                "the buffers of the run do not lie in the rank's area".into(),
+            ));
         }
         let spare = taken.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let (mut interpreter, mut buffers) = match spare {
             Some(spare) => spare,
             None => {
-                let interpreter = Interpreter::new(Arc::clone(&taken.schedule), limits).map_err(operation)?;
+                let interpreter =
+                    Interpreter::new(Arc::clone(&taken.schedule), limits).map_err(operation)?;
                 let buffers = buffers(&taken.plan, &interpreter)?;
                 (interpreter, buffers)
             }
@@ -222,7 +242,13 @@ impl Desk {
     }
 
     /// Takes an interpreter back whose run is over, and gives the rank what the run wrote.
-    pub(crate) fn finish(&self, taken: &Taken, place: Place, mut interpreter: Interpreter, has_results: bool) {
+    pub(crate) fn finish(
+        &self,
+        taken: &Taken,
+        place: Place,
+        mut interpreter: Interpreter,
+        has_results: bool,
+    ) {
         let buffers = interpreter.reset();
         for (buffer, bytes) in taken.plan.buffers.iter().zip(&buffers).filter(|_| has_results) {
             // A buffer that was lent has its results where they belong.
@@ -232,7 +258,11 @@ impl Desk {
             for range in &buffer.written {
                 let at = place.at.plus(buffer.at + range.start).unwrap_or(Offset(u64::MAX));
                 // A place outside the area is of the rank's own making: it gets no results.
-                let _ = copies::store(self.area.segment(), at, &bytes[range.start as usize..range.end as usize]);
+                let _ = copies::store(
+                    self.area.segment(),
+                    at,
+                    &bytes[range.start as usize..range.end as usize],
+                );
             }
         }
         let own_bytes: usize = buffers.iter().map(Vec::len).sum();
@@ -276,10 +306,14 @@ fn operation(error: impl std::fmt::Display) -> Error {
 fn buffers(plan: &Plan, interpreter: &Interpreter) -> Result<Vec<Vec<u8>>, Error> {
     let buffer = |length: u64| {
         let mut bytes: Vec<u8> = Vec::new();
-        let reserved = usize::try_from(length).is_ok_and(|length| bytes.try_reserve_exact(length).is_ok());
+        let reserved =
+            usize::try_from(length).is_ok_and(|length| bytes.try_reserve_exact(length).is_ok());
         if !reserved {
             let what = format!("take {length} bytes for a buffer of a run");
-            return Err(super::area::system(&what, "the node service has no memory left; use smaller buffers"));
+            return Err(super::area::system(
+                &what,
+                "the node service has no memory left; use smaller buffers",
+            ));
         }
         bytes.resize(length as usize, 0);
         Ok(bytes)

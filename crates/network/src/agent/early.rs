@@ -35,13 +35,19 @@ impl EarlyMessages {
     /// Of so many hosts.
     pub(super) fn new(hosts: u32) -> Self {
         let most = EARLY_BYTES + WINDOW * u64::from(hosts);
-        EarlyMessages { by_run: HashMap::new(), by_rank: HashMap::new(), overrun: HashMap::new(), most }
+        EarlyMessages {
+            by_run: HashMap::new(),
+            by_rank: HashMap::new(),
+            overrun: HashMap::new(),
+            most,
+        }
     }
 
     /// Keeps a message until its run starts. Gives it back if there are too many.
     pub(super) fn keep(&mut self, key: RunKey, message: Early) -> Result<(), Early> {
         let (messages, bytes) = self.by_rank.entry(key.rank).or_default();
-        if *messages >= EARLY_MESSAGES || bytes.saturating_add(message.incoming.bytes()) > self.most {
+        if *messages >= EARLY_MESSAGES || bytes.saturating_add(message.incoming.bytes()) > self.most
+        {
             let lowest = self.overrun.entry((key.rank, key.communicator)).or_insert(key.sequence);
             *lowest = key.sequence.min(*lowest);
             return Err(message);

@@ -51,7 +51,9 @@ pub fn local(hosts: &Hosts) -> Result<Vec<Client>, Error> {
     let addresses: Vec<_> = listeners.iter().map(Listener::address).collect();
     let connect = |(host, listener): (usize, Listener)| {
         let addresses = addresses.clone();
-        std::thread::spawn(move || Tcp::connect(listener, host as u32, &addresses, key, Patience::default()))
+        std::thread::spawn(move || {
+            Tcp::connect(listener, host as u32, &addresses, key, Patience::default())
+        })
     };
     let threads: Vec<_> = listeners.into_iter().enumerate().map(connect).collect();
     let connected = threads.into_iter().map(|thread| match thread.join() {
@@ -65,7 +67,11 @@ pub fn local(hosts: &Hosts) -> Result<Vec<Client>, Error> {
 ///
 /// # Errors
 /// As [`local`].
-pub fn local_over(hosts: &Hosts, transports: Vec<Box<dyn Transport>>, limits: Limits) -> Result<Vec<Client>, Error> {
+pub fn local_over(
+    hosts: &Hosts,
+    transports: Vec<Box<dyn Transport>>,
+    limits: Limits,
+) -> Result<Vec<Client>, Error> {
     let mut clients: Vec<Option<Client>> = (0..hosts.ranks()).map(|_| None).collect();
     for transport in transports {
         let (host, address) = (transport.host(), transport.address(transport.host()));

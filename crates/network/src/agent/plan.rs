@@ -41,7 +41,13 @@ impl Plan {
                 // Saturating: what does not fit the numbers does not fit into any memory either.
                 bytes = bytes.saturating_add(record.length).saturating_add(63) / 64 * 64;
                 let is_read = record.access != Access::Output as u32;
-                Buffer { at, length: record.length, is_read, written: Vec::new(), sends_what_there_is: true }
+                Buffer {
+                    at,
+                    length: record.length,
+                    is_read,
+                    written: Vec::new(),
+                    sends_what_there_is: true,
+                }
             })
             .collect();
         for (number, range) in view.written() {
@@ -52,7 +58,8 @@ impl Plan {
         for record in view.operations().iter().filter(|record| record.kind() == Kind::Send) {
             for block in view.destination(record) {
                 if let Some(buffer) = buffers.get_mut(block.memory as usize) {
-                    buffer.sends_what_there_is &= buffer.has(block.offset..block.offset + block.length);
+                    buffer.sends_what_there_is &=
+                        buffer.has(block.offset..block.offset + block.length);
                 }
             }
         }
@@ -63,7 +70,11 @@ impl Plan {
 impl Buffer {
     /// Whether a range is given to the run, or written by it as a whole.
     fn has(&self, range: Range<u64>) -> bool {
-        let is_written = || self.written.iter().any(|written| written.start <= range.start && range.end <= written.end);
+        let is_written = || {
+            self.written
+                .iter()
+                .any(|written| written.start <= range.start && range.end <= written.end)
+        };
         self.is_read || range.is_empty() || is_written()
     }
 
@@ -120,6 +131,9 @@ mod tests {
         let mut graph = Graph::new(0, 2);
         let buffer = graph.buffer(Access::Input, LENT);
         graph.send(buffer.part(90, 20), 1, 0);
-        assert!(Plan::of(&compile(&graph).expect("in order")).buffers[0].stays_in_place(), "all of it is given");
+        assert!(
+            Plan::of(&compile(&graph).expect("in order")).buffers[0].stays_in_place(),
+            "all of it is given"
+        );
     }
 }

@@ -33,7 +33,9 @@ impl Incoming {
     /// Bytes that it has besides its envelope.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
-            Incoming::Packet(Packet::Eager { payload, .. } | Packet::Data { payload, .. }) => payload.len() as u64,
+            Incoming::Packet(Packet::Eager { payload, .. } | Packet::Data { payload, .. }) => {
+                payload.len() as u64
+            }
             Incoming::Join { contribution, .. } => contribution.len() as u64,
             Incoming::Packet(_) | Incoming::Fail(_) => 0,
         }
@@ -114,12 +116,21 @@ struct Meeting {
 pub(crate) type Outcome = Result<(), Error>;
 
 impl Run {
-    pub(crate) fn new(key: RunKey, taken: Arc<Taken>, place: Place, interpreter: Interpreter) -> Run {
+    pub(crate) fn new(
+        key: RunKey,
+        taken: Arc<Taken>,
+        place: Place,
+        interpreter: Interpreter,
+    ) -> Run {
         Run { key, taken, place, interpreter, held: HashMap::new(), meetings: BTreeMap::new() }
     }
 
     /// Starts it. `Some` when that is already its end.
-    pub(crate) fn start(&mut self, buffers: Vec<Vec<u8>>, outside: &mut Outside) -> Option<Outcome> {
+    pub(crate) fn start(
+        &mut self,
+        buffers: Vec<Vec<u8>>,
+        outside: &mut Outside,
+    ) -> Option<Outcome> {
         self.interpreter.set_eager_budget(outside.windows.budget());
         match self.interpreter.start(buffers, outside.now) {
             Ok(()) => self.effects(outside),
@@ -131,11 +142,21 @@ impl Run {
     pub(crate) fn mismatch(&self, origin: Origin) -> Option<Error> {
         let (ours, theirs) = (self.taken.stamp, origin.stamp);
         let rank = self.taken.members.get(origin.source as usize).copied().unwrap_or_default();
-        (ours != theirs).then_some(Error::Mismatch { sequence: self.key.sequence, ours, rank, theirs })
+        (ours != theirs).then_some(Error::Mismatch {
+            sequence: self.key.sequence,
+            ours,
+            rank,
+            theirs,
+        })
     }
 
     /// Takes in what came from a rank of the communicator. `Some` when the run has ended with it.
-    pub(crate) fn take(&mut self, source: u32, incoming: Incoming, outside: &mut Outside) -> Option<Outcome> {
+    pub(crate) fn take(
+        &mut self,
+        source: u32,
+        incoming: Incoming,
+        outside: &mut Outside,
+    ) -> Option<Outcome> {
         match incoming {
             Incoming::Packet(packet) => {
                 if let Packet::Eager { payload, .. } = &packet {
@@ -144,7 +165,11 @@ impl Run {
                 self.event(Event::Packet { source, packet }, outside)
             }
             Incoming::Join { ordinal, contribution } => {
-                self.meetings.entry(ordinal).or_default().contributions.insert(source, contribution);
+                self.meetings
+                    .entry(ordinal)
+                    .or_default()
+                    .contributions
+                    .insert(source, contribution);
                 self.meet(ordinal, outside)
             }
             Incoming::Fail(error) => Some(Err(error)),
@@ -165,8 +190,11 @@ impl Run {
     /// Ranks of the job that it waits for at this moment.
     pub(crate) fn awaited(&self) -> BTreeSet<u32> {
         let members = self.taken.members.iter().copied();
-        let others =
-            || members.clone().filter(|member| Some(member) != self.taken.members.get(self.taken.rank as usize));
+        let others = || {
+            members
+                .clone()
+                .filter(|member| Some(member) != self.taken.members.get(self.taken.rank as usize))
+        };
         let mut awaited = BTreeSet::new();
         for outstanding in self.interpreter.outstanding() {
             match (outstanding.kind, outstanding.peer) {
@@ -176,7 +204,9 @@ impl Run {
                         .values()
                         .filter(|meeting| meeting.entered.is_some())
                         .flat_map(|meeting| {
-                            (0..).zip(members.clone()).filter(|(rank, _)| !meeting.contributions.contains_key(rank))
+                            (0..)
+                                .zip(members.clone())
+                                .filter(|(rank, _)| !meeting.contributions.contains_key(rank))
                         })
                         .map(|(_, member)| member),
                 ),
@@ -226,7 +256,9 @@ impl Run {
                 Effect::Join { operation, ordinal, mode, contribution } => {
                     self.enter(operation, ordinal, mode, contribution, outside)
                 }
-                Effect::Completed(outcome) => Some(outcome.map_err(|failure| self.failure(&failure))),
+                Effect::Completed(outcome) => {
+                    Some(outcome.map_err(|failure| self.failure(&failure)))
+                }
             };
             if ended.is_some() {
                 return ended;
@@ -238,7 +270,9 @@ impl Run {
     fn failure(&self, failure: &Failure) -> Error {
         let why = failure.to_string();
         match failure {
-            Failure::DivisionByZero { rank, vertex, .. } => Error::DivisionByZero { rank: *rank, vertex: *vertex, why },
+            Failure::DivisionByZero { rank, vertex, .. } => {
+                Error::DivisionByZero { rank: *rank, vertex: *vertex, why }
+            }
             Failure::SizesDiffer { .. } => Error::SizesDiffer(why),
         }
     }
@@ -265,7 +299,11 @@ impl Run {
         let rank = self.taken.rank;
         let is_wanted = !matches!(mode, JoinMode::Broadcast { root } if root != rank);
         for peer in (0..self.taken.members.len() as u32).filter(|peer| is_wanted && *peer != rank) {
-            self.transmit(peer, Incoming::Join { ordinal, contribution: contribution.clone() }, outside);
+            self.transmit(
+                peer,
+                Incoming::Join { ordinal, contribution: contribution.clone() },
+                outside,
+            );
         }
         let meeting = self.meetings.entry(ordinal).or_default();
         meeting.contributions.insert(rank, contribution);

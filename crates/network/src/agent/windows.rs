@@ -26,7 +26,12 @@ pub(crate) struct Windows {
 impl Windows {
     pub(crate) fn new(hosts: u32) -> Self {
         let hosts = hosts as usize;
-        Windows { left: vec![WINDOW; hosts], least: WINDOW, unreported: vec![0; hosts], due: Vec::new() }
+        Windows {
+            left: vec![WINDOW; hosts],
+            least: WINDOW,
+            unreported: vec![0; hosts],
+            due: Vec::new(),
+        }
     }
 
     /// What may be sent eagerly, to whomever.

@@ -203,7 +203,9 @@ impl Head {
     }
 
     fn read(bytes: &[u8; HEAD_BYTES]) -> Result<Head, FrameError> {
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
         if !(EAGER..=FAREWELL).contains(&kind) {
@@ -244,14 +246,20 @@ impl Frame {
     /// The head, and the payload that follows it.
     pub fn encode(self) -> ([u8; HEAD_BYTES], Vec<u8>) {
         let (kind, route, first, second, payload) = match self {
-            Frame::Packet(route, Packet::Eager { tag, ordinal, payload }) => (EAGER, route, tag, ordinal, payload),
+            Frame::Packet(route, Packet::Eager { tag, ordinal, payload }) => {
+                (EAGER, route, tag, ordinal, payload)
+            }
             Frame::Packet(route, Packet::Announce { tag, ordinal, bytes, send }) => {
                 let length = u64::from(send.0) << LENGTH_BITS | bytes;
                 let head = Head { kind: ANNOUNCE, route, first: tag, second: ordinal, length };
                 return (head.bytes(), Vec::new());
             }
-            Frame::Packet(route, Packet::Request { send, receive }) => (REQUEST, route, send.0, receive.0, Vec::new()),
-            Frame::Packet(route, Packet::Data { receive, payload }) => (DATA, route, receive.0, 0, payload),
+            Frame::Packet(route, Packet::Request { send, receive }) => {
+                (REQUEST, route, send.0, receive.0, Vec::new())
+            }
+            Frame::Packet(route, Packet::Data { receive, payload }) => {
+                (DATA, route, receive.0, 0, payload)
+            }
             Frame::Join { route, ordinal, contribution } => (JOIN, route, ordinal, 0, contribution),
             Frame::Fail(route, error) => (FAIL, route, 0, 0, outcome::encode(&Err(error))),
             Frame::Departed { rank, how, started } => {
@@ -259,7 +267,10 @@ impl Frame {
                 (DEPARTED, route, 0, 0, encode_departure(&how, &started))
             }
             Frame::Credit(bytes) => {
-                return (Head { kind: CREDIT, length: bytes, ..Head::default() }.bytes(), Vec::new());
+                return (
+                    Head { kind: CREDIT, length: bytes, ..Head::default() }.bytes(),
+                    Vec::new(),
+                );
             }
             Frame::Bye => (BYE, Route::default(), 0, 0, Vec::new()),
             Frame::Farewell => (FAREWELL, Route::default(), 0, 0, Vec::new()),
@@ -284,7 +295,10 @@ impl Frame {
                 let (bytes, send) = (length & MAX_MESSAGE, Handle((length >> LENGTH_BITS) as u32));
                 Frame::Packet(route, Packet::Announce { tag: first, ordinal: second, bytes, send })
             }
-            REQUEST => Frame::Packet(route, Packet::Request { send: Handle(first), receive: Handle(second) }),
+            REQUEST => Frame::Packet(
+                route,
+                Packet::Request { send: Handle(first), receive: Handle(second) },
+            ),
             DATA => Frame::Packet(route, Packet::Data { receive: Handle(first), payload }),
             JOIN => Frame::Join { route, ordinal: first, contribution: payload },
             FAIL => match outcome::decode(&payload) {
@@ -358,25 +372,23 @@ mod tests {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..100);
         let operation = || (0..MAX_OPERATIONS).prop_map(Handle);
         let packet = prop_oneof![
-            (any::<u32>(), any::<u32>(), bytes()).prop_map(|(tag, ordinal, payload)| Packet::Eager {
-                tag,
-                ordinal,
-                payload
-            }),
-            (any::<u32>(), any::<u32>(), 0..=MAX_MESSAGE, operation())
-                .prop_map(|(tag, ordinal, bytes, send)| Packet::Announce { tag, ordinal, bytes, send }),
-            (operation(), operation()).prop_map(|(send, receive)| Packet::Request { send, receive }),
+            (any::<u32>(), any::<u32>(), bytes())
+                .prop_map(|(tag, ordinal, payload)| Packet::Eager { tag, ordinal, payload }),
+            (any::<u32>(), any::<u32>(), 0..=MAX_MESSAGE, operation()).prop_map(
+                |(tag, ordinal, bytes, send)| Packet::Announce { tag, ordinal, bytes, send }
+            ),
+            (operation(), operation())
+                .prop_map(|(send, receive)| Packet::Request { send, receive }),
             (operation(), bytes()).prop_map(|(receive, payload)| Packet::Data { receive, payload }),
         ];
         let how = prop_oneof![Just(Exit::Left), ".{0,40}".prop_map(Exit::Failed)];
         prop_oneof![
             (route(), packet).prop_map(|(route, packet)| Frame::Packet(route, packet)),
-            (route(), any::<u32>(), bytes()).prop_map(|(route, ordinal, contribution)| Frame::Join {
-                route,
-                ordinal,
-                contribution
+            (route(), any::<u32>(), bytes()).prop_map(|(route, ordinal, contribution)| {
+                Frame::Join { route, ordinal, contribution }
             }),
-            (route(), ".{0,40}").prop_map(|(route, text)| Frame::Fail(route, Error::Operation(text))),
+            (route(), ".{0,40}")
+                .prop_map(|(route, text)| Frame::Fail(route, Error::Operation(text))),
             (any::<u32>(), how, proptest::collection::vec((any::<u32>(), any::<u64>()), 0..5))
                 .prop_map(|(rank, how, started)| Frame::Departed { rank, how, started }),
             any::<u64>().prop_map(Frame::Credit),

@@ -106,12 +106,20 @@ impl Transport for Memory {
         0
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
         self.flush();
-        let rung = self.sleeper.wait(timeout)?.map(|(number, _)| number).filter(|number| *number != INBOX);
+        let rung =
+            self.sleeper.wait(timeout)?.map(|(number, _)| number).filter(|number| *number != INBOX);
         arrivals.extend(rung.map(Arrival::Bell));
         let letters = std::mem::take(
-            &mut *self.inboxes[self.host as usize].letters.lock().unwrap_or_else(PoisonError::into_inner),
+            &mut *self.inboxes[self.host as usize]
+                .letters
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
         );
         for letter in letters {
             match letter {
@@ -135,7 +143,9 @@ impl Transport for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        for (host, inbox) in self.inboxes.iter().enumerate().filter(|(host, _)| *host != self.host as usize) {
+        for (host, inbox) in
+            self.inboxes.iter().enumerate().filter(|(host, _)| *host != self.host as usize)
+        {
             if !self.gone[host] {
                 inbox.put(Letter::Gone(self.host));
                 inbox.ring();

@@ -16,16 +16,29 @@ pub(super) struct Sleeper {
 
 impl Sleeper {
     pub(super) fn new() -> Result<Self, Error> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(refused("make a set of descriptors"))?;
+        let epoll =
+            epoll::create(CreateFlags::CLOEXEC).map_err(refused("make a set of descriptors"))?;
         Ok(Sleeper { epoll, ready: Vec::with_capacity(64) })
     }
 
-    pub(super) fn add(&self, descriptor: impl AsFd, number: u64, flags: EventFlags) -> Result<(), Error> {
-        epoll::add(&self.epoll, descriptor, EventData::new_u64(number), flags).map_err(refused("watch a descriptor"))
+    pub(super) fn add(
+        &self,
+        descriptor: impl AsFd,
+        number: u64,
+        flags: EventFlags,
+    ) -> Result<(), Error> {
+        epoll::add(&self.epoll, descriptor, EventData::new_u64(number), flags)
+            .map_err(refused("watch a descriptor"))
     }
 
-    pub(super) fn change(&self, descriptor: impl AsFd, number: u64, flags: EventFlags) -> Result<(), Error> {
-        epoll::modify(&self.epoll, descriptor, EventData::new_u64(number), flags).map_err(refused("watch a descriptor"))
+    pub(super) fn change(
+        &self,
+        descriptor: impl AsFd,
+        number: u64,
+        flags: EventFlags,
+    ) -> Result<(), Error> {
+        epoll::modify(&self.epoll, descriptor, EventData::new_u64(number), flags)
+            .map_err(refused("watch a descriptor"))
     }
 
     pub(super) fn remove(&self, descriptor: impl AsFd) {
@@ -42,7 +55,9 @@ impl Sleeper {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; 64];
         match epoll::wait(&self.epoll, &mut space[..], timeout.as_ref()) {
-            Ok((ready, _)) => self.ready.extend(ready.iter().map(|event| (event.data.u64(), event.flags))),
+            Ok((ready, _)) => {
+                self.ready.extend(ready.iter().map(|event| (event.data.u64(), event.flags)))
+            }
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(refused("sleep until something arrives")(error)),
         }

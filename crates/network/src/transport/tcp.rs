@@ -72,7 +72,8 @@ impl Tcp {
         key: Key,
         patience: Patience,
     ) -> Result<Tcp, Error> {
-        let (sockets, refused) = setup::connect(listener, host, addresses, key, patience.connecting)?;
+        let (sockets, refused) =
+            setup::connect(listener, host, addresses, key, patience.connecting)?;
         let sleeper = Sleeper::new()?;
         let mut connections: Vec<Option<Connection>> = addresses.iter().map(|_| None).collect();
         for (other, socket) in sockets {
@@ -81,7 +82,15 @@ impl Tcp {
             connections[other as usize] = Some(connection);
         }
         let addresses = addresses.to_vec();
-        Ok(Tcp { host, addresses, connections, sleeper, written: Vec::new(), lost: Vec::new(), refused })
+        Ok(Tcp {
+            host,
+            addresses,
+            connections,
+            sleeper,
+            written: Vec::new(),
+            lost: Vec::new(),
+            refused,
+        })
     }
 
     /// Writes what is in a connection's queue, and has the rest written when there is room.
@@ -140,13 +149,19 @@ impl Transport for Tcp {
         self.connections[host as usize].as_ref().map_or(0, Connection::queued)
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
         self.flush();
         let timeout = if self.lost.is_empty() { timeout } else { Some(Duration::ZERO) };
         let mut writable = Vec::new();
         let mut broken = Vec::new();
         for (number, flags) in self.sleeper.wait(timeout)? {
-            let Some(host) = u32::try_from(number).ok().filter(|host| (*host as usize) < self.connections.len()) else {
+            let Some(host) =
+                u32::try_from(number).ok().filter(|host| (*host as usize) < self.connections.len())
+            else {
                 arrivals.push(Arrival::Bell(number.wrapping_sub(BELLS)));
                 continue;
             };

@@ -48,19 +48,28 @@ pub(crate) fn connect(hosts: &Hosts, wires: &Wires, limits: Limits) -> Result<Ve
         Wires::Other(connect) => connect(hosts),
         Wires::Memory => {
             let connected = memory::connect(hosts.count())?;
-            let boxed = connected.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
+            let boxed = connected
+                .into_iter()
+                .map(|transport| Box::new(transport) as Box<dyn Transport>)
+                .collect();
             local_over(hosts, boxed, limits)
         }
     }
 }
 
 /// Runs a body as every rank of a job on so many hosts with so many ranks each.
-pub(crate) fn run_job<R: Send>(hosts: &Hosts, wires: Wires, body: impl Fn(u32, Client) -> R + Sync) -> Vec<R> {
+pub(crate) fn run_job<R: Send>(
+    hosts: &Hosts,
+    wires: Wires,
+    body: impl Fn(u32, Client) -> R + Sync,
+) -> Vec<R> {
     let clients = connect(hosts, &wires, Limits::default()).expect("threads, memory and sockets");
     let body = &body;
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..).zip(clients).map(|(rank, client)| scope.spawn(move || body(rank, client))).collect();
+        let threads: Vec<_> = (0..)
+            .zip(clients)
+            .map(|(rank, client)| scope.spawn(move || body(rank, client)))
+            .collect();
         threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
     })
 }
@@ -109,13 +118,15 @@ impl Engine for Agents {
         let hosts = hosts(program.len() as u32, self.ranks_per_host);
         let clients = connect(&hosts, &self.wires, self.limits).map_err(|error| failure(&error))?;
         let outcomes: Vec<Result<RankOutcome, Error>> = std::thread::scope(|scope| {
-            let rank = |(rank, client)| scope.spawn(move || run_rank(client, &program[rank], inputs));
+            let rank =
+                |(rank, client)| scope.spawn(move || run_rank(client, &program[rank], inputs));
             let threads: Vec<_> = clients.into_iter().enumerate().map(rank).collect();
             threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
         });
         // A rank whose run failed leaves, which others notice in their next round: what it found itself says more.
         let said_most = |error: &&Error| !matches!(error, Error::RankFailed { .. });
-        let errors: Vec<&Error> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+        let errors: Vec<&Error> =
+            outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
         if let Some(error) = errors.iter().copied().find(said_most).or(errors.first().copied()) {
             return Err(failure(error));
         }
@@ -143,11 +154,18 @@ fn run_rank(client: Client, graph: &Graph, inputs: &[Round]) -> Result<RankOutco
             .collect();
         let ticket = client.start(prepared, round, &given)?;
         if !client.wait(ticket, Instant::now().checked_add(Duration::from_secs(60)))? {
-            return Err(Error::System { what: "stuck".into(), why: format!("rank {rank}, round {round}") });
+            return Err(Error::System {
+                what: "stuck".into(),
+                why: format!("rank {rank}, round {round}"),
+            });
         }
         assert!(client.is_complete(ticket));
         let mut wanted: Vec<&mut [u8]> = (memory.iter_mut().zip(&accesses))
-            .map(|(bytes, access)| if *access == Access::Input { &mut [] } else { bytes.as_mut_slice() })
+            .map(
+                |(bytes, access)| {
+                    if *access == Access::Input { &mut [] } else { bytes.as_mut_slice() }
+                },
+            )
             .collect();
         let fault = match client.fetch(ticket, &mut wanted) {
             Ok(()) => None,

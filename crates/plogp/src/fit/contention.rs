@@ -58,7 +58,11 @@ pub fn contention(samples: &[ContentionSample]) -> Result<Contention, FitError> 
     }
     asked.sort_by(|left, right| left.0.total_cmp(&right.0));
     let quantile = |share| weighted_quantile(&asked, share);
-    Ok(Contention { ratio: quantile(0.5), lower_quartile: quantile(0.25), upper_quartile: quantile(0.75) })
+    Ok(Contention {
+        ratio: quantile(0.5),
+        lower_quartile: quantile(0.25),
+        upper_quartile: quantile(0.75),
+    })
 }
 
 /// The first of the ascending values up to which this share of the weight lies.

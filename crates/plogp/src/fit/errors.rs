@@ -25,13 +25,18 @@ impl Errors {
     /// assert_eq!((errors.median_relative, errors.worst_relative, errors.worst_absolute), (0.1, 0.5, 10.0));
     /// ```
     pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
-        let usable =
-            |(predicted, measured): &&(f64, f64)| predicted.is_finite() && measured.is_finite() && *measured > 0.0;
+        let usable = |(predicted, measured): &&(f64, f64)| {
+            predicted.is_finite() && measured.is_finite() && *measured > 0.0
+        };
         let pairs: Vec<&(f64, f64)> = pairs.iter().filter(usable).collect();
-        let mut absolute: Vec<f64> = pairs.iter().map(|(predicted, measured)| (predicted - measured).abs()).collect();
-        let mut relative: Vec<f64> =
-            pairs.iter().map(|(predicted, measured)| (predicted - measured).abs() / measured).collect();
-        let (median_absolute, median_relative) = (super::median(&mut absolute), super::median(&mut relative));
+        let mut absolute: Vec<f64> =
+            pairs.iter().map(|(predicted, measured)| (predicted - measured).abs()).collect();
+        let mut relative: Vec<f64> = pairs
+            .iter()
+            .map(|(predicted, measured)| (predicted - measured).abs() / measured)
+            .collect();
+        let (median_absolute, median_relative) =
+            (super::median(&mut absolute), super::median(&mut relative));
         let (worst_absolute, worst_relative) = (*absolute.last()?, *relative.last()?);
         Some(Errors { median_absolute, worst_absolute, median_relative, worst_relative })
     }

@@ -82,7 +82,12 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
     usable(points, 2)?;
     let mut slopes: Vec<f64> = Vec::new();
     for (index, (x, y)) in points.iter().enumerate() {
-        slopes.extend(points[..index].iter().filter(|other| other.0 != *x).map(|other| (y - other.1) / (x - other.0)));
+        slopes.extend(
+            points[..index]
+                .iter()
+                .filter(|other| other.0 != *x)
+                .map(|other| (y - other.1) / (x - other.0)),
+        );
     }
     if slopes.is_empty() {
         return Err(FitError::NoSpread { what: "the same size" });
@@ -92,7 +97,12 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
     let intercept = median(&mut rests);
     let count = points.len() as f64;
     if points.len() == 2 {
-        return Ok(Line { intercept, slope, intercept_error: f64::INFINITY, slope_error: f64::INFINITY });
+        return Ok(Line {
+            intercept,
+            slope,
+            intercept_error: f64::INFINITY,
+            slope_error: f64::INFINITY,
+        });
     }
     let reach = (count * (count - 1.0) * (2.0 * count + 5.0) / 18.0).sqrt();
     let middle = slopes.len() as f64 / 2.0;
@@ -120,7 +130,8 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
 /// # Ok::<(), plogp::fit::FitError>(())
 /// ```
 pub fn barrier(points: &[(u32, f64)]) -> Result<Line, FitError> {
-    let by_dimension: Vec<_> = points.iter().map(|(ranks, time)| (f64::from(*ranks).log2(), *time)).collect();
+    let by_dimension: Vec<_> =
+        points.iter().map(|(ranks, time)| (f64::from(*ranks).log2(), *time)).collect();
     line(&by_dimension, Weights::Equal)
 }
 

@@ -43,22 +43,30 @@ impl Messages {
 ///
 /// # Errors
 /// As [`pieces_as_needed`], for the measurements with bytes.
-pub fn messages(points: &[(u64, f64)], most: usize, weights: Weights) -> Result<Messages, FitError> {
+pub fn messages(
+    points: &[(u64, f64)],
+    most: usize,
+    weights: Weights,
+) -> Result<Messages, FitError> {
     let all: Vec<(f64, f64)> = points.iter().map(|(bytes, time)| (*bytes as f64, *time)).collect();
     usable(&all, 1)?;
-    let mut zeros: Vec<f64> = points.iter().filter(|(bytes, _)| *bytes == 0).map(|(_, time)| *time).collect();
+    let mut zeros: Vec<f64> =
+        points.iter().filter(|(bytes, _)| *bytes == 0).map(|(_, time)| *time).collect();
     let zero = if zeros.is_empty() { None } else { Some(median(&mut zeros)) };
 
     let with_bytes: Vec<usize> = (0..points.len()).filter(|index| points[*index].0 > 0).collect();
     let measured: Vec<(f64, f64)> = with_bytes.iter().map(|index| all[*index]).collect();
     let far = far_off(&measured, weights);
-    let near: Vec<(f64, f64)> = measured.iter().zip(&far).filter(|(_, far)| !**far).map(|(point, _)| *point).collect();
+    let near: Vec<(f64, f64)> =
+        measured.iter().zip(&far).filter(|(_, far)| !**far).map(|(point, _)| *point).collect();
     let mut pieces = pieces_as_needed(&near, most, weights)?;
     for piece in &mut pieces {
-        let own: Vec<_> = near.iter().filter(|(x, _)| (piece.from..=piece.to).contains(x)).copied().collect();
+        let own: Vec<_> =
+            near.iter().filter(|(x, _)| (piece.from..=piece.to).contains(x)).copied().collect();
         piece.line = theil_sen(&own)?;
     }
-    let outliers = with_bytes.into_iter().zip(far).filter(|(_, far)| *far).map(|(index, _)| index).collect();
+    let outliers =
+        with_bytes.into_iter().zip(far).filter(|(_, far)| *far).map(|(index, _)| index).collect();
     Ok(Messages { zero, pieces, outliers })
 }
 
@@ -68,7 +76,10 @@ fn far_off(points: &[(f64, f64)], weights: Weights) -> Vec<bool> {
         let (x, y) = points[index];
         let before = &points[index.saturating_sub(NEIGHBORS)..index];
         let behind = &points[index + 1..points.len().min(index + 1 + NEIGHBORS)];
-        let lines = [before, behind].into_iter().filter(|side| side.len() >= 3).filter_map(|side| theil_sen(side).ok());
+        let lines = [before, behind]
+            .into_iter()
+            .filter(|side| side.len() >= 3)
+            .filter_map(|side| theil_sen(side).ok());
         let least = lines.map(|line| (y - line.at(x)).abs()).reduce(f64::min).unwrap_or(0.0);
         match weights {
             Weights::Equal => least,

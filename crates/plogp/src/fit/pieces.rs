@@ -39,11 +39,17 @@ pub struct Piece {
 /// assert!((pieces[1].line.intercept + 50.0).abs() < 1e-6);
 /// # Ok::<(), plogp::fit::FitError>(())
 /// ```
-pub fn pieces(points: &[(f64, f64)], count: usize, weights: Weights) -> Result<Vec<Piece>, FitError> {
+pub fn pieces(
+    points: &[(f64, f64)],
+    count: usize,
+    weights: Weights,
+) -> Result<Vec<Piece>, FitError> {
     let count = count.max(1);
     let runs = Runs::new(points, count, weights)?;
     let divisions = runs.divisions(count).pop().flatten();
-    divisions.and_then(|division| runs.lines(&division)).ok_or(FitError::NoSpread { what: "too few different sizes" })
+    divisions
+        .and_then(|division| runs.lines(&division))
+        .ok_or(FitError::NoSpread { what: "too few different sizes" })
 }
 
 /// The same with as many pieces, up to `most`, as the measurements speak for: another piece must explain more than its line
@@ -52,7 +58,11 @@ pub fn pieces(points: &[(f64, f64)], count: usize, weights: Weights) -> Result<V
 ///
 /// # Errors
 /// As [`pieces`] for one piece.
-pub fn pieces_as_needed(points: &[(f64, f64)], most: usize, weights: Weights) -> Result<Vec<Piece>, FitError> {
+pub fn pieces_as_needed(
+    points: &[(f64, f64)],
+    most: usize,
+    weights: Weights,
+) -> Result<Vec<Piece>, FitError> {
     let most = most.clamp(1, points.len().max(LEAST) / LEAST);
     let runs = Runs::new(points, 1, weights)?;
     let samples = points.len() as f64;
@@ -62,12 +72,14 @@ pub fn pieces_as_needed(points: &[(f64, f64)], most: usize, weights: Weights) ->
     for (index, division) in runs.divisions(most).into_iter().enumerate() {
         let Some(division) = division else { continue };
         let parameters = (3 * (index + 1) - 1) as f64;
-        let criterion = samples * (division.rest.max(floor) / samples).ln() + parameters * samples.ln();
+        let criterion =
+            samples * (division.rest.max(floor) / samples).ln() + parameters * samples.ln();
         if best.as_ref().is_none_or(|(least, _)| criterion < *least) {
             best = Some((criterion, division));
         }
     }
-    best.and_then(|(_, division)| runs.lines(&division)).ok_or(FitError::NoSpread { what: "the same size" })
+    best.and_then(|(_, division)| runs.lines(&division))
+        .ok_or(FitError::NoSpread { what: "the same size" })
 }
 
 /// Where each run ends, and the squares that are left.
@@ -120,7 +132,9 @@ impl<'a> Runs<'a> {
                     if divided[runs][end].as_ref().is_none_or(|known| rest < known.rest) {
                         let mut ends = match runs {
                             0 => Vec::new(),
-                            _ => divided[runs - 1][start].as_ref().map_or_else(Vec::new, |known| known.ends.clone()),
+                            _ => divided[runs - 1][start]
+                                .as_ref()
+                                .map_or_else(Vec::new, |known| known.ends.clone()),
                         };
                         ends.push(end);
                         divided[runs][end] = Some(Division { ends, rest });
@@ -141,10 +155,15 @@ impl<'a> Runs<'a> {
         let mut lines = Vec::with_capacity(division.ends.len());
         for end in &division.ends {
             let mut sums = Sums::default();
-            for ((x, y), weight) in self.points[start..*end].iter().zip(&self.weights[start..*end]) {
+            for ((x, y), weight) in self.points[start..*end].iter().zip(&self.weights[start..*end])
+            {
                 sums.add(*x, *y, *weight);
             }
-            lines.push(Piece { from: self.points[start].0, to: self.points[*end - 1].0, line: sums.line()? });
+            lines.push(Piece {
+                from: self.points[start].0,
+                to: self.points[*end - 1].0,
+                line: sums.line()?,
+            });
             start = *end;
         }
         Some(lines)

@@ -42,9 +42,10 @@ pub fn plane(samples: &[PlaneSample]) -> Result<Plane, FitError> {
     if samples.len() < 3 {
         return Err(FitError::TooFew { found: samples.len(), needed: 3 });
     }
-    let (most_ranks, most_bytes) = samples.iter().fold((1.0f64, 1.0f64), |(ranks, bytes), sample| {
-        (ranks.max(f64::from(sample.ranks)), bytes.max(sample.bytes as f64))
-    });
+    let (most_ranks, most_bytes) =
+        samples.iter().fold((1.0f64, 1.0f64), |(ranks, bytes), sample| {
+            (ranks.max(f64::from(sample.ranks)), bytes.max(sample.bytes as f64))
+        });
     // Normal equations of rows divided by what was measured; columns brought to one scale.
     let mut normal = [[0.0; 3]; 3];
     let mut right = [0.0; 3];
@@ -64,11 +65,19 @@ pub fn plane(samples: &[PlaneSample]) -> Result<Plane, FitError> {
             right[i] += left;
         }
     }
-    let inverse = inverse(normal).ok_or(FitError::NoSpread { what: "ranks and sizes that lie in one line" })?;
-    let solution: [f64; 3] = std::array::from_fn(|i| (0..3).map(|j| inverse[i][j] * right[j]).sum());
+    let inverse = inverse(normal)
+        .ok_or(FitError::NoSpread { what: "ranks and sizes that lie in one line" })?;
+    let solution: [f64; 3] =
+        std::array::from_fn(|i| (0..3).map(|j| inverse[i][j] * right[j]).sum());
     let rest: f64 = samples
         .iter()
-        .map(|sample| 1.0 - row(sample).iter().zip(solution).map(|(column, value)| column * value).sum::<f64>())
+        .map(|sample| {
+            1.0 - row(sample)
+                .iter()
+                .zip(solution)
+                .map(|(column, value)| column * value)
+                .sum::<f64>()
+        })
         .map(|error| error * error)
         .sum();
     let variance = match samples.len() {
@@ -89,7 +98,8 @@ fn inverse(mut matrix: [[f64; 3]; 3]) -> Option<[[f64; 3]; 3]> {
     let mut inverse = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
     let largest = matrix.iter().flatten().fold(0.0, |most: f64, value| most.max(value.abs()));
     for column in 0..3 {
-        let pivot = (column..3).max_by(|a, b| matrix[*a][column].abs().total_cmp(&matrix[*b][column].abs()))?;
+        let pivot = (column..3)
+            .max_by(|a, b| matrix[*a][column].abs().total_cmp(&matrix[*b][column].abs()))?;
         let divisor = matrix[pivot][column];
         if !divisor.is_finite() || divisor.abs() <= largest * 1e-13 {
             return None;

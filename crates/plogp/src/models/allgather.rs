@@ -16,7 +16,9 @@ pub fn recursive_doubling(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     let (core, over) = core(ranks);
     let share = if over { 2 } else { 1 };
     let most = u64::from(ranks);
-    let rounds: f64 = doublings(core).map(|count| network.exchange(blocks((share * count).min(most), bytes))).sum();
+    let rounds: f64 = doublings(core)
+        .map(|count| network.exchange(blocks((share * count).min(most), bytes)))
+        .sum();
     let folding = network.arrival(bytes) + network.arrival(blocks(ranks, bytes));
     if over { rounds + folding } else { rounds }
 }
@@ -27,7 +29,9 @@ pub fn recursive_doubling(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
 /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in Multiport
 /// Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems 8(11), 1997: the concatenation algorithm.
 pub fn bruck(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
-    doublings(ranks).map(|count| network.exchange(blocks(count.min(u64::from(ranks) - count), bytes))).sum()
+    doublings(ranks)
+        .map(|count| network.exchange(blocks(count.min(u64::from(ranks) - count), bytes)))
+        .sum()
 }
 
 /// A binomial gather of m bytes, then a binomial broadcast of P × m.

@@ -34,7 +34,9 @@ impl Bounds {
 /// ```
 pub fn bounds(network: &Parameters, ranks: u32, bytes: u64) -> Bounds {
     let bound = |sending: f64| {
-        among(ranks, |others| others * sending + others * network.receive_overhead(bytes) + network.latency())
+        among(ranks, |others| {
+            others * sending + others * network.receive_overhead(bytes) + network.latency()
+        })
     };
     Bounds { lower: bound(network.send_overhead(bytes)), upper: bound(network.gap(bytes)) }
 }
@@ -87,7 +89,8 @@ pub fn best_degree(network: &Parameters, ranks: u32, bytes: u64) -> NonZeroU32 {
     let mut best = (NonZeroU32::MIN.saturating_add(1), bruck(network, ranks, bytes));
     // Degrees between √P and P differ in the sizes of two phases only; the powers of two among them are near enough.
     let few = (3..=ranks.isqrt().saturating_add(1).min(64)).filter_map(NonZeroU32::new);
-    let many = std::iter::successors(NonZeroU32::new(4), |degree| degree.checked_mul(NonZeroU32::new(2)?));
+    let many =
+        std::iter::successors(NonZeroU32::new(4), |degree| degree.checked_mul(NonZeroU32::new(2)?));
     let whole = NonZeroU32::new(ranks).filter(|ranks| ranks.get() > 2);
     for degree in few.chain(many.take_while(|degree| degree.get() < ranks)).chain(whole) {
         let cost = multiphase(network, ranks, bytes, degree);

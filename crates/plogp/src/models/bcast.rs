@@ -20,7 +20,9 @@ pub fn flat(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
 ///
 /// One request and its answer are seen; the others' are taken to go on behind the messages.
 pub fn flat_rendezvous(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
-    among(ranks, |others| others * network.gap(bytes) + 2.0 * network.gap(1) + 3.0 * network.latency())
+    among(ranks, |others| {
+        others * network.gap(bytes) + 2.0 * network.gap(1) + 3.0 * network.latency()
+    })
 }
 
 /// Segmented flat tree: (P−1) × (g(s) × k) + L. 2004, table 1.
@@ -52,18 +54,26 @@ pub fn binary(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
 
 /// Binomial tree: ⌊log₂ P⌋ × g(m) + ⌈log₂ P⌉ × L. 2004, table 1.
 pub fn binomial(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
-    f64::from(floor_log2(ranks)) * network.gap(bytes) + f64::from(ceil_log2(ranks)) * network.latency()
+    f64::from(floor_log2(ranks)) * network.gap(bytes)
+        + f64::from(ceil_log2(ranks)) * network.latency()
 }
 
 /// Binomial tree with rendezvous: ⌊log₂ P⌋ × g(m) + ⌈log₂ P⌉ × (2 × g(1) + 3 × L). 2004, table 1.
 pub fn binomial_rendezvous(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
-    f64::from(floor_log2(ranks)) * network.gap(bytes) + f64::from(ceil_log2(ranks)) * rendezvous(network)
+    f64::from(floor_log2(ranks)) * network.gap(bytes)
+        + f64::from(ceil_log2(ranks)) * rendezvous(network)
 }
 
 /// Segmented binomial tree: ⌊log₂ P⌋ × g(s) × k + ⌈log₂ P⌉ × L. 2004, table 1.
-pub fn segmented_binomial(network: &Parameters, ranks: u32, bytes: u64, segment: NonZeroU64) -> f64 {
+pub fn segmented_binomial(
+    network: &Parameters,
+    ranks: u32,
+    bytes: u64,
+    segment: NonZeroU64,
+) -> f64 {
     let (size, count) = segments(bytes, segment);
-    f64::from(floor_log2(ranks)) * network.gap(size) * count + f64::from(ceil_log2(ranks)) * network.latency()
+    f64::from(floor_log2(ranks)) * network.gap(size) * count
+        + f64::from(ceil_log2(ranks)) * network.latency()
 }
 
 /// Tree of degree d whose ranks are numbered level by level, so that rank i passes on to d×i + 1 … d×i + d.
@@ -87,7 +97,8 @@ pub fn dary(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU32) ->
         for (place, digit) in digits.iter().map(|digit| f64::from(*digit)).enumerate() {
             if digit > 1.0 {
                 let behind = depth - 1.0 - place as f64;
-                latest = latest.max((above + digit - 1.0 + behind * degree) * gap + depth * latency);
+                latest =
+                    latest.max((above + digit - 1.0 + behind * degree) * gap + depth * latency);
             }
             above += digit;
         }

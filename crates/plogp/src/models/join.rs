@@ -24,5 +24,7 @@ pub struct JoinCosts {
 /// assert!((join(costs, 4, 1000) - 1.3).abs() < 1e-12);
 /// ```
 pub fn join(costs: JoinCosts, ranks: u32, bytes: u64) -> f64 {
-    super::among(ranks, |_| (costs.fixed + costs.per_rank * f64::from(ranks) + costs.per_byte * bytes as f64).max(0.0))
+    super::among(ranks, |_| {
+        (costs.fixed + costs.per_rank * f64::from(ranks) + costs.per_byte * bytes as f64).max(0.0)
+    })
 }

@@ -23,11 +23,19 @@ pub fn chain(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 
 /// Pipeline: the first segment goes all the way, the others follow at the pace of the network or of a processor that
 /// receives, combines and sends each, whichever is slower:
 /// (P−1) × (g(s) + L + c×s) + (k−1) × max(g(s), or(s) + c×s + os(s)).
-pub fn segmented_chain(network: &Parameters, combine: f64, ranks: u32, bytes: u64, segment: NonZeroU64) -> f64 {
+pub fn segmented_chain(
+    network: &Parameters,
+    combine: f64,
+    ranks: u32,
+    bytes: u64,
+    segment: NonZeroU64,
+) -> f64 {
     let (size, count) = segments(bytes, segment);
     let combining = combine * size as f64;
     let busy = network.receive_overhead(size) + combining + network.send_overhead(size);
-    among(ranks, |others| others * (network.arrival(size) + combining) + (count - 1.0) * network.gap(size).max(busy))
+    among(ranks, |others| {
+        others * (network.arrival(size) + combining) + (count - 1.0) * network.gap(size).max(busy)
+    })
 }
 
 /// Binomial tree: ⌈log₂ P⌉ × (g(m) + L + c×m). The longest way up has a message and a combination in each round.

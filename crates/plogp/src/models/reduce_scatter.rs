@@ -25,5 +25,6 @@ pub fn recursive_halving(network: &Parameters, combine: f64, ranks: u32, bytes: 
 
 /// A binomial reduction of P × m bytes, then a binomial scatter.
 pub fn reduce_then_scatter(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
-    reduce::binomial(network, combine, ranks, blocks(ranks, bytes)) + scatter::binomial(network, ranks, bytes)
+    reduce::binomial(network, combine, ranks, blocks(ranks, bytes))
+        + scatter::binomial(network, ranks, bytes)
 }

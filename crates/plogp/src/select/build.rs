@@ -28,7 +28,8 @@ impl Grid {
     pub fn usual(ranks: Vec<u32>, ranks_per_node: Vec<u32>, largest: u64) -> Self {
         let doublings = std::iter::successors(Some(1u64), |bytes| bytes.checked_mul(2));
         let sizes = doublings.flat_map(|bytes| [bytes, bytes.saturating_add(bytes / 2)]);
-        let mut bytes: Vec<u64> = [0].into_iter().chain(sizes.take_while(|bytes| *bytes <= largest)).collect();
+        let mut bytes: Vec<u64> =
+            [0].into_iter().chain(sizes.take_while(|bytes| *bytes <= largest)).collect();
         bytes.dedup();
         Grid { operations: Operation::ALL.to_vec(), ranks, ranks_per_node, bytes }
     }
@@ -42,11 +43,16 @@ impl DecisionTable {
         for operation in &grid.operations {
             for ranks in &grid.ranks {
                 for ranks_per_node in grid.ranks_per_node.iter().filter(|here| *here <= ranks) {
-                    let shape =
-                        Query { operation: *operation, ranks: *ranks, ranks_per_node: *ranks_per_node, bytes: 0 };
+                    let shape = Query {
+                        operation: *operation,
+                        ranks: *ranks,
+                        ranks_per_node: *ranks_per_node,
+                        bytes: 0,
+                    };
                     let ranges = ranges(prices, shape, &grid.bytes);
                     if !ranges.is_empty() {
-                        let (operation, ranks, ranks_per_node) = (*operation, *ranks, *ranks_per_node);
+                        let (operation, ranks, ranks_per_node) =
+                            (*operation, *ranks, *ranks_per_node);
                         rows.push(Row { operation, ranks, ranks_per_node, ranges });
                     }
                 }
@@ -68,7 +74,9 @@ fn ranges(prices: Prices<'_>, shape: Query, sizes: &[u64]) -> Vec<Range> {
     for bytes in sizes.iter().copied().filter(|bytes| *bytes > 0) {
         let (Some(current), Some(next)) = (ranges.last_mut(), best(bytes)) else { break };
         if price(&current.plan, bytes) > next.microseconds * SLACK {
-            let change = first_failure(good, bytes, |bytes| price(&current.plan, bytes) <= price(&next.plan, bytes));
+            let change = first_failure(good, bytes, |bytes| {
+                price(&current.plan, bytes) <= price(&next.plan, bytes)
+            });
             current.to = Some(change);
             ranges.push(range_from(prices, &at(change), next.plan));
         }
@@ -82,7 +90,8 @@ fn range_from(prices: Prices<'_>, query: &Query, plan: Plan) -> Range {
     let microseconds = prices.price(&plan, query).unwrap_or(f64::INFINITY);
     let other = |next: &Plan| (next.levels, next.algorithm) != (plan.levels, plan.algorithm);
     let runner_up = prices.candidates(query).into_iter().find(|candidate| other(&candidate.plan));
-    let runner_up = runner_up.map(|Candidate { plan, microseconds }| RunnerUp { plan, microseconds });
+    let runner_up =
+        runner_up.map(|Candidate { plan, microseconds }| RunnerUp { plan, microseconds });
     Range { from: query.bytes, to: None, plan, microseconds, runner_up }
 }
 

@@ -58,7 +58,9 @@ impl Prices<'_> {
         let (nodes, tuning) = (query.nodes(), plan.tuning());
         match plan.levels {
             Levels::One if plan.algorithm == Algorithm::Join && nodes > 1 => None,
-            Levels::One => self.among_all(nodes)?.predict(operation, plan.algorithm, ranks, bytes, tuning),
+            Levels::One => {
+                self.among_all(nodes)?.predict(operation, plan.algorithm, ranks, bytes, tuning)
+            }
             Levels::Two => self.two_levels(plan, query),
         }
     }
@@ -72,13 +74,21 @@ impl Prices<'_> {
         let m = query.bytes;
         let of_node = m.saturating_mul(u64::from(here));
         let of_all = m.saturating_mul(u64::from(query.ranks));
-        let binomial =
-            |operation, bytes| self.inside.predict(operation, Algorithm::Binomial, here, bytes, Tuning::default());
-        let inside = |operation, bytes| self.inside.predict(operation, plan.algorithm, here, bytes, plan.tuning());
-        let between = |bytes| self.between?.predict(query.operation, plan.algorithm, nodes, bytes, plan.tuning());
+        let binomial = |operation, bytes| {
+            self.inside.predict(operation, Algorithm::Binomial, here, bytes, Tuning::default())
+        };
+        let inside = |operation, bytes| {
+            self.inside.predict(operation, plan.algorithm, here, bytes, plan.tuning())
+        };
+        let between = |bytes| {
+            self.between?.predict(query.operation, plan.algorithm, nodes, bytes, plan.tuning())
+        };
         let around = match query.operation {
             Barrier => {
-                return Some(self.inside.predict(Barrier, Algorithm::Tree, here, 0, Tuning::default())? + between(0)?);
+                return Some(
+                    self.inside.predict(Barrier, Algorithm::Tree, here, 0, Tuning::default())?
+                        + between(0)?,
+                );
             }
             Bcast | Reduce => return Some(inside(query.operation, m)? + between(m)?),
             Allreduce => (binomial(Reduce, m)?, between(m)?, binomial(Bcast, m)?),
@@ -87,11 +97,21 @@ impl Prices<'_> {
                 // Each rank speaks with so many nodes, in one message each, and the others of its node give it what is for them.
                 let spoken_with = (nodes - 1).div_ceil(here);
                 let for_speaker = of_node.saturating_mul(u64::from(spoken_with));
-                let inside =
-                    self.inside.predict(Alltoall, Algorithm::RotatedDirect, here, for_speaker, Tuning::default())?;
+                let inside = self.inside.predict(
+                    Alltoall,
+                    Algorithm::RotatedDirect,
+                    here,
+                    for_speaker,
+                    Tuning::default(),
+                )?;
                 let message = of_node.saturating_mul(u64::from(here));
-                let between =
-                    self.between?.predict(Alltoall, plan.algorithm, spoken_with + 1, message, plan.tuning())?;
+                let between = self.between?.predict(
+                    Alltoall,
+                    plan.algorithm,
+                    spoken_with + 1,
+                    message,
+                    plan.tuning(),
+                )?;
                 (inside, between, inside)
             }
             _ => return None,

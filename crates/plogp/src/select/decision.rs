@@ -61,7 +61,11 @@ pub enum Reason {
 /// );
 /// ```
 pub fn decide(table: Option<&DecisionTable>, query: &Query) -> Decision {
-    let built_in = |reason| Decision { query: *query, plan: built_in::plan(query), origin: Origin::BuiltIn(reason) };
+    let built_in = |reason| Decision {
+        query: *query,
+        plan: built_in::plan(query),
+        origin: Origin::BuiltIn(reason),
+    };
     let Some(table) = table else { return built_in(Reason::NoTable) };
     match table.look_up(query) {
         Err(gap) => built_in(Reason::Gap(gap)),
@@ -87,7 +91,10 @@ impl fmt::Display for Origin {
         match self {
             Origin::Table { ranks, ranks_per_node, from, to, microseconds, runner_up } => {
                 let sizes = sizes(*from, *to);
-                writeln!(formatter, "decision table, row for {ranks} ranks, {ranks_per_node} a node, {sizes}")?;
+                writeln!(
+                    formatter,
+                    "decision table, row for {ranks} ranks, {ranks_per_node} a node, {sizes}"
+                )?;
                 write!(formatter, "  predicted for {from} bytes: {microseconds:.3} µs")?;
                 match runner_up {
                     Some(RunnerUp { plan, microseconds }) => {
@@ -98,10 +105,16 @@ impl fmt::Display for Origin {
             }
             Origin::BuiltIn(Reason::NoTable) => {
                 let way_out = "`tradewind tune` writes one";
-                write!(formatter, "built-in rules, because there is no decision table for this machine: {way_out}")
+                write!(
+                    formatter,
+                    "built-in rules, because there is no decision table for this machine: {way_out}"
+                )
             }
             Origin::BuiltIn(Reason::Gap(gap)) => {
-                write!(formatter, "built-in rules, because {gap}: `tradewind tune` writes a whole one")
+                write!(
+                    formatter,
+                    "built-in rules, because {gap}: `tradewind tune` writes a whole one"
+                )
             }
         }
     }

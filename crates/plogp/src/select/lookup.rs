@@ -42,7 +42,8 @@ impl DecisionTable {
         }
         let one_node = |ranks: u32, ranks_per_node: u32| ranks <= ranks_per_node;
         let same_side = |row: &&Row| {
-            one_node(row.ranks, row.ranks_per_node) == one_node(query.ranks.max(1), query.ranks_per_node.max(1))
+            one_node(row.ranks, row.ranks_per_node)
+                == one_node(query.ranks.max(1), query.ranks_per_node.max(1))
         };
         let near = |row: &Row| {
             (

@@ -69,7 +69,9 @@ pub enum Gap {
         operation: Operation,
     },
     /// It has no row for about so many ranks.
-    #[error("the decision table has no row for {operation} among about {ranks} ranks, {ranks_per_node} a node")]
+    #[error(
+        "the decision table has no row for {operation} among about {ranks} ranks, {ranks_per_node} a node"
+    )]
     Ranks {
         /// The operation.
         operation: Operation,
@@ -107,7 +109,9 @@ pub(super) fn sizes(from: u64, to: Option<u64>) -> String {
 
 /// A table that cannot be, in words that name the row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("row {row} (counted from 0), {operation} among {ranks} ranks, {ranks_per_node} a node: {what}")]
+#[error(
+    "row {row} (counted from 0), {operation} among {ranks} ranks, {ranks_per_node} a node: {what}"
+)]
 pub struct TableError {
     row: usize,
     operation: Operation,
@@ -126,12 +130,14 @@ impl DecisionTable {
     pub fn new(fingerprint: Fingerprint, rows: Vec<Row>) -> Result<Self, TableError> {
         for (index, row) in rows.iter().enumerate() {
             let error = |what| {
-                let (operation, ranks, ranks_per_node) = (row.operation, row.ranks, row.ranks_per_node);
+                let (operation, ranks, ranks_per_node) =
+                    (row.operation, row.ranks, row.ranks_per_node);
                 TableError { row: index, operation, ranks, ranks_per_node, what }
             };
             row.check().map_err(error)?;
         }
-        let mut shapes: Vec<(Operation, u32, u32, usize)> = rows.iter().enumerate().map(Row::shape).collect();
+        let mut shapes: Vec<(Operation, u32, u32, usize)> =
+            rows.iter().enumerate().map(Row::shape).collect();
         shapes.sort();
         for pair in shapes.windows(2) {
             let ((a, b, c, first), (operation, ranks, ranks_per_node, row)) = (pair[0], pair[1]);
@@ -183,7 +189,11 @@ impl DecisionTable {
     ///
     /// # Errors
     /// As [`read_for`](Self::read_for).
-    pub fn from_bytes_for(path: &Path, bytes: &[u8], here: &Fingerprint) -> Result<Self, FileError> {
+    pub fn from_bytes_for(
+        path: &Path,
+        bytes: &[u8],
+        here: &Fingerprint,
+    ) -> Result<Self, FileError> {
         let table = Self::from_bytes(path, bytes)?;
         file::belongs(path, &Kind::DECISION_TABLE, &table.fingerprint, here)?;
         Ok(table)
@@ -208,9 +218,11 @@ impl DecisionTable {
     /// What the table does not say: operations without a row, and sizes that a row leaves out. Where it has a gap, decisions
     /// come from the built-in rules.
     pub fn gaps(&self) -> Vec<Gap> {
-        let missing =
-            Operation::ALL.iter().filter(|operation| self.rows.iter().all(|row| row.operation != **operation));
-        let mut gaps: Vec<Gap> = missing.map(|operation| Gap::Operation { operation: *operation }).collect();
+        let missing = Operation::ALL
+            .iter()
+            .filter(|operation| self.rows.iter().all(|row| row.operation != **operation));
+        let mut gaps: Vec<Gap> =
+            missing.map(|operation| Gap::Operation { operation: *operation }).collect();
         for row in &self.rows {
             gaps.extend(row.gaps());
         }
@@ -253,16 +265,24 @@ impl Row {
             let said = |what: &str| Err(format!("range {index} (counted from 0) {what}"));
             match end {
                 Some(end) if range.from >= end => {}
-                _ => return said("begins before the one before it ends: put ranges in ascending order"),
+                _ => {
+                    return said(
+                        "begins before the one before it ends: put ranges in ascending order",
+                    );
+                }
             }
             if range.to.is_some_and(|to| to <= range.from) {
                 return said("ends before it begins");
             }
             let runner_up = range.runner_up.as_ref();
-            for plan in [Some(&range.plan), runner_up.map(|next| &next.plan)].into_iter().flatten() {
+            for plan in [Some(&range.plan), runner_up.map(|next| &next.plan)].into_iter().flatten()
+            {
                 check_plan(plan, self.operation).or_else(|what| said(&what))?;
             }
-            for time in [Some(range.microseconds), runner_up.map(|next| next.microseconds)].into_iter().flatten() {
+            for time in [Some(range.microseconds), runner_up.map(|next| next.microseconds)]
+                .into_iter()
+                .flatten()
+            {
                 if !(time >= 0.0 && time.is_finite()) {
                     return said("has a time that is negative or infinite");
                 }
@@ -275,7 +295,8 @@ impl Row {
 
 fn check_plan(plan: &Plan, operation: Operation) -> Result<(), String> {
     if !operation.algorithms().contains(&plan.algorithm) {
-        let known: Vec<&str> = operation.algorithms().iter().copied().map(Algorithm::name).collect();
+        let known: Vec<&str> =
+            operation.algorithms().iter().copied().map(Algorithm::name).collect();
         return Err(format!("has a {} {operation}: use {}", plan.algorithm, known.join(", ")));
     }
     if plan.levels == Levels::Two && !operation.has_two_levels(plan.algorithm) {

@@ -16,9 +16,13 @@ pub fn bounds(program: &Program, cores: usize, constants: &Constants) -> Bounds 
     let cores = cores.clamp(1, program.ranks.len().max(1));
     let step = |number: usize| {
         let step = &program.steps[number];
-        constants.operation + constants.copy.at(step.copied) + constants.combine * step.combined as f64
+        constants.operation
+            + constants.copy.at(step.copied)
+            + constants.combine * step.combined as f64
     };
-    let of_rank = |input: u64, output: u64| constants.start + constants.copy.at(input) + constants.copy.at(output);
+    let of_rank = |input: u64, output: u64| {
+        constants.start + constants.copy.at(input) + constants.copy.at(output)
+    };
     let mut work: f64 = program.ranks.iter().map(|rank| of_rank(rank.input, rank.output)).sum();
 
     // Longest ways, in the order in which operations become possible.

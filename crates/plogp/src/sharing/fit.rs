@@ -28,7 +28,8 @@ pub fn fit(samples: &[Sample], cores: usize, guess: &Constants) -> Constants {
     let mut constants = guess.clone();
     let mut best = (error(samples, cores, &constants), constants.clone());
     for _ in 0..PASSES {
-        let rows: Vec<[f64; LENGTH]> = samples.iter().map(|sample| row(sample, cores, &constants)).collect();
+        let rows: Vec<[f64; LENGTH]> =
+            samples.iter().map(|sample| row(sample, cores, &constants)).collect();
         constants = to_constants(solve(&rows, of_constants(&constants), &scales));
         let error = error(samples, cores, &constants);
         if error < best.0 {
@@ -40,7 +41,9 @@ pub fn fit(samples: &[Sample], cores: usize, guess: &Constants) -> Constants {
 
 /// The sum of squared relative errors.
 fn error(samples: &[Sample], cores: usize, constants: &Constants) -> f64 {
-    let one = |sample: &Sample| (run(&sample.program, cores, constants).microseconds / sample.measured - 1.0).powi(2);
+    let one = |sample: &Sample| {
+        (run(&sample.program, cores, constants).microseconds / sample.measured - 1.0).powi(2)
+    };
     samples.iter().map(one).sum()
 }
 
@@ -96,15 +99,25 @@ fn to_constants(list: [f64; LENGTH]) -> Constants {
     };
     let [start, operation, crossing, switch, combine, steps @ ..] = list;
     let (copy, fetch) = steps.split_at(KNOTS.len());
-    Constants { start, operation, crossing, switch, combine, copy: curve(copy), fetch: curve(fetch) }
+    Constants {
+        start,
+        operation,
+        crossing,
+        switch,
+        combine,
+        copy: curve(copy),
+        fetch: curve(fetch),
+    }
 }
 
 /// Non-negative least squares by coordinate descent: row × constants = 1 for each row. `scales` say how large each constant may be
 /// expected to be.
 fn solve(rows: &[[f64; LENGTH]], before: [f64; LENGTH], scales: &[f64; LENGTH]) -> [f64; LENGTH] {
     let mut values = before;
-    let mut rest: Vec<f64> =
-        rows.iter().map(|row| 1.0 - row.iter().zip(&values).map(|(count, value)| count * value).sum::<f64>()).collect();
+    let mut rest: Vec<f64> = rows
+        .iter()
+        .map(|row| 1.0 - row.iter().zip(&values).map(|(count, value)| count * value).sum::<f64>())
+        .collect();
     for _ in 0..SWEEPS {
         for place in 0..LENGTH {
             let weight: f64 = rows.iter().map(|row| row[place] * row[place]).sum();

@@ -55,7 +55,11 @@ impl<'a> Play<'a> {
     fn new(program: &'a Program, cores: usize, constants: &'a Constants) -> Self {
         let ranks = program.ranks.len();
         let mut open = vec![0; ranks];
-        program.steps.iter().flat_map(|step| &step.completes).for_each(|step| open[program.steps[*step].rank] += 1);
+        program
+            .steps
+            .iter()
+            .flat_map(|step| &step.completes)
+            .for_each(|step| open[program.steps[*step].rank] += 1);
         Play {
             program,
             constants,
@@ -130,7 +134,10 @@ impl<'a> Play<'a> {
             (Stage::Waiting, _) => {
                 self.stages[rank] = Stage::Begun;
                 let input = self.program.ranks[rank].input;
-                self.spend(&mut now, copy(input, false, Counts { starts: 1.0, ..Counts::default() }));
+                self.spend(
+                    &mut now,
+                    copy(input, false, Counts { starts: 1.0, ..Counts::default() }),
+                );
                 self.writers[rank] = core;
                 for step in &self.program.ranks[rank].starts {
                     self.arrive(*step, rank, now);
@@ -140,7 +147,10 @@ impl<'a> Play<'a> {
             (_, None) => {
                 self.stages[rank] = Stage::Ended;
                 let fetched = self.writers[rank] != core;
-                self.spend(&mut now, copy(self.program.ranks[rank].output, fetched, Counts::default()));
+                self.spend(
+                    &mut now,
+                    copy(self.program.ranks[rank].output, fetched, Counts::default()),
+                );
                 self.end = self.end.later(now);
             }
         }

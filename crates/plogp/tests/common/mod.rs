@@ -26,14 +26,22 @@ pub(crate) fn machine() -> Machine {
     let mut machine = Machine::new(fingerprint());
     machine.clock_nanoseconds = 20.0;
     machine.noise = Noise { share: 0.01, per_second: 250.0, longest: 40.0 };
-    let inside = Parameters::linear(0.25, (0.125, 0.0), (0.125, 0.0), (0.5, 0.0001)).expect("valid");
-    let between = Parameters::linear(20.0, (2.0, 0.001), (2.0, 0.001), (5.0, 0.008)).expect("valid");
+    let inside =
+        Parameters::linear(0.25, (0.125, 0.0), (0.125, 0.0), (0.5, 0.0001)).expect("valid");
+    let between =
+        Parameters::linear(20.0, (2.0, 0.001), (2.0, 0.001), (5.0, 0.008)).expect("valid");
     machine.classes.insert(PairClass::SameSocket, inside);
     machine.classes.insert(PairClass::OtherHost, between);
     let sample = Sample::of(vec![1.0, 1.5, 1.25]);
-    let size =
-        SizeSamples { bytes: 0, send_overhead: sample.clone(), receive_overhead: sample.clone(), gap: sample.clone() };
-    machine.samples.insert(PairClass::SameSocket, Samples { round_trip: sample, sizes: vec![size] });
+    let size = SizeSamples {
+        bytes: 0,
+        send_overhead: sample.clone(),
+        receive_overhead: sample.clone(),
+        gap: sample.clone(),
+    };
+    machine
+        .samples
+        .insert(PairClass::SameSocket, Samples { round_trip: sample, sizes: vec![size] });
     machine.starts.insert(PairClass::SameSocket, StartCosts { fixed: 0.5, per_byte: 0.0001 });
     machine.peers.starts.insert(PairClass::SameCore, StartCosts { fixed: 0.75, per_byte: 0.0001 });
     machine.peers.classes.insert(

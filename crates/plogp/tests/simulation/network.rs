@@ -70,7 +70,8 @@ pub(crate) fn run(network: &Parameters, combine: f64, ranks: u32, messages: &[Me
         state[message.from as usize].outbox.push(index);
     }
     let mut received = vec![false; messages.len()];
-    let mut events: BinaryHeap<Event> = (0..ranks).map(|rank| Event { time: 0.0, what: What::Send(rank) }).collect();
+    let mut events: BinaryHeap<Event> =
+        (0..ranks).map(|rank| Event { time: 0.0, what: What::Send(rank) }).collect();
     let mut last = 0.0;
     while let Some(Event { time, what }) = events.pop() {
         match what {
@@ -95,7 +96,10 @@ pub(crate) fn run(network: &Parameters, combine: f64, ranks: u32, messages: &[Me
                 let begins = (time + network.latency()).max(receiver.may_receive);
                 receiver.may_receive = begins + gap;
                 let overhead = network.receive_overhead(message.bytes);
-                events.push(Event { time: begins + gap - overhead, what: What::Receive(Reverse(next)) });
+                events.push(Event {
+                    time: begins + gap - overhead,
+                    what: What::Receive(Reverse(next)),
+                });
             }
             What::Receive(Reverse(index)) => {
                 let message = &messages[index];

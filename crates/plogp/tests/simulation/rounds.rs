@@ -51,7 +51,11 @@ fn powers_of_two(ranks: u32) -> impl Iterator<Item = u32> {
 }
 
 /// All blocks by doubling; for powers of two.
-pub(crate) fn recursive_doubling(ranks: u32, bytes: impl Fn(u32) -> u64, combined: bool) -> Schedule {
+pub(crate) fn recursive_doubling(
+    ranks: u32,
+    bytes: impl Fn(u32) -> u64,
+    combined: bool,
+) -> Schedule {
     let mut rounds = Rounds::new(ranks);
     for distance in powers_of_two(ranks) {
         rounds.round(|rank| rank ^ distance, bytes(distance), combined);
@@ -136,7 +140,8 @@ pub(crate) fn scan(ranks: u32, bytes: u64) -> Schedule {
         let before = arrival.clone();
         for rank in 0..ranks - distance {
             let to = rank + distance;
-            arrival[to as usize] = Some(schedule.send_combined(rank, to, bytes, before[rank as usize]));
+            arrival[to as usize] =
+                Some(schedule.send_combined(rank, to, bytes, before[rank as usize]));
         }
     }
     schedule

@@ -9,8 +9,20 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    pub(crate) fn send(&mut self, from: u32, to: u32, bytes: u64, after: impl IntoIterator<Item = usize>) -> usize {
-        self.messages.push(Message { from, to, bytes, after: after.into_iter().collect(), combined: false });
+    pub(crate) fn send(
+        &mut self,
+        from: u32,
+        to: u32,
+        bytes: u64,
+        after: impl IntoIterator<Item = usize>,
+    ) -> usize {
+        self.messages.push(Message {
+            from,
+            to,
+            bytes,
+            after: after.into_iter().collect(),
+            combined: false,
+        });
         self.messages.len() - 1
     }
 
@@ -64,7 +76,9 @@ pub(crate) fn chain(ranks: u32) -> Tree {
 /// Level by level.
 pub(crate) fn dary(ranks: u32, degree: u32) -> Tree {
     (0..ranks)
-        .map(|rank| (degree * rank + 1..=degree * rank + degree).filter(|child| *child < ranks).collect())
+        .map(|rank| {
+            (degree * rank + 1..=degree * rank + degree).filter(|child| *child < ranks).collect()
+        })
         .collect()
 }
 
@@ -105,7 +119,8 @@ fn pass_on(tree: &Tree, bytes: impl Fn(u32) -> u64) -> Schedule {
     let mut arrival: Vec<Option<usize>> = vec![None; tree.len()];
     for rank in 0..tree.len() {
         for child in &tree[rank] {
-            arrival[*child as usize] = Some(schedule.send(rank as u32, *child, bytes(*child), arrival[rank]));
+            arrival[*child as usize] =
+                Some(schedule.send(rank as u32, *child, bytes(*child), arrival[rank]));
         }
     }
     schedule
@@ -129,8 +144,10 @@ pub(crate) fn rendezvous(tree: &Tree, bytes: u64) -> Schedule {
 pub(crate) fn flat_rendezvous_at_once(ranks: u32, bytes: u64) -> Schedule {
     let mut schedule = Schedule::default();
     let requests: Vec<usize> = (1..ranks).map(|rank| schedule.send(0, rank, 1, [])).collect();
-    let answers: Vec<usize> =
-        (1..ranks).zip(requests).map(|(rank, request)| schedule.send(rank, 0, 1, [request])).collect();
+    let answers: Vec<usize> = (1..ranks)
+        .zip(requests)
+        .map(|(rank, request)| schedule.send(rank, 0, 1, [request]))
+        .collect();
     for (rank, answer) in (1..ranks).zip(answers) {
         schedule.send(0, rank, bytes, [answer]);
     }
@@ -161,7 +178,8 @@ pub(crate) fn pipelined_chain(ranks: u32, bytes: u64) -> Schedule {
     let mut arrivals: Vec<Option<usize>> = vec![None; ranks as usize];
     for rank in 0..ranks.saturating_sub(1) {
         for block in (rank + 1..ranks).rev() {
-            arrivals[block as usize] = Some(schedule.send(rank, rank + 1, bytes, arrivals[block as usize]));
+            arrivals[block as usize] =
+                Some(schedule.send(rank, rank + 1, bytes, arrivals[block as usize]));
         }
     }
     schedule
@@ -189,7 +207,12 @@ pub(crate) fn two_tree(ranks: u32, segment: u64, count: usize) -> Schedule {
             }
             for child in &children[role as usize] {
                 let after = second_arrivals[role as usize][index];
-                second_arrivals[*child as usize].push(schedule.send(second(role), second(*child), segment, [after]));
+                second_arrivals[*child as usize].push(schedule.send(
+                    second(role),
+                    second(*child),
+                    segment,
+                    [after],
+                ));
             }
         }
     }

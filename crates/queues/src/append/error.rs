@@ -9,7 +9,9 @@ use shm::segment::{Offset, SegmentError};
 #[non_exhaustive]
 pub enum OpenError {
     /// A buffer for no records, or for more than it can hold.
-    #[error("a buffer for {records} records of {record_bytes} bytes cannot be made: ask for 1 to {most} records")]
+    #[error(
+        "a buffer for {records} records of {record_bytes} bytes cannot be made: ask for 1 to {most} records"
+    )]
     Size {
         /// How many records were asked for.
         records: u64,
@@ -19,7 +21,9 @@ pub enum OpenError {
         most: u64,
     },
     /// There is something else at that place.
-    #[error("there is no append buffer at {offset}: use the offset that `Buffer::offset` gave, in the same segment")]
+    #[error(
+        "there is no append buffer at {offset}: use the offset that `Buffer::offset` gave, in the same segment"
+    )]
     NoBuffer {
         /// Where it was looked for.
         offset: Offset,
@@ -33,7 +37,9 @@ pub enum OpenError {
         owner: u32,
     },
     /// As many handles are open as a buffer can have.
-    #[error("the append buffer at {offset} has {most} open handles, the most there can be: share one among threads")]
+    #[error(
+        "the append buffer at {offset} has {most} open handles, the most there can be: share one among threads"
+    )]
     TooManyHandles {
         /// The buffer.
         offset: Offset,
@@ -56,7 +62,9 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum AppendError {
     /// The record is longer than the buffer's records can be.
-    #[error("a record of {bytes} bytes is too long for the append buffer at {buffer}: its records have {most} at most")]
+    #[error(
+        "a record of {bytes} bytes is too long for the append buffer at {buffer}: its records have {most} at most"
+    )]
     TooLong {
         /// The buffer.
         buffer: Offset,
@@ -86,7 +94,9 @@ pub enum AppendError {
         owner: u32,
     },
     /// The owner has ended.
-    #[error("the append buffer at {buffer} is full for good: its owner, process {owner}, has ended")]
+    #[error(
+        "the append buffer at {buffer} is full for good: its owner, process {owner}, has ended"
+    )]
     OwnerGone {
         /// The buffer.
         buffer: Offset,

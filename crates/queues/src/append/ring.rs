@@ -76,7 +76,11 @@ impl Words<'_> {
     }
 
     /// Appends a record of `length` bytes that `fill` writes into the words it is given. It may be called several times.
-    pub(crate) fn append(self, length: u64, mut fill: impl FnMut(&[AtomicU64])) -> Result<(), IsFull> {
+    pub(crate) fn append(
+        self,
+        length: u64,
+        mut fill: impl FnMut(&[AtomicU64]),
+    ) -> Result<(), IsFull> {
         loop {
             let claimed = self.claim()?;
             let (stamp, words) = self.cell(claimed);
@@ -104,7 +108,10 @@ impl Words<'_> {
             if seen == empty(tail) {
                 // Acquire: pairs with the Release that made it empty; whoever used it before is done with it.
                 let claimed = tail << 2 | CLAIMED;
-                if stamp.compare_exchange(seen, claimed, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                if stamp
+                    .compare_exchange(seen, claimed, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+                {
                     self.move_tail(tail);
                     return Ok(tail);
                 }
@@ -124,7 +131,12 @@ impl Words<'_> {
 
     fn move_tail(self, from: u64) {
         // Release: pairs with the Acquire in `claim`. A failure means that somebody else did it.
-        let _ = self.tail.compare_exchange(from, from.wrapping_add(1), Ordering::Release, Ordering::Relaxed);
+        let _ = self.tail.compare_exchange(
+            from,
+            from.wrapping_add(1),
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
     }
 
     /// Makes a cell that was declared void usable again. Only the appender that had claimed it may.
@@ -170,13 +182,19 @@ impl Words<'_> {
     /// Whether a finished record waits behind the claimed cell at `head`.
     fn is_anything_behind(self, head: u64) -> bool {
         // Relaxed: nothing is read from those cells yet.
-        (head + 1..head + self.count()).any(|later| self.cell(later).0.load(Ordering::Relaxed) == later << 2 | FULL)
+        (head + 1..head + self.count())
+            .any(|later| self.cell(later).0.load(Ordering::Relaxed) == later << 2 | FULL)
     }
 
     /// Declares the claimed cell at `head` void, if it is still claimed.
     pub(crate) fn give_up(self, head: u64) {
         let (stamp, _) = self.cell(head);
         // Relaxed: nothing is read or written in a void cell. A failure means that the record is finished.
-        let _ = stamp.compare_exchange(head << 2 | CLAIMED, head << 2 | VOID, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = stamp.compare_exchange(
+            head << 2 | CLAIMED,
+            head << 2 | VOID,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
 }

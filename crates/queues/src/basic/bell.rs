@@ -33,10 +33,16 @@ pub(super) struct FutexBell {
 
 impl FutexBell {
     /// For a ring at `at`: the numbers of the two words.
-    pub(super) fn new(segment: &Arc<Segment>, at: Offset, own: usize, other: usize) -> Result<Self, SegmentError> {
+    pub(super) fn new(
+        segment: &Arc<Segment>,
+        at: Offset,
+        own: usize,
+        other: usize,
+    ) -> Result<Self, SegmentError> {
         // The futex is the half of the word that counts. Nobody but the kernel looks at a half.
         let low = if cfg!(target_endian = "little") { 0 } else { 4 };
-        let half = |word: usize| Mapped::new(segment, Offset(at.0.saturating_add(word as u64 * 8 + low)));
+        let half =
+            |word: usize| Mapped::new(segment, Offset(at.0.saturating_add(word as u64 * 8 + low)));
         fence::register();
         Ok(FutexBell {
             own: half(own)?,
@@ -98,9 +104,11 @@ impl Bell for FutexBell {
 
     fn announce(&mut self, set: u64, index: u64) {
         let (set, index) = (Offset(set), index as usize);
-        if self.member.as_ref().is_none_or(|member| member.set() != set || member.index() != index) {
+        if self.member.as_ref().is_none_or(|member| member.set() != set || member.index() != index)
+        {
             // The receiver has found the set there, so that this fails only when memory has been spoilt.
-            self.member = PollSet::attach(&self.segment, set).and_then(|set| set.member(index)).ok();
+            self.member =
+                PollSet::attach(&self.segment, set).and_then(|set| set.member(index)).ok();
         }
         if let Some(member) = &self.member {
             member.announce(self.event.as_ref());

@@ -1,8 +1,8 @@
 //! The receiving end of a Basic ring; the protocol is told in `ring.rs`.
 
 use super::ring::{
-    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry, IN_SET, INDEX,
-    ONE_REQUEST, RECEIVER, ROOM, RingError, SENDER, SET, SLEEPS, Seen, is_over,
+    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry,
+    IN_SET, INDEX, ONE_REQUEST, RECEIVER, ROOM, RingError, SENDER, SET, SLEEPS, Seen, is_over,
 };
 use super::stamp::{Header, Stamp};
 use super::words::load_bytes;
@@ -40,7 +40,13 @@ pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, B: Bell> {
 
 impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
     /// `None` if the memory is too small for the ring. `position` is 0, or what [`Self::leave`] has given.
-    pub(crate) fn new(memory: M, geometry: Geometry, bell: B, looks: u32, position: u64) -> Option<Self> {
+    pub(crate) fn new(
+        memory: M,
+        geometry: Geometry,
+        bell: B,
+        looks: u32,
+        position: u64,
+    ) -> Option<Self> {
         let fits = memory.len() >= geometry.words();
         let head = position;
         fits.then(|| Receiver {
@@ -148,14 +154,17 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
                 Ok(None) => return Ok(None),
                 Ok(Some(Stamp::Message { header, bytes })) => {
                     let lines = self.geometry.lines_of(bytes);
-                    if bytes > self.geometry.longest() || lines > self.geometry.before_end(position) {
+                    if bytes > self.geometry.longest() || lines > self.geometry.before_end(position)
+                    {
                         return Err(Corruption::Length { position, bytes }.into());
                     }
                     return Ok(Some(Found { header, bytes, position }));
                 }
                 Ok(Some(Stamp::Skip { lines })) => {
                     // A second skip in a row would be one from the ring's start, which is too long.
-                    if lines != self.geometry.before_end(position) || lines >= self.geometry.quarter().max(1) {
+                    if lines != self.geometry.before_end(position)
+                        || lines >= self.geometry.quarter().max(1)
+                    {
                         return Err(Corruption::Skip { position, lines }.into());
                     }
                     position += lines;

@@ -1,8 +1,8 @@
 //! The sending end of a Basic ring; the protocol is told in `ring.rs`.
 
 use super::ring::{
-    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry, IN_SET, INDEX, RECEIVER,
-    REQUEST, ROOM, RingError, SENDER, SET, SLEEPS, Seen, is_over,
+    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry,
+    IN_SET, INDEX, RECEIVER, REQUEST, ROOM, RingError, SENDER, SET, SLEEPS, Seen, is_over,
 };
 use super::stamp::{Header, Stamp};
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
@@ -112,7 +112,11 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
     }
 
     /// As [`Self::room_for`], sleeping until there is room. What is composed and not published is published before.
-    pub(crate) fn wait_for_room(&mut self, bytes: usize, deadline: Option<Instant>) -> Result<Room, RingError> {
+    pub(crate) fn wait_for_room(
+        &mut self,
+        bytes: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Room, RingError> {
         if let Some(room) = self.room_for(bytes)? {
             return Ok(room);
         }
@@ -130,7 +134,11 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
     }
 
     #[cold]
-    fn sleep_for_room(&mut self, bytes: usize, deadline: Option<Instant>) -> Result<Room, RingError> {
+    fn sleep_for_room(
+        &mut self,
+        bytes: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Room, RingError> {
         loop {
             // Acquire: pairs with the Release store of `Receiver::wake`: whoever has seen the ring sees the credit.
             let word = self.memory[ROOM].load(Ordering::Acquire);
@@ -197,7 +205,9 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         }
         let request = state & REQUEST;
         let is_new = request != self.answered;
-        if is_new && (request & ASKS_ARRIVAL != 0 || request & ASKS_HALF_FULL != 0 && self.is_half_full()) {
+        if is_new
+            && (request & ASKS_ARRIVAL != 0 || request & ASKS_HALF_FULL != 0 && self.is_half_full())
+        {
             self.answered = request;
             self.bell.notify();
         }

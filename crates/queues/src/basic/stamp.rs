@@ -111,9 +111,17 @@ mod tests {
             for lap in [0, 1, LAP_MASK - 1, LAP_MASK, LAP_MASK + 1, u64::MAX] {
                 let word = stamp.encode(lap);
                 assert_eq!(Stamp::decode(word, lap), Ok(Some(stamp)));
-                assert_eq!(Stamp::decode(word, lap.wrapping_add(1)), Ok(None), "left from the lap before");
+                assert_eq!(
+                    Stamp::decode(word, lap.wrapping_add(1)),
+                    Ok(None),
+                    "left from the lap before"
+                );
                 assert_eq!(Stamp::decode(word, lap.wrapping_add(2)), Err(NoStamp));
-                assert_eq!(Stamp::decode(word, lap.wrapping_sub(1)), Err(NoStamp), "from the future");
+                assert_eq!(
+                    Stamp::decode(word, lap.wrapping_sub(1)),
+                    Err(NoStamp),
+                    "from the future"
+                );
             }
         }
         assert_eq!(Stamp::decode(0, 5), Ok(None));

@@ -35,13 +35,17 @@ pub enum OpenError {
         most: u64,
     },
     /// There is something else at that place.
-    #[error("there is no channel at {offset}: use the offset that `Channel::offset` gave, in the same segment")]
+    #[error(
+        "there is no channel at {offset}: use the offset that `Channel::offset` gave, in the same segment"
+    )]
     NoChannel {
         /// Where it was looked for.
         offset: Offset,
     },
     /// The channel carries another type.
-    #[error("the channel at {offset} was not made for {asked}: open it with the type that it was made for")]
+    #[error(
+        "the channel at {offset} was not made for {asked}: open it with the type that it was made for"
+    )]
     OtherType {
         /// The channel.
         offset: Offset,
@@ -104,7 +108,9 @@ pub enum SendError {
         channel: Offset,
     },
     /// The process that received has ended.
-    #[error("the channel at {channel} is full for good: its receiver, process {process}, has ended")]
+    #[error(
+        "the channel at {channel} is full for good: its receiver, process {process}, has ended"
+    )]
     PeerGone {
         /// The channel.
         channel: Offset,
@@ -112,7 +118,9 @@ pub enum SendError {
         process: u32,
     },
     /// Somebody has written over the channel.
-    #[error("the receiver's position in the channel at {channel} makes no sense: its memory was overwritten")]
+    #[error(
+        "the receiver's position in the channel at {channel} makes no sense: its memory was overwritten"
+    )]
     Broken {
         /// The channel.
         channel: Offset,
@@ -136,13 +144,17 @@ pub enum ReceiveError {
         channel: Offset,
     },
     /// The sender was closed and everything that it sent has been received.
-    #[error("the sender of the channel at {channel} is closed and all of its values have been received")]
+    #[error(
+        "the sender of the channel at {channel} is closed and all of its values have been received"
+    )]
     Closed {
         /// The channel.
         channel: Offset,
     },
     /// The process that sent has ended, and everything that it sent has been received.
-    #[error("nothing more comes through the channel at {channel}: its sender, process {process}, has ended")]
+    #[error(
+        "nothing more comes through the channel at {channel}: its sender, process {process}, has ended"
+    )]
     PeerGone {
         /// The channel.
         channel: Offset,

@@ -91,7 +91,10 @@ impl Place {
     }
 
     /// Finds the channel at `offset`.
-    pub(crate) fn open<T: Value>(segment: &Arc<Segment>, offset: Offset) -> Result<Place, OpenError> {
+    pub(crate) fn open<T: Value>(
+        segment: &Arc<Segment>,
+        offset: Offset,
+    ) -> Result<Place, OpenError> {
         let head = Mapped::<Head>::new(segment, offset)?;
         // Acquire: pairs with the Release in `create`.
         let magic = head.label.magic.load(Ordering::Acquire);
@@ -123,7 +126,11 @@ impl Place {
 
     #[inline(always)]
     pub(crate) fn words(&self) -> Words<'_> {
-        Words { slots: &self.slots, notice: &self.head.sender.notice, consumed: &self.head.receiver.consumed }
+        Words {
+            slots: &self.slots,
+            notice: &self.head.sender.notice,
+            consumed: &self.head.receiver.consumed,
+        }
     }
 
     /// What the holder of `end` sleeps on.
@@ -147,7 +154,9 @@ impl Place {
     /// Takes `end` for this process, for good.
     pub(crate) fn take(&self, end: End) -> Result<(), OpenError> {
         self.mark(end).take().map_err(|reason| match reason {
-            NotTaken::Held(process) => OpenError::AlreadyOpened { offset: self.offset, end, process },
+            NotTaken::Held(process) => {
+                OpenError::AlreadyOpened { offset: self.offset, end, process }
+            }
             NotTaken::Nameless(error) => error.into(),
         })
     }

@@ -72,7 +72,14 @@ impl Producer {
     /// For a zeroed ring of `slots` slots, a power of two.
     pub(crate) fn new(slots: u64) -> Self {
         let standing = vec![0; slots as usize].into_boxed_slice();
-        Producer { sent: 0, room_until: slots, key: key::of_lap(0), mask: slots - 1, standing, announced: 0 }
+        Producer {
+            sent: 0,
+            room_until: slots,
+            key: key::of_lap(0),
+            mask: slots - 1,
+            standing,
+            announced: 0,
+        }
     }
 
     /// Puts a value in: one store (`LEAD` more for a value of several words, into the same line).
@@ -153,7 +160,9 @@ impl Next<'_> {
     pub(crate) fn is_there(self) -> bool {
         // Relaxed, both: `take` looks again before it uses anything.
         let notice = || self.notice.load(Ordering::Relaxed);
-        self.tell.load(Ordering::Relaxed) != self.seen || notice() & NO_MORE != 0 || notice() >> 1 > self.received
+        self.tell.load(Ordering::Relaxed) != self.seen
+            || notice() & NO_MORE != 0
+            || notice() >> 1 > self.received
     }
 }
 
@@ -176,7 +185,10 @@ impl Consumer {
 
     /// Takes a value out. If it gives one, [`Consumer::is_due`] has to be asked.
     #[inline(always)]
-    pub(crate) fn take<const LEAD: usize>(&mut self, words: Words<'_>) -> Result<([u64; LEAD], u64), Nothing> {
+    pub(crate) fn take<const LEAD: usize>(
+        &mut self,
+        words: Words<'_>,
+    ) -> Result<([u64; LEAD], u64), Nothing> {
         let slot = (self.received & self.mask) as usize;
         let place = &words.slots[slot * (LEAD + 1)..][..=LEAD];
         // Acquire: pairs with the Release store in `offer`, for the words before it and for what the producer wrote elsewhere.

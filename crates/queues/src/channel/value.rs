@@ -59,9 +59,17 @@ values! {
 
 /// Puts a value into the ring.
 #[inline(always)]
-pub(super) fn offer<T: Value>(value: T, producer: &mut Producer, words: Words<'_>) -> Result<(), Refused> {
+pub(super) fn offer<T: Value>(
+    value: T,
+    producer: &mut Producer,
+    words: Words<'_>,
+) -> Result<(), Refused> {
     let [a, b, c, d, e, f, g, tell] = value.into_words();
-    if T::WORDS == 1 { producer.offer(words, [], tell) } else { producer.offer(words, [a, b, c, d, e, f, g], tell) }
+    if T::WORDS == 1 {
+        producer.offer(words, [], tell)
+    } else {
+        producer.offer(words, [a, b, c, d, e, f, g], tell)
+    }
 }
 
 /// Takes a value out of the ring.

@@ -21,7 +21,9 @@ pub enum OpenError {
         bytes: u64,
     },
     /// There is something else at that place.
-    #[error("there is no link at {offset}: use the offset that `Link::offset` gave, in the same segment")]
+    #[error(
+        "there is no link at {offset}: use the offset that `Link::offset` gave, in the same segment"
+    )]
     NoLink {
         /// Where it was looked for.
         offset: Offset,
@@ -63,13 +65,17 @@ pub enum NoDirectPath {
         reason: String,
     },
     /// The other end's process number means another process here, or none.
-    #[error("process {process} is not the process at the other end: the two live in different process namespaces")]
+    #[error(
+        "process {process} is not the process at the other end: the two live in different process namespaces"
+    )]
     OtherNamespace {
         /// The number.
         process: u32,
     },
     /// The other end has not been opened yet, so nothing was tried.
-    #[error("nobody has opened the other end yet, so that it is not known whether its memory may be touched")]
+    #[error(
+        "nobody has opened the other end yet, so that it is not known whether its memory may be touched"
+    )]
     Unknown,
 }
 
@@ -90,7 +96,9 @@ pub enum DmaError {
         room: u64,
     },
     /// The bytes to be sent in place lie in another segment.
-    #[error("the bytes do not lie in the segment of the link at {link}: allocate them in an arena of the same mapping")]
+    #[error(
+        "the bytes do not lie in the segment of the link at {link}: allocate them in an arena of the same mapping"
+    )]
     OtherSegment {
         /// The link.
         link: Offset,
@@ -140,7 +148,9 @@ pub enum DmaError {
         reason: String,
     },
     /// The other end, or whoever else has the segment, has written nonsense over the link.
-    #[error("what stands in the link at {link} makes no sense: its memory was overwritten; close it")]
+    #[error(
+        "what stands in the link at {link} makes no sense: its memory was overwritten; close it"
+    )]
     Broken {
         /// The link.
         link: Offset,

@@ -37,7 +37,9 @@ impl Header {
     /// The length of the message.
     pub(super) fn bytes(self) -> u64 {
         match self {
-            Header::Staged { bytes } | Header::Direct { bytes, .. } | Header::InPlace { bytes, .. } => bytes,
+            Header::Staged { bytes }
+            | Header::Direct { bytes, .. }
+            | Header::InPlace { bytes, .. } => bytes,
         }
     }
 

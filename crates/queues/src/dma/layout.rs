@@ -186,7 +186,9 @@ impl Place {
     pub(super) fn take(&self, end: End) -> Result<(), OpenError> {
         populate(self.memory.segment(), self.offset, self.footprint());
         self.mark(end).take().map_err(|reason| match reason {
-            NotTaken::Held(process) => OpenError::AlreadyOpened { offset: self.offset, end, process },
+            NotTaken::Held(process) => {
+                OpenError::AlreadyOpened { offset: self.offset, end, process }
+            }
             NotTaken::Nameless(error) => error.into(),
         })
     }
@@ -222,9 +224,14 @@ impl Place {
 
     /// Copies bytes from the position `at` of the stream.
     pub(super) fn unstage(&self, at: u64, bytes: &mut [u8]) -> Result<(), SegmentError> {
-        let (first, rest) = bytes.split_at_mut(self.until_wrap(at).min(bytes.len() as u64) as usize);
+        let (first, rest) =
+            bytes.split_at_mut(self.until_wrap(at).min(bytes.len() as u64) as usize);
         // All at once: the copy would ask for a few lines at a time.
-        self.memory.prefetch(self.in_staging(at), (first.len() as u64).min(PREFETCH), Purpose::Read)?;
+        self.memory.prefetch(
+            self.in_staging(at),
+            (first.len() as u64).min(PREFETCH),
+            Purpose::Read,
+        )?;
         self.memory.read(self.in_staging(at), first)?;
         self.memory.read(self.in_staging(0), rest)
     }
@@ -232,7 +239,11 @@ impl Place {
     /// Asks for the lines at the position `at` of the stream, which the sender will write next, while the receiver is busy.
     pub(super) fn claim_ahead(&self, at: u64, bytes: u64) {
         // Only a hint: outside the segment there is nothing to ask for.
-        let _ = self.memory.prefetch(self.in_staging(at), bytes.min(self.until_wrap(at)), Purpose::Write);
+        let _ = self.memory.prefetch(
+            self.in_staging(at),
+            bytes.min(self.until_wrap(at)),
+            Purpose::Write,
+        );
     }
 
     fn until_wrap(&self, at: u64) -> u64 {

@@ -52,7 +52,10 @@ fn there(address: u64, done: usize, left: usize) -> libc::iovec {
 
 /// Calls until all bytes are moved: the kernel stops early at its own limit, at a signal, and before an address that is not mapped;
 /// the next call says which it was.
-fn piecewise(bytes: usize, mut call: impl FnMut(usize, usize) -> libc::ssize_t) -> Result<(), Refusal> {
+fn piecewise(
+    bytes: usize,
+    mut call: impl FnMut(usize, usize) -> libc::ssize_t,
+) -> Result<(), Refusal> {
     let mut done = 0;
     while done < bytes {
         match usize::try_from(call(done, bytes - done)) {
@@ -62,7 +65,9 @@ fn piecewise(bytes: usize, mut call: impl FnMut(usize, usize) -> libc::ssize_t) 
                 let error = io::Error::last_os_error();
                 match error.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => return Err(Refusal::Forbidden(error)),
+                    Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => {
+                        return Err(Refusal::Forbidden(error));
+                    }
                     Some(libc::ESRCH) => return Err(Refusal::NoProcess),
                     Some(libc::EFAULT) => return Err(Refusal::NotMapped { after: done }),
                     _ => return Err(Refusal::Failed(error)),
@@ -80,7 +85,8 @@ mod tests {
 
     /// A process that waits for the end of its input, and the first gap in its memory: the bytes before it and where it begins.
     fn process_with_a_gap() -> (Child, u64, usize) {
-        let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
         // Until it has become another program its memory is a copy of this one's; both have gaps.
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).expect("/proc");
         let range = |line: &str| {
@@ -90,7 +96,8 @@ mod tests {
             (number(from), number(to), rights.starts_with('r'))
         };
         let ranges: Vec<_> = maps.lines().map(range).collect();
-        let before_gap = ranges.windows(2).find(|pair| pair[0].2 && pair[0].1 < pair[1].0).expect("a gap");
+        let before_gap =
+            ranges.windows(2).find(|pair| pair[0].2 && pair[0].1 < pair[1].0).expect("a gap");
         let (from, to, _) = before_gap[0];
         (child, to, (to - from).min(1 << 16) as usize)
     }
@@ -107,7 +114,10 @@ mod tests {
         }
         drop(child.stdin.take());
         child.wait().expect("a child");
-        assert!(matches!(read(child.id(), gap, &mut bytes), Err(Refusal::NoProcess | Refusal::Forbidden(_))));
+        assert!(matches!(
+            read(child.id(), gap, &mut bytes),
+            Err(Refusal::NoProcess | Refusal::Forbidden(_))
+        ));
     }
 
     #[test]
@@ -122,8 +132,12 @@ mod tests {
         let other = [9_u8; 100_000];
         let address = target.as_mut_ptr() as u64;
         // SAFETY: this process, and the target is a variable of this function that nobody looks at meanwhile.
-        unsafe { write(std::process::id(), address, &other) }.expect("what can be read can be written");
+        unsafe { write(std::process::id(), address, &other) }
+            .expect("what can be read can be written");
         assert_eq!(std::hint::black_box(target), other);
-        assert!(matches!(read(std::process::id(), 8, &mut target), Err(Refusal::NotMapped { after: 0 })));
+        assert!(matches!(
+            read(std::process::id(), 8, &mut target),
+            Err(Refusal::NotMapped { after: 0 })
+        ));
     }
 }

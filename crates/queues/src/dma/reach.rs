@@ -41,7 +41,10 @@ impl Reach {
         let found = self.probe(place);
         if !matches!(found, Err(NoDirectPath::Unknown)) {
             // Release: pairs with the Acquire in `other_can`; it publishes nothing but itself.
-            place.reach(self.end).verdict.store(if found.is_ok() { 1 } else { 2 }, Ordering::Release);
+            place
+                .reach(self.end)
+                .verdict
+                .store(if found.is_ok() { 1 } else { 2 }, Ordering::Release);
             self.known = Some(found.clone());
         }
         found
@@ -51,7 +54,8 @@ impl Reach {
         let process = place.mark(other(self.end)).holder().pid();
         let shown = place.reach(other(self.end));
         // Acquire: pairs with the Release in `new`. Relaxed: the address published it.
-        let (address, token) = (shown.address.load(Ordering::Acquire), shown.token.load(Ordering::Relaxed));
+        let (address, token) =
+            (shown.address.load(Ordering::Acquire), shown.token.load(Ordering::Relaxed));
         if process == 0 || address == 0 {
             return Err(NoDirectPath::Unknown);
         }

@@ -61,11 +61,19 @@ impl Receiver {
     ///
     /// # Errors
     /// [`DmaError::DeadlinePassed`] and those of [`Receiver::receive`].
-    pub fn receive_until(&mut self, buffer: &mut [u8], deadline: Instant) -> Result<Received, DmaError> {
+    pub fn receive_until(
+        &mut self,
+        buffer: &mut [u8],
+        deadline: Instant,
+    ) -> Result<Received, DmaError> {
         self.receive_before(buffer, Some(deadline))
     }
 
-    fn receive_before(&mut self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Received, DmaError> {
+    fn receive_before(
+        &mut self,
+        buffer: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> Result<Received, DmaError> {
         loop {
             let header = self.next_header(deadline)?;
             let (bytes, room) = (header.bytes(), buffer.len() as u64);
@@ -75,9 +83,12 @@ impl Receiver {
             let buffer = &mut buffer[..bytes as usize];
             let received = match header {
                 Header::Staged { .. } => self.unstage(buffer)?.then_some(Path::Staged),
-                Header::Direct { address, turn, .. } => self.copy(address, turn, buffer)?.then_some(Path::Direct),
+                Header::Direct { address, turn, .. } => {
+                    self.copy(address, turn, buffer)?.then_some(Path::Direct)
+                }
                 Header::InPlace { at, turn, .. } => {
-                    let copied = self.inspect(at, bytes, turn, |there| buffer.copy_from_slice(there))?;
+                    let copied =
+                        self.inspect(at, bytes, turn, |there| buffer.copy_from_slice(there))?;
                     copied.map(|()| Path::InPlace)
                 }
             };
@@ -99,11 +110,14 @@ impl Receiver {
             let header = self.next_header(None)?;
             let bytes = header.bytes();
             let result = if let Header::InPlace { at, turn, .. } = header {
-                self.inspect(at, bytes, turn, |there| read.take().map(|read| read(there)))?.flatten()
+                self.inspect(at, bytes, turn, |there| read.take().map(|read| read(there)))?
+                    .flatten()
             } else {
                 let mut buffer = vec![0; bytes as usize];
                 let received = match header {
-                    Header::Direct { address, turn, .. } => self.copy(address, turn, &mut buffer)?,
+                    Header::Direct { address, turn, .. } => {
+                        self.copy(address, turn, &mut buffer)?
+                    }
                     _ => self.unstage(&mut buffer)?,
                 };
                 received.then(|| read.take().map(|read| read(&buffer))).flatten()
@@ -143,10 +157,12 @@ impl Receiver {
             let look = || match available(place, begin, at) {
                 // Acquire: pairs with the Release in `Sender::give_up`.
                 Ok(0) if place.head.filled.cut.load(Ordering::Acquire) == at => Some(Ok(0)),
-                Ok(0) => place.bell(End::Sender).is_closed().then(|| match available(place, begin, at) {
-                    Ok(0) => Err(DmaError::Closed { link: place.offset() }),
-                    other => other,
-                }),
+                Ok(0) => {
+                    place.bell(End::Sender).is_closed().then(|| match available(place, begin, at) {
+                        Ok(0) => Err(DmaError::Closed { link: place.offset() }),
+                        other => other,
+                    })
+                }
                 other => Some(other),
             };
             let there = place.wait(End::Receiver, &mut self.watch, None, look)??;
@@ -180,7 +196,9 @@ impl Receiver {
                 turn.copy_parts(bytes, |start, count| {
                     // SAFETY: the part lies in `buffer`, which is borrowed exclusively, and no other part overlaps it: the
                     // sender, who writes into the buffer too, claims its parts from the same counter.
-                    let part = unsafe { std::slice::from_raw_parts_mut(target.add(start as usize), count as usize) };
+                    let part = unsafe {
+                        std::slice::from_raw_parts_mut(target.add(start as usize), count as usize)
+                    };
                     let moved = process_memory::read(process, address.wrapping_add(start), part);
                     moved.map_err(|refusal| moving(link, process, count, refusal))
                 })

@@ -52,7 +52,17 @@ impl Sender {
         place.take(End::Sender)?;
         let reach = Reach::new(&place, End::Sender);
         let (watch, policy) = (Watch::default(), Policy::Automatic);
-        Ok(Sender { place, filled: 0, emptied: 0, cut: 0, turn: 0, reach, policy, watch, owner: None })
+        Ok(Sender {
+            place,
+            filled: 0,
+            emptied: 0,
+            cut: 0,
+            turn: 0,
+            reach,
+            policy,
+            watch,
+            owner: None,
+        })
     }
 
     /// Chooses how messages from private memory are sent from now on.
@@ -120,9 +130,15 @@ impl Sender {
         if there.is_ok_and(|there| there.cast_const() != bytes.as_slice().as_ptr()) {
             return Err(DmaError::OtherSegment { link });
         }
-        self.offer(None, |turn| Header::InPlace { bytes: bytes.bytes(), at: bytes.offset(), turn })?;
+        self.offer(None, |turn| Header::InPlace {
+            bytes: bytes.bytes(),
+            at: bytes.offset(),
+            turn,
+        })?;
         let (place, turn) = (&self.place, self.turn);
-        place.wait(End::Sender, &mut self.watch, None, || place.head.turn.is(turn, State::Done).then_some(()))?;
+        place.wait(End::Sender, &mut self.watch, None, || {
+            place.head.turn.is(turn, State::Done).then_some(())
+        })?;
         Ok(Path::InPlace)
     }
 
@@ -138,7 +154,8 @@ impl Sender {
                 let part = &bytes[start as usize..(start + count) as usize];
                 // SAFETY: the probe has shown that this number means the process at the other end; that has joined this
                 // transfer with a buffer of this length at `target`, and waits until all parts are done.
-                let moved = unsafe { process_memory::write(process, target.wrapping_add(start), part) };
+                let moved =
+                    unsafe { process_memory::write(process, target.wrapping_add(start), part) };
                 moved.map_err(|refusal| moving(link, process, count, refusal))
             });
             place.bell(End::Receiver).wake();
@@ -150,7 +167,11 @@ impl Sender {
     }
 
     /// Offers a transfer and waits until the receiver has joined it.
-    fn offer(&mut self, deadline: Option<Instant>, header: impl Fn(u64) -> Header) -> Result<(), DmaError> {
+    fn offer(
+        &mut self,
+        deadline: Option<Instant>,
+        header: impl Fn(u64) -> Header,
+    ) -> Result<(), DmaError> {
         self.wait_for_room(header::BYTES, deadline)?;
         let (place, last) = (&self.place, self.turn);
         let turn = &place.head.turn;
@@ -207,7 +228,9 @@ impl Sender {
     /// Waits until there is room for `bytes` more in the staging area.
     fn wait_for_room(&mut self, bytes: u64, deadline: Option<Instant>) -> Result<(), DmaError> {
         let (place, filled, cut) = (&self.place, self.filled, self.cut);
-        let has_room = |emptied: u64| emptied >= cut && filled + bytes <= emptied.saturating_add(place.staging());
+        let has_room = |emptied: u64| {
+            emptied >= cut && filled + bytes <= emptied.saturating_add(place.staging())
+        };
         if has_room(self.emptied) && !place.bell(End::Receiver).is_closed() {
             return Ok(());
         }

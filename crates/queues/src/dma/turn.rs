@@ -38,7 +38,9 @@ impl Turn {
     pub(super) fn is_over(&self, number: u64) -> bool {
         // Acquire: pairs with the Release in `finish`; the receiver does not look at the counters any more.
         let state = self.state.load(Ordering::Acquire);
-        number == 0 || state == Self::word(number, State::Done) || state == Self::word(number, State::Withdrawn)
+        number == 0
+            || state == Self::word(number, State::Done)
+            || state == Self::word(number, State::Withdrawn)
     }
 
     /// The sender offers a transfer.
@@ -82,13 +84,19 @@ impl Turn {
 
     /// Copies parts of a transfer of `bytes` bytes with `copy`, which gets the start and the length of each, until all are
     /// claimed. When one cannot be copied, the others are claimed all the same, so that the transfer ends.
-    pub(super) fn copy_parts<E>(&self, bytes: u64, mut copy: impl FnMut(u64, u64) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn copy_parts<E>(
+        &self,
+        bytes: u64,
+        mut copy: impl FnMut(u64, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
         let size = part_bytes(bytes);
         let mut outcome = Ok(());
         loop {
             // Relaxed: which part it is says nothing about the bytes; both sides know each other's memory since `join`.
             let part = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(start) = part.checked_mul(size).filter(|&start| start < bytes) else { return outcome };
+            let Some(start) = part.checked_mul(size).filter(|&start| start < bytes) else {
+                return outcome;
+            };
             if outcome.is_ok() {
                 outcome = copy(start, size.min(bytes - start));
             }

@@ -69,7 +69,12 @@ impl<'a> Words<'a> {
     /// Sends to the ring of this generation and gives the message's position. `next` is the sender's own: the position after
     /// its last message.
     #[inline]
-    pub(crate) fn try_send(&self, message: Message, generation: u32, next: &AtomicU64) -> Result<u64, SendError> {
+    pub(crate) fn try_send(
+        &self,
+        message: Message,
+        generation: u32,
+        next: &AtomicU64,
+    ) -> Result<u64, SendError> {
         // Relaxed: everything before it was written when this sender, or a thread that shares it, stored it; the exchange decides.
         let mut written = next.load(Ordering::Relaxed);
         let stride = STRIDE.min(self.slots.len() as u64);
@@ -137,11 +142,17 @@ impl<'a> Words<'a> {
                 // Acquire: pairs with the Release half of a receiver's `advance`. As long as the position was not received, the
                 // slot can only hold the message of the lap before, not received or being taken.
                 let head = self.head.load(Ordering::Acquire);
-                if head <= position { Obstacle::Refused(SendError::Full) } else { Obstacle::Written(head) }
+                if head <= position {
+                    Obstacle::Refused(SendError::Full)
+                } else {
+                    Obstacle::Written(head)
+                }
             }
             Slot::Closed(_) if seen == word::closed(lap) => Obstacle::Refused(SendError::Closed),
             // Written, received and given back.
-            Slot::Empty(next) | Slot::Closed(next) if word::is_later(next, lap) => Obstacle::Written(position + 1),
+            Slot::Empty(next) | Slot::Closed(next) if word::is_later(next, lap) => {
+                Obstacle::Written(position + 1)
+            }
             Slot::Empty(_) | Slot::Closed(_) => Obstacle::Refused(SendError::Broken),
         }
     }
@@ -196,7 +207,10 @@ impl<'a> Words<'a> {
     }
 
     /// Takes up to `into.len()` messages with one exchange; gives how many.
-    pub(crate) fn try_receive_many<F: Form>(&self, into: &mut [Message]) -> Result<usize, ReceiveError> {
+    pub(crate) fn try_receive_many<F: Form>(
+        &self,
+        into: &mut [Message],
+    ) -> Result<usize, ReceiveError> {
         let limit = into.len().min(self.slots.len());
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
@@ -213,7 +227,9 @@ impl<'a> Words<'a> {
             if count == 0 {
                 // One by one, which also tells an empty ring from a closed one.
                 let Some(first) = into.first_mut() else { return Ok(0) };
-                return self.try_receive::<F>().map(|message| message.map(|message| *first = message).iter().count());
+                return self
+                    .try_receive::<F>()
+                    .map(|message| message.map(|message| *first = message).iter().count());
             }
             if advance::<F>(self.head, head, head.wrapping_add(count as u64)) {
                 (0..count as u64).for_each(|taken| self.give_back(head.wrapping_add(taken)));
@@ -268,8 +284,14 @@ impl<'a> Words<'a> {
         let mut written = 0;
         for _ in 0..ROUNDS {
             let position = self.tail.load(Ordering::Acquire).max(written);
-            let (empty, closed) = (word::empty(self.lap(position)), word::closed(self.lap(position)));
-            match self.slot(position).compare_exchange(empty, closed, Ordering::SeqCst, Ordering::Acquire) {
+            let (empty, closed) =
+                (word::empty(self.lap(position)), word::closed(self.lap(position)));
+            match self.slot(position).compare_exchange(
+                empty,
+                closed,
+                Ordering::SeqCst,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Some(position),
                 Err(seen) => match self.obstacle(position, seen) {
                     Obstacle::Written(before) => written = before,
@@ -290,7 +312,9 @@ impl<'a> Words<'a> {
         if self.slot(head).load(Ordering::Acquire) != word::closed(self.lap(head)) {
             return None;
         }
-        let is_full = |slot: &AtomicU64| matches!(word::read(slot.load(Ordering::Acquire)), Slot::Full { .. });
+        let is_full = |slot: &AtomicU64| {
+            matches!(word::read(slot.load(Ordering::Acquire)), Slot::Full { .. })
+        };
         if self.slots.iter().any(is_full) {
             return None;
         }

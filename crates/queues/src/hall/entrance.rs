@@ -90,9 +90,13 @@ impl Entrance {
     pub fn open(self: &Arc<Self>, queue: usize, class: Class) -> Result<Destination, HallError> {
         let queues = self.plan.queues.len();
         match u16::try_from(queue) {
-            Ok(index) if queue < queues => {
-                Ok(Destination { hall: Arc::clone(self), diverted: 0, index, class, patience: NEWS })
-            }
+            Ok(index) if queue < queues => Ok(Destination {
+                hall: Arc::clone(self),
+                diverted: 0,
+                index,
+                class,
+                patience: NEWS,
+            }),
             _ => Err(HallError::NoQueue { offset: self.plan.offset(), queues, index: queue }),
         }
     }
@@ -106,13 +110,18 @@ impl Entrance {
         }
         // Relaxed: the descriptor published it.
         let offset = place.load(Ordering::Relaxed).checked_sub(1).ok_or(SendError::Broken)?;
-        let found = WideQueue::attach(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
+        let found =
+            WideQueue::attach(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
         Ok(known.get_or_init(|| found.entered()))
     }
 
     fn gone(&self) -> Result<(), SendError> {
         // Relaxed: says nothing about other memory.
-        if self.gone.load(Ordering::Relaxed) { Err(SendError::Gone { pid: self.owner.pid() }) } else { Ok(()) }
+        if self.gone.load(Ordering::Relaxed) {
+            Err(SendError::Gone { pid: self.owner.pid() })
+        } else {
+            Ok(())
+        }
     }
 
     /// Asks the kernel whether the owner still lives.
@@ -209,15 +218,22 @@ impl Destination {
     ///
     /// # Errors
     /// [`SendError::Full`] at the deadline, and those of [`Destination::send`].
-    pub fn send_until(&mut self, message: &WideMessage, deadline: Instant) -> Result<(), SendError> {
+    pub fn send_until(
+        &mut self,
+        message: &WideMessage,
+        deadline: Instant,
+    ) -> Result<(), SendError> {
         self.wait_to_send(message, Some(deadline))
     }
 
-    fn wait_to_send(&mut self, message: &WideMessage, deadline: Option<Instant>) -> Result<(), SendError> {
+    fn wait_to_send(
+        &mut self,
+        message: &WideMessage,
+        deadline: Option<Instant>,
+    ) -> Result<(), SendError> {
         match self.try_send(message) {
-            Err(SendError::Full) => {
-                wait(&mut Later { destination: self, message }, deadline).unwrap_or(Err(SendError::Full))
-            }
+            Err(SendError::Full) => wait(&mut Later { destination: self, message }, deadline)
+                .unwrap_or(Err(SendError::Full)),
             other => other,
         }
     }
@@ -259,7 +275,8 @@ impl Wait for Later<'_> {
     }
 
     fn look(&mut self) -> Option<Self::Found> {
-        let attempt = self.destination.hall.gone().and_then(|()| self.destination.attempt(self.message));
+        let attempt =
+            self.destination.hall.gone().and_then(|()| self.destination.attempt(self.message));
         Some(attempt).filter(|result| *result != Err(SendError::Full))
     }
 

@@ -74,7 +74,8 @@ impl Shape {
     /// [`HallError::Shape`], [`HallError::Ring`] for a capacity that no ring has.
     pub fn bytes(self) -> Result<u64, HallError> {
         self.check()?;
-        Ok(Sections::of(self.queues, self.rings).bytes() + 2 * WideQueue::bytes_for(self.miss_capacity)?)
+        Ok(Sections::of(self.queues, self.rings).bytes()
+            + 2 * WideQueue::bytes_for(self.miss_capacity)?)
     }
 
     /// How many bytes an arena needs for a hall of this shape with all its rings.
@@ -123,7 +124,9 @@ pub enum HallError {
         offset: Offset,
     },
     /// Too many processes send, or one of them has too many entrances.
-    #[error("the hall at {offset} has {MOST_USERS} entrances, and no more are possible: share one in a process")]
+    #[error(
+        "the hall at {offset} has {MOST_USERS} entrances, and no more are possible: share one in a process"
+    )]
     TooManyEntrances {
         /// The hall.
         offset: Offset,
@@ -185,13 +188,15 @@ pub(super) struct State {
 impl State {
     fn pack(self) -> u64 {
         let stopped = if self.stopped { STOPPED } else { 0 };
-        let ring =
-            self.ring.map_or(0, |(ring, generation)| RESIDENT | (ring as u64) << RING_SHIFT | u64::from(generation));
+        let ring = self.ring.map_or(0, |(ring, generation)| {
+            RESIDENT | (ring as u64) << RING_SHIFT | u64::from(generation)
+        });
         stopped | ring
     }
 
     fn unpack(word: u64) -> State {
-        let ring = (word & RESIDENT != 0).then_some(((word >> RING_SHIFT) as usize & 0xffff, word as u32));
+        let ring =
+            (word & RESIDENT != 0).then_some(((word >> RING_SHIFT) as usize & 0xffff, word as u32));
         State { ring, stopped: word & STOPPED != 0 }
     }
 }
@@ -233,7 +238,10 @@ impl Sections {
 
 impl Plan {
     /// Makes a hall without rings, and its miss rings.
-    pub(super) fn create(memory: &Memory, shape: Shape) -> Result<(Plan, [WideQueue; 2]), HallError> {
+    pub(super) fn create(
+        memory: &Memory,
+        shape: Shape,
+    ) -> Result<(Plan, [WideQueue; 2]), HallError> {
         let Shape { queues, rings, .. } = shape;
         let owner = Name::own()?;
         shape.most_bytes()?;
@@ -257,8 +265,10 @@ impl Plan {
         let head = Mapped::<Head>::new(segment, offset).map_err(RingError::from)?;
         // Acquire: pairs with the Release in `create`.
         let found = head.settings.magic.load(Ordering::Acquire);
-        let queues = usize::try_from(head.settings.queues.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
-        let rings = usize::try_from(head.settings.rings.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let queues =
+            usize::try_from(head.settings.queues.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let rings =
+            usize::try_from(head.settings.rings.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         if found != MAGIC || !(1..=MOST_QUEUES).contains(&queues) || rings > MOST_RINGS {
             return Err(HallError::NoHall { offset });
         }
@@ -268,13 +278,21 @@ impl Plan {
     /// The hall's miss rings, of requests and of replies.
     pub(super) fn misses(&self, segment: &Arc<Segment>) -> Result<[WideQueue; 2], RingError> {
         // Relaxed: the magic number published them.
-        let miss = |class| WideQueue::attach(segment, Offset(self.class(class).miss.load(Ordering::Relaxed)));
+        let miss = |class| {
+            WideQueue::attach(segment, Offset(self.class(class).miss.load(Ordering::Relaxed)))
+        };
         Ok([miss(Class::Request)?, miss(Class::Reply)?])
     }
 
-    fn map(segment: &Arc<Segment>, offset: Offset, queues: usize, rings: usize) -> Result<Plan, RingError> {
+    fn map(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        queues: usize,
+        rings: usize,
+    ) -> Result<Plan, RingError> {
         let Sections { places, summary, bits, .. } = Sections::of(queues, rings);
-        let after = |lines: usize| Offset(offset.0.saturating_add((size_of::<Head>() + 64 * lines) as u64));
+        let after =
+            |lines: usize| Offset(offset.0.saturating_add((size_of::<Head>() + 64 * lines) as u64));
         Ok(Plan {
             head: Mapped::new(segment, offset)?,
             places: MappedSlice::new(segment, after(0), 2 * rings)?,
@@ -362,7 +380,8 @@ impl Plan {
     /// What the descriptor of a queue says.
     pub(super) fn state(&self, queue: usize, class: Class) -> State {
         // Acquire: pairs with the Release in `set_state`; the ring's place was written before.
-        self.word(queue, class).map_or(State::default(), |word| State::unpack(word.load(Ordering::Acquire)))
+        self.word(queue, class)
+            .map_or(State::default(), |word| State::unpack(word.load(Ordering::Acquire)))
     }
 
     pub(super) fn set_state(&self, queue: usize, class: Class, state: State) {

@@ -112,6 +112,9 @@ mod tests {
         words.iter().for_each(|word| at(word).store(u64::MAX, Ordering::Relaxed));
         assert!(memory.give_back(), "as before");
         drop(memory);
-        assert!(words.iter().all(|word| at(word).load(Ordering::Relaxed) == u64::MAX), "written into others' memory");
+        assert!(
+            words.iter().all(|word| at(word).load(Ordering::Relaxed) == u64::MAX),
+            "written into others' memory"
+        );
     }
 }

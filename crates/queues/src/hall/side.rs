@@ -48,7 +48,8 @@ struct Ring {
 }
 
 // What the module's page says about private memory.
-const _: () = assert!(size_of::<Queue>() <= 64 && size_of::<Entry>() <= 64 && size_of::<Ring>() <= 512);
+const _: () =
+    assert!(size_of::<Queue>() <= 64 && size_of::<Entry>() <= 64 && size_of::<Ring>() <= 512);
 
 /// How far the receiver of a queue is.
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +122,8 @@ impl Side {
     pub(super) fn is_queue_ready(&self, index: usize) -> bool {
         let Some(queue) = self.queues.get(index) else { return false };
         let is_ready = |ring: &Ring| ring.held.is_some() || ring.receiver.is_ready();
-        !queue.overflow.is_empty() || queue.ring.and_then(|ring| self.rings.get(ring)).is_some_and(is_ready)
+        !queue.overflow.is_empty()
+            || queue.ring.and_then(|ring| self.rings.get(ring)).is_some_and(is_ready)
     }
 
     /// Whether the miss ring needs another look.
@@ -137,10 +139,13 @@ impl Side {
             (control.head.position.load(Ordering::Relaxed), tail)
         };
         let (sorted, misses) = bounds(&self.miss);
-        let in_ring = self.queues.get(index).and_then(|queue| self.rings.get(queue.ring?)).map_or(0, |ring| {
-            let (head, tail) = bounds(&ring.queue);
-            tail.saturating_sub(head) + u64::from(ring.held.is_some())
-        });
+        let in_ring = self.queues.get(index).and_then(|queue| self.rings.get(queue.ring?)).map_or(
+            0,
+            |ring| {
+                let (head, tail) = bounds(&ring.queue);
+                tail.saturating_sub(head) + u64::from(ring.held.is_some())
+            },
+        );
         let backlog = in_ring + self.overflow(index) as u64;
         let (is_sorted, is_empty) = (!self.is_miss_ready(), !self.is_queue_ready(index));
         Progress { misses, sorted, is_sorted, backlog, is_empty }
@@ -161,12 +166,16 @@ impl Side {
 
     /// Sets the bits of queues whose senders have died before they could.
     pub(super) fn survey(&self) {
-        let ready = self.rings.iter().filter(|ring| ring.receiver.is_ready()).filter_map(|ring| ring.owner);
+        let ready =
+            self.rings.iter().filter(|ring| ring.receiver.is_ready()).filter_map(|ring| ring.owner);
         ready.for_each(|queue| self.plan.bits(self.class).announce(queue));
     }
 
     /// Takes the next message of a queue.
-    pub(super) fn try_receive(&mut self, queue: usize) -> Result<Option<WideMessage>, ReceiveError> {
+    pub(super) fn try_receive(
+        &mut self,
+        queue: usize,
+    ) -> Result<Option<WideMessage>, ReceiveError> {
         if queue >= self.queues.len() {
             return Err(ReceiveError::Closed);
         }
@@ -176,7 +185,10 @@ impl Side {
 
     /// Takes the next message of the first queue that holds any. Looks at the miss ring, and at the queues whose bit is set
     /// until one of them gives something.
-    pub(super) fn try_receive_any(&mut self, plan: &Plan) -> Result<Option<(usize, WideMessage)>, ReceiveError> {
+    pub(super) fn try_receive_any(
+        &mut self,
+        plan: &Plan,
+    ) -> Result<Option<(usize, WideMessage)>, ReceiveError> {
         self.sort()?;
         let mut poller = self.poller.clone();
         let found = poller.poll(plan.bits(self.class), None, self);
@@ -209,7 +221,9 @@ impl Side {
             if let Some(queue) = self.queues.get_mut(index) {
                 let ring = queue.ring.and_then(|ring| self.rings.get(ring));
                 // Acquire, and after the message: see "Order" in the page of the module.
-                let boundary = ring.map_or(0, |ring| ring.queue.ring.control.tail.position.load(Ordering::Acquire));
+                let boundary = ring.map_or(0, |ring| {
+                    ring.queue.ring.control.tail.position.load(Ordering::Acquire)
+                });
                 queue.overflow.push_back(Entry { boundary: boundary & POSITION, message });
                 self.settle(index);
                 self.count_message(index);
@@ -270,7 +284,8 @@ impl Side {
     /// Writes a queue's descriptor.
     fn describe(&self, index: usize) {
         let Some(queue) = self.queues.get(index) else { return };
-        let ring = queue.ring.and_then(|ring| Some((ring, self.rings.get(ring)?.queue.generation())));
+        let ring =
+            queue.ring.and_then(|ring| Some((ring, self.rings.get(ring)?.queue.generation())));
         self.plan.set_state(index, self.class, State { ring, stopped: queue.stopped });
     }
 
@@ -284,7 +299,10 @@ impl Side {
 
     fn recent(&self, index: usize) -> u32 {
         let Some(queue) = self.queues.get(index) else { return 0 };
-        queue.recent.checked_shr(((self.count / PERIOD) as u32).wrapping_sub(queue.period)).unwrap_or(0)
+        queue
+            .recent
+            .checked_shr(((self.count / PERIOD) as u32).wrapping_sub(queue.period))
+            .unwrap_or(0)
     }
 
     /// Gives a queue a ring if its traffic deserves one.
@@ -333,7 +351,9 @@ impl Side {
     }
 
     pub(super) fn demote(&mut self, index: usize) -> Result<(), ReceiveError> {
-        let Some(number) = self.queues.get(index).and_then(|queue| queue.ring) else { return Ok(()) };
+        let Some(number) = self.queues.get(index).and_then(|queue| queue.ring) else {
+            return Ok(());
+        };
         // First the descriptor: a sender that finds the ring closed reads there that it is gone.
         let stopped = self.queues[index].stopped;
         self.plan.set_state(index, self.class, State { ring: None, stopped });
@@ -355,7 +375,8 @@ impl Side {
         in_order.append(&mut queue.overflow);
         queue.overflow = in_order;
         self.settle(index);
-        if end == Err::<(), _>(ReceiveError::Closed) && self.rings[number].queue.reopen().is_some() {
+        if end == Err::<(), _>(ReceiveError::Closed) && self.rings[number].queue.reopen().is_some()
+        {
             self.rings[number].owner = None;
             return Ok(());
         }

@@ -62,8 +62,10 @@ impl Bell for SocketBell {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let slice = if seen.certain { SLICE } else { UNCERTAIN };
         let limit = Timespec::try_from(left.map_or(slice, |left| left.min(slice))).ok();
-        let mut watched =
-            [PollFd::new(&self.socket, PollFlags::IN), PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN)];
+        let mut watched = [
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
+        ];
         // Interrupted by a signal or out of memory: look again.
         let _ = poll(&mut watched[..self.control.watchable(1)], limit.as_ref());
         let hung_up = watched[0].revents().contains(PollFlags::HUP);
@@ -79,7 +81,11 @@ impl Bell for SocketBell {
 
     fn check(&self) -> Result<(), Interrupted> {
         self.control.hear();
-        if self.has_hung_up() || self.control.has_notice(self.end) { Err(Interrupted) } else { Ok(()) }
+        if self.has_hung_up() || self.control.has_notice(self.end) {
+            Err(Interrupted)
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -73,7 +73,11 @@ impl LaneReceiver {
         self.receive_until(bytes, Some(deadline))
     }
 
-    fn receive_until(&mut self, bytes: &mut Vec<u8>, deadline: Option<Instant>) -> Result<u8, LaneError> {
+    fn receive_until(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        deadline: Option<Instant>,
+    ) -> Result<u8, LaneError> {
         loop {
             if let Some(handler) = self.try_receive(bytes)? {
                 return Ok(handler);
@@ -104,7 +108,10 @@ impl LaneReceiver {
             Err(error) => return Err(self.end.explain(error)),
         };
         if header.source != self.source {
-            let what = Corruption::Source { found: header.source.number(), expected: self.source.number() };
+            let what = Corruption::Source {
+                found: header.source.number(),
+                expected: self.source.number(),
+            };
             return Err(self.end.explain(RingError::Corrupt(what)));
         }
         if !self.sources.accepts(self.source) {
@@ -134,7 +141,11 @@ impl LaneReceiver {
         let position = self.ring.leave();
         let socket = self.ring.bell().as_fd();
         // Without the post office nobody can receive it; the sender learns that when the socket closes.
-        self.end.announces = self.end.control.hand_over(self.end.lane, position, self.segment.as_fd(), socket).is_err();
+        self.end.announces = self
+            .end
+            .control
+            .hand_over(self.end.lane, position, self.segment.as_fd(), socket)
+            .is_err();
         let error = LaneError::Moved { partner: self.end.partner.clone() };
         self.end.fail(error)
     }

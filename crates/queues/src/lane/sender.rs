@@ -36,9 +36,22 @@ impl LaneSender {
         let end = End::new(control, &offer, Dropped::Sender);
         let (_, memory, geometry) = open_ring(&offer, memory)?;
         let generation = table.lookup(name).map_or(0, |destination| destination.generation);
-        let ring = sender::Sender::new(memory, geometry, SocketBell::new(control, (offer.lane, false), socket), LOOKS);
+        let ring = sender::Sender::new(
+            memory,
+            geometry,
+            SocketBell::new(control, (offer.lane, false), socket),
+            LOOKS,
+        );
         let ring = ring.ok_or_else(|| too_small(&offer))?;
-        Ok(LaneSender { ring, end, table, name, source: offer.source, opened_for: generation, generation })
+        Ok(LaneSender {
+            ring,
+            end,
+            table,
+            name,
+            source: offer.source,
+            opened_for: generation,
+            generation,
+        })
     }
 
     /// Who receives.
@@ -53,7 +66,9 @@ impl LaneSender {
 
     /// Whether the name has come to lead somewhere else since the lane was opened.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.table.lookup(self.name).is_ok_and(|destination| destination.generation != self.opened_for)
+        self.table
+            .lookup(self.name)
+            .is_ok_and(|destination| destination.generation != self.opened_for)
     }
 
     /// Sends a message to one of the receiver's handlers; waits for room.
@@ -70,13 +85,26 @@ impl LaneSender {
     /// # Errors
     ///
     /// As [`Self::send`], and [`LaneError::TimedOut`].
-    pub fn send_by(&mut self, handler: u8, bytes: &[u8], deadline: Instant) -> Result<(), LaneError> {
+    pub fn send_by(
+        &mut self,
+        handler: u8,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<(), LaneError> {
         self.send_until(handler, bytes, Some(deadline))
     }
 
-    fn send_until(&mut self, handler: u8, bytes: &[u8], deadline: Option<Instant>) -> Result<(), LaneError> {
+    fn send_until(
+        &mut self,
+        handler: u8,
+        bytes: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<(), LaneError> {
         self.translate()?;
-        let room = self.ring.wait_for_room(bytes.len(), deadline).map_err(|error| self.end.explain(error))?;
+        let room = self
+            .ring
+            .wait_for_room(bytes.len(), deadline)
+            .map_err(|error| self.end.explain(error))?;
         self.compose(handler, bytes, room);
         self.publish();
         Ok(())

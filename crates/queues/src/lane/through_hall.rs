@@ -59,7 +59,16 @@ impl HallSender {
     ) -> HallSender {
         let tie = Tie { control: Arc::clone(control), lane: offer.lane, dropped: Dropped::Sender };
         let table = Arc::clone(table);
-        HallSender { destination, peer, tie, table, queue, name, source: offer.source, patience: NEWS }
+        HallSender {
+            destination,
+            peer,
+            tie,
+            table,
+            queue,
+            name,
+            source: offer.source,
+            patience: NEWS,
+        }
     }
 
     /// Who receives.
@@ -88,7 +97,12 @@ impl HallSender {
     }
 
     /// Sends a message; waits for room, until `deadline` at most.
-    pub(crate) fn send_until(&mut self, handler: u8, bytes: &[u8], deadline: Option<Instant>) -> Result<(), LaneError> {
+    pub(crate) fn send_until(
+        &mut self,
+        handler: u8,
+        bytes: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<(), LaneError> {
         let message = self.compose(handler, bytes)?;
         match self.destination.try_send(&message) {
             Ok(()) => Ok(()),
@@ -98,12 +112,21 @@ impl HallSender {
     }
 
     #[cold]
-    fn wait_to_send(&mut self, message: &WideMessage, deadline: Option<Instant>) -> Result<(), LaneError> {
+    fn wait_to_send(
+        &mut self,
+        message: &WideMessage,
+        deadline: Option<Instant>,
+    ) -> Result<(), LaneError> {
         loop {
             let slice = Instant::now() + SLICE;
-            match self.destination.send_until(message, deadline.map_or(slice, |deadline| deadline.min(slice))) {
+            match self
+                .destination
+                .send_until(message, deadline.map_or(slice, |deadline| deadline.min(slice)))
+            {
                 Ok(()) => return Ok(()),
-                Err(SendError::Full) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                Err(SendError::Full)
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) =>
+                {
                     return Err(LaneError::TimedOut { partner: self.partner().clone() });
                 }
                 Err(SendError::Full) => self.patience = 1,
@@ -116,7 +139,8 @@ impl HallSender {
     fn compose(&mut self, handler: u8, bytes: &[u8]) -> Result<WideMessage, LaneError> {
         self.translate()?;
         let header = LineHeader { source: self.source, handler, tag: 0 };
-        WideMessage::new(header, bytes).ok_or(LaneError::Oversized { bytes: bytes.len(), most: LINE_DATA })
+        WideMessage::new(header, bytes)
+            .ok_or(LaneError::Oversized { bytes: bytes.len(), most: LINE_DATA })
     }
 
     /// Every message is sent to a name: whether that still leads here costs one load.
@@ -125,7 +149,9 @@ impl HallSender {
         match self.table.lookup(self.name) {
             Ok(destination) if destination.queue == self.queue => {}
             Ok(_) => return Err(LaneError::Moved { partner: partner() }),
-            Err(TableError::ProcessGone { .. }) => return Err(LaneError::Gone { partner: partner() }),
+            Err(TableError::ProcessGone { .. }) => {
+                return Err(LaneError::Gone { partner: partner() });
+            }
             Err(_) => return Err(LaneError::Revoked { partner: partner() }),
         }
         self.patience -= 1;
@@ -176,7 +202,8 @@ struct Left {
 
 impl HallLane {
     pub(crate) fn new(control: &Arc<Control>, offer: LaneOffer) -> HallLane {
-        let tie = Tie { control: Arc::clone(control), lane: offer.lane, dropped: Dropped::Receiver };
+        let tie =
+            Tie { control: Arc::clone(control), lane: offer.lane, dropped: Dropped::Receiver };
         HallLane { tie, partner: offer.partner, class: offer.class, left: None }
     }
 

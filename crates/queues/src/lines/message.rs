@@ -81,6 +81,10 @@ impl Eq for WideMessage {}
 
 impl core::fmt::Debug for WideMessage {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.debug_struct("WideMessage").field("header", &self.header()).field("data", &self.data()).finish()
+        formatter
+            .debug_struct("WideMessage")
+            .field("header", &self.header())
+            .field("data", &self.data())
+            .finish()
     }
 }

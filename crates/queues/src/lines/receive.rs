@@ -42,7 +42,10 @@ pub struct Looks {
 impl Lines<'_> {
     /// Takes the next message if there is one. A closed ring is told from an empty one only when its gate says so.
     #[inline]
-    pub(crate) fn try_receive<F: Form>(&self, looks: &mut Looks) -> Result<Option<WideMessage>, ReceiveError> {
+    pub(crate) fn try_receive<F: Form>(
+        &self,
+        looks: &mut Looks,
+    ) -> Result<Option<WideMessage>, ReceiveError> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release half of another receiver's `advance`.
             let head = self.head.load(Ordering::Acquire);
@@ -86,7 +89,13 @@ impl Lines<'_> {
     }
 
     #[cold]
-    fn look_behind(&self, head: u64, found: u64, looks: &mut Looks, far: bool) -> Result<bool, ReceiveError> {
+    fn look_behind(
+        &self,
+        head: u64,
+        found: u64,
+        looks: &mut Looks,
+        far: bool,
+    ) -> Result<bool, ReceiveError> {
         let next = head.wrapping_add(1);
         if far || looks.looks & (looks.patience.far - 1) == 0 {
             // Acquire: pairs with the Release of whoever moved it.
@@ -103,7 +112,9 @@ impl Lines<'_> {
         }
         looks.held_up += 1;
         let Patience { times, nameless_times, .. } = looks.patience;
-        if looks.held_up < times || (looks.held_up < times + nameless_times && self.claimant(head).is_none()) {
+        if looks.held_up < times
+            || (looks.held_up < times + nameless_times && self.claimant(head).is_none())
+        {
             return Ok(false);
         }
         self.void(head, found);
@@ -113,9 +124,9 @@ impl Lines<'_> {
     /// Whether a message lies at one of `count` positions from `from` on. There is none where nothing was claimed.
     fn is_any_full(&self, from: u64, count: u64) -> bool {
         // However many others may have made of it.
-        (0..count.min(self.count() - 1))
-            .map(|ahead| from.wrapping_add(ahead))
-            .any(|position| self.line(position).stamp.load(Ordering::Acquire) == self.full(position))
+        (0..count.min(self.count() - 1)).map(|ahead| from.wrapping_add(ahead)).any(|position| {
+            self.line(position).stamp.load(Ordering::Acquire) == self.full(position)
+        })
     }
 
     /// Takes up to `into.len()` messages with one exchange; gives how many.
@@ -162,7 +173,9 @@ impl Lines<'_> {
             }
             let tail = self.tail.load(Ordering::Acquire);
             let next = head.wrapping_add(1);
-            let held_up = || tail & CLOSED != 0 || self.is_any_full(next, (tail & POSITION).wrapping_sub(next));
+            let held_up = || {
+                tail & CLOSED != 0 || self.is_any_full(next, (tail & POSITION).wrapping_sub(next))
+            };
             if !is_drained(tail, head) && held_up() {
                 return true;
             }

@@ -63,7 +63,10 @@ pub struct Line {
 
 impl Line {
     /// A line of words of some maker, which all are 0.
-    #[allow(dead_code, reason = "for the models under loom; in a segment lines are found, not made")]
+    #[allow(
+        dead_code,
+        reason = "for the models under loom; in a segment lines are found, not made"
+    )]
     pub(crate) fn of(word: impl Fn() -> AtomicU64) -> Line {
         Line { stamp: word(), header: word(), data: std::array::from_fn(|_| word()) }
     }
@@ -190,7 +193,11 @@ impl<'a> Lines<'a> {
         if self.tail.load(Ordering::Relaxed) != tail {
             return Err(Obstacle::Stale);
         }
-        Err(Obstacle::Refused(if used == self.count() { SendError::Full } else { SendError::Broken }))
+        Err(Obstacle::Refused(if used == self.count() {
+            SendError::Full
+        } else {
+            SendError::Broken
+        }))
     }
 
     /// Moves the tail past a line that is away; gives whether it did. If it did not, the tail that was read is an old one.
@@ -205,7 +212,11 @@ impl<'a> Lines<'a> {
                 let void = stamp(lap, stamp::state(found));
                 // AcqRel: keeps the chain from the void to `give_back` whole. If it fails, its sender has just given it back
                 // or another sender has moved the void on.
-                if self.line(position).stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_err()
+                if self
+                    .line(position)
+                    .stamp
+                    .compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_err()
                 {
                     return false;
                 }
@@ -217,7 +228,8 @@ impl<'a> Lines<'a> {
 
     #[inline(always)]
     fn move_tail(&self, tail: u64, claimant: Claimant) -> bool {
-        let next = (tail & POSITION).wrapping_add(1) & POSITION | claimant.number() << CLAIMANT_SHIFT;
+        let next =
+            (tail & POSITION).wrapping_add(1) & POSITION | claimant.number() << CLAIMANT_SHIFT;
         // Release: pairs with the Acquire of the tail; a void that was moved on is seen by who sees the tail past it.
         self.tail.compare_exchange(tail, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -264,7 +276,8 @@ impl<'a> Lines<'a> {
         let full = self.full(claimed.position);
         let line = self.line(claimed.position);
         // SeqCst: Release pairs with the Acquire in `try_receive`, and it comes before the look whether a receiver sleeps.
-        let published = line.stamp.compare_exchange(claimed.stamp, full, Ordering::SeqCst, Ordering::Relaxed);
+        let published =
+            line.stamp.compare_exchange(claimed.stamp, full, Ordering::SeqCst, Ordering::Relaxed);
         published.map(|_| ()).map_err(|_| Voided)
     }
 
@@ -284,7 +297,11 @@ impl<'a> Lines<'a> {
             let empty = stamp(stamp::lap_of(found).wrapping_add(1), State::Empty);
             // Release: pairs with the Acquire in `claim`: this sender's last stores come before those of the next.
             // It fails when a sender that comes round moves the void on to its lap.
-            if line.stamp.compare_exchange(found, empty, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if line
+                .stamp
+                .compare_exchange(found, empty, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
                 return;
             }
         }
@@ -294,14 +311,21 @@ impl<'a> Lines<'a> {
     pub(super) fn claimant(&self, position: u64) -> Option<Claimant> {
         let claims = |position| {
             // Relaxed: a header that is not seen yet makes the claimant unknown.
-            LineHeader::claims(self.line(position).header.load(Ordering::Relaxed), self.lap(position))
+            LineHeader::claims(
+                self.line(position).header.load(Ordering::Relaxed),
+                self.lap(position),
+            )
         };
         let own = claims(position).map(|(own, _)| own);
         own.or_else(|| {
             let next = position.wrapping_add(1);
             // Acquire: as in `claim`.
             let tail = self.tail.load(Ordering::Acquire);
-            if tail & POSITION == next { Some(claimant_of(tail)) } else { claims(next).map(|(_, before)| before) }
+            if tail & POSITION == next {
+                Some(claimant_of(tail))
+            } else {
+                claims(next).map(|(_, before)| before)
+            }
         })
     }
 
@@ -320,13 +344,18 @@ impl<'a> Lines<'a> {
         let void = stamp(self.lap(claimed.position), State::Void(self.own));
         // AcqRel: as in `pass_by`. If it fails, a receiver has voided the line.
         let line = self.line(claimed.position);
-        let _ = line.stamp.compare_exchange(claimed.stamp, void, Ordering::AcqRel, Ordering::Relaxed);
+        let _ =
+            line.stamp.compare_exchange(claimed.stamp, void, Ordering::AcqRel, Ordering::Relaxed);
         self.give_back(claimed);
     }
 
     /// Sends a message and gives its position. A line that is voided meanwhile is given back and another one taken.
     #[inline]
-    pub(crate) fn try_send(&self, message: &WideMessage, generation: u32) -> Result<u64, SendError> {
+    pub(crate) fn try_send(
+        &self,
+        message: &WideMessage,
+        generation: u32,
+    ) -> Result<u64, SendError> {
         for _ in 0..ROUNDS {
             let claimed = self.claim(generation)?;
             self.write(claimed, message);
@@ -412,7 +441,8 @@ impl<'a> Lines<'a> {
         // In the lap after the void, as if it had come round: from here on the line is this process's, as one of its own that
         // was voided, and nobody else's. AcqRel: as in `pass_by`; if it fails, the void was moved on or somebody was faster.
         let void = stamp(stamp::lap_of(found).wrapping_add(1), State::Void(self.own));
-        let taken = line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let taken =
+            line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if taken {
             self.clear(line);
         }

@@ -28,7 +28,8 @@ impl Senders<'_> {
         let Some(own) = own_name() else { return Claimant::NOBODY };
         let numbers = 1..self.0.len().min(CLAIMANTS);
         let known = numbers.clone().find(|&number| self.name(number) == own);
-        let taken = known.or_else(|| numbers.clone().find(|&number| self.take(number, Name::NOBODY, own)));
+        let taken =
+            known.or_else(|| numbers.clone().find(|&number| self.take(number, Name::NOBODY, own)));
         let number = taken.or_else(|| {
             recover();
             numbers.clone().find(|&number| {

@@ -114,14 +114,20 @@ impl LineHeader {
     /// The header's word for a message of `length` bytes (at most 63), without the lap.
     #[inline(always)]
     pub(crate) const fn pack(self, length: usize) -> u64 {
-        length as u64 & 63 | (self.handler as u64) << 6 | (self.source.number() as u64) << 14 | (self.tag as u64) << 28
+        length as u64 & 63
+            | (self.handler as u64) << 6
+            | (self.source.number() as u64) << 14
+            | (self.tag as u64) << 28
     }
 
     /// The word as it stands in a line that was claimed in `lap` by `own`, after a claim by `before`.
     #[inline(always)]
     pub(crate) const fn in_lap(word: u64, lap: u64, own: Claimant, before: Claimant) -> u64 {
         let claims = own.number() << OWN_SHIFT | before.number() << BEFORE_SHIFT;
-        (word & ((1 << HEADER_LAP_SHIFT) - 1)) | (lap & HEADER_LAP) << HEADER_LAP_SHIFT | claims | WRITTEN
+        (word & ((1 << HEADER_LAP_SHIFT) - 1))
+            | (lap & HEADER_LAP) << HEADER_LAP_SHIFT
+            | claims
+            | WRITTEN
     }
 
     /// The header in a word.
@@ -141,7 +147,10 @@ impl LineHeader {
     #[inline]
     pub(crate) const fn claims(word: u64, lap: u64) -> Option<(Claimant, Claimant)> {
         if word & WRITTEN != 0 && word >> HEADER_LAP_SHIFT & HEADER_LAP == lap & HEADER_LAP {
-            Some((Claimant::from_bits(word >> OWN_SHIFT), Claimant::from_bits(word >> BEFORE_SHIFT)))
+            Some((
+                Claimant::from_bits(word >> OWN_SHIFT),
+                Claimant::from_bits(word >> BEFORE_SHIFT),
+            ))
         } else {
             None
         }
@@ -161,7 +170,12 @@ mod tests {
     #[test]
     fn a_stamp_keeps_its_lap_and_state() {
         for lap in [0, 1, 77, LAP] {
-            for of in [State::Empty, State::Full, State::Void(Claimant::NOBODY), State::Void(Claimant(63))] {
+            for of in [
+                State::Empty,
+                State::Full,
+                State::Void(Claimant::NOBODY),
+                State::Void(Claimant(63)),
+            ] {
                 let word = stamp(lap, of);
                 assert_eq!((state(word), lap_of(word)), (of, lap));
             }
@@ -179,15 +193,31 @@ mod tests {
                 stamp(lap, State::Void(Claimant(63))),
                 stamp(lap + 1, State::Empty),
             ];
-            assert!(in_order.windows(2).all(|two| is_later(two[1], two[0]) && !is_later(two[0], two[1])));
+            assert!(
+                in_order
+                    .windows(2)
+                    .all(|two| is_later(two[1], two[0]) && !is_later(two[0], two[1]))
+            );
             let full = stamp(lap + 1, State::Full);
-            assert_eq!(in_order.map(|found| is_free(found, full)), [true, true, false, false, true]);
-            assert_eq!(in_order.map(|found| is_away(found, full)), [false, false, true, true, false]);
+            assert_eq!(
+                in_order.map(|found| is_free(found, full)),
+                [true, true, false, false, true]
+            );
+            assert_eq!(
+                in_order.map(|found| is_away(found, full)),
+                [false, false, true, true, false]
+            );
             let full = stamp(lap, State::Full);
-            assert_eq!(in_order.map(|found| is_free(found, full)), [true, false, false, false, false]);
+            assert_eq!(
+                in_order.map(|found| is_free(found, full)),
+                [true, false, false, false, false]
+            );
             assert!(!in_order.into_iter().any(|found| is_away(found, full)));
         }
-        assert!(is_later(stamp(0, State::Empty), stamp(LAP, State::Full)), "laps start over after 2^48");
+        assert!(
+            is_later(stamp(0, State::Empty), stamp(LAP, State::Full)),
+            "laps start over after 2^48"
+        );
     }
 
     #[test]
@@ -196,9 +226,13 @@ mod tests {
             for (handler, tag, length) in [(0, 0, 0), (0xff, 0xffff, 48), (3, 9, 1)] {
                 let header = LineHeader { source: source(number), handler, tag };
                 for lap in [0, 1, HEADER_LAP, HEADER_LAP + 1] {
-                    let (own, before) = (Claimant::from_bits(number.into()), Claimant::from_bits(lap));
+                    let (own, before) =
+                        (Claimant::from_bits(number.into()), Claimant::from_bits(lap));
                     let word = LineHeader::in_lap(header.pack(length), lap, own, before);
-                    assert_eq!((LineHeader::unpack(word), LineHeader::length(word)), (header, length));
+                    assert_eq!(
+                        (LineHeader::unpack(word), LineHeader::length(word)),
+                        (header, length)
+                    );
                     assert_eq!(LineHeader::claims(word, lap), Some((own, before)));
                     assert_eq!(LineHeader::claims(word, lap + 1), None);
                 }

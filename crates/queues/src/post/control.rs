@@ -111,7 +111,9 @@ impl Control {
                 Err(BrokerError::TimedOut { .. }) => return,
                 // Too many open files here. Of a lane it has to be known, so that the post office does not keep it.
                 Err(BrokerError::Truncated { bytes, .. }) => {
-                    if let Some(said @ (Said::Answer(_, Answer::Lane(_)) | Said::Notice(_))) = Said::decode(&bytes) {
+                    if let Some(said @ (Said::Answer(_, Answer::Lane(_)) | Said::Notice(_))) =
+                        Said::decode(&bytes)
+                    {
                         heard.note(said, Vec::new());
                     }
                 }
@@ -144,7 +146,9 @@ impl Control {
         let outcome = told.and_then(|()| self.wait_for_answer(number, started, deadline));
         let late = self.heard().answers.remove(&number).flatten();
         match (outcome, late) {
-            (Ok((Answer::Refused(refusal), _)), _) => Err(PostError::Refused { action: action(), refusal }),
+            (Ok((Answer::Refused(refusal), _)), _) => {
+                Err(PostError::Refused { action: action(), refusal })
+            }
             (Err(error), Some((Answer::Lane(offer), _))) => {
                 self.forget_lane(offer.lane, Dropped::SenderGoesOn, true);
                 Err(error)
@@ -176,7 +180,10 @@ impl Control {
     }
 
     fn watch(&self, flags: PollFlags, limit: Duration) -> Result<(), PostError> {
-        match poll(&mut [PollFd::new(&self.connection, flags)], Timespec::try_from(limit).ok().as_ref()) {
+        match poll(
+            &mut [PollFd::new(&self.connection, flags)],
+            Timespec::try_from(limit).ok().as_ref(),
+        ) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(system("wait for the post office")(error)),
         }
@@ -202,7 +209,9 @@ impl Control {
                     let left = deadline.saturating_duration_since(Instant::now());
                     self.watch(PollFlags::OUT, left.min(SLICE))?;
                 }
-                Err(BrokerError::NotReading) => return Err(PostError::NoAnswer { waited: started.elapsed() }),
+                Err(BrokerError::NotReading) => {
+                    return Err(PostError::NoAnswer { waited: started.elapsed() });
+                }
                 Err(BrokerError::Closed) => return Err(PostError::PostGone),
                 Err(error) => return Err(error.into()),
             }
@@ -231,7 +240,9 @@ impl Control {
         let mut heard = self.heard();
         heard.deaf.insert(port);
         let arrivals = heard.arrivals.remove(&port).unwrap_or_default();
-        heard.closings.extend(arrivals.into_iter().map(|arrival| (arrival.offer.lane, Dropped::Receiver)));
+        heard
+            .closings
+            .extend(arrivals.into_iter().map(|arrival| (arrival.offer.lane, Dropped::Receiver)));
         drop(heard);
         self.hear();
     }
@@ -264,7 +275,12 @@ impl Control {
         memory: BorrowedFd<'_>,
         socket: BorrowedFd<'_>,
     ) -> Result<(), PostError> {
-        self.tell(&Request::HandOver { lane, position }, 0, &[memory, socket], Instant::now() + PATIENCE)
+        self.tell(
+            &Request::HandOver { lane, position },
+            0,
+            &[memory, socket],
+            Instant::now() + PATIENCE,
+        )
     }
 
     /// An end of a lane has been dropped. Never waits: the post office is told when it reads. If it never hears it, it
@@ -281,7 +297,8 @@ impl Control {
     /// Sleeps until the post office says something, until `deadline` at most, and not long: another thread may take from the
     /// socket what it says.
     pub(crate) fn wait_for_news(&self, deadline: Option<Instant>) -> Result<(), PostError> {
-        let left = deadline.map_or(NEWS, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let left =
+            deadline.map_or(NEWS, |deadline| deadline.saturating_duration_since(Instant::now()));
         self.watch(PollFlags::IN, left.min(NEWS))?;
         self.hear();
         Ok(())
@@ -294,7 +311,9 @@ impl Heard {
             Said::Answer(number, answer) => {
                 match (self.answers.get_mut(&number), &answer) {
                     // Nobody waits for it any more, and nothing was sent over it.
-                    (None, Answer::Lane(offer)) => self.closings.push_back((offer.lane, Dropped::SenderGoesOn)),
+                    (None, Answer::Lane(offer)) => {
+                        self.closings.push_back((offer.lane, Dropped::SenderGoesOn))
+                    }
                     (None, _) => {}
                     (Some(place), _) => {
                         if let Answer::Lane(offer) = &answer {
@@ -309,7 +328,12 @@ impl Heard {
                     return self.closings.push_back((offer.lane, Dropped::Receiver));
                 }
                 self.lanes.insert((offer.lane, true), News::default());
-                self.arrivals.entry(port).or_default().push_back(Arrival { position, after, offer, descriptors });
+                self.arrivals.entry(port).or_default().push_back(Arrival {
+                    position,
+                    after,
+                    offer,
+                    descriptors,
+                });
             }
             Said::Notice(Notice::LaneClosed { lane, why }) => {
                 // The end whose drop is the reason is not there any more.
@@ -366,7 +390,8 @@ mod tests {
 
     /// A conversation, and the post office's side of it.
     fn conversation() -> (Control, Connection) {
-        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes")).expect("a new name");
+        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes"))
+            .expect("a new name");
         let connection = connect(broker.name(), PATIENCE).expect("it listens");
         let office = broker.accept().expect("it can").expect("somebody has knocked");
         (Control::new(connection), office)

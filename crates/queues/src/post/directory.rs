@@ -72,7 +72,8 @@ impl HallParts {
     fn create(plan: &JobPlan) -> Result<HallParts, Refusal> {
         let bytes = hall_shape(plan.ports, plan.resident).most_bytes().map_err(Refusal::system)?;
         let memory = Segment::create(bytes, Backing::Memory).map_err(Refusal::system)?;
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Refusal::system)?;
+        let event =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Refusal::system)?;
         Ok(HallParts { memory, event })
     }
 }
@@ -138,7 +139,9 @@ impl Directory {
             return refused("it can have at most 16,384 names");
         }
         if own == 0 || own > u64::from(plan.names) {
-            return refused("its processes must have 1 port together and at most as many as the job has names");
+            return refused(
+                "its processes must have 1 port together and at most as many as the job has names",
+            );
         }
         let segment = match plan.segment_bytes {
             0 => None,
@@ -197,7 +200,9 @@ impl Directory {
 
     /// Who has a place's port open.
     pub(super) fn owner(&self, place: Place) -> Option<(MemberNumber, &OpenPort)> {
-        let Seat::Taken(member) = self.jobs[place.job].seats[place.process as usize] else { return None };
+        let Seat::Taken(member) = self.jobs[place.job].seats[place.process as usize] else {
+            return None;
+        };
         Some((member, self.members.get(&member)?.ports.get(&place.port)?))
     }
 
@@ -221,9 +226,12 @@ impl Directory {
             return Err(Refusal::WrongKey);
         }
         let processes = record.plan.processes;
-        let seat = record.seats.get_mut(process as usize).ok_or(Refusal::NoSuchProcess { processes })?;
+        let seat =
+            record.seats.get_mut(process as usize).ok_or(Refusal::NoSuchProcess { processes })?;
         if let Seat::Taken(other) = *seat {
-            return Err(Refusal::SeatTaken { pid: self.members.get(&other).map_or(0, |other| other.pid) });
+            return Err(Refusal::SeatTaken {
+                pid: self.members.get(&other).map_or(0, |other| other.pid),
+            });
         }
         let hall = record.segment.as_ref().map(|_| HallParts::create(&record.plan)).transpose()?;
         *seat = Seat::Taken(member);
@@ -252,7 +260,8 @@ impl Directory {
         if record.ports.contains_key(&port) {
             return Err(Refusal::PortOpen);
         }
-        let table = TableWriter::create(self.jobs[place.job].plan.names).map_err(Refusal::system)?;
+        let table =
+            TableWriter::create(self.jobs[place.job].plan.names).map_err(Refusal::system)?;
         let sources = SourceTableWriter::create().map_err(Refusal::system)?;
         let queue = self.free_queue().ok_or(Refusal::NoQueue)?;
         let open = OpenPort { queue, table, sources, only: None };
@@ -307,7 +316,9 @@ impl Directory {
 
     /// Lets a name lead to another place.
     pub(super) fn repoint(&mut self, job: JobNumber, name: QueueName, to: Place) {
-        let Some(meaning) = self.jobs[job].names.get_mut(usize::from(name.number())) else { return };
+        let Some(meaning) = self.jobs[job].names.get_mut(usize::from(name.number())) else {
+            return;
+        };
         let before = std::mem::replace(meaning, to);
         if let Some(names) = self.known_as.get_mut(&before) {
             names.remove(&(job, name));
@@ -376,7 +387,9 @@ impl Directory {
             _ => None,
         });
         members
-            .flat_map(|(process, member)| member.ports.keys().map(move |&port| Place { job, process, port }))
+            .flat_map(|(process, member)| {
+                member.ports.keys().map(move |&port| Place { job, process, port })
+            })
             .collect()
     }
 

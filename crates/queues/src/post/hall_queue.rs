@@ -34,7 +34,14 @@ pub(super) struct HallQueue {
 impl HallQueue {
     pub(super) fn new(halls: &Arc<Halls>, sources: &Arc<SourceTable>, port: u16) -> HallQueue {
         let (halls, sources) = (Arc::clone(halls), Arc::clone(sources));
-        HallQueue { halls, sources, port: port.into(), lanes: Vec::new(), is_anybody_leaving: false, watch: None }
+        HallQueue {
+            halls,
+            sources,
+            port: port.into(),
+            lanes: Vec::new(),
+            is_anybody_leaving: false,
+            watch: None,
+        }
     }
 
     pub(super) fn lanes(&self) -> usize {
@@ -100,7 +107,8 @@ impl HallQueue {
         let watch = match &self.watch {
             Some(watch) => watch,
             None => {
-                let watch = epoll::create(CreateFlags::CLOEXEC).map_err(system("make a set of descriptors"))?;
+                let watch = epoll::create(CreateFlags::CLOEXEC)
+                    .map_err(system("make a set of descriptors"))?;
                 let flags = EventFlags::IN | EventFlags::ET;
                 epoll::add(&watch, self.halls.event(), EventData::new_u64(0), flags)
                     .map_err(system("watch the hall's event"))?;
@@ -109,13 +117,19 @@ impl HallQueue {
         };
         // What was notified so far; after the request below, every notification shows.
         let mut edges = Vec::with_capacity(1);
-        match epoll::wait(watch, rustix::buffer::spare_capacity(&mut edges), Some(&Timespec::default())) {
+        match epoll::wait(
+            watch,
+            rustix::buffer::spare_capacity(&mut edges),
+            Some(&Timespec::default()),
+        ) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(system("look at the hall's event")(error)),
         }
         let mut hall = self.halls.own();
         hall.ask();
-        Ok([Class::Reply, Class::Request].into_iter().any(|class| hall.needs_look(self.port, class)))
+        Ok([Class::Reply, Class::Request]
+            .into_iter()
+            .any(|class| hall.needs_look(self.port, class)))
     }
 
     /// Readable when something was notified since the last [announcement](Self::announce_sleep).

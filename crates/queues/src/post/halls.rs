@@ -73,7 +73,8 @@ impl Halls {
         let peer = match peers.get(&number).and_then(Weak::upgrade) {
             Some(peer) => peer,
             None => {
-                let peer = Arc::new(Peer { entrance: enter(descriptors)?, partner: partner.clone() });
+                let peer =
+                    Arc::new(Peer { entrance: enter(descriptors)?, partner: partner.clone() });
                 peers.retain(|_, peer| peer.strong_count() != 0);
                 peers.insert(number, Arc::downgrade(&peer));
                 peer

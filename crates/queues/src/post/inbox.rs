@@ -82,7 +82,17 @@ impl Inbox {
     pub(super) fn new(port: Arc<Port>) -> Inbox {
         let queue = port.hall_queue();
         let (lanes, heirs, bytes) = Default::default();
-        Inbox { port, lanes, heirs, queue, is_lanes_turn: false, turn: 0, bytes, patience: 1, notices: 0 }
+        Inbox {
+            port,
+            lanes,
+            heirs,
+            queue,
+            is_lanes_turn: false,
+            turn: 0,
+            bytes,
+            patience: 1,
+            notices: 0,
+        }
     }
 
     /// The port.
@@ -211,7 +221,11 @@ impl Inbox {
             match lane.try_receive(&mut self.bytes) {
                 Ok(None) => looked += 1,
                 Ok(Some(handler)) => {
-                    return Some(Found::Message { source: lane.source(), handler, class: lane.class() });
+                    return Some(Found::Message {
+                        source: lane.source(),
+                        handler,
+                        class: lane.class(),
+                    });
                 }
                 Err(error) => {
                     self.lanes.swap_remove(self.turn);
@@ -289,12 +303,14 @@ impl Inbox {
         let sockets = self.lanes.iter().map(AsFd::as_fd);
         let hall = self.queue.as_ref().and_then(HallQueue::descriptor);
         let all = sockets.chain(hall).chain([control.as_fd()]);
-        let mut watched: Vec<PollFd<'_>> = all.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+        let mut watched: Vec<PollFd<'_>> =
+            all.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
         let watchable = control.watchable(watched.len() - 1);
         match poll(&mut watched[..watchable], Timespec::try_from(limit).ok().as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {
-                Ok(watched[..self.lanes.len()].iter().map(|lane| !lane.revents().is_empty()).collect())
-            }
+            Ok(_) | Err(Errno::INTR) => Ok(watched[..self.lanes.len()]
+                .iter()
+                .map(|lane| !lane.revents().is_empty())
+                .collect()),
             Err(error) => Err(system("sleep until a message comes")(error)),
         }
     }

@@ -105,8 +105,11 @@ impl Post {
     /// As [`Self::bind`].
     pub fn bind_on(name: &str, node: NodeName) -> Result<Post, PostError> {
         let broker = Broker::bind(name)?;
-        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC).map_err(system("make a set of descriptors"))?);
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(system("make an event"))?;
+        let epoll = Arc::new(
+            epoll::create(CreateFlags::CLOEXEC).map_err(system("make a set of descriptors"))?,
+        );
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(system("make an event"))?;
         let watch = system("watch a descriptor");
         epoll::add(&epoll, &broker, Event::Door.encode(), EventFlags::IN).map_err(&watch)?;
         epoll::add(&epoll, &stop, Event::Stop.encode(), EventFlags::IN).map_err(&watch)?;
@@ -206,7 +209,11 @@ impl Post {
         loop {
             ready.clear();
             let shut = self.office().is_shut.then_some(Timespec { tv_sec: 0, tv_nsec: SHUT });
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), shut.as_ref()) {
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut ready),
+                shut.as_ref(),
+            ) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(system("sleep until something happens")(error)),
             }
@@ -261,7 +268,8 @@ impl Office {
 
     /// How many conversations a process has begun without having registered.
     fn guests(&self, connection: &Connection) -> usize {
-        let same = |link: &&Link| link.process.is_none() && link.connection.peer() == connection.peer();
+        let same =
+            |link: &&Link| link.process.is_none() && link.connection.peer() == connection.peer();
         self.links.values().filter(same).count()
     }
 
@@ -275,7 +283,10 @@ impl Office {
     /// Hears a process, `turn` messages at most.
     fn listen(&mut self, number: u32, turn: usize) {
         for _ in 0..turn {
-            let Some(link) = self.links.get(&number).filter(|link| link.outgoing.len() < BACKLOG) else { return };
+            let Some(link) = self.links.get(&number).filter(|link| link.outgoing.len() < BACKLOG)
+            else {
+                return;
+            };
             let message = match link.connection.receive_message(Some(Duration::ZERO)) {
                 Ok(message) => message,
                 Err(BrokerError::TimedOut { .. }) => return,
@@ -283,13 +294,21 @@ impl Office {
                 Err(_) => return self.hang_up(number),
             };
             match Request::decode(&message.bytes) {
-                Some((question, request)) => self.serve_request(number, question, request, message.descriptors),
+                Some((question, request)) => {
+                    self.serve_request(number, question, request, message.descriptors)
+                }
                 None => self.traffic.refuse(number, 0, Refusal::NotUnderstood),
             }
         }
     }
 
-    fn serve_request(&mut self, number: u32, question: u32, request: Request, descriptors: Vec<OwnedFd>) {
+    fn serve_request(
+        &mut self,
+        number: u32,
+        question: u32,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+    ) {
         let Some(link) = self.links.get(&number) else { return };
         let pid = link.connection.peer().pid.unwrap_or(0);
         if let Request::Register { started, .. } = &request {
@@ -297,7 +316,8 @@ impl Office {
                 return self.traffic.refuse(number, question, Refusal::NotUnderstood);
             }
             // The number may have gone to another process since the kernel noted it.
-            let process = ProcessHandle::open(pid).ok().filter(|process| process.start_time() == *started);
+            let process =
+                ProcessHandle::open(pid).ok().filter(|process| process.start_time() == *started);
             if !process.is_some_and(|process| self.watch(number, process)) {
                 return self.traffic.refuse(number, question, Refusal::Unwatchable);
             }
@@ -312,7 +332,9 @@ impl Office {
     /// Has the process's end noticed, even if a child of it keeps the connection open.
     fn watch(&mut self, number: u32, process: ProcessHandle) -> bool {
         let Some(link) = self.links.get_mut(&number) else { return false };
-        let watched = epoll::add(&*self.epoll, &process, Event::Ends(number).encode(), EventFlags::IN).is_ok();
+        let watched =
+            epoll::add(&*self.epoll, &process, Event::Ends(number).encode(), EventFlags::IN)
+                .is_ok();
         link.process = watched.then_some(process);
         watched
     }
@@ -399,11 +421,17 @@ mod tests {
 
     /// What waits for a process that does not read, after it should have been told this.
     fn waiting(told: &[(u32, About)]) -> Vec<(u32, About)> {
-        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes")).expect("a new name");
+        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes"))
+            .expect("a new name");
         let connection = connect(broker.name(), Duration::from_secs(60)).expect("it listens");
         let mut link = Link { connection, process: None, outgoing: VecDeque::new() };
         for &about in told {
-            link.queue(Dispatch { to: 0, bytes: Vec::new(), descriptors: Vec::new(), about: Some(about) });
+            link.queue(Dispatch {
+                to: 0,
+                bytes: Vec::new(),
+                descriptors: Vec::new(),
+                about: Some(about),
+            });
         }
         link.outgoing.iter().filter_map(|waiting| waiting.about).collect()
     }
@@ -417,7 +445,10 @@ mod tests {
         // The sender waits for an answer to that.
         assert_eq!(waiting(&[(1, new), (1, Leaving)]), [(1, new), (1, Leaving)]);
         // It has heard of these lanes.
-        assert_eq!(waiting(&[(1, Leaving), (1, Closing), (2, Cancelling)]), [(1, Leaving), (1, Closing)]);
+        assert_eq!(
+            waiting(&[(1, Leaving), (1, Closing), (2, Cancelling)]),
+            [(1, Leaving), (1, Closing)]
+        );
         let next = About::Opening { after: 1 };
         let both = [(1, new), (1, Leaving), (2, next)];
         assert_eq!(waiting(&[both[0], both[1], both[2], (2, Closing), (1, Closing)]), []);

@@ -42,7 +42,9 @@ impl Patience {
         let (soonest, latest) = (now + HURRY, now + PATIENCE);
         match self {
             Patience::None => soonest,
-            Patience::Until(deadline) => deadline.map_or(latest, |deadline| deadline.clamp(soonest, latest)),
+            Patience::Until(deadline) => {
+                deadline.map_or(latest, |deadline| deadline.clamp(soonest, latest))
+            }
         }
     }
 }
@@ -53,9 +55,13 @@ impl Way {
         match (self, patience) {
             (Way::Lane(lane), Patience::None) => lane.try_send(handler, bytes),
             (Way::Lane(lane), Patience::Until(None)) => lane.send(handler, bytes).map(|()| true),
-            (Way::Lane(lane), Patience::Until(Some(deadline))) => lane.send_by(handler, bytes, deadline).map(|()| true),
+            (Way::Lane(lane), Patience::Until(Some(deadline))) => {
+                lane.send_by(handler, bytes, deadline).map(|()| true)
+            }
             (Way::Hall(lane), Patience::None) => lane.try_send(handler, bytes),
-            (Way::Hall(lane), Patience::Until(deadline)) => lane.send_until(handler, bytes, deadline).map(|()| true),
+            (Way::Hall(lane), Patience::Until(deadline)) => {
+                lane.send_until(handler, bytes, deadline).map(|()| true)
+            }
         }
     }
 
@@ -104,8 +110,15 @@ impl Outbox {
     /// # Errors
     ///
     /// As [`Self::send`], and [`LaneError::TimedOut`]; [`PostError::NoAnswer`] if it was the post office that was late.
-    pub fn send_by(&mut self, name: QueueName, handler: u8, bytes: &[u8], deadline: Instant) -> Result<(), PostError> {
-        self.deliver((name, Class::Request), handler, bytes, Patience::Until(Some(deadline))).map(drop)
+    pub fn send_by(
+        &mut self,
+        name: QueueName,
+        handler: u8,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<(), PostError> {
+        self.deliver((name, Class::Request), handler, bytes, Patience::Until(Some(deadline)))
+            .map(drop)
     }
 
     /// As [`Self::send`]; `false` if there is no room now, or if a lane has to be opened and the post office does not
@@ -114,7 +127,12 @@ impl Outbox {
     /// # Errors
     ///
     /// As [`Self::send`].
-    pub fn try_send(&mut self, name: QueueName, handler: u8, bytes: &[u8]) -> Result<bool, PostError> {
+    pub fn try_send(
+        &mut self,
+        name: QueueName,
+        handler: u8,
+        bytes: &[u8],
+    ) -> Result<bool, PostError> {
         self.deliver((name, Class::Request), handler, bytes, Patience::None)
     }
 
@@ -132,8 +150,15 @@ impl Outbox {
     /// # Errors
     ///
     /// As [`Self::send_by`].
-    pub fn reply_by(&mut self, to: SourceName, handler: u8, bytes: &[u8], deadline: Instant) -> Result<(), PostError> {
-        self.deliver((to.into(), Class::Reply), handler, bytes, Patience::Until(Some(deadline))).map(drop)
+    pub fn reply_by(
+        &mut self,
+        to: SourceName,
+        handler: u8,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<(), PostError> {
+        self.deliver((to.into(), Class::Reply), handler, bytes, Patience::Until(Some(deadline)))
+            .map(drop)
     }
 
     /// As [`Self::reply`]; `false` as for [`Self::try_send`].
@@ -141,7 +166,12 @@ impl Outbox {
     /// # Errors
     ///
     /// As [`Self::send`].
-    pub fn try_reply(&mut self, to: SourceName, handler: u8, bytes: &[u8]) -> Result<bool, PostError> {
+    pub fn try_reply(
+        &mut self,
+        to: SourceName,
+        handler: u8,
+        bytes: &[u8],
+    ) -> Result<bool, PostError> {
         self.deliver((to.into(), Class::Reply), handler, bytes, Patience::None)
     }
 
@@ -172,7 +202,9 @@ impl Outbox {
                 Ok(way.into_mut())
             }
             Entry::Occupied(way) => Ok(way.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(self.port.open_way((name, class), alone, patience.for_a_way())?)),
+            Entry::Vacant(place) => {
+                Ok(place.insert(self.port.open_way((name, class), alone, patience.for_a_way())?))
+            }
         }
     }
 
@@ -189,15 +221,21 @@ impl Outbox {
                     Ok(sent) => return Ok(sent),
                     Err(error) => error,
                 },
-                Err(error @ PostError::Refused { refusal: Refusal::Moving, .. }) => match patience {
-                    Patience::None => return Ok(false),
-                    Patience::Until(Some(deadline)) if Instant::now() >= deadline => return Err(error),
-                    Patience::Until(deadline) => {
-                        self.port.control().wait_for_news(deadline)?;
-                        continue;
+                Err(error @ PostError::Refused { refusal: Refusal::Moving, .. }) => {
+                    match patience {
+                        Patience::None => return Ok(false),
+                        Patience::Until(Some(deadline)) if Instant::now() >= deadline => {
+                            return Err(error);
+                        }
+                        Patience::Until(deadline) => {
+                            self.port.control().wait_for_news(deadline)?;
+                            continue;
+                        }
                     }
-                },
-                Err(PostError::NoAnswer { .. }) if matches!(patience, Patience::None) => return Ok(false),
+                }
+                Err(PostError::NoAnswer { .. }) if matches!(patience, Patience::None) => {
+                    return Ok(false);
+                }
                 Err(error) => return Err(error),
             };
             if !error.is_final() {
@@ -206,7 +244,9 @@ impl Outbox {
             // A lane that fails has not taken the message. If it is one to a process whose place another has taken, that
             // one is meant.
             match self.ways.remove(&to) {
-                Some(way) if matches!(error, LaneError::Moved { .. }) || way.is_outdated() => way.go_on(),
+                Some(way) if matches!(error, LaneError::Moved { .. }) || way.is_outdated() => {
+                    way.go_on()
+                }
                 _ => return Err(error.into()),
             }
         }

@@ -215,7 +215,8 @@ impl Reader<'_> {
             _ => return None,
         };
         let source = self.source()?;
-        let partner = Partner { job: self.text()?, process: self.number_u32()?, pid: self.number_u32()? };
+        let partner =
+            Partner { job: self.text()?, process: self.number_u32()?, pid: self.number_u32()? };
         Some(LaneOffer { lane, carrier, class, source, partner })
     }
 
@@ -239,14 +240,23 @@ impl Request {
         match self {
             Request::Register { job, process, key, started } => {
                 let [low, high] = key.halves();
-                writer(1).text(job).number(*process, 4).number(low, 8).number(high, 8).number(started.0, 8)
+                writer(1)
+                    .text(job)
+                    .number(*process, 4)
+                    .number(low, 8)
+                    .number(high, 8)
+                    .number(started.0, 8)
             }
             Request::OpenPort { port } => writer(2).number(*port, 2),
             Request::LookUp { address, wait } => writer(3).address(address).number(*wait, 1),
-            Request::OpenLane { port, name, class, alone } => {
-                writer(4).number(*port, 2).number(name.number(), 2).number(*class as u8, 1).number(*alone, 1)
+            Request::OpenLane { port, name, class, alone } => writer(4)
+                .number(*port, 2)
+                .number(name.number(), 2)
+                .number(*class as u8, 1)
+                .number(*alone, 1),
+            Request::CloseLane { lane, dropped } => {
+                writer(5).number(*lane, 4).number(*dropped as u8, 1)
             }
-            Request::CloseLane { lane, dropped } => writer(5).number(*lane, 4).number(*dropped as u8, 1),
             Request::Accept { port, whom } => {
                 let (kind, source) = match whom {
                     Whom::Everyone => (0u8, 0),
@@ -283,7 +293,8 @@ impl Request {
                 Request::CloseLane { lane, dropped: *ends.get(dropped)? }
             }
             6 => {
-                let (port, kind, source) = (reader.number_u16()?, reader.number(1)?, reader.source()?);
+                let (port, kind, source) =
+                    (reader.number_u16()?, reader.number(1)?, reader.source()?);
                 let whom = match kind {
                     0 => Whom::Everyone,
                     1 => Whom::Nobody,
@@ -316,7 +327,9 @@ impl Answer {
                 writer(0).number(code, 1).number(number, 4).text(text)
             }
             Answer::Welcome { ports, resident } => writer(1).number(*ports, 2).number(*resident, 2),
-            Answer::PortOpened { name, queue } => writer(2).number(name.number(), 2).number(queue.number(), 4),
+            Answer::PortOpened { name, queue } => {
+                writer(2).number(name.number(), 2).number(queue.number(), 4)
+            }
             Answer::Named { name } => writer(3).number(name.number(), 2),
             Answer::Lane(offer) => writer(4).offer(offer),
             Answer::Done => writer(5),
@@ -346,12 +359,19 @@ impl Said {
         if kind >= 128 {
             let notice = match kind {
                 128 => {
-                    let (port, position, after) = (reader.number_u16()?, reader.number(8)?, reader.number_u32()?);
+                    let (port, position, after) =
+                        (reader.number_u16()?, reader.number(8)?, reader.number_u32()?);
                     Notice::LaneOpened { port, position, after, offer: reader.offer()? }
                 }
                 129 => {
                     let (lane, why) = (reader.number_u32()?, reader.number(1)?);
-                    let reasons = [Closing::Gone, Closing::Revoked, Closing::Refused, Closing::Left, Closing::Replaced];
+                    let reasons = [
+                        Closing::Gone,
+                        Closing::Revoked,
+                        Closing::Refused,
+                        Closing::Left,
+                        Closing::Replaced,
+                    ];
                     Notice::LaneClosed { lane, why: *reasons.get(why as usize)? }
                 }
                 130 => Notice::MoveLane { lane: reader.number_u32()? },
@@ -362,7 +382,8 @@ impl Said {
         let number = reader.number_u32()?;
         let answer = match kind {
             0 => {
-                let (code, number, text) = (reader.number(1)?, reader.number_u32()?, reader.text()?);
+                let (code, number, text) =
+                    (reader.number(1)?, reader.number_u32()?, reader.text()?);
                 Answer::Refused(Refusal::from_parts(code as u8, number, text)?)
             }
             1 => Answer::Welcome { ports: reader.number_u16()?, resident: reader.number_u16()? },
@@ -394,13 +415,15 @@ mod tests {
         let source = SourceName::new(16_383).expect("the last");
         let queue = QueueIndex::new(1 << 19).expect("small");
         let hall = Carrier::Hall { hall: u32::MAX, port: u16::MAX, queue };
-        [(Carrier::Ring { lines: 256 }, Class::Request), (hall, Class::Reply)].map(|(carrier, class)| LaneOffer {
-            lane: u32::MAX,
-            carrier,
-            class,
-            source,
-            partner: partner.clone(),
-        })
+        [(Carrier::Ring { lines: 256 }, Class::Request), (hall, Class::Reply)].map(
+            |(carrier, class)| LaneOffer {
+                lane: u32::MAX,
+                carrier,
+                class,
+                source,
+                partner: partner.clone(),
+            },
+        )
     }
 
     fn requests() -> Vec<Request> {
@@ -412,7 +435,10 @@ mod tests {
         let mut all = vec![
             Request::Register { job: longest(), process: 3, key, started },
             Request::OpenPort { port: u16::MAX },
-            Request::LookUp { address: Address { job: longest(), process: 9, port: 2 }, wait: true },
+            Request::LookUp {
+                address: Address { job: longest(), process: 9, port: 2 },
+                wait: true,
+            },
             Request::OpenLane { port: 1, name, class: Class::Request, alone: true },
             Request::OpenLane { port: 1, name, class: Class::Reply, alone: false },
             Request::CloseLane { lane: 1 << 31, dropped: Dropped::Receiver },
@@ -436,7 +462,8 @@ mod tests {
             assert_eq!(Request::decode(&bytes), Some((77, request)));
         }
         let name = QueueName::new(3).expect("small");
-        let refusals = (0..=u8::MAX).filter_map(|code| Refusal::from_parts(code, 9, "why".repeat(200)));
+        let refusals =
+            (0..=u8::MAX).filter_map(|code| Refusal::from_parts(code, 9, "why".repeat(200)));
         let mut answers: Vec<Answer> = refusals.map(Answer::Refused).collect();
         assert!(answers.len() > 10, "all reasons");
         answers.push(Answer::Welcome { ports: 4, resident: 16 });
@@ -449,15 +476,24 @@ mod tests {
             let decoded = Said::decode(&bytes);
             match (&answer, &decoded) {
                 // A long text is cut.
-                (Answer::Refused(Refusal::System { .. }), Some(Said::Answer(_, Answer::Refused(cut)))) => {
+                (
+                    Answer::Refused(Refusal::System { .. }),
+                    Some(Said::Answer(_, Answer::Refused(cut))),
+                ) => {
                     assert!(cut.parts().2.starts_with("whywhy"));
                 }
                 _ => assert_eq!(decoded, Some(Said::Answer(u32::MAX, answer))),
             }
         }
-        let reasons = [Closing::Gone, Closing::Revoked, Closing::Refused, Closing::Left, Closing::Replaced];
+        let reasons =
+            [Closing::Gone, Closing::Revoked, Closing::Refused, Closing::Left, Closing::Replaced];
         let mut notices = vec![Notice::MoveLane { lane: 8 }];
-        notices.extend(offers().map(|offer| Notice::LaneOpened { port: 2, position: u64::MAX, after: 9, offer }));
+        notices.extend(offers().map(|offer| Notice::LaneOpened {
+            port: 2,
+            position: u64::MAX,
+            after: 9,
+            offer,
+        }));
         notices.extend(reasons.map(|why| Notice::LaneClosed { lane: 4, why }));
         for notice in notices {
             let bytes = notice.encode();

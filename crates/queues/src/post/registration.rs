@@ -58,7 +58,11 @@ impl Registration {
     ///
     /// [`PostError::Broker`] if nobody answers at the name, [`PostError::Refused`], [`PostError::NoAnswer`],
     /// [`PostError::PostGone`], [`PostError::Hall`], [`PostError::Segment`].
-    pub fn register(post: &str, identity: &Identity, timeout: Duration) -> Result<Registration, PostError> {
+    pub fn register(
+        post: &str,
+        identity: &Identity,
+        timeout: Duration,
+    ) -> Result<Registration, PostError> {
         let deadline = Instant::now() + timeout;
         let control = Arc::new(Control::new(connect(post, timeout)?));
         let request = Request::Register {
@@ -67,7 +71,9 @@ impl Registration {
             key: identity.key,
             started: shm::process::start_time(std::process::id())?,
         };
-        let action = || format!("let this process in as process {} of job {}", identity.process, identity.job);
+        let action = || {
+            format!("let this process in as process {} of job {}", identity.process, identity.job)
+        };
         let (answer, descriptors) = control.ask(action, &request, deadline)?;
         let Answer::Welcome { ports, resident } = answer else { return Err(PostError::Answer) };
         let (segment, halls) = match <[OwnedFd; 3]>::try_from(descriptors) {
@@ -89,7 +95,8 @@ impl Registration {
     /// The name of a port of this job: known without asking. `None` if the job has no such port.
     pub fn own_name(&self, process: u32, port: u16) -> Option<QueueName> {
         let number = u64::from(process) * u64::from(self.ports) + u64::from(port);
-        let number = u16::try_from(number).ok().filter(|&number| port < self.ports && number < NAMES);
+        let number =
+            u16::try_from(number).ok().filter(|&number| port < self.ports && number < NAMES);
         number.and_then(QueueName::new)
     }
 
@@ -100,9 +107,11 @@ impl Registration {
     /// [`PostError::Refused`], [`PostError::NoAnswer`], [`PostError::PostGone`], [`PostError::Table`].
     pub fn open_port(&self, port: u16) -> Result<Port, PostError> {
         let action = || format!("open port {port}");
-        let (answer, descriptors) = self.control.ask(action, &Request::OpenPort { port }, Instant::now() + PATIENCE)?;
+        let (answer, descriptors) =
+            self.control.ask(action, &Request::OpenPort { port }, Instant::now() + PATIENCE)?;
         let Answer::PortOpened { name, queue } = answer else { return Err(PostError::Answer) };
-        let [table, sources] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| PostError::Answer)?;
+        let [table, sources] =
+            <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| PostError::Answer)?;
         Ok(Port {
             control: Arc::clone(&self.control),
             halls: self.halls.clone(),
@@ -129,7 +138,11 @@ impl Registration {
     ///
     /// As [`Self::look_up`], and [`PostError::NotOpen`]. [`PostError::NoAnswer`] comes a second after the deadline: so long
     /// the post office has to say that it is there and only the port is not.
-    pub fn look_up_open(&self, address: &Address, deadline: Instant) -> Result<QueueName, PostError> {
+    pub fn look_up_open(
+        &self,
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<QueueName, PostError> {
         match self.look_up_at(address, true, deadline) {
             Err(PostError::NoAnswer { waited }) => {
                 self.look_up_at(address, false, Instant::now() + PROBE)?;
@@ -139,7 +152,12 @@ impl Registration {
         }
     }
 
-    fn look_up_at(&self, address: &Address, wait: bool, deadline: Instant) -> Result<QueueName, PostError> {
+    fn look_up_at(
+        &self,
+        address: &Address,
+        wait: bool,
+        deadline: Instant,
+    ) -> Result<QueueName, PostError> {
         let request = Request::LookUp { address: address.clone(), wait };
         let action = || format!("give job {} a name for {address}", self.identity.job);
         match self.control.ask(action, &request, deadline)?.0 {
@@ -198,7 +216,8 @@ impl Port {
     ///
     /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`], [`PostError::Lane`].
     pub fn open_lane(&self, name: QueueName) -> Result<LaneSender, PostError> {
-        let (offer, descriptors) = self.ask_for_lane((name, Class::Request), true, Instant::now() + PATIENCE)?;
+        let (offer, descriptors) =
+            self.ask_for_lane((name, Class::Request), true, Instant::now() + PATIENCE)?;
         self.lane_sender(name, offer, descriptors)
     }
 
@@ -216,7 +235,13 @@ impl Port {
         };
         let halls = self.halls.as_ref().ok_or(PostError::Answer)?;
         match halls.open(hall, (port, class), &offer.partner, descriptors) {
-            Ok(opened) => Ok(Way::Hall(HallSender::new(&self.control, &self.table, (name, queue), &offer, opened))),
+            Ok(opened) => Ok(Way::Hall(HallSender::new(
+                &self.control,
+                &self.table,
+                (name, queue),
+                &offer,
+                opened,
+            ))),
             // The hall has all the senders that it can have, or its owner has just gone.
             Err(_) => {
                 self.control.forget_lane(offer.lane, Dropped::SenderGoesOn, true);
@@ -276,7 +301,8 @@ impl Port {
             return Ok(Some(Arrived::Hall(HallLane::new(&self.control, offer))));
         }
         let parts = parts(&self.control, offer, Dropped::Receiver, arrival.descriptors)?;
-        let receiver = LaneReceiver::new(&self.control, Arc::clone(&self.sources), arrival.position, parts)?;
+        let receiver =
+            LaneReceiver::new(&self.control, Arc::clone(&self.sources), arrival.position, parts)?;
         Ok(Some(Arrived::Ring { receiver, after }))
     }
 

@@ -124,15 +124,32 @@ impl Traffic {
         std::mem::take(&mut self.dispatches)
     }
 
-    fn answer(&mut self, to: MemberNumber, question: u32, answer: &Answer, descriptors: Vec<OwnedFd>) {
-        self.dispatches.push(Dispatch { to, bytes: answer.encode(question), descriptors, about: None });
+    fn answer(
+        &mut self,
+        to: MemberNumber,
+        question: u32,
+        answer: &Answer,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        self.dispatches.push(Dispatch {
+            to,
+            bytes: answer.encode(question),
+            descriptors,
+            about: None,
+        });
     }
 
     pub(super) fn refuse(&mut self, to: MemberNumber, question: u32, refusal: Refusal) {
         self.answer(to, question, &Answer::Refused(refusal), Vec::new());
     }
 
-    fn notify(&mut self, to: MemberNumber, notice: &Notice, about: Option<(u32, About)>, descriptors: Vec<OwnedFd>) {
+    fn notify(
+        &mut self,
+        to: MemberNumber,
+        notice: &Notice,
+        about: Option<(u32, About)>,
+        descriptors: Vec<OwnedFd>,
+    ) {
         self.dispatches.push(Dispatch { to, bytes: notice.encode(), descriptors, about });
     }
 
@@ -174,12 +191,21 @@ impl Traffic {
         }
     }
 
-    fn welcome(&mut self, member: MemberNumber, question: u32, job: JobNumber) -> Result<(), Refusal> {
-        let mut descriptors: Vec<OwnedFd> = self.directory.segment(job).map(copy).transpose()?.into_iter().collect();
+    fn welcome(
+        &mut self,
+        member: MemberNumber,
+        question: u32,
+        job: JobNumber,
+    ) -> Result<(), Refusal> {
+        let mut descriptors: Vec<OwnedFd> =
+            self.directory.segment(job).map(copy).transpose()?.into_iter().collect();
         if let Some(hall) = self.directory.member(member).and_then(|member| member.hall.as_ref()) {
             descriptors.extend([copy(&hall.memory)?, copy(&hall.event)?]);
         }
-        let answer = Answer::Welcome { ports: self.directory.ports(job), resident: self.directory.resident(job) };
+        let answer = Answer::Welcome {
+            ports: self.directory.ports(job),
+            resident: self.directory.resident(job),
+        };
         self.answer(member, question, &answer, descriptors);
         Ok(())
     }
@@ -191,8 +217,9 @@ impl Traffic {
         let answer = Answer::PortOpened { name, queue: open.queue() };
         let descriptors = vec![copy(&open.table)?, copy(&open.sources)?];
         self.answer(member, question, &answer, descriptors);
-        let (served, waiting) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|waiting: &Waiting| waiting.place == place);
+        let (served, waiting) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|waiting: &Waiting| waiting.place == place);
         self.waiting = waiting;
         let served: Vec<Waiting> = served;
         for Waiting { member, question, name, .. } in served {
@@ -201,7 +228,13 @@ impl Traffic {
         Ok(())
     }
 
-    fn look_up(&mut self, member: MemberNumber, question: u32, address: &Address, wait: bool) -> Result<(), Refusal> {
+    fn look_up(
+        &mut self,
+        member: MemberNumber,
+        question: u32,
+        address: &Address,
+        wait: bool,
+    ) -> Result<(), Refusal> {
         let job = self.directory.member(member).ok_or(Refusal::NotUnderstood)?.job;
         let place = self.directory.place(address)?;
         let name = self.directory.look_up(job, place)?;
@@ -262,7 +295,16 @@ impl Traffic {
         if let Some(left) = left {
             self.close_by(member, left, Dropped::SenderGoesOn);
         }
-        let lane = Lane { route, sender: member, to, receiver, source, carrier, moving: None, is_draining: false };
+        let lane = Lane {
+            route,
+            sender: member,
+            to,
+            receiver,
+            source,
+            carrier,
+            moving: None,
+            is_draining: false,
+        };
         let number = self.next_lane;
         self.next_lane = number.checked_add(1).unwrap_or(1);
         let answer = Answer::Lane(self.offer(number, &lane, receiver));
@@ -276,10 +318,16 @@ impl Traffic {
     }
 
     /// What becomes of the lane that there is on a route, when another is to be opened.
-    fn before(&self, route: Route, alone: bool, new: (Place, MemberNumber)) -> Result<Before, Refusal> {
+    fn before(
+        &self,
+        route: Route,
+        alone: bool,
+        new: (Place, MemberNumber),
+    ) -> Result<Before, Refusal> {
         let left = self.by_route.get(&route).copied();
         // Only one through a hall is left, for one with a ring.
-        let is_to_leave = |number| alone && self.lanes.get(number).is_some_and(|lane| !lane.has_ring());
+        let is_to_leave =
+            |number| alone && self.lanes.get(number).is_some_and(|lane| !lane.has_ring());
         if left.as_ref().is_some_and(|number| !is_to_leave(number)) {
             return Err(Refusal::LaneOpen);
         }
@@ -287,14 +335,17 @@ impl Traffic {
         let before = left.or_else(|| self.draining.get(&route).copied());
         match before.and_then(|number| Some((number, self.lanes.get(&number)?))) {
             None => Ok(Before { left, after: 0 }),
-            Some((after, lane)) if alone && (lane.to, lane.receiver) == new => Ok(Before { left, after }),
+            Some((after, lane)) if alone && (lane.to, lane.receiver) == new => {
+                Ok(Before { left, after })
+            }
             Some(_) => Err(Refusal::Moving),
         }
     }
 
     /// How many lanes with rings a process has.
     fn lanes_of(&self, member: MemberNumber) -> usize {
-        let is_its = |lane: &&Lane| lane.has_ring() && (lane.sender == member || lane.receiver == member);
+        let is_its =
+            |lane: &&Lane| lane.has_ring() && (lane.sender == member || lane.receiver == member);
         self.lanes.values().filter(is_its).count()
     }
 
@@ -307,7 +358,13 @@ impl Traffic {
             },
             None => Partner { job: String::new(), process: 0, pid: 0 },
         };
-        LaneOffer { lane: number, carrier: lane.carrier, class: lane.route.class, source: lane.source, partner }
+        LaneOffer {
+            lane: number,
+            carrier: lane.carrier,
+            class: lane.route.class,
+            source: lane.source,
+            partner,
+        }
     }
 
     fn insert(&mut self, number: u32, lane: Lane) {
@@ -336,8 +393,11 @@ impl Traffic {
     /// One of the two processes has dropped its end. The other one finds that in the ring; of a hall it is told.
     fn close_by(&mut self, member: MemberNumber, number: u32, dropped: Dropped) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
-        let (own, other) =
-            if dropped.is_receiver() { (lane.receiver, lane.sender) } else { (lane.sender, lane.receiver) };
+        let (own, other) = if dropped.is_receiver() {
+            (lane.receiver, lane.sender)
+        } else {
+            (lane.sender, lane.receiver)
+        };
         if own != member || lane.is_draining && !dropped.is_receiver() {
             return;
         }
@@ -345,7 +405,12 @@ impl Traffic {
             self.remove(number);
             if !dropped.is_receiver() {
                 let about = Some((number, About::Cancelling));
-                self.dispatches.push(Dispatch { to: other, bytes: Vec::new(), descriptors: Vec::new(), about });
+                self.dispatches.push(Dispatch {
+                    to: other,
+                    bytes: Vec::new(),
+                    descriptors: Vec::new(),
+                    about,
+                });
             }
             return;
         }
@@ -360,14 +425,23 @@ impl Traffic {
             About::Leaving
         };
         let why = if dropped == Dropped::SenderGoesOn { Closing::Replaced } else { Closing::Left };
-        self.notify(other, &Notice::LaneClosed { lane: number, why }, Some((number, about)), Vec::new());
+        self.notify(
+            other,
+            &Notice::LaneClosed { lane: number, why },
+            Some((number, about)),
+            Vec::new(),
+        );
     }
 
     /// Closes lanes and tells both ends, as far as they are there.
     fn close_where(&mut self, why: Closing, is_concerned: impl Fn(&Lane, &Directory) -> bool) {
         let concerned = |lane: &&Lane| is_concerned(lane, &self.directory);
-        let mut numbers: Vec<u32> =
-            self.lanes.iter().filter(|(_, lane)| concerned(lane)).map(|(&number, _)| number).collect();
+        let mut numbers: Vec<u32> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| concerned(lane))
+            .map(|(&number, _)| number)
+            .collect();
         // The newest first: until it has gone, the one whose messages come before its own has to be known.
         numbers.sort_unstable_by(|one, other| other.cmp(one));
         for number in numbers {
@@ -390,8 +464,16 @@ impl Traffic {
     }
 
     /// The receiving end of a lane has come back from its owner, to go to another process.
-    fn pass_on(&mut self, member: MemberNumber, number: u32, position: u64, descriptors: Vec<OwnedFd>) {
-        let Some(lane) = self.lanes.get_mut(&number).filter(|lane| lane.receiver == member) else { return };
+    fn pass_on(
+        &mut self,
+        member: MemberNumber,
+        number: u32,
+        position: u64,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        let Some(lane) = self.lanes.get_mut(&number).filter(|lane| lane.receiver == member) else {
+            return;
+        };
         let target = lane.moving.take().and_then(|to| Some((to, self.directory.owner(to)?.0)));
         let (Some((to, receiver)), 2) = (target, descriptors.len()) else {
             // Nobody there. The descriptors are closed with this, which the sender notices.
@@ -412,7 +494,9 @@ impl Traffic {
         let gone = self.directory.member(member).is_some();
         self.directory.leave(member);
         if gone {
-            self.close_where(Closing::Gone, |lane, _| lane.sender == member || lane.receiver == member);
+            self.close_where(Closing::Gone, |lane, _| {
+                lane.sender == member || lane.receiver == member
+            });
         }
     }
 }
@@ -427,6 +511,7 @@ fn make_lane() -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Refusal> {
     let segment = Segment::create(bytes, Backing::Memory).map_err(Refusal::system)?;
     segment.commit(Offset(0), bytes).map_err(Refusal::system)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (here, there) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(Refusal::system)?;
+    let (here, there) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(Refusal::system)?;
     Ok((vec![copy(&segment)?, here], vec![copy(&segment)?, there]))
 }

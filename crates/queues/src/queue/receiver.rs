@@ -34,7 +34,13 @@ pub struct Receiver<K: Kind, F: Form = Shared> {
 
 impl<K: Kind, F: Form> Receiver<K, F> {
     pub(super) fn of(ring: Ring<K::Slot>) -> Self {
-        Receiver { ring, looks: K::Looks::default(), flows: false, watched: None, form: PhantomData }
+        Receiver {
+            ring,
+            looks: K::Looks::default(),
+            flows: false,
+            watched: None,
+            form: PhantomData,
+        }
     }
 
     /// A receiver that gives up waiting when this says that nobody is left who might send.

@@ -82,7 +82,9 @@ impl<K: Kind> Sender<K> {
     /// Announces what was just published.
     #[inline(always)]
     pub(crate) fn announce(&self) {
-        self.ring.announce(self.event.as_ref(), || K::holds(&self.ring, self.ring.slots.len() as u64 / 2));
+        self.ring.announce(self.event.as_ref(), || {
+            K::holds(&self.ring, self.ring.slots.len() as u64 / 2)
+        });
     }
 }
 

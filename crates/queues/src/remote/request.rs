@@ -132,16 +132,25 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
             let gone = || layout.users().are_turned_away().then(|| Err(window.withdrawn()));
             if self.is_true() { Some(Ok(true)) } else { gone() }
         };
-        match patience::wait(layout.bell_of(at / 8), &mut Watch::default(), || layout.owner(), deadline, look) {
+        match patience::wait(
+            layout.bell_of(at / 8),
+            &mut Watch::default(),
+            || layout.owner(),
+            deadline,
+            look,
+        ) {
             Ok(outcome) => outcome,
             Err(Ended::Deadline) => Ok(false),
-            Err(Ended::PeerGone(owner)) => Err(RemoteError::OwnerGone { window: window.offset(), owner, at, at_least }),
+            Err(Ended::PeerGone(owner)) => {
+                Err(RemoteError::OwnerGone { window: window.offset(), owner, at, at_least })
+            }
         }
     }
 
     #[inline(always)]
     fn is_true(&self) -> bool {
-        words::load(&self.window.layout().words()[(self.condition.at / 8) as usize]) >= self.condition.at_least
+        words::load(&self.window.layout().words()[(self.condition.at / 8) as usize])
+            >= self.condition.at_least
     }
 
     #[inline]

@@ -41,8 +41,10 @@ impl State {
 
     /// `None` if a count leaves its range.
     fn with(self, under_way: i64, holders: i64) -> Option<State> {
-        let moved = |count: u64, by: i64| count.checked_add_signed(by).filter(|count| *count <= MOST);
-        let (under_way, holders) = (moved(self.under_way, under_way)?, moved(self.holders, holders)?);
+        let moved =
+            |count: u64, by: i64| count.checked_add_signed(by).filter(|count| *count <= MOST);
+        let (under_way, holders) =
+            (moved(self.under_way, under_way)?, moved(self.holders, holders)?);
         Some(State { under_way, holders, ..self })
     }
 }
@@ -87,11 +89,19 @@ pub(crate) fn is_free(word: &AtomicU64) -> bool {
     under_way == 0 && holders == 0
 }
 
-fn change(word: &AtomicU64, generation: Generation, under_way: i64, holders: i64) -> Result<(), NotHeld> {
+fn change(
+    word: &AtomicU64,
+    generation: Generation,
+    under_way: i64,
+    holders: i64,
+) -> Result<(), NotHeld> {
     let mut seen = word.load(Ordering::Relaxed);
     loop {
         let state = State::of(seen);
-        let after = state.with(under_way, holders).filter(|_| state.generation == generation).ok_or(NotHeld)?;
+        let after = state
+            .with(under_way, holders)
+            .filter(|_| state.generation == generation)
+            .ok_or(NotHeld)?;
         // Release: pairs with the Acquire of `take`. AcqRel, so that the chain of holders carries all their reading.
         match word.compare_exchange_weak(seen, after.word(), Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return Ok(()),

@@ -10,7 +10,9 @@ use shm::segment::{Offset, SegmentError};
 #[non_exhaustive]
 pub enum WindowError {
     /// There is something else at that place.
-    #[error("there is no window at {offset}: use the offset that `Window::offset` gave, in the same segment")]
+    #[error(
+        "there is no window at {offset}: use the offset that `Window::offset` gave, in the same segment"
+    )]
     NoWindow {
         /// Where it was looked for.
         offset: Offset,
@@ -24,7 +26,9 @@ pub enum WindowError {
         owner: u32,
     },
     /// As many handles are open as a window can have.
-    #[error("the window at {offset} has {most} open handles, the most there can be: share one among threads")]
+    #[error(
+        "the window at {offset} has {most} open handles, the most there can be: share one among threads"
+    )]
     TooManyHandles {
         /// The window.
         offset: Offset,
@@ -47,7 +51,9 @@ pub enum WindowError {
 #[non_exhaustive]
 pub enum RemoteError {
     /// The range leaves the window.
-    #[error("{length} bytes from byte {at} on do not lie in the window at {window}, which has {bytes} bytes")]
+    #[error(
+        "{length} bytes from byte {at} on do not lie in the window at {window}, which has {bytes} bytes"
+    )]
     OutOfRange {
         /// The window.
         window: Offset,
@@ -59,7 +65,9 @@ pub enum RemoteError {
         bytes: u64,
     },
     /// An element would not lie on a multiple of its size, so it could not be changed in one step.
-    #[error("byte {at} of the window at {window} is not a multiple of {size}, the size of an element there")]
+    #[error(
+        "byte {at} of the window at {window} is not a multiple of {size}, the size of an element there"
+    )]
     Misaligned {
         /// The window.
         window: Offset,

@@ -64,7 +64,11 @@ pub(crate) fn footprint(bytes: u64) -> Option<u64> {
 
 impl Layout {
     /// Writes the label of a window of `bytes` bytes at `offset`, in zeroed memory, for this process.
-    pub(crate) fn create(segment: &Arc<Segment>, offset: Offset, bytes: u64) -> Result<Self, WindowError> {
+    pub(crate) fn create(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        bytes: u64,
+    ) -> Result<Self, WindowError> {
         let head = Mapped::<Head>::new(segment, offset)?;
         // Relaxed: the magic number publishes them.
         head.label.bytes.store(bytes, Ordering::Relaxed);
@@ -84,7 +88,8 @@ impl Layout {
         // Relaxed: the magic number published them. Anything may stand there by now; the range is checked.
         let bytes = head.label.bytes.load(Ordering::Relaxed);
         let owner = Name(head.label.owner.load(Ordering::Relaxed));
-        let first = offset.plus(size_of::<Head>() as u64).ok_or(WindowError::NoWindow { offset })?;
+        let first =
+            offset.plus(size_of::<Head>() as u64).ok_or(WindowError::NoWindow { offset })?;
         let words = MappedSlice::new(segment, first, bytes.div_ceil(8) as usize)?;
         fence::register();
         Ok(Layout { head, words, offset, owner, bytes })

@@ -60,7 +60,8 @@ pub(crate) fn write(words: &[AtomicU64], at: u64, bytes: &[u8]) {
 fn write_parts(words: &[AtomicU64], at: u64, bytes: &[u8]) {
     for part in parts(at, bytes.len()) {
         change(&words[part.word], |word| {
-            word[part.from..part.from + part.bytes].copy_from_slice(&bytes[part.at..part.at + part.bytes]);
+            word[part.from..part.from + part.bytes]
+                .copy_from_slice(&bytes[part.at..part.at + part.bytes]);
         });
     }
 }
@@ -91,7 +92,8 @@ fn read_parts(words: &[AtomicU64], at: u64, bytes: &mut [u8]) {
     for part in parts(at, bytes.len()) {
         // Relaxed: `read` ends with the Acquire fence.
         let word = words[part.word].load(Ordering::Relaxed).to_le_bytes();
-        bytes[part.at..part.at + part.bytes].copy_from_slice(&word[part.from..part.from + part.bytes]);
+        bytes[part.at..part.at + part.bytes]
+            .copy_from_slice(&word[part.from..part.from + part.bytes]);
     }
 }
 
@@ -121,7 +123,12 @@ pub(crate) fn accumulate(
         let operand = &operands[part.at..part.at + part.bytes];
         let mut of_part = Ok(());
         change(&words[part.word], |word| {
-            of_part = apply_in_place_left(operation, data_type, &mut word[part.from..][..part.bytes], operand);
+            of_part = apply_in_place_left(
+                operation,
+                data_type,
+                &mut word[part.from..][..part.bytes],
+                operand,
+            );
         });
         // The first one is reported, counted in elements of the whole command.
         outcome = outcome.and(of_part.map_err(|error| match error {
@@ -157,7 +164,12 @@ fn change(word: &AtomicU64, mut with: impl FnMut(&mut [u8; 8])) {
         let mut bytes = u64::to_le_bytes(seen);
         with(&mut bytes);
         // AcqRel: as in `whole_word_operation`. Acquire on failure is not needed: the value is only an operand.
-        match word.compare_exchange(seen, u64::from_le_bytes(bytes), Ordering::AcqRel, Ordering::Relaxed) {
+        match word.compare_exchange(
+            seen,
+            u64::from_le_bytes(bytes),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
             Ok(_) => return,
             Err(now) => seen = now,
         }

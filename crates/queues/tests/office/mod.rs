@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use crate::part::PATIENCE;
-use queues::post::{Identity, Inbox, JobKey, JobPlan, Outbox, Port, Post, PostError, Refusal, Registration};
+use queues::post::{
+    Identity, Inbox, JobKey, JobPlan, Outbox, Port, Post, PostError, Refusal, Registration,
+};
 use shm::broker::unguessable_name;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -33,7 +35,8 @@ impl Office {
     }
 
     pub(crate) fn enter(&self, job: &str, process: u32, key: JobKey) -> Registration {
-        Registration::register(self.post.name(), &Identity::new(job, process, key), PATIENCE).expect("let in")
+        Registration::register(self.post.name(), &Identity::new(job, process, key), PATIENCE)
+            .expect("let in")
     }
 
     /// A job of one process with one port, opened.
@@ -97,7 +100,8 @@ impl Path {
     /// A plan for the job of this name.
     pub(crate) fn plan(self, name: &str, processes: u32, ports: u16) -> JobPlan {
         let segment_bytes = if self == Path::Hall { 1 << 16 } else { 0 };
-        let names = u16::try_from(processes * u32::from(ports)).expect("as many as there can be").max(512);
+        let names =
+            u16::try_from(processes * u32::from(ports)).expect("as many as there can be").max(512);
         JobPlan { processes, ports, names, segment_bytes, ..JobPlan::new(name) }
     }
 }
@@ -107,9 +111,11 @@ impl Office {
     pub(crate) fn settle(&self, plan: JobPlan) -> (Vec<Registration>, Vec<Vec<(Outbox, Inbox)>>) {
         let (name, processes, ports) = (plan.name.clone(), plan.processes, plan.ports);
         let key = self.post.add_job(plan).expect("a new job");
-        let ranks: Vec<Registration> = (0..processes).map(|process| self.enter(&name, process, key)).collect();
-        let open =
-            |rank: &Registration| (0..ports).map(|port| rank.open_port(port).expect("a new port").split()).collect();
+        let ranks: Vec<Registration> =
+            (0..processes).map(|process| self.enter(&name, process, key)).collect();
+        let open = |rank: &Registration| {
+            (0..ports).map(|port| rank.open_port(port).expect("a new port").split()).collect()
+        };
         let open = ranks.iter().map(open).collect();
         (ranks, open)
     }

@@ -48,7 +48,12 @@ impl Part {
     }
 
     /// The same, but the segment is the part's input, which also works for a part that another user runs.
-    pub(crate) fn start_as(user: Option<u32>, part: &str, segment: &Segment, places: &[Offset]) -> Part {
+    pub(crate) fn start_as(
+        user: Option<u32>,
+        part: &str,
+        segment: &Segment,
+        places: &[Offset],
+    ) -> Part {
         let input = segment.as_fd().try_clone_to_owned().expect("a free descriptor");
         Part::spawn(part, &with_places(INPUT, places), |command| {
             if let Some(user) = user {
@@ -58,7 +63,11 @@ impl Part {
         })
     }
 
-    fn spawn(part: &str, argument: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Part {
+    fn spawn(
+        part: &str,
+        argument: &str,
+        prepare: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Part {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["--exact", part, "--ignored", "--nocapture", "--test-threads=1"]);
         command.env(ARGUMENT, argument).stdout(Stdio::piped());
@@ -81,7 +90,8 @@ impl Part {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).expect("a child that has not been waited for");
+        kill_process(Pid::from_child(&self.0), signal)
+            .expect("a child that has not been waited for");
     }
 
     /// Stops it and waits until it stands.

@@ -44,7 +44,8 @@ pub(crate) fn chromium() -> Option<PathBuf> {
     }
     let directories = std::env::var_os("PATH")?;
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    let found = std::env::split_paths(&directories).flat_map(|directory| names.map(|name| directory.join(name)));
+    let found = std::env::split_paths(&directories)
+        .flat_map(|directory| names.map(|name| directory.join(name)));
     found.into_iter().find(|path| path.is_file())
 }
 
@@ -74,9 +75,13 @@ impl Browser {
             }
         });
         let (session, events) = (Value::Null, Vec::new());
-        let mut browser = Browser { child, to, from, session, commands: 0, events, _profile: profile };
-        let target = browser.command("Target.createTarget", json!({"url": "about:blank"}))["targetId"].take();
-        let attached = browser.command("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
+        let mut browser =
+            Browser { child, to, from, session, commands: 0, events, _profile: profile };
+        let target =
+            browser.command("Target.createTarget", json!({"url": "about:blank"}))["targetId"]
+                .take();
+        let attached =
+            browser.command("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
         browser.session = attached["sessionId"].clone();
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.command(&format!("{domain}.enable"), json!({}));
@@ -103,7 +108,9 @@ impl Browser {
     }
 
     fn next(&mut self, waiting_for: &str) -> Value {
-        self.from.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no answer to {waiting_for}: {error}"))
+        self.from
+            .recv_timeout(PATIENCE)
+            .unwrap_or_else(|error| panic!("no answer to {waiting_for}: {error}"))
     }
 
     /// Opens a file and waits until its scripts have done what they do by themselves.
@@ -128,8 +135,7 @@ impl Browser {
             "(async () => {{ await settled(); const value = await ({expression}); await settled(); return value; }})()"
         );
         let settled = "globalThis.settled ??= () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));";
-        let parameters =
-            json!({"expression": format!("{settled} {expression}"), "awaitPromise": true, "returnByValue": true});
+        let parameters = json!({"expression": format!("{settled} {expression}"), "awaitPromise": true, "returnByValue": true});
         let mut answer = self.command("Runtime.evaluate", parameters);
         assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
         answer["result"]["value"].take()
@@ -144,7 +150,9 @@ impl Browser {
             }
             Some("Log.entryAdded") => event["params"]["entry"]["level"] != "verbose",
             Some("Network.requestWillBeSent") => {
-                !event["params"]["request"]["url"].as_str().is_some_and(|url| url.starts_with("file:"))
+                !event["params"]["request"]["url"]
+                    .as_str()
+                    .is_some_and(|url| url.starts_with("file:"))
                     || event["params"]["type"] != "Document"
             }
             _ => false,

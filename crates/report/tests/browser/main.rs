@@ -29,7 +29,10 @@ fn browser() -> Option<Browser> {
     if let Some(program) = devtools::chromium() {
         return Some(Browser::start(&program));
     }
-    assert!(std::env::var_os("TRADEWIND_REQUIRE_BROWSER").is_none(), "Chromium is required here and is not in PATH");
+    assert!(
+        std::env::var_os("TRADEWIND_REQUIRE_BROWSER").is_none(),
+        "Chromium is required here and is not in PATH"
+    );
     // Not by a macro, whose words the test harness keeps to itself.
     let reason = "SKIPPED: no Chromium in PATH, so no page was looked at; install it, or say where it is in CHROMIUM\n";
     std::io::stderr().write_all(reason.as_bytes()).expect("standard error");
@@ -39,12 +42,14 @@ fn browser() -> Option<Browser> {
 /// The page in a file, compared or not.
 fn written(directory: &Path, compared: bool) -> PathBuf {
     let path = directory.join("report.html");
-    std::fs::write(&path, report::page(&fixture::input(compared))).expect("the page can be written");
+    std::fs::write(&path, report::page(&fixture::input(compared)))
+        .expect("the page can be written");
     path
 }
 
 fn set_view(browser: &mut Browser, width: u32, colours: &str) {
-    let metrics = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500});
+    let metrics =
+        json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500});
     browser.command("Emulation.setDeviceMetricsOverride", metrics);
     let features = json!({"features": [{"name": "prefers-color-scheme", "value": colours}]});
     browser.command("Emulation.setEmulatedMedia", features);
@@ -54,8 +59,10 @@ fn keep_picture(browser: &mut Browser, name: &str) {
     let Some(directory) = std::env::var_os("TRADEWIND_SCREENSHOTS") else { return };
     let parameters = json!({"format": "png", "captureBeyondViewport": true});
     let picture = browser.command("Page.captureScreenshot", parameters);
-    let bytes = BASE64_STANDARD.decode(picture["data"].as_str().unwrap_or_default()).expect("a picture");
-    std::fs::write(Path::new(&directory).join(format!("{name}.png")), bytes).expect("the picture can be written");
+    let bytes =
+        BASE64_STANDARD.decode(picture["data"].as_str().unwrap_or_default()).expect("a picture");
+    std::fs::write(Path::new(&directory).join(format!("{name}.png")), bytes)
+        .expect("the picture can be written");
 }
 
 #[test]
@@ -70,7 +77,11 @@ fn everything_is_drawn_at_both_widths_on_both_grounds() {
             browser.open(&page);
             keep_picture(&mut browser, &view);
             assert_eq!(browser.complaints(), [""; 0], "{view}");
-            assert_eq!(browser.evaluate(UNDRAWN), json!([]), "figures without a curve's path, {view}");
+            assert_eq!(
+                browser.evaluate(UNDRAWN),
+                json!([]),
+                "figures without a curve's path, {view}"
+            );
             assert_eq!(browser.evaluate(TOO_WIDE), json!([]), "wider than the screen, {view}");
             assert_eq!(browser.evaluate(TOO_CLOSE), json!([]), "labels that touch, {view}");
             let ground = browser.evaluate("getComputedStyle(document.body).backgroundColor");
@@ -117,7 +128,9 @@ impl Scene {
         let directory = tempfile::tempdir().expect("a directory");
         set_view(&mut browser, 1400, "light");
         browser.open(&written(directory.path(), false));
-        browser.evaluate(&format!("{FIGURE}.scrollIntoView({{ block: 'center', behavior: 'instant' }})"));
+        browser.evaluate(&format!(
+            "{FIGURE}.scrollIntoView({{ block: 'center', behavior: 'instant' }})"
+        ));
         let frame = browser.evaluate(&format!(
             "(({{ x, y, width, height }}) => [x, y, width, height])({FIGURE}.querySelector('.area').getBoundingClientRect())"
         ));
@@ -136,7 +149,9 @@ impl Scene {
     }
 
     fn labels(&mut self) -> Value {
-        self.of_figure("[...figure.querySelectorAll('.live .tick')].map(label => label.textContent)")
+        self.of_figure(
+            "[...figure.querySelectorAll('.live .tick')].map(label => label.textContent)",
+        )
     }
 
     fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
@@ -180,7 +195,10 @@ fn a_dragged_rectangle_is_enlarged_and_a_double_click_shows_all_again() {
     scene.drag((0.25, 0.3), (0.5, 0.7));
     let enlarged = scene.labels();
     assert!(enlarged.to_string().contains("5\u{a0}KiB") && enlarged != all, "{enlarged}");
-    assert_eq!(scene.of_figure("[...figure.querySelectorAll('.controls button')].at(-1).disabled"), false);
+    assert_eq!(
+        scene.of_figure("[...figure.querySelectorAll('.controls button')].at(-1).disabled"),
+        false
+    );
     let place = scene.at((0.5, 0.5));
     for count in [1, 2] {
         scene.browser.mouse("mousePressed", place, count);
@@ -212,8 +230,14 @@ fn a_logarithmic_axis_says_what_it_cannot_show() {
     let message = scene.of_figure("figure.querySelector('.message').textContent");
     assert_eq!(message, "5 values of zero or less have no place on a logarithmic axis.");
     let labels = scene.labels();
-    assert!(labels.to_string().contains("64\u{a0}B") || labels.to_string().contains("256\u{a0}B"), "{labels}");
-    assert_eq!(scene.of_figure("figure.querySelector('.live .line').getAttribute('d').includes('NaN')"), false);
+    assert!(
+        labels.to_string().contains("64\u{a0}B") || labels.to_string().contains("256\u{a0}B"),
+        "{labels}"
+    );
+    assert_eq!(
+        scene.of_figure("figure.querySelector('.live .line').getAttribute('d').includes('NaN')"),
+        false
+    );
     scene.of_figure(
         "[...figure.querySelectorAll('.controls button')].find(({ textContent }) => textContent === 'reset').click()",
     );
@@ -224,8 +248,7 @@ fn a_logarithmic_axis_says_what_it_cannot_show() {
 #[test]
 fn the_legend_hides_a_curve_and_shows_it_alone() {
     let Some(mut scene) = Scene::open() else { return };
-    const SHOWN: &str =
-        "[...figure.querySelectorAll('.live .curve')].map(curve => getComputedStyle(curve).display !== 'none')";
+    const SHOWN: &str = "[...figure.querySelectorAll('.live .curve')].map(curve => getComputedStyle(curve).display !== 'none')";
     scene.of_figure("figure.querySelectorAll('.key')[1].click()");
     assert_eq!(scene.of_figure(SHOWN), json!([true, false, true, true, true]));
     assert_eq!(scene.of_figure("figure.querySelectorAll('.key')[1].ariaPressed"), "false");
@@ -259,8 +282,7 @@ fn a_figure_can_be_read_by_the_keyboard_and_as_a_table() {
 #[test]
 fn tables_are_sorted_and_maps_tell_their_cells() {
     let Some(mut scene) = Scene::open() else { return };
-    const COLUMN: &str =
-        "[...document.querySelectorAll('#machine--latency tbody tr')].map(row => row.cells[1].dataset.sort)";
+    const COLUMN: &str = "[...document.querySelectorAll('#machine--latency tbody tr')].map(row => row.cells[1].dataset.sort)";
     let before = scene.browser.evaluate(COLUMN);
     scene.browser.evaluate("document.querySelectorAll('#machine--latency th button')[1].click()");
     let upwards = scene.browser.evaluate(COLUMN);
@@ -275,7 +297,8 @@ fn tables_are_sorted_and_maps_tell_their_cells() {
     scene.browser.evaluate(
         "document.querySelector('#tune--bcast td[data-place]').dispatchEvent(new PointerEvent('pointerenter'))",
     );
-    let note = scene.browser.evaluate("document.querySelector('#tune--bcast .cell-note').textContent");
+    let note =
+        scene.browser.evaluate("document.querySelector('#tune--bcast .cell-note').textContent");
     assert!(
         note.as_str().is_some_and(|note| note.contains("ranks 2, bytes 1") && note.contains("next binomial")),
         "{note}"
@@ -286,10 +309,22 @@ fn tables_are_sorted_and_maps_tell_their_cells() {
 #[test]
 fn drawing_and_script_find_the_same_round_numbers() {
     let Some(mut browser) = browser() else { return };
-    let scripts = concat!(include_str!("../../src/script/units.js"), include_str!("../../src/script/ticks.js"));
-    let roundings = [("decimal", Rounding::Decimal), ("whole", Rounding::Whole), ("binary", Rounding::Binary)];
-    let ends =
-        [(1.0, 16000.0), (0.3, 0.9), (0.02, 4.1), (1.0, 1048576.0), (7.0, 7.0), (3.0, 3.5), (1e-9, 1e12), (999.0, 1e5)];
+    let scripts = concat!(
+        include_str!("../../src/script/units.js"),
+        include_str!("../../src/script/ticks.js")
+    );
+    let roundings =
+        [("decimal", Rounding::Decimal), ("whole", Rounding::Whole), ("binary", Rounding::Binary)];
+    let ends = [
+        (1.0, 16000.0),
+        (0.3, 0.9),
+        (0.02, 4.1),
+        (1.0, 1048576.0),
+        (7.0, 7.0),
+        (3.0, 3.5),
+        (1e-9, 1e12),
+        (999.0, 1e5),
+    ];
     for (name, rounding) in roundings {
         for (first, last) in ends {
             for wanted in [2, 5, 9] {
@@ -299,12 +334,17 @@ fn drawing_and_script_find_the_same_round_numbers() {
                     call("linearTicks"),
                     call("logarithmicTicks")
                 );
-                let found: [Vec<f64>; 2] = serde_json::from_value(browser.evaluate(&script)).expect("numbers");
-                let expected =
-                    [ticks::linear(first, last, wanted, rounding), ticks::logarithmic(first, last, wanted, rounding)];
+                let found: [Vec<f64>; 2] =
+                    serde_json::from_value(browser.evaluate(&script)).expect("numbers");
+                let expected = [
+                    ticks::linear(first, last, wanted, rounding),
+                    ticks::logarithmic(first, last, wanted, rounding),
+                ];
                 for (found, expected) in found.iter().zip(&expected) {
-                    let close = |(one, other): (&f64, &f64)| (one - other).abs() <= 1e-9 * other.abs();
-                    let same = found.len() == expected.len() && found.iter().zip(expected).all(close);
+                    let close =
+                        |(one, other): (&f64, &f64)| (one - other).abs() <= 1e-9 * other.abs();
+                    let same =
+                        found.len() == expected.len() && found.iter().zip(expected).all(close);
                     assert!(same, "{}: {found:?}, not {expected:?}", call(name));
                 }
             }
@@ -318,8 +358,9 @@ fn drawing_and_script_find_the_same_round_numbers() {
             ("s", Unit::Time(1e-6)),
             ("", Unit::Plain),
         ] {
-            let found =
-                browser.evaluate(&format!("(() => {{ {scripts}; return tickLabel(stepsOf('{name}'), {value}); }})()"));
+            let found = browser.evaluate(&format!(
+                "(() => {{ {scripts}; return tickLabel(stepsOf('{name}'), {value}); }})()"
+            ));
             assert_eq!(found, unit.tick(value), "{value} {name}");
         }
     }
@@ -400,9 +441,13 @@ fn the_page_shows_its_drawings_without_scripts() {
     std::fs::write(&page, bare).expect("the page can be written");
     set_view(&mut browser, 1400, "light");
     browser.open(&page);
-    let drawings = browser.evaluate("document.querySelectorAll('[data-figure] .drawing:not(.live)').length");
+    let drawings =
+        browser.evaluate("document.querySelectorAll('[data-figure] .drawing:not(.live)').length");
     assert_eq!(drawings, browser.evaluate("document.querySelectorAll('[data-figure]').length"));
-    assert_eq!(browser.evaluate("document.querySelectorAll('[data-figure] path[d*=NaN]').length"), 0);
+    assert_eq!(
+        browser.evaluate("document.querySelectorAll('[data-figure] path[d*=NaN]').length"),
+        0
+    );
     keep_picture(&mut browser, "static");
     assert_eq!(browser.complaints(), [""; 0]);
 }

@@ -31,7 +31,9 @@ pub(super) struct Program<'a> {
 impl Program<'_> {
     fn command(&self, rank: u32, ranks: u32, service: &str, engine: EngineKind) -> Command {
         let mut command = Command::new(self.path);
-        command.args(self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+            .args(self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env(RANK, rank.to_string()).env(SIZE, ranks.to_string());
         command.env(SERVICE, service).env(ENGINE, engine.name());
         // Those of a job that this launcher itself may be a rank of.
@@ -112,8 +114,11 @@ impl Children {
             let mut command = program.command(rank, ranks, server.name(), engine);
             copier.prepare(&mut command);
             let spawned = command.spawn();
-            let mut child =
-                spawned.map_err(|source| ServiceError::Spawn { program: program.path.into(), rank, source })?;
+            let mut child = spawned.map_err(|source| ServiceError::Spawn {
+                program: program.path.into(),
+                rank,
+                source,
+            })?;
             copier.take(rank, &mut child);
             let handle = ProcessHandle::open(child.id()).inspect_err(|_| end(&mut child))?;
             children.ranks.push(Rank { handle, child, departure: None });
@@ -140,8 +145,13 @@ impl Children {
     }
 
     /// Notes that a process has ended, and how; the first time only.
-    pub(super) fn see_off(&mut self, rank: u32, events: &Events) -> Result<Option<(u32, Departure)>, ServiceError> {
-        let Some(rank) = self.ranks.get_mut(rank as usize).filter(|rank| rank.departure.is_none()) else {
+    pub(super) fn see_off(
+        &mut self,
+        rank: u32,
+        events: &Events,
+    ) -> Result<Option<(u32, Departure)>, ServiceError> {
+        let Some(rank) = self.ranks.get_mut(rank as usize).filter(|rank| rank.departure.is_none())
+        else {
             return Ok(None);
         };
         rank.departure = departure(&rank.handle)?;
@@ -213,7 +223,8 @@ impl Drop for Children {
 /// How a child has ended, if it has. It stays a zombie.
 fn departure(handle: &ProcessHandle) -> Result<Option<Departure>, ServiceError> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let status = waitid(WaitId::PidFd(handle.as_fd()), options).map_err(system("ask how a rank has ended"))?;
+    let status = waitid(WaitId::PidFd(handle.as_fd()), options)
+        .map_err(system("ask how a rank has ended"))?;
     Ok(status.and_then(|status| {
         let exited = status.exit_status().map(Departure::Exited);
         exited.or_else(|| status.terminating_signal().map(Departure::Killed))

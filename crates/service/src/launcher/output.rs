@@ -111,8 +111,8 @@ impl Copier {
     /// Copies from now on. On a thread: whoever reads our output may be slow, and a death is to be noticed meanwhile.
     pub(super) fn start(&mut self) -> Result<(), ServiceError> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
-        let (stopped, stop) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
+        let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(system("make a pipe"))?;
         let sources = std::mem::take(&mut self.sources);
         let thread = std::thread::Builder::new()
             .name("output of the ranks".into())
@@ -257,7 +257,8 @@ mod tests {
         }
         drop(write);
         assert!(!source.read(&mut sink).expect("a sink"));
-        let lines: Vec<Vec<u8>> = seen.lock().expect("no panic").iter().map(|(_, _, text)| text.clone()).collect();
+        let lines: Vec<Vec<u8>> =
+            seen.lock().expect("no panic").iter().map(|(_, _, text)| text.clone()).collect();
         assert_eq!(lines, [&b"ab"[..], b"", b"cd", b"e", b"f"]);
     }
 

@@ -40,15 +40,20 @@ impl Signals {
     pub(super) fn catch(events: &Events) -> Result<Self, ServiceError> {
         let failed = "catch signals";
         let ignored = ignored_signals();
-        let signals = PASSED.iter().map(|(number, _)| *number).filter(|number| ignored >> (number - 1) & 1 == 0);
+        let signals = PASSED
+            .iter()
+            .map(|(number, _)| *number)
+            .filter(|number| ignored >> (number - 1) & 1 == 0);
         let (read, write) = UnixStream::pair().map_err(system(failed))?;
         events.add(&read, Event::Signal)?;
-        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, signals.clone()).map_err(system(failed))?;
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, signals.clone())
+            .map_err(system(failed))?;
         let mut catchers = CATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
         if catchers.nobody.is_none() {
             let nobody = Arc::new(AtomicBool::new(false));
             for signal in signals {
-                signal_hook::flag::register_conditional_default(signal, Arc::clone(&nobody)).map_err(system(failed))?;
+                signal_hook::flag::register_conditional_default(signal, Arc::clone(&nobody))
+                    .map_err(system(failed))?;
             }
             catchers.nobody = Some(nobody);
         }
@@ -60,7 +65,9 @@ impl Signals {
     /// Those that have come since the last time.
     pub(super) fn pending(&mut self) -> Vec<Signal> {
         let numbers: Vec<i32> = self.delivery.pending().collect();
-        let known = |number: i32| PASSED.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal);
+        let known = |number: i32| {
+            PASSED.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal)
+        };
         numbers.into_iter().filter_map(known).collect()
     }
 }

@@ -6,8 +6,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
 use super::{BrokerError, system};
@@ -32,8 +32,14 @@ pub struct Message {
     pub descriptors: Vec<OwnedFd>,
 }
 
-pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), BrokerError> {
-    let count = u16::try_from(descriptors.len()).ok().filter(|&count| usize::from(count) <= MAX_DESCRIPTORS);
+pub(super) fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), BrokerError> {
+    let count = u16::try_from(descriptors.len())
+        .ok()
+        .filter(|&count| usize::from(count) <= MAX_DESCRIPTORS);
     let (Some(count), true) = (count, bytes.len() <= MAX_BYTES) else {
         return Err(BrokerError::TooLarge { bytes: bytes.len(), descriptors: descriptors.len() });
     };
@@ -55,7 +61,9 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[Borrowed
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN | Errno::NOBUFS) => return Err(BrokerError::NotReading),
-            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return Err(BrokerError::Closed),
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
+                return Err(BrokerError::Closed);
+            }
             Err(error) => return Err(system("send a message")(error)),
         }
     }
@@ -69,7 +77,12 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, BrokerE
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(&mut bytes)];
-        match recvmsg(socket, &mut parts, &mut control, RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(
+            socket,
+            &mut parts,
+            &mut control,
+            RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC,
+        ) {
             Ok(received) => break received,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(None),
@@ -125,7 +138,8 @@ mod tests {
     use std::os::fd::AsFd;
 
     fn pair() -> (OwnedFd, OwnedFd) {
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("two sockets")
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("two sockets")
     }
 
     /// Sends these very bytes, as a stranger would.
@@ -142,13 +156,18 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_apart() {
         assert!(matches!(sent_raw(b"GET / HTTP/1.1"), Err(BrokerError::WrongMagic { .. })));
-        assert!(matches!(sent_raw(&header(MAGIC, 9, 0)), Err(BrokerError::WrongVersion { theirs: 9, ours: VERSION })));
+        assert!(matches!(
+            sent_raw(&header(MAGIC, 9, 0)),
+            Err(BrokerError::WrongVersion { theirs: 9, ours: VERSION })
+        ));
         assert!(matches!(
             sent_raw(&header(MAGIC, VERSION, 0)[..6]),
             Err(BrokerError::Truncated { missing: "bytes", .. })
         ));
         let promised = sent_raw(&[&header(MAGIC, VERSION, 1)[..], b"who"].concat());
-        assert!(matches!(promised, Err(BrokerError::Truncated { missing: "descriptors", bytes }) if bytes == b"who"));
+        assert!(
+            matches!(promised, Err(BrokerError::Truncated { missing: "descriptors", bytes }) if bytes == b"who")
+        );
         let mut long = header(MAGIC, VERSION, 0);
         long.resize(HEADER_BYTES + MAX_BYTES + 1, 0);
         assert!(matches!(sent_raw(&long), Err(BrokerError::Truncated { missing: "bytes", .. })));
@@ -172,7 +191,8 @@ mod tests {
     #[test]
     fn a_peer_that_does_not_read_blocks_nobody() {
         let (ours, _theirs) = pair();
-        let full = std::iter::repeat_with(|| send(ours.as_fd(), &[0; MAX_BYTES], &[])).find_map(Result::err);
+        let full = std::iter::repeat_with(|| send(ours.as_fd(), &[0; MAX_BYTES], &[]))
+            .find_map(Result::err);
         assert!(matches!(full, Some(BrokerError::NotReading)));
     }
 
@@ -182,8 +202,14 @@ mod tests {
         let many = [theirs.as_fd(); MAX_DESCRIPTORS + 1];
         let long = send(ours.as_fd(), &[0; MAX_BYTES + 1], &[]);
         assert!(matches!(long, Err(BrokerError::TooLarge { bytes, .. }) if bytes == MAX_BYTES + 1));
-        assert!(matches!(send(ours.as_fd(), &[], &many), Err(BrokerError::TooLarge { descriptors: 17, .. })));
+        assert!(matches!(
+            send(ours.as_fd(), &[], &many),
+            Err(BrokerError::TooLarge { descriptors: 17, .. })
+        ));
         send(ours.as_fd(), &[1; MAX_BYTES], &many[..MAX_DESCRIPTORS]).expect("just fits");
-        assert_eq!(receive(theirs.as_fd()).expect("whole").expect("one").descriptors.len(), MAX_DESCRIPTORS);
+        assert_eq!(
+            receive(theirs.as_fd()).expect("whole").expect("one").descriptors.len(),
+            MAX_DESCRIPTORS
+        );
     }
 }

@@ -25,7 +25,13 @@ impl Peer {
         // SAFETY: the kernel writes at most `length` bytes, the size of `found`; any bits are a valid `ucred`.
         let result = unsafe {
             let to = (&raw mut found).cast();
-            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut length)
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                to,
+                &mut length,
+            )
         };
         if result != 0 {
             let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
@@ -36,7 +42,11 @@ impl Peer {
     }
 
     pub(super) fn check(self, ours: u32) -> Result<(), BrokerError> {
-        if self.uid == ours { Ok(()) } else { Err(BrokerError::OtherUser { theirs: self.uid, ours }) }
+        if self.uid == ours {
+            Ok(())
+        } else {
+            Err(BrokerError::OtherUser { theirs: self.uid, ours })
+        }
     }
 }
 

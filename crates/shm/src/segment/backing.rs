@@ -33,7 +33,10 @@ impl Backing {
         let made = match self {
             Backing::Memory => memory_file(bytes).and_then(|file| {
                 // Whoever got the descriptor could otherwise shorten the file under the feet of all others: SIGBUS.
-                rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+                rustix::fs::fcntl_add_seals(
+                    &file,
+                    SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
+                )?;
                 Ok(file)
             }),
             Backing::Directory(directory) => directory_file(directory, bytes),
@@ -50,7 +53,9 @@ pub(super) fn unsealed_memory(bytes: u64) -> Result<(OwnedFd, String), SegmentEr
     check_limit(bytes)?;
     match memory_file(bytes) {
         Ok(file) => Ok((file, MEMORY.to_owned())),
-        Err(source) => Err(SegmentError::Create { place: MEMORY.to_owned(), source: source.into() }),
+        Err(source) => {
+            Err(SegmentError::Create { place: MEMORY.to_owned(), source: source.into() })
+        }
     }
 }
 
@@ -65,7 +70,8 @@ fn check_limit(bytes: u64) -> Result<(), SegmentError> {
 fn memory_file(bytes: u64) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 do not know NOEXEC_SEAL; later ones may insist on it (sysctl vm.memfd_noexec).
-    let file = match rustix::fs::memfd_create("tradewind-segment", flags | MemfdFlags::NOEXEC_SEAL) {
+    let file = match rustix::fs::memfd_create("tradewind-segment", flags | MemfdFlags::NOEXEC_SEAL)
+    {
         Err(Errno::INVAL) => rustix::fs::memfd_create("tradewind-segment", flags)?,
         other => other?,
     };
@@ -103,7 +109,8 @@ fn named_then_nameless(directory: &Path, flags: OFlags, mode: Mode) -> Result<Ow
 fn describe_directory(directory: &Path) -> String {
     // TMPFS_MAGIC of linux/magic.h.
     const TMPFS: u64 = 0x0102_1994;
-    let is_tmpfs = rustix::fs::statfs(directory).is_ok_and(|status| status.f_type.cast_unsigned() == TMPFS);
+    let is_tmpfs =
+        rustix::fs::statfs(directory).is_ok_and(|status| status.f_type.cast_unsigned() == TMPFS);
     let kind = if is_tmpfs { "shared-memory file system" } else { "file system" };
     format!("the {kind} at {}", directory.display())
 }

@@ -11,7 +11,8 @@ use super::{SegmentError, backing, file_bytes, map_file};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What a file must be sealed against before anybody reads it in place: new writers, and a change of size (SIGBUS).
-pub(super) const SEALS: SealFlags = SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
+pub(super) const SEALS: SealFlags =
+    SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
 /// A word that another process may change at any time and this one cannot.
 #[derive(Debug)]
@@ -42,7 +43,10 @@ unsafe impl Sync for ReadOnlySegment {}
 
 impl fmt::Debug for ReadOnlySegment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ReadOnlySegment").field("bytes", &self.bytes).finish_non_exhaustive()
+        formatter
+            .debug_struct("ReadOnlySegment")
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -75,7 +79,10 @@ impl ReadOnlySegment {
         // checked) and its maker committed it. Others change it by atomic stores of words; here only atomic loads are
         // possible, which never write: those of eight bytes are plain loads on x86_64 and aarch64.
         unsafe {
-            std::slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes as usize / size_of::<ReadOnlyWord>())
+            std::slice::from_raw_parts(
+                self.base.as_ptr().cast(),
+                self.bytes as usize / size_of::<ReadOnlyWord>(),
+            )
         }
     }
 }
@@ -131,19 +138,27 @@ mod tests {
         let reader = ReadOnlySegment::from_fd(file).expect("sealed");
         let everything = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: the mapping is the reader's own, and it stays readable whatever comes of this.
-        let upgraded = unsafe { rustix::mm::mprotect(reader.base.as_ptr().cast(), 4096, everything) };
+        let upgraded =
+            unsafe { rustix::mm::mprotect(reader.base.as_ptr().cast(), 4096, everything) };
         assert_eq!(upgraded, Err(Errno::ACCESS));
         // The same file by its name in /proc is another way in, and shut too.
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader.file));
-        let again = std::fs::File::options().read(true).write(true).open(path).expect("the same user");
+        let again =
+            std::fs::File::options().read(true).write(true).open(path).expect("the same user");
         assert!(matches!(Segment::from_fd(again.into()), Err(SegmentError::Map { .. })));
     }
 
     #[test]
     fn what_its_holders_can_change_is_not_taken_for_read_only() {
         let ordinary = Segment::create(4096, Backing::Memory).expect("a page");
-        assert!(matches!(ReadOnlySegment::from_fd(descriptor(&ordinary)), Err(SegmentError::NotSealed { .. })));
+        assert!(matches!(
+            ReadOnlySegment::from_fd(descriptor(&ordinary)),
+            Err(SegmentError::NotSealed { .. })
+        ));
         let file = std::fs::File::open("/proc/self/exe").expect("this program");
-        assert!(matches!(ReadOnlySegment::from_fd(file.into()), Err(SegmentError::NotSealed { .. })));
+        assert!(matches!(
+            ReadOnlySegment::from_fd(file.into()),
+            Err(SegmentError::NotSealed { .. })
+        ));
     }
 }

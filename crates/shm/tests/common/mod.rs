@@ -13,7 +13,11 @@ const ARGUMENT: &str = "SHM_TEST_ARGUMENT";
 /// This program, about to run the ignored test `part` in a process of its own.
 pub(crate) fn part(part: &str, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(arguments(part)).env(ARGUMENT, argument).stdin(Stdio::piped()).stdout(Stdio::null());
+    command
+        .args(arguments(part))
+        .env(ARGUMENT, argument)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
     command
 }
 
@@ -34,7 +38,11 @@ pub(crate) fn path_of(segment: &Segment) -> String {
 
 /// The segment behind a path of [`path_of`].
 pub(crate) fn open(path: &str) -> Segment {
-    let file = std::fs::File::options().read(true).write(true).open(path).expect("the parent's descriptor");
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(path)
+        .expect("the parent's descriptor");
     Segment::from_fd(file.into()).expect("a segment")
 }
 

@@ -32,7 +32,12 @@ impl Faults {
 
     /// The same probability of loss, duplication and reordering, as networks have them.
     pub fn of_networks(probability: f64) -> Self {
-        Faults { lose: probability, duplicate: probability, reorder: probability, ..Faults::default() }
+        Faults {
+            lose: probability,
+            duplicate: probability,
+            reorder: probability,
+            ..Faults::default()
+        }
     }
 }
 
@@ -71,7 +76,12 @@ pub(super) struct Fate {
 impl Fate {
     pub(super) fn new(seed: u64) -> Self {
         let random = SmallRng::seed_from_u64(seed);
-        Fate { faults: Faults::default(), counts: Counts::default(), random, remembered: VecDeque::new() }
+        Fate {
+            faults: Faults::default(),
+            counts: Counts::default(),
+            random,
+            remembered: VecDeque::new(),
+        }
     }
 
     /// The frames that arrive in place of this one, each after a time.
@@ -154,19 +164,29 @@ mod tests {
     fn shares_are_about_as_given() {
         const ALL: f64 = 10_000.0;
         let about = |count: u64, share: f64| (count as f64 / ALL - share).abs() < 0.02;
-        let (arrived, counts) = arrivals(Faults { replay: 0.1, ..Faults::of_networks(0.2) }, ALL as u32);
-        assert!(about(counts.lost, 0.2) && about(counts.duplicated, 0.8 * 0.2) && about(counts.reordered, 0.96 * 0.2));
+        let (arrived, counts) =
+            arrivals(Faults { replay: 0.1, ..Faults::of_networks(0.2) }, ALL as u32);
+        assert!(
+            about(counts.lost, 0.2)
+                && about(counts.duplicated, 0.8 * 0.2)
+                && about(counts.reordered, 0.96 * 0.2)
+        );
         assert!(about(counts.replayed, 0.8 * 0.1));
-        assert_eq!(arrived.len() as u64, counts.arrived - counts.lost + counts.duplicated + counts.replayed);
+        assert_eq!(
+            arrived.len() as u64,
+            counts.arrived - counts.lost + counts.duplicated + counts.replayed
+        );
     }
 
     #[test]
     fn damage_spares_the_ethernet_header() {
-        let (arrived, counts) = arrivals(Faults { mutate: 0.5, truncate: 0.5, ..Faults::default() }, 1000);
+        let (arrived, counts) =
+            arrivals(Faults { mutate: 0.5, truncate: 0.5, ..Faults::default() }, 1000);
         assert!(arrived.iter().all(|frame| frame.len() >= 14 && frame[..14] == FRAME[..14]));
         let whole = arrived.iter().filter(|frame| frame.len() == FRAME.len()).count() as u64;
         assert_eq!(whole, 1000 - counts.truncated);
-        let sound = arrived.iter().filter(|frame| frame.iter().all(|byte| *byte == 7)).count() as u64;
+        let sound =
+            arrived.iter().filter(|frame| frame.iter().all(|byte| *byte == 7)).count() as u64;
         assert!(sound >= 1000 - counts.mutated && counts.mutated > 400);
     }
 }

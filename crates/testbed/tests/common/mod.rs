@@ -42,13 +42,21 @@ pub(crate) fn exchange(testbed: &Testbed, family: Family, mtu: u32) {
     let sockets: Vec<_> = testbed.hosts().iter().map(|host| receiver(host, family)).collect();
     let full = (mtu - family.headers()) as usize;
     for (from, sender) in testbed.hosts().iter().zip(&sockets) {
-        for (_, receiver) in testbed.hosts().iter().zip(&sockets).filter(|(to, _)| to.number() != from.number()) {
+        for (_, receiver) in
+            testbed.hosts().iter().zip(&sockets).filter(|(to, _)| to.number() != from.number())
+        {
             for length in [1, full] {
-                let message: Vec<u8> = (0..length).map(|index| (index + from.number()) as u8).collect();
-                sender.send_to(&message, receiver.local_addr().expect("it is bound")).expect("it goes out");
+                let message: Vec<u8> =
+                    (0..length).map(|index| (index + from.number()) as u8).collect();
+                sender
+                    .send_to(&message, receiver.local_addr().expect("it is bound"))
+                    .expect("it goes out");
                 let mut found = vec![0; full + 1];
                 let (received, address) = receiver.recv_from(&mut found).expect("it arrives");
-                assert_eq!((&found[..received], address.ip()), (&message[..], family.address(from)));
+                assert_eq!(
+                    (&found[..received], address.ip()),
+                    (&message[..], family.address(from))
+                );
             }
         }
     }

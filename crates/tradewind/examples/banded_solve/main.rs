@@ -51,7 +51,12 @@ pub(crate) struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    common::run("banded_solve", arguments.threads, |_| Ok(()), |world, ()| report(world, &arguments))
+    common::run(
+        "banded_solve",
+        arguments.threads,
+        |_| Ok(()),
+        |world, ()| report(world, &arguments),
+    )
 }
 
 /// What was measured of one version.
@@ -74,14 +79,24 @@ fn report(world: &Communicator, arguments: &Arguments) -> Result<bool> {
     let rows = measure_all(world, arguments)?;
     if world.rank() == 0 {
         if arguments.format == Format::Table {
-            let (rows, ranks) = (count(arguments.rows as usize, "row"), count(world.size() as usize, "rank"));
-            let (rounds, solves) = (count(arguments.rounds, "round"), count(arguments.solves, "solve"));
+            let (rows, ranks) =
+                (count(arguments.rows as usize, "row"), count(world.size() as usize, "rank"));
+            let (rounds, solves) =
+                (count(arguments.rounds, "round"), count(arguments.solves, "solve"));
             println!("{rows} on {ranks}, {rounds} of {solves}: median [p10..p90]");
         }
-        let heads = ["version", "computation µs/iteration", "communication µs/iteration", "filling µs/solve", "wrong"];
+        let heads = [
+            "version",
+            "computation µs/iteration",
+            "communication µs/iteration",
+            "filling µs/solve",
+            "wrong",
+        ];
         arguments.format.print(&heads, &rows, |row| {
-            let figures = [row.computation_us, row.communication_us, row.fill_us].map(|figure| figure.to_string());
-            [vec![row.version.name().to_owned()], figures.to_vec(), vec![row.wrong.to_string()]].concat()
+            let figures = [row.computation_us, row.communication_us, row.fill_us]
+                .map(|figure| figure.to_string());
+            [vec![row.version.name().to_owned()], figures.to_vec(), vec![row.wrong.to_string()]]
+                .concat()
         });
     }
     Ok(rows.iter().all(|row| row.wrong == 0))
@@ -90,7 +105,8 @@ fn report(world: &Communicator, arguments: &Arguments) -> Result<bool> {
 /// Measures the versions in turn. All ranks call this, and get the same rows.
 pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result<Vec<Row>> {
     let all = [Version::SendReceive, Version::Message, Version::Channel, Version::Fetch];
-    let chosen = |version: &Version| arguments.versions.is_empty() || arguments.versions.contains(version);
+    let chosen =
+        |version: &Version| arguments.versions.is_empty() || arguments.versions.contains(version);
     let versions: Vec<_> = all.into_iter().filter(chosen).collect();
     let mut solver = Solver::new(world, arguments.rows as usize);
     let mut stages = Stages::open(world, arguments)?;
@@ -100,7 +116,8 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
         for turn in 0..versions.len() {
             // Each version is the first one in its turn.
             let index = (round + turn) % versions.len();
-            let (times, different) = stages.round(&mut solver, versions[index], arguments.solves)?;
+            let (times, different) =
+                stages.round(&mut solver, versions[index], arguments.solves)?;
             rounds[index].push(times);
             wrong[index] += different;
         }
@@ -108,8 +125,9 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
     let iterations = arguments.rows as f64;
     let row = |((version, times), wrong): ((Version, Vec<Times>), u64)| {
         let each = |of: fn(&Times) -> f64| Spread::of(&times.iter().map(of).collect::<Vec<_>>());
-        let per_iteration =
-            |of: fn(&Times) -> f64| times.iter().map(|times| of(times) / iterations).collect::<Vec<_>>();
+        let per_iteration = |of: fn(&Times) -> f64| {
+            times.iter().map(|times| of(times) / iterations).collect::<Vec<_>>()
+        };
         Row {
             program: "banded_solve",
             version,
@@ -156,7 +174,12 @@ impl Stages {
         })
     }
 
-    fn round(&mut self, solver: &mut Solver, version: Version, solves: usize) -> Result<(Times, u64)> {
+    fn round(
+        &mut self,
+        solver: &mut Solver,
+        version: Version,
+        solves: usize,
+    ) -> Result<(Times, u64)> {
         match version {
             Version::SendReceive => solver.round(&mut self.send_receive, solves),
             Version::Message => solver.round(&mut self.message, solves),
@@ -197,7 +220,11 @@ impl<'w> Solver<'w> {
         }
         let mut all = [0];
         self.world.allreduce(&[wrong], &mut all, Op::Sum)?;
-        let times = Times { total_us: median(&totals), fill_us: median(&fills), computation_us: median(&computations) };
+        let times = Times {
+            total_us: median(&totals),
+            fill_us: median(&fills),
+            computation_us: median(&computations),
+        };
         Ok((times, all[0]))
     }
 

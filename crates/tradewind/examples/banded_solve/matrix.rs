@@ -33,7 +33,10 @@ impl Column {
         }
         let across = pivots.iter().map(|pivot| -ACROSS / pivot).collect();
         // Nothing lies above the first row.
-        let down = std::iter::once(0.0).chain(pivots.iter().map(|pivot| -DOWN / pivot)).take(rows).collect();
+        let down = std::iter::once(0.0)
+            .chain(pivots.iter().map(|pivot| -DOWN / pivot))
+            .take(rows)
+            .collect();
         Column { across, down, right_hand_side: vec![0.0; rows], solution: vec![0.0; rows] }
     }
 

@@ -114,7 +114,11 @@ impl Message {
     pub(crate) fn open(world: &Communicator, capacity: usize) -> Result<Self> {
         let source = SourceName::new(world.rank() as u16).unwrap_or_default();
         let port = world.wide(capacity)?;
-        Ok(Message { port, header: LineHeader { source, handler: 0, tag: 0 }, next: world.rank() as usize + 1 })
+        Ok(Message {
+            port,
+            header: LineHeader { source, handler: 0, tag: 0 },
+            next: world.rank() as usize + 1,
+        })
     }
 }
 
@@ -179,7 +183,8 @@ impl Stage for Fetch {
         let at = self.received % self.rows * PAIR;
         self.received += 1;
         let condition = Condition { at, at_least: self.received };
-        let request = self.windows.all[self.rank - 1].fetch_when(condition, at + PRODUCT, [0; 8])?;
+        let request =
+            self.windows.all[self.rank - 1].fetch_when(condition, at + PRODUCT, [0; 8])?;
         Ok(f64::from_le_bytes(request.wait()?))
     }
 

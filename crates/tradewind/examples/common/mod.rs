@@ -22,7 +22,12 @@ pub(crate) enum Format {
 
 impl Format {
     /// Writes rows, each in one form or the other.
-    pub(crate) fn print<R: Serialize>(self, heads: &[&str], rows: &[R], cells: impl Fn(&R) -> Vec<String>) {
+    pub(crate) fn print<R: Serialize>(
+        self,
+        heads: &[&str],
+        rows: &[R],
+        cells: impl Fn(&R) -> Vec<String>,
+    ) {
         match self {
             Format::Json => {
                 for row in rows {
@@ -34,7 +39,10 @@ impl Format {
                 let mut table = Table::new();
                 table.load_preset(presets::ASCII_MARKDOWN).set_header(heads);
                 rows.iter().for_each(|row| _ = table.add_row(cells(row)));
-                table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+                table
+                    .column_iter_mut()
+                    .skip(1)
+                    .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
                 println!("{table}");
             }
         }

@@ -54,7 +54,11 @@ fn delay(text: &str) -> std::result::Result<f64, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let enough = |ranks| {
-        if ranks > 1 { Ok(()) } else { Err("it needs at least 2 ranks: run it with -n 2 or --threads 2".to_owned()) }
+        if ranks > 1 {
+            Ok(())
+        } else {
+            Err("it needs at least 2 ranks: run it with -n 2 or --threads 2".to_owned())
+        }
     };
     common::run("early_message", arguments.threads, enough, |world, ()| report(world, &arguments))
 }
@@ -75,7 +79,8 @@ fn report(world: &Communicator, arguments: &Arguments) -> Result<bool> {
     let rows = measure_all(world, arguments)?;
     if world.rank() == 0 {
         if arguments.format == Format::Table {
-            let (rounds, messages) = (count(arguments.rounds, "round"), count(arguments.messages, "message"));
+            let (rounds, messages) =
+                (count(arguments.rounds, "round"), count(arguments.messages, "message"));
             println!("{rounds} of {messages} each: median [p10..p90]");
         }
         let heads = ["mechanism", "delay µs", "look µs", "total µs", "wrong"];
@@ -98,21 +103,29 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
         clock_us: clock_us(),
         sent: 0,
     };
-    let chosen = |mechanism: &Mechanism| arguments.mechanisms.is_empty() || arguments.mechanisms.contains(mechanism);
+    let chosen = |mechanism: &Mechanism| {
+        arguments.mechanisms.is_empty() || arguments.mechanisms.contains(mechanism)
+    };
     let mechanisms: Vec<_> = Mechanism::ALL.into_iter().filter(chosen).collect();
-    let mut ways = mechanisms.iter().map(|mechanism| ways::open(world, *mechanism)).collect::<Result<Vec<_>>>()?;
+    let mut ways = mechanisms
+        .iter()
+        .map(|mechanism| ways::open(world, *mechanism))
+        .collect::<Result<Vec<_>>>()?;
     let kinds = mechanisms.len() * arguments.delays.len();
     let mut rounds = vec![Vec::new(); kinds];
     for round in 0..arguments.rounds {
         for turn in 0..kinds {
             let kind = (round + turn) % kinds;
             // Neighbours in time have different mechanisms.
-            let (way, delay) = (&mut ways[kind % mechanisms.len()], arguments.delays[kind / mechanisms.len()]);
+            let (way, delay) =
+                (&mut ways[kind % mechanisms.len()], arguments.delays[kind / mechanisms.len()]);
             rounds[kind].push(experiment.round(&mut **way, delay, arguments.messages)?);
         }
     }
     let row = |(kind, rounds): (usize, Vec<[f64; 3]>)| {
-        let each = |figure: usize| Spread::of(&rounds.iter().map(|round| round[figure]).collect::<Vec<_>>());
+        let each = |figure: usize| {
+            Spread::of(&rounds.iter().map(|round| round[figure]).collect::<Vec<_>>())
+        };
         Row {
             program: "early_message",
             mechanism: mechanisms[kind % mechanisms.len()],

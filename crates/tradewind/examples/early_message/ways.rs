@@ -6,7 +6,9 @@ use tradewind::queues::lines::{LineHeader, WideMessage};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::remote::Condition;
 use tradewind::queues::word;
-use tradewind::{ChannelEnd, ChannelReceiver, Communicator, ExpressPort, Result, WidePort, Windows};
+use tradewind::{
+    ChannelEnd, ChannelReceiver, Communicator, ExpressPort, Result, WidePort, Windows,
+};
 
 /// Who sends and who receives.
 pub(crate) const SENDER: u32 = 0;
@@ -32,8 +34,13 @@ pub(crate) enum Mechanism {
 }
 
 impl Mechanism {
-    pub(crate) const ALL: [Mechanism; 5] =
-        [Mechanism::Express, Mechanism::Wide, Mechanism::Channel, Mechanism::Fetch, Mechanism::Write];
+    pub(crate) const ALL: [Mechanism; 5] = [
+        Mechanism::Express,
+        Mechanism::Wide,
+        Mechanism::Channel,
+        Mechanism::Fetch,
+        Mechanism::Write,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -55,7 +62,8 @@ pub(crate) trait Way {
 impl Way for ExpressPort {
     fn send(&mut self, number: u64) -> Result<()> {
         // The receiver would notice a number of more than five bytes.
-        let message = word::Message::of_number(SourceName::default(), 0, number).unwrap_or_default();
+        let message =
+            word::Message::of_number(SourceName::default(), 0, number).unwrap_or_default();
         Ok(self.senders[RECEIVER as usize].send(&message)?)
     }
 
@@ -158,7 +166,9 @@ pub(crate) fn open(world: &Communicator, mechanism: Mechanism) -> Result<Box<dyn
         Mechanism::Express => Box::new(world.express(CAPACITY)?),
         Mechanism::Wide => Box::new(world.wide(CAPACITY)?),
         Mechanism::Channel => Box::new(Ends::open(world, SENDER, RECEIVER)?),
-        Mechanism::Fetch => Box::new(Fetched { windows: world.windows(NUMBER + 8)?, received: 0, sent: 0 }),
+        Mechanism::Fetch => {
+            Box::new(Fetched { windows: world.windows(NUMBER + 8)?, received: 0, sent: 0 })
+        }
         Mechanism::Write => Box::new(Written { windows: world.windows(8)?, received: 0 }),
     })
 }

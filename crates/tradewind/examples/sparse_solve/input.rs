@@ -2,7 +2,9 @@
 
 use super::triangle::{Triangle, incomplete_factor, is_lower, lower_triangle};
 use clap::ValueEnum;
-use nalgebra_sparse::io::{MatrixMarketError, MatrixMarketErrorKind, load_coo_from_matrix_market_str};
+use nalgebra_sparse::io::{
+    MatrixMarketError, MatrixMarketErrorKind, load_coo_from_matrix_market_str,
+};
 use nalgebra_sparse::{CooMatrix, CsrMatrix};
 use std::path::Path;
 
@@ -41,7 +43,10 @@ pub(crate) fn of_grid(side: usize) -> Result<Input, String> {
         }
     }
     let triangle = incomplete_factor(&CsrMatrix::from(&matrix))?;
-    Ok(Input { triangle, name: format!("ILU(0) factor of the five-point Laplacian on {side} × {side} points") })
+    Ok(Input {
+        triangle,
+        name: format!("ILU(0) factor of the five-point Laplacian on {side} × {side} points"),
+    })
 }
 
 /// The system in a file: itself if it is lower-triangular and no part was asked for, otherwise that part, ILU(0) by default.
@@ -61,13 +66,15 @@ pub(crate) fn of_file(path: &Path, part: Option<Part>) -> Result<Input, String> 
         Part::Ilu0 => (incomplete_factor(&matrix), "ILU(0) factor of the matrix"),
     };
     let other = if part == Part::Lower { "ilu0" } else { "lower" };
-    let triangle = triangle.map_err(|why| format!("{file}: {why}: reorder the matrix, or try --part {other}"))?;
+    let triangle = triangle
+        .map_err(|why| format!("{file}: {why}: reorder the matrix, or try --part {other}"))?;
     Ok(Input { triangle, name: format!("{what} in {file}") })
 }
 
 fn read(path: &Path) -> Result<CsrMatrix<f64>, String> {
     let file = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {file}: {error}"))?;
     check_numbers(&text).map_err(|why| format!("{file}: {why}"))?;
     let matrix = parse(&text).map_err(|error| match error.kind() {
         MatrixMarketErrorKind::TypeMismatch => {
@@ -76,9 +83,11 @@ fn read(path: &Path) -> Result<CsrMatrix<f64>, String> {
         _ => format!("{file} is no Matrix Market file: {}\nMend it, or leave --matrix out", error.message()),
     })?;
     match matrix.triplet_iter().find(|(_, _, value)| !value.is_finite()) {
-        Some((row, column, value)) => {
-            Err(format!("{file}: row {}, column {} is {value}: give finite numbers", row + 1, column + 1))
-        }
+        Some((row, column, value)) => Err(format!(
+            "{file}: row {}, column {} is {value}: give finite numbers",
+            row + 1,
+            column + 1
+        )),
         None => Ok(matrix),
     }
 }
@@ -88,7 +97,9 @@ fn parse(text: &str) -> Result<CsrMatrix<f64>, MatrixMarketError> {
         Err(error) if error.kind() == MatrixMarketErrorKind::TypeMismatch => {
             let matrix = load_coo_from_matrix_market_str::<i64>(text)?;
             let mut real = CooMatrix::new(matrix.nrows(), matrix.ncols());
-            matrix.triplet_iter().for_each(|(row, column, value)| real.push(row, column, *value as f64));
+            matrix
+                .triplet_iter()
+                .for_each(|(row, column, value)| real.push(row, column, *value as f64));
             Ok(CsrMatrix::from(&real))
         }
         other => other.map(|matrix| CsrMatrix::from(&matrix)),
@@ -103,14 +114,17 @@ fn check_numbers(text: &str) -> Result<(), String> {
     let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('%'));
     let Some(size_line) = lines.next() else { return Ok(()) };
     let is_beyond = |word: &str| {
-        word.bytes().all(|byte| byte.is_ascii_digit()) && !word.parse().is_ok_and(|number: usize| number <= text.len())
+        word.bytes().all(|byte| byte.is_ascii_digit())
+            && !word.parse().is_ok_and(|number: usize| number <= text.len())
     };
     let sizes: Vec<&str> = size_line.split_whitespace().collect();
     let is_dense = sizes.len() == 2;
     let product = sizes.iter().filter_map(|size| size.parse().ok()).fold(1, usize::saturating_mul);
     if sizes.iter().any(|size| is_beyond(size)) || (is_dense && product > text.len()) {
         let bytes = text.len();
-        return Err(format!("{bytes} bytes cannot hold what the size line {size_line:?} says: mend the size line"));
+        return Err(format!(
+            "{bytes} bytes cannot hold what the size line {size_line:?} says: mend the size line"
+        ));
     }
     if sizes.iter().take(2).any(|size| size.parse() == Ok(0)) {
         return Err("the matrix has no rows or no columns: there is nothing to solve".to_owned());

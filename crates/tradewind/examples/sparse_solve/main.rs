@@ -116,22 +116,35 @@ fn report(world: &Communicator, arguments: &Arguments, input: &Input) -> Result<
             let (unknowns, elements) = (input.triangle.rows(), input.triangle.elements());
             println!("{}", input.name);
             let (unknowns, elements) = (count(unknowns, "unknown"), count(elements, "element"));
-            println!("{unknowns}, {elements} below the diagonal, {}", count(world.size() as usize, "rank"));
-            let (rounds, solves) = (count(arguments.rounds, "round"), count(arguments.solves, "solve"));
+            println!(
+                "{unknowns}, {elements} below the diagonal, {}",
+                count(world.size() as usize, "rank")
+            );
+            let (rounds, solves) =
+                (count(arguments.rounds, "round"), count(arguments.solves, "solve"));
             println!("{rounds} of {solves}: median [p10..p90]");
         }
-        arguments.format.print(&["version", "µs/solve", "fetches", "levels", "barriers", "wrong"], &rows, |row| {
-            let counts =
-                [row.fetches, row.levels as u64, row.barriers as u64, row.wrong].map(|count| count.to_string());
-            let begin = vec![format!("{:?}", row.version).to_lowercase(), row.solve_us.to_string()];
-            [begin, counts.to_vec()].concat()
-        });
+        arguments.format.print(
+            &["version", "µs/solve", "fetches", "levels", "barriers", "wrong"],
+            &rows,
+            |row| {
+                let counts = [row.fetches, row.levels as u64, row.barriers as u64, row.wrong]
+                    .map(|count| count.to_string());
+                let begin =
+                    vec![format!("{:?}", row.version).to_lowercase(), row.solve_us.to_string()];
+                [begin, counts.to_vec()].concat()
+            },
+        );
     }
     Ok(rows.iter().all(|row| row.wrong == 0))
 }
 
 /// Measures the versions in turn. All ranks call this, and get the same rows.
-pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments, input: &Input) -> Result<Vec<Row>> {
+pub(crate) fn measure_all(
+    world: &Communicator,
+    arguments: &Arguments,
+    input: &Input,
+) -> Result<Vec<Row>> {
     let (triangle, ranks) = (&input.triangle, world.size() as usize);
     let chunk = arguments.rows.chunk(triangle.rows(), ranks, arguments.chunk);
     let plan = Plan::new(triangle, ranks, world.rank() as usize, chunk);
@@ -198,8 +211,12 @@ impl Experiment<'_> {
             let (side, expected) = (&self.right_hand_side, &self.expected);
             let (time, different) = match version {
                 Version::Serial => (serial_us, 0),
-                Version::Fetches => together(self.world, &mut self.fetching, side, expected, Solver::by_fetches)?,
-                Version::Levels => together(self.world, &mut self.levelled, side, expected, Solver::by_levels)?,
+                Version::Fetches => {
+                    together(self.world, &mut self.fetching, side, expected, Solver::by_fetches)?
+                }
+                Version::Levels => {
+                    together(self.world, &mut self.levelled, side, expected, Solver::by_levels)?
+                }
             };
             times.push(time);
             wrong += different;

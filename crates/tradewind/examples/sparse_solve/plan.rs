@@ -70,7 +70,8 @@ impl Plan {
 
         let mut is_needed = vec![false; triangle.rows()];
         for row in 0..triangle.rows() {
-            let others = triangle.columns(row).iter().filter(|&&column| owner(column) != owner(row));
+            let others =
+                triangle.columns(row).iter().filter(|&&column| owner(column) != owner(row));
             others.for_each(|&column| is_needed[column] = true);
         }
         let mut published = vec![0; ranks];

@@ -31,7 +31,14 @@ impl<'a> Solver<'a> {
     pub(crate) fn new(world: &'a Communicator, plan: &'a Plan) -> Result<Self> {
         let windows = world.windows(plan.published[world.rank() as usize] * PAIR)?;
         let (steps, all) = (plan.steps.len(), plan.steps.len() + plan.fetches.len());
-        Ok(Solver { world, plan, windows, solve: 0, right_hand_side: vec![0.0; steps], known: vec![f64::NAN; all] })
+        Ok(Solver {
+            world,
+            plan,
+            windows,
+            solve: 0,
+            right_hand_side: vec![0.0; steps],
+            known: vec![f64::NAN; all],
+        })
     }
 
     /// Begins with another right-hand side, and forgets what is known.
@@ -55,7 +62,8 @@ impl<'a> Solver<'a> {
     #[inline]
     fn fetch(&self, Fetch { owner, place }: Fetch) -> Result<f64> {
         let condition = Condition { at: place * PAIR, at_least: self.solve };
-        let mut request = self.windows.all[owner].fetch_when(condition, place * PAIR + VALUE, [0; 8])?;
+        let mut request =
+            self.windows.all[owner].fetch_when(condition, place * PAIR + VALUE, [0; 8])?;
         for look in 0..LOOKS + YIELDS {
             match request.test()? {
                 remote::Fetch::Complete(value) => return Ok(f64::from_le_bytes(value)),

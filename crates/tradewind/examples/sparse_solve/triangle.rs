@@ -29,11 +29,16 @@ impl Triangle {
     }
 
     /// Some of the rows, in this order and each with its elements in the order in which they were, of other numbers of unknowns.
-    pub(crate) fn part(&self, rows: impl Iterator<Item = usize>, number: impl Fn(usize) -> usize) -> Triangle {
+    pub(crate) fn part(
+        &self,
+        rows: impl Iterator<Item = usize>,
+        number: impl Fn(usize) -> usize,
+    ) -> Triangle {
         let mut part = Triangle { starts: vec![0], ..Triangle::default() };
         for row in rows {
             let elements = self.starts[row]..self.starts[row + 1];
-            part.columns.extend(self.columns[elements.clone()].iter().map(|&column| number(column)));
+            part.columns
+                .extend(self.columns[elements.clone()].iter().map(|&column| number(column)));
             part.values.extend(&self.values[elements]);
             part.diagonal.push(self.diagonal[row]);
             part.starts.push(part.columns.len());
@@ -45,7 +50,8 @@ impl Triangle {
     #[inline]
     pub(crate) fn solve_row(&self, row: usize, right_hand_side: f64, known: &[f64]) -> f64 {
         let values = &self.values[self.starts[row]..self.starts[row + 1]];
-        let products = self.columns(row).iter().zip(values).map(|(&column, value)| value * known[column]);
+        let products =
+            self.columns(row).iter().zip(values).map(|(&column, value)| value * known[column]);
         (right_hand_side - products.sum::<f64>()) / self.diagonal[row]
     }
 
@@ -60,7 +66,9 @@ impl Triangle {
     pub(crate) fn levels(&self) -> Vec<usize> {
         let mut levels = Vec::with_capacity(self.rows());
         for row in 0..self.rows() {
-            levels.push(self.columns(row).iter().map(|&column| levels[column] + 1).max().unwrap_or(0));
+            levels.push(
+                self.columns(row).iter().map(|&column| levels[column] + 1).max().unwrap_or(0),
+            );
         }
         levels
     }
@@ -68,11 +76,17 @@ impl Triangle {
     /// The elements on and below the main diagonal; of one that is `unit`, the diagonal is taken to be one.
     fn of(matrix: &CsrMatrix<f64>, values: &[f64], unit: bool) -> Result<Self, String> {
         let rows = matrix.nrows();
-        let mut triangle =
-            Triangle { starts: vec![0], columns: Vec::new(), values: Vec::new(), diagonal: vec![0.0; rows] };
+        let mut triangle = Triangle {
+            starts: vec![0],
+            columns: Vec::new(),
+            values: Vec::new(),
+            diagonal: vec![0.0; rows],
+        };
         for (row, diagonal) in triangle.diagonal.iter_mut().enumerate() {
             let places = matrix.row_offsets()[row]..matrix.row_offsets()[row + 1];
-            for (&column, &value) in matrix.col_indices()[places.clone()].iter().zip(&values[places]) {
+            for (&column, &value) in
+                matrix.col_indices()[places.clone()].iter().zip(&values[places])
+            {
                 if column <= row && !value.is_finite() {
                     return Err(format!("row {} has an element that became {value}", row + 1));
                 }
@@ -86,7 +100,10 @@ impl Triangle {
             if unit {
                 *diagonal = 1.0;
             } else if *diagonal == 0.0 {
-                return Err(format!("row {} has nothing on the main diagonal, so that it cannot be solved", row + 1));
+                return Err(format!(
+                    "row {} has nothing on the main diagonal, so that it cannot be solved",
+                    row + 1
+                ));
             }
             triangle.starts.push(triangle.columns.len());
         }
@@ -134,7 +151,10 @@ pub(crate) fn incomplete_factor(matrix: &CsrMatrix<f64>) -> Result<Triangle, Str
         diagonals[row] = match places[row] {
             Some(place) if values[place] != 0.0 => place,
             _ => {
-                return Err(format!("row {} has no pivot, so that there is no factorization without fill-in", row + 1));
+                return Err(format!(
+                    "row {} has no pivot, so that there is no factorization without fill-in",
+                    row + 1
+                ));
             }
         };
         own.for_each(|place| places[columns[place]] = None);

@@ -34,7 +34,11 @@ impl Communicator {
     /// # Errors
     /// When the lengths do not fit, a rank is gone or in another collective.
     #[inline]
-    pub fn allgather<'i, T: Pod>(&self, input: impl Input<'i, T, Back = ()>, output: &mut [T]) -> Result<()> {
+    pub fn allgather<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        output: &mut [T],
+    ) -> Result<()> {
         self.plan_allgather(size_of_val(output) as u64)?.run(self, input, output)
     }
 
@@ -65,21 +69,34 @@ impl Communicator {
         let course = self.course_of_allgather(CallKind::Allgather, bytes, true)?;
         let at = u64::from(self.rank()) * bytes;
         let own = matches!(course, Course::Meeting(_)).then_some(Own { from: 0, to: at, bytes });
-        Ok(Plan::new(course, Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, total) }))
+        Ok(Plan::new(
+            course,
+            Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, total) },
+        ))
     }
 
     /// How every rank gets a block of `bytes` bytes from every rank; `leaves_own`: but for its own.
     #[inline(always)]
-    pub(super) fn course_of_allgather(&self, kind: CallKind, bytes: u64, leaves_own: bool) -> Result<Course> {
+    pub(super) fn course_of_allgather(
+        &self,
+        kind: CallKind,
+        bytes: u64,
+        leaves_own: bool,
+    ) -> Result<Course> {
         let choice = self.choose::<AllgatherAlgorithm>(bytes, Order::Any);
         let call = Call::new(kind, bytes, choice.digest());
         if choice.algorithm == AllgatherAlgorithm::Join {
-            return Ok(Course::Meeting(Meeting { leaves_own, ..Meeting::new(Pattern::Gather, bytes, call) }));
+            return Ok(Course::Meeting(Meeting {
+                leaves_own,
+                ..Meeting::new(Pattern::Gather, bytes, call)
+            }));
         }
         let sizes = Sizes::equal(self.size(), bytes)?;
         self.linked((call, &choice), (0, Vec::new()), || match choice.levels {
             Levels::One => choice.algorithm.graph(self.rank(), &sizes),
-            Levels::Two(per_node) => two_level::allgather(self.rank(), per_node, &sizes, choice.algorithm),
+            Levels::Two(per_node) => {
+                two_level::allgather(self.rank(), per_node, &sizes, choice.algorithm)
+            }
         })
     }
 }

@@ -74,18 +74,28 @@ impl Communicator {
         let call = Call::new(CallKind::Allgatherv, counts.total, choice.digest() ^ counts.digest());
         let joins = choice.algorithm == AllgatherAlgorithm::Join;
         let own = joins.then_some(Own { from: 0, to: at, bytes });
-        let shape = Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, counts.total) };
+        let shape =
+            Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, counts.total) };
         let course = if joins && counts.bytes.iter().all(|other| *other == bytes) {
             // All ranks see that parcels are not needed.
-            Course::Meeting(Meeting { leaves_own: true, ..Meeting::new(Pattern::Gather, bytes, call) })
+            Course::Meeting(Meeting {
+                leaves_own: true,
+                ..Meeting::new(Pattern::Gather, bytes, call)
+            })
         } else if joins {
             let blocks = Some(Arc::new(Blocks::new([bytes], counts.bytes.iter().copied())));
-            Course::Meeting(Meeting { blocks, leaves_own: true, ..Meeting::new(Pattern::Gather, 0, call) })
+            Course::Meeting(Meeting {
+                blocks,
+                leaves_own: true,
+                ..Meeting::new(Pattern::Gather, 0, call)
+            })
         } else {
             let sizes = Sizes::each(&counts.bytes)?;
             self.linked((call, &choice), (0, counts.bytes.to_vec()), || match choice.levels {
                 Levels::One => choice.algorithm.graph(rank, &sizes),
-                Levels::Two(per_node) => two_level::allgather(rank, per_node, &sizes, choice.algorithm),
+                Levels::Two(per_node) => {
+                    two_level::allgather(rank, per_node, &sizes, choice.algorithm)
+                }
             })?
         };
         Ok(Plan::new(course, shape))

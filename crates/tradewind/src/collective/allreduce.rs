@@ -64,7 +64,11 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`iallreduce`](Self::iallreduce).
-    pub fn allreduce_init<T: Pod>(&self, count: usize, op: impl Operation<T>) -> Result<Persistent> {
+    pub fn allreduce_init<T: Pod>(
+        &self,
+        count: usize,
+        op: impl Operation<T>,
+    ) -> Result<Persistent> {
         Ok(Persistent::new(self, self.plan_allreduce(bytes_of::<T>(count)?, op)?))
     }
 
@@ -75,24 +79,36 @@ impl Communicator {
             Combination::Known(known) => known,
             Combination::Own(function) => {
                 let course = self.course_of_allgather(CallKind::Allreduce, bytes, false)?;
-                return Ok(Plan::folded(course, shape, function, (self.size(), self.size(), bytes)));
+                return Ok(Plan::folded(
+                    course,
+                    shape,
+                    function,
+                    (self.size(), self.size(), bytes),
+                ));
             }
         };
         let choice = self.choose::<AllreduceAlgorithm>(bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Call::new(CallKind::Allreduce, bytes, arguments);
         if choice.algorithm == AllreduceAlgorithm::Join {
-            let meeting =
-                Meeting { arithmetic: Some(known.arithmetic()), ..Meeting::new(Pattern::Reduce, bytes, call) };
+            let meeting = Meeting {
+                arithmetic: Some(known.arithmetic()),
+                ..Meeting::new(Pattern::Reduce, bytes, call)
+            };
             return Ok(Plan::new(Course::Meeting(meeting), shape));
         }
         let (rank, ranks, reduction) = (self.rank(), self.size(), known.reduction());
         let from_left = known.op.order() == Order::FromLeft;
-        let course = self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
-            _ if from_left => collectives::allreduce::fold_from_left(rank, ranks, bytes, reduction),
-            Levels::One => choice.algorithm.graph(rank, ranks, bytes, reduction),
-            Levels::Two(per_node) => two_level::allreduce(rank, ranks, per_node, bytes, reduction, choice.algorithm),
-        })?;
+        let course =
+            self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
+                _ if from_left => {
+                    collectives::allreduce::fold_from_left(rank, ranks, bytes, reduction)
+                }
+                Levels::One => choice.algorithm.graph(rank, ranks, bytes, reduction),
+                Levels::Two(per_node) => {
+                    two_level::allreduce(rank, ranks, per_node, bytes, reduction, choice.algorithm)
+                }
+            })?;
         Ok(Plan::new(course, shape))
     }
 }

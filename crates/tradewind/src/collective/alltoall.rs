@@ -35,7 +35,11 @@ impl Communicator {
     /// # Errors
     /// When the lengths differ or are no multiple of the number of ranks, a rank is gone or in another collective.
     #[inline]
-    pub fn alltoall<'i, T: Pod>(&self, input: impl Input<'i, T, Back = ()>, output: &mut [T]) -> Result<()> {
+    pub fn alltoall<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        output: &mut [T],
+    ) -> Result<()> {
         self.plan_alltoall(size_of_val(output) as u64)?.run(self, input, output)
     }
 
@@ -81,12 +85,17 @@ impl Communicator {
         let total = self.for_each_rank(bytes)?;
         let call = Call::new(kind, total, choice.digest() ^ arguments << 48);
         if choice.algorithm == AlltoallAlgorithm::Join {
-            return Ok(Course::Meeting(Meeting { leaves_own, ..Meeting::new(Pattern::Exchange, total, call) }));
+            return Ok(Course::Meeting(Meeting {
+                leaves_own,
+                ..Meeting::new(Pattern::Exchange, total, call)
+            }));
         }
         let (rank, ranks) = (self.rank(), self.size());
         self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
             Levels::One => choice.algorithm.graph(rank, ranks, bytes, choice.tuning),
-            Levels::Two(per_node) => two_level::alltoall(rank, ranks, per_node, bytes, choice.algorithm),
+            Levels::Two(per_node) => {
+                two_level::alltoall(rank, ranks, per_node, bytes, choice.algorithm)
+            }
         })
     }
 }

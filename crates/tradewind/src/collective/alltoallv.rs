@@ -84,12 +84,16 @@ impl Communicator {
         let (rank, ranks) = (self.rank(), self.size());
         let sent = Counts::of::<T>("the list of counts that are sent", sent, ranks)?;
         let received = Counts::of::<T>("the list of counts that are received", received, ranks)?;
-        let own = Own { from: sent.offset(rank), to: received.offset(rank), bytes: sent.block(rank) };
+        let own =
+            Own { from: sent.offset(rank), to: received.offset(rank), bytes: sent.block(rank) };
         if own.bytes != received.block(rank) {
             let (sent, expected) = (own.bytes, received.block(rank));
-            return Err(collectives::CollectiveError::OwnSizesDiffer { rank, sent, expected }.into());
+            return Err(
+                collectives::CollectiveError::OwnSizesDiffer { rank, sent, expected }.into()
+            );
         }
-        let in_place = if sent.bytes == received.bytes { InPlaceRule::InputAt(0) } else { InPlaceRule::Never };
+        let in_place =
+            if sent.bytes == received.bytes { InPlaceRule::InputAt(0) } else { InPlaceRule::Never };
         let course = self.course_of_alltoallv(CallKind::Alltoallv, (&sent, &received), None)?;
         let own = matches!(course, Course::Meeting(_)).then_some(own);
         Ok(Plan::new(course, Shape { in_place, own, ..Shape::new(sent.total, received.total) }))
@@ -107,7 +111,11 @@ impl Communicator {
         // Nobody could say how many bytes there are, and all have to choose the same. Nor could a rank that speaks for a node
         // say how long the others' blocks are, so there is one level.
         let choice = self.choose::<AlltoallAlgorithm>(0, Order::Any);
-        let choice = Choice { algorithm: for_different_sizes(choice.algorithm), levels: Levels::One, ..choice };
+        let choice = Choice {
+            algorithm: for_different_sizes(choice.algorithm),
+            levels: Levels::One,
+            ..choice
+        };
         let call = Call::new(kind, 0, choice.digest() ^ known.map_or(0, Counts::digest));
         if choice.algorithm == AlltoallAlgorithm::Join {
             let blocks = Blocks::new(sent.bytes.iter().copied(), received.bytes.iter().copied());
@@ -123,14 +131,18 @@ impl Communicator {
             // Ranks whose own sizes are as before must link anew, too, if those of others are not.
             None => self.tell_all(digest(&[sent.digest(), received.digest()]), call)?,
         };
-        self.linked((call, &choice), (0, sizes), || choice.algorithm.graph_v(self.rank(), &sent.bytes, &received.bytes))
+        self.linked((call, &choice), (0, sizes), || {
+            choice.algorithm.graph_v(self.rank(), &sent.bytes, &received.bytes)
+        })
     }
 }
 
 /// The algorithm, or the nearest one that can do with blocks of different sizes.
 pub(crate) fn for_different_sizes(algorithm: AlltoallAlgorithm) -> AlltoallAlgorithm {
     match algorithm {
-        AlltoallAlgorithm::Bruck | AlltoallAlgorithm::Multiphase => AlltoallAlgorithm::RotatedDirect,
+        AlltoallAlgorithm::Bruck | AlltoallAlgorithm::Multiphase => {
+            AlltoallAlgorithm::RotatedDirect
+        }
         other => other,
     }
 }

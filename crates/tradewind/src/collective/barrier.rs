@@ -55,7 +55,9 @@ impl Communicator {
     fn linked_barrier(&self, choice: &Choice<BarrierAlgorithm>) -> Result<Course> {
         self.linked((call_of_barrier(choice), choice), (0, Vec::new()), || match choice.levels {
             Levels::One => choice.algorithm.graph(self.rank(), self.size()),
-            Levels::Two(per_node) => two_level::barrier(self.rank(), self.size(), per_node, choice.algorithm),
+            Levels::Two(per_node) => {
+                two_level::barrier(self.rank(), self.size(), per_node, choice.algorithm)
+            }
         })
     }
 }

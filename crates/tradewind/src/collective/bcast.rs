@@ -67,7 +67,11 @@ impl Communicator {
     /// # Errors
     /// When there is no such root or the schedule cannot be linked. Never waits, once linked.
     #[inline]
-    pub fn ibcast<'a, T: Pod, O: Output<'a, T>>(&self, mut buffer: O, root: u32) -> Result<Request<'a, O::Back>> {
+    pub fn ibcast<'a, T: Pod, O: Output<'a, T>>(
+        &self,
+        mut buffer: O,
+        root: u32,
+    ) -> Result<Request<'a, O::Back>> {
         let bytes = buffer.bytes().len() as u64;
         let course = self.course_of_bcast(bytes, root)?;
         Plan::broadcast(course, bytes, self.rank() == root).start_broadcast(self, buffer)
@@ -93,12 +97,20 @@ impl Communicator {
     }
 
     #[cold]
-    fn linked_bcast(&self, choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Result<Course> {
-        let (rank, ranks, algorithm, tuning) = (self.rank(), self.size(), choice.algorithm, choice.tuning);
+    fn linked_bcast(
+        &self,
+        choice: &Choice<BcastAlgorithm>,
+        bytes: u64,
+        root: u32,
+    ) -> Result<Course> {
+        let (rank, ranks, algorithm, tuning) =
+            (self.rank(), self.size(), choice.algorithm, choice.tuning);
         let call = call_of_bcast(choice, bytes, root);
         self.linked((call, choice), (root.into(), Vec::new()), || match choice.levels {
             Levels::One => algorithm.graph(rank, ranks, root, bytes, tuning),
-            Levels::Two(per_node) => two_level::bcast(rank, ranks, per_node, root, bytes, algorithm, tuning),
+            Levels::Two(per_node) => {
+                two_level::bcast(rank, ranks, per_node, root, bytes, algorithm, tuning)
+            }
         })
     }
 }

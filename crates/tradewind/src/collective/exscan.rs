@@ -73,15 +73,22 @@ impl Communicator {
             Combination::Known(known) => known,
             Combination::Own(function) => {
                 let course = self.course_of_allgather(CallKind::Exscan, bytes, false)?;
-                return Ok(Plan::folded(course, shape, function, (self.size(), self.rank(), bytes)));
+                return Ok(Plan::folded(
+                    course,
+                    shape,
+                    function,
+                    (self.size(), self.rank(), bytes),
+                ));
             }
         };
         let choice = self.choose::<ExscanAlgorithm>(bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Call::new(CallKind::Exscan, bytes, arguments);
         if choice.algorithm == ExscanAlgorithm::Join {
-            let meeting =
-                Meeting { arithmetic: Some(known.arithmetic()), ..Meeting::new(Pattern::Exscan, bytes, call) };
+            let meeting = Meeting {
+                arithmetic: Some(known.arithmetic()),
+                ..Meeting::new(Pattern::Exscan, bytes, call)
+            };
             return Ok(Plan::new(Course::Meeting(meeting), shape));
         }
         let course = self.linked((call, &choice), (arguments, Vec::new()), || {

@@ -35,8 +35,17 @@ impl Communicator {
     /// When the lengths do not fit, there is no such root, a rank is gone or in another collective. Ranks other than the
     /// root do not wait, and may not hear of it.
     #[inline]
-    pub fn gather<'i, T: Pod>(&self, input: impl Input<'i, T, Back = ()>, output: &mut [T], root: u32) -> Result<()> {
-        let bytes = self.block_of_gather(input.argument().map(|input| input.length), size_of_val(output), root)?;
+    pub fn gather<'i, T: Pod>(
+        &self,
+        input: impl Input<'i, T, Back = ()>,
+        output: &mut [T],
+        root: u32,
+    ) -> Result<()> {
+        let bytes = self.block_of_gather(
+            input.argument().map(|input| input.length),
+            size_of_val(output),
+            root,
+        )?;
         self.plan_gather(bytes, root)?.run(self, input, output)
     }
 
@@ -51,7 +60,11 @@ impl Communicator {
         mut output: O,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block_of_gather(input.argument().map(|input| input.length), output.bytes().len(), root)?;
+        let bytes = self.block_of_gather(
+            input.argument().map(|input| input.length),
+            output.bytes().len(),
+            root,
+        )?;
         self.plan_gather(bytes, root)?.start(self, input, output)
     }
 
@@ -68,7 +81,9 @@ impl Communicator {
     fn block_of_gather(&self, input: Option<u64>, output: usize, root: u32) -> Result<u64> {
         match input {
             Some(bytes) => Ok(bytes),
-            None if self.rank() == root => self.equal_part("the length of a gather's output", output as u64),
+            None if self.rank() == root => {
+                self.equal_part("the length of a gather's output", output as u64)
+            }
             None => Ok(0),
         }
     }
@@ -79,10 +94,16 @@ impl Communicator {
         let course = self.course_of_gather(CallKind::Gather, (bytes, root), true)?;
         let at = u64::from(self.rank()) * bytes;
         if self.rank() != root {
-            return Ok(Plan::new(course, Shape { output: None, in_place: InPlaceRule::Never, ..Shape::new(bytes, 0) }));
+            return Ok(Plan::new(
+                course,
+                Shape { output: None, in_place: InPlaceRule::Never, ..Shape::new(bytes, 0) },
+            ));
         }
         let own = matches!(course, Course::Meeting(_)).then_some(Own { from: 0, to: at, bytes });
-        Ok(Plan::new(course, Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, total) }))
+        Ok(Plan::new(
+            course,
+            Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, total) },
+        ))
     }
 
     /// How the root gets a block of so many bytes from every rank; `leaves_own`: but for its own.

@@ -70,7 +70,12 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`igatherv`](Self::igatherv).
-    pub fn gatherv_init<T: Pod>(&self, count: usize, counts: &[usize], root: u32) -> Result<Persistent> {
+    pub fn gatherv_init<T: Pod>(
+        &self,
+        count: usize,
+        counts: &[usize],
+        root: u32,
+    ) -> Result<Persistent> {
         Ok(Persistent::new(self, self.plan_gatherv::<T>(bytes_of::<T>(count)?, counts, root)?))
     }
 
@@ -78,7 +83,11 @@ impl Communicator {
     fn plan_gatherv<T>(&self, own: u64, counts: &[usize], root: u32) -> Result<Plan> {
         self.check_root(root)?;
         let (rank, ranks) = (self.rank(), self.size());
-        let counts = if rank == root { Some(Counts::of::<T>("the list of counts", counts, ranks)?) } else { None };
+        let counts = if rank == root {
+            Some(Counts::of::<T>("the list of counts", counts, ranks)?)
+        } else {
+            None
+        };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
         // Only the root could say how many bytes there are, and all have to choose the same.
         let choice = self.choose::<GatherAlgorithm>(0, Order::Any);
@@ -87,7 +96,11 @@ impl Communicator {
         let course = if joins {
             let received = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
             let blocks = Some(Arc::new(Blocks::new(counts.is_none().then_some(own), received)));
-            Course::Meeting(Meeting { blocks, leaves_own: true, ..Meeting::new(Pattern::GatherTo { root }, 0, call) })
+            Course::Meeting(Meeting {
+                blocks,
+                leaves_own: true,
+                ..Meeting::new(Pattern::GatherTo { root }, 0, call)
+            })
         } else {
             let bytes = self.agree_with_root(own, counts.as_ref(), (root, call))?;
             let sizes = Sizes::each(&bytes)?;
@@ -95,11 +108,18 @@ impl Communicator {
             self.linked((call, &choice), (root.into(), bytes), draw)?
         };
         let Some(counts) = counts else {
-            return Ok(Plan::new(course, Shape { output: None, in_place: InPlaceRule::Never, ..Shape::new(own, 0) }));
+            return Ok(Plan::new(
+                course,
+                Shape { output: None, in_place: InPlaceRule::Never, ..Shape::new(own, 0) },
+            ));
         };
         let at = counts.offset(root);
         let block = joins.then_some(Own { from: 0, to: at, bytes: own });
-        let shape = Shape { in_place: InPlaceRule::InputAt(at), own: block, ..Shape::new(own, counts.total) };
+        let shape = Shape {
+            in_place: InPlaceRule::InputAt(at),
+            own: block,
+            ..Shape::new(own, counts.total)
+        };
         Ok(Plan::new(course, shape))
     }
 }

@@ -34,7 +34,11 @@ pub(crate) enum Course {
 impl Course {
     /// Begins it with these buffers.
     #[inline]
-    pub(crate) fn start(&self, communicator: &Communicator, arguments: &[Argument<'_>]) -> Result<Pending> {
+    pub(crate) fn start(
+        &self,
+        communicator: &Communicator,
+        arguments: &[Argument<'_>],
+    ) -> Result<Pending> {
         match self {
             Course::Meeting(meeting) => communicator.meet(meeting, arguments),
             Course::Linked(linkage) => Ok(Pending::Host(linkage.start(arguments)?)),
@@ -110,7 +114,12 @@ impl Shape {
     /// Input and output with so many bytes; in place, the input begins where the output does.
     #[inline]
     pub(crate) fn new(input: u64, output: u64) -> Self {
-        Shape { input: Some(input), output: Some(output), in_place: InPlaceRule::InputAt(0), own: None }
+        Shape {
+            input: Some(input),
+            output: Some(output),
+            in_place: InPlaceRule::InputAt(0),
+            own: None,
+        }
     }
 
     /// Refuses buffers of other lengths; none is a buffer given in place.
@@ -118,7 +127,9 @@ impl Shape {
     fn check(&self, input: Option<u64>, output: Option<u64>) -> Result<()> {
         let whole = match (input, self.in_place, self.input, self.output) {
             // In place the output holds the input, too.
-            (None, InPlaceRule::InputAt(at), Some(input), Some(output)) => Some(output.max(at + input)),
+            (None, InPlaceRule::InputAt(at), Some(input), Some(output)) => {
+                Some(output.max(at + input))
+            }
             (_, _, _, output) => output,
         };
         let input_fits = match (input, self.input) {
@@ -147,7 +158,11 @@ impl Shape {
             (Some(found), _) if self.input.is_some_and(|bytes| bytes != found) => {
                 argument("the input", format!("{found} bytes long"), expected(self.input))
             }
-            (_, found) => argument("the output", format!("{} bytes long", found.unwrap_or(0)), expected(whole)),
+            (_, found) => argument(
+                "the output",
+                format!("{} bytes long", found.unwrap_or(0)),
+                expected(whole),
+            ),
         }
     }
 }
@@ -232,7 +247,9 @@ impl Plan {
     ) -> Option<Result<()>> {
         let given = match (shape.input, input.argument(), shape.in_place) {
             (Some(_), Some(_), _) => Given::Apart(input.bytes()),
-            (Some(length), None, InPlaceRule::InputAt(at)) => Given::InOutput(at as usize..(at + length) as usize),
+            (Some(length), None, InPlaceRule::InputAt(at)) => {
+                Given::InOutput(at as usize..(at + length) as usize)
+            }
             _ => Given::Apart(&[]),
         };
         Some(group.stream(meeting, given, output)?.map_err(Error::from))
@@ -259,21 +276,27 @@ impl Plan {
         mut output: O,
     ) -> Result<Request<'o, (I::Back, O::Back)>> {
         let Buffers::Two(shape) = self.buffers else { return Err(self.other_buffers()) };
-        let pending = self.course.start(communicator, &self.arguments(shape, &input, &mut output))?;
+        let pending =
+            self.course.start(communicator, &self.arguments(shape, &input, &mut output))?;
         let (private, back) = output.into_parts();
         let private = shape.wanted(private);
         let outputs = match &self.fold {
             None if self.is_carried() => {
                 let bytes = shape.output.unwrap_or(0) as usize;
                 let copied = CopiedOutput { buffer: 1, private, bytes };
-                Outputs::Copied(Box::new(copied), |back: &mut (I::Back, O::Back)| O::bytes_of_back(&mut back.1))
+                Outputs::Copied(Box::new(copied), |back: &mut (I::Back, O::Back)| {
+                    O::bytes_of_back(&mut back.1)
+                })
             }
             None => Outputs::Second(private),
             Some(OwnFold { function, gathered, folded }) => {
                 let (contributions, function) = (vec![0; *gathered as usize], function.clone());
                 let bytes = shape.output.unwrap_or(0) as usize;
-                let folded = Folded { function, contributions, folded: folded.clone(), private, bytes };
-                Outputs::Folded(Box::new(folded), |back: &mut (I::Back, O::Back)| O::bytes_of_back(&mut back.1))
+                let folded =
+                    Folded { function, contributions, folded: folded.clone(), private, bytes };
+                Outputs::Folded(Box::new(folded), |back: &mut (I::Back, O::Back)| {
+                    O::bytes_of_back(&mut back.1)
+                })
             }
         };
         Ok(Request::new(communicator, pending, outputs, (input.into_back(), back)))
@@ -293,7 +316,9 @@ impl Plan {
         communicator: &Communicator,
         mut buffer: O,
     ) -> Result<Request<'a, O::Back>> {
-        let Buffers::Broadcast { bytes, is_root } = self.buffers else { return Err(self.other_buffers()) };
+        let Buffers::Broadcast { bytes, is_root } = self.buffers else {
+            return Err(self.other_buffers());
+        };
         let place = buffer.argument().filter(|place| place.length == bytes);
         let Some(place) = place else {
             let found = format!("{} bytes long", buffer.bytes().len());
@@ -303,12 +328,16 @@ impl Plan {
         let nothing = Argument::input(&[]);
         let pending = match &self.course {
             Course::Meeting(_) if !is_root => self.course.start(communicator, &[nothing, place])?,
-            Course::Linked(_) | Course::Carried(_) if !is_root => self.course.start(communicator, &[place])?,
+            Course::Linked(_) | Course::Carried(_) if !is_root => {
+                self.course.start(communicator, &[place])?
+            }
             course => {
                 let given = if in_segment { place } else { Argument::input(buffer.bytes()) };
                 match course {
                     Course::Meeting(_) => self.course.start(communicator, &[given, place])?,
-                    Course::Linked(_) | Course::Carried(_) => self.course.start(communicator, &[given])?,
+                    Course::Linked(_) | Course::Carried(_) => {
+                        self.course.start(communicator, &[given])?
+                    }
                 }
             }
         };
@@ -327,7 +356,11 @@ impl Plan {
 
     /// Checks the buffers and puts the rank's own block where it belongs, if that is the caller's part.
     #[inline]
-    fn prepare<'i, 'o, T: Pod, I: Input<'i, T>, O: Output<'o, T>>(&self, input: &I, output: &mut O) -> Result<Shape> {
+    fn prepare<'i, 'o, T: Pod, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        input: &I,
+        output: &mut O,
+    ) -> Result<Shape> {
         let Buffers::Two(shape) = self.buffers else { return Err(self.other_buffers()) };
         let (from, to) = (input.argument(), output.argument());
         shape.check(from.map(|from| from.length), to.map(|to| to.length))?;
@@ -352,7 +385,9 @@ impl Plan {
         };
         let from = match (shape.input, input.argument(), shape.in_place) {
             // Between hosts nothing is used in place.
-            (Some(_), Some(from), _) if matches!(from.binding, Binding::Segment(_)) && self.is_carried() => {
+            (Some(_), Some(from), _)
+                if matches!(from.binding, Binding::Segment(_)) && self.is_carried() =>
+            {
                 Argument::input(input.bytes())
             }
             (Some(_), Some(from), _) => from,
@@ -384,7 +419,9 @@ impl Plan {
 impl Own {
     fn copy(self, input: &[u8], output: &mut [u8]) {
         let piece = |at: u64| at as usize..(at + self.bytes) as usize;
-        if let (Some(from), Some(to)) = (input.get(piece(self.from)), output.get_mut(piece(self.to))) {
+        if let (Some(from), Some(to)) =
+            (input.get(piece(self.from)), output.get_mut(piece(self.to)))
+        {
             to.copy_from_slice(from);
         }
     }
@@ -442,7 +479,11 @@ impl Communicator {
     pub(crate) fn for_each_rank(&self, block: u64) -> Result<u64> {
         let all = block.checked_mul(u64::from(self.size()));
         all.ok_or_else(|| {
-            argument("the length of a block", format!("{block} bytes"), "short enough for 64 bits to count all")
+            argument(
+                "the length of a block",
+                format!("{block} bytes"),
+                "short enough for 64 bits to count all",
+            )
         })
     }
 }
@@ -451,5 +492,7 @@ impl Communicator {
 #[inline]
 pub(crate) fn bytes_of<T>(count: usize) -> Result<u64> {
     let bytes = (count as u64).checked_mul(size_of::<T>() as u64);
-    bytes.ok_or_else(|| argument("the number of elements", count.to_string(), "one whose bytes 64 bits can count"))
+    bytes.ok_or_else(|| {
+        argument("the number of elements", count.to_string(), "one whose bytes 64 bits can count")
+    })
 }

@@ -69,7 +69,12 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`ireduce`](Self::ireduce).
-    pub fn reduce_init<T: Pod>(&self, count: usize, op: impl Operation<T>, root: u32) -> Result<Persistent> {
+    pub fn reduce_init<T: Pod>(
+        &self,
+        count: usize,
+        op: impl Operation<T>,
+        root: u32,
+    ) -> Result<Persistent> {
         Ok(Persistent::new(self, self.plan_reduce(bytes_of::<T>(count)?, op, root)?))
     }
 
@@ -98,13 +103,21 @@ impl Communicator {
             let meeting = Meeting { arithmetic: Some(known.arithmetic()), ..meeting };
             return Ok(Plan::new(Course::Meeting(meeting), shape));
         }
-        let (rank, ranks, reduction, tuning) = (self.rank(), self.size(), known.reduction(), choice.tuning);
-        let course = self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
-            Levels::One => choice.algorithm.graph(rank, ranks, root, bytes, reduction, tuning),
-            Levels::Two(per_node) => {
-                two_level::reduce(rank, ranks, per_node, root, bytes, reduction, (choice.algorithm, tuning))
-            }
-        })?;
+        let (rank, ranks, reduction, tuning) =
+            (self.rank(), self.size(), known.reduction(), choice.tuning);
+        let course =
+            self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
+                Levels::One => choice.algorithm.graph(rank, ranks, root, bytes, reduction, tuning),
+                Levels::Two(per_node) => two_level::reduce(
+                    rank,
+                    ranks,
+                    per_node,
+                    root,
+                    bytes,
+                    reduction,
+                    (choice.algorithm, tuning),
+                ),
+            })?;
         Ok(Plan::new(course, shape))
     }
 }

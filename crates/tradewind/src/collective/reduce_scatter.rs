@@ -66,7 +66,11 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`ireduce_scatter`](Self::ireduce_scatter).
-    pub fn reduce_scatter_init<T: Pod>(&self, counts: &[usize], op: impl Operation<T>) -> Result<Persistent> {
+    pub fn reduce_scatter_init<T: Pod>(
+        &self,
+        counts: &[usize],
+        op: impl Operation<T>,
+    ) -> Result<Persistent> {
         Ok(Persistent::new(self, self.plan_reduce_scatter(counts, op)?))
     }
 
@@ -84,7 +88,8 @@ impl Communicator {
         output: &mut [T],
         op: impl Operation<T>,
     ) -> Result<()> {
-        let bytes = self.block_of_reduce_scatter(input.argument().is_none(), size_of_val(output) as u64)?;
+        let bytes =
+            self.block_of_reduce_scatter(input.argument().is_none(), size_of_val(output) as u64)?;
         self.plan_reduce_scatter_block(bytes, op)?.run(self, input, output)
     }
 
@@ -99,7 +104,8 @@ impl Communicator {
         mut output: O,
         op: impl Operation<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block_of_reduce_scatter(input.argument().is_none(), output.bytes().len() as u64)?;
+        let bytes =
+            self.block_of_reduce_scatter(input.argument().is_none(), output.bytes().len() as u64)?;
         self.plan_reduce_scatter_block(bytes, op)?.start(self, input, output)
     }
 
@@ -107,13 +113,21 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`ireduce_scatter`](Self::ireduce_scatter).
-    pub fn reduce_scatter_block_init<T: Pod>(&self, count: usize, op: impl Operation<T>) -> Result<Persistent> {
+    pub fn reduce_scatter_block_init<T: Pod>(
+        &self,
+        count: usize,
+        op: impl Operation<T>,
+    ) -> Result<Persistent> {
         Ok(Persistent::new(self, self.plan_reduce_scatter_block(bytes_of::<T>(count)?, op)?))
     }
 
     #[inline]
     fn block_of_reduce_scatter(&self, in_place: bool, output: u64) -> Result<u64> {
-        if in_place { self.equal_part("the length of a reduce_scatter_block's buffer", output) } else { Ok(output) }
+        if in_place {
+            self.equal_part("the length of a reduce_scatter_block's buffer", output)
+        } else {
+            Ok(output)
+        }
     }
 
     #[inline(always)]
@@ -123,8 +137,14 @@ impl Communicator {
         let known = match op.into_combination()? {
             Combination::Known(known) => known,
             Combination::Own(function) => {
-                let course = self.course_of_alltoall(CallKind::ReduceScatterBlock, (bytes, 1), false)?;
-                return Ok(Plan::folded(course, shape, function, (self.size(), self.size(), bytes)));
+                let course =
+                    self.course_of_alltoall(CallKind::ReduceScatterBlock, (bytes, 1), false)?;
+                return Ok(Plan::folded(
+                    course,
+                    shape,
+                    function,
+                    (self.size(), self.size(), bytes),
+                ));
             }
         };
         let choice = self.choose::<ReduceScatterAlgorithm>(bytes, known.op.order());
@@ -151,16 +171,22 @@ impl Communicator {
         let known = match op.into_combination()? {
             Combination::Known(known) => known,
             Combination::Own(function) => {
-                let (all, total) = (SmallVec::from_elem(bytes, ranks as usize), bytes.saturating_mul(ranks.into()));
+                let (all, total) = (
+                    SmallVec::from_elem(bytes, ranks as usize),
+                    bytes.saturating_mul(ranks.into()),
+                );
                 let received = Counts { bytes: all, total };
                 let both = (&counts, &received);
-                let course = self.course_of_alltoallv(CallKind::ReduceScatter, both, Some(&counts))?;
+                let course =
+                    self.course_of_alltoallv(CallKind::ReduceScatter, both, Some(&counts))?;
                 return Ok(Plan::folded(course, shape, function, (ranks, ranks, bytes)));
             }
         };
-        let choice = self.choose::<ReduceScatterAlgorithm>(counts.total / u64::from(ranks), known.op.order());
+        let choice = self
+            .choose::<ReduceScatterAlgorithm>(counts.total / u64::from(ranks), known.op.order());
         let arguments = choice.digest() << 16 | known.number();
-        let call = Call::new(CallKind::ReduceScatter, counts.total, arguments ^ counts.digest() << 24);
+        let call =
+            Call::new(CallKind::ReduceScatter, counts.total, arguments ^ counts.digest() << 24);
         if choice.algorithm == ReduceScatterAlgorithm::Join {
             let meeting = Meeting::new(Pattern::ReduceScatter { at, bytes }, counts.total, call);
             let meeting = Meeting { arithmetic: Some(known.arithmetic()), ..meeting };

@@ -72,14 +72,22 @@ impl Communicator {
             Combination::Known(known) => known,
             Combination::Own(function) => {
                 let course = self.course_of_allgather(CallKind::Scan, bytes, false)?;
-                return Ok(Plan::folded(course, shape, function, (self.size(), self.rank() + 1, bytes)));
+                return Ok(Plan::folded(
+                    course,
+                    shape,
+                    function,
+                    (self.size(), self.rank() + 1, bytes),
+                ));
             }
         };
         let choice = self.choose::<ScanAlgorithm>(bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Call::new(CallKind::Scan, bytes, arguments);
         if choice.algorithm == ScanAlgorithm::Join {
-            let meeting = Meeting { arithmetic: Some(known.arithmetic()), ..Meeting::new(Pattern::Scan, bytes, call) };
+            let meeting = Meeting {
+                arithmetic: Some(known.arithmetic()),
+                ..Meeting::new(Pattern::Scan, bytes, call)
+            };
             return Ok(Plan::new(Course::Meeting(meeting), shape));
         }
         let course = self.linked((call, &choice), (arguments, Vec::new()), || {

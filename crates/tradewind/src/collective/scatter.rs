@@ -42,7 +42,11 @@ impl Communicator {
         output: impl Output<'o, T, Back = ()>,
         root: u32,
     ) -> Result<()> {
-        let bytes = self.block_of_scatter(output.argument().map(|output| output.length), input.bytes().len(), root)?;
+        let bytes = self.block_of_scatter(
+            output.argument().map(|output| output.length),
+            input.bytes().len(),
+            root,
+        )?;
         self.plan_scatter(bytes, root)?.run(self, input, output)
     }
 
@@ -57,7 +61,11 @@ impl Communicator {
         output: O,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block_of_scatter(output.argument().map(|output| output.length), input.bytes().len(), root)?;
+        let bytes = self.block_of_scatter(
+            output.argument().map(|output| output.length),
+            input.bytes().len(),
+            root,
+        )?;
         self.plan_scatter(bytes, root)?.start(self, input, output)
     }
 
@@ -74,7 +82,9 @@ impl Communicator {
     fn block_of_scatter(&self, output: Option<u64>, input: usize, root: u32) -> Result<u64> {
         match output {
             Some(bytes) => Ok(bytes),
-            None if self.rank() == root => self.equal_part("the length of a scatter's input", input as u64),
+            None if self.rank() == root => {
+                self.equal_part("the length of a scatter's input", input as u64)
+            }
             None => Ok(0),
         }
     }

@@ -63,14 +63,20 @@ impl Communicator {
         mut output: O,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_scatterv::<T>(counts, output.bytes().len() as u64, root)?.start(self, input, output)
+        self.plan_scatterv::<T>(counts, output.bytes().len() as u64, root)?
+            .start(self, input, output)
     }
 
     /// Prepares a scatterv, of `count` elements on this rank and, at the root, `counts` on all, to be started many times.
     ///
     /// # Errors
     /// As [`iscatterv`](Self::iscatterv).
-    pub fn scatterv_init<T: Pod>(&self, counts: &[usize], count: usize, root: u32) -> Result<Persistent> {
+    pub fn scatterv_init<T: Pod>(
+        &self,
+        counts: &[usize],
+        count: usize,
+        root: u32,
+    ) -> Result<Persistent> {
         Ok(Persistent::new(self, self.plan_scatterv::<T>(counts, bytes_of::<T>(count)?, root)?))
     }
 
@@ -78,7 +84,11 @@ impl Communicator {
     fn plan_scatterv<T>(&self, counts: &[usize], own: u64, root: u32) -> Result<Plan> {
         self.check_root(root)?;
         let (rank, ranks) = (self.rank(), self.size());
-        let counts = if rank == root { Some(Counts::of::<T>("the list of counts", counts, ranks)?) } else { None };
+        let counts = if rank == root {
+            Some(Counts::of::<T>("the list of counts", counts, ranks)?)
+        } else {
+            None
+        };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
         // Only the root could say how many bytes there are, and all have to choose the same.
         let choice = self.choose::<ScatterAlgorithm>(0, Order::Any);
@@ -87,7 +97,11 @@ impl Communicator {
         let course = if joins {
             let sent = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
             let blocks = Some(Arc::new(Blocks::new(sent, counts.is_none().then_some(own))));
-            Course::Meeting(Meeting { blocks, leaves_own: true, ..Meeting::new(Pattern::Scatter { root }, 0, call) })
+            Course::Meeting(Meeting {
+                blocks,
+                leaves_own: true,
+                ..Meeting::new(Pattern::Scatter { root }, 0, call)
+            })
         } else {
             let bytes = self.agree_with_root(own, counts.as_ref(), (root, call))?;
             let sizes = Sizes::each(&bytes)?;
@@ -95,10 +109,14 @@ impl Communicator {
             self.linked((call, &choice), (root.into(), bytes), draw)?
         };
         let Some(counts) = counts else {
-            return Ok(Plan::new(course, Shape { input: None, in_place: InPlaceRule::Never, ..Shape::new(0, own) }));
+            return Ok(Plan::new(
+                course,
+                Shape { input: None, in_place: InPlaceRule::Never, ..Shape::new(0, own) },
+            ));
         };
         let block = joins.then_some(Own { from: counts.offset(root), to: 0, bytes: own });
-        let shape = Shape { in_place: InPlaceRule::Output, own: block, ..Shape::new(counts.total, own) };
+        let shape =
+            Shape { in_place: InPlaceRule::Output, own: block, ..Shape::new(counts.total, own) };
         Ok(Plan::new(course, shape))
     }
 }

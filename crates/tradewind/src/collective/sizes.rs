@@ -18,14 +18,24 @@ impl Counts {
     #[inline]
     pub(crate) fn of<T>(what: &'static str, counts: &[usize], expected: u32) -> Result<Self> {
         if counts.len() != expected as usize {
-            return Err(argument(what, format!("{} counts", counts.len()), format!("{expected} counts")));
+            return Err(argument(
+                what,
+                format!("{} counts", counts.len()),
+                format!("{expected} counts"),
+            ));
         }
         let bytes: Option<SmallVec<[u64; 8]>> =
             counts.iter().map(|count| (*count as u64).checked_mul(size_of::<T>() as u64)).collect();
-        let total = bytes.as_ref().and_then(|all| all.iter().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes)));
+        let total = bytes
+            .as_ref()
+            .and_then(|all| all.iter().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes)));
         match (bytes, total) {
             (Some(bytes), Some(total)) => Ok(Counts { bytes, total }),
-            _ => Err(argument(what, "more elements than can be", "counts whose bytes 64 bits can count together")),
+            _ => Err(argument(
+                what,
+                "more elements than can be",
+                "counts whose bytes 64 bits can count together",
+            )),
         }
     }
 
@@ -48,7 +58,9 @@ impl Counts {
 /// A number that differs, as a rule, where the sizes do.
 pub(crate) fn digest(sizes: &[u64]) -> u64 {
     // The multiplier is 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer Programming 3, section 6.4).
-    let mix = |so_far: u64, size: &u64| (so_far.rotate_left(23) ^ size).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mix = |so_far: u64, size: &u64| {
+        (so_far.rotate_left(23) ^ size).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    };
     sizes.iter().fold(sizes.len() as u64, mix)
 }
 
@@ -76,12 +88,18 @@ impl Communicator {
         let differs = |(rank, sent): (u32, &u64)| {
             let expected = counts?.block(rank);
             let call = call.kind.name();
-            let error = engine::Error::BlockLength { call, from: rank, to: root, sent: *sent, expected };
+            let error =
+                engine::Error::BlockLength { call, from: rank, to: root, sent: *sent, expected };
             (*sent != expected).then_some(Error::Engine(error))
         };
         let error = (0..).zip(&sizes).find_map(differs);
-        let elsewhere =
-            || argument("the list of counts at the root", "another than that of the ranks' blocks", "the same");
+        let elsewhere = || {
+            argument(
+                "the list of counts at the root",
+                "another than that of the ranks' blocks",
+                "the same",
+            )
+        };
         Err(error.unwrap_or_else(elsewhere))
     }
 }

@@ -68,7 +68,9 @@ impl Neighbors {
         match (nodes, communicator.span()) {
             (Nodes::Hosts, Some(span)) => span.hosts_of_ranks(),
             (Nodes::Hosts, None) => vec![0; communicator.size() as usize],
-            (Nodes::Consecutive(per_node), _) => (0..communicator.size()).map(|rank| rank / per_node).collect(),
+            (Nodes::Consecutive(per_node), _) => {
+                (0..communicator.size()).map(|rank| rank / per_node).collect()
+            }
         }
     }
 
@@ -90,7 +92,9 @@ impl Neighbors {
 
 /// A rank's lists in words: how many destinations there are, and then they and the sources.
 fn words(own: &Neighborhood) -> Vec<u64> {
-    let word = |neighbor: &Neighbor| u64::from(neighbor.rank.unwrap_or(NOBODY)) << 32 | u64::from(neighbor.tag);
+    let word = |neighbor: &Neighbor| {
+        u64::from(neighbor.rank.unwrap_or(NOBODY)) << 32 | u64::from(neighbor.tag)
+    };
     let count = own.destinations().len() as u64;
     [count].into_iter().chain(own.destinations().iter().chain(own.sources()).map(word)).collect()
 }
@@ -100,9 +104,15 @@ fn neighborhood(rank: u32, ranks: u32, words: &[u64]) -> Result<Neighborhood, Co
         let (rank, tag) = ((word >> 32) as u32, *word as u32);
         Neighbor { rank: (rank != NOBODY).then_some(rank), tag }
     };
-    let (count, lists) = words.split_first().map_or((0, words), |(count, lists)| (*count as usize, lists));
+    let (count, lists) =
+        words.split_first().map_or((0, words), |(count, lists)| (*count as usize, lists));
     let (destinations, sources) = lists.split_at(count.min(lists.len()));
-    Neighborhood::of(rank, ranks, sources.iter().map(neighbor).collect(), destinations.iter().map(neighbor).collect())
+    Neighborhood::of(
+        rank,
+        ranks,
+        sources.iter().map(neighbor).collect(),
+        destinations.iter().map(neighbor).collect(),
+    )
 }
 
 impl Communicator {

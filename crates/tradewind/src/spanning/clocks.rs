@@ -38,8 +38,16 @@ impl Communicator {
 /// difference from both sides, and what is between the bounds is as long as a message takes. Clocks of which the bounds allow
 /// that they are one are taken for one.
 fn ahead(visits: &[(Visit, Visit)]) -> i64 {
-    let least = visits.iter().map(|(first, second)| second.came.saturating_sub(first.left)).max().unwrap_or(0);
-    let most = visits.iter().map(|(first, second)| second.left.saturating_sub(first.came)).min().unwrap_or(0);
+    let least = visits
+        .iter()
+        .map(|(first, second)| second.came.saturating_sub(first.left))
+        .max()
+        .unwrap_or(0);
+    let most = visits
+        .iter()
+        .map(|(first, second)| second.left.saturating_sub(first.came))
+        .min()
+        .unwrap_or(0);
     if least <= 0 && 0 <= most { 0 } else { least.midpoint(most) }
 }
 
@@ -51,7 +59,8 @@ mod tests {
         // In true time: the second meeting is the quicker one.
         let first = [(1_000, 1_400), (2_000, 2_060)].map(|(came, left)| Visit { came, left });
         let second = [(1_200, 1_500), (2_030, 2_070)];
-        let second = second.map(|(came, left)| Visit { came: came + difference, left: left + difference });
+        let second =
+            second.map(|(came, left)| Visit { came: came + difference, left: left + difference });
         first.into_iter().zip(second).collect()
     }
 

@@ -51,9 +51,12 @@ impl Carried {
         if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
             return Err(Error::SeveralHosts { what: "joins of a schedule of one's own" });
         }
-        let prepared = carrier.prepare(&span.context, schedule, call.stamp()).map_err(|error| span.explain(error))?;
+        let prepared = carrier
+            .prepare(&span.context, schedule, call.stamp())
+            .map_err(|error| span.explain(error))?;
         let recording = Recording::new(span, program, schedule, call);
-        let (span, carrier, buffers) = (Arc::clone(span), Arc::clone(carrier), schedule.view().buffers().to_vec());
+        let (span, carrier, buffers) =
+            (Arc::clone(span), Arc::clone(carrier), schedule.view().buffers().to_vec());
         Ok(Arc::new(Carried { span, carrier, prepared, call, buffers, recording }))
     }
 
@@ -76,8 +79,11 @@ impl Carried {
 
     /// Starts a run with these contents.
     pub(crate) fn start_bytes(self: &Arc<Self>, given: &[&[u8]]) -> Result<Flight> {
-        let inputs: Vec<&[u8]> =
-            given.iter().zip(&self.buffers).map(|(data, record)| if reads(record) { *data } else { &[] }).collect();
+        let inputs: Vec<&[u8]> = given
+            .iter()
+            .zip(&self.buffers)
+            .map(|(data, record)| if reads(record) { *data } else { &[] })
+            .collect();
         // As in a group: the collectives of one communicator are started one after the other.
         let sequence = self.span.sequence.load(Ordering::Relaxed);
         self.span.sequence.store(sequence + 1, Ordering::Relaxed);
@@ -163,7 +169,8 @@ impl Flight {
 
     /// When the next look-out is due.
     fn next_look_out(&self) -> MutexGuard<'_, LookOut> {
-        let begin = || Mutex::new(LookOut { next: Instant::now() + LOOK_OUT[0], pause: LOOK_OUT[0] });
+        let begin =
+            || Mutex::new(LookOut { next: Instant::now() + LOOK_OUT[0], pause: LOOK_OUT[0] });
         self.look_out.get_or_init(begin).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -200,11 +207,17 @@ impl Flight {
                 break;
             }
         }
-        let mut awaited: Vec<u32> = carrier.awaited(ticket).into_iter().filter_map(|rank| span.rank_of(rank)).collect();
+        let mut awaited: Vec<u32> =
+            carrier.awaited(ticket).into_iter().filter_map(|rank| span.rank_of(rank)).collect();
         awaited.sort_unstable();
         awaited.dedup();
-        let waiting_for = awaited.into_iter().filter_map(|rank| Some(Awaited { rank, host: span.host_of(rank)? }));
-        Err(Error::NotComplete { after: limit.unwrap_or_default(), waiting_for: waiting_for.collect() })
+        let waiting_for = awaited
+            .into_iter()
+            .filter_map(|rank| Some(Awaited { rank, host: span.host_of(rank)? }));
+        Err(Error::NotComplete {
+            after: limit.unwrap_or_default(),
+            waiting_for: waiting_for.collect(),
+        })
     }
 
     /// Copies the results to where they are wanted, by buffer. A second call does nothing.
@@ -248,14 +261,18 @@ impl Span {
                     how: Exit::Failed(format!("of the job {how}")),
                 }),
             },
-            CarrierError::DivisionByZero { rank, vertex, .. } => engine::Error::DivisionByZero { rank, vertex }.into(),
-            CarrierError::Mismatch { sequence, ours, rank, theirs } => Error::DifferentCollectives {
-                sequence,
-                rank: self.rank(),
-                ours: Call::kind_of(ours).name(),
-                other: self.rank_of(rank).unwrap_or(rank),
-                theirs: Call::kind_of(theirs).name(),
-            },
+            CarrierError::DivisionByZero { rank, vertex, .. } => {
+                engine::Error::DivisionByZero { rank, vertex }.into()
+            }
+            CarrierError::Mismatch { sequence, ours, rank, theirs } => {
+                Error::DifferentCollectives {
+                    sequence,
+                    rank: self.rank(),
+                    ours: Call::kind_of(ours).name(),
+                    other: self.rank_of(rank).unwrap_or(rank),
+                    theirs: Call::kind_of(theirs).name(),
+                }
+            }
             other => Error::Network(other),
         }
     }

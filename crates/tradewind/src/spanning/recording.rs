@@ -22,10 +22,19 @@ impl Recording {
     pub(super) fn new(span: &Span, program: u64, schedule: &Schedule, call: Call) -> Option<Self> {
         let trace = Arc::clone(span.group.trace()?);
         let communicator = BETWEEN_HOSTS | u64::from(span.context.number);
-        let (rank, members, schedule) = (span.rank(), span.context.members.to_vec(), schedule.clone());
+        let (rank, members, schedule) =
+            (span.rank(), span.context.members.to_vec(), schedule.clone());
         let partners = vec![None; schedule.view().operations().len()];
         let described = schedule.clone();
-        trace.describe(TracedProgram { communicator, program, members, rank, call, schedule: described, partners });
+        trace.describe(TracedProgram {
+            communicator,
+            program,
+            members,
+            rank,
+            call,
+            schedule: described,
+            partners,
+        });
         Some(Recording { trace, communicator, program, rank, call, schedule })
     }
 
@@ -51,7 +60,9 @@ impl Recording {
                 ended,
             });
         };
-        for (operation, (posted, executed)) in (0..).zip(moments(&self.schedule.view(), begun, times)) {
+        for (operation, (posted, executed)) in
+            (0..).zip(moments(&self.schedule.view(), begun, times))
+        {
             if let Some(posted) = posted {
                 record(operation, TraceStage::Posted, posted, executed);
             }
@@ -78,12 +89,15 @@ fn moments(view: &ScheduleView<'_>, begun: u64, times: &[u64]) -> Vec<(Option<u6
     for operation in order {
         let (record, end) = (&operations[operation], times[operation]);
         let start = if is_receive(operation) { ready[operation] } else { end };
-        let mut after = |next: u32, time: u64| ready[next as usize] = ready[next as usize].max(time);
+        let mut after =
+            |next: u32, time: u64| ready[next as usize] = ready[next as usize].max(time);
         view.successors(record).for_each(|next| after(next, end));
         view.start_successors(record).for_each(|next| after(next, start));
     }
     let waited = |operation: usize, end: u64| is_receive(operation) && ready[operation] < end;
-    let moment = |(operation, end): (usize, &u64)| (waited(operation, *end).then_some(ready[operation]), *end);
+    let moment = |(operation, end): (usize, &u64)| {
+        (waited(operation, *end).then_some(ready[operation]), *end)
+    };
     times.iter().enumerate().take(operations.len()).map(moment).collect()
 }
 
@@ -105,7 +119,8 @@ mod tests {
         graph.requires(timestamp, second);
         let schedule = compile(&graph).expect("the graph is right");
         let view = schedule.view();
-        let times: Vec<u64> = view.operations().iter().map(|record| 100 + 100 * u64::from(record.vertex)).collect();
+        let times: Vec<u64> =
+            view.operations().iter().map(|record| 100 + 100 * u64::from(record.vertex)).collect();
         let mut moments: Vec<_> = moments(&view, 50, &times);
         moments.sort_by_key(|(_, executed)| *executed);
         assert_eq!(moments, [(Some(50), 100), (Some(100), 200), (None, 300)]);

@@ -29,7 +29,8 @@ pub(crate) struct Silence {
 /// Exchanges a message with the first rank of every other host, if this is the first rank of its own. Gives a host that was not
 /// heard. All ranks must be there.
 pub(crate) fn exchange(carrier: &Arc<dyn Carrier>, hosts: &Hosts, rank: u32) -> Option<Silence> {
-    let members: Arc<[u32]> = (0..hosts.count()).filter_map(|host| hosts.members(host).next()).collect();
+    let members: Arc<[u32]> =
+        (0..hosts.count()).filter_map(|host| hosts.members(host).next()).collect();
     let own = members.iter().position(|member| *member == rank)? as u32;
     let others: Vec<u32> = (0..members.len() as u32).filter(|other| *other != own).collect();
     let silence = |other: Option<&u32>| Some(Silence { here: rank, there: *other? });

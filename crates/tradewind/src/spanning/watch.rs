@@ -54,7 +54,8 @@ impl Watch {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // To wait is also to see whether the node service, in which the run is, is still there.
         let ended = |ticket: &Ticket| self.carrier.wait(*ticket, Some(Instant::now() + GLANCE));
-        let ended = state.ticket.as_ref().map(ended).transpose().map_err(|error| span.explain(error))?;
+        let ended =
+            state.ticket.as_ref().map(ended).transpose().map_err(|error| span.explain(error))?;
         if let Some(ticket) = state.ticket.filter(|_| ended == Some(true)) {
             state.ticket = None;
             // It has ended, and not because somebody sent something.
@@ -72,7 +73,8 @@ impl Watch {
         {
             return Err(span.explain(error.clone()));
         }
-        let overdue = state.leavers.iter().filter(|(_, when, _)| when.elapsed() >= GRACE_OF_LEAVERS);
+        let overdue =
+            state.leavers.iter().filter(|(_, when, _)| when.elapsed() >= GRACE_OF_LEAVERS);
         let overdue: Vec<&(u32, Instant, Error)> = overdue.collect();
         if overdue.is_empty() {
             return Ok(());
@@ -87,7 +89,8 @@ impl Watch {
 fn start(span: &Span, carrier: &Arc<dyn Carrier>, leavers: &[u32]) -> Result<Ticket> {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     let here = span.context.members[span.rank() as usize];
-    let members: Arc<[u32]> = span.context.members.iter().copied().filter(|rank| !leavers.contains(rank)).collect();
+    let members: Arc<[u32]> =
+        span.context.members.iter().copied().filter(|rank| !leavers.contains(rank)).collect();
     let rank = members.iter().position(|rank| *rank == here).unwrap_or(0) as u32;
     let mut graph = Graph::new(rank, members.len() as u32);
     for other in (0..members.len() as u32).filter(|other| *other != rank) {

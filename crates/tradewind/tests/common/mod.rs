@@ -15,12 +15,20 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 4] =
-    [Kind::OneHost(EngineKind::Peers), Kind::OneHost(EngineKind::Caller), Kind::Pairs, Kind::Uneven];
+pub(crate) const KINDS: [Kind; 4] = [
+    Kind::OneHost(EngineKind::Peers),
+    Kind::OneHost(EngineKind::Caller),
+    Kind::Pairs,
+    Kind::Uneven,
+];
 
 impl Kind {
     /// Runs a job.
-    pub(crate) fn run(self, ranks: u32, body: impl Fn(Communicator) -> Result<()> + Sync) -> Result<()> {
+    pub(crate) fn run(
+        self,
+        ranks: u32,
+        body: impl Fn(Communicator) -> Result<()> + Sync,
+    ) -> Result<()> {
         let hosts = match self {
             Kind::OneHost(engine) => return local_with(ranks, engine, body),
             Kind::Pairs => (0..ranks).step_by(2).map(|first| (ranks - first).min(2)).collect(),

@@ -2,8 +2,8 @@
 
 use crate::harness::{COUNTS, Form, UNTOUCHED, every_job, roots, uneven, values, with_own_block};
 use tradewind::{
-    Algorithms, AllgatherAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, InPlace, Result,
-    ScatterAlgorithm,
+    Algorithms, AllgatherAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, InPlace,
+    Result, ScatterAlgorithm,
 };
 
 #[test]
@@ -15,7 +15,11 @@ fn allgather_gives_everyone_all_blocks() {
             let (form, in_place) = turn.next(rank);
             let sizes = vec![count; size as usize];
             let input = (!in_place).then(|| values(rank, count));
-            let output = if in_place { with_own_block(rank, &sizes) } else { vec![UNTOUCHED; count * size as usize] };
+            let output = if in_place {
+                with_own_block(rank, &sizes)
+            } else {
+                vec![UNTOUCHED; count * size as usize]
+            };
             let all = call!(
                 world,
                 form,
@@ -41,7 +45,11 @@ fn allgatherv_gives_everyone_all_blocks() {
             let (form, in_place) = turn.next(rank);
             let sizes = uneven(size, count);
             let input = (!in_place).then(|| values(rank, sizes[rank as usize]));
-            let output = if in_place { with_own_block(rank, &sizes) } else { vec![UNTOUCHED; sizes.iter().sum()] };
+            let output = if in_place {
+                with_own_block(rank, &sizes)
+            } else {
+                vec![UNTOUCHED; sizes.iter().sum()]
+            };
             let all = call!(
                 world,
                 form,
@@ -51,7 +59,8 @@ fn allgatherv_gives_everyone_all_blocks() {
                 world.iallgatherv(from, to, &sizes),
                 world.allgatherv_init::<u64>(&sizes)
             );
-            let expected: Vec<u64> = (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
+            let expected: Vec<u64> =
+                (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
             assert!(all == expected, "{form:?}, in place {in_place}, count {count}");
         }
         Ok(())
@@ -63,7 +72,9 @@ fn gather_gives_the_root_all_blocks_and_leaves_the_others_alone() {
     let force = |algorithm| Algorithms { gather: Some(algorithm), ..Default::default() };
     every_job(GatherAlgorithm::ALL, force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
-        for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
+        for (count, root) in
+            COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root)))
+        {
             let (form, in_place) = turn.next(rank);
             let (sizes, in_place) = (vec![count; size as usize], in_place && rank == root);
             let input = (!in_place).then(|| values(rank, count));
@@ -83,7 +94,10 @@ fn gather_gives_the_root_all_blocks_and_leaves_the_others_alone() {
                 world.gather_init::<u64>(count, root)
             );
             let expected: Vec<u64> = (0..size).flat_map(|rank| values(rank, count)).collect();
-            assert!(got == if rank == root { expected } else { before }, "{form:?}, {in_place}, {count}, root {root}");
+            assert!(
+                got == if rank == root { expected } else { before },
+                "{form:?}, {in_place}, {count}, root {root}"
+            );
         }
         Ok(())
     });
@@ -92,11 +106,17 @@ fn gather_gives_the_root_all_blocks_and_leaves_the_others_alone() {
 #[test]
 fn gatherv_gives_the_root_all_blocks_and_leaves_the_others_alone() {
     let force = |algorithm| Algorithms { gather: Some(algorithm), ..Default::default() };
-    let some =
-        [GatherAlgorithm::Flat, GatherAlgorithm::Chain, GatherAlgorithm::PipelinedChain, GatherAlgorithm::Binomial];
+    let some = [
+        GatherAlgorithm::Flat,
+        GatherAlgorithm::Chain,
+        GatherAlgorithm::PipelinedChain,
+        GatherAlgorithm::Binomial,
+    ];
     every_job(&some, force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
-        for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
+        for (count, root) in
+            COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root)))
+        {
             let (form, in_place) = turn.next(rank);
             let (sizes, in_place) = (uneven(size, count), in_place && rank == root);
             let mine = sizes[rank as usize];
@@ -116,8 +136,12 @@ fn gatherv_gives_the_root_all_blocks_and_leaves_the_others_alone() {
                 world.igatherv(from, to, counts, root),
                 world.gatherv_init::<u64>(mine, counts, root)
             );
-            let expected: Vec<u64> = (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
-            assert!(got == if rank == root { expected } else { before }, "{form:?}, {in_place}, {count}, root {root}");
+            let expected: Vec<u64> =
+                (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
+            assert!(
+                got == if rank == root { expected } else { before },
+                "{form:?}, {in_place}, {count}, root {root}"
+            );
         }
         Ok(())
     });
@@ -128,12 +152,16 @@ fn scatter_and_scatterv_give_everyone_its_block() {
     let force = |algorithm| Algorithms { scatter: Some(algorithm), ..Default::default() };
     every_job(ScatterAlgorithm::ALL, force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
-        for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
+        for (count, root) in
+            COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root)))
+        {
             let (form, _) = turn.next(rank);
             for sizes in [vec![count; size as usize], uneven(size, count)] {
                 let equal = sizes.iter().all(|size| *size == count);
-                let all: Vec<u64> = (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
-                let (all, counts): (_, &[usize]) = if rank == root { (all, &sizes) } else { (vec![], &[]) };
+                let all: Vec<u64> =
+                    (0..size).flat_map(|rank| values(rank, sizes[rank as usize])).collect();
+                let (all, counts): (_, &[usize]) =
+                    if rank == root { (all, &sizes) } else { (vec![], &[]) };
                 let mine = sizes[rank as usize];
                 let got = if equal {
                     call!(
@@ -170,7 +198,9 @@ fn the_root_of_a_scatter_may_keep_its_block_in_place() {
         |algorithm| Algorithms { scatter: Some(algorithm), ..Default::default() },
         |world, _| {
             let (rank, size) = (world.rank(), world.size());
-            for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
+            for (count, root) in
+                COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root)))
+            {
                 let mut mine = vec![UNTOUCHED; count];
                 if rank != root {
                     world.scatter(&[], &mut mine, root)?;
@@ -219,8 +249,10 @@ fn alltoall_and_alltoallv_exchange_blocks() {
             let in_place = in_place && in_place_of(count);
             let sent: Vec<usize> = (0..size).map(|to| sent_to(rank, to)).collect();
             let received: Vec<usize> = (0..size).map(|from| sent_to(from, rank)).collect();
-            let mine: Vec<u64> = (0..size).flat_map(|to| block(rank, to, sent_to(rank, to))).collect();
-            let expected: Vec<u64> = (0..size).flat_map(|from| block(from, rank, sent_to(from, rank))).collect();
+            let mine: Vec<u64> =
+                (0..size).flat_map(|to| block(rank, to, sent_to(rank, to))).collect();
+            let expected: Vec<u64> =
+                (0..size).flat_map(|from| block(from, rank, sent_to(from, rank))).collect();
             let output = if in_place { mine.clone() } else { vec![UNTOUCHED; expected.len()] };
             let got = call!(
                 world,
@@ -231,7 +263,10 @@ fn alltoall_and_alltoallv_exchange_blocks() {
                 world.ialltoallv(from, &sent, to, &received),
                 world.alltoallv_init::<u64>(&sent, &received)
             );
-            assert!(got == expected, "{form:?}, in place {in_place}, count {count}, different sizes");
+            assert!(
+                got == expected,
+                "{form:?}, in place {in_place}, count {count}, different sizes"
+            );
         }
         Ok(())
     });
@@ -247,8 +282,11 @@ fn bcast_gives_everyone_the_roots_buffer() {
     let force = |algorithm| Algorithms { bcast: Some(algorithm), ..Default::default() };
     every_job(BcastAlgorithm::ALL, force, |world, turn| {
         let rank = world.rank();
-        for (count, root) in COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root))) {
-            let mut buffer = if rank == root { values(root, count) } else { vec![UNTOUCHED; count] };
+        for (count, root) in
+            COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root)))
+        {
+            let mut buffer =
+                if rank == root { values(root, count) } else { vec![UNTOUCHED; count] };
             match turn.next(rank).0 {
                 Form::Blocking => world.bcast(&mut buffer, root)?,
                 Form::Nonblocking => world.ibcast(&mut buffer, root)?.wait()?,
@@ -257,7 +295,9 @@ fn bcast_gives_everyone_the_roots_buffer() {
                     shared.copy_from_slice(&buffer);
                     buffer.copy_from_slice(&world.ibcast(shared, root)?.wait()?);
                 }
-                Form::Persistent => world.bcast_init::<u64>(count, root)?.start_bcast(&mut buffer)?.wait()?,
+                Form::Persistent => {
+                    world.bcast_init::<u64>(count, root)?.start_bcast(&mut buffer)?.wait()?
+                }
             }
             assert!(buffer == values(root, count), "count {count}, root {root}");
         }

@@ -92,7 +92,8 @@ pub(crate) const UNTOUCHED: u64 = 0x5555_5555_5555_5555;
 
 /// What `rank` contributes.
 pub(crate) fn value(rank: u32, index: usize) -> u64 {
-    (u64::from(rank) + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(index as u32 % 64) ^ index as u64
+    (u64::from(rank) + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(index as u32 % 64)
+        ^ index as u64
 }
 
 pub(crate) fn values(rank: u32, count: usize) -> Vec<u64> {
@@ -100,16 +101,26 @@ pub(crate) fn values(rank: u32, count: usize) -> Vec<u64> {
 }
 
 /// The contributions of these ranks combined from the left.
-pub(crate) fn combined(ranks: impl Iterator<Item = u32>, count: usize, combine: impl Fn(u64, u64) -> u64) -> Vec<u64> {
+pub(crate) fn combined(
+    ranks: impl Iterator<Item = u32>,
+    count: usize,
+    combine: impl Fn(u64, u64) -> u64,
+) -> Vec<u64> {
     let mut contributions = ranks.map(|rank| values(rank, count));
     let first = contributions.next().unwrap_or_else(|| vec![UNTOUCHED; count]);
-    contributions.fold(first, |left, right| left.into_iter().zip(right).map(|(a, b)| combine(a, b)).collect())
+    contributions.fold(first, |left, right| {
+        left.into_iter().zip(right).map(|(a, b)| combine(a, b)).collect()
+    })
 }
 
 /// The rank's own block at its place in an output, for a call in place.
 pub(crate) fn with_own_block(rank: u32, sizes: &[usize]) -> Vec<u64> {
     let block = |other: u32| {
-        if other == rank { values(rank, sizes[rank as usize]) } else { vec![UNTOUCHED; sizes[other as usize]] }
+        if other == rank {
+            values(rank, sizes[rank as usize])
+        } else {
+            vec![UNTOUCHED; sizes[other as usize]]
+        }
     };
     (0..sizes.len() as u32).flat_map(block).collect()
 }

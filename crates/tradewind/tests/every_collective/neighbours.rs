@@ -14,13 +14,15 @@ fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
         let before = steps.map(|step| (rank + 2 * size - step) % size);
         let graph = world.neighbors(&before, &next)?;
         // The k-th edge from a to b in a's list is the k-th from a in b's, and both lists have the steps in one order.
-        let count_of =
-            |from: u32, edge: usize, count: usize| if edge == 1 { 0 } else { count + (from as usize + edge) % 4 };
+        let count_of = |from: u32, edge: usize, count: usize| {
+            if edge == 1 { 0 } else { count + (from as usize + edge) % 4 }
+        };
         let block = |from: u32, edge: usize, count: usize| values(from * 8 + edge as u32, count);
         for count in COUNTS {
             let (form, _) = turn.next(rank);
             let mine: Vec<u64> = (0..4).flat_map(|edge| block(rank, edge, count)).collect();
-            let expected: Vec<u64> = (0..4).flat_map(|edge| block(before[edge], edge, count)).collect();
+            let expected: Vec<u64> =
+                (0..4).flat_map(|edge| block(before[edge], edge, count)).collect();
             let got = call!(
                 world,
                 form,
@@ -35,7 +37,8 @@ fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
             let sent = [0, 1, 2, 3].map(|edge| count_of(rank, edge, count));
             let received = [0, 1, 2, 3].map(|edge| count_of(before[edge], edge, count));
             let mine: Vec<u64> = (0..4).flat_map(|edge| block(rank, edge, sent[edge])).collect();
-            let expected: Vec<u64> = (0..4).flat_map(|edge| block(before[edge], edge, received[edge])).collect();
+            let expected: Vec<u64> =
+                (0..4).flat_map(|edge| block(before[edge], edge, received[edge])).collect();
             let got = call!(
                 world,
                 form,
@@ -61,7 +64,8 @@ fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
 
             let length = |rank: u32| count + rank as usize % 3;
             let received = before.map(length);
-            let expected: Vec<u64> = before.iter().flat_map(|from| values(*from, length(*from))).collect();
+            let expected: Vec<u64> =
+                before.iter().flat_map(|from| values(*from, length(*from))).collect();
             let got = call!(
                 world,
                 form,
@@ -95,17 +99,24 @@ fn what_lies_beyond_the_edge_of_a_grid_is_left_alone() {
                 line.ineighbor_alltoall(from, to),
                 line.neighbor_alltoall_init::<u64>(count)
             );
-            let value = |other: Option<u32>| other.filter(|other| *other < size).map_or(UNTOUCHED, u64::from);
-            let expected = [value(rank.checked_sub(1)), value(Some(rank + 1))].map(|value| vec![value; count]).concat();
+            let value = |other: Option<u32>| {
+                other.filter(|other| *other < size).map_or(UNTOUCHED, u64::from)
+            };
+            let expected = [value(rank.checked_sub(1)), value(Some(rank + 1))]
+                .map(|value| vec![value; count])
+                .concat();
             assert_eq!(got, expected, "{form:?}");
         }
         // Results that are moved out of their slots leave it alone, too.
         let mine = [rank; 2];
         let mut outputs = vec![[77u32; 2]; 100];
-        let requests: Vec<_> =
-            outputs.iter_mut().map(|output| line.ineighbor_alltoall(&mine, output)).collect::<Result<_>>()?;
+        let requests: Vec<_> = outputs
+            .iter_mut()
+            .map(|output| line.ineighbor_alltoall(&mine, output))
+            .collect::<Result<_>>()?;
         tradewind::wait_all(requests)?;
-        let expected = [rank.checked_sub(1).unwrap_or(77), if rank + 1 < size { rank + 1 } else { 77 }];
+        let expected =
+            [rank.checked_sub(1).unwrap_or(77), if rank + 1 < size { rank + 1 } else { 77 }];
         assert!(outputs.iter().all(|output| *output == expected), "{outputs:?}");
         Ok(())
     });

@@ -8,8 +8,9 @@ type Matrix = [u32; 4];
 
 fn product(left: &mut Matrix, right: &Matrix) {
     let [a, b, c, d] = *left;
-    let entry =
-        |x: u32, y: u32, column: usize| x.wrapping_mul(right[column]).wrapping_add(y.wrapping_mul(right[column + 2]));
+    let entry = |x: u32, y: u32, column: usize| {
+        x.wrapping_mul(right[column]).wrapping_add(y.wrapping_mul(right[column + 2]))
+    };
     *left = [entry(a, b, 0), entry(a, b, 1), entry(c, d, 0), entry(c, d, 1)];
 }
 
@@ -39,7 +40,11 @@ fn operations_of_ones_own_are_folded_in_rank_order() {
             for count in [0, 1, 3, 50, 200] {
                 let give = |in_place: bool, length: usize| {
                     let mine = matrices(rank, count.max(length));
-                    if in_place { (None, mine) } else { (Some(mine), vec![[7; 4]; length.min(count)]) }
+                    if in_place {
+                        (None, mine)
+                    } else {
+                        (Some(mine), vec![[7; 4]; length.min(count)])
+                    }
                 };
                 let (form, in_place) = turn.next(rank);
                 let (input, output) = give(in_place, count);
@@ -52,7 +57,10 @@ fn operations_of_ones_own_are_folded_in_rank_order() {
                     world.iallreduce(from, to, own()),
                     world.allreduce_init(count, own())
                 );
-                assert!(got == products(0..size, count), "{form:?}, in place {in_place}, count {count}");
+                assert!(
+                    got == products(0..size, count),
+                    "{form:?}, in place {in_place}, count {count}"
+                );
 
                 let (form, in_place) = turn.next(rank);
                 let (input, output) = give(in_place, count);
@@ -65,7 +73,10 @@ fn operations_of_ones_own_are_folded_in_rank_order() {
                     world.iscan(from, to, own()),
                     world.scan_init(count, own())
                 );
-                assert!(got == products(0..rank + 1, count), "scan, {form:?}, in place {in_place}, count {count}");
+                assert!(
+                    got == products(0..rank + 1, count),
+                    "scan, {form:?}, in place {in_place}, count {count}"
+                );
 
                 let (form, in_place) = turn.next(rank);
                 let (input, output) = give(in_place, count);
@@ -99,11 +110,13 @@ fn operations_of_ones_own_are_folded_in_rank_order() {
                 for sizes in [vec![count; size as usize], uneven(size, count)] {
                     let (form, in_place) = turn.next(rank);
                     let total: usize = sizes.iter().sum();
-                    let (start, mine) = (sizes[..rank as usize].iter().sum::<usize>(), sizes[rank as usize]);
+                    let (start, mine) =
+                        (sizes[..rank as usize].iter().sum::<usize>(), sizes[rank as usize]);
                     let output = if in_place { matrices(rank, total) } else { vec![[7; 4]; mine] };
                     let input = (!in_place).then(|| matrices(rank, total));
                     let mut expected = output.clone();
-                    expected[..mine].copy_from_slice(&products(0..size, total)[start..start + mine]);
+                    expected[..mine]
+                        .copy_from_slice(&products(0..size, total)[start..start + mine]);
                     let got = if sizes.iter().all(|size| *size == count) {
                         call!(
                             world,
@@ -125,7 +138,10 @@ fn operations_of_ones_own_are_folded_in_rank_order() {
                             world.reduce_scatter_init(&sizes, own())
                         )
                     };
-                    assert!(got == expected, "reduce_scatter, {form:?}, in place {in_place}, {sizes:?}");
+                    assert!(
+                        got == expected,
+                        "reduce_scatter, {form:?}, in place {in_place}, {sizes:?}"
+                    );
                 }
             }
             Ok(())

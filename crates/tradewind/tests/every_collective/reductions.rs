@@ -31,7 +31,9 @@ fn reductions_by_every_algorithm() {
     let mut all = Vec::new();
     all.extend(ReduceAlgorithm::ALL.iter().map(|a| each(&|set| set.reduce = Some(*a))));
     all.extend(AllreduceAlgorithm::ALL.iter().map(|a| each(&|set| set.allreduce = Some(*a))));
-    all.extend(ReduceScatterAlgorithm::ALL.iter().map(|a| each(&|set| set.reduce_scatter = Some(*a))));
+    all.extend(
+        ReduceScatterAlgorithm::ALL.iter().map(|a| each(&|set| set.reduce_scatter = Some(*a))),
+    );
     all.extend(ScanAlgorithm::ALL.iter().map(|a| each(&|set| set.scan = Some(*a))));
     all.extend(ExscanAlgorithm::ALL.iter().map(|a| each(&|set| set.exscan = Some(*a))));
     for ranks in [2, 5, 8] {
@@ -51,13 +53,21 @@ fn reductions_by_every_algorithm() {
 }
 
 /// Every reduction with an operation that is computed on the other side by `combine`.
-fn reductions(world: &Communicator, turn: &Turn, op: Op, combine: impl Fn(u64, u64) -> u64 + Copy) -> Result<()> {
+fn reductions(
+    world: &Communicator,
+    turn: &Turn,
+    op: Op,
+    combine: impl Fn(u64, u64) -> u64 + Copy,
+) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     for count in COUNTS {
         let mine = values(rank, count);
         let all = combined(0..size, count, combine);
         let about = |what: &str, form: Form, in_place: bool| {
-            format!("{what}, {op:?}, {form:?}, in place {in_place}, count {count}, {:?}", world.algorithms())
+            format!(
+                "{what}, {op:?}, {form:?}, in place {in_place}, count {count}, {:?}",
+                world.algorithms()
+            )
         };
         let give = |in_place: bool| {
             let untouched = vec![UNTOUCHED; count];
@@ -138,7 +148,11 @@ fn reduce_scatters(
         let block = &combined(0..size, total, combine)[start..start + own];
         let mine = values(rank, total);
         // In place the result replaces the beginning.
-        let (input, output) = if in_place { (None, mine.clone()) } else { (Some(mine.clone()), vec![UNTOUCHED; own]) };
+        let (input, output) = if in_place {
+            (None, mine.clone())
+        } else {
+            (Some(mine.clone()), vec![UNTOUCHED; own])
+        };
         let mut expected = output.clone();
         expected[..own].copy_from_slice(block);
         let got = if sizes.iter().all(|size| *size == count) {
@@ -162,7 +176,11 @@ fn reduce_scatters(
                 world.reduce_scatter_init::<u64>(&sizes, op)
             )
         };
-        assert!(got == expected, "{op:?}, {form:?}, in place {in_place}, {sizes:?}, {:?}", world.algorithms());
+        assert!(
+            got == expected,
+            "{op:?}, {form:?}, in place {in_place}, {sizes:?}, {:?}",
+            world.algorithms()
+        );
     }
     Ok(())
 }

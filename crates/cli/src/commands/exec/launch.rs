@@ -8,7 +8,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Runs this very program as the ranks of the file, until they have ended; gives what rank 0 has reported.
-pub(super) fn run(file: &Path, mut options: LaunchOptions) -> Result<(Outcome, Option<Report>), Failure> {
+pub(super) fn run(
+    file: &Path,
+    mut options: LaunchOptions,
+) -> Result<(Outcome, Option<Report>), Failure> {
     let heard = Arc::new(Mutex::new(None));
     options.output = Output::Lines(Box::new({
         let heard = Arc::clone(&heard);

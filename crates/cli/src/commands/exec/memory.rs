@@ -91,7 +91,9 @@ fn compare(need: &Need, room: &Room, ranks: usize) -> Result<(), String> {
         Some(_) => (private, segment),
         None => (segment.saturating_add(private), 0),
     };
-    if let Some((directory, free)) = room.directory.as_ref().filter(|(_, free)| *free < of_directory) {
+    if let Some((directory, free)) =
+        room.directory.as_ref().filter(|(_, free)| *free < of_directory)
+    {
         return Err(format!(
             "its messages need {} and {} has {} left: set TRADEWIND_SEGMENT_DIR to a directory with more",
             size(segment),
@@ -123,9 +125,13 @@ struct Room {
 
 impl Room {
     fn look(backing: &Backing) -> Self {
-        let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| field(&text, "MemAvailable:"));
-        let memory =
-            [machine.map(|kibibytes| kibibytes.saturating_mul(1024)), group_room()].into_iter().flatten().min();
+        let machine = std::fs::read_to_string("/proc/meminfo")
+            .ok()
+            .and_then(|text| field(&text, "MemAvailable:"));
+        let memory = [machine.map(|kibibytes| kibibytes.saturating_mul(1024)), group_room()]
+            .into_iter()
+            .flatten()
+            .min();
         let directory = match backing {
             Backing::Memory => None,
             Backing::Directory(path) => rustix::fs::statvfs(path)
@@ -146,7 +152,10 @@ fn group_room() -> Option<u64> {
         let limit: u64 = read("memory.max")?.trim().parse().ok()?;
         let used: u64 = read("memory.current")?.trim().parse().ok()?;
         let pages = read("memory.stat").unwrap_or_default();
-        let given_back = [field(&pages, "active_file"), field(&pages, "inactive_file")].into_iter().flatten().sum();
+        let given_back = [field(&pages, "active_file"), field(&pages, "inactive_file")]
+            .into_iter()
+            .flatten()
+            .sum();
         Some(limit.saturating_sub(used.saturating_sub(given_back)))
     });
     rooms.min()
@@ -175,14 +184,20 @@ mod tests {
     use super::*;
 
     fn exchange(bytes: u64) -> Vec<Graph> {
-        let rank = |rank: u32| format!("rank {rank} {{\nsend {bytes}b to {0}\nrecv {bytes}b from {0}\n}}\n", 1 - rank);
-        goal::text::read(&format!("num_ranks 2\n{}{}", rank(0), rank(1))).expect("the text is right")
+        let rank = |rank: u32| {
+            format!("rank {rank} {{\nsend {bytes}b to {0}\nrecv {bytes}b from {0}\n}}\n", 1 - rank)
+        };
+        goal::text::read(&format!("num_ranks 2\n{}{}", rank(0), rank(1)))
+            .expect("the text is right")
     }
 
     #[test]
     fn every_byte_that_is_received_counts() {
         let need = Need::of(&exchange(1 << 30), 4096);
-        assert!(need.parts.iter().all(|part| (2 << 30..(2 << 30) + (8 << 20)).contains(part)), "{need:?}");
+        assert!(
+            need.parts.iter().all(|part| (2 << 30..(2 << 30) + (8 << 20)).contains(part)),
+            "{need:?}"
+        );
         assert!(Need::of(&exchange(u64::MAX), 4096).segment() == u64::MAX, "it does not wrap");
     }
 
@@ -197,8 +212,12 @@ mod tests {
                         available: free some, or run it on a larger machine";
         assert_eq!(error, expected);
         let shelf = Some((PathBuf::from("/shelf"), 1 << 30));
-        let error = compare(&need, &room(Some(5 << 30), shelf), 2).expect_err("the directory is too small");
-        assert!(error.starts_with("its messages need 4096 MiB and /shelf has 1024 MiB left"), "{error}");
+        let error =
+            compare(&need, &room(Some(5 << 30), shelf), 2).expect_err("the directory is too small");
+        assert!(
+            error.starts_with("its messages need 4096 MiB and /shelf has 1024 MiB left"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -51,14 +51,29 @@ impl Messages {
                 let bytes = data.bytes().unwrap_or(0);
                 let operation = incoming.len() as u32;
                 incoming.push(Message { source, tag: *tag, bytes, window });
-                ends.push(Endpoint { rank: source, operation, peer: Some(rank), tag: Some(*tag), bytes });
+                ends.push(Endpoint {
+                    rank: source,
+                    operation,
+                    peer: Some(rank),
+                    tag: Some(*tag),
+                    bytes,
+                });
             }
         }
         // Only the messages to this rank can meet its receives.
         let pairing = pair(&ends, &receives(&graphs[rank as usize]));
         let message = |end: &Endpoint| incoming[end.operation as usize];
-        let expected = pairing.pairs.iter().map(|(send, receive)| (Vertex(receive.operation), message(send))).collect();
-        Messages { windows, sends, expected, open: pairing.open_sends.iter().map(message).collect() }
+        let expected = pairing
+            .pairs
+            .iter()
+            .map(|(send, receive)| (Vertex(receive.operation), message(send)))
+            .collect();
+        Messages {
+            windows,
+            sends,
+            expected,
+            open: pairing.open_sends.iter().map(message).collect(),
+        }
     }
 }
 
@@ -78,15 +93,22 @@ pub(super) fn windows(graphs: &[Graph]) -> u64 {
 /// Rank, vertex and operation, in that order.
 fn operations(graphs: &[Graph]) -> impl Iterator<Item = (u32, Vertex, &Operation)> {
     graphs.iter().flat_map(|graph| {
-        (0..).map(Vertex).zip(graph.vertices()).map(|(vertex, entry)| (graph.rank(), vertex, &entry.operation))
+        (0..)
+            .map(Vertex)
+            .zip(graph.vertices())
+            .map(|(vertex, entry)| (graph.rank(), vertex, &entry.operation))
     })
 }
 
 fn receives(graph: &Graph) -> Vec<Endpoint> {
     let of = |(rank, vertex, operation): (u32, Vertex, &Operation)| match operation {
-        Operation::Receive { data, source, tag } => {
-            Some(Endpoint { rank, operation: vertex.0, peer: *source, tag: *tag, bytes: data.bytes().unwrap_or(0) })
-        }
+        Operation::Receive { data, source, tag } => Some(Endpoint {
+            rank,
+            operation: vertex.0,
+            peer: *source,
+            tag: *tag,
+            bytes: data.bytes().unwrap_or(0),
+        }),
         _ => None,
     };
     operations(std::slice::from_ref(graph)).filter_map(of).collect()

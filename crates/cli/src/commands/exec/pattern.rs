@@ -79,7 +79,11 @@ mod tests {
         for index in (0..WINDOWS).step_by(97).chain([254, 255, 256, WINDOWS - 1]) {
             for bytes in [1, 2, 7, 8, 100] {
                 let found = window_of(&window(index, bytes)).expect("it is one");
-                assert_eq!(found, index % distinction(bytes as u64), "{bytes} bytes of window {index}");
+                assert_eq!(
+                    found,
+                    index % distinction(bytes as u64),
+                    "{bytes} bytes of window {index}"
+                );
             }
         }
         assert_eq!(window_of(&[0, 0, 0]), None, "nothing arrived");

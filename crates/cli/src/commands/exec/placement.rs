@@ -29,7 +29,8 @@ impl Placement {
     /// The same graph with places.
     pub(super) fn new(graph: &Graph, messages: &Messages) -> Self {
         let receives = receives(graph);
-        let (pattern_bytes, received_bytes) = (pattern_bytes(graph, messages.windows), received_bytes(graph));
+        let (pattern_bytes, received_bytes) =
+            (pattern_bytes(graph, messages.windows), received_bytes(graph));
         let mut placed = Graph::new(graph.rank(), graph.ranks());
         let pattern = placed.buffer(Access::Input, pattern_bytes);
         let received = placed.buffer(Access::Output, received_bytes);
@@ -41,8 +42,9 @@ impl Placement {
                     Operation::Send { data: block.into(), peer: *peer, tag: *tag }
                 }
                 (Operation::Receive { source, tag, .. }, _) => {
-                    let place =
-                        places.next().map_or(Block::unplaced(0), |place| received.part(place.offset, place.bytes));
+                    let place = places.next().map_or(Block::unplaced(0), |place| {
+                        received.part(place.offset, place.bytes)
+                    });
                     Operation::Receive { data: place.into(), source: *source, tag: *tag }
                 }
                 (operation, _) => operation.clone(),

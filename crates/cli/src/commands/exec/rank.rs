@@ -43,7 +43,11 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let world = job.world();
     let graphs = GoalFile::read(&arguments.file)?.graphs;
     if graphs.len() != world.size() as usize {
-        let problem = format!("it has changed: {} ranks were started and it has {}", world.size(), graphs.len());
+        let problem = format!(
+            "it has changed: {} ranks were started and it has {}",
+            world.size(),
+            graphs.len()
+        );
         return Err(Failure::Malformed { path: arguments.file.clone(), problem });
     }
     let report = run(world, graphs)?;

@@ -14,7 +14,8 @@ pub(super) fn verify(placement: &Placement, messages: &Messages, received: &[u8]
     let mut wildcards: HashMap<(u64, u64), Vec<&Receive>> = HashMap::new();
     for receive in &placement.receives {
         let found = &received[receive.offset as usize..][..receive.bytes as usize];
-        let describe = |what: String| format!("{}: {what}", placement.graph.describe(receive.vertex));
+        let describe =
+            |what: String| format!("{}: {what}", placement.graph.describe(receive.vertex));
         match messages.expected.get(&receive.vertex) {
             Some(expected) => wrong.extend(difference(expected.window, found).map(describe)),
             // There is nothing to see in a message without bytes.
@@ -27,14 +28,18 @@ pub(super) fn verify(placement: &Placement, messages: &Messages, received: &[u8]
     }
     let mut open: HashMap<(u64, u64), Vec<&Message>> = HashMap::new();
     for message in &messages.open {
-        open.entry((message.bytes, message.window % distinction(message.bytes))).or_default().push(message);
+        open.entry((message.bytes, message.window % distinction(message.bytes)))
+            .or_default()
+            .push(message);
     }
     for (key, receives) in wildcards {
         let (taken, untaken) = assign(&receives, open.get(&key).map_or(&[][..], Vec::as_slice));
         for (receive, message) in taken {
             let found = &received[receive.offset as usize..][..receive.bytes as usize];
             let what = difference(message.window, found);
-            wrong.extend(what.map(|what| format!("{}: {what}", placement.graph.describe(receive.vertex))));
+            wrong.extend(
+                what.map(|what| format!("{}: {what}", placement.graph.describe(receive.vertex))),
+            );
         }
         for receive in untaken {
             let what = "it holds no message that it admits and that no other receive holds";
@@ -64,7 +69,10 @@ fn assign<'a>(
             untaken.push(receives[index]);
         }
     }
-    let taken = holder.iter().zip(messages).filter_map(|(holder, message)| Some((receives[(*holder)?], *message)));
+    let taken = holder
+        .iter()
+        .zip(messages)
+        .filter_map(|(holder, message)| Some((receives[(*holder)?], *message)));
     (taken.collect(), untaken)
 }
 
@@ -108,7 +116,8 @@ fn find(
 }
 
 fn admits(receive: &Receive, message: &Message) -> bool {
-    receive.source.is_none_or(|source| source == message.source) && receive.tag.is_none_or(|tag| tag == message.tag)
+    receive.source.is_none_or(|source| source == message.source)
+        && receive.tag.is_none_or(|tag| tag == message.tag)
 }
 
 #[cfg(test)]
@@ -128,14 +137,25 @@ mod tests {
         fn new(graphs: &[Graph]) -> Self {
             let messages = Messages::of(graphs, 1);
             let placement = Placement::new(&graphs[1], &messages);
-            let mut case = Case { received: vec![0; placement.received_bytes as usize], messages, placement };
-            let named: Vec<_> = case.messages.expected.iter().map(|(vertex, message)| (vertex.0, *message)).collect();
+            let mut case =
+                Case { received: vec![0; placement.received_bytes as usize], messages, placement };
+            let named: Vec<_> = case
+                .messages
+                .expected
+                .iter()
+                .map(|(vertex, message)| (vertex.0, *message))
+                .collect();
             named.into_iter().for_each(|(vertex, message)| case.put(vertex, message));
             case
         }
 
         fn put(&mut self, vertex: u32, message: Message) {
-            let place = self.placement.receives.iter().find(|receive| receive.vertex.0 == vertex).expect("it exists");
+            let place = self
+                .placement
+                .receives
+                .iter()
+                .find(|receive| receive.vertex.0 == vertex)
+                .expect("it exists");
             let mut sequence = vec![0; (message.window * STEP + message.bytes) as usize];
             fill(&mut sequence);
             let payload = &sequence[(message.window * STEP) as usize..];
@@ -161,7 +181,11 @@ mod tests {
         case.received[64 + 17] ^= 1;
         let wrong = verify(&case.placement, &case.messages, &case.received);
         assert_eq!(wrong.len(), 1);
-        assert!(wrong[0].starts_with("rank 1, line 8, vertex 1: recv 40b from 0 tag 0: byte 17 is 0x"), "{}", wrong[0]);
+        assert!(
+            wrong[0].starts_with("rank 1, line 8, vertex 1: recv 40b from 0 tag 0: byte 17 is 0x"),
+            "{}",
+            wrong[0]
+        );
         // Each has the other's.
         let mut case = Case::new(&graphs);
         let (left, right) = case.received.split_at_mut(64);
@@ -175,7 +199,9 @@ mod tests {
             "send 9b to 1 tag 1\nsend 9b to 1 tag 2\nsend 9b to 1 tag 3\n",
             "recv 9b from 0 tag -1\nrecv 9b from -1 tag 2\nrecv 9b from -1 tag -1\n",
         );
-        for (order, right) in [([0, 1, 2], true), ([2, 1, 0], true), ([1, 0, 2], false), ([0, 1, 1], false)] {
+        for (order, right) in
+            [([0, 1, 2], true), ([2, 1, 0], true), ([1, 0, 2], false), ([0, 1, 1], false)]
+        {
             let pairs: Vec<_> = (0..).zip(order).collect();
             let wrong = Case::new(&graphs).deliver(&pairs);
             assert_eq!(wrong.is_empty(), right, "{order:?}: {wrong:?}");
@@ -190,12 +216,17 @@ mod tests {
         let receives = receives.replacen("tag -1", "tag 2", 2).replacen("tag 2", "tag -1", 1);
         let graphs = |special: usize| {
             let tag = |number: usize| if number == special { 2 } else { 1 };
-            let sends: String = (0..300).map(|number| format!("send 1b to 1 tag {}\n", tag(number))).collect();
+            let sends: String =
+                (0..300).map(|number| format!("send 1b to 1 tag {}\n", tag(number))).collect();
             read(&sends, &receives)
         };
-        let windows: Vec<u64> = Messages::of(&graphs(0), 1).open.iter().map(|message| message.window).collect();
-        let alike = |first: usize| (first + 1..300).find(|second| windows[first] % 255 == windows[*second] % 255);
-        let (first, second) = (0..45).find_map(|first| Some((first, alike(first)?))).expect("300 are more than 255");
+        let windows: Vec<u64> =
+            Messages::of(&graphs(0), 1).open.iter().map(|message| message.window).collect();
+        let alike = |first: usize| {
+            (first + 1..300).find(|second| windows[first] % 255 == windows[*second] % 255)
+        };
+        let (first, second) =
+            (0..45).find_map(|first| Some((first, alike(first)?))).expect("300 are more than 255");
 
         // Of two that are alike only the first has tag 2, which receive 1 wants; receive 0 takes any.
         let others = (0..300).filter(|number| *number != first && *number != second);
@@ -211,6 +242,9 @@ mod tests {
         swapped.swap(1, 2);
         let wrong = deliver(&swapped);
         assert_eq!(wrong.len(), 1, "{wrong:?}");
-        assert!(wrong[0].contains("vertex 1:") && wrong[0].contains("no message that it admits"), "{wrong:?}");
+        assert!(
+            wrong[0].contains("vertex 1:") && wrong[0].contains("no message that it admits"),
+            "{wrong:?}"
+        );
     }
 }

@@ -27,8 +27,11 @@ pub(crate) struct PlacementArguments {
 pub(super) fn execute(arguments: &PlacementArguments, format: Format) -> Result<ExitCode, Failure> {
     // Before anything is measured.
     let traffic = arguments.traffic.as_deref().map(read).transpose()?;
-    let mut measured = suite::measure_one("placement", &arguments.suite.setting()?, &arguments.suite.place)?;
-    if let (Some((path, traffic)), Some(placement)) = (traffic, measured.parts.first().filter(|part| part.complete)) {
+    let mut measured =
+        suite::measure_one("placement", &arguments.suite.setting()?, &arguments.suite.place)?;
+    if let (Some((path, traffic)), Some(placement)) =
+        (traffic, measured.parts.first().filter(|part| part.complete))
+    {
         let part = proposal(&path, &traffic, placement);
         suite::keep(&arguments.suite.place, &part)?;
         measured.parts.push(part);
@@ -44,8 +47,10 @@ fn read(path: &Path) -> Result<(PathBuf, Traffic), Failure> {
     let text = String::from_utf8_lossy(&bytes);
     let begins = text.trim_start().chars().next();
     let traffic = if begins.is_some_and(|first| first.is_ascii_digit() || "#.+-".contains(first)) {
-        Traffic::parse(&text)
-            .map_err(|error| Failure::Malformed { path: path.to_owned(), problem: error.to_string() })?
+        Traffic::parse(&text).map_err(|error| Failure::Malformed {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })?
     } else {
         of_graphs(&GoalFile::read(path)?.graphs)
     };
@@ -57,7 +62,11 @@ fn of_graphs(graphs: &[Graph]) -> Traffic {
     for graph in graphs {
         for entry in graph.vertices() {
             if let Operation::Send { data, peer, .. } = &entry.operation {
-                traffic.add(graph.rank() as usize, *peer as usize, data.bytes().unwrap_or(u64::MAX) as f64);
+                traffic.add(
+                    graph.rank() as usize,
+                    *peer as usize,
+                    data.bytes().unwrap_or(u64::MAX) as f64,
+                );
             }
         }
     }
@@ -76,7 +85,8 @@ fn proposal(path: &Path, traffic: &Traffic, placement: &Part) -> Part {
     part.source = "Bokhari 1995, sections 6 and 8".to_owned();
     part.setting = placement.setting.clone();
     part.complete = true;
-    let columns = ["--map", "cost", "cost of ranks in turn", "gain (%)"].map(str::to_owned).to_vec();
+    let columns =
+        ["--map", "cost", "cost of ranks in turn", "gain (%)"].map(str::to_owned).to_vec();
     let rows = Distances::of(placement).map(|distances| propose(traffic, &distances).row());
     let name = "proposal".to_owned();
     part.tables.push(Table {

@@ -104,7 +104,11 @@ impl PlanArguments {
         let usual = Plan::default();
         let or = |given: Vec<u64>, usual| if given.is_empty() { usual } else { given };
         Plan {
-            mechanisms: if self.mechanisms.is_empty() { usual.mechanisms } else { distinct(self.mechanisms) },
+            mechanisms: if self.mechanisms.is_empty() {
+                usual.mechanisms
+            } else {
+                distinct(self.mechanisms)
+            },
             threads: distinct(self.threads),
             sizes: distinct(or(self.sizes, usual.sizes)),
             rounds: self.rounds,
@@ -130,7 +134,9 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
     }
     match arguments.out {
-        Some(out) => execute_kept(&plan, Place { out, again: arguments.again, passing: false }, format),
+        Some(out) => {
+            execute_kept(&plan, Place { out, again: arguments.again, passing: false }, format)
+        }
         None => execute_once(&plan, format),
     }
 }
@@ -147,7 +153,8 @@ fn execute_kept(plan: &Plan, place: Place, format: Format) -> Result<ExitCode, F
 
 fn execute_once(plan: &Plan, format: Format) -> Result<ExitCode, Failure> {
     let Measured { rows, skipped, end } = job::run(plan)?;
-    let why = |(mechanism, why): &(Mechanism, String)| format!("{mechanism} was not measured: {why}.");
+    let why =
+        |(mechanism, why): &(Mechanism, String)| format!("{mechanism} was not measured: {why}.");
     // What there is, however it ended: nothing of it is kept.
     if matches!(end, End::Complete) || !rows.is_empty() {
         print(&rows, &skipped.iter().map(why).collect::<Vec<_>>(), format)?;
@@ -164,7 +171,10 @@ fn execute_once(plan: &Plan, format: Format) -> Result<ExitCode, Failure> {
             ExitCode::from(status)
         }
         End::Incomplete { expected } => {
-            eprintln!("tradewind: the measurement stopped, its ranks ended with {} of {expected} rows", rows.len());
+            eprintln!(
+                "tradewind: the measurement stopped, its ranks ended with {} of {expected} rows",
+                rows.len()
+            );
             ExitCode::FAILURE
         }
     })
@@ -172,7 +182,8 @@ fn execute_once(plan: &Plan, format: Format) -> Result<ExitCode, Failure> {
 
 fn print(rows: &[Row], left_out: &[String], format: Format) -> Result<(), Failure> {
     let crossovers = Crossover::all(rows);
-    format.print(|| table::of(rows, &crossovers, left_out), &Report { rows, crossovers: &crossovers })
+    format
+        .print(|| table::of(rows, &crossovers, left_out), &Report { rows, crossovers: &crossovers })
 }
 
 #[cfg(test)]
@@ -189,6 +200,9 @@ mod tests {
             row_ms: 1,
         };
         let plan = arguments.into_plan();
-        assert_eq!((plan.threads, plan.mechanisms, plan.sizes), (vec![2, 1], vec![Mechanism::Wide], vec![48, 8]));
+        assert_eq!(
+            (plan.threads, plan.mechanisms, plan.sizes),
+            (vec![2, 1], vec![Mechanism::Wide], vec![48, 8])
+        );
     }
 }

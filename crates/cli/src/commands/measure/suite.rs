@@ -61,7 +61,8 @@ pub(super) struct Measured {
 impl Arguments {
     pub(super) fn setting(&self) -> Result<Setting, Failure> {
         let setting = Setting { quick: self.quick, map: self.map.clone(), ..Setting::default() };
-        if let Some(core) = setting.map.iter().flatten().find(|core| !setting.cores.contains(core)) {
+        if let Some(core) = setting.map.iter().flatten().find(|core| !setting.cores.contains(core))
+        {
             let cores = setting.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
             return Err(Failure::Map { core: *core, cores });
         }
@@ -75,9 +76,17 @@ pub(crate) fn one(name: &str, arguments: &Arguments, format: Format) -> Result<E
 }
 
 /// Makes these, in this order, in a directory, whatever is there of them.
-pub(crate) fn these(names: &[&str], setting: &Setting, place: &Place, format: Format) -> Result<ExitCode, Failure> {
-    let draw =
-        |name: &&str| find(name).map(|draw| draw(setting)).ok_or_else(|| Failure::NoExperiment((*name).to_owned()));
+pub(crate) fn these(
+    names: &[&str],
+    setting: &Setting,
+    place: &Place,
+    format: Format,
+) -> Result<ExitCode, Failure> {
+    let draw = |name: &&str| {
+        find(name)
+            .map(|draw| draw(setting))
+            .ok_or_else(|| Failure::NoExperiment((*name).to_owned()))
+    };
     let experiments = names.iter().map(draw).collect::<Result<_, Failure>>()?;
     show(measure_all(experiments, setting, place)?, place, format)
 }
@@ -92,7 +101,10 @@ pub(crate) fn all(arguments: &Arguments, format: Format) -> Result<ExitCode, Fai
 pub(super) fn show(measured: Measured, place: &Place, format: Format) -> Result<ExitCode, Failure> {
     let Measured { parts, status } = measured;
     let directory = (!place.passing).then_some(place.out.as_path());
-    format.print(|| parts.iter().map(|part| table::of(part, directory)).collect::<Vec<_>>().join("\n\n"), &parts)?;
+    format.print(
+        || parts.iter().map(|part| table::of(part, directory)).collect::<Vec<_>>().join("\n\n"),
+        &parts,
+    )?;
     Ok(status)
 }
 
@@ -102,12 +114,20 @@ pub(super) fn keep(place: &Place, part: &Part) -> Result<(), Failure> {
 }
 
 /// Makes the experiment of this name.
-pub(super) fn measure_one(name: &str, setting: &Setting, place: &Place) -> Result<Measured, Failure> {
+pub(super) fn measure_one(
+    name: &str,
+    setting: &Setting,
+    place: &Place,
+) -> Result<Measured, Failure> {
     let draw = find(name).ok_or_else(|| Failure::NoExperiment(name.to_owned()))?;
     measure_all(vec![draw(setting)], setting, place)
 }
 
-fn measure_all(experiments: Vec<Experiment>, setting: &Setting, place: &Place) -> Result<Measured, Failure> {
+fn measure_all(
+    experiments: Vec<Experiment>,
+    setting: &Setting,
+    place: &Place,
+) -> Result<Measured, Failure> {
     let directory = Directory::create(&place.out)?;
     // Before anything is measured: what is there may stand in the way.
     let open = |experiment| Kept::open(&directory, experiment, setting, place.again);
@@ -127,7 +147,11 @@ fn measure_all(experiments: Vec<Experiment>, setting: &Setting, place: &Place) -
                 return Ok(Measured { status: ExitCode::from(code), ..measured });
             }
             JobEnd::Failed { why, code } => {
-                progress.say(&format!("tradewind: {}: {why}; {}", kept.name(), how_far(&kept, place)));
+                progress.say(&format!(
+                    "tradewind: {}: {why}; {}",
+                    kept.name(),
+                    how_far(&kept, place)
+                ));
                 measured.status = ExitCode::from(code);
             }
         }
@@ -143,7 +167,11 @@ fn how_far(kept: &Kept, place: &Place) -> String {
 }
 
 /// Makes the steps that are missing, a job for each run of steps that can share one.
-fn measure(kept: &Arc<Mutex<Kept>>, setting: &Setting, progress: &Progress) -> Result<JobEnd, Failure> {
+fn measure(
+    kept: &Arc<Mutex<Kept>>,
+    setting: &Setting,
+    progress: &Progress,
+) -> Result<JobEnd, Failure> {
     loop {
         let steps = lock(kept).next_job();
         if steps.is_empty() {

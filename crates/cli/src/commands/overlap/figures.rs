@@ -1,6 +1,8 @@
 //! Figures as people read them.
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent, presets};
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent, presets,
+};
 use measure::overlap::{Collective, Row};
 
 /// A size in bytes, in the largest unit that it is a multiple of; nothing for nothing.
@@ -40,7 +42,9 @@ pub(crate) fn name_and_size(collective: Collective, bytes: u64) -> String {
 /// "4 ranks on 2 cores".
 pub(crate) fn ranks_on_cores(ranks: u32) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let count = |number: usize, what: &str| if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") };
+    let count = |number: usize, what: &str| {
+        if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+    };
     format!("{} on {}", count(ranks as usize, "rank"), count(cores, "core"))
 }
 
@@ -52,7 +56,9 @@ pub(crate) fn spread(row: &Row) -> String {
 /// An empty table with these heads, in which only the head has lines.
 pub(crate) fn table_with(heads: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Disabled);
     for line in [
         TableComponent::HorizontalLines,
         TableComponent::MiddleIntersections,

@@ -79,7 +79,8 @@ pub(super) fn execute(
 ) -> Result<ExitCode, Failure> {
     // Before anything is measured that could not be kept.
     let directory = arguments.out.as_deref().map(Directory::create).transpose()?;
-    let testbed = Testbed::new(hosts as usize, Options { mtu: arguments.mtu, ..Options::default() })?;
+    let testbed =
+        Testbed::new(hosts as usize, Options { mtu: arguments.mtu, ..Options::default() })?;
     if arguments.receiver_core {
         let cores = shm::process::allowed_cores();
         for host in testbed.hosts() {
@@ -112,7 +113,12 @@ impl Place for OnHosts<'_> {
 /// What is measured of engines with a rank on each host.
 fn between_single_ranks() -> Vec<Measure> {
     let mut measures: Vec<Measure> = MESSAGES.map(|bytes| Measure::PingPong { bytes }).to_vec();
-    measures.extend([Measure::Barrier, Measure::Overlap { bytes: 8 }, Measure::Test, Measure::LateWait]);
+    measures.extend([
+        Measure::Barrier,
+        Measure::Overlap { bytes: 8 },
+        Measure::Test,
+        Measure::LateWait,
+    ]);
     measures.extend([Measure::Start, Measure::Operation]);
     measures.extend(VECTORS.map(|bytes| Measure::Reduction { bytes }));
     measures
@@ -121,7 +127,9 @@ fn between_single_ranks() -> Vec<Measure> {
 /// What is measured where hosts have several ranks.
 fn in_levels() -> Vec<Measure> {
     let among = |circle, forms: &'static [Form]| {
-        let each = move |bytes| forms.iter().map(move |form| Measure::Exchange { circle, bytes, form: *form });
+        let each = move |bytes| {
+            forms.iter().map(move |form| Measure::Exchange { circle, bytes, form: *form })
+        };
         BLOCKS.into_iter().flat_map(each)
     };
     let among_neighbors = among(Circle::Torus, &[Form::Direct, Form::TwoLevels]);

@@ -52,7 +52,8 @@ impl Measurements {
     /// Of so many rows. Progress is shown on standard error, if that is a terminal; it is drawn when something happens
     /// and never by a clock, because drawing takes processor time from the ranks.
     pub(crate) fn new(ranks: u32, rows: usize) -> Self {
-        let progress = ProgressBar::with_draw_target(Some(rows as u64), ProgressDrawTarget::stderr());
+        let progress =
+            ProgressBar::with_draw_target(Some(rows as u64), ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len}  {wide_msg}") {
             progress.set_style(style);
         }
@@ -61,7 +62,11 @@ impl Measurements {
 
     /// One row for each engine, right after each other so that they see the same machine, over the same computation: that
     /// which the first engine settles, unless the case says it.
-    pub(crate) fn compare(&self, case: &Case, engines: &[EngineKind]) -> Result<Vec<Row>, Interruption> {
+    pub(crate) fn compare(
+        &self,
+        case: &Case,
+        engines: &[EngineKind],
+    ) -> Result<Vec<Row>, Interruption> {
         let mut case = *case;
         let mut rows = Vec::new();
         for engine in engines {
@@ -130,7 +135,9 @@ fn hear(line: Line<'_>, heard: &mut Heard, progress: &ProgressBar, what: &str) {
             Ok(Report::Plan { computation_us, repetitions }) => {
                 heard.computation_us = Some(computation_us);
                 let computation = microseconds(computation_us);
-                progress.set_message(format!("{what}: {repetitions} times over {computation} µs of computation"));
+                progress.set_message(format!(
+                    "{what}: {repetitions} times over {computation} µs of computation"
+                ));
                 return;
             }
             Ok(Report::Row(row)) => {

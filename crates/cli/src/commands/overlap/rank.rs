@@ -44,7 +44,8 @@ pub(crate) struct Arguments {
 
 /// The command line that gets to [`execute`].
 pub(super) fn command_line(case: &Case, engine: EngineKind, cores: u32) -> Vec<OsString> {
-    let mut words = vec!["overlap-rank".to_owned(), case.collective.to_string(), case.bytes.to_string()];
+    let mut words =
+        vec!["overlap-rank".to_owned(), case.collective.to_string(), case.bytes.to_string()];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     option("--engine", engine.to_string());
     option("--cores", cores.to_string());
@@ -87,7 +88,10 @@ fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
     let is_first = world.rank() == 0;
     let row = Experiment::new(world, setting)?.measure(&case, |plan| {
         if is_first {
-            say(&Report::Plan { computation_us: plan.computation_us, repetitions: plan.repetitions });
+            say(&Report::Plan {
+                computation_us: plan.computation_us,
+                repetitions: plan.repetitions,
+            });
         }
     })?;
     if is_first {

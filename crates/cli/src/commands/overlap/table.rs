@@ -1,6 +1,8 @@
 //! The rows of `tradewind overlap` for people.
 
-use super::figures::{figure, microseconds, percent_of, ranks_on_cores, size, spread, table_with, trusted};
+use super::figures::{
+    figure, microseconds, percent_of, ranks_on_cores, size, spread, table_with, trusted,
+};
 use comfy_table::Cell;
 use measure::overlap::Row;
 

@@ -4,7 +4,8 @@ use super::ScheduleError;
 use clap::ValueEnum;
 use collectives::{Reduction, Sizes, Tuning, two_level};
 use collectives::{
-    allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, scan, scatter,
+    allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, scan,
+    scatter,
 };
 use goal::graph::Graph;
 use std::num::NonZeroU32;
@@ -43,7 +44,10 @@ impl Collective {
     }
 
     pub(super) fn has_root(self) -> bool {
-        matches!(self, Collective::Bcast | Collective::Scatter | Collective::Gather | Collective::Reduce)
+        matches!(
+            self,
+            Collective::Bcast | Collective::Scatter | Collective::Gather | Collective::Reduce
+        )
     }
 
     /// The names of its algorithms.
@@ -60,14 +64,21 @@ impl Collective {
             Collective::Alltoall => names(alltoall::Algorithm::ALL, alltoall::Algorithm::name),
             Collective::Reduce => names(reduce::Algorithm::ALL, reduce::Algorithm::name),
             Collective::Allreduce => names(allreduce::Algorithm::ALL, allreduce::Algorithm::name),
-            Collective::ReduceScatter => names(reduce_scatter::Algorithm::ALL, reduce_scatter::Algorithm::name),
+            Collective::ReduceScatter => {
+                names(reduce_scatter::Algorithm::ALL, reduce_scatter::Algorithm::name)
+            }
             Collective::Scan => names(scan::Algorithm::ALL, scan::Algorithm::name),
             Collective::Exscan => names(exscan::Algorithm::ALL, exscan::Algorithm::name),
         }
     }
 
     /// What an algorithm draws for a rank.
-    pub(super) fn graph(self, algorithm: &str, rank: u32, shape: &Shape) -> Result<Graph, ScheduleError> {
+    pub(super) fn graph(
+        self,
+        algorithm: &str,
+        rank: u32,
+        shape: &Shape,
+    ) -> Result<Graph, ScheduleError> {
         if let Some(ranks_per_node) = shape.ranks_per_node {
             return self.two_level(algorithm, rank, shape, ranks_per_node);
         }
@@ -75,20 +86,36 @@ impl Collective {
         let sizes = || Sizes::equal(ranks, bytes);
         Ok(match self {
             Collective::Barrier => algorithm.parse::<barrier::Algorithm>()?.graph(rank, ranks)?,
-            Collective::Bcast => algorithm.parse::<bcast::Algorithm>()?.graph(rank, ranks, root, bytes, tuning)?,
-            Collective::Scatter => algorithm.parse::<scatter::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?,
-            Collective::Gather => algorithm.parse::<gather::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?,
-            Collective::Allgather => algorithm.parse::<allgather::Algorithm>()?.graph(rank, &sizes()?)?,
-            Collective::Alltoall => algorithm.parse::<alltoall::Algorithm>()?.graph(rank, ranks, bytes, tuning)?,
-            Collective::Reduce => {
-                algorithm.parse::<reduce::Algorithm>()?.graph(rank, ranks, root, bytes, reduction, tuning)?
+            Collective::Bcast => {
+                algorithm.parse::<bcast::Algorithm>()?.graph(rank, ranks, root, bytes, tuning)?
             }
-            Collective::Allreduce => algorithm.parse::<allreduce::Algorithm>()?.graph(rank, ranks, bytes, reduction)?,
+            Collective::Scatter => {
+                algorithm.parse::<scatter::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
+            }
+            Collective::Gather => {
+                algorithm.parse::<gather::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
+            }
+            Collective::Allgather => {
+                algorithm.parse::<allgather::Algorithm>()?.graph(rank, &sizes()?)?
+            }
+            Collective::Alltoall => {
+                algorithm.parse::<alltoall::Algorithm>()?.graph(rank, ranks, bytes, tuning)?
+            }
+            Collective::Reduce => algorithm
+                .parse::<reduce::Algorithm>()?
+                .graph(rank, ranks, root, bytes, reduction, tuning)?,
+            Collective::Allreduce => {
+                algorithm.parse::<allreduce::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
+            }
             Collective::ReduceScatter => {
                 algorithm.parse::<reduce_scatter::Algorithm>()?.graph(rank, &sizes()?, reduction)?
             }
-            Collective::Scan => algorithm.parse::<scan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?,
-            Collective::Exscan => algorithm.parse::<exscan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?,
+            Collective::Scan => {
+                algorithm.parse::<scan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
+            }
+            Collective::Exscan => {
+                algorithm.parse::<exscan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
+            }
         })
     }
 
@@ -101,22 +128,37 @@ impl Collective {
     ) -> Result<Graph, ScheduleError> {
         let Shape { ranks, root, bytes, reduction, tuning, .. } = *shape;
         Ok(match self {
-            Collective::Barrier => two_level::barrier(rank, ranks, ranks_per_node, algorithm.parse()?)?,
-            Collective::Bcast => {
-                two_level::bcast(rank, ranks, ranks_per_node, root, bytes, algorithm.parse()?, tuning)?
+            Collective::Barrier => {
+                two_level::barrier(rank, ranks, ranks_per_node, algorithm.parse()?)?
             }
+            Collective::Bcast => two_level::bcast(
+                rank,
+                ranks,
+                ranks_per_node,
+                root,
+                bytes,
+                algorithm.parse()?,
+                tuning,
+            )?,
             Collective::Reduce => {
                 let algorithm = (algorithm.parse()?, tuning);
                 two_level::reduce(rank, ranks, ranks_per_node, root, bytes, reduction, algorithm)?
             }
-            Collective::Allreduce => {
-                two_level::allreduce(rank, ranks, ranks_per_node, bytes, reduction, algorithm.parse()?)?
-            }
+            Collective::Allreduce => two_level::allreduce(
+                rank,
+                ranks,
+                ranks_per_node,
+                bytes,
+                reduction,
+                algorithm.parse()?,
+            )?,
             Collective::Allgather => {
                 let sizes = Sizes::equal(ranks, bytes)?;
                 two_level::allgather(rank, ranks_per_node, &sizes, algorithm.parse()?)?
             }
-            Collective::Alltoall => two_level::alltoall(rank, ranks, ranks_per_node, bytes, algorithm.parse()?)?,
+            Collective::Alltoall => {
+                two_level::alltoall(rank, ranks, ranks_per_node, bytes, algorithm.parse()?)?
+            }
             _ => return Err(ScheduleError::OneLevel { collective: self.name() }),
         })
     }

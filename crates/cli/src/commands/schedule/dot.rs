@@ -8,12 +8,21 @@ use std::fmt::Write;
 pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
     let Layout { messages, .. } = Layout::new(graphs);
     let shown = shown(&messages, rank);
-    let mut text = format!("digraph schedule {{\n  label={};\n  node [shape=box, fontname=sans];\n", quoted(title));
+    let mut text = format!(
+        "digraph schedule {{\n  label={};\n  node [shape=box, fontname=sans];\n",
+        quoted(title)
+    );
     // Writing to a string cannot fail.
     for (number, graph) in graphs.iter().enumerate() {
         let _ = writeln!(text, "  subgraph cluster_{number} {{\n    label=\"rank {number}\";");
-        for (vertex, entry) in graph.vertices().iter().enumerate().filter(|(vertex, _)| shown((number, *vertex))) {
-            let _ = writeln!(text, "    r{number}v{vertex} [label={}];", quoted(&entry.operation.describe()));
+        for (vertex, entry) in
+            graph.vertices().iter().enumerate().filter(|(vertex, _)| shown((number, *vertex)))
+        {
+            let _ = writeln!(
+                text,
+                "    r{number}v{vertex} [label={}];",
+                quoted(&entry.operation.describe())
+            );
         }
         for edge in graph.edges() {
             let (before, after) = (edge.before.index(), edge.after.index());
@@ -24,9 +33,13 @@ pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
         }
         text.push_str("  }\n");
     }
-    for (send, receive) in messages.iter().filter(|(send, receive)| shown(*send) && shown(*receive)) {
+    for (send, receive) in messages.iter().filter(|(send, receive)| shown(*send) && shown(*receive))
+    {
         let ((from, sent), (to, received)) = (send, receive);
-        let _ = writeln!(text, "  r{from}v{sent} -> r{to}v{received} [color=blue, penwidth=2, constraint=true];");
+        let _ = writeln!(
+            text,
+            "  r{from}v{sent} -> r{to}v{received} [color=blue, penwidth=2, constraint=true];"
+        );
     }
     text.push_str("}\n");
     text

@@ -16,7 +16,9 @@ pub(crate) enum ScheduleError {
     #[error(transparent)]
     Collective(#[from] CollectiveError),
     /// More operations than fit.
-    #[error("all ranks together have more than {most} operations: use fewer ranks or longer segments")]
+    #[error(
+        "all ranks together have more than {most} operations: use fewer ranks or longer segments"
+    )]
     TooManyOperations { most: usize },
     /// Two levels of a collective that has one.
     #[error(
@@ -25,6 +27,8 @@ pub(crate) enum ScheduleError {
     )]
     OneLevel { collective: String },
     /// GOAL files hold messages only.
-    #[error("in a join all ranks meet without messages, which a GOAL file cannot hold: use another algorithm")]
+    #[error(
+        "in a join all ranks meet without messages, which a GOAL file cannot hold: use another algorithm"
+    )]
     Join,
 }

@@ -37,7 +37,13 @@ fn messages(graphs: &[Graph]) -> Vec<(Place, Place)> {
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
     for graph in graphs {
         for (vertex, entry) in graph.vertices().iter().enumerate() {
-            let end = |peer, tag| Endpoint { rank: graph.rank(), operation: vertex as u32, peer, tag, bytes: 0 };
+            let end = |peer, tag| Endpoint {
+                rank: graph.rank(),
+                operation: vertex as u32,
+                peer,
+                tag,
+                bytes: 0,
+            };
             match &entry.operation {
                 Operation::Send { peer, tag, .. } => sends.push(end(Some(*peer), Some(*tag))),
                 Operation::Receive { source, tag, .. } => receives.push(end(*source, *tag)),
@@ -46,7 +52,11 @@ fn messages(graphs: &[Graph]) -> Vec<(Place, Place)> {
         }
     }
     let place = |end: Endpoint| (end.rank as usize, end.operation as usize);
-    pair(&sends, &receives).pairs.into_iter().map(|(send, receive)| (place(send), place(receive))).collect()
+    pair(&sends, &receives)
+        .pairs
+        .into_iter()
+        .map(|(send, receive)| (place(send), place(receive)))
+        .collect()
 }
 
 /// The layout while it is made.
@@ -68,14 +78,17 @@ struct Plan {
 
 impl Plan {
     fn new(graphs: &[Graph], messages: &[(Place, Place)]) -> Self {
-        let zeros = || graphs.iter().map(|graph| vec![0; graph.vertices().len()]).collect::<Vec<Vec<usize>>>();
+        let zeros = || {
+            graphs.iter().map(|graph| vec![0; graph.vertices().len()]).collect::<Vec<Vec<usize>>>()
+        };
         let mut missing = zeros();
         let mut waiting: Vec<Vec<Vec<(usize, bool)>>> =
             graphs.iter().map(|graph| vec![Vec::new(); graph.vertices().len()]).collect();
         for (rank, graph) in graphs.iter().enumerate() {
             for edge in graph.edges() {
                 missing[rank][edge.after.index()] += 1;
-                waiting[rank][edge.before.index()].push((edge.after.index(), edge.until == Until::Complete));
+                waiting[rank][edge.before.index()]
+                    .push((edge.after.index(), edge.until == Until::Complete));
             }
         }
         // To be drawn, a receive is where its message arrives; its start, to which ready messages refer, is earlier.
@@ -97,13 +110,26 @@ impl Plan {
         }
         let possible = (missing.iter().enumerate())
             .flat_map(|(rank, counts)| {
-                counts.iter().enumerate().filter(|(_, count)| **count == 0).map(move |(vertex, _)| (rank, vertex))
+                counts
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, count)| **count == 0)
+                    .map(move |(vertex, _)| (rank, vertex))
             })
             .map(|(rank, vertex)| Reverse((0, rank, vertex)))
             .collect();
         let receive_of = messages.iter().copied().collect();
         let free = vec![0; graphs.len()];
-        Plan { steps: zeros(), missing, earliest: zeros(), waiting, receive_of, free, met: Vec::new(), possible }
+        Plan {
+            steps: zeros(),
+            missing,
+            earliest: zeros(),
+            waiting,
+            receive_of,
+            free,
+            met: Vec::new(),
+            possible,
+        }
     }
 
     fn come_to(&mut self, graphs: &[Graph], place: Place, earliest: usize) {
@@ -114,7 +140,10 @@ impl Plan {
         self.met.push(place);
         if self.met.len() == graphs.len() {
             let met = std::mem::take(&mut self.met);
-            let together = met.iter().map(|(rank, vertex)| self.earliest[*rank][*vertex].max(self.free[*rank])).max();
+            let together = met
+                .iter()
+                .map(|(rank, vertex)| self.earliest[*rank][*vertex].max(self.free[*rank]))
+                .max();
             met.into_iter().for_each(|place| self.stand(place, together.unwrap_or(0)));
         }
     }

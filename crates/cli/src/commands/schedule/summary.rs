@@ -29,7 +29,8 @@ impl Summary {
     pub(super) fn new(schedule: String, graphs: &[Graph], rank: Option<u32>) -> Self {
         let sent: Vec<(usize, u64)> = graphs.iter().map(sent).collect();
         let depth = goal::depth::measure(graphs);
-        let mut longest_path: Vec<u32> = depth.iter().flat_map(|depth| &depth.longest).map(|(rank, _)| *rank).collect();
+        let mut longest_path: Vec<u32> =
+            depth.iter().flat_map(|depth| &depth.longest).map(|(rank, _)| *rank).collect();
         longest_path.dedup();
         Summary {
             schedule,
@@ -39,7 +40,11 @@ impl Summary {
             bytes_sent: sent.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes)),
             most_bytes_of_a_rank: sent.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0),
             most_messages_of_a_rank: sent.iter().map(|(messages, _)| *messages).max().unwrap_or(0),
-            scratchpad_bytes_of_a_rank: graphs.iter().map(Graph::scratchpad_bytes).max().unwrap_or(0),
+            scratchpad_bytes_of_a_rank: graphs
+                .iter()
+                .map(Graph::scratchpad_bytes)
+                .max()
+                .unwrap_or(0),
             depth: depth.as_ref().map_or(0, |depth| depth.deepest),
             longest_path,
             rank: rank.and_then(|rank| graphs.get(rank as usize)).map(operations),
@@ -84,13 +89,20 @@ impl fmt::Display for Summary {
         writeln!(formatter, "  operations    {}", self.operations)?;
         writeln!(formatter, "  messages      {}, {} bytes", self.messages, self.bytes_sent)?;
         let (messages, bytes) = (self.most_messages_of_a_rank, self.most_bytes_of_a_rank);
-        writeln!(formatter, "  one rank      sends up to {messages} messages, up to {bytes} bytes")?;
+        writeln!(
+            formatter,
+            "  one rank      sends up to {messages} messages, up to {bytes} bytes"
+        )?;
         writeln!(formatter, "  scratchpad    up to {} bytes", self.scratchpad_bytes_of_a_rank)?;
         writeln!(formatter, "  depth         {}", self.depth)?;
         let ranks: Vec<String> = self.longest_path.iter().map(u32::to_string).collect();
         let path = match ranks.len() {
             0..=20 => ranks.join(" → "),
-            many => format!("{} → … → {}", ranks[..NAMED].join(" → "), ranks[many - NAMED..].join(" → ")),
+            many => format!(
+                "{} → … → {}",
+                ranks[..NAMED].join(" → "),
+                ranks[many - NAMED..].join(" → ")
+            ),
         };
         write!(formatter, "  longest path  rank {path}")?;
         for operation in self.rank.iter().flatten() {

@@ -8,7 +8,8 @@ const COLUMN: usize = 96;
 const ROW: usize = 28;
 const LEFT: usize = 24;
 const TOP: usize = 100;
-const LEGEND: &str = "● sends ○ receives; in each step a rank does one operation, and a message takes a step";
+const LEGEND: &str =
+    "● sends ○ receives; in each step a rank does one operation, and a message takes a step";
 /// More arrows than this would bury what stands beside them.
 const LABELLED: usize = 100;
 
@@ -28,7 +29,8 @@ pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
     let shown = shown(&layout.messages, rank);
     let title = rank.map_or_else(|| title.to_owned(), |rank| format!("{title}: rank {rank}"));
     let least = 2 * LEFT + (title.chars().count() * 9).max(LEGEND.chars().count() * 6);
-    let (width, height) = ((LEFT + graphs.len() * COLUMN + LEFT).max(least), TOP + layout.length * ROW + 24);
+    let (width, height) =
+        ((LEFT + graphs.len() * COLUMN + LEFT).max(least), TOP + layout.length * ROW + 24);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
          <title>{}</title>\n<style>{STYLE}</style>\n\
@@ -43,7 +45,8 @@ pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
     // Writing to a string cannot fail.
     for column in 0..graphs.len() {
         let (x, end) = (x(column), height - 12);
-        let _ = writeln!(svg, "<text x=\"{x}\" y=\"76\" text-anchor=\"middle\">rank {column}</text>");
+        let _ =
+            writeln!(svg, "<text x=\"{x}\" y=\"76\" text-anchor=\"middle\">rank {column}</text>");
         let _ = writeln!(svg, "<path class=\"life\" d=\"M{x} 84V{end}\"/>");
     }
     meetings(&mut svg, graphs, &layout);
@@ -66,7 +69,13 @@ fn meetings(svg: &mut String, graphs: &[Graph], layout: &Layout) {
     let Some((first, steps)) = graphs.first().zip(layout.steps.first()) else { return };
     for (entry, step) in first.vertices().iter().zip(steps) {
         if let Operation::Join { .. } = entry.operation {
-            let _ = writeln!(svg, "<path class=\"meeting\" d=\"M{} {}H{}\"/>", x(0), y(*step), x(graphs.len() - 1));
+            let _ = writeln!(
+                svg,
+                "<path class=\"meeting\" d=\"M{} {}H{}\"/>",
+                x(0),
+                y(*step),
+                x(graphs.len() - 1)
+            );
         }
     }
 }
@@ -80,7 +89,14 @@ fn y(step: usize) -> usize {
     TOP + step * ROW
 }
 
-fn arrow(svg: &mut String, graphs: &[Graph], layout: &Layout, send: Place, receive: Place, labelled: bool) {
+fn arrow(
+    svg: &mut String,
+    graphs: &[Graph],
+    layout: &Layout,
+    send: Place,
+    receive: Place,
+    labelled: bool,
+) {
     let place = |(rank, vertex): Place| (x(rank) as f64, y(layout.steps[rank][vertex]) as f64);
     let (from, to) = (place(send), place(receive));
     // It ends where the receive's circle begins.
@@ -102,7 +118,10 @@ fn arrow(svg: &mut String, graphs: &[Graph], layout: &Layout, send: Place, recei
         let bytes = data.bytes().unwrap_or(u64::MAX);
         let (side, anchor) = if across < 0.0 { (-8.0, "end") } else { (8.0, "start") };
         let (x, y) = (from.0 + side, from.1 - 4.0);
-        let _ = writeln!(svg, "<text class=\"small\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{bytes} B</text>");
+        let _ = writeln!(
+            svg,
+            "<text class=\"small\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{bytes} B</text>"
+        );
     }
 }
 
@@ -118,7 +137,10 @@ fn symbol(svg: &mut String, graph: &Graph, vertex: usize, x: usize, y: usize) {
     };
     let _ = match label {
         None => {
-            writeln!(svg, "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"5\"><title>{about}</title></circle>")
+            writeln!(
+                svg,
+                "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"5\"><title>{about}</title></circle>"
+            )
         }
         Some(label) => {
             let (left, top, middle) = (x - 19, y - 9, y + 4);

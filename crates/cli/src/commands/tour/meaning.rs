@@ -29,7 +29,9 @@ impl Pair<'_> {
     fn verdict(&self) -> Verdict {
         let difference = self.caller.exposed_us - self.peers.exposed_us;
         match self.ratio() {
-            _ if difference.abs() < 2.0 * error_of_median(self.caller).hypot(error_of_median(self.peers)) => {
+            _ if difference.abs()
+                < 2.0 * error_of_median(self.caller).hypot(error_of_median(self.peers)) =>
+            {
                 Verdict::Same
             }
             ratio if ratio >= MARGIN => Verdict::Less,
@@ -63,7 +65,8 @@ pub(super) fn of(rows: &[Row]) -> String {
     let pairs = pairs(rows);
     let (better, other): (Vec<Pair<'_>>, Vec<Pair<'_>>) =
         pairs.iter().partition(|pair| pair.verdict() == Verdict::Less);
-    let (caller, peers): (Vec<&Row>, Vec<&Row>) = pairs.iter().map(|pair| (pair.caller, pair.peers)).unzip();
+    let (caller, peers): (Vec<&Row>, Vec<&Row>) =
+        pairs.iter().map(|pair| (pair.caller, pair.peers)).unzip();
     let unattended = format!(
         "when the computation was over, {} % were finished without another call of their rank with peers, {} % with \
          caller",
@@ -96,8 +99,12 @@ pub(super) fn of(rows: &[Row]) -> String {
 
 fn pairs(rows: &[Row]) -> Vec<Pair<'_>> {
     let of = |engine| rows.iter().filter(move |row| row.engine == engine);
-    let partner = |caller: &Row| of(EngineKind::Peers).find(|row| (row.op, row.bytes) == (caller.op, caller.bytes));
-    of(EngineKind::Caller).filter_map(|caller| Some(Pair { caller, peers: partner(caller)? })).collect()
+    let partner = |caller: &Row| {
+        of(EngineKind::Peers).find(|row| (row.op, row.bytes) == (caller.op, caller.bytes))
+    };
+    of(EngineKind::Caller)
+        .filter_map(|caller| Some(Pair { caller, peers: partner(caller)? }))
+        .collect()
 }
 
 fn mean_unattended(rows: &[&Row]) -> f64 {
@@ -114,16 +121,27 @@ fn range(rows: &[&Row]) -> String {
 fn times_less(pairs: &[Pair<'_>]) -> String {
     let (least, most) = bounds(pairs.iter().map(Pair::ratio));
     let (least, most) = (format!("{least:.1}"), format!("{most:.1}"));
-    if least == most { format!("{least} times less") } else { format!("{least} to {most} times less") }
+    if least == most {
+        format!("{least} times less")
+    } else {
+        format!("{least} to {most} times less")
+    }
 }
 
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(value), most.max(value)))
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
+        (least.min(value), most.max(value))
+    })
 }
 
 fn exception(pair: &Pair<'_>) -> String {
-    let verdict = if pair.verdict() == Verdict::More { "added more" } else { "made no difference that stands out" };
-    let (peers, caller) = (microseconds(pair.peers.exposed_us), microseconds(pair.caller.exposed_us));
+    let verdict = if pair.verdict() == Verdict::More {
+        "added more"
+    } else {
+        "made no difference that stands out"
+    };
+    let (peers, caller) =
+        (microseconds(pair.peers.exposed_us), microseconds(pair.caller.exposed_us));
     format!("{} {verdict} ({peers} µs against {caller} µs)", pair.name())
 }
 
@@ -141,7 +159,13 @@ mod tests {
     use super::*;
     use measure::overlap::Collective;
 
-    fn row(op: Collective, bytes: u64, engine: EngineKind, exposed_us: f64, unattended: f64) -> Row {
+    fn row(
+        op: Collective,
+        bytes: u64,
+        engine: EngineKind,
+        exposed_us: f64,
+        unattended: f64,
+    ) -> Row {
         Row {
             op,
             algorithm: "any".into(),
@@ -175,10 +199,19 @@ mod tests {
     #[test]
     fn where_peers_win_everywhere_it_says_by_how_much() {
         let sentence = of(&rows([1.0, 0.25, 2.0, 0.2], [0.0, 1.0]));
-        assert!(sentence.starts_with("With peers the collectives went on underneath"), "{sentence}");
-        assert!(sentence.contains("added 0.20 to 0.25 µs to it, with caller 1.00 to 2.00 µs"), "{sentence}");
+        assert!(
+            sentence.starts_with("With peers the collectives went on underneath"),
+            "{sentence}"
+        );
+        assert!(
+            sentence.contains("added 0.20 to 0.25 µs to it, with caller 1.00 to 2.00 µs"),
+            "{sentence}"
+        );
         assert!(sentence.contains("4.0 to 10.0 times less"), "{sentence}");
-        assert!(sentence.contains("100 % were finished") && sentence.ends_with("0 % with caller."), "{sentence}");
+        assert!(
+            sentence.contains("100 % were finished") && sentence.ends_with("0 % with caller."),
+            "{sentence}"
+        );
     }
 
     #[test]
@@ -191,10 +224,19 @@ mod tests {
     #[test]
     fn where_peers_win_somewhere_it_names_where_they_do_not() {
         let sentence = of(&rows([1.0, 0.5, 2.0, 4.0], [0.5, 1.0]));
-        assert!(sentence.contains("barrier added less") && sentence.contains("2.0 times less"), "{sentence}");
-        assert!(sentence.contains("but allreduce 8 B added more (4.00 µs against 2.00 µs)"), "{sentence}");
+        assert!(
+            sentence.contains("barrier added less") && sentence.contains("2.0 times less"),
+            "{sentence}"
+        );
+        assert!(
+            sentence.contains("but allreduce 8 B added more (4.00 µs against 2.00 µs)"),
+            "{sentence}"
+        );
         let sentence = of(&rows([1.0, 0.5, 2.0, 2.0], [0.5, 1.0]));
-        assert!(sentence.contains("allreduce 8 B made no difference that stands out"), "{sentence}");
+        assert!(
+            sentence.contains("allreduce 8 B made no difference that stands out"),
+            "{sentence}"
+        );
     }
 
     #[test]

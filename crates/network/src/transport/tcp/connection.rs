@@ -26,7 +26,9 @@ pub(super) enum Lost {
 
 fn why(error: Errno) -> String {
     match error {
-        Errno::TIMEDOUT => "it has not answered for too long; is the host up, and the network between?".into(),
+        Errno::TIMEDOUT => {
+            "it has not answered for too long; is the host up, and the network between?".into()
+        }
         Errno::CONNRESET | Errno::PIPE => "its node service has ended".into(),
         error => std::io::Error::from(error).to_string(),
     }

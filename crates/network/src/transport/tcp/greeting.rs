@@ -69,7 +69,8 @@ pub(super) fn hello(from: u32, to: u32, nonce: &Nonce) -> [u8; HELLO_BYTES] {
 
 /// From which host to which, and the random bytes, if it is such a greeting.
 pub(super) fn read_hello(bytes: &[u8; HELLO_BYTES]) -> Option<(u32, u32, Nonce)> {
-    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let is_ours = bytes[..4] == MAGIC && word(4) == u32::from(VERSION);
     let nonce = *bytes.last_chunk()?;
     is_ours.then(|| (word(8), word(12), nonce))
@@ -88,7 +89,10 @@ mod tests {
         assert_ne!(proof, pair.proof(&key, Side::Accepting));
         assert_ne!(proof, pair.proof(&[8; 16], Side::Connecting));
         assert_ne!(proof, Pair { to: 2, ..pair }.proof(&key, Side::Connecting));
-        assert_ne!(proof, Pair { from_nonce: [2; 16], to_nonce: [1; 16], ..pair }.proof(&key, Side::Connecting));
+        assert_ne!(
+            proof,
+            Pair { from_nonce: [2; 16], to_nonce: [1; 16], ..pair }.proof(&key, Side::Connecting)
+        );
     }
 
     #[test]

@@ -36,13 +36,24 @@ struct Large {
 
 impl Default for Incoming {
     fn default() -> Self {
-        Incoming { buffer: vec![0; BUFFER].into(), start: 0, end: 0, large: None, segmented: None, segment: 0 }
+        Incoming {
+            buffer: vec![0; BUFFER].into(),
+            start: 0,
+            end: 0,
+            large: None,
+            segmented: None,
+            segment: 0,
+        }
     }
 }
 
 impl Incoming {
     /// Reads what there is, but for a turn at most, and hands on every frame that is complete.
-    pub(super) fn read(&mut self, socket: BorrowedFd<'_>, take: &mut impl FnMut(Frame)) -> Result<(), Lost> {
+    pub(super) fn read(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        take: &mut impl FnMut(Frame),
+    ) -> Result<(), Lost> {
         let mut turn = 0;
         while turn < TURN {
             let (read, wanted) = match (&mut self.large, &mut self.segmented) {
@@ -61,7 +72,9 @@ impl Incoming {
             };
             turn += read;
             for complete in [&mut self.large, &mut self.segmented] {
-                if let Some(Large { head, payload, .. }) = complete.take_if(|large| large.is_complete()) {
+                if let Some(Large { head, payload, .. }) =
+                    complete.take_if(|large| large.is_complete())
+                {
                     take(Frame::decode(&head, payload)?);
                 }
             }
@@ -77,7 +90,8 @@ impl Incoming {
     /// Takes complete frames out of the buffer.
     fn cut(&mut self, take: &mut impl FnMut(Frame)) -> Result<(), Lost> {
         while self.segment == 0
-            && let Some(head) = self.buffer[self.start..self.end].first_chunk::<HEAD_BYTES>().copied()
+            && let Some(head) =
+                self.buffer[self.start..self.end].first_chunk::<HEAD_BYTES>().copied()
         {
             let rest = &self.buffer[self.start + HEAD_BYTES..self.end];
             match Beginning::read(&head)? {
@@ -124,7 +138,9 @@ impl Incoming {
         segmented.payload.extend_from_slice(there);
         self.start += HEAD_BYTES + there.len();
         self.segment = length - there.len();
-        if let Some(Large { head, payload, .. }) = self.segmented.take_if(|large| large.is_complete()) {
+        if let Some(Large { head, payload, .. }) =
+            self.segmented.take_if(|large| large.is_complete())
+        {
             take(Frame::decode(&head, payload)?);
         }
         Ok(())

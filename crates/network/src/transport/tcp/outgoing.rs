@@ -131,7 +131,12 @@ impl Outgoing {
             }
             let mut control = SendAncillaryBuffer::default();
             // NOSIGNAL: a peer that has gone is an error here and not a SIGPIPE.
-            match sendmsg(socket, &slices[..count], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match sendmsg(
+                socket,
+                &slices[..count],
+                &mut control,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
                 Ok(written) => self.advance(written),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(false),

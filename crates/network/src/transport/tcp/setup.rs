@@ -140,20 +140,26 @@ pub(super) fn connect(
             setup.dial(to)?;
         }
     }
-    let sockets = (0..).zip(setup.known).filter_map(|(host, socket)| Some((host, socket?))).collect();
+    let sockets =
+        (0..).zip(setup.known).filter_map(|(host, socket)| Some((host, socket?))).collect();
     Ok((sockets, setup.refused))
 }
 
 impl Setup<'_> {
     fn missing(&self) -> Option<u32> {
-        (0..).zip(&self.known).find(|(host, socket)| *host != self.host && socket.is_none()).map(|(host, _)| host)
+        (0..)
+            .zip(&self.known)
+            .find(|(host, socket)| *host != self.host && socket.is_none())
+            .map(|(host, _)| host)
     }
 
     fn late(&self) -> Error {
         let host = self.missing().unwrap_or(self.host);
         let seconds = self.waited.as_secs_f64();
         let why = if self.closed == Some(host) {
-            format!("it has closed every connection for {seconds} s; does the job's node service listen there?")
+            format!(
+                "it has closed every connection for {seconds} s; does the job's node service listen there?"
+            )
         } else {
             format!(
                 "no connection within {seconds} s; does the job's node service run there, and do firewalls let it through?"
@@ -182,7 +188,11 @@ impl Setup<'_> {
         };
         match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {
-                self.guests.push(Guest { socket, stage: Stage::Connecting { to }, heard: Vec::new() });
+                self.guests.push(Guest {
+                    socket,
+                    stage: Stage::Connecting { to },
+                    heard: Vec::new(),
+                });
                 Ok(())
             }
             Err(error) => self.failed(to, error),
@@ -192,8 +202,14 @@ impl Setup<'_> {
     fn failed(&mut self, to: u32, error: Errno) -> Result<(), Error> {
         match error {
             // Its address was told only after it listened.
-            Errno::CONNREFUSED => Err(self.unreachable(to, "nobody listens there: its node service has ended".into())),
-            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::TIMEDOUT | Errno::AGAIN | Errno::CONNRESET => {
+            Errno::CONNREFUSED => {
+                Err(self.unreachable(to, "nobody listens there: its node service has ended".into()))
+            }
+            Errno::NETUNREACH
+            | Errno::HOSTUNREACH
+            | Errno::TIMEDOUT
+            | Errno::AGAIN
+            | Errno::CONNRESET => {
                 self.again.push((Instant::now() + PAUSE, to));
                 Ok(())
             }
@@ -242,13 +258,19 @@ impl Setup<'_> {
             if self.guests.iter().filter(|guest| guest.stage.is_unproven()).count() >= most {
                 self.turn_one_away();
             }
-            self.guests.push(Guest { socket: socket.into(), stage: Stage::Accepted, heard: Vec::new() });
+            self.guests.push(Guest {
+                socket: socket.into(),
+                stage: Stage::Accepted,
+                heard: Vec::new(),
+            });
         }
     }
 
     /// Closes the connection of whoever came first and has not proven to be a host; a host tries again. False if there is none.
     fn turn_one_away(&mut self) -> bool {
-        let Some(first) = self.guests.iter().position(|guest| guest.stage.is_unproven()) else { return false };
+        let Some(first) = self.guests.iter().position(|guest| guest.stage.is_unproven()) else {
+            return false;
+        };
         self.guests.remove(first);
         self.refused += 1;
         true
@@ -275,7 +297,9 @@ impl Setup<'_> {
                     self.again.push((Instant::now() + PAUSE, to));
                 }
                 (Step::Refused, Stage::Greeted { to, .. }) => {
-                    let why = "what listens there is not this job's node service; is the address right?".into();
+                    let why =
+                        "what listens there is not this job's node service; is the address right?"
+                            .into();
                     return Err(self.unreachable(to, why));
                 }
                 (Step::Failed(_) | Step::Refused | Step::Closed, _) => self.refused += 1,
@@ -307,7 +331,9 @@ impl Guest {
                     Ok(bytes) => bytes,
                     Err(step) => return Ok(Some(step)),
                 };
-                let (Some(to_nonce), Some(proof)) = (bytes.first_chunk(), bytes.last_chunk::<PROOF_BYTES>()) else {
+                let (Some(to_nonce), Some(proof)) =
+                    (bytes.first_chunk(), bytes.last_chunk::<PROOF_BYTES>())
+                else {
                     return Ok(Some(Step::Refused));
                 };
                 let pair = Pair { from: host, to, from_nonce: nonce, to_nonce: *to_nonce };
@@ -322,7 +348,9 @@ impl Guest {
                     Ok(bytes) => bytes,
                     Err(step) => return Ok(Some(step)),
                 };
-                let Some((from, to, from_nonce)) = greeting::read_hello(&bytes).filter(|(_, to, _)| *to == host) else {
+                let Some((from, to, from_nonce)) =
+                    greeting::read_hello(&bytes).filter(|(_, to, _)| *to == host)
+                else {
                     return Ok(Some(Step::Refused));
                 };
                 let pair = Pair { from, to, from_nonce, to_nonce: random_key()? };

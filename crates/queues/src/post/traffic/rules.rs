@@ -15,11 +15,18 @@ impl Traffic {
         self.directory.job(name).ok_or_else(|| PostError::UnknownJob { name: name.to_owned() })
     }
 
-    pub(in crate::post) fn set_right(&mut self, from: &str, to: &str, may: bool) -> Result<(), PostError> {
+    pub(in crate::post) fn set_right(
+        &mut self,
+        from: &str,
+        to: &str,
+        may: bool,
+    ) -> Result<(), PostError> {
         let (from, to) = (self.job(from)?, self.job(to)?);
         self.directory.set_right(from, to, may);
         if !may {
-            self.close_where(Closing::Revoked, |lane, _| (lane.route.from.job, lane.to.job) == (from, to));
+            self.close_where(Closing::Revoked, |lane, _| {
+                (lane.route.from.job, lane.to.job) == (from, to)
+            });
         }
         Ok(())
     }
@@ -30,12 +37,18 @@ impl Traffic {
             return Err(PostError::UnknownName { job: job.to_owned(), name });
         }
         self.directory.revoke(number, name);
-        self.close_where(Closing::Revoked, |lane, _| lane.route.from.job == number && lane.route.name == name);
+        self.close_where(Closing::Revoked, |lane, _| {
+            lane.route.from.job == number && lane.route.name == name
+        });
         Ok(())
     }
 
     /// Lets every name of one port lead to another port of the same job.
-    pub(in crate::post) fn move_port(&mut self, from: &Address, to: &Address) -> Result<(), PostError> {
+    pub(in crate::post) fn move_port(
+        &mut self,
+        from: &Address,
+        to: &Address,
+    ) -> Result<(), PostError> {
         let place = |address: &Address| {
             let wrong = |why| PostError::Address { address: address.clone(), why };
             self.directory.place(address).map_err(|_| wrong("does not exist"))
@@ -55,7 +68,12 @@ impl Traffic {
     }
 
     /// Lets one name of a job lead to another port. Lanes go there if it is one of the same job as before.
-    pub(in crate::post) fn repoint(&mut self, job: &str, name: QueueName, to: &Address) -> Result<(), PostError> {
+    pub(in crate::post) fn repoint(
+        &mut self,
+        job: &str,
+        name: QueueName,
+        to: &Address,
+    ) -> Result<(), PostError> {
         let number = self.job(job)?;
         let wrong = |why| PostError::Address { address: to.clone(), why };
         let place = self.directory.place(to).map_err(|_| wrong("does not exist"))?;
@@ -71,14 +89,17 @@ impl Traffic {
 
     fn repoint_name(&mut self, job: JobNumber, name: QueueName, to: Place) {
         self.directory.repoint(job, name, to);
-        let is_concerned = |lane: &Lane| lane.route.from.job == job && lane.route.name == name && lane.to != to;
+        let is_concerned =
+            |lane: &Lane| lane.route.from.job == job && lane.route.name == name && lane.to != to;
         if self.directory.owner(to).is_none() {
             return self.close_where(Closing::Revoked, |lane, _| is_concerned(lane));
         }
         self.close_where(Closing::Revoked, |lane, _| is_concerned(lane) && lane.to.job != to.job);
         let mut moving = Vec::new();
         // Who sends through a hall finds in its table that the name leads elsewhere.
-        for (&number, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.has_ring() && is_concerned(lane)) {
+        for (&number, lane) in
+            self.lanes.iter_mut().filter(|(_, lane)| lane.has_ring() && is_concerned(lane))
+        {
             lane.moving = Some(to);
             moving.push((number, lane.receiver));
         }

@@ -38,7 +38,8 @@ struct Heard {
 /// rows alone, because drawing takes processor time from the ranks.
 pub(super) fn run(plan: &Plan) -> Result<Measured, Failure> {
     let cases = plan.cases();
-    let progress = ProgressBar::with_draw_target(Some(cases.len() as u64), ProgressDrawTarget::stderr());
+    let progress =
+        ProgressBar::with_draw_target(Some(cases.len() as u64), ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len}  {wide_msg}") {
         progress.set_style(style);
     }
@@ -59,7 +60,9 @@ pub(super) fn run(plan: &Plan) -> Result<Measured, Failure> {
     let left_out = |mechanism| skipped.iter().any(|(left_out, _)| *left_out == mechanism);
     let expected = cases.iter().filter(|case| !left_out(case.mechanism)).count();
     let end = match outcome {
-        Outcome { failed: Some((rank, how)), .. } => End::RankFailed { rank, how, status: outcome.exit_status() },
+        Outcome { failed: Some((rank, how)), .. } => {
+            End::RankFailed { rank, how, status: outcome.exit_status() }
+        }
         _ if rows.len() == expected => End::Complete,
         _ => End::Incomplete { expected },
     };

@@ -61,7 +61,9 @@ fn measure(plan: &Plan) -> Result<(), QueuesError> {
 
 fn say(event: Event) {
     let report = match event {
-        Event::Begin(case) => Report::Begin { mechanism: case.mechanism, threads: case.threads, bytes: case.bytes },
+        Event::Begin(case) => {
+            Report::Begin { mechanism: case.mechanism, threads: case.threads, bytes: case.bytes }
+        }
         Event::Row(row) => Report::Row(row),
         Event::Skipped { mechanism, why } => Report::Skipped { mechanism, why },
     };

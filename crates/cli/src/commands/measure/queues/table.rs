@@ -6,7 +6,8 @@ use measure::queues::{Crossover, Figure, Mechanism, Row};
 
 /// The table, what is to be seen in it, and how to read it.
 pub(super) fn of(rows: &[Row], crossovers: &[Crossover], left_out: &[String]) -> String {
-    let (idle, measured): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.mechanism == Mechanism::Idle);
+    let (idle, measured): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|row| row.mechanism == Mechanism::Idle);
     let mut parts = vec![ranks_on_cores(2)];
     if !measured.is_empty() {
         parts.push(table(&measured).to_string());
@@ -44,11 +45,16 @@ fn table(rows: &[&Row]) -> Table {
             figure(row.bytes),
             median(row.send_ns),
             median(row.receive_ns),
-            row.latency_ns.map_or_else(|| figure("–"), |latency| trusted(nanoseconds(latency.median))),
+            row.latency_ns
+                .map_or_else(|| figure("–"), |latency| trusted(nanoseconds(latency.median))),
             spread(row.latency_ns),
             median(row.gap_ns),
             spread(row.gap_ns),
-            figure(row.megabytes_per_second.filter(|rate| *rate > 0.0).map_or_else(|| "–".to_owned(), nanoseconds)),
+            figure(
+                row.megabytes_per_second
+                    .filter(|rate| *rate > 0.0)
+                    .map_or_else(|| "–".to_owned(), nanoseconds),
+            ),
             median(row.floor_ns),
             spread(row.floor_ns),
             row.ratio.map_or_else(|| figure("–"), |ratio| trusted(format!("{:.2}", ratio.median))),

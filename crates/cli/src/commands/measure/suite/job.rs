@@ -48,8 +48,12 @@ pub(super) fn run(
     options.limit = Some(STARTING + Duration::from_millis(expected) * PATIENCE);
     let trouble = Arc::new(Mutex::new(None));
     options.output = Output::Lines(Box::new({
-        let mut ear =
-            Ear { kept: Arc::clone(kept), trouble: Arc::clone(&trouble), progress: progress.clone(), saved: None };
+        let mut ear = Ear {
+            kept: Arc::clone(kept),
+            trouble: Arc::clone(&trouble),
+            progress: progress.clone(),
+            saved: None,
+        };
         move |line| ear.hear(line)
     }));
     let arguments = {
@@ -67,8 +71,12 @@ pub(super) fn run(
     let is_done = lock(kept).next_job().start >= steps.end;
     Ok(match outcome {
         Outcome { asked_to_end: true, .. } if !is_done => JobEnd::Interrupted(code),
-        Outcome { out_of_time: true, .. } => JobEnd::Failed { why: "it took far too long".to_owned(), code },
-        Outcome { failed: Some((rank, how)), .. } => JobEnd::Failed { why: format!("rank {rank} failed: {how}"), code },
+        Outcome { out_of_time: true, .. } => {
+            JobEnd::Failed { why: "it took far too long".to_owned(), code }
+        }
+        Outcome { failed: Some((rank, how)), .. } => {
+            JobEnd::Failed { why: format!("rank {rank} failed: {how}"), code }
+        }
         _ if is_done => JobEnd::Done,
         _ => JobEnd::Failed { why: "its ranks ended before they were done".to_owned(), code: 1 },
     })

@@ -37,12 +37,16 @@ impl Kept {
         let there = if again { None } else { directory.read(&experiment.outline().name)? };
         let (found, part) = match there {
             None => (Found::Nothing, fresh()),
-            Some(part) if part.setting != words => return Err(other_setting(directory, &part, &words)),
+            Some(part) if part.setting != words => {
+                return Err(other_setting(directory, &part, &words));
+            }
             Some(part) if part.complete => (Found::Complete, part),
             Some(part) if part.steps_done as usize > experiment.steps().len() => {
                 return Err(other_setting(directory, &part, &words));
             }
-            Some(part) => (if part.steps_done == 0 { Found::Nothing } else { Found::Partial }, part),
+            Some(part) => {
+                (if part.steps_done == 0 { Found::Nothing } else { Found::Partial }, part)
+            }
         };
         Ok(Kept { experiment: Arc::new(experiment), directory: directory.clone(), found, part })
     }
@@ -122,7 +126,11 @@ impl Kept {
     /// What is said when it was cut off.
     pub(super) fn how_far(&self) -> String {
         let file = file_of(self.directory.path(), &self.part);
-        format!("{} of {} are kept in {file}, and the same command goes on behind them", self.steps(), self.part.name)
+        format!(
+            "{} of {} are kept in {file}, and the same command goes on behind them",
+            self.steps(),
+            self.part.name
+        )
     }
 
     fn steps(&self) -> String {
@@ -133,13 +141,17 @@ impl Kept {
 /// Why what is there cannot be gone on with.
 fn other_setting(directory: &Directory, part: &Part, asked: &BTreeMap<String, String>) -> Failure {
     let names: BTreeSet<&String> = part.setting.keys().chain(asked.keys()).collect();
-    let value =
-        |of: &BTreeMap<String, String>, name: &String| of.get(name).cloned().unwrap_or_else(|| "none".to_owned());
+    let value = |of: &BTreeMap<String, String>, name: &String| {
+        of.get(name).cloned().unwrap_or_else(|| "none".to_owned())
+    };
     let differences: Vec<String> = names
         .into_iter()
         .filter(|name| part.setting.get(*name) != asked.get(*name))
-        .map(|name| format!("{name} {} there, {} now", value(&part.setting, name), value(asked, name)))
+        .map(|name| {
+            format!("{name} {} there, {} now", value(&part.setting, name), value(asked, name))
+        })
         .collect();
-    let differences = if differences.is_empty() { "more steps there".to_owned() } else { differences.join("; ") };
+    let differences =
+        if differences.is_empty() { "more steps there".to_owned() } else { differences.join("; ") };
     Failure::OtherSetting { file: file_of(directory.path(), part), differences }
 }

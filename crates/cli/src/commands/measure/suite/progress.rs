@@ -13,7 +13,9 @@ impl Progress {
     /// Of about so many milliseconds.
     pub(super) fn new(milliseconds: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(milliseconds), ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{bar:20} {percent:>3} %, {eta} left  {wide_msg}") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:20} {percent:>3} %, {eta} left  {wide_msg}")
+        {
             bar.set_style(style);
         }
         Progress { bar }

@@ -59,7 +59,12 @@ enum RankError {
 }
 
 /// The command line that gets to [`execute`].
-pub(super) fn command_line(name: &str, steps: Range<usize>, setting: &Setting, directory: &Directory) -> Vec<OsString> {
+pub(super) fn command_line(
+    name: &str,
+    steps: Range<usize>,
+    setting: &Setting,
+    directory: &Directory,
+) -> Vec<OsString> {
     let setting = serde_json::to_string(setting).unwrap_or_default();
     let options: [(&str, OsString); 5] = [
         ("--first", steps.start.to_string().into()),
@@ -95,7 +100,12 @@ fn measure(arguments: &Arguments) -> Result<(), RankError> {
     if let Some(core) = shape.cores.get(world.rank() as usize) {
         shm::process::bind_current_thread(*core)?;
     }
-    let here = Here { world, shape, service: Some(arguments.service), directory: Some(&arguments.directory) };
+    let here = Here {
+        world,
+        shape,
+        service: Some(arguments.service),
+        directory: Some(&arguments.directory),
+    };
     for (step, number) in steps.iter().zip(range) {
         let findings = step.run(&here)?;
         if world.rank() == 0 {

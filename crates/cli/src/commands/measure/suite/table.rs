@@ -16,15 +16,22 @@ pub(super) fn of(part: &Part, directory: Option<&Path>) -> String {
         if table.rows.len() <= MOST_ROWS {
             lines.push(format!("{}\n{}", table.title, shown(table)));
         } else {
-            let file = directory.map(|directory| directory.join(format!("{}-{}.csv", part.name, table.name)));
+            let file = directory
+                .map(|directory| directory.join(format!("{}-{}.csv", part.name, table.name)));
             let place = file.map_or(String::new(), |file| format!(" in {}", file.display()));
             lines.push(format!("{}: {}{place}", table.title, count(table.rows.len(), "row")));
         }
     }
     lines.extend(part.notes.iter().cloned());
-    let points: usize = part.figures.iter().flat_map(|figure| &figure.series).map(|series| series.points.len()).sum();
+    let points: usize = part
+        .figures
+        .iter()
+        .flat_map(|figure| &figure.series)
+        .map(|series| series.points.len())
+        .sum();
     let (figures, points) = (count(part.figures.len(), "figure"), count(points, "point"));
-    let place = directory.map_or(String::new(), |directory| format!(": {}", file_of(directory, part)));
+    let place =
+        directory.map_or(String::new(), |directory| format!(": {}", file_of(directory, part)));
     lines.push(format!("{figures} of {points}{place}"));
     lines.join("\n")
 }

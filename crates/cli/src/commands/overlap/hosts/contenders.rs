@@ -30,23 +30,38 @@ pub(super) fn floor(testbed: &Testbed, setting: &Setting) -> Result<Vec<Row>, Fa
     };
     let pair = [bind(one, other), bind(other, one)];
     let [Ok(here), Ok(there)] = pair else {
-        let why = pair.into_iter().find_map(Result::err).unwrap_or_else(|| std::io::ErrorKind::Other.into());
+        let why = pair
+            .into_iter()
+            .find_map(Result::err)
+            .unwrap_or_else(|| std::io::ErrorKind::Other.into());
         return Err(measure::Error::from(why).into());
     };
     Ok(sockets(&[here, there], setting)?)
 }
 
 /// All engines between hosts that this machine has, and what must stay while they are used.
-pub(super) fn of(testbed: &Testbed, mtu: u32, per_host: NonZeroU32) -> Result<(Vec<Contender>, Vec<Loader>), Failure> {
-    let host_of_rank: Vec<u32> =
-        (0..testbed.hosts().len() as u32).flat_map(|host| (0..per_host.get()).map(move |_| host)).collect();
+pub(super) fn of(
+    testbed: &Testbed,
+    mtu: u32,
+    per_host: NonZeroU32,
+) -> Result<(Vec<Contender>, Vec<Loader>), Failure> {
+    let host_of_rank: Vec<u32> = (0..testbed.hosts().len() as u32)
+        .flat_map(|host| (0..per_host.get()).map(move |_| host))
+        .collect();
     let agent = agent(testbed, &host_of_rank).map_err(measure::Error::from)?;
     let (kernel, loaders) = kernel(testbed, mtu, &host_of_rank)?;
-    Ok((vec![agent, kernel].into_iter().map(|one| one.with_ranks_per_host(per_host)).collect(), loaders))
+    Ok((
+        vec![agent, kernel].into_iter().map(|one| one.with_ranks_per_host(per_host)).collect(),
+        loaders,
+    ))
 }
 
 /// The kernel engine.
-fn kernel(testbed: &Testbed, mtu: u32, host_of_rank: &[u32]) -> Result<(Contender, Vec<Loader>), Failure> {
+fn kernel(
+    testbed: &Testbed,
+    mtu: u32,
+    host_of_rank: &[u32],
+) -> Result<(Contender, Vec<Loader>), Failure> {
     let hosts = testbed.hosts();
     let endpoint = |host: &Host| Endpoint {
         hardware_address: host.hardware_address(),
@@ -85,7 +100,9 @@ fn agent(testbed: &Testbed, host_of_rank: &[u32]) -> Result<Contender, Error> {
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let key = random_key()?;
     let connect = |host: &Host, listener: Listener| {
-        host.run(|| Tcp::connect(listener, host.number() as u32, &addresses, key, Patience::default()))
+        host.run(|| {
+            Tcp::connect(listener, host.number() as u32, &addresses, key, Patience::default())
+        })
     };
     // All at once: each waits for all others.
     let connected = std::thread::scope(|scope| {
