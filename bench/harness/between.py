@@ -1,4 +1,4 @@
-"""tradewind and MPI libraries over TCP between hosts that are network namespaces, in turns."""
+"""tradewind and MPI libraries over TCP between nodes that are network namespaces, in turns."""
 
 import argparse
 import contextlib
@@ -25,8 +25,8 @@ LIMIT_S = 60
 
 def read(arguments):
     """The command line."""
-    parser = argparse.ArgumentParser(prog="bench/hosts", description=__doc__)
-    parser.add_argument("--hosts", type=positive, default=2, help="how many hosts (2)")
+    parser = argparse.ArgumentParser(prog="bench/nodes", description=__doc__)
+    parser.add_argument("--nodes", type=positive, default=2, help="how many nodes (2)")
     parser.add_argument("--mtu", type=positive, default=1500, help="largest IP packet (1500)")
     parser.add_argument("--rounds", type=positive, default=7, help="rounds, in which everybody has a turn (7)")
     parser.add_argument("--calls", type=positive, default=500, help="calls of a round (500)")
@@ -43,19 +43,19 @@ def build(say):
     say("building")
     for peer in PEERS:
         compiler = installation.environment(peer) / "bin" / "mpicc"
-        command = [compiler, *installation.FLAGS, BENCH / "c" / "hosts.c", "-o", BUILD / f"hosts.{peer}"]
+        command = [compiler, *installation.FLAGS, BENCH / "c" / "nodes.c", "-o", BUILD / f"nodes.{peer}"]
         BUILD.mkdir(parents=True, exist_ok=True)
-        installation.checked(command, f"compiling hosts.c with {peer}'s mpicc", "This is a fault of bench/c.")
+        installation.checked(command, f"compiling nodes.c with {peer}'s mpicc", "This is a fault of bench/c.")
     cargo = ["cargo", "build", "--release", "--quiet"]
     installation.checked([*cargo, "-p", "cli"], "building tradewind", "See what cargo says.", cwd=ROOT)
-    hosts = [*cargo, "-p", "testbed", "--example", "hosts"]
-    installation.checked(hosts, "building the hosts", "See what cargo says.", cwd=ROOT)
+    nodes = [*cargo, "-p", "testbed", "--example", "nodes"]
+    installation.checked(nodes, "building the nodes", "See what cargo says.", cwd=ROOT)
 
 
 @contextlib.contextmanager
-def hosts(count, mtu, receiver_core):
+def nodes(count, mtu, receiver_core):
     """Namespaces for the peers, for as long as the block runs: a line of JSON each."""
-    command = [release(ROOT) / "examples" / "hosts", str(count), str(mtu)]
+    command = [release(ROOT) / "examples" / "nodes", str(count), str(mtu)]
     holder = subprocess.Popen(
         [str(part) for part in command] + (["receiver-core"] if receiver_core else []),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -63,7 +63,7 @@ def hosts(count, mtu, receiver_core):
     try:
         lines = [holder.stdout.readline() for _ in range(count)]
         if not all(lines):
-            raise Trouble("the hosts could not be made: it needs root, and ip of iproute2; see above")
+            raise Trouble("the nodes could not be made: it needs root, and ip of iproute2; see above")
         yield [json.loads(line) for line in lines]
     finally:
         holder.stdin.close()
@@ -71,34 +71,34 @@ def hosts(count, mtu, receiver_core):
 
 
 def cores(place, options):
-    """Where a library's rank on a host may run, as `taskset` wants it: where the host receives, or anywhere."""
+    """Where a library's rank on a node may run, as `taskset` wants it: where the node receives, or anywhere."""
     return str(place["core"]) if options.receiver_core else f"0-{machine.cores() - 1}"
 
 
 def commands(places, folder, options):
     """The command line of each way to run a peer, by name."""
-    hosts_file, count = folder / "hosts", len(places)
-    hosts_file.write_text("".join(f"{place['address']}\n" for place in places))
+    nodes_file, count = folder / "nodes", len(places)
+    nodes_file.write_text("".join(f"{place['address']}\n" for place in places))
     device, first = places[0]["interface"], places[0]
-    # Open MPI starts the ranks of its own host without `enter`.
+    # Open MPI starts the ranks of its own node without `enter`.
     inside = ["taskset", "--cpu-list", cores(first, options), "nsenter", f"--net={first['namespace']}"]
     arguments = [str(options.calls), str(options.computation)]
     mpich = [
         *inside, str(installation.environment("mpich") / "bin" / "mpiexec"), "-launcher", "ssh", "-launcher-exec", str(ENTER),
-        "-localhost", "no-host-has-this-name", "-iface", device, "-f", str(hosts_file), "-ppn", "1", "-n", str(count),
+        "-localhost", "no-host-has-this-name", "-iface", device, "-f", str(nodes_file), "-ppn", "1", "-n", str(count),
     ]
-    openmpi_hosts = folder / "openmpi-hosts"
-    openmpi_hosts.write_text("".join(f"{place['address']} slots=1\n" for place in places))
+    openmpi_nodes = folder / "openmpi-hosts"
+    openmpi_nodes.write_text("".join(f"{place['address']} slots=1\n" for place in places))
     crowded = count > machine.cores()
     openmpi = [
         *inside, str(installation.environment("openmpi") / "bin" / "mpiexec"), "--allow-run-as-root", "--hostfile",
-        str(openmpi_hosts), "--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", str(ENTER), "-n", str(count), "--map-by", "node",
+        str(openmpi_nodes), "--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", str(ENTER), "-n", str(count), "--map-by", "node",
         "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", device,
         *(["--mca", "mpi_yield_when_idle", "1"] if crowded else []),
     ]
     ucx = ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", device]
     ofi = ["-genv", "MPIR_CVAR_CH4_NETMOD", "ofi", "-genv", "FI_PROVIDER", "tcp", "-genv", "FI_TCP_IFACE", device]
-    program = {peer: [str(BUILD / f"hosts.{peer}"), *arguments] for peer in PEERS}
+    program = {peer: [str(BUILD / f"nodes.{peer}"), *arguments] for peer in PEERS}
     return {
         "mpich, ucx": [*mpich, *ucx, *program["mpich"]],
         "mpich, ofi": [*mpich, *ofi, *program["mpich"]],
@@ -108,7 +108,7 @@ def commands(places, folder, options):
 
 def own_command(options):
     """tradewind's own measurement: one round, all engines."""
-    command = [str(release(ROOT) / "tradewind"), "--format", "json", "overlap", "--hosts", str(options.hosts), "--rounds", "1"]
+    command = [str(release(ROOT) / "tradewind"), "--format", "json", "overlap", "--nodes", str(options.nodes), "--rounds", "1"]
     command += ["--calls", str(options.calls), "--compute-us", str(options.computation), "--mtu", str(options.mtu)]
     return command + (["--receiver-core"] if options.receiver_core else [])
 
@@ -126,7 +126,7 @@ def figures(who, command, variables):
 def measure(options, say):
     """All rounds: values by engine or configuration, then by what was measured; and what failed."""
     values, failures = {}, {}
-    with tempfile.TemporaryDirectory() as name, hosts(options.hosts, options.mtu, options.receiver_core) as places:
+    with tempfile.TemporaryDirectory() as name, nodes(options.nodes, options.mtu, options.receiver_core) as places:
         table = Path(name) / "namespaces"
         table.write_text("".join(f"{place['address']} {place['namespace']} {cores(place, options)}\n" for place in places))
         peers = commands(places, Path(name), options)
@@ -134,7 +134,7 @@ def measure(options, say):
             say(f"round {number + 1} of {options.rounds}")
             for who, command in [("tradewind", own_command(options)), *peers.items()]:
                 try:
-                    found = figures(who, command, {"TRADEWIND_BENCH_HOSTS": str(table)})
+                    found = figures(who, command, {"TRADEWIND_BENCH_NODES": str(table)})
                 except Failed as failure:
                     failures[who] = str(failure)
                     continue
@@ -157,7 +157,7 @@ def report(values, failures, options, described):
     names = list(values)
     whats = list(dict.fromkeys(what for engine in values.values() for what in engine))
     lines = [
-        f"# {options.hosts} hosts (network namespaces, MTU {options.mtu}), {options.rounds} rounds in turns",
+        f"# {options.nodes} nodes (network namespaces, MTU {options.mtu}), {options.rounds} rounds in turns",
         "",
         f"{described['processor']}, {described['cores']} cores, Linux {described['kernel']}, {described['date']}. Packets are "
         + ("received on the receiver's core (RPS)." if options.receiver_core else "received inside the sender's call (veth without RPS)."),
@@ -180,7 +180,7 @@ def report(values, failures, options, described):
         if ours is not None and theirs:
             ratio = ours / min(theirs)
             lines.append(f"| best MPI over TCP: {what} | ≤ {reach} | {ratio:.3f} | {'yes' if ratio <= reach else 'no'} |")
-    for what, reach in {"barrier": 0.7, "exchange under computation, exposed": 0.35, "processor time of an exchange, all hosts": 0.5}.items():
+    for what, reach in {"barrier": 0.7, "exchange under computation, exposed": 0.35, "processor time of an exchange, all nodes": 0.5}.items():
         ours, theirs = middle(values, "kernel", what), middle(values, "agent", what)
         if ours is not None and theirs:
             lines.append(f"| agent: {what} | ≤ {reach} | {ours / theirs:.3f} | {'yes' if ours / theirs <= reach else 'no'} |")
@@ -198,14 +198,14 @@ def main(arguments):
         described = machine.describe(PEERS)
         values, failures = measure(options, say)
     except Trouble as trouble:
-        print(f"bench/hosts: {trouble}", file=sys.stderr)
+        print(f"bench/nodes: {trouble}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     text = report(values, failures, options, described)
     RESULTS.mkdir(parents=True, exist_ok=True)
     way = "receiver-core" if options.receiver_core else "sender-call"
-    stem = f"{described['fingerprint']}-{options.hosts}-hosts-{way}-{described['date'][:16].replace(' ', 'T').replace(':', '')}"
+    stem = f"{described['fingerprint']}-{options.nodes}-hosts-{way}-{described['date'][:16].replace(' ', 'T').replace(':', '')}"
     everything = {"machine": described, "options": vars(options), "values": values, "failures": failures}
     (RESULTS / f"{stem}.json").write_text(json.dumps(everything, indent=1) + "\n")
     (RESULTS / f"{stem}.md").write_text(text)

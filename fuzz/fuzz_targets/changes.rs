@@ -1,6 +1,7 @@
 //! Arbitrary changes of something sound.
 
-/// The sound bytes with some replaced: two bytes say where, one how many, the others are the new ones.
+/// The sound bytes with some replaced: two bytes say where, one how many, the others are the new
+/// ones.
 pub fn changed(sound: &[u8], mut changes: &[u8]) -> Vec<u8> {
     let mut bytes = sound.to_vec();
     while let [low, high, count, rest @ ..] = changes {

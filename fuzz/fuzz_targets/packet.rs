@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a packet between hosts, as they are and with the MAC and the lengths put right, so that they reach
-//! what lies behind them.
+//! Arbitrary bytes as a packet between nodes, as they are and with the MAC and the lengths put
+//! right, so that they reach what lies behind them.
 #![no_main]
 
 use kernel::wire::{Key, MAGIC, Packet, VERSION, seal};

@@ -43,7 +43,8 @@ fuzz_target!(|bytes: &[u8]| {
     match Schedule::from_bytes(&schedule) {
         Ok(schedule) => {
             walk(&schedule.view());
-            // Only the checker sees every rule, so a graph may be refused that a schedule was made from by hand.
+            // Only the checker sees every rule, so a graph may be refused that a schedule was made
+            // from by hand.
             if let Ok(again) = compile(&decompile(&schedule)) {
                 walk(&again.view());
             }

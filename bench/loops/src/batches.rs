@@ -31,8 +31,9 @@ fn batch<'w, M: Memory, O: Operation<M>>(
     Ok(wall_us() - start_us)
 }
 
-/// About what a call costs, all ranks of one opinion; warms up meanwhile. The batches grow until three took `enough_us`, and the
-/// least counts, because a stolen processor makes a batch longer but never shorter.
+/// About what a call costs, all ranks of one opinion; warms up meanwhile. The batches grow until
+/// three took `enough_us`, and the least counts, because a stolen processor makes a batch longer
+/// but never shorter.
 fn estimate<'w, M: Memory, O: Operation<M>>(
     collective: &mut Collective<'w, O, M>,
     call: Call<'w, O, M>,
@@ -49,8 +50,8 @@ fn estimate<'w, M: Memory, O: Operation<M>>(
     Ok(least_us)
 }
 
-/// Adds "name":[median, p10, p90, count] of one call in microseconds to the line, the maximum over the ranks for each batch.
-/// Returns the median.
+/// Adds "name":[median, p10, p90, count] of one call in microseconds to the line, the maximum over
+/// the ranks for each batch. Returns the median.
 pub fn measure_batches<'w, M: Memory, O: Operation<M>>(
     collective: &mut Collective<'w, O, M>,
     call: Call<'w, O, M>,

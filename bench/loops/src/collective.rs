@@ -1,4 +1,5 @@
-//! One measured collective: its buffers, its blocking and nonblocking call, and the check that its result is right.
+//! One measured collective: its buffers, its blocking and nonblocking call, and the check that its
+//! result is right.
 
 use crate::memory::Memory;
 use crate::operation::{Operation, UnderWay};
@@ -37,9 +38,10 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         })
     }
 
-    /// Computes this repetition's values: every element that will be sent is written anew, as a program does that has
-    /// something to say. Were it not, the data would lie in both cores' caches from the first repetition on, and whoever
-    /// copies it only once would never move it between them.
+    /// Computes this repetition's values: every element that will be sent is written anew, as a
+    /// program does that has something to say. Were it not, the data would lie in both cores'
+    /// caches from the first repetition on, and whoever copies it only once would never move it
+    /// between them.
     pub fn prepare(&mut self, root: usize, repetition: usize) {
         if self.row.kind == Kind::Barrier {
             return;
@@ -86,8 +88,9 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         value as f64
     }
 
-    /// Reads them back on the other side, every element or the first and the last of each block: a library that is fast
-    /// because it does nothing does not pass. Every rank has been the root before.
+    /// Reads them back on the other side, every element or the first and the last of each block: a
+    /// library that is fast because it does nothing does not pass. Every rank has been the root
+    /// before.
     pub fn check(&mut self, root: usize, repetition: usize, every: bool) -> Result<(), Failure> {
         if self.row.kind == Kind::Barrier || (self.row.kind == Kind::Exscan && self.rank == 0) {
             return Ok(());

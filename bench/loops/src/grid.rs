@@ -1,6 +1,7 @@
 //! The periodic grid of two dimensions whose four neighbours a rank exchanges blocks with.
 //!
-//! The same ranks in the same order as MPI_Dims_create, MPI_Cart_create and MPI_Cart_shift give `bench/c/collectives.h`.
+//! The same ranks in the same order as MPI_Dims_create, MPI_Cart_create and MPI_Cart_shift give
+//! `bench/c/collectives.h`.
 
 use crate::Failure;
 use tradewind::{Communicator, Neighbors};
@@ -8,8 +9,8 @@ use tradewind::{Communicator, Neighbors};
 /// How many neighbours a rank has.
 pub const NEIGHBORS: usize = 4;
 
-/// The neighbours of a rank: before and after it in the first dimension, then in the second. On few ranks they repeat, and a
-/// rank may be its own.
+/// The neighbours of a rank: before and after it in the first dimension, then in the second. On few
+/// ranks they repeat, and a rank may be its own.
 pub fn neighbors(rank: usize, ranks: usize) -> Vec<usize> {
     let columns = (1..=ranks)
         .take_while(|side| side * side <= ranks)

@@ -1,6 +1,8 @@
-//! The loops of `bench/c` over tradewind, one program for all of them: `bench/peers` starts it beside the MPI programs.
+//! The loops of `bench/c` over tradewind, one program for all of them: `bench/peers` starts it
+//! beside the MPI programs.
 //!
-//! `loops blocking|overlap|test_cost|messages|threads private|alloc BUDGET-MS SEED SKEW-PERCENT OPERATION:BYTES:ITERATIONS...`
+//! `loops blocking|overlap|test_cost|messages|threads private|alloc BUDGET-MS SEED SKEW-PERCENT
+//! OPERATION:BYTES:ITERATIONS...`
 
 mod batches;
 mod blocking;

@@ -1,7 +1,7 @@
 //! Clocks, the computation, the random skew and percentiles: what every loop here measures with.
 //!
-//! `bench/c/measure.h` is the same text in C. Change both or neither: the comparison is only fair while the two sides run one
-//! algorithm.
+//! `bench/c/measure.h` is the same text in C. Change both or neither: the comparison is only fair
+//! while the two sides run one algorithm.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
@@ -21,8 +21,9 @@ pub fn processor_us() -> f64 {
     microseconds(ClockId::ProcessCPUTime)
 }
 
-/// A fixed amount of work, in registers only. The count is agreed once for everybody, so a processor that is stolen meanwhile
-/// shows as time. Each step depends on the one before: no compiler makes it shorter, no vector unit makes it faster.
+/// A fixed amount of work, in registers only. The count is agreed once for everybody, so a
+/// processor that is stolen meanwhile shows as time. Each step depends on the one before: no
+/// compiler makes it shorter, no vector unit makes it faster.
 #[inline(never)]
 pub fn compute(iterations: u64) {
     let mut x = 88_172_645_463_325_252_u64;
@@ -43,7 +44,8 @@ pub fn next_random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A delay of up to `percent` of the computation, so that no library profits from ranks that start in step.
+/// A delay of up to `percent` of the computation, so that no library profits from ranks that start
+/// in step.
 pub fn skew(random: &mut u64, iterations: u64, percent: u64) {
     compute(next_random(random) % (iterations * percent / 100 + 1));
 }

@@ -1,4 +1,5 @@
-//! The buffers of a collective: private memory, page aligned as the MPI programs have it, or memory the segment owns.
+//! The buffers of a collective: private memory, page aligned as the MPI programs have it, or memory
+//! the segment owns.
 //!
 //! Private buffers are lent to a request; buffers of the segment move into it and come back.
 

@@ -1,5 +1,6 @@
-//! One way from rank 0 to rank 1: half a round trip of a small message, the time from message to message in a stream, and half
-//! a round trip of large ones whose every byte is written before and read after it. Each with the mechanism that is made for it.
+//! One way from rank 0 to rank 1: half a round trip of a small message, the time from message to
+//! message in a stream, and half a round trip of large ones whose every byte is written before and
+//! read after it. Each with the mechanism that is made for it.
 
 use crate::Failure;
 use crate::measure::{repetitions_within, wall_us};
@@ -25,7 +26,8 @@ pub trait Batch {
     fn run(&mut self, number: u64) -> Result<f64, Failure>;
 }
 
-/// Runs batches for the budget and prints the row's line. Rank 0's times count: every batch ends with an answer to it.
+/// Runs batches for the budget and prints the row's line. Rank 0's times count: every batch ends
+/// with an answer to it.
 pub fn measure_batches(
     world: &Communicator,
     row: Row,
@@ -190,7 +192,8 @@ impl Batch for Rate {
     }
 }
 
-/// One message there and one back, each written anew by the program before, untimed, and read by the program after, timed.
+/// One message there and one back, each written anew by the program before, untimed, and read by
+/// the program after, timed.
 struct Large<'w> {
     world: &'w Communicator,
     sender: dma::Sender,

@@ -140,7 +140,8 @@ impl<M: Memory> Operation<M> for Bcast {
     }
 }
 
-/// An operation with a buffer to send from and one to receive into. `$own` is what it needs besides them.
+/// An operation with a buffer to send from and one to receive into. `$own` is what it needs besides
+/// them.
 macro_rules! two_buffers {
     ($(#[$about:meta])* $name:ident $(($field:ty))?, |$own:ident, $world:ident, $from:ident, $to:ident, $root:ident|
         $nonblocking:expr, $blocking:expr) => {

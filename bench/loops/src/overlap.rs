@@ -1,8 +1,9 @@
 //! Nonblocking collectives alone and underneath a computation, without a single test.
 //!
-//! Exposed time is what the collective adds to the computation: for each repetition the maximum over the ranks of the time from
-//! before the start to after the wait, less that rank's median time for the computation alone. Repetitions with and without the
-//! collective alternate, so that both see the same machine.
+//! Exposed time is what the collective adds to the computation: for each repetition the maximum
+//! over the ranks of the time from before the start to after the wait, less that rank's median time
+//! for the computation alone. Repetitions with and without the collective alternate, so that both
+//! see the same machine.
 
 use crate::Failure;
 use crate::batches::measure_batches;

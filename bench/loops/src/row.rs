@@ -1,7 +1,8 @@
 //! What one row of the table measures, as the command line names it: OPERATION:BYTES:ITERATIONS.
 //!
-//! Bytes follow MPI's own convention, as in `bench/c/collectives.h`: barrier has none; bcast, reduce, allreduce, scan and exscan
-//! count the whole message, all others one block (the message of one pair of ranks).
+//! Bytes follow MPI's own convention, as in `bench/c/collectives.h`: barrier has none; bcast,
+//! reduce, allreduce, scan and exscan count the whole message, all others one block (the message of
+//! one pair of ranks).
 
 use crate::{Failure, grid};
 

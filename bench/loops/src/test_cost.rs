@@ -1,4 +1,5 @@
-//! What one test of a collective that cannot finish yet costs: rank 0 asks while the others still compute.
+//! What one test of a collective that cannot finish yet costs: rank 0 asks while the others still
+//! compute.
 
 use crate::Failure;
 use crate::collective::Collective;

@@ -1,5 +1,6 @@
-//! Half a round trip between one thread of rank 0 and two threads of rank 1, which share the queue that they receive from and
-//! the one that they answer through. Whichever of the two gets a message answers it.
+//! Half a round trip between one thread of rank 0 and two threads of rank 1, which share the queue
+//! that they receive from and the one that they answer through. Whichever of the two gets a message
+//! answers it.
 
 use crate::Failure;
 use crate::measure::wall_us;

@@ -23,7 +23,8 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     /// Runs a program as the ranks of a job.
     Run(run::Arguments),
-    /// Shows collectives that finish underneath a computation, on this machine, in less than a minute.
+    /// Shows collectives that finish underneath a computation, on this machine, in less than a
+    /// minute.
     Tour(tour::Arguments),
     /// Measures how much of a collective remains when the program computes meanwhile.
     Overlap(overlap::Arguments),

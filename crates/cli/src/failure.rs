@@ -69,8 +69,8 @@ pub(crate) enum Failure {
     /// A rank of a job that this command has started for itself cannot go on.
     #[error(transparent)]
     Rank(#[from] tradewind::Error),
-    /// Hosts for a measurement cannot be made.
-    #[error("cannot make hosts on this machine: {0}")]
+    /// Nodes for a measurement cannot be made.
+    #[error("cannot make nodes on this machine: {0}")]
     Testbed(#[from] testbed::Error),
     /// The kernel engine cannot be had.
     #[error("no kernel engine here: {0}")]

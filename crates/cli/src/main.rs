@@ -9,7 +9,7 @@ mod trace;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Collectives that run in the background, among the processes of one host or several.
+/// Collectives that run in the background, among the processes of one node or several.
 #[derive(Debug, Parser)]
 #[command(version, after_help = STATUSES)]
 struct Arguments {

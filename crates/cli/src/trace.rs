@@ -1,7 +1,8 @@
 //! Puts the ranks' profiles together into one file of the Trace Event format, which Perfetto opens.
 //!
-//! A process of the picture is a rank, a track whoever executed the rank's operations, a slice an operation; above them
-//! the collectives as the rank called them. Arrows are the dependencies within a rank and the messages between ranks.
+//! A process of the picture is a rank, a track whoever executed the rank's operations, a slice an
+//! operation; above them the collectives as the rank called them. Arrows are the dependencies
+//! within a rank and the messages between ranks.
 
 mod arrows;
 mod events;
@@ -26,8 +27,8 @@ pub(crate) fn ranks_in(directory: &Path) -> Result<u32, Failure> {
     if ranks == 0 { Err(Failure::NoProfile { path: directory.to_owned() }) } else { Ok(ranks) }
 }
 
-/// Reads the part of every rank in `directory` and writes `file`. A rank that was killed has left nothing. There are as many
-/// ranks as the parts say, and so many at least.
+/// Reads the part of every rank in `directory` and writes `file`. A rank that was killed has left
+/// nothing. There are as many ranks as the parts say, and so many at least.
 pub(crate) fn merge(directory: &Path, ranks: u32, file: &Path) -> Result<(), Failure> {
     let parts = Parts::read(directory, ranks);
     let ranks = parts.ranks;

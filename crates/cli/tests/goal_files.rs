@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 const GOOD: &str = "num_ranks 2\nrank 0 {\na: send 8b to 1 tag 7\nb: calc 100\nb requires a\n}\nrank 1 {\nrecv 8b from 0 tag 7\n}\n";
-/// A message without a receive, a receive without a message, and operations that wait for each other.
+/// A message without a receive, a receive without a message, and operations that wait for each
+/// other.
 const BAD: &str = "num_ranks 2\nrank 0 {\nsend 8b to 1\na: calc 1\nb: calc 2\na requires b\nb requires a\n}\nrank 1 {\nrecv 8b from 0 tag 3\n}\n";
 
 struct Folder(tempfile::TempDir);

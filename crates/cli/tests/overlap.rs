@@ -1,4 +1,5 @@
-//! `tradewind overlap` and `tradewind tour` on real processes: what comes out, never how long anything takes.
+//! `tradewind overlap` and `tradewind tour` on real processes: what comes out, never how long
+//! anything takes.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -95,7 +96,8 @@ fn every_collective_has_a_row_for_each_size_and_engine() {
 
 #[test]
 fn peers_finish_short_messages_without_their_owners() {
-    // Only looks after all ranks have started count, and by then whoever started last has finished it for all.
+    // Only looks after all ranks have started count, and by then whoever started last has finished
+    // it for all.
     let rows = rows(
         "overlap -n 4 --op barrier,allreduce,alltoall,neighbor --bytes 64 --engine peers --repetitions 10",
     );

@@ -1,4 +1,5 @@
-//! `tradewind report` on directories of results: what is written, and what is said of files that cannot be read.
+//! `tradewind report` on directories of results: what is written, and what is said of files that
+//! cannot be read.
 
 use plogp::fingerprint::Fingerprint;
 use plogp::machine::Machine;

@@ -1,5 +1,5 @@
-//! `tradewind measure EXPERIMENT` on real processes: what is kept, what a signal leaves, what the next run makes of it. Never how
-//! long anything takes.
+//! `tradewind measure EXPERIMENT` on real processes: what is kept, what a signal leaves, what the
+//! next run makes of it. Never how long anything takes.
 
 use measure::results::{Directory, Part};
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,8 +63,8 @@ fn programs_read_the_parts() {
     assert_eq!(parts, [part(place.path(), "contention")]);
 }
 
-/// A signal while ranks measure: it is sent when a step more is on the disk than before. Gives the exit status and what was
-/// said.
+/// A signal while ranks measure: it is sent when a step more is on the disk than before. Gives the
+/// exit status and what was said.
 fn interrupt(out: &Path, signal: Signal) -> (i32, String) {
     let kept = out.join("matchings.json");
     let before = fs::read(&kept).ok();

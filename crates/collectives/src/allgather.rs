@@ -1,4 +1,5 @@
-//! Allgather: every rank gets every rank's block, in rank order; equal blocks or (MPI's allgatherv) blocks of any size.
+//! Allgather: every rank gets every rank's block, in rank order; equal blocks or (MPI's allgatherv)
+//! blocks of any size.
 
 use crate::blocks::{Parts, merged};
 use crate::drawing::Drawing;
@@ -9,23 +10,25 @@ use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
 algorithms! {
     "allgather",
-    /// In each step a rank passes on to the next what it got in the step before. `ranks` − 1 messages a rank and as many
-    /// deep; for large blocks.
+    /// In each step a rank passes on to the next what it got in the step before. `ranks` − 1
+    /// messages a rank and as many deep; for large blocks.
     ///
-    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
-    /// of High Performance Computing Applications 19(1), 2005: the ring.
+    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+    /// International Journal of High Performance Computing Applications 19(1), 2005: the ring.
     Ring = "ring",
-    /// In round k partners 2^k apart exchange all they have. ⌊log₂ ranks⌋ rounds, and two messages more on some ranks when
-    /// the number of ranks is not a power of two: those hand their block to a neighbour and get everything from it.
+    /// In round k partners 2^k apart exchange all they have. ⌊log₂ ranks⌋ rounds, and two messages
+    /// more on some ranks when the number of ranks is not a power of two: those hand their block to
+    /// a neighbour and get everything from it.
     ///
     /// Thakur, Rabenseifner, Gropp 2005: recursive doubling.
     RecursiveDoubling = "recursive-doubling",
-    /// In round k each rank sends all it has, up to what is missing there, to the rank 2^k places back. ⌈log₂ ranks⌉
-    /// messages a rank for any number of ranks.
+    /// In round k each rank sends all it has, up to what is missing there, to the rank 2^k places
+    /// back. ⌈log₂ ranks⌉ messages a rank for any number of ranks.
     ///
-    /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in Multiport
-    /// Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems 8(11), 1997: the concatenation
-    /// algorithm. Its last phase, a rotation of all blocks, costs nothing here: they arrive where they belong.
+    /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in
+    /// Multiport Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems
+    /// 8(11), 1997: the concatenation algorithm. Its last phase, a rotation of all blocks, costs
+    /// nothing here: they arrive where they belong.
     Bruck = "bruck",
     /// [`gather::Algorithm::Binomial`] to rank 0, then [`bcast::Algorithm::Binomial`] from there.
     GatherBcast = "gather-bcast",
@@ -34,8 +37,8 @@ algorithms! {
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's own block; buffer 1 is the output, the
-    /// blocks of all ranks in rank order.
+    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's own block; buffer 1
+    /// is the output, the blocks of all ranks in rank order.
     ///
     /// # Errors
     /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`]; from a join,
@@ -91,7 +94,8 @@ impl Algorithm {
     }
 }
 
-/// The tag of messages between a folded rank and the one it folds into; rounds have the tags from 1.
+/// The tag of messages between a folded rank and the one it folds into; rounds have the tags from
+/// 1.
 const FOLD: u32 = 0;
 
 struct Allgather<'a> {

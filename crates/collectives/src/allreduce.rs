@@ -11,58 +11,63 @@ use goal::graph::{Access, Block, Graph, JoinMode};
 
 algorithms! {
     "allreduce",
-    /// In round k partners 2^k apart exchange what they have so far and both combine it. ⌊log₂ ranks⌋ rounds, and two
-    /// messages more on some ranks when the number of ranks is not a power of two.
+    /// In round k partners 2^k apart exchange what they have so far and both combine it. ⌊log₂
+    /// ranks⌋ rounds, and two messages more on some ranks when the number of ranks is not a power
+    /// of two.
     ///
-    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
-    /// of High Performance Computing Applications 19(1), 2005: recursive doubling, and its way with other numbers of
-    /// ranks: among the first ranks, as many pairs as there are ranks too many fold into one rank each, which gives the
-    /// result back.
+    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+    /// International Journal of High Performance Computing Applications 19(1), 2005: recursive
+    /// doubling, and its way with other numbers of ranks: among the first ranks, as many pairs as
+    /// there are ranks too many fold into one rank each, which gives the result back.
     ///
-    /// What a rank holds is always the combination of a run of consecutive ranks, and of two such runs the lower is the
-    /// left operand. Both partners therefore compute the same expression, and all ranks end with the same bits whatever
-    /// the order of arrival; a floating-point result depends on the number of ranks alone.
+    /// What a rank holds is always the combination of a run of consecutive ranks, and of two such
+    /// runs the lower is the left operand. Both partners therefore compute the same expression, and
+    /// all ranks end with the same bits whatever the order of arrival; a floating-point result
+    /// depends on the number of ranks alone.
     RecursiveDoubling = "recursive-doubling",
-    /// Every part of the vector travels round the ring once and is combined on the way, then once more to be known to
-    /// all. 2 · (`ranks` − 1) messages a rank and as many deep; each rank sends about twice the vector. For long vectors.
+    /// Every part of the vector travels round the ring once and is combined on the way, then once
+    /// more to be known to all. 2 · (`ranks` − 1) messages a rank and as many deep; each rank sends
+    /// about twice the vector. For long vectors.
     ///
-    /// Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations", Journal of Parallel and
-    /// Distributed Computing 69(2), 2009. Contributions are combined in the order of the ring, which begins at another rank
-    /// for each part.
+    /// Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations",
+    /// Journal of Parallel and Distributed Computing 69(2), 2009. Contributions are combined in the
+    /// order of the ring, which begins at another rank for each part.
     Ring = "ring",
-    /// Partners 2^k apart swap halves of the vector and combine them, until every rank of a power of two has a part; then
-    /// the parts come together the same way back. 2 · ⌊log₂ ranks⌋ rounds, in which a rank sends about twice the vector.
-    /// For long vectors.
+    /// Partners 2^k apart swap halves of the vector and combine them, until every rank of a power
+    /// of two has a part; then the parts come together the same way back. 2 · ⌊log₂ ranks⌋ rounds,
+    /// in which a rank sends about twice the vector. For long vectors.
     ///
-    /// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on Computational Science,
-    /// 2004.
+    /// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on
+    /// Computational Science, 2004.
     Rabenseifner = "rabenseifner",
     /// [`reduce::Algorithm::Binomial`] to rank 0, then [`bcast::Algorithm::Binomial`] from there.
     ReduceBcast = "reduce-bcast",
-    /// All ranks meet in one join vertex that folds their contributions from the left in rank order.
+    /// All ranks meet in one join vertex that folds their contributions from the left in rank
+    /// order.
     Join = "join",
 }
 
 impl Algorithm {
-    /// Whether contributions are combined in rank order, as an operation must have it that is associative and not
-    /// commutative.
+    /// Whether contributions are combined in rank order, as an operation must have it that is
+    /// associative and not commutative.
     pub const fn keeps_rank_order(self) -> bool {
         !matches!(self, Algorithm::Ring)
     }
 
-    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
-    /// that are not even associative.
+    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives
+    /// a meaning to operations that are not even associative.
     pub const fn folds_from_left(self) -> bool {
         matches!(self, Algorithm::Join)
     }
 
-    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the input, the
-    /// contribution; buffer 1 the output, the result.
+    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the
+    /// input, the contribution; buffer 1 the output, the result.
     ///
     /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
-    /// [`CollectiveError::TooManyBytes`]; for subtraction and division, [`CollectiveError::NotAssociative`] unless the
-    /// algorithm [folds from the left](Self::folds_from_left).
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`],
+    /// [`CollectiveError::NotApplicable`], [`CollectiveError::TooManyBytes`]; for subtraction and
+    /// division, [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
+    /// left](Self::folds_from_left).
     ///
     /// ```
     /// use collectives::{Reduction, allreduce::Algorithm};
@@ -130,9 +135,9 @@ impl Algorithm {
     }
 }
 
-/// An allreduce for operations that are not even associative: rank 0 folds all contributions from the left in rank order
-/// ([`reduce::Algorithm::Flat`]) and tells everyone ([`bcast::Algorithm::Binomial`]). Buffers are those of
-/// [`Algorithm::graph`].
+/// An allreduce for operations that are not even associative: rank 0 folds all contributions from
+/// the left in rank order ([`reduce::Algorithm::Flat`]) and tells everyone
+/// ([`bcast::Algorithm::Binomial`]). Buffers are those of [`Algorithm::graph`].
 ///
 /// # Errors
 /// As [`Algorithm::graph`], but for [`CollectiveError::NotAssociative`].
@@ -162,7 +167,8 @@ pub fn fold_from_left(
     Ok(drawing.finish())
 }
 
-/// The tag of messages between a folded rank and the one it folds into; rounds have their distances as tags.
+/// The tag of messages between a folded rank and the one it folds into; rounds have their distances
+/// as tags.
 const FOLD: u32 = 0;
 
 /// What a rank of the core knows when the rounds begin.
@@ -208,7 +214,8 @@ fn recursive_doubling(drawing: &mut Drawing, core: Core) -> Result<(), Collectiv
         let theirs = drawing.scratchpad(output.length)?;
         drawing.receive(theirs, partner, distance);
         drawing.send(held, partner, distance);
-        // What is not yet the result stays in the scratchpad, so that an engine needs the output only at the very end.
+        // What is not yet the result stays in the scratchpad, so that an engine needs the output
+        // only at the very end.
         let destination = if distance == folding.core() / 2 { output } else { theirs };
         let (left, right) = if position & distance == 0 { (held, theirs) } else { (theirs, held) };
         drawing.combine(reduction, left, right, destination);

@@ -11,52 +11,57 @@ use goal::graph::{Access, Graph, JoinMode};
 
 algorithms! {
     "alltoall",
-    /// Blocks travel by powers of two: in round k all blocks whose remaining way contains 2^k move 2^k ranks on, packed
-    /// into one message. ⌈log₂ ranks⌉ messages a rank, each of about half the blocks; for small blocks.
+    /// Blocks travel by powers of two: in round k all blocks whose remaining way contains 2^k move
+    /// 2^k ranks on, packed into one message. ⌈log₂ ranks⌉ messages a rank, each of about half the
+    /// blocks; for small blocks.
     ///
-    /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in Multiport
-    /// Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems 8(11), 1997: the index algorithm,
-    /// with radix 2 and one port. Its first and last phases, a rotation of all blocks by the rank and the inverse, cost
-    /// nothing here: scatter/gather lists name each block where the input has it and where the output wants it. Only
-    /// blocks that travel on wait in the scratchpad, each time in a place of its own, so that all receives can be posted
-    /// at once.
+    /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in
+    /// Multiport Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems
+    /// 8(11), 1997: the index algorithm, with radix 2 and one port. Its first and last phases, a
+    /// rotation of all blocks by the rank and the inverse, cost nothing here: scatter/gather lists
+    /// name each block where the input has it and where the output wants it. Only blocks that
+    /// travel on wait in the scratchpad, each time in a place of its own, so that all receives can
+    /// be posted at once.
     Bruck = "bruck",
-    /// Every rank sends to rank 0, then to rank 1, …, all at once: `ranks` − 1 messages a rank, straight from input to
-    /// output. That everybody begins with the same ranks is its weakness.
+    /// Every rank sends to rank 0, then to rank 1, …, all at once: `ranks` − 1 messages a rank,
+    /// straight from input to output. That everybody begins with the same ranks is its weakness.
     ///
-    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
-    /// section 5: direct exchange.
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
+    /// Communications" (2004), section 5: direct exchange.
     Direct = "direct",
-    /// [`Direct`](Self::Direct), but step i sends to the rank i places further on and receives from the rank i places
-    /// back, so that in each step every rank is the destination of exactly one other. No step waits for another: an
-    /// engine takes them in vertex order as far as it can. For large blocks.
+    /// [`Direct`](Self::Direct), but step i sends to the rank i places further on and receives from
+    /// the rank i places back, so that in each step every rank is the destination of exactly one
+    /// other. No step waits for another: an engine takes them in vertex order as far as it can. For
+    /// large blocks.
     ///
-    /// Barchet-Estefanel, Mounié 2004, section 5; Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication
-    /// Operations in MPICH", International Journal of High Performance Computing Applications 19(1), 2005: the all-to-all
-    /// for medium and long messages.
+    /// Barchet-Estefanel, Mounié 2004, section 5; Thakur, Rabenseifner, Gropp: "Optimization of
+    /// Collective Communication Operations in MPICH", International Journal of High Performance
+    /// Computing Applications 19(1), 2005: the all-to-all for medium and long messages.
     RotatedDirect = "rotated-direct",
-    /// One partner after the other: step i exchanges with the rank whose number differs by exclusive or with i if the
-    /// number of ranks is a power of two, else it is as in [`RotatedDirect`](Self::RotatedDirect). A step waits for the one
-    /// before it. `ranks` − 1 messages deep.
+    /// One partner after the other: step i exchanges with the rank whose number differs by
+    /// exclusive or with i if the number of ranks is a power of two, else it is as in
+    /// [`RotatedDirect`](Self::RotatedDirect). A step waits for the one before it. `ranks` − 1
+    /// messages deep.
     ///
     /// Thakur, Rabenseifner, Gropp 2005: the pairwise exchange.
     Pairwise = "pairwise",
-    /// One phase for each dimension of a grid of ranks: all ranks of a line exchange with each other what the line's
-    /// members need or have to pass on. Extents are chosen by [`degree`](Tuning::degree), as
-    /// [`phases`] says.
+    /// One phase for each dimension of a grid of ranks: all ranks of a line exchange with each
+    /// other what the line's members need or have to pass on. Extents are chosen by
+    /// [`degree`](Tuning::degree), as [`phases`] says.
     ///
-    /// Bokhari: "Multiphase Complete Exchange on a Circuit Switched Hypercube", International Conference on Parallel
-    /// Processing, 1991. On 2^d ranks, extents of 2, 4, … are the paper's subcubes of 1, 2, … dimensions; other numbers of
-    /// ranks are split into their prime factors in place of dimensions. With one phase it is a direct exchange, and for a
-    /// prime number of ranks nothing else is possible.
+    /// Bokhari: "Multiphase Complete Exchange on a Circuit Switched Hypercube", International
+    /// Conference on Parallel Processing, 1991. On 2^d ranks, extents of 2, 4, … are the paper's
+    /// subcubes of 1, 2, … dimensions; other numbers of ranks are split into their prime factors in
+    /// place of dimensions. With one phase it is a direct exchange, and for a prime number of ranks
+    /// nothing else is possible.
     Multiphase = "multiphase",
     /// All ranks meet in one join vertex that exchanges their blocks.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws; `bytes` is the size of one block. Buffer 0 is the input, a block for each rank;
-    /// buffer 1 the output, a block from each rank.
+    /// The graph that this algorithm draws; `bytes` is the size of one block. Buffer 0 is the
+    /// input, a block for each rank; buffer 1 the output, a block from each rank.
     ///
     /// # Errors
     /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`].
@@ -95,14 +100,14 @@ impl Algorithm {
         Ok(drawing.finish())
     }
 
-    /// As [`graph`](Self::graph), for blocks of any size (MPI's alltoallv): the number of bytes for each rank and from
-    /// each rank, in rank order. What a rank sends to another must be what that one expects from it; nobody needs to know
-    /// more.
+    /// As [`graph`](Self::graph), for blocks of any size (MPI's alltoallv): the number of bytes for
+    /// each rank and from each rank, in rank order. What a rank sends to another must be what that
+    /// one expects from it; nobody needs to know more.
     ///
     /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::SizesOfOtherRanks`], [`CollectiveError::TooManyBytes`],
-    /// [`CollectiveError::OwnSizesDiffer`]; from algorithms that pass on others' blocks,
-    /// [`CollectiveError::NeedsEqualBlocks`].
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::SizesOfOtherRanks`],
+    /// [`CollectiveError::TooManyBytes`], [`CollectiveError::OwnSizesDiffer`]; from algorithms that
+    /// pass on others' blocks, [`CollectiveError::NeedsEqualBlocks`].
     ///
     /// ```
     /// use collectives::alltoall::Algorithm;
@@ -157,8 +162,9 @@ fn direct(drawing: &mut Drawing, input: &Parts, output: &Parts, order: Order) {
     );
 }
 
-/// The phases of [`Algorithm::Multiphase`]: factors of the number of ranks, each as large as prime factors in ascending
-/// order can make it without exceeding `degree`. A prime factor larger than that is a phase of its own.
+/// The phases of [`Algorithm::Multiphase`]: factors of the number of ranks, each as large as prime
+/// factors in ascending order can make it without exceeding `degree`. A prime factor larger than
+/// that is a phase of its own.
 ///
 /// ```
 /// use collectives::alltoall::phases;

@@ -9,19 +9,21 @@ use goal::graph::{Blocks, Graph, JoinMode};
 
 algorithms! {
     "barrier",
-    /// In round k each rank tells the rank 2^k places further on that it, and everyone it has heard of, has arrived.
-    /// ⌈log₂ ranks⌉ rounds of empty messages; any number of ranks.
+    /// In round k each rank tells the rank 2^k places further on that it, and everyone it has heard
+    /// of, has arrived. ⌈log₂ ranks⌉ rounds of empty messages; any number of ranks.
     ///
-    /// Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal of Parallel
-    /// Programming 17(1), 1988: the dissemination algorithm.
+    /// Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal
+    /// of Parallel Programming 17(1), 1988: the dissemination algorithm.
     Dissemination = "dissemination",
-    /// Up a binomial tree to rank 0 and down again: 2 · (`ranks` − 1) messages, 2 · ⌊log₂ ranks⌋ deep.
+    /// Up a binomial tree to rank 0 and down again: 2 · (`ranks` − 1) messages, 2 · ⌊log₂ ranks⌋
+    /// deep.
     ///
-    /// Mellor-Crummey, Scott: "Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors", ACM Transactions
-    /// on Computer Systems 9(1), 1991, section 3.3: combining trees with a wake-up tree.
+    /// Mellor-Crummey, Scott: "Algorithms for Scalable Synchronization on Shared-Memory
+    /// Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, section 3.3: combining
+    /// trees with a wake-up tree.
     Tree = "tree",
-    /// In round k partners 2^k apart tell each other. ⌊log₂ ranks⌋ rounds, and two messages more on some ranks when the
-    /// number of ranks is not a power of two.
+    /// In round k partners 2^k apart tell each other. ⌊log₂ ranks⌋ rounds, and two messages more on
+    /// some ranks when the number of ranks is not a power of two.
     ///
     /// Brooks: "The Butterfly Barrier", International Journal of Parallel Programming 15(4), 1986.
     RecursiveDoubling = "recursive-doubling",

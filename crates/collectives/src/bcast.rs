@@ -15,14 +15,14 @@ algorithms! {
     "bcast",
     /// The root sends to one rank after the other. One message deep.
     ///
-    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
-    /// table 1: the flat tree.
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
+    /// Communications" (2004), table 1: the flat tree.
     Flat = "flat",
-    /// [`Flat`](Self::Flat), and each message waits for its receiver: an empty message announces it and an empty one from
-    /// the receiver says that the bytes have a place.
+    /// [`Flat`](Self::Flat), and each message waits for its receiver: an empty message announces it
+    /// and an empty one from the receiver says that the bytes have a place.
     ///
-    /// Barchet-Estefanel, Mounié 2004, table 1: the flat tree with rendezvous, 2 g(1) + 3 L more than the bytes themselves
-    /// take.
+    /// Barchet-Estefanel, Mounié 2004, table 1: the flat tree with rendezvous, 2 g(1) + 3 L more
+    /// than the bytes themselves take.
     FlatRendezvous = "flat-rendezvous",
     /// [`Flat`](Self::Flat) in segments: the first goes to everyone, then the second, ….
     ///
@@ -32,12 +32,13 @@ algorithms! {
     ///
     /// Barchet-Estefanel, Mounié 2004, table 1: the chain.
     Chain = "chain",
-    /// [`Chain`](Self::Chain), and each message waits for its receiver as in [`FlatRendezvous`](Self::FlatRendezvous).
+    /// [`Chain`](Self::Chain), and each message waits for its receiver as in
+    /// [`FlatRendezvous`](Self::FlatRendezvous).
     ///
     /// Barchet-Estefanel, Mounié 2004, table 1: the chain with rendezvous.
     ChainRendezvous = "chain-rendezvous",
-    /// [`Chain`](Self::Chain) in segments: a rank passes one on while it receives the next. With k segments it is
-    /// `ranks` − 1 + k − 1 segments long instead of k · (`ranks` − 1).
+    /// [`Chain`](Self::Chain) in segments: a rank passes one on while it receives the next. With k
+    /// segments it is `ranks` − 1 + k − 1 segments long instead of k · (`ranks` − 1).
     ///
     /// Barchet-Estefanel, Mounié 2004, table 1: the segmented chain, or pipeline.
     SegmentedChain = "segmented-chain",
@@ -45,11 +46,12 @@ algorithms! {
     ///
     /// Barchet-Estefanel, Mounié 2004, table 1: the binary tree.
     Binary = "binary",
-    /// A binomial tree: whoever has the bytes passes them on, to the child with the largest subtree first.
-    /// ⌊log₂ ranks⌋ messages deep.
+    /// A binomial tree: whoever has the bytes passes them on, to the child with the largest subtree
+    /// first. ⌊log₂ ranks⌋ messages deep.
     ///
-    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
-    /// of High Performance Computing Applications 19(1), 2005: the tree for short broadcasts.
+    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+    /// International Journal of High Performance Computing Applications 19(1), 2005: the tree for
+    /// short broadcasts.
     Binomial = "binomial",
     /// [`Binomial`](Self::Binomial), and each message waits for its receiver as in
     /// [`FlatRendezvous`](Self::FlatRendezvous).
@@ -62,21 +64,22 @@ algorithms! {
     SegmentedBinomial = "segmented-binomial",
     /// Each rank passes the bytes on to [`degree`](Tuning::degree) others.
     ///
-    /// Barchet-Estefanel, Mounié 2004, section 3: d-ary trees; flat tree, chain and binary tree are special cases.
+    /// Barchet-Estefanel, Mounié 2004, section 3: d-ary trees; flat tree, chain and binary tree are
+    /// special cases.
     DAry = "d-ary",
-    /// Each rank gets one part of the bytes along a binomial tree, then all parts travel round a ring. A rank sends
-    /// about twice the bytes, however many ranks there are. ⌊log₂ ranks⌋ + `ranks` − 2 messages deep at most: nobody is
-    /// sent what it already has from the tree.
+    /// Each rank gets one part of the bytes along a binomial tree, then all parts travel round a
+    /// ring. A rank sends about twice the bytes, however many ranks there are. ⌊log₂ ranks⌋ +
+    /// `ranks` − 2 messages deep at most: nobody is sent what it already has from the tree.
     ///
-    /// Barnett, Shuler, van de Geijn, Gupta, Payne, Watts: "Interprocessor Collective Communication Library (InterCom)"
-    /// (1994); Thakur, Rabenseifner, Gropp 2005: long broadcasts.
+    /// Barnett, Shuler, van de Geijn, Gupta, Payne, Watts: "Interprocessor Collective Communication
+    /// Library (InterCom)" (1994); Thakur, Rabenseifner, Gropp 2005: long broadcasts.
     ScatterAllgather = "scatter-allgather",
-    /// Two binary trees, in which no rank has children twice, carry every other segment each. Every rank sends about as
-    /// much as it receives, so that the bandwidth of all is used.
+    /// Two binary trees, in which no rank has children twice, carry every other segment each. Every
+    /// rank sends about as much as it receives, so that the bandwidth of all is used.
     ///
-    /// Sanders, Speck, Träff: "Two-Tree Algorithms for Full Bandwidth Broadcast, Reduction and Scan", Parallel Computing
-    /// 35(12), 2009, section 3. The colours with which the paper gives every message a step are left out: a segment is
-    /// passed on when it has come.
+    /// Sanders, Speck, Träff: "Two-Tree Algorithms for Full Bandwidth Broadcast, Reduction and
+    /// Scan", Parallel Computing 35(12), 2009, section 3. The colours with which the paper gives
+    /// every message a step are left out: a segment is passed on when it has come.
     TwoTree = "two-tree",
     /// All ranks meet in one join vertex, in which nobody waits for anyone but the root.
     Join = "join",

@@ -3,8 +3,8 @@
 use crate::CollectiveError;
 use crate::member::Member;
 
-/// A rank's place in the binomial tree. With ranks renumbered so that the root is 0, the parent of a rank is found by
-/// clearing its lowest set bit, so each subtree is a run of consecutive numbers.
+/// A rank's place in the binomial tree. With ranks renumbered so that the root is 0, the parent of
+/// a rank is found by clearing its lowest set bit, so each subtree is a run of consecutive numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct BinomialTree {
     /// The parent, except at the root.

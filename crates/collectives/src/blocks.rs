@@ -39,7 +39,8 @@ impl Parts {
     }
 }
 
-/// The blocks as a scatter/gather list in which neighbours in memory are one entry: fewer records for engines to walk.
+/// The blocks as a scatter/gather list in which neighbours in memory are one entry: fewer records
+/// for engines to walk.
 pub(crate) fn merged(blocks: impl IntoIterator<Item = Block>) -> Blocks {
     let mut list: Vec<Block> = Vec::new();
     for block in blocks.into_iter().filter(|block| block.length > 0) {
@@ -68,8 +69,8 @@ impl Segments {
     /// Messages stay whole.
     pub(crate) const WHOLE: Segments = Segments { bytes: NonZeroU64::MAX };
 
-    /// Segments of this many bytes, rounded down to whole elements of `unit` bytes but not below one, for a message that
-    /// is not longer than `message`.
+    /// Segments of this many bytes, rounded down to whole elements of `unit` bytes but not below
+    /// one, for a message that is not longer than `message`.
     pub(crate) fn new(bytes: NonZeroU64, unit: u64, message: u64) -> Result<Self, CollectiveError> {
         let whole = bytes.get() / unit * unit;
         let bytes = NonZeroU64::new(whole.max(unit)).unwrap_or(bytes);

@@ -3,8 +3,9 @@
 use goal::graph::{Block, Blocks, Memory, Vertex};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Who wrote and who has read each byte so far. Operations are noted one after the other, as a plain program would do
-/// them; each waits for those before it that wrote what it reads, or used what it writes, and for no others.
+/// Who wrote and who has read each byte so far. Operations are noted one after the other, as a
+/// plain program would do them; each waits for those before it that wrote what it reads, or used
+/// what it writes, and for no others.
 #[derive(Debug, Default)]
 pub(crate) struct DataFlow {
     /// The pieces of each memory by their first byte; they cover all of it.

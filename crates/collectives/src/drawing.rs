@@ -6,9 +6,10 @@ use crate::member::Member;
 use crate::{CollectiveError, Reduction, Sizes};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode, Operation, Vertex};
 
-/// A rank's graph while it is drawn. Algorithms add operations one after the other, as a plain program would do them; the
-/// edges follow from the bytes that operations use. Ranks are positions in the group of ranks that is being drawn for, which
-/// is all of them unless [`within`](Self::within) says otherwise.
+/// A rank's graph while it is drawn. Algorithms add operations one after the other, as a plain
+/// program would do them; the edges follow from the bytes that operations use. Ranks are positions
+/// in the group of ranks that is being drawn for, which is all of them unless
+/// [`within`](Self::within) says otherwise.
 #[derive(Debug)]
 pub(crate) struct Drawing {
     graph: Graph,
@@ -141,8 +142,8 @@ impl Drawing {
         for heard in std::mem::take(&mut self.heard) {
             self.requires(send, heard);
         }
-        // Messages come from different ranks and may overtake each other. That the previous signal has started says that
-        // everything it waited for is complete, too.
+        // Messages come from different ranks and may overtake each other. That the previous signal
+        // has started says that everything it waited for is complete, too.
         if let Some(previous) = self.signalled.replace(send) {
             self.graph.irequires(send, previous);
         }

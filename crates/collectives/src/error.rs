@@ -100,8 +100,8 @@ pub enum CollectiveError {
         /// Algorithms that need not.
         instead: &'static str,
     },
-    /// The algorithm cannot be composed of a node's ranks and of nodes: all ranks meet at once in it, or pass on each other's
-    /// blocks.
+    /// The algorithm cannot be composed of a node's ranks and of nodes: all ranks meet at once in
+    /// it, or pass on each other's blocks.
     #[error("{algorithm} has no form in two levels: use {instead} there")]
     HasNoLevels {
         /// The algorithm.
@@ -109,7 +109,8 @@ pub enum CollectiveError {
         /// Algorithms that have one.
         instead: &'static str,
     },
-    /// The algorithm groups the operands as it likes, so the operation would give something else with each algorithm.
+    /// The algorithm groups the operands as it likes, so the operation would give something else
+    /// with each algorithm.
     #[error(
         "{operation} depends on how operands are grouped, which {algorithm} does in its own way: \
          use an algorithm that folds from the left in rank order, such as join, flat or, for scans, chain"

@@ -4,8 +4,9 @@ use crate::Reduction;
 use crate::drawing::Drawing;
 use goal::graph::{Block, Memory};
 
-/// Combines operands from the left and gives the block with the result: the target if there is one. At most one operand
-/// may lie elsewhere than in the scratchpad; the others serve for intermediate results.
+/// Combines operands from the left and gives the block with the result: the target if there is one.
+/// At most one operand may lie elsewhere than in the scratchpad; the others serve for intermediate
+/// results.
 pub(crate) fn fold(
     drawing: &mut Drawing,
     reduction: Reduction,
@@ -32,7 +33,8 @@ pub(crate) fn fold(
     folded
 }
 
-/// A contribution together with that of the rank that folds into this one, if there is one, in rank order.
+/// A contribution together with that of the rank that folds into this one, if there is one, in rank
+/// order.
 pub(crate) fn fold_in(
     drawing: &mut Drawing,
     reduction: Reduction,

@@ -1,11 +1,12 @@
 //! How any number of ranks becomes a power of two.
 
-/// How the ranks become a power of two: of the first 2 × `pairs` ranks one of each pair folds into the other, the even one
-/// into the odd one unless the even one must stay. The others and those that stay are the core; its positions keep the order
-/// of ranks.
+/// How the ranks become a power of two: of the first 2 × `pairs` ranks one of each pair folds into
+/// the other, the even one into the odd one unless the even one must stay. The others and those
+/// that stay are the core; its positions keep the order of ranks.
 ///
-/// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal of
-/// High Performance Computing Applications 19(1), 2005: the way of recursive doubling with other numbers of ranks.
+/// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+/// International Journal of High Performance Computing Applications 19(1), 2005: the way of
+/// recursive doubling with other numbers of ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folding {
     /// The largest power of two that is not above the number of ranks.
@@ -64,7 +65,8 @@ impl Folding {
         }
     }
 
-    /// The ranks for which `count` positions from `first` on stand: the first of them and their number.
+    /// The ranks for which `count` positions from `first` on stand: the first of them and their
+    /// number.
     pub(crate) fn run(self, first: u32, count: u32) -> (u32, u32) {
         let start = |position: u32| position + position.min(self.pairs);
         (start(first), start(first + count) - start(first))

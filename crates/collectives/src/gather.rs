@@ -1,4 +1,5 @@
-//! Gather: the root gets every rank's block, in rank order; equal blocks or (MPI's gatherv) blocks of any size.
+//! Gather: the root gets every rank's block, in rank order; equal blocks or (MPI's gatherv) blocks
+//! of any size.
 
 use crate::binomial_tree::BinomialTree;
 use crate::blocks::{Parts, Segments};
@@ -8,39 +9,41 @@ use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
 algorithms! {
     "gather",
-    /// Every rank sends its block to the root. `ranks` − 1 messages, one deep. No rank but the root needs other sizes than
-    /// its own.
+    /// Every rank sends its block to the root. `ranks` − 1 messages, one deep. No rank but the root
+    /// needs other sizes than its own.
     ///
-    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
-    /// table 2 read backwards: the flat tree.
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
+    /// Communications" (2004), table 2 read backwards: the flat tree.
     Flat = "flat",
-    /// Each rank hands its own block and all it has got to the rank before it. `ranks` − 1 messages, as many deep, each a
-    /// block longer.
+    /// Each rank hands its own block and all it has got to the rank before it. `ranks` − 1
+    /// messages, as many deep, each a block longer.
     ///
     /// Barchet-Estefanel, Mounié 2004, table 2 read backwards: the chain.
     Chain = "chain",
-    /// [`Chain`](Self::Chain), but every block is a message of its own, or several if it is longer than a segment; blocks
-    /// from near come first.
+    /// [`Chain`](Self::Chain), but every block is a message of its own, or several if it is longer
+    /// than a segment; blocks from near come first.
     ///
     /// Barchet-Estefanel, Mounié 2004, table 2 read backwards: the pipelined chain.
     PipelinedChain = "pipelined-chain",
-    /// Along a binomial tree: each rank collects its subtree's blocks in the scratchpad and passes them on as one message.
-    /// ⌊log₂ ranks⌋ messages deep, `ranks` − 1 messages in all.
+    /// Along a binomial tree: each rank collects its subtree's blocks in the scratchpad and passes
+    /// them on as one message. ⌊log₂ ranks⌋ messages deep, `ranks` − 1 messages in all.
     ///
-    /// The collecting ranks need temporary memory that belongs to the run, not to whoever drew the graph: this is the
-    /// example for which Schneider et al. 2011, section 2.2, give schedules a scratchpad.
+    /// The collecting ranks need temporary memory that belongs to the run, not to whoever drew the
+    /// graph: this is the example for which Schneider et al. 2011, section 2.2, give schedules a
+    /// scratchpad.
     Binomial = "binomial",
     /// All ranks meet in one join vertex; only the root takes its result. For equal blocks.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's own block; buffer 1 is the output, at the
-    /// root the blocks of all ranks in rank order, elsewhere empty.
+    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's own block; buffer 1
+    /// is the output, at the root the blocks of all ranks in rank order, elsewhere empty.
     ///
     /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`], [`CollectiveError::TooManyBytes`]; in
-    /// segments, [`CollectiveError::TooManySegments`]; from a join, [`CollectiveError::NeedsEqualBlocks`].
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`],
+    /// [`CollectiveError::TooManyBytes`]; in segments, [`CollectiveError::TooManySegments`]; from a
+    /// join, [`CollectiveError::NeedsEqualBlocks`].
     ///
     /// ```
     /// use collectives::{Sizes, Tuning, gather::Algorithm};
@@ -101,7 +104,8 @@ impl Algorithm {
 /// [`Algorithm::Binomial`] for equal blocks of `bytes` bytes.
 ///
 /// # Errors
-/// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`], [`CollectiveError::TooManyBytes`].
+/// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`],
+/// [`CollectiveError::TooManyBytes`].
 pub fn tree_gather(rank: u32, ranks: u32, root: u32, bytes: u64) -> Result<Graph, CollectiveError> {
     Algorithm::Binomial.graph(rank, root, &Sizes::equal(ranks, bytes)?, Tuning::default())
 }

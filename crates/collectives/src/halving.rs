@@ -7,10 +7,11 @@ use goal::graph::Block;
 
 /// What a rank of the core holds of a vector that has one part for each position of the core.
 ///
-/// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on Computational Science,
-/// 2004: vector halving. Positions that differ in one bit are partners: the one where it is clear keeps the lower half.
-/// If distances grow, what a rank holds always combines a run of consecutive positions, in rank order; if they shrink, a
-/// position ends with the part of its own number.
+/// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on
+/// Computational Science, 2004: vector halving. Positions that differ in one bit are partners: the
+/// one where it is clear keeps the lower half. If distances grow, what a rank holds always combines
+/// a run of consecutive positions, in rank order; if they shrink, a position ends with the part of
+/// its own number.
 pub(crate) struct Halving<'a> {
     pub(crate) reduction: Reduction,
     pub(crate) folding: Folding,
@@ -24,8 +25,8 @@ pub(crate) struct Halving<'a> {
 }
 
 impl Halving<'_> {
-    /// Swaps halves with the partner at a distance. The result goes to the block that `target` gives for its parts, and to
-    /// the scratchpad if it gives none.
+    /// Swaps halves with the partner at a distance. The result goes to the block that `target`
+    /// gives for its parts, and to the scratchpad if it gives none.
     pub(crate) fn step(
         &mut self,
         drawing: &mut Drawing,
@@ -54,7 +55,8 @@ impl Halving<'_> {
         self.folding.rank(self.position ^ distance)
     }
 
-    /// The parts that the partner of the last step kept: the first of them; they are as many as this rank's.
+    /// The parts that the partner of the last step kept: the first of them; they are as many as
+    /// this rank's.
     pub(crate) fn sibling(&self, distance: u32) -> u32 {
         if self.position & distance == 0 {
             self.first + self.count

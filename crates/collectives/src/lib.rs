@@ -1,8 +1,8 @@
 //! Collective algorithms drawn as graphs, and nothing else.
 //!
-//! Each module is one collective. Its `Algorithm` names the algorithms, says where each comes from, and draws: it takes a
-//! rank, the number of ranks and the shape of the data, and gives that rank's [`Graph`](goal::graph::Graph). Nothing here
-//! runs, connects or measures anything.
+//! Each module is one collective. Its `Algorithm` names the algorithms, says where each comes from,
+//! and draws: it takes a rank, the number of ranks and the shape of the data, and gives that rank's
+//! [`Graph`](goal::graph::Graph). Nothing here runs, connects or measures anything.
 //!
 //! | collective | algorithms | buffer 0 | buffer 1 |
 //! |---|---|---|---|
@@ -19,23 +19,25 @@
 //! | [`neighbor`] | [`neighbor_alltoall`](neighbor::neighbor_alltoall), [`neighbor_alltoallv`](neighbor::neighbor_alltoallv) | input: a block for each destination | output: a block from each source |
 //! | [`neighbor`] | [`neighbor_allgather`](neighbor::neighbor_allgather), [`neighbor_allgatherv`](neighbor::neighbor_allgatherv) | input: one block | output: a block from each source |
 //!
-//! [`two_level`] composes barrier, bcast, reduce, allreduce, allgather and alltoall of one inside nodes and one between them. Blocks
-//! may be of different sizes where a function takes [`Sizes`]; all ranks know all of them. Segments and degrees are in
-//! [`Tuning`].
+//! [`two_level`] composes barrier, bcast, reduce, allreduce, allgather and alltoall of one inside
+//! nodes and one between them. Blocks may be of different sizes where a function takes [`Sizes`];
+//! all ranks know all of them. Segments and degrees are in [`Tuning`].
 //!
-//! **Buffers.** A graph never writes its input. An output holds defined bytes when the run has completed and not before:
-//! some algorithms pass on what they have already put there. Input and output are different memory; an operation
-//! "in place" is for the caller to arrange.
+//! **Buffers.** A graph never writes its input. An output holds defined bytes when the run has
+//! completed and not before: some algorithms pass on what they have already put there. Input and
+//! output are different memory; an operation "in place" is for the caller to arrange.
 //!
-//! **Shapes.** All ranks call the same function with the same arguments, except for their own rank and their own
-//! neighbours. What one rank can see to be wrong is a [`CollectiveError`]; what only several ranks together can see
-//! (different sizes, a neighbour who does not reciprocate) is found when their graphs are checked or linked. Zero bytes
-//! are a size like any other: the messages are sent, empty, so that a mismatch is found all the same. A single rank is a
-//! number of ranks like any other; its graph may have no vertex at all.
+//! **Shapes.** All ranks call the same function with the same arguments, except for their own rank
+//! and their own neighbours. What one rank can see to be wrong is a [`CollectiveError`]; what only
+//! several ranks together can see (different sizes, a neighbour who does not reciprocate) is found
+//! when their graphs are checked or linked. Zero bytes are a size like any other: the messages are
+//! sent, empty, so that a mismatch is found all the same. A single rank is a number of ranks like
+//! any other; its graph may have no vertex at all.
 //!
-//! **Order.** Every receive into memory of its own is independent of all other operations, so that it can be posted when
-//! the run starts. The order in which a reduction combines contributions depends on the graph alone, never on arrival.
-//! `keeps_rank_order` says which algorithms keep to the order of ranks, as operations need it that are not commutative.
+//! **Order.** Every receive into memory of its own is independent of all other operations, so that
+//! it can be posted when the run starts. The order in which a reduction combines contributions
+//! depends on the graph alone, never on arrival. `keeps_rank_order` says which algorithms keep to
+//! the order of ranks, as operations need it that are not commutative.
 //!
 //! ```
 //! use collectives::{Reduction, allreduce};

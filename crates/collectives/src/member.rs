@@ -61,7 +61,8 @@ impl Member {
         Ok(self.before(root))
     }
 
-    /// 1, 2, 4, … as long as they are below the number of ranks: one distance for each round of a logarithmic algorithm.
+    /// 1, 2, 4, … as long as they are below the number of ranks: one distance for each round of a
+    /// logarithmic algorithm.
     pub(crate) fn doublings(self) -> impl DoubleEndedIterator<Item = u32> {
         doublings(self.ranks)
     }

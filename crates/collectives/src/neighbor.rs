@@ -1,11 +1,12 @@
 //! Sparse neighbour collectives: every rank exchanges blocks along the edges of any directed graph.
 //!
-//! Each rank describes its own edges as a [`Neighborhood`]: whom it receives from and whom it sends to, in the order in
-//! which blocks lie in its buffers. Edges may be parallel and may lead from a rank to itself; a rank may have none.
-//! The k-th edge from a to b in a's list is the k-th edge from a in b's list.
+//! Each rank describes its own edges as a [`Neighborhood`]: whom it receives from and whom it sends
+//! to, in the order in which blocks lie in its buffers. Edges may be parallel and may lead from a
+//! rank to itself; a rank may have none. The k-th edge from a to b in a's list is the k-th edge
+//! from a in b's list.
 //!
-//! Hoefler, Träff: "Sparse Collective Operations for MPI" (2009); the rules are those of the MPI standard, version 4.1,
-//! section 8.6.
+//! Hoefler, Träff: "Sparse Collective Operations for MPI" (2009); the rules are those of the MPI
+//! standard, version 4.1, section 8.6.
 
 mod allgather;
 mod alltoall;

@@ -11,65 +11,70 @@ use run_tree::RunTree;
 
 algorithms! {
     "reduce",
-    /// Every rank sends its contribution to the root, which folds them from the left in rank order. One message deep.
+    /// Every rank sends its contribution to the root, which folds them from the left in rank order.
+    /// One message deep.
     ///
-    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
-    /// table 1 read backwards: the flat tree.
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
+    /// Communications" (2004), table 1 read backwards: the flat tree.
     Flat = "flat",
-    /// From both ends towards the root: each rank combines what it gets with its own contribution and passes that on. As
-    /// many messages deep as the root is away from the farther end; `ranks` − 1 if it is an end itself.
+    /// From both ends towards the root: each rank combines what it gets with its own contribution
+    /// and passes that on. As many messages deep as the root is away from the farther end; `ranks`
+    /// − 1 if it is an end itself.
     ///
-    /// Barchet-Estefanel, Mounié 2004, table 1 read backwards: the chain. Two ends in place of a turn over the last rank
-    /// keep the contributions in rank order.
+    /// Barchet-Estefanel, Mounié 2004, table 1 read backwards: the chain. Two ends in place of a
+    /// turn over the last rank keep the contributions in rank order.
     Chain = "chain",
     /// [`Chain`](Self::Chain) in segments: a rank combines one while it receives the next.
     ///
     /// Barchet-Estefanel, Mounié 2004, table 1 read backwards: the segmented chain, or pipeline.
     SegmentedChain = "segmented-chain",
-    /// In round k, of two runs of 2^k consecutive ranks one hands what it has combined to the other. At most ⌈log₂ ranks⌉
-    /// messages deep, `ranks` − 1 in all.
+    /// In round k, of two runs of 2^k consecutive ranks one hands what it has combined to the
+    /// other. At most ⌈log₂ ranks⌉ messages deep, `ranks` − 1 in all.
     ///
-    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
-    /// of High Performance Computing Applications 19(1), 2005: the binomial tree. The run with the root is always the one
-    /// that goes on, so that any root gets the contributions in rank order without a message more.
+    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+    /// International Journal of High Performance Computing Applications 19(1), 2005: the binomial
+    /// tree. The run with the root is always the one that goes on, so that any root gets the
+    /// contributions in rank order without a message more.
     Binomial = "binomial",
-    /// Each rank combines for up to [`degree`](Tuning::degree) runs of consecutive ranks beside it, its children.
+    /// Each rank combines for up to [`degree`](Tuning::degree) runs of consecutive ranks beside it,
+    /// its children.
     ///
     /// Barchet-Estefanel, Mounié 2004, section 3 read backwards: d-ary trees.
     DAry = "d-ary",
-    /// Partners 2^k apart swap halves of the vector and combine them, until every rank of a power of two has a part; then
-    /// the parts are gathered along the same tree. A rank sends about twice the vector, however many ranks there are. For
-    /// long vectors.
+    /// Partners 2^k apart swap halves of the vector and combine them, until every rank of a power
+    /// of two has a part; then the parts are gathered along the same tree. A rank sends about twice
+    /// the vector, however many ranks there are. For long vectors.
     ///
-    /// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on Computational Science,
-    /// 2004.
+    /// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on
+    /// Computational Science, 2004.
     Rabenseifner = "rabenseifner",
-    /// All ranks meet in one join vertex that folds their contributions from the left in rank order; only the root takes
-    /// the result.
+    /// All ranks meet in one join vertex that folds their contributions from the left in rank
+    /// order; only the root takes the result.
     Join = "join",
 }
 
 impl Algorithm {
-    /// Whether contributions are combined in rank order, as an operation must have it that is associative and not
-    /// commutative. All do.
+    /// Whether contributions are combined in rank order, as an operation must have it that is
+    /// associative and not commutative. All do.
     pub const fn keeps_rank_order(self) -> bool {
         true
     }
 
-    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
-    /// that are not even associative.
+    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives
+    /// a meaning to operations that are not even associative.
     pub const fn folds_from_left(self) -> bool {
         matches!(self, Algorithm::Flat | Algorithm::Join)
     }
 
-    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the input, the
-    /// contribution; buffer 1 the output, at the root the result, elsewhere empty.
+    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the
+    /// input, the contribution; buffer 1 the output, at the root the result, elsewhere empty.
     ///
     /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`], [`CollectiveError::NotWholeElements`],
-    /// [`CollectiveError::NotApplicable`], [`CollectiveError::TooManyBytes`]; in segments,
-    /// [`CollectiveError::TooManySegments`]; for subtraction and division, [`CollectiveError::NotAssociative`] unless the
-    /// algorithm [folds from the left](Self::folds_from_left).
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`],
+    /// [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
+    /// [`CollectiveError::TooManyBytes`]; in segments, [`CollectiveError::TooManySegments`]; for
+    /// subtraction and division, [`CollectiveError::NotAssociative`] unless the algorithm [folds
+    /// from the left](Self::folds_from_left).
     ///
     /// ```
     /// use collectives::{Reduction, Tuning, reduce::Algorithm};

@@ -1,5 +1,5 @@
-//! Reduce-scatter: the ranks' contributions are combined and every rank gets its block of the result; equal blocks (MPI's
-//! reduce_scatter_block) or blocks of any size.
+//! Reduce-scatter: the ranks' contributions are combined and every rank gets its block of the
+//! result; equal blocks (MPI's reduce_scatter_block) or blocks of any size.
 
 use crate::blocks::Parts;
 use crate::drawing::Drawing;
@@ -12,51 +12,54 @@ use goal::graph::{Access, Block, Graph, JoinMode};
 
 algorithms! {
     "reduce_scatter",
-    /// Every block travels round the ring to the rank it is for and is combined with each rank's on the way.
-    /// `ranks` − 1 messages a rank and as many deep.
+    /// Every block travels round the ring to the rank it is for and is combined with each rank's on
+    /// the way. `ranks` − 1 messages a rank and as many deep.
     ///
-    /// Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations", Journal of Parallel and
-    /// Distributed Computing 69(2), 2009: the first half. Contributions are combined in the order of the ring, which begins
-    /// behind the rank that gets the block.
+    /// Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations",
+    /// Journal of Parallel and Distributed Computing 69(2), 2009: the first half. Contributions are
+    /// combined in the order of the ring, which begins behind the rank that gets the block.
     Ring = "ring",
-    /// One partner after the other gets what is for it. Each rank folds what it has got from the left in rank order.
-    /// `ranks` − 1 messages deep.
+    /// One partner after the other gets what is for it. Each rank folds what it has got from the
+    /// left in rank order. `ranks` − 1 messages deep.
     ///
-    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal
-    /// of High Performance Computing Applications 19(1), 2005: the pairwise exchange for long vectors.
+    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+    /// International Journal of High Performance Computing Applications 19(1), 2005: the pairwise
+    /// exchange for long vectors.
     Pairwise = "pairwise",
-    /// Partners swap halves of what they have, the farthest first, and combine them. ⌊log₂ ranks⌋ rounds, and two messages
-    /// more on some ranks when the number of ranks is not a power of two. Contributions are combined in an order of its own.
+    /// Partners swap halves of what they have, the farthest first, and combine them. ⌊log₂ ranks⌋
+    /// rounds, and two messages more on some ranks when the number of ranks is not a power of two.
+    /// Contributions are combined in an order of its own.
     ///
     /// Thakur, Rabenseifner, Gropp 2005: recursive halving.
     RecursiveHalving = "recursive-halving",
     /// [`reduce::Algorithm::Binomial`] to rank 0, then [`scatter::Algorithm::Binomial`] from there.
     ReduceThenScatter = "reduce-then-scatter",
-    /// All ranks meet in one join vertex that folds their contributions from the left in rank order; each keeps its own
-    /// block.
+    /// All ranks meet in one join vertex that folds their contributions from the left in rank
+    /// order; each keeps its own block.
     Join = "join",
 }
 
 impl Algorithm {
-    /// Whether contributions are combined in rank order, as an operation must have it that is associative and not
-    /// commutative.
+    /// Whether contributions are combined in rank order, as an operation must have it that is
+    /// associative and not commutative.
     pub const fn keeps_rank_order(self) -> bool {
         matches!(self, Algorithm::Pairwise | Algorithm::ReduceThenScatter | Algorithm::Join)
     }
 
-    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
-    /// that are not even associative.
+    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives
+    /// a meaning to operations that are not even associative.
     pub const fn folds_from_left(self) -> bool {
         matches!(self, Algorithm::Pairwise | Algorithm::Join)
     }
 
-    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's contribution to the blocks of all ranks in
-    /// rank order; buffer 1 the output, the rank's own block of the result.
+    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's contribution to the
+    /// blocks of all ranks in rank order; buffer 1 the output, the rank's own block of the result.
     ///
     /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
-    /// [`CollectiveError::TooManyBytes`]; for subtraction and division, [`CollectiveError::NotAssociative`] unless the
-    /// algorithm [folds from the left](Self::folds_from_left).
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`],
+    /// [`CollectiveError::NotApplicable`], [`CollectiveError::TooManyBytes`]; for subtraction and
+    /// division, [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
+    /// left](Self::folds_from_left).
     ///
     /// ```
     /// use collectives::{Reduction, Sizes, reduce_scatter::Algorithm};

@@ -35,7 +35,8 @@ impl Reduction {
         Ok(())
     }
 
-    /// Refuses what depends on how operands are grouped, unless the algorithm folds from the left in rank order.
+    /// Refuses what depends on how operands are grouped, unless the algorithm folds from the left
+    /// in rank order.
     pub(crate) fn check_grouping(
         self,
         algorithm: &'static str,

@@ -10,38 +10,40 @@ algorithms! {
     "scan",
     /// Each rank waits for the result of the one before it. `ranks` − 1 messages, as many deep.
     ///
-    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
-    /// table 1: the chain.
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
+    /// Communications" (2004), table 1: the chain.
     Chain = "chain",
-    /// In round k each rank hands what it has, the combination of 2^k ranks up to itself, to the rank 2^k places further
-    /// on. ⌈log₂ ranks⌉ rounds for any number of ranks.
+    /// In round k each rank hands what it has, the combination of 2^k ranks up to itself, to the
+    /// rank 2^k places further on. ⌈log₂ ranks⌉ rounds for any number of ranks.
     ///
     /// Hillis, Steele: "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
     RecursiveDoubling = "recursive-doubling",
-    /// All ranks meet in one join vertex that gives everybody all contributions; each folds those it wants from the left.
+    /// All ranks meet in one join vertex that gives everybody all contributions; each folds those
+    /// it wants from the left.
     Join = "join",
 }
 
 impl Algorithm {
-    /// Whether contributions are combined in rank order, as an operation must have it that is associative and not
-    /// commutative. All do.
+    /// Whether contributions are combined in rank order, as an operation must have it that is
+    /// associative and not commutative. All do.
     pub const fn keeps_rank_order(self) -> bool {
         true
     }
 
-    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives a meaning to operations
-    /// that are not even associative.
+    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives
+    /// a meaning to operations that are not even associative.
     pub const fn folds_from_left(self) -> bool {
         matches!(self, Algorithm::Chain | Algorithm::Join)
     }
 
-    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the input, the
-    /// contribution; buffer 1 the output, the result.
+    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the
+    /// input, the contribution; buffer 1 the output, the result.
     ///
     /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
-    /// [`CollectiveError::TooManyBytes`]; for subtraction and division, [`CollectiveError::NotAssociative`] unless the
-    /// algorithm [folds from the left](Self::folds_from_left).
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`],
+    /// [`CollectiveError::NotApplicable`], [`CollectiveError::TooManyBytes`]; for subtraction and
+    /// division, [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
+    /// left](Self::folds_from_left).
     ///
     /// ```
     /// use collectives::{Reduction, scan::Algorithm};

@@ -1,4 +1,5 @@
-//! Scatter: every rank gets its block of the root's bytes, equal blocks or (MPI's scatterv) blocks of any size.
+//! Scatter: every rank gets its block of the root's bytes, equal blocks or (MPI's scatterv) blocks
+//! of any size.
 
 use crate::binomial_tree::BinomialTree;
 use crate::blocks::{Parts, Segments};
@@ -8,37 +9,39 @@ use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
 algorithms! {
     "scatter",
-    /// The root sends every rank its block. `ranks` − 1 messages, one deep. No rank but the root needs other sizes than its
-    /// own.
+    /// The root sends every rank its block. `ranks` − 1 messages, one deep. No rank but the root
+    /// needs other sizes than its own.
     ///
-    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective Communications" (2004),
-    /// table 2: the flat tree.
+    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
+    /// Communications" (2004), table 2: the flat tree.
     Flat = "flat",
-    /// Each rank hands what is not its own to the next. `ranks` − 1 messages, as many deep, each a block shorter.
+    /// Each rank hands what is not its own to the next. `ranks` − 1 messages, as many deep, each a
+    /// block shorter.
     ///
     /// Barchet-Estefanel, Mounié 2004, table 2: the chain.
     Chain = "chain",
-    /// [`Chain`](Self::Chain), but every block is a message of its own, or several if it is longer than a segment; blocks
-    /// that go far go first.
+    /// [`Chain`](Self::Chain), but every block is a message of its own, or several if it is longer
+    /// than a segment; blocks that go far go first.
     ///
     /// Barchet-Estefanel, Mounié 2004, table 2: the pipelined chain.
     PipelinedChain = "pipelined-chain",
-    /// Along a binomial tree: a rank gets its subtree's blocks as one message, keeps its own and hands each child its part,
-    /// the largest first. `ranks` − 1 messages, ⌊log₂ ranks⌋ deep.
+    /// Along a binomial tree: a rank gets its subtree's blocks as one message, keeps its own and
+    /// hands each child its part, the largest first. `ranks` − 1 messages, ⌊log₂ ranks⌋ deep.
     ///
     /// Barchet-Estefanel, Mounié 2004, table 2: the binomial tree.
     Binomial = "binomial",
-    /// All ranks meet in one join vertex that gives everybody the root's bytes; each keeps its own block.
+    /// All ranks meet in one join vertex that gives everybody the root's bytes; each keeps its own
+    /// block.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws. Buffer 0 is the input, at the root the blocks of all ranks in rank order,
-    /// elsewhere empty; buffer 1 is the output, the rank's own block.
+    /// The graph that this algorithm draws. Buffer 0 is the input, at the root the blocks of all
+    /// ranks in rank order, elsewhere empty; buffer 1 is the output, the rank's own block.
     ///
     /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`], [`CollectiveError::TooManyBytes`]; in
-    /// segments, [`CollectiveError::TooManySegments`].
+    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`],
+    /// [`CollectiveError::TooManyBytes`]; in segments, [`CollectiveError::TooManySegments`].
     ///
     /// ```
     /// use collectives::{Sizes, Tuning, scatter::Algorithm};

@@ -2,8 +2,8 @@
 
 use crate::CollectiveError;
 
-/// How many bytes belong to each rank: the same for all, or a number for each. All ranks know all sizes and give the
-/// same, so one function serves both MPI's scatter and its scatterv, and so on.
+/// How many bytes belong to each rank: the same for all, or a number for each. All ranks know all
+/// sizes and give the same, so one function serves both MPI's scatter and its scatterv, and so on.
 ///
 /// ```
 /// use collectives::Sizes;
@@ -24,7 +24,8 @@ pub struct Sizes {
 enum Kind {
     /// The same for everyone.
     Equal { bytes: u64 },
-    /// As equal as whole elements can be: the first `larger` parts have an element more than the others.
+    /// As equal as whole elements can be: the first `larger` parts have an element more than the
+    /// others.
     Even { elements: u64, larger: u64, unit: u64 },
     /// Where each part starts, and where the last one ends.
     Each { offsets: Vec<u64> },
@@ -58,7 +59,8 @@ impl Sizes {
             })?;
             offsets.push(total);
         }
-        // A rank has a number of 32 bits, so no graph can be drawn for more whatever their number reads as here.
+        // A rank has a number of 32 bits, so no graph can be drawn for more whatever their number
+        // reads as here.
         let ranks = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         Ok(Sizes { ranks, kind: Kind::Each { offsets } })
     }

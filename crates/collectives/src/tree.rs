@@ -25,8 +25,8 @@ impl Tree {
         })
     }
 
-    /// Every rank has up to `degree` children: with ranks renumbered so that the root is 0, those of n are
-    /// degree · n + 1, …, degree · n + degree.
+    /// Every rank has up to `degree` children: with ranks renumbered so that the root is 0, those
+    /// of n are degree · n + 1, …, degree · n + degree.
     pub(crate) fn of_degree(
         member: Member,
         root: u32,

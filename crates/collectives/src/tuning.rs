@@ -15,11 +15,11 @@ use std::num::{NonZeroU32, NonZeroU64};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
-    /// Bytes in each segment of a segmented algorithm; the last segment may be shorter. Reductions round it down to
-    /// whole elements, but not below one.
+    /// Bytes in each segment of a segmented algorithm; the last segment may be shorter. Reductions
+    /// round it down to whole elements, but not below one.
     pub segment_bytes: NonZeroU64,
-    /// How many children a rank has in a tree of any degree, and how many ranks exchange with each other in a phase of
-    /// the multiphase all-to-all.
+    /// How many children a rank has in a tree of any degree, and how many ranks exchange with each
+    /// other in a phase of the multiphase all-to-all.
     pub degree: NonZeroU32,
 }
 

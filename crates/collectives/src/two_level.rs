@@ -1,14 +1,18 @@
-//! Collectives in two levels: inside a node, where messages are cheap, and between nodes, where one rank speaks for all.
+//! Collectives in two levels: inside a node, where messages are cheap, and between nodes, where one
+//! rank speaks for all.
 //!
-//! Nodes are runs of `ranks_per_node` consecutive ranks; the last may be smaller. A node's leader is its first rank, or
-//! the root if that is there. What the ranks of a node have to say comes to the leader, the leaders run the algorithm among
-//! themselves, and what they have then goes to the others of their nodes. All of it is one graph: no rank waits for a phase to
-//! be over where it does not need what the phase brings. Reductions keep the order of ranks if the algorithm does. Only in an
-//! [`alltoall`] no leader speaks for all: what a node has for each other node comes to another of its ranks.
+//! Nodes are runs of `ranks_per_node` consecutive ranks; the last may be smaller. A node's leader
+//! is its first rank, or the root if that is there. What the ranks of a node have to say comes to
+//! the leader, the leaders run the algorithm among themselves, and what they have then goes to the
+//! others of their nodes. All of it is one graph: no rank waits for a phase to be over where it
+//! does not need what the phase brings. Reductions keep the order of ranks if the algorithm does.
+//! Only in an [`alltoall`] no leader speaks for all: what a node has for each other node comes to
+//! another of its ranks.
 //!
-//! Husbands, Hoe: "MPI-StarT: Delivering Network Performance to Numerical Applications", Supercomputing 1998; Karonis, de
-//! Supinski, Foster, Gropp, Lusk, Bresnahan: "Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective
-//! Operation Performance", International Parallel and Distributed Processing Symposium 2000.
+//! Husbands, Hoe: "MPI-StarT: Delivering Network Performance to Numerical Applications",
+//! Supercomputing 1998; Karonis, de Supinski, Foster, Gropp, Lusk, Bresnahan: "Exploiting Hierarchy
+//! in Parallel Computer Networks to Optimize Collective Operation Performance", International
+//! Parallel and Distributed Processing Symposium 2000.
 //!
 //! ```
 //! use collectives::{Reduction, allreduce::Algorithm, two_level};
@@ -97,8 +101,8 @@ pub fn barrier(
     Ok(drawing.finish())
 }
 
-/// A broadcast by the algorithm between nodes, then by the same algorithm in each node. Buffers are those of
-/// [`bcast::Algorithm::graph`].
+/// A broadcast by the algorithm between nodes, then by the same algorithm in each node. Buffers are
+/// those of [`bcast::Algorithm::graph`].
 ///
 /// # Errors
 /// As [`bcast::Algorithm::graph`]; for a join, [`CollectiveError::HasNoLevels`].
@@ -124,12 +128,12 @@ pub fn bcast(
     Ok(drawing.finish())
 }
 
-/// A reduction by the algorithm in each node, then by the same algorithm between nodes. Buffers are those of
-/// [`reduce::Algorithm::graph`].
+/// A reduction by the algorithm in each node, then by the same algorithm between nodes. Buffers are
+/// those of [`reduce::Algorithm::graph`].
 ///
 /// # Errors
-/// As [`reduce::Algorithm::graph`]; for a join, [`CollectiveError::HasNoLevels`]. An operation that is not associative is
-/// refused for every algorithm.
+/// As [`reduce::Algorithm::graph`]; for a join, [`CollectiveError::HasNoLevels`]. An operation that
+/// is not associative is refused for every algorithm.
 pub fn reduce(
     rank: u32,
     ranks: u32,
@@ -157,8 +161,8 @@ pub fn reduce(
     Ok(drawing.finish())
 }
 
-/// An allreduce: along binomial trees in each node, by the algorithm between nodes, and along the trees back. Buffers are
-/// those of [`allreduce::Algorithm::graph`].
+/// An allreduce: along binomial trees in each node, by the algorithm between nodes, and along the
+/// trees back. Buffers are those of [`allreduce::Algorithm::graph`].
 ///
 /// # Errors
 /// As [`allreduce::Algorithm::graph`]; for a join, [`CollectiveError::HasNoLevels`].
@@ -186,8 +190,8 @@ pub fn allreduce(
     Ok(drawing.finish())
 }
 
-/// An allgather: along binomial trees in each node, by the algorithm between nodes, and along the trees back. Buffers are
-/// those of [`allgather::Algorithm::graph`].
+/// An allgather: along binomial trees in each node, by the algorithm between nodes, and along the
+/// trees back. Buffers are those of [`allgather::Algorithm::graph`].
 ///
 /// # Errors
 /// As [`allgather::Algorithm::graph`]; for a join, [`CollectiveError::HasNoLevels`].

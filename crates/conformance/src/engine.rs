@@ -22,7 +22,8 @@ pub struct Fault {
 pub struct RoundOutcome {
     /// The buffers of all ranks after the run.
     pub buffers: Round,
-    /// The operations that were reported to have divided by zero: the first of every rank is enough.
+    /// The operations that were reported to have divided by zero: the first of every rank is
+    /// enough.
     pub faults: Vec<Fault>,
 }
 
@@ -70,14 +71,16 @@ pub trait Engine {
         Capabilities::default()
     }
 
-    /// Compiles the graphs, one for each rank, and runs them once for each element of `inputs`: what the user buffers
-    /// hold when the round starts, by rank and buffer, with the lengths that the graphs declare. Gives as many outcomes.
+    /// Compiles the graphs, one for each rank, and runs them once for each element of `inputs`:
+    /// what the user buffers hold when the round starts, by rank and buffer, with the lengths that
+    /// the graphs declare. Gives as many outcomes.
     ///
-    /// Rounds follow each other without anything that holds the ranks together in between: a rank starts its next
-    /// round when its own part of the last one is complete, as a program that calls one collective after another.
+    /// Rounds follow each other without anything that holds the ranks together in between: a rank
+    /// starts its next round when its own part of the last one is complete, as a program that calls
+    /// one collective after another.
     ///
     /// # Errors
-    /// Everything but division by zero, which an outcome reports. An engine that might wait for ever gives up after a
-    /// time and says [`Failure::Stuck`].
+    /// Everything but division by zero, which an outcome reports. An engine that might wait for
+    /// ever gives up after a time and says [`Failure::Stuck`].
     fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure>;
 }

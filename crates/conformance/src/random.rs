@@ -1,10 +1,11 @@
 //! Random programs, free of deadlocks and of data races by construction.
 //!
-//! A [`Plan`] is a sequence of steps as one observer might see them: a message, a local operation, a meeting. It is laid
-//! out rank by rank: an operation requires the earlier operations of its rank that read or wrote the memory it uses,
-//! and on top of that whatever edges chance adds. Both ends of a message and all participants of a join belong to one
-//! step and depend on earlier steps only, so the program ends even if every send waits for its receive. In the end
-//! vertex order is shuffled, so that it says nothing about the order of execution, in such a way that the k-th send
+//! A [`Plan`] is a sequence of steps as one observer might see them: a message, a local operation,
+//! a meeting. It is laid out rank by rank: an operation requires the earlier operations of its rank
+//! that read or wrote the memory it uses, and on top of that whatever edges chance adds. Both ends
+//! of a message and all participants of a join belong to one step and depend on earlier steps only,
+//! so the program ends even if every send waits for its receive. In the end vertex order is
+//! shuffled, so that it says nothing about the order of execution, in such a way that the k-th send
 //! still meets its k-th receive.
 
 mod layout;

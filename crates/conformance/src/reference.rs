@@ -1,8 +1,9 @@
 //! A plain sequential evaluator of whole programs: what every engine must agree with.
 //!
-//! It sweeps over all ranks in vertex order, again and again, executing whatever may be executed. Messages are paired
-//! beforehand by [`goal::matching`] and never wait for anything but their send; it knows no queues, no protocols and no
-//! schedules. Receives with wildcards are beyond it, since their outcome is not determined by the program.
+//! It sweeps over all ranks in vertex order, again and again, executing whatever may be executed.
+//! Messages are paired beforehand by [`goal::matching`] and never wait for anything but their send;
+//! it knows no queues, no protocols and no schedules. Receives with wildcards are beyond it, since
+//! their outcome is not determined by the program.
 
 use crate::engine::{Buffers, Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply};

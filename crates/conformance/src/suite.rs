@@ -5,10 +5,12 @@ use crate::{random, vectors};
 
 /// Runs all vectors and random programs that are within the engine's capabilities.
 ///
-/// Random programs differ from run to run; `PROPTEST_RNG_SEED`, which a failure names, repeats them.
+/// Random programs differ from run to run; `PROPTEST_RNG_SEED`, which a failure names, repeats
+/// them.
 ///
 /// # Panics
-/// If anything differs: names every vector that failed with its first differing byte, or the smallest random program.
+/// If anything differs: names every vector that failed with its first differing byte, or the
+/// smallest random program.
 pub fn run_suite(engine: &dyn Engine) {
     let capabilities = engine.capabilities();
     let vectors: Vec<_> =

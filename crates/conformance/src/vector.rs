@@ -99,7 +99,8 @@ pub(crate) fn compare(
     compare_faults(faults, outcomes)
 }
 
-/// Compares the faults of every round: none where none is expected, else at least one, all among them.
+/// Compares the faults of every round: none where none is expected, else at least one, all among
+/// them.
 pub(crate) fn compare_faults(faults: &[Fault], outcomes: &[RoundOutcome]) -> Result<(), String> {
     for (round, outcome) in outcomes.iter().enumerate() {
         if let Some(fault) = outcome.faults.iter().find(|fault| !faults.contains(fault)) {

@@ -1,6 +1,7 @@
 //! Programs written by hand, with the bytes they must give.
 //!
-//! Every vector runs several rounds with other bytes in each, so that what is left over from an earlier round shows.
+//! Every vector runs several rounds with other bytes in each, so that what is left over from an
+//! earlier round shows.
 
 mod arithmetic;
 mod blocks;

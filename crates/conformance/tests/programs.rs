@@ -1,4 +1,5 @@
-//! What the suite runs is itself in order: the checker accepts it, even if every message waits for its receive.
+//! What the suite runs is itself in order: the checker accepts it, even if every message waits for
+//! its receive.
 
 use conformance::{Expected, vectors};
 use goal::check::{GlobalOptions, global};

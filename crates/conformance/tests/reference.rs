@@ -74,7 +74,8 @@ fn failure_is_reported() {
     assert!(report.contains("the program does not end: nobody moves"), "{report}");
 }
 
-/// A defect that no vector shows: only a program with more operations than any of them has on a rank of several.
+/// A defect that no vector shows: only a program with more operations than any of them has on a
+/// rank of several.
 #[test]
 fn random_programs_find_defects() {
     struct Rare;

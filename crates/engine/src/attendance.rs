@@ -1,11 +1,12 @@
-//! Who has come to a meeting: one word a rank, each in a line of its own, written by its rank alone.
+//! Who has come to a meeting: one word a rank, each in a line of its own, written by its rank
+//! alone.
 //!
-//! To arrive is one plain store, so that the processor goes on while the line travels; with it comes the rank's small
-//! contribution, which lies in the same line. Whoever wants to know whether all have come looks at every word. Words carry
-//! the run's number and grow; nothing is ever reset.
+//! To arrive is one plain store, so that the processor goes on while the line travels; with it
+//! comes the rank's small contribution, which lies in the same line. Whoever wants to know whether
+//! all have come looks at every word. Words carry the run's number and grow; nothing is ever reset.
 //!
-//! Sleeping costs the one who sleeps: it marks one word of the communicator, runs a heavy fence and looks again. Whoever
-//! arrives looks at that mark, which is in its cache as long as nobody sleeps.
+//! Sleeping costs the one who sleeps: it marks one word of the communicator, runs a heavy fence and
+//! looks again. Whoever arrives looks at that mark, which is in its cache as long as nobody sleeps.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, heavy_fence, light_fence};
 
@@ -25,11 +26,13 @@ pub(crate) fn stamp(word: u64) -> u32 {
     word as u32 & ((1 << STAMP_BITS) - 1)
 }
 
-/// Whether the rank whose word this is has come to run `run`. What it wrote before it came is then visible.
+/// Whether the rank whose word this is has come to run `run`. What it wrote before it came is then
+/// visible.
 #[inline]
 pub(crate) fn has_come(word: &AtomicU64, run: u64) -> bool {
     let expected = run.wrapping_add(1) << STAMP_BITS;
-    // Acquire: pairs with the Release in `arrive`. Run numbers wrap at 2⁴⁰, so what counts is the sign of the difference.
+    // Acquire: pairs with the Release in `arrive`. Run numbers wrap at 2⁴⁰, so what counts is the
+    // sign of the difference.
     (word.load(Ordering::Acquire) & !((1 << STAMP_BITS) - 1)).wrapping_sub(expected).cast_signed()
         >= 0
 }
@@ -56,8 +59,8 @@ fn take_mark(sleepers: &AtomicU32, all_are_here: impl FnOnce() -> bool) -> bool 
     if !all_are_here() {
         return false;
     }
-    // The value changes, so that a sleeper that is just about to sleep does not. AcqRel: the sleeper that finds the new
-    // value sees the arrivals.
+    // The value changes, so that a sleeper that is just about to sleep does not. AcqRel: the
+    // sleeper that finds the new value sees the arrivals.
     let seen = sleepers.load(Ordering::Relaxed);
     seen & 1 != 0
         && sleepers
@@ -65,10 +68,12 @@ fn take_mark(sleepers: &AtomicU32, all_are_here: impl FnOnce() -> bool) -> bool 
             .is_ok()
 }
 
-/// Before a sleep: marks the word, and gives the value to sleep on unless `is_over` says that there is nothing to wait for.
+/// Before a sleep: marks the word, and gives the value to sleep on unless `is_over` says that there
+/// is nothing to wait for.
 pub(crate) fn mark(sleepers: &AtomicU32, is_over: impl FnOnce() -> bool) -> Option<u32> {
     let seen = sleepers.fetch_or(1, Ordering::AcqRel) | 1;
     heavy_fence();
-    // The mark stays when there is no need to sleep: another may need it, and a needless wake harms nobody.
+    // The mark stays when there is no need to sleep: another may need it, and a needless wake harms
+    // nobody.
     (!is_over()).then_some(seen)
 }

@@ -1,4 +1,5 @@
-//! A communicator's shared lines: where its ranks exchange a few words, note what they call, and meet.
+//! A communicator's shared lines: where its ranks exchange a few words, note what they call, and
+//! meet.
 //!
 //! | section | records | bytes each |
 //! |---|---|---|
@@ -28,20 +29,23 @@ use std::sync::Arc;
 pub(crate) const JOURNAL: u64 = 64;
 /// Collectives of one communicator that can be under way on a rank at once; more wait their turn.
 pub(crate) const RING_SLOTS: u64 = 64;
-/// Collectives with more bytes than fit into a slot's first lines that can be under way at once. Few, so that their cells
-/// stay in the cache.
+/// Collectives with more bytes than fit into a slot's first lines that can be under way at once.
+/// Few, so that their cells stay in the cache.
 pub(crate) const CELL_SETS: u64 = 8;
-/// The longest contribution that fits into a cell among few ranks, and among many: the cells of all ranks together are to stay in
-/// a cache. Up to a few kilobytes a copy is over before cutting it into pieces would pay.
+/// The longest contribution that fits into a cell among few ranks, and among many: the cells of all
+/// ranks together are to stay in a cache. Up to a few kilobytes a copy is over before cutting it
+/// into pieces would pay.
 const CELL_DATA: [u64; 2] = [4 << 10, 2 << 10];
 /// So many ranks are few.
 const FEW_RANKS: u32 = 16;
-/// What a cell has beyond that: room for the table of a parcel. Also keeps cells from lying a power of two apart.
+/// What a cell has beyond that: room for the table of a parcel. Also keeps cells from lying a power
+/// of two apart.
 const CELL_TABLE: u64 = 256;
 /// Behind the count of ranks that have let go of the board, which every shared block begins with.
 const MEETING_AT: u64 = 64;
 const SLEEPERS_AT: u64 = MEETING_AT + 64;
-/// Bytes a rank can contribute beside its word in a slot: what lies in the lines behind it is fetched with it.
+/// Bytes a rank can contribute beside its word in a slot: what lies in the lines behind it is
+/// fetched with it.
 pub(crate) const SEAT_BYTES: u64 = 4 * 64 - 8;
 /// Words of an exchange.
 pub(crate) const EXCHANGE_WORDS: usize = 6;
@@ -76,7 +80,8 @@ shm::shared_lines! {
 
     /// How far a rank is.
     pub(crate) struct ProgressLine {
-        /// Collectives of the communicator that this rank has come to. Release by the rank, Acquire by a waiter in doubt.
+        /// Collectives of the communicator that this rank has come to. Release by the rank, Acquire
+        /// by a waiter in doubt.
         started: AtomicU64,
         /// Exchanges that this rank has come to. Release by the rank, Acquire by a waiter in doubt.
         exchanged: AtomicU64,
@@ -207,12 +212,14 @@ impl Board {
         Ok(RunStates::new(MappedSlice::new(segment, at, RING_SLOTS as usize)?))
     }
 
-    /// Notes that this rank is in its `sequence`-th collective, for others to see when they wait too long.
+    /// Notes that this rank is in its `sequence`-th collective, for others to see when they wait
+    /// too long.
     #[inline]
     pub(crate) fn note(&self, sequence: u64, call: Call) {
         let at = self.journal_at(self.rank, sequence);
         let [first, second] = call.encode(sequence);
-        // Read after an arrival that this rank published later (Release), or by a waiter in doubt, who looks again.
+        // Read after an arrival that this rank published later (Release), or by a waiter in doubt,
+        // who looks again.
         self.journal[at + 1].store(second, Ordering::Relaxed);
         self.journal[at].store(first, Ordering::Release);
         self.progress[self.rank as usize].started.store(sequence + 1, Ordering::Release);
@@ -235,7 +242,8 @@ impl Board {
         2 * (u64::from(rank) * JOURNAL + sequence % JOURNAL) as usize
     }
 
-    /// What `rank` noted for its `sequence`-th collective, if it has come to it and it is not too long ago.
+    /// What `rank` noted for its `sequence`-th collective, if it has come to it and it is not too
+    /// long ago.
     fn noted(&self, rank: u32, sequence: u64) -> Option<Call> {
         let at = self.journal_at(rank, sequence);
         // Acquire: pairs with the Release in `note`.
@@ -250,8 +258,8 @@ impl Board {
         self.find_mismatch_of(sequence, call, |_| true)
     }
 
-    /// As [`find_mismatch`](Self::find_mismatch), for ranks that have not come to the exchange of this turn. Those that have
-    /// may be past it, and have noted what they did next.
+    /// As [`find_mismatch`](Self::find_mismatch), for ranks that have not come to the exchange of
+    /// this turn. Those that have may be past it, and have noted what they did next.
     pub(crate) fn find_mismatch_before(
         &self,
         turn: u64,
@@ -293,10 +301,11 @@ impl Board {
         (0..self.layout.ranks).filter(|rank| !self.has_come(*rank, sequence)).collect()
     }
 
-    /// Every rank says `words`; gives what each said, in rank order. `turn` counts this board's exchanges from 0.
+    /// Every rank says `words`; gives what each said, in rank order. `turn` counts this board's
+    /// exchanges from 0.
     ///
-    /// Two cells a rank suffice: to write the cell of turn t + 2 a rank must have left turn t + 1, which it can only
-    /// after all ranks arrived there, which they do after reading turn t.
+    /// Two cells a rank suffice: to write the cell of turn t + 2 a rank must have left turn t + 1,
+    /// which it can only after all ranks arrived there, which they do after reading turn t.
     pub(crate) fn exchange(
         &self,
         turn: u64,

@@ -1,4 +1,5 @@
-//! What a rank called: enough to tell whether all ranks of a communicator are in the same collective.
+//! What a rank called: enough to tell whether all ranks of a communicator are in the same
+//! collective.
 
 /// The collective by name.
 #[repr(u8)]
@@ -124,12 +125,14 @@ impl Call {
         Call { kind, bytes, digest: fold(arguments ^ bytes.rotate_left(32)) as u16 }
     }
 
-    /// The same call, which waits for its result: only such calls of long collectives match each other.
+    /// The same call, which waits for its result: only such calls of long collectives match each
+    /// other.
     pub(crate) fn blocking(self) -> Self {
         Call { digest: self.digest ^ 1 << 15, ..self }
     }
 
-    /// The 24-bit mark that ranks leave when they meet: kind and digest of everything else. Never 0.
+    /// The 24-bit mark that ranks leave when they meet: kind and digest of everything else. Never
+    /// 0.
     #[inline]
     pub fn stamp(&self) -> u32 {
         u32::from(self.kind as u8) << 16 | u32::from(self.digest)
@@ -166,7 +169,8 @@ impl Call {
     }
 }
 
-/// Mixes 64 bits so that any part of the result depends on all of them (the finaliser of SplitMix64, Steele et al. 2014).
+/// Mixes 64 bits so that any part of the result depends on all of them (the finaliser of
+/// SplitMix64, Steele et al. 2014).
 fn fold(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -2,11 +2,11 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Takes the next number of this lap, from 0; `None` when `limit` were taken, or a later lap has begun. A word of an earlier
-/// lap counts as 0.
+/// Takes the next number of this lap, from 0; `None` when `limit` were taken, or a later lap has
+/// begun. A word of an earlier lap counts as 0.
 ///
-/// One word hands out chunks, a second one counts those that are finished: whoever takes `limit − 1` from it finished last
-/// and has acquired what all others wrote.
+/// One word hands out chunks, a second one counts those that are finished: whoever takes `limit −
+/// 1` from it finished last and has acquired what all others wrote.
 pub(crate) fn next_in_lap(word: &AtomicU64, lap: u32, limit: u32) -> Option<u32> {
     // Laps are told apart by one more than their number, so that zeroed memory belongs to none.
     let mine = u64::from(lap.wrapping_add(1)) << 32;

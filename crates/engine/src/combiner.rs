@@ -1,13 +1,16 @@
-//! One at a time without a lock: events are counted, and whoever counts the first one handles all until none is left.
+//! One at a time without a lock: events are counted, and whoever counts the first one handles all
+//! until none is left.
 
 use crate::sync::{AtomicU32, Ordering};
 
 /// Counts an event that the caller has written down before, and handles events if nobody else does.
 ///
-/// `handle(n)` handles n events, all of which are written down. Whoever brings the count from zero handles its own event
-/// and those that others count meanwhile; they return at once. What one handler wrote is visible to the next.
+/// `handle(n)` handles n events, all of which are written down. Whoever brings the count from zero
+/// handles its own event and those that others count meanwhile; they return at once. What one
+/// handler wrote is visible to the next.
 pub(crate) fn submit(pending: &AtomicU32, mut handle: impl FnMut(u32)) {
-    // AcqRel: Release publishes the event to the handler, Acquire shows the previous handler's work.
+    // AcqRel: Release publishes the event to the handler, Acquire shows the previous handler's
+    // work.
     if pending.fetch_add(1, Ordering::AcqRel) != 0 {
         return;
     }

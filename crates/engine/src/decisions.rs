@@ -1,7 +1,7 @@
 //! A job's decisions: which algorithms to use when. To the engine they are bytes.
 //!
-//! Ranks that decide differently wait for each other for ever. So whoever makes the job looks for the file, once, and puts
-//! what it found where every rank finds the same.
+//! Ranks that decide differently wait for each other for ever. So whoever makes the job looks for
+//! the file, once, and puts what it found where every rank finds the same.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,8 +24,8 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    /// Where they are kept: where `TRADEWIND_DECISIONS` says, which may be empty for nowhere; else in
-    /// `tradewind/decisions.json` under `XDG_CONFIG_HOME`, else under `.config` at home.
+    /// Where they are kept: where `TRADEWIND_DECISIONS` says, which may be empty for nowhere; else
+    /// in `tradewind/decisions.json` under `XDG_CONFIG_HOME`, else under `.config` at home.
     pub fn place() -> Option<PathBuf> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let usual = |base: PathBuf| base.join("tradewind").join("decisions.json");
@@ -52,7 +52,8 @@ impl Decisions {
         }
     }
 
-    /// The length of the path, the path, whether the file could be read, and the file or the reason.
+    /// The length of the path, the path, whether the file could be read, and the file or the
+    /// reason.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let path = self.path.as_os_str().as_bytes();
         let (readable, rest) = match &self.content {

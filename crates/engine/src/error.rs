@@ -9,9 +9,10 @@ use shm::segment::SegmentError;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// What a step of a small meeting comes to. The error is boxed because its size counts where nothing goes wrong, too: a result of
-/// many words is passed on in memory, written in part and read as a whole, and for that the processor waits until all stores
-/// before are done, those to other ranks' lines among them.
+/// What a step of a small meeting comes to. The error is boxed because its size counts where
+/// nothing goes wrong, too: a result of many words is passed on in memory, written in part and read
+/// as a whole, and for that the processor waits until all stores before are done, those to other
+/// ranks' lines among them.
 pub type Outcome<T = ()> = Result<T, Box<Error>>;
 
 impl From<Box<Error>> for Error {

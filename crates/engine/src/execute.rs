@@ -1,9 +1,11 @@
-//! Delivery-driven progress: whoever brings an operation's count to its threshold executes it, for whichever rank it is.
+//! Delivery-driven progress: whoever brings an operation's count to its threshold executes it, for
+//! whichever rank it is.
 //!
-//! An [`Activation`] begins with a rank's start, or with work that was left for this rank, and ends when nothing more is
-//! enabled. What an operation enables goes on the activation's own list (no recursion, no lock, nothing left for later);
-//! only what its owner alone may do is left for the owner. Counts are never reset: in the u-th use of a slot an operation
-//! executes at u × threshold arrivals.
+//! An [`Activation`] begins with a rank's start, or with work that was left for this rank, and ends
+//! when nothing more is enabled. What an operation enables goes on the activation's own list (no
+//! recursion, no lock, nothing left for later); only what its owner alone may do is left for the
+//! owner. Counts are never reset: in the u-th use of a slot an operation executes at u × threshold
+//! arrivals.
 
 use crate::arrivals::arrive;
 use crate::error::Error;
@@ -146,7 +148,8 @@ impl<'a> Activation<'a> {
         )
     }
 
-    /// Something in the rank's own graph, or its start, has come about that the operation waits for.
+    /// Something in the rank's own graph, or its start, has come about that the operation waits
+    /// for.
     #[inline]
     fn arrive_local(&mut self, rank: u32, operation: u32) {
         let link = &self.program.linked(rank).links[operation as usize];
@@ -208,7 +211,8 @@ impl<'a> Activation<'a> {
         }
     }
 
-    /// As [`complete`](Self::complete), for an operation of another rank whose owner may want to do that itself.
+    /// As [`complete`](Self::complete), for an operation of another rank whose owner may want to do
+    /// that itself.
     fn complete_other(&mut self, rank: u32, operation: u32) {
         let link = &self.program.linked(rank).links[operation as usize];
         if rank == self.me || !link.owner {

@@ -9,7 +9,8 @@ use shm::segment::Offset;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A rank that reduces by itself goes over all contributions in pieces that stay in its first cache.
+/// A rank that reduces by itself goes over all contributions in pieces that stay in its first
+/// cache.
 const FOLD_BYTES: usize = 8 << 10;
 
 impl Ring {
@@ -99,8 +100,8 @@ impl Ring {
         Ok(self.memory.read(place, result)?)
     }
 
-    /// Folds the contributions of these ranks from the left, in rank order and behind their first `skip` bytes, into this
-    /// rank's own memory.
+    /// Folds the contributions of these ranks from the left, in rank order and behind their first
+    /// `skip` bytes, into this rank's own memory.
     fn fold(
         &self,
         run: u64,

@@ -140,22 +140,25 @@ impl Group {
     /// Takes the next number of a collective and notes what it is.
     #[inline]
     pub(crate) fn begin(&self, call: Call) -> u64 {
-        // Not a read-modify-write: a program starts the collectives of one communicator one after the other. If it does not,
-        // two of them get one number, which then names the wrong call in an error.
+        // Not a read-modify-write: a program starts the collectives of one communicator one after
+        // the other. If it does not, two of them get one number, which then names the wrong call in
+        // an error.
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::Relaxed);
         self.board.note(sequence, call);
         sequence
     }
 
-    /// A call that could not be begun has not taken place: the next one gets its number, as on all other ranks.
+    /// A call that could not be begun has not taken place: the next one gets its number, as on all
+    /// other ranks.
     #[cold]
     pub(crate) fn take_back(&self, sequence: u64) {
         self.sequence.store(sequence, Ordering::Relaxed);
         self.board.forget(sequence);
     }
 
-    /// Starts a meeting of all ranks: buffer 0 is the contribution, buffer 1 the result (none in a barrier).
+    /// Starts a meeting of all ranks: buffer 0 is the contribution, buffer 1 the result (none in a
+    /// barrier).
     ///
     /// # Errors
     /// When the arena is full. Never waits.
@@ -204,7 +207,8 @@ impl Group {
         }
     }
 
-    /// Holds a meeting of all ranks: starts it, waits, and fetches the results, as [`Pending`] does in steps.
+    /// Holds a meeting of all ranks: starts it, waits, and fetches the results, as [`Pending`] does
+    /// in steps.
     ///
     /// # Errors
     /// As [`meet`](Self::meet), [`Pending::wait`] and [`Pending::collect`].
@@ -219,8 +223,9 @@ impl Group {
         self.leave(held, meeting, outputs)
     }
 
-    /// Comes to a meeting that this thread ends with [`leave`](Self::leave) before it does anything else here: the first half
-    /// of [`meet_and_wait`](Self::meet_and_wait), for callers whose input and output are the same memory.
+    /// Comes to a meeting that this thread ends with [`leave`](Self::leave) before it does anything
+    /// else here: the first half of [`meet_and_wait`](Self::meet_and_wait), for callers whose input
+    /// and output are the same memory.
     ///
     /// # Errors
     /// As [`meet`](Self::meet).
@@ -299,7 +304,8 @@ impl Group {
     /// Tries again for a while: who does not wait for others soon runs ahead of them by all slots.
     fn hold_soon(&self, sequence: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Hold {
         for _ in 0..self.member.node().patience().tries() {
-            // Long enough for the others to free several slots: looking costs them the line that says so.
+            // Long enough for the others to free several slots: looking costs them the line that
+            // says so.
             (0..32).for_each(|_| std::hint::spin_loop());
             let held = self.ring.hold(sequence, meeting, arguments);
             if !matches!(held, Hold::NoSlot) {
@@ -339,8 +345,8 @@ impl Group {
         self.ring.collect(&mut run, outputs)
     }
 
-    /// Refuses what cannot be begun, before it is noted for others to see: all ranks refuse what there will never be memory
-    /// for, and the first to do so go on to their next call.
+    /// Refuses what cannot be begun, before it is noted for others to see: all ranks refuse what
+    /// there will never be memory for, and the first to do so go on to their next call.
     #[inline]
     pub(crate) fn check(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Outcome {
         self.check_buffers(meeting, arguments)?;
@@ -396,10 +402,12 @@ impl Group {
         self.exchange(&mut exchanges, words, sequence, call)
     }
 
-    /// A communicator for each colour, ranks ordered by key, then by rank here; `None` colour: belongs to none.
+    /// A communicator for each colour, ranks ordered by key, then by rank here; `None` colour:
+    /// belongs to none.
     ///
     /// # Errors
-    /// When a rank is in another collective, or gone, or the first rank of a new communicator has no room for it.
+    /// When a rank is in another collective, or gone, or the first rank of a new communicator has
+    /// no room for it.
     pub fn split(
         self: &Arc<Self>,
         color: Option<u32>,
@@ -441,8 +449,8 @@ impl Group {
         Group::new(Arc::clone(&self.member), members, rank, Offset(board), name).map(Some)
     }
 
-    /// Does what only this rank can do, in any communicator of this host, for one who waits for something else. True when it
-    /// has to be done again and again.
+    /// Does what only this rank can do, in any communicator of this node, for one who waits for
+    /// something else. True when it has to be done again and again.
     ///
     /// # Errors
     /// When this rank's own operations fail.
@@ -535,7 +543,8 @@ impl Drop for Group {
     }
 }
 
-/// Lets go of shared memory, which begins with a release line; its owner sees to it that it is freed when all have.
+/// Lets go of shared memory, which begins with a release line; its owner sees to it that it is
+/// freed when all have.
 pub(crate) fn let_go(member: &Member, at: Offset, users: u32, owner: bool) {
     let Ok(release) = Mapped::<program::ReleaseLine>::new(member.node().segment(), at) else {
         return;

@@ -1,8 +1,9 @@
 //! Numbered runs of one thing: starting, queueing, completing and retiring them on one rank.
 //!
-//! A lane has K slots in the segment. Any number of runs may be started: those that find no slot wait in a queue of
-//! this process and start in a later call of this rank; a finished run whose result nobody has fetched yet is moved out
-//! of its slot, so that starting never waits for a caller to fetch.
+//! A lane has K slots in the segment. Any number of runs may be started: those that find no slot
+//! wait in a queue of this process and start in a later call of this rank; a finished run whose
+//! result nobody has fetched yet is moved out of its slot, so that starting never waits for a
+//! caller to fetch.
 
 mod argument;
 mod held;
@@ -41,8 +42,9 @@ pub(crate) trait Plan {
     /// How many runs may be under way at once, this one included.
     fn window(&self, call: &Self::Call) -> u64;
     fn is_complete(&self, run: u64, call: &Self::Call) -> bool;
-    /// Puts the buffers of a run whose slot is free where they are wanted; memory that can be missing is taken here, and
-    /// after a failure the run has not begun. All runs below `everyone` are consumed by every rank.
+    /// Puts the buffers of a run whose slot is free where they are wanted; memory that can be
+    /// missing is taken here, and after a failure the run has not begun. All runs below `everyone`
+    /// are consumed by every rank.
     fn prepare(
         &self,
         scratch: &mut Self::Scratch,
@@ -53,7 +55,8 @@ pub(crate) trait Plan {
     ) -> Outcome;
     /// Starts a run that is prepared.
     fn launch(&self, run: u64, call: &Self::Call) -> Outcome;
-    /// Takes the results of a complete run to private outputs (by buffer; empty where none is wanted).
+    /// Takes the results of a complete run to private outputs (by buffer; empty where none is
+    /// wanted).
     fn collect(
         &self,
         run: Numbered,
@@ -161,8 +164,8 @@ impl<P: Plan> Lane<P> {
         Lane { plan, slots, starter: Mutex::new(starter), has_queue: AtomicBool::new(false) }
     }
 
-    /// A panic elsewhere while starting leaves at worst a run that never starts, which the others notice; the lane's own
-    /// state is changed in single steps.
+    /// A panic elsewhere while starting leaves at worst a run that never starts, which the others
+    /// notice; the lane's own state is changed in single steps.
     fn lock(&self) -> MutexGuard<'_, Starter<P>> {
         self.starter.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -224,7 +227,8 @@ impl<P: Plan> Lane<P> {
         Ok(())
     }
 
-    /// Starts the next run; false when it failed after it had begun: its error then lies with the results.
+    /// Starts the next run; false when it failed after it had begun: its error then lies with the
+    /// results.
     #[inline]
     fn launch(
         &self,
@@ -241,7 +245,8 @@ impl<P: Plan> Lane<P> {
             self.own().change(run, RunState::Active, RunState::Abandoned);
         }
         if let Err(error) = self.plan.launch(run, call) {
-            // The number is used: the other ranks count it. Others may still work for the run, so that its slot is not free.
+            // The number is used: the other ranks count it. Others may still work for the run, so
+            // that its slot is not free.
             self.own().change(run, RunState::Active, RunState::Abandoned);
             starter.retired.insert(run, Err(error));
             return Ok(false);
@@ -255,7 +260,8 @@ impl<P: Plan> Lane<P> {
         &self.plan.states()[self.plan.rank() as usize]
     }
 
-    /// Tells whether the next run may start, retiring finished runs of this rank where they are in the way.
+    /// Tells whether the next run may start, retiring finished runs of this rank where they are in
+    /// the way.
     #[inline]
     fn make_room(&self, starter: &mut Starter<P>, call: &P::Call) -> bool {
         let window = self.plan.window(call);
@@ -302,8 +308,8 @@ impl<P: Plan> Lane<P> {
         }
     }
 
-    /// Starts queued runs as far as there are slots; true when none is left. An error is why the next run, which stays first
-    /// in the queue, cannot be started now.
+    /// Starts queued runs as far as there are slots; true when none is left. An error is why the
+    /// next run, which stays first in the queue, cannot be started now.
     fn flush(&self, starter: &mut Starter<P>) -> Outcome<bool> {
         while let Some(call) = starter.queue.front().map(|queued| queued.call.clone()) {
             if !self.make_room(starter, &call) {
@@ -344,7 +350,8 @@ impl<P: Plan> Lane<P> {
         }
     }
 
-    /// As [`advance`](Self::advance), for one who waits for this run and is told why it cannot be started.
+    /// As [`advance`](Self::advance), for one who waits for this run and is told why it cannot be
+    /// started.
     pub(crate) fn advance_for(&self, run: &Run<P>) -> Outcome {
         let mut starter = self.lock();
         match self.flush(&mut starter) {
@@ -353,8 +360,9 @@ impl<P: Plan> Lane<P> {
         }
     }
 
-    /// Takes a queued run that cannot be started out of the queue, so that the next one gets its number; false when it has been
-    /// started or others are queued behind it, whose numbers count it.
+    /// Takes a queued run that cannot be started out of the queue, so that the next one gets its
+    /// number; false when it has been started or others are queued behind it, whose numbers count
+    /// it.
     #[cold]
     pub(crate) fn withdraw(&self, run: &Run<P>) -> bool {
         let mut starter = self.lock();
@@ -365,7 +373,8 @@ impl<P: Plan> Lane<P> {
         is_alone
     }
 
-    /// Keeps a run from being moved out of its slot while this thread works on it; false when it was moved already.
+    /// Keeps a run from being moved out of its slot while this thread works on it; false when it
+    /// was moved already.
     pub(crate) fn pin(&self, run: &Run<P>) -> bool {
         self.own().change(run.number.run, RunState::Active, RunState::Taken)
     }
@@ -407,7 +416,8 @@ impl<P: Plan> Lane<P> {
         run.queued && self.lock().retired.get(&run.number.run).is_some_and(Result::is_err)
     }
 
-    /// Whether the run has got its slot. Until then it is not complete, even if all that others do for it is done.
+    /// Whether the run has got its slot. Until then it is not complete, even if all that others do
+    /// for it is done.
     #[inline]
     pub(crate) fn has_begun(&self, run: &Run<P>) -> bool {
         !run.queued || self.own().has_begun(run.number.run)

@@ -2,9 +2,9 @@
 //!
 //! The way of one collective through this crate:
 //!
-//! [`node`] (the job's segment, who is alive) → [`group`] (a communicator) → [`lane`] (numbered runs and their slots) →
-//! either `ring` (a single join of all ranks: no linking) or [`linkage`] (`linking` → `program` → `execute`; everything else) →
-//! `wait` → [`pending`] (test, wait, fetch).
+//! [`node`] (the job's segment, who is alive) → [`group`] (a communicator) → [`lane`] (numbered
+//! runs and their slots) → either `ring` (a single join of all ranks: no linking) or [`linkage`]
+//! (`linking` → `program` → `execute`; everything else) → `wait` → [`pending`] (test, wait, fetch).
 
 mod arrivals;
 mod attendance;

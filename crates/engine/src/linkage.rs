@@ -1,4 +1,5 @@
-//! A schedule linked with those of the other ranks, as one rank sees it: linking, starting runs, waiting for them.
+//! A schedule linked with those of the other ranks, as one rank sees it: linking, starting runs,
+//! waiting for them.
 
 use crate::board::EXCHANGE_WORDS;
 use crate::call::Call;
@@ -30,11 +31,12 @@ pub struct Linkage {
 }
 
 impl Group {
-    /// Links a schedule with those of the other ranks: a collective call that waits for all of them, and is numbered like
-    /// any other.
+    /// Links a schedule with those of the other ranks: a collective call that waits for all of
+    /// them, and is numbered like any other.
     ///
     /// # Errors
-    /// When the schedules do not fit together (every rank gets the same list), a rank is in another collective, or gone.
+    /// When the schedules do not fit together (every rank gets the same list), a rank is in another
+    /// collective, or gone.
     pub fn link(self: &Arc<Self>, schedule: &Schedule, call: Call) -> Result<Arc<Linkage>, Error> {
         let sequence = self.begin(call);
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +73,8 @@ impl Group {
         self.linkage(linked, block, call)
     }
 
-    /// Reads every rank's schedule and links them. `own` is why this rank could not offer its schedule.
+    /// Reads every rank's schedule and links them. `own` is why this rank could not offer its
+    /// schedule.
     fn read_and_link(
         &self,
         all: &[[u64; EXCHANGE_WORDS]],
@@ -170,7 +173,8 @@ impl Linkage {
             // Who never came is to blame before those who left because of it.
             watch.check(|rank| self.lane.came(rank, run.number.run))?;
             let program = &self.lane.plan.program;
-            // Where ranks have operations of their own to run, one that left has done its part when its run is complete.
+            // Where ranks have operations of their own to run, one that left has done its part when
+            // its run is complete.
             watch.check(|rank| {
                 let (word, threshold) = program.completion(run.number.run, rank);
                 !program.linked.needs_owner || word.reached(threshold)
@@ -193,7 +197,8 @@ impl Linkage {
             let (word, threshold) = program.completion(run.number.run, program.rank);
             return wait::until(&Counted(word, threshold), patience, deadline, progress, look_out);
         }
-        // Work is left for this rank as well as completed for it: sleep at the doorbell, which rings for both.
+        // Work is left for this rank as well as completed for it: sleep at the doorbell, which
+        // rings for both.
         let bell = &group.bell.words[group.rank as usize].rings;
         loop {
             let heard = bell.count();

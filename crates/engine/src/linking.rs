@@ -1,15 +1,17 @@
-//! Linking: all ranks' schedules meet once, every send finds its receive, and what is local to the node becomes direct.
+//! Linking: all ranks' schedules meet once, every send finds its receive, and what is local to the
+//! node becomes direct.
 //!
-//! A pure function of the schedules: every rank computes it from the same bytes and comes to the same tables, so nothing
-//! but the place of the frames needs to be agreed on. Pairing is that of [`goal::matching`], by vertex order; what
-//! remains for the run is to count arrivals.
+//! A pure function of the schedules: every rank computes it from the same bytes and comes to the
+//! same tables, so nothing but the place of the frames needs to be agreed on. Pairing is that of
+//! [`goal::matching`], by vertex order; what remains for the run is to count arrivals.
 //!
 //! How a message travels is decided here:
-//! - **early**: the receive waits for nothing but the message, and its bytes lie where nobody else looks before it. The
-//!   sender's executor copies them to their destination; there is no counter.
-//! - **mailbox**: up to the eager limit. The bytes go to memory kept for this receive; the send completes; the receive
-//!   fetches them when all it waits for is there.
-//! - **direct**: above the limit. Send and receive wait for each other and the bytes are copied once.
+//! - **early**: the receive waits for nothing but the message, and its bytes lie where nobody else
+//!   looks before it. The sender's executor copies them to their destination; there is no counter.
+//! - **mailbox**: up to the eager limit. The bytes go to memory kept for this receive; the send
+//!   completes; the receive fetches them when all it waits for is there.
+//! - **direct**: above the limit. Send and receive wait for each other and the bytes are copied
+//!   once.
 //! - **matched**: the receive has a wildcard; see [`crate::wildcard`].
 
 use goal::check::{self, GlobalOptions, Problem};
@@ -17,15 +19,15 @@ use goal::graph::Access;
 use goal::matching::{self, Endpoint};
 use goal::schedule::{Kind, OperationRecord, SCRATCHPAD, Schedule, ScheduleView};
 
-/// User buffers up to this length are always copied through the frame, even when they lie in the segment: a copy of a few
-/// lines costs less than agreeing on where the buffer is.
+/// User buffers up to this length are always copied through the frame, even when they lie in the
+/// segment: a copy of a few lines costs less than agreeing on where the buffer is.
 pub(crate) const STAGED_BYTES: u64 = 8 << 10;
 /// Payload that fits beside an arrival counter.
 pub(crate) const NODE_PAYLOAD: u64 = 56;
 /// Frames are cut into this many slots at most: so many runs of a program can be under way at once.
 const SLOT_LIMIT: u64 = 16;
-/// Memory for which a program's frames and long buffers are multiplied. More would drive each run's memory out of the caches
-/// before its turn comes again.
+/// Memory for which a program's frames and long buffers are multiplied. More would drive each run's
+/// memory out of the caches before its turn comes again.
 const SLOT_BYTES: u64 = 4 << 20;
 
 /// What the linker needs to know besides the schedules.
@@ -50,7 +52,8 @@ pub(crate) enum Delivery {
     Mailbox(u64),
     /// One copy when both are ready.
     Direct,
-    /// Decided during the run: the number among the receiving rank's matched sends or wildcard receives.
+    /// Decided during the run: the number among the receiving rank's matched sends or wildcard
+    /// receives.
     Matched(u32),
 }
 
@@ -64,7 +67,8 @@ pub(crate) struct Link {
     pub(crate) delivery: Delivery,
     /// Only its own rank may execute it.
     pub(crate) owner: bool,
-    /// A receive whose posting others wait for (start edges) counts its own dependencies at this node first.
+    /// A receive whose posting others wait for (start edges) counts its own dependencies at this
+    /// node first.
     pub(crate) post: Option<u32>,
     /// Arrivals from its own graph and its rank's start, without the message.
     pub(crate) local: u32,
@@ -91,7 +95,8 @@ pub(crate) struct LinkedRank {
     pub(crate) sinks: u32,
     pub(crate) links: Vec<Link>,
     pub(crate) frame: FrameLayout,
-    /// Where each user buffer is staged in the frame; `None` for long ones, which are bound when a run starts.
+    /// Where each user buffer is staged in the frame; `None` for long ones, which are bound when a
+    /// run starts.
     pub(crate) staging: Vec<Option<u64>>,
     /// The byte ranges of each user buffer that operations write, merged: what a run gives back.
     pub(crate) written: Vec<Vec<(u64, u64)>>,
@@ -99,7 +104,8 @@ pub(crate) struct LinkedRank {
     pub(crate) wildcards: Vec<u32>,
     /// Sends of any rank to this one that only a wildcard can take.
     pub(crate) matched_sends: Vec<MatchedSend>,
-    /// What starting the run sets going, in order: independent operations, and those that wait only for messages.
+    /// What starting the run sets going, in order: independent operations, and those that wait only
+    /// for messages.
     pub(crate) starts: Vec<u32>,
 }
 
@@ -110,7 +116,8 @@ pub(crate) struct MatchedSend {
     pub(crate) operation: u32,
     pub(crate) tag: u32,
     pub(crate) bytes: u64,
-    /// Where its payload waits, within the receiver's frame; `None` above the eager limit, when the sender keeps it.
+    /// Where its payload waits, within the receiver's frame; `None` above the eager limit, when the
+    /// sender keeps it.
     pub(crate) mail: Option<u64>,
 }
 
@@ -149,7 +156,8 @@ pub(crate) fn link(schedules: Vec<Schedule>, options: LinkOptions) -> Result<Lin
 fn begin(schedule: Schedule, options: LinkOptions) -> LinkedRank {
     let view = schedule.view();
     let operations = view.operations();
-    // Operations of a rank with the same cpu do not overlap: where one of them occupies its owner, its owner runs all.
+    // Operations of a rank with the same cpu do not overlap: where one of them occupies its owner,
+    // its owner runs all.
     let mut occupied = [false; 256];
     for record in
         operations.iter().filter(|record| record.kind() == Kind::Calc && !options.skip_calc)
@@ -253,8 +261,8 @@ fn connect(ranks: &mut [LinkedRank], options: LinkOptions) {
 fn numbered(ends: &[Endpoint]) -> impl Iterator<Item = (u32, Endpoint)> {
     let mut counts = std::collections::HashMap::new();
     ends.iter().map(move |end| {
-        // A send is matched where it goes to, a wildcard receive where it is. Both lists come one kind at a time, and a
-        // wildcard's own peer is its source, so its rank is the place.
+        // A send is matched where it goes to, a wildcard receive where it is. Both lists come one
+        // kind at a time, and a wildcard's own peer is its source, so its rank is the place.
         let place = if end.is_wildcard() { end.rank } else { end.peer.unwrap_or(end.rank) };
         let count = counts.entry(place).or_insert(0u32);
         *count += 1;
@@ -262,8 +270,8 @@ fn numbered(ends: &[Endpoint]) -> impl Iterator<Item = (u32, Endpoint)> {
     })
 }
 
-/// Whether the destination of an independent receive lies where nothing is written or read at the start of a run: in the
-/// scratchpad, or in the staged copy of an output.
+/// Whether the destination of an independent receive lies where nothing is written or read at the
+/// start of a run: in the scratchpad, or in the staged copy of an output.
 fn is_untouched_before(linked: &LinkedRank, record: &OperationRecord) -> bool {
     let view = linked.schedule.view();
     view.destination(record).iter().all(|block| {
@@ -276,9 +284,10 @@ fn is_untouched_before(linked: &LinkedRank, record: &OperationRecord) -> bool {
 
 /// Settles how many arrivals every operation waits for, and what starting a run sets going.
 ///
-/// A message may be early: it comes, and is passed on, before its rank has started the run. What it enables must not look
-/// at the rank's buffers before they are there. So an operation that waits for early messages only waits for the start as
-/// well; all others have, somewhere behind them, an operation that only the start sets going.
+/// A message may be early: it comes, and is passed on, before its rank has started the run. What it
+/// enables must not look at the rank's buffers before they are there. So an operation that waits
+/// for early messages only waits for the start as well; all others have, somewhere behind them, an
+/// operation that only the start sets going.
 fn count_arrivals(rank: &mut LinkedRank) {
     let view = rank.schedule.view();
     let mut implied = vec![false; view.operations().len()];
@@ -303,7 +312,8 @@ fn count_arrivals(rank: &mut LinkedRank) {
     }
 }
 
-/// For every meeting, the operation of each rank. All ranks have the same number: the checker has seen to it.
+/// For every meeting, the operation of each rank. All ranks have the same number: the checker has
+/// seen to it.
 fn joins(ranks: &[LinkedRank]) -> Vec<Vec<u32>> {
     let mut joins: Vec<Vec<u32>> = Vec::new();
     for linked in ranks {

@@ -135,8 +135,8 @@ fn combine_lists(
     Ok(failed)
 }
 
-/// Combines all contributions of a meeting and puts every rank's result in its place; true when an integer was divided by
-/// zero. All ranks have come.
+/// Combines all contributions of a meeting and puts every rank's result in its place; true when an
+/// integer was divided by zero. All ranks have come.
 pub(crate) fn join(program: &Program, slot: u32, meeting: u32) -> Result<bool, Error> {
     let operations = &program.linked.joins[meeting as usize];
     let ends: Vec<(u32, &OperationRecord)> = (0..)

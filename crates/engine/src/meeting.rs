@@ -1,8 +1,9 @@
 //! What happens when all ranks of a communicator meet: a collective that needs no linking.
 //!
-//! A [`Meeting`] says what each rank contributes and which part of the contributions it wants, alike on every rank. How its
-//! bytes travel follows from their number alone, so that every rank comes to the same answer without asking; contributions
-//! whose lengths only their owners know say themselves where they lie (see `parcel`).
+//! A [`Meeting`] says what each rank contributes and which part of the contributions it wants,
+//! alike on every rank. How its bytes travel follows from their number alone, so that every rank
+//! comes to the same answer without asking; contributions whose lengths only their owners know say
+//! themselves where they lie (see `parcel`).
 
 use crate::board::BoardLayout;
 use crate::call::Call;
@@ -11,12 +12,13 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to this many bytes of all contributions together every rank reduces by itself: that costs less than waiting for
-/// one rank's result to travel back. Of two ranks neither saves the other anything.
+/// Up to this many bytes of all contributions together every rank reduces by itself: that costs
+/// less than waiting for one rank's result to travel back. Of two ranks neither saves the other
+/// anything.
 const OWNER_REDUCES: u64 = 8192;
 
-/// Up to how many bytes a contribution of a join among so many ranks lies in a cell kept for it. A longer one lies in its rank's
-/// arena, or is cut into pieces.
+/// Up to how many bytes a contribution of a join among so many ranks lies in a cell kept for it. A
+/// longer one lies in its rank's arena, or is cut into pieces.
 pub fn kept_in_cells(ranks: u32) -> u64 {
     BoardLayout::new(ranks).cell_bytes()
 }
@@ -26,8 +28,8 @@ pub fn folded_by_all(ranks: u32) -> u64 {
     if ranks > 2 { OWNER_REDUCES / u64::from(ranks) } else { kept_in_cells(ranks) }
 }
 
-/// What a rank gets of the contributions. In all that are not for everybody a rank waits for those alone whose contributions
-/// it wants, and fetches its result itself.
+/// What a rank gets of the contributions. In all that are not for everybody a rank waits for those
+/// alone whose contributions it wants, and fetches its result itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Nothing.
@@ -69,7 +71,8 @@ pub enum Pattern {
     Scan,
     /// The contributions before its own combined; rank 0 gets nothing.
     Exscan,
-    /// A block from each of its sources, which has a block for each of its destinations, or one for all.
+    /// A block from each of its sources, which has a block for each of its destinations, or one for
+    /// all.
     Neighbors,
 }
 
@@ -80,7 +83,8 @@ pub struct Meeting {
     pub pattern: Pattern,
     /// The operation and type of a reduction.
     pub arithmetic: Option<(Arithmetic, DataType)>,
-    /// Bytes a rank contributes (in a broadcast or a scatter, the root), the same on all ranks unless `blocks` says more.
+    /// Bytes a rank contributes (in a broadcast or a scatter, the root), the same on all ranks
+    /// unless `blocks` says more.
     pub bytes: u64,
     /// Where blocks are of different sizes that not every rank knows: this rank's.
     pub blocks: Option<Arc<Blocks>>,
@@ -90,7 +94,8 @@ pub struct Meeting {
     pub call: Call,
 }
 
-/// Where blocks end. Few are kept in place: a call that makes lists of its own costs as much as a small collective.
+/// Where blocks end. Few are kept in place: a call that makes lists of its own costs as much as a
+/// small collective.
 type Ends = SmallVec<[u64; 8]>;
 
 /// The sizes of this rank's blocks.
@@ -98,7 +103,8 @@ type Ends = SmallVec<[u64; 8]>;
 pub struct Blocks {
     /// Where each block of the contribution ends: one block, or one for each rank.
     pub(crate) sent: Ends,
-    /// Where each block of the result ends: one from each rank, or one block. Empty: this rank gets nothing.
+    /// Where each block of the result ends: one from each rank, or one block. Empty: this rank gets
+    /// nothing.
     pub(crate) received: Ends,
     /// For neighbours: whom the blocks of the result come from.
     pub(crate) sources: Option<Arc<[Option<Edge>]>>,
@@ -279,7 +285,8 @@ impl Meeting {
         }
     }
 
-    /// Where the block that this rank has for itself lies in its contribution, if nobody takes it from there.
+    /// Where the block that this rank has for itself lies in its contribution, if nobody takes it
+    /// from there.
     pub(crate) fn own_part(&self, rank: u32, ranks: u32) -> Option<Range<u64>> {
         if !self.leaves_own || !matches!(self.pattern, Pattern::Exchange | Pattern::Scatter { .. })
         {
@@ -367,7 +374,8 @@ impl Meeting {
             Pattern::GatherTo { root } | Pattern::ReduceTo { root } => Awaits::AllBut(root),
             // Only its neighbours know for whom else they wait.
             Pattern::Neighbors => Awaits::First(0),
-            // Of those that a rank waits for the last to come wakes it: all that are before that one have come.
+            // Of those that a rank waits for the last to come wakes it: all that are before that
+            // one have come.
             _ => self.awaits(rank, travel),
         }
     }

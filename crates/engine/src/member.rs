@@ -46,7 +46,8 @@ pub(crate) struct Grave {
 
 impl Member {
     pub(crate) fn new(node: Arc<Node>, rank: u32, arena: Arc<Arena>) -> Self {
-        // Sleepers of other processes fence this one when they must; where that is forbidden this one fences itself.
+        // Sleepers of other processes fence this one when they must; where that is forbidden this
+        // one fences itself.
         shm::fence::register();
         Member {
             node,
@@ -70,8 +71,8 @@ impl Member {
         self.trace.clone()
     }
 
-    /// Has later calls of this rank look after this work until it rests. To be called after what makes work has been started: what
-    /// is seen resting is forgotten.
+    /// Has later calls of this rank look after this work until it rests. To be called after what
+    /// makes work has been started: what is seen resting is forgotten.
     pub(crate) fn register(&self, work: Weak<dyn OwnWork>) {
         let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
         own_work.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&work));
@@ -107,11 +108,13 @@ impl Member {
         Ok(did_any)
     }
 
-    /// A waiting rank looks through all that is registered, again and again: of all that it has ever linked, what runs now.
+    /// A waiting rank looks through all that is registered, again and again: of all that it has
+    /// ever linked, what runs now.
     #[cold]
     fn forget_resting(&self) {
         let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked again under the lock: what was started meanwhile is either seen here or registered afterwards.
+        // Asked again under the lock: what was started meanwhile is either seen here or registered
+        // afterwards.
         own_work.retain(|work| work.upgrade().is_some_and(|work| !work.rests()));
         if own_work.is_empty() {
             // Relaxed: whoever registers sets it under the same lock.
@@ -186,8 +189,8 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Whether a rank of the communicator, or the service, is gone. `came` tells whether a rank that left in order had
-    /// done its part before.
+    /// Whether a rank of the communicator, or the service, is gone. `came` tells whether a rank
+    /// that left in order had done its part before.
     pub(crate) fn check(&self, came: impl Fn(u32) -> bool) -> Result<(), Error> {
         if self.node.failures() > 0 {
             // Ranks that this failure has made leave are not to blame.

@@ -19,9 +19,11 @@ use std::time::Duration;
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EngineKind {
-    /// Whichever process completes an operation also runs what it enabled, for any rank of the node.
+    /// Whichever process completes an operation also runs what it enabled, for any rank of the
+    /// node.
     Peers = 0,
-    /// Only the rank whose operation it is, inside its own calls: the baseline that libraries ship today.
+    /// Only the rank whose operation it is, inside its own calls: the baseline that libraries ship
+    /// today.
     Caller = 1,
 }
 
@@ -70,8 +72,9 @@ shm::shared_lines! {
         joined: AtomicU32,
         /// How many ranks are gone: 0 while all is well. Release by `mark`, Acquire by `failures`.
         failures: AtomicU32,
-        /// The first rank that is gone without having left in order, and 1; 0 while there is none. It is the cause, and
-        /// what others do about it is not. Release by `mark`, Acquire by `Watch::check`.
+        /// The first rank that is gone without having left in order, and 1; 0 while there is none.
+        /// It is the cause, and what others do about it is not. Release by `mark`, Acquire by
+        /// `Watch::check`.
         first_failed: AtomicU32,
         service: AtomicU32,
         /// Ends operations of kind `calc` at once instead of spinning.
@@ -137,9 +140,10 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// The usual options for `ranks` ranks. `TRADEWIND_SEGMENT_DIR` names a directory for the segment (default: anonymous
-    /// memory), `TRADEWIND_ARENA_MIB` the address space of a rank's part in MiB (default 4096), `TRADEWIND_EAGER_BYTES`
-    /// the eager limit (default 4096), `TRADEWIND_DECISIONS` the [decisions](Decisions).
+    /// The usual options for `ranks` ranks. `TRADEWIND_SEGMENT_DIR` names a directory for the
+    /// segment (default: anonymous memory), `TRADEWIND_ARENA_MIB` the address space of a rank's
+    /// part in MiB (default 4096), `TRADEWIND_EAGER_BYTES` the eager limit (default 4096),
+    /// `TRADEWIND_DECISIONS` the [decisions](Decisions).
     ///
     /// # Errors
     /// When a variable cannot be understood.
@@ -229,7 +233,8 @@ impl Node {
         header.skip_calc.store(u32::from(options.skip_calc), Ordering::Relaxed);
         header.eager_limit.store(options.eager_limit, Ordering::Relaxed);
         header.service.store(std::process::id(), Ordering::Relaxed);
-        // Release: pairs with the Acquire in `open`: who sees the magic number sees the fields above.
+        // Release: pairs with the Acquire in `open`: who sees the magic number sees the fields
+        // above.
         header.magic.store(MAGIC, Ordering::Release);
         let node = Node::open(segment)?;
         // Nobody else has been given the segment yet.
@@ -267,8 +272,9 @@ impl Node {
             skip_calc: header.skip_calc.load(Ordering::Relaxed) != 0,
             eager_limit: header.eager_limit.load(Ordering::Relaxed),
             world_board: world_board(ranks),
-            // SAFETY: the engine is the protocol: operations start when their counters say so, in graphs that the checker
-            // has found free of races, and slots are used again when every rank has consumed the run before.
+            // SAFETY: the engine is the protocol: operations start when their counters say so, in
+            // graphs that the checker has found free of races, and slots are used again when every
+            // rank has consumed the run before.
             memory: unsafe { Memory::new(segment) },
             header,
             lines,
@@ -312,7 +318,8 @@ impl Node {
         }
     }
 
-    /// Whether the ranks go by the decisions: what the first to ask thinks of them, so that all ranks do alike.
+    /// Whether the ranks go by the decisions: what the first to ask thinks of them, so that all
+    /// ranks do alike.
     pub fn settle_decisions(&self, use_them: bool) -> bool {
         let mine = if use_them { verdict::USE } else { verdict::LEAVE };
         let word = &self.header.decisions_verdict;
@@ -379,7 +386,8 @@ impl Node {
         let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
         let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
         line.process.store(std::process::id(), Ordering::Relaxed);
-        // AcqRel: pairs with the Acquire loads in `departure` and `wait_for_all`; one of two joiners wins.
+        // AcqRel: pairs with the Acquire loads in `departure` and `wait_for_all`; one of two
+        // joiners wins.
         if line
             .state
             .compare_exchange(state::ABSENT, state::JOINED, Ordering::AcqRel, Ordering::Acquire)
@@ -419,7 +427,8 @@ impl Node {
         }
     }
 
-    /// Records that a rank is gone, unless it is known to be. Whoever waits for it notices within its next sleep.
+    /// Records that a rank is gone, unless it is known to be. Whoever waits for it notices within
+    /// its next sleep.
     pub fn mark(&self, rank: u32, how: Departure) {
         let Some(line) = self.lines.get(rank as usize) else { return };
         let (next, detail) = match how {
@@ -437,7 +446,8 @@ impl Node {
             match line.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     if how != Departure::Left {
-                        // Release: pairs with the Acquire in `first_failed`. Refused when another was the first.
+                        // Release: pairs with the Acquire in `first_failed`. Refused when another
+                        // was the first.
                         let first = &self.header.first_failed;
                         let _ = first.compare_exchange(
                             0,

@@ -1,9 +1,10 @@
-//! Contributions whose lengths not every rank knows: each says itself how long it is and where its blocks end, so that who
-//! takes a block sees whether it is what it expects.
+//! Contributions whose lengths not every rank knows: each says itself how long it is and where its
+//! blocks end, so that who takes a block sees whether it is what it expects.
 //!
-//! The seat of a rank in the slot holds the number of bytes of its parcel and, behind it, the parcel, or the place of one
-//! that is too long for a cell. A parcel is a table, where each of its blocks ends, and then the blocks. Between neighbours, who
-//! do not know how many blocks others have, the table begins with their number, and has before each end whom the block is for.
+//! The seat of a rank in the slot holds the number of bytes of its parcel and, behind it, the
+//! parcel, or the place of one that is too long for a cell. A parcel is a table, where each of its
+//! blocks ends, and then the blocks. Between neighbours, who do not know how many blocks others
+//! have, the table begins with their number, and has before each end whom the block is for.
 
 use crate::board::SEAT_BYTES;
 use crate::error::{Error, Outcome};
@@ -40,7 +41,8 @@ impl Ring {
         }
     }
 
-    /// Where the blocks of a parcel begin, behind a table of `table` bytes: those of a long one with a line.
+    /// Where the blocks of a parcel begin, behind a table of `table` bytes: those of a long one
+    /// with a line.
     fn blocks_at(&self, table: u64, length: u64) -> u64 {
         if length <= self.cell_bytes { table } else { aligned(table) }
     }
@@ -207,7 +209,8 @@ impl Ring {
         Ok((at, length))
     }
 
-    /// Where block `wanted` of the parcel of `source`, which has `count`, lies, and how many bytes it has.
+    /// Where block `wanted` of the parcel of `source`, which has `count`, lies, and how many bytes
+    /// it has.
     #[inline]
     fn find_block(&self, run: u64, source: u32, count: u32, wanted: u32) -> Outcome<(Offset, u64)> {
         let (at, length) = self.parcel_of(run, source)?;

@@ -81,7 +81,8 @@ impl Pending {
         Ok(self.is_complete())
     }
 
-    /// Does what only this rank can do: start what is queued, run its own operations. Nothing, as a rule.
+    /// Does what only this rank can do: start what is queued, run its own operations. Nothing, as a
+    /// rule.
     #[inline]
     fn advance(&self) -> Result<(), Error> {
         match &self.course {
@@ -95,7 +96,8 @@ impl Pending {
     /// Waits until it is complete.
     ///
     /// # Errors
-    /// When a rank is gone or in another collective, or the limit is over ([`Error::Timeout`], naming who has not come).
+    /// When a rank is gone or in another collective, or the limit is over ([`Error::Timeout`],
+    /// naming who has not come).
     #[inline]
     pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -121,8 +123,8 @@ impl Pending {
         Pending { course }
     }
 
-    /// Fetches the results of a complete collective into private outputs, by buffer; empty slices where none is wanted or
-    /// the buffer lies in the segment. A second call does nothing.
+    /// Fetches the results of a complete collective into private outputs, by buffer; empty slices
+    /// where none is wanted or the buffer lies in the segment. A second call does nothing.
     ///
     /// # Errors
     /// What went wrong in the run: ranks that met in different collectives, a division by zero.

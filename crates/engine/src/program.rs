@@ -1,4 +1,5 @@
-//! A linked program: all ranks' schedules, their links, and the frames in the segment that their runs use.
+//! A linked program: all ranks' schedules, their links, and the frames in the segment that their
+//! runs use.
 //!
 //! | part of the block | records | bytes each |
 //! |---|---|---|
@@ -42,8 +43,8 @@ shm::shared_lines! {
     /// A rank's completion word.
     struct DoneLine {
         done: Completion,
-        /// `uses << 32 | vertex` of the rank's first operation in that use of the slot that divided an integer by zero.
-        /// Release by `fail`, Acquire by `failure`.
+        /// `uses << 32 | vertex` of the rank's first operation in that use of the slot that divided
+        /// an integer by zero. Release by `fail`, Acquire by `failure`.
         fault: AtomicU64,
     }
 
@@ -169,7 +170,8 @@ impl Program {
         (run & (self.linked.slots - 1)) as u32
     }
 
-    /// How often the run's slot was used, this run included: counts that are never reset are multiples of it.
+    /// How often the run's slot was used, this run included: counts that are never reset are
+    /// multiples of it.
     #[inline]
     pub(crate) fn uses(&self, run: u64) -> u32 {
         (run >> self.linked.slots.ilog2()) as u32 + 1
@@ -194,7 +196,8 @@ impl Program {
 
     /// Says where a long user buffer lies for this run.
     pub(crate) fn bind(&self, slot: u32, buffer: usize, at: Offset) {
-        // Read by executors after an arrival that follows this in the owner's order (Release there, Acquire at them).
+        // Read by executors after an arrival that follows this in the owner's order (Release there,
+        // Acquire at them).
         self.frame(slot, self.rank).bindings[buffer].store(at.0, Ordering::Relaxed);
     }
 
@@ -248,7 +251,8 @@ impl Program {
         let mine = u64::from(self.uses(run)) << 32;
         let before = fault.load(Ordering::Relaxed);
         if before & !0xffff_ffff != mine {
-            // AcqRel: the Release half pairs with the Acquire in `failure`. Who loses the race was not first.
+            // AcqRel: the Release half pairs with the Acquire in `failure`. Who loses the race was
+            // not first.
             let _ = fault.compare_exchange(
                 before,
                 mine | u64::from(record.vertex),

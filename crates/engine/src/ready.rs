@@ -1,7 +1,9 @@
-//! What others leave for a rank to do itself: a list that anyone appends to and its owner alone reads.
+//! What others leave for a rank to do itself: a list that anyone appends to and its owner alone
+//! reads.
 //!
-//! An entry carries its place, so that the owner can tell a written entry from one whose writer was interrupted between
-//! taking the place and writing; it stops there and nobody waits. The writer rings the owner's bell afterwards.
+//! An entry carries its place, so that the owner can tell a written entry from one whose writer was
+//! interrupted between taking the place and writing; it stops there and nobody waits. The writer
+//! rings the owner's bell afterwards.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 

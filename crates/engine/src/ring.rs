@@ -1,8 +1,10 @@
-//! The meeting ring: a communicator's n-th meeting takes place at slot n mod K, without any linking.
+//! The meeting ring: a communicator's n-th meeting takes place at slot n mod K, without any
+//! linking.
 //!
-//! A slot has a seat a rank: the word that says that the rank has come (see [`attendance`]) and, behind it, its small contribution.
-//! To arrive is to write one's own seat; a barrier or a small allreduce moves each rank's line to the others and nothing
-//! back. Stamps in the words tell ranks that met by mistake, in different collectives.
+//! A slot has a seat a rank: the word that says that the rank has come (see [`attendance`]) and,
+//! behind it, its small contribution. To arrive is to write one's own seat; a barrier or a small
+//! allreduce moves each rank's line to the others and nothing back. Stamps in the words tell ranks
+//! that met by mistake, in different collectives.
 
 mod binding;
 mod roll;
@@ -27,11 +29,13 @@ use shm::segment::Offset;
 use shm::sync::{Ordering, fence};
 use std::sync::Arc;
 
-/// Neighbouring slots do not follow each other in memory: processors that see lines fetched at equal distances fetch the next ones
-/// beforehand, and would take those from the rank that is about to write there. Odd, so that every slot has its place.
+/// Neighbouring slots do not follow each other in memory: processors that see lines fetched at
+/// equal distances fetch the next ones beforehand, and would take those from the rank that is about
+/// to write there. Odd, so that every slot has its place.
 const SCATTER: u64 = 27;
 
-/// A line takes as long from core to core as two small meetings from call to call, where nobody waits.
+/// A line takes as long from core to core as two small meetings from call to call, where nobody
+/// waits.
 const AHEAD: u64 = 2;
 
 /// One slot's shared words.
@@ -136,7 +140,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Puts this rank's contribution to a meeting that takes no memory where the others look for it.
+    /// Puts this rank's contribution to a meeting that takes no memory where the others look for
+    /// it.
     #[inline]
     pub(crate) fn place(&self, run: u64, meeting: &Meeting, arguments: &[Argument<'_>]) -> Outcome {
         let Some(input) = arguments.first().filter(|_| meeting.contributes(self.rank)) else {
@@ -172,7 +177,8 @@ impl Ring {
                 (at, Offset(0))
             }
             Binding::Private => (Offset(0), Offset(0)),
-            // A reduction reads contributions before it is complete; in all else somebody may fetch them afterwards.
+            // A reduction reads contributions before it is complete; in all else somebody may fetch
+            // them afterwards.
             Binding::Segment(at) if reduces => (at, Offset(0)),
             Binding::Segment(at) => (at, stage(meeting.bytes)?),
         };
@@ -203,7 +209,8 @@ impl Ring {
         }
         if !meeting.is_awaited(self.rank, self.ranks, travel) {
             if Self::lap(run).is_multiple_of(work::REFRESH_LAPS) {
-                // Words are told apart by the sign of their difference: one that is never written would once seem new.
+                // Words are told apart by the sign of their difference: one that is never written
+                // would once seem new.
                 let word = attendance::word(run, meeting.call.stamp());
                 attendance::arrive(&slot.seats[self.rank as usize].came, word);
             }
@@ -221,7 +228,8 @@ impl Ring {
             slot.work.done.set(Self::lap(run).wrapping_add(1));
         }
         if self.work(meeting) == Work::Claimed {
-            // Of two ranks that arrive last at once, at least one sees the other and begins the work.
+            // Of two ranks that arrive last at once, at least one sees the other and begins the
+            // work.
             fence(Ordering::SeqCst);
             self.help(run, meeting)?;
         }
@@ -232,8 +240,8 @@ impl Ring {
         Ok(())
     }
 
-    /// For a rank that found all here at once: where those it waits for do not wait for it, they are ahead, and what they will have
-    /// said in later calls can come while this one ends.
+    /// For a rank that found all here at once: where those it waits for do not wait for it, they
+    /// are ahead, and what they will have said in later calls can come while this one ends.
     #[inline]
     pub(crate) fn look_ahead(&self, run: u64, meeting: &Meeting) {
         if let Awaits::First(count) = meeting.awaits(self.rank, self.travel(meeting)) {
@@ -291,7 +299,8 @@ impl Ring {
             return Ok(false);
         }
         if self.stamps_differ(run, meeting) {
-            // Ranks met by mistake: what they put on the table does not fit together. Each finds out when it fetches.
+            // Ranks met by mistake: what they put on the table does not fit together. Each finds
+            // out when it fetches.
             slot.work.done.set(lap);
             return Ok(true);
         }
@@ -328,7 +337,8 @@ impl Ring {
         // Ordered by the look that found all of them here (Acquire).
         let differs = |rank: u32| slot.seats[rank as usize].came.load(Ordering::Relaxed) != mine;
         match meeting.awaits(self.rank, self.travel(meeting)) {
-            // All have come to a large broadcast, but who finds it complete at once knows of the root alone.
+            // All have come to a large broadcast, but who finds it complete at once knows of the
+            // root alone.
             Awaits::All => match meeting.pattern {
                 Pattern::Broadcast { root } => differs(root),
                 _ => (0..self.ranks).any(differs),
@@ -368,8 +378,9 @@ impl Ring {
         Ok(!self.is_staged_broadcast(run, meeting)?)
     }
 
-    /// Whether this is a broadcast that its root has staged: it is complete at once, and nobody puts it anywhere but the one
-    /// who fetches it. Only for large meetings to which the root has come.
+    /// Whether this is a broadcast that its root has staged: it is complete at once, and nobody
+    /// puts it anywhere but the one who fetches it. Only for large meetings to which the root has
+    /// come.
     fn is_staged_broadcast(&self, run: u64, meeting: &Meeting) -> Outcome<bool> {
         let Pattern::Broadcast { root } = meeting.pattern else { return Ok(false) };
         let cell = self.cell(run, Travel::Arena, root);

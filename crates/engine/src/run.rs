@@ -79,8 +79,8 @@ impl LinkedPlan {
         LinkedPlan { program, bell, active: Mutex::default() }
     }
 
-    /// Does what was left for this rank in any of its runs; true when there was anything. Another thread that is at it
-    /// already does it for this one too.
+    /// Does what was left for this rank in any of its runs; true when there was anything. Another
+    /// thread that is at it already does it for this one too.
     pub(crate) fn progress_own(&self) -> Result<bool, Error> {
         if !self.program.linked.needs_owner {
             return Ok(false);
@@ -185,7 +185,8 @@ impl Plan for LinkedPlan {
     fn launch(&self, run: u64, _call: &()) -> Outcome {
         if self.program.linked.needs_owner {
             let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-            // An earlier run of the slot is complete; its entry must not take the work of this one for its own.
+            // An earlier run of the slot is complete; its entry must not take the work of this one
+            // for its own.
             active.retain(|other| self.program.slot(*other) != self.program.slot(run));
             active.push(run);
         }

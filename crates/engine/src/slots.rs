@@ -1,9 +1,10 @@
-//! Numbered runs and the slots they use: run r uses slot r mod K, and a slot is used again only when every rank has
-//! consumed the run before.
+//! Numbered runs and the slots they use: run r uses slot r mod K, and a slot is used again only
+//! when every rank has consumed the run before.
 //!
-//! Every rank has a ring of words in the segment, one a slot, that say whose turn it is and in which state. Consuming a run
-//! is one store to the rank's own word. Whoever wants to use a slot again looks at the words of all ranks, which cost it
-//! one line a rank for every eight runs; nothing is published that nobody asks for.
+//! Every rank has a ring of words in the segment, one a slot, that say whose turn it is and in
+//! which state. Consuming a run is one store to the rank's own word. Whoever wants to use a slot
+//! again looks at the words of all ranks, which cost it one line a rank for every eight runs;
+//! nothing is published that nobody asks for.
 
 use crate::sync::{AtomicU64, Ordering};
 use std::ops::Deref;
@@ -33,8 +34,8 @@ impl RunState {
     }
 }
 
-/// The word of run `run` in `state`. Whole run numbers, so that a late request cannot mistake a later run for its own; one
-/// more than the number, so that zeroed memory is the word of no run.
+/// The word of run `run` in `state`. Whole run numbers, so that a late request cannot mistake a
+/// later run for its own; one more than the number, so that zeroed memory is the word of no run.
 fn word(run: u64, state: RunState) -> u64 {
     (run + 1) << 2 | state.code()
 }
@@ -57,7 +58,8 @@ impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
         &self.words[run as usize & (self.words.len() - 1)]
     }
 
-    /// Begins run `run`, as active or as taken by its starter; the caller has seen that the slot's previous run is consumed.
+    /// Begins run `run`, as active or as taken by its starter; the caller has seen that the slot's
+    /// previous run is consumed.
     #[inline]
     pub(crate) fn begin(&self, run: u64, state: RunState) {
         // Release: pairs with the Acquire in `change`, for a request handed to another thread.
@@ -67,7 +69,8 @@ impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
     /// Changes the state of a run; false when it was not in state `from`.
     #[inline]
     pub(crate) fn change(&self, run: u64, from: RunState, to: RunState) -> bool {
-        // AcqRel: who takes a run sees what its starter wrote; who sees it consumed sees that its reader has finished.
+        // AcqRel: who takes a run sees what its starter wrote; who sees it consumed sees that its
+        // reader has finished.
         self.at(run)
             .compare_exchange(word(run, from), word(run, to), Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
@@ -87,8 +90,8 @@ impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
         self.at(run).load(Ordering::Acquire) >= word(run, RunState::Active)
     }
 
-    /// Whether this rank is done with run `run`: it has consumed it, or begun a later run in its slot, which it does only
-    /// when every rank has consumed it.
+    /// Whether this rank is done with run `run`: it has consumed it, or begun a later run in its
+    /// slot, which it does only when every rank has consumed it.
     #[inline]
     pub(crate) fn is_past(&self, run: u64) -> bool {
         // Acquire: pairs with the Release in `consume`, `begin` and `change`.
@@ -118,8 +121,8 @@ impl Turn {
         }
     }
 
-    /// Whether the next run may start when `window` runs may be under way at once: what it uses was used last by a run that
-    /// every rank has consumed.
+    /// Whether the next run may start when `window` runs may be under way at once: what it uses was
+    /// used last by a run that every rank has consumed.
     #[inline]
     pub(crate) fn fits(&self, window: u64) -> bool {
         self.next < self.everyone + window

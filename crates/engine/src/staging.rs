@@ -1,4 +1,5 @@
-//! Room in a rank's own arena for the private buffers of large meetings, used again when every rank is past them.
+//! Room in a rank's own arena for the private buffers of large meetings, used again when every rank
+//! is past them.
 
 use crate::error::Error;
 use shm::arena::Arena;
@@ -27,8 +28,9 @@ const LEAST_ROOM: u64 = 4096;
 /// Rooms of one size are used in turn; so many at most, which bounds the search.
 const MOST_ROOMS: u64 = 64;
 
-/// Rooms of one size are used in turn when they have this many bytes together, twice what a core's second cache commonly holds. To write
-/// lines that lie in a reader's cache costs four times as much as to write lines that have left it: each must be called back first.
+/// Rooms of one size are used in turn when they have this many bytes together, twice what a core's
+/// second cache commonly holds. To write lines that lie in a reader's cache costs four times as
+/// much as to write lines that have left it: each must be called back first.
 const ROTATION_BYTES: u64 = 2 << 20;
 
 /// A rank's rooms.
@@ -97,9 +99,11 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // A room that others may still fetch from is given up for good: nobody is left who could free it later.
+        // A room that others may still fetch from is given up for good: nobody is left who could
+        // free it later.
         for room in self.rooms.iter().filter(|room| room.run < self.consumed) {
-            // A room that is not the arena's cannot occur; if it did, the arena's owner could do nothing about it here.
+            // A room that is not the arena's cannot occur; if it did, the arena's owner could do
+            // nothing about it here.
             let _ = self.arena.free(room.at);
         }
     }

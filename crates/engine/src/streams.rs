@@ -1,16 +1,17 @@
 //! Long blocking collectives: every rank sends and receives in pieces, at the same time.
 //!
-//! A meeting stages a whole contribution before anybody may fetch it. When all ranks are inside the call they can do better:
-//! each pair of ranks has a ring of pieces in each direction, and while one rank writes a piece the other reads the one
-//! before. The rings stay in the caches, however long the message is.
+//! A meeting stages a whole contribution before anybody may fetch it. When all ranks are inside the
+//! call they can do better: each pair of ranks has a ring of pieces in each direction, and while
+//! one rank writes a piece the other reads the one before. The rings stay in the caches, however
+//! long the message is.
 //!
 //! | word | written by | read by |
 //! |---|---|---|
 //! | a piece's stamp | the sender, when the piece is there | the receiver, until it is the stamp of the piece it wants |
 //! | pieces taken | the receiver | the sender, when the ring may be full |
 //!
-//! A stamp is the piece's position, which grows for ever, and a digest of the call: pieces of another collective are never
-//! taken for those of this one.
+//! A stamp is the piece's position, which grows for ever, and a digest of the call: pieces of
+//! another collective are never taken for those of this one.
 
 mod ring;
 mod route;
@@ -37,7 +38,8 @@ use std::time::Duration;
 use transfer::Transfer;
 
 shm::shared_lines! {
-    /// Not zero once a transfer ended half way on some rank: the two ends of a ring may not agree any more on what comes next.
+    /// Not zero once a transfer ended half way on some rank: the two ends of a ring may not agree
+    /// any more on what comes next.
     struct BrokenLine {
         broken: AtomicU32,
     }
@@ -117,8 +119,8 @@ const MOST_RANKS: u32 = 16;
 /// The rings of all pairs together.
 const ALL_RINGS: u64 = 16 << 20;
 
-/// Of each ring. Two mebibytes are twice what a core's second cache commonly holds: to write lines that lie in the reader's cache
-/// costs four times as much as to write lines that have left it.
+/// Of each ring. Two mebibytes are twice what a core's second cache commonly holds: to write lines
+/// that lie in the reader's cache costs four times as much as to write lines that have left it.
 const RING_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=2 << 20;
 
 fn ring_bytes(ranks: u32) -> u64 {
@@ -132,7 +134,8 @@ const KEPT_SCRATCH: usize = 4 << 20;
 const HEADER_BYTES: u64 = (size_of::<ReleaseLine>() + size_of::<BrokenLine>()) as u64;
 
 impl Streams {
-    /// Bytes of the shared memory: a line for the release, one for what is broken, then a ring for every pair.
+    /// Bytes of the shared memory: a line for the release, one for what is broken, then a ring for
+    /// every pair.
     fn bytes(ranks: u32) -> u64 {
         HEADER_BYTES + u64::from(ranks * ranks) * PieceRing::bytes(ring_bytes(ranks))
     }
@@ -174,7 +177,8 @@ impl Group {
 
     fn can_stream(&self, meeting: &Meeting) -> bool {
         let ranks = self.size();
-        // The rings join pairs of ranks: what goes to many at once, or is combined of many, is staged once instead.
+        // The rings join pairs of ranks: what goes to many at once, or is combined of many, is
+        // staged once instead.
         let of_pairs = || {
             use Pattern::{Exchange, GatherTo, Scatter};
             matches!(meeting.pattern, Exchange | GatherTo { .. } | Scatter { .. })
@@ -184,8 +188,8 @@ impl Group {
             && self.member.node().has_cores_for_all()
     }
 
-    /// Holds a meeting as a stream of pieces, if [`streams`](Self::streams) says so, and waits for it; `None` when there is no
-    /// memory for streams, on all ranks alike.
+    /// Holds a meeting as a stream of pieces, if [`streams`](Self::streams) says so, and waits for
+    /// it; `None` when there is no memory for streams, on all ranks alike.
     ///
     /// `memory` holds the result at its beginning, and the input if that is not apart.
     ///
@@ -200,7 +204,8 @@ impl Group {
         if let Err(error) = self.check_lengths(meeting, &input, memory.len()) {
             return Some(Err(error));
         }
-        // Pieces are for those who are inside the call: a rank that only starts it is somewhere else.
+        // Pieces are for those who are inside the call: a rank that only starts it is somewhere
+        // else.
         let call = meeting.call.blocking();
         let sequence = self.begin(call);
         self.trace_call_begun(sequence);
@@ -277,8 +282,8 @@ impl Group {
         Some(outcome.and(filled))
     }
 
-    /// Rank 0 says where the streams lie, and the others wait for that. Nothing is exchanged: after a mismatch, of which those hear
-    /// who wait, rank 0 says it in its next stream.
+    /// Rank 0 says where the streams lie, and the others wait for that. Nothing is exchanged: after
+    /// a mismatch, of which those hear who wait, rank 0 says it in its next stream.
     #[cold]
     fn open_streams(&self, sequence: u64, call: Call) -> Result<StreamsState, Error> {
         let word = &self.board.meeting.streams;
@@ -326,7 +331,8 @@ impl Group {
 }
 
 impl Ring {
-    /// Whether contributions are too long for the slots' cells. Neighbours know it where all blocks have one length.
+    /// Whether contributions are too long for the slots' cells. Neighbours know it where all blocks
+    /// have one length.
     #[inline]
     pub(crate) fn is_long(&self, meeting: &Meeting) -> bool {
         match &meeting.blocks {

@@ -1,9 +1,10 @@
-//! The profile: which operation ran when, and who ran it (Schneider et al. 2011, sections 2.1 and 5: timing operations
-//! recorded by the scheduler itself).
+//! The profile: which operation ran when, and who ran it (Schneider et al. 2011, sections 2.1 and
+//! 5: timing operations recorded by the scheduler itself).
 //!
-//! Every process keeps its own lists; nothing is shared while the job runs, so that recording an operation costs two clock
-//! readings. What was recorded names communicators, programs and runs by numbers that are the same on all ranks, so that
-//! the lists of all processes fit together afterwards.
+//! Every process keeps its own lists; nothing is shared while the job runs, so that recording an
+//! operation costs two clock readings. What was recorded names communicators, programs and runs by
+//! numbers that are the same on all ranks, so that the lists of all processes fit together
+//! afterwards.
 
 use crate::call::Call;
 use crate::execute::monotonic_nanoseconds;
@@ -12,13 +13,13 @@ use goal::schedule::Schedule;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Events, calls and operations of programs a process keeps, each; later ones are counted and dropped, so that a long job
-/// cannot fill its memory.
+/// Events, calls and operations of programs a process keeps, each; later ones are counted and
+/// dropped, so that a long job cannot fill its memory.
 const LIMIT: usize = 1 << 20;
 
-/// Marks the numbers of communicators whose ranks are on several hosts. Where it is set, ranks are those of the job; where it
-/// is not, those of the host.
-pub const BETWEEN_HOSTS: u64 = 1 << 63;
+/// Marks the numbers of communicators whose ranks are on several nodes. Where it is set, ranks are
+/// those of the job; where it is not, those of the node.
+pub const BETWEEN_NODES: u64 = 1 << 63;
 
 /// Nanoseconds on the clock that all times of a profile are from: the node's monotonic one.
 pub fn now() -> u64 {
@@ -81,7 +82,8 @@ pub struct TracedProgram {
     pub communicator: u64,
     /// The program on its communicator.
     pub program: u64,
-    /// The ranks of the communicator, as ranks of the node; as ranks of the job with [`BETWEEN_HOSTS`].
+    /// The ranks of the communicator, as ranks of the node; as ranks of the job with
+    /// [`BETWEEN_NODES`].
     pub members: Vec<u32>,
     /// This rank in the communicator.
     pub rank: u32,
@@ -89,7 +91,8 @@ pub struct TracedProgram {
     pub call: Call,
     /// This rank's operations.
     pub schedule: Schedule,
-    /// The other end of each operation, where it is a message whose ends were linked: rank and operation.
+    /// The other end of each operation, where it is a message whose ends were linked: rank and
+    /// operation.
     pub partners: Vec<Option<(u32, u32)>>,
 }
 

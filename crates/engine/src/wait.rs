@@ -4,7 +4,8 @@ use crate::error::Error;
 use shm::completion::{Completion, Marked};
 use std::time::{Duration, Instant};
 
-/// The longest sleep before a waiter looks whether someone it waits for is gone. Bounds how late a death is noticed.
+/// The longest sleep before a waiter looks whether someone it waits for is gone. Bounds how late a
+/// death is noticed.
 pub(crate) const LOOK_OUT: Duration = Duration::from_millis(50);
 
 /// Looks without a pause between them: for what is about to come.
@@ -20,9 +21,9 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// With a core for every rank the awaited rank is running, and looking is the fastest way to see it arrive. With
-    /// fewer cores it may need this very core, so there is no looking at all; a few yields beat the futex as long as the
-    /// others are only waiting too.
+    /// With a core for every rank the awaited rank is running, and looking is the fastest way to
+    /// see it arrive. With fewer cores it may need this very core, so there is no looking at all; a
+    /// few yields beat the futex as long as the others are only waiting too.
     pub(crate) fn new(ranks: u32, cores: u32) -> Self {
         if ranks <= cores {
             Patience { looks: 2000, yields: 2 }
@@ -46,7 +47,8 @@ pub(crate) trait Awaited {
 
     /// Whether it has come.
     fn is_there(&self) -> bool;
-    /// Says that somebody is about to sleep, and looks again; `None` when there is nothing to sleep for.
+    /// Says that somebody is about to sleep, and looks again; `None` when there is nothing to sleep
+    /// for.
     fn prepare_sleep(&self) -> Option<Self::Mark>;
     /// Sleeps until something has happened, at most so long.
     fn sleep(&self, mark: Self::Mark, limit: Duration);
@@ -74,7 +76,8 @@ impl Awaited for Counted<'_> {
 
 /// Waits until something is there.
 ///
-/// `progress` does what only this rank can do and tells whether it did anything; `look_out` is asked before every sleep.
+/// `progress` does what only this rank can do and tells whether it did anything; `look_out` is
+/// asked before every sleep.
 pub(crate) fn until<A: Awaited>(
     awaited: &A,
     patience: Patience,
@@ -101,7 +104,8 @@ pub(crate) fn until<A: Awaited>(
     }
     loop {
         let Some(marked) = awaited.prepare_sleep() else { return Ok(true) };
-        // Work that others leave for this rank rings its doorbell, not this word: it is looked for before every sleep.
+        // Work that others leave for this rank rings its doorbell, not this word: it is looked for
+        // before every sleep.
         if progress()? {
             continue;
         }
@@ -124,8 +128,8 @@ pub(crate) fn until<A: Awaited>(
     }
 }
 
-/// Waits until a run has got its slot. Those who free slots wake nobody, so this looks again and again, ever more rarely;
-/// false when the time is over.
+/// Waits until a run has got its slot. Those who free slots wake nobody, so this looks again and
+/// again, ever more rarely; false when the time is over.
 pub(crate) fn for_slot(
     patience: Patience,
     deadline: Option<Instant>,

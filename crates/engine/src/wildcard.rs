@@ -1,11 +1,13 @@
 //! Matching during the run: receives with a wildcard and the sends that only they can take.
 //!
-//! Each rank with such receives has a matcher in its frame. What happens (a message arrives, a receive is posted) is
-//! written to a list; whoever finds the matcher idle processes the list, for everybody, until nothing is left. Nobody
-//! waits: to submit an event is two additions and a store, and the one who brought `pending` from zero does the work.
+//! Each rank with such receives has a matcher in its frame. What happens (a message arrives, a
+//! receive is posted) is written to a list; whoever finds the matcher idle processes the list, for
+//! everybody, until nothing is left. Nobody waits: to submit an event is two additions and a store,
+//! and the one who brought `pending` from zero does the work.
 //!
-//! Which pairs form is the rule of [`goal::matching`]: a message goes to the first posted receive, in vertex order, that
-//! admits it; a posted receive takes the earliest arrived message that it admits.
+//! Which pairs form is the rule of [`goal::matching`]: a message goes to the first posted receive,
+//! in vertex order, that admits it; a posted receive takes the earliest arrived message that it
+//! admits.
 
 use crate::combiner;
 use crate::error::Error;
@@ -18,7 +20,8 @@ use std::sync::Arc;
 shm::shared_lines! {
     /// The heads of a matcher's lists.
     struct MatcherLine {
-        /// Events written and not yet processed. AcqRel: hands the lists below from one processing rank to the next.
+        /// Events written and not yet processed. AcqRel: hands the lists below from one processing
+        /// rank to the next.
         pending: AtomicU32,
         /// Places given out for events.
         tail: AtomicU32,
@@ -80,7 +83,8 @@ impl Matcher {
         })
     }
 
-    /// Says what happened; gives the pairs to carry out, when this caller is the one to process events.
+    /// Says what happened; gives the pairs to carry out, when this caller is the one to process
+    /// events.
     pub(crate) fn submit(&self, event: Event, rank: &LinkedRank) -> Vec<Match> {
         let code = match event {
             Event::Posted(number) => number,
@@ -99,8 +103,8 @@ impl Matcher {
         &self.events[place as usize % self.events.len()]
     }
 
-    /// Processes `count` events. Each of them was written before `pending` counted it, but an event with an earlier place
-    /// may still be in the writing; it is passed over.
+    /// Processes `count` events. Each of them was written before `pending` counted it, but an event
+    /// with an earlier place may still be in the writing; it is passed over.
     fn process(&self, count: u32, rank: &LinkedRank, matches: &mut Vec<Match>) {
         let mut place = self.line.head.load(Ordering::Relaxed);
         let mut left = count;

@@ -1,7 +1,7 @@
 //! What large meetings leave to do, cut into chunks that whoever is there claims.
 //!
-//! The last rank to arrive begins; ranks that wait take part. A chunk is claimed by one compare-exchange, so a process
-//! that is taken off its core holds up one chunk and nobody else's.
+//! The last rank to arrive begins; ranks that wait take part. A chunk is claimed by one
+//! compare-exchange, so a process that is taken off its core holds up one chunk and nobody else's.
 
 use crate::claims::next_in_lap;
 use crate::error::Error;
@@ -26,12 +26,13 @@ shm::shared_lines! {
     }
 }
 
-/// Laps after which a slot's words are brought up to date even if nobody had work in it: counts are told apart by the sign
-/// of their difference, in 30 bits.
+/// Laps after which a slot's words are brought up to date even if nobody had work in it: counts are
+/// told apart by the sign of their difference, in 30 bits.
 pub(crate) const REFRESH_LAPS: u32 = 1 << 28;
 
 impl WorkLine {
-    /// Notes that this lap leaves no work. One rank does so in every run without work; most times nothing is to be done.
+    /// Notes that this lap leaves no work. One rank does so in every run without work; most times
+    /// nothing is to be done.
     #[inline]
     pub(crate) fn pass(&self, lap: u32) {
         if lap.is_multiple_of(REFRESH_LAPS) && lap != 0 {
@@ -42,7 +43,8 @@ impl WorkLine {
     #[cold]
     fn refresh(&self, lap: u32) {
         let next = u64::from(lap.wrapping_add(1)) << 32;
-        // Relaxed: nobody uses the line in a run without work, and the runs of a slot are ordered by its run states.
+        // Relaxed: nobody uses the line in a run without work, and the runs of a slot are ordered
+        // by its run states.
         self.claimed.store(next, Ordering::Relaxed);
         self.finished.store(next, Ordering::Relaxed);
         self.done.set(lap.wrapping_add(1));
@@ -50,7 +52,8 @@ impl WorkLine {
 
     /// Whether this lap's reduction divided an integer by zero.
     pub(crate) fn failed(&self, lap: u32) -> bool {
-        // Ordered by the completion word, which the failing process advanced later and the caller has looked at.
+        // Ordered by the completion word, which the failing process advanced later and the caller
+        // has looked at.
         self.failure.load(Ordering::Relaxed) == u64::from(lap) + 1
     }
 }
@@ -62,8 +65,8 @@ pub(crate) struct Places {
     pub(crate) contribution: Offset,
     /// Where its result goes.
     pub(crate) result: Offset,
-    /// Where its contribution can be copied for those who fetch their result themselves; 0 when the contribution stays as
-    /// it is until every rank has consumed the run.
+    /// Where its contribution can be copied for those who fetch their result themselves; 0 when the
+    /// contribution stays as it is until every rank has consumed the run.
     pub(crate) spare: Offset,
     /// The result is fetched by its owner: another rank's copy of it will do.
     pub(crate) fetches: bool,
@@ -92,14 +95,14 @@ impl Places {
         })
     }
 
-    /// Whether the contribution is a staged copy, which stays as it is until every rank has consumed the run unless a
-    /// reduction puts its result there.
+    /// Whether the contribution is a staged copy, which stays as it is until every rank has
+    /// consumed the run unless a reduction puts its result there.
     fn is_staged(&self) -> bool {
         self.fetches && self.result == self.contribution
     }
 
-    /// Whether every rank reduces for itself when it fetches. With two ranks that moves every line between the cores once;
-    /// one rank's result would have to travel back.
+    /// Whether every rank reduces for itself when it fetches. With two ranks that moves every line
+    /// between the cores once; one rank's result would have to travel back.
     pub(crate) fn owners_reduce(all: &[Places]) -> bool {
         all.len() <= 2 && all.iter().all(Places::is_staged)
     }
@@ -109,7 +112,8 @@ impl Places {
         if self.spare.0 == 0 { self.contribution } else { self.spare }
     }
 
-    /// Where a reduction's result is put first: with the first rank that fetches it, or with rank 0.
+    /// Where a reduction's result is put first: with the first rank that fetches it, or with rank
+    /// 0.
     pub(crate) fn first_result(all: &[Places]) -> Offset {
         all.iter()
             .find(|places| places.fetches)
@@ -131,7 +135,8 @@ pub(crate) enum Work {
 const COPY_CHUNK: u64 = 64 << 10;
 
 impl Work {
-    /// What a large meeting leaves to do when all have come; `None` when those who fetch need nothing done for them.
+    /// What a large meeting leaves to do when all have come; `None` when those who fetch need
+    /// nothing done for them.
     pub(crate) fn of(meeting: &Meeting, in_arena: bool, places: Vec<Places>) -> Option<Work> {
         if let (Pattern::Reduce, Some(arithmetic)) = (meeting.pattern, meeting.arithmetic) {
             if in_arena && Places::owners_reduce(&places) {
@@ -211,7 +216,8 @@ impl Work {
         }
     }
 
-    /// Claims and does chunks until none is left; true when it did any. All contributions have arrived.
+    /// Claims and does chunks until none is left; true when it did any. All contributions have
+    /// arrived.
     pub(crate) fn claim(&self, memory: &Memory, line: &WorkLine, lap: u32) -> Result<bool, Error> {
         let chunks = self.chunks();
         let mut did_any = false;
@@ -220,7 +226,8 @@ impl Work {
                 line.failure.store(u64::from(lap) + 1, Ordering::Relaxed);
             }
             did_any = true;
-            // The last to finish has acquired, through the chain of exchanges, what all others wrote.
+            // The last to finish has acquired, through the chain of exchanges, what all others
+            // wrote.
             if next_in_lap(&line.finished, lap, chunks) == Some(chunks - 1) {
                 line.done.set(lap.wrapping_add(1));
             }
@@ -229,13 +236,14 @@ impl Work {
     }
 }
 
-/// Bytes of a chunk: small enough that several ranks find work, large enough that claiming it costs nothing beside it.
+/// Bytes of a chunk: small enough that several ranks find work, large enough that claiming it costs
+/// nothing beside it.
 fn reduce_chunk(bytes: u64) -> u64 {
     (bytes / 8).clamp(4 << 10, 64 << 10).next_multiple_of(64)
 }
 
-/// Folds one chunk of all contributions, from the left in rank order, and puts it wherever it is wanted; true when an
-/// integer was divided by zero.
+/// Folds one chunk of all contributions, from the left in rank order, and puts it wherever it is
+/// wanted; true when an integer was divided by zero.
 fn fold_chunk(
     memory: &Memory,
     arithmetic: (Arithmetic, DataType),

@@ -5,7 +5,8 @@
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    /// Stands for its share of the fence that the other side's heavy fence has the processor execute.
+    /// Stands for its share of the fence that the other side's heavy fence has the processor
+    /// execute.
     pub(crate) fn light_fence() {
         fence(Ordering::SeqCst);
     }
@@ -38,14 +39,16 @@ use loom::thread;
 use slots::{RunState, RunStates, Turn};
 use sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
+/// practice.
 fn model(body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(body);
 }
 
-/// Shared memory that only the protocol under test keeps from being touched by two at once; loom reports it if not.
+/// Shared memory that only the protocol under test keeps from being touched by two at once; loom
+/// reports it if not.
 struct Payload(UnsafeCell<u32>);
 
 // SAFETY: every access goes through loom's cell, which fails the model when two meet.
@@ -191,8 +194,9 @@ fn run_states(slots: u64) -> RunStates<Box<[AtomicU64]>> {
     RunStates::new((0..slots).map(|_| AtomicU64::new(0)).collect())
 }
 
-/// Two ranks, two slots, three runs: what a rank reads from a slot is what belongs to its run, although the slot is used
-/// again. Each rank starts a run only when its slot is free, arrives, waits for the other and reads the other's word.
+/// Two ranks, two slots, three runs: what a rank reads from a slot is what belongs to its run,
+/// although the slot is used again. Each rank starts a run only when its slot is free, arrives,
+/// waits for the other and reads the other's word.
 #[test]
 fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
     const SLOTS: u64 = 2;
@@ -243,7 +247,8 @@ fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
     });
 }
 
-/// A request that is fetched while another thread's start moves finished results out of the way: one of them takes it.
+/// A request that is fetched while another thread's start moves finished results out of the way:
+/// one of them takes it.
 #[test]
 fn a_result_is_taken_by_the_fetcher_or_by_the_retirer_never_by_both() {
     model(|| {
@@ -267,8 +272,8 @@ fn a_result_is_taken_by_the_fetcher_or_by_the_retirer_never_by_both() {
     });
 }
 
-/// Two ranks come to a meeting and a third only waits; each wakes sleepers only if it sees all here. Nobody sleeps through
-/// the end, and whoever finds all here sees what they brought.
+/// Two ranks come to a meeting and a third only waits; each wakes sleepers only if it sees all
+/// here. Nobody sleeps through the end, and whoever finds all here sees what they brought.
 #[test]
 fn a_sleeper_is_woken_by_the_last_that_comes() {
     model(|| {
@@ -290,7 +295,8 @@ fn a_sleeper_is_woken_by_the_last_that_comes() {
                 thread::spawn(move || {
                     meeting.brought[rank].set(rank as u32 + 7);
                     attendance::arrive(&meeting.seats[rank], attendance::word(0, 1));
-                    // The wake itself is the change of the word, which the kernel compares before it lets anyone sleep.
+                    // The wake itself is the change of the word, which the kernel compares before
+                    // it lets anyone sleep.
                     attendance::must_wake(&meeting.sleepers, || all_are_here(&meeting))
                 })
             })

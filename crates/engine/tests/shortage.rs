@@ -98,7 +98,8 @@ fn starts_that_wait_for_memory_end_in_order_or_in_an_error_of_their_own() -> Res
         }
         let too_large = vec![0; 2 * ARENA_BYTES as usize];
         let large = [Argument::input(&too_large), Argument::output(2 * ARENA_BYTES)];
-        // Refused at once if the others are complete by now and have left their slots, queued otherwise.
+        // Refused at once if the others are complete by now and have left their slots, queued
+        // otherwise.
         let started = group.meet(&sum(2 * ARENA_BYTES), &large);
         for mut run in pending {
             let mut result = vec![1; BYTES as usize];

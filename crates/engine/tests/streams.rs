@@ -8,7 +8,8 @@ use engine::node::{EngineKind, JobOptions, Node};
 use engine::streams::Given;
 use std::sync::Arc;
 
-/// Block lengths: little more than a cell holds, a piece and a rest, and more than a ring of many ranks holds.
+/// Block lengths: little more than a cell holds, a piece and a rest, and more than a ring of many
+/// ranks holds.
 const BLOCKS: [usize; 3] = [5000, 33_001, 300_000];
 
 /// Runs on so many ranks, each of which takes itself to have a core.

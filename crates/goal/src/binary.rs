@@ -30,8 +30,8 @@
 //! | 23, 27 | u32 number of edges until completion, u32 index of the first among the section's edges |
 //! | 31, 35 | the same for edges until start |
 //!
-//! Other programs write nodes of other sizes under the same magic number. They are told apart by arithmetic: a section
-//! is as long as its roots, its nodes and as many edges as its nodes count.
+//! Other programs write nodes of other sizes under the same magic number. They are told apart by
+//! arithmetic: a section is as long as its roots, its nodes and as many edges as its nodes count.
 
 mod reader;
 mod writer;
@@ -140,8 +140,9 @@ pub enum BinaryError {
     NotPortable(#[from] NotPortable),
 }
 
-/// Reads the graphs of all ranks. What they mean (whether peers exist, whether every send has a receive) is for
-/// [`check`](mod@crate::check) to judge. Takes memory in proportion to the file, whatever it says.
+/// Reads the graphs of all ranks. What they mean (whether peers exist, whether every send has a
+/// receive) is for [`check`](mod@crate::check) to judge. Takes memory in proportion to the file,
+/// whatever it says.
 ///
 /// # Errors
 /// The first thing that does not follow the format.
@@ -149,7 +150,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Graph>, BinaryError> {
     reader::read(bytes)
 }
 
-/// Writes the graphs of all ranks, in order. Labels, line numbers and the places of blocks are left out.
+/// Writes the graphs of all ranks, in order. Labels, line numbers and the places of blocks are left
+/// out.
 ///
 /// # Errors
 /// What the format cannot hold, with the vertex.

@@ -21,7 +21,8 @@ use report::Report;
 /// What [`global`] has to know about whoever runs the graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalOptions {
-    /// Messages of up to this many bytes are sent without waiting for their receive; longer ones wait (rendezvous).
+    /// Messages of up to this many bytes are sent without waiting for their receive; longer ones
+    /// wait (rendezvous).
     pub eager_limit: u64,
 }
 
@@ -37,11 +38,13 @@ pub fn list(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Checks one rank's graph: that every operation is well formed, that no operations wait for each other, and that no
-/// two operations which may run at the same time write bytes that the other uses.
+/// Checks one rank's graph: that every operation is well formed, that no operations wait for each
+/// other, and that no two operations which may run at the same time write bytes that the other
+/// uses.
 ///
 /// # Errors
-/// Every problem found, up to 1000 and how many more there are. Bytes without a place are in nobody's way.
+/// Every problem found, up to 1000 and how many more there are. Bytes without a place are in
+/// nobody's way.
 ///
 /// ```
 /// use goal::check::{self, Problem};
@@ -107,12 +110,13 @@ fn arcs(graph: &Graph, report: &mut Report) -> (Vec<(usize, Arc)>, bool) {
     (arcs, complete)
 }
 
-/// Checks the graphs of all ranks, in order of rank: each by itself, and how they fit together. Every send has one
-/// receive of the same length and the reverse, joins are the same everywhere, and no operations of several ranks wait
-/// for each other for ever.
+/// Checks the graphs of all ranks, in order of rank: each by itself, and how they fit together.
+/// Every send has one receive of the same length and the reverse, joins are the same everywhere,
+/// and no operations of several ranks wait for each other for ever.
 ///
 /// # Errors
-/// Every problem found, up to 1000 and how many more there are. Graphs that are not those of ranks 0, 1, … are reported as such and compared no further.
+/// Every problem found, up to 1000 and how many more there are. Graphs that are not those of ranks
+/// 0, 1, … are reported as such and compared no further.
 ///
 /// ```
 /// use goal::check::{self, GlobalOptions, Problem};
@@ -143,7 +147,8 @@ pub fn global(graphs: &[Graph], options: &GlobalOptions) -> Result<(), Vec<Probl
     }
     let pairing = messages::check(graphs, &mut report);
     joins::check(graphs, &mut report);
-    // Edges that lead nowhere, or round within a rank, have been reported; what they do to the others is no news.
+    // Edges that lead nowhere, or round within a rank, have been reported; what they do to the
+    // others is no news.
     if sound {
         waiting::check(graphs, &pairing, options.eager_limit, &mut report);
     }

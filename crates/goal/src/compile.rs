@@ -146,8 +146,8 @@ impl Adjacency {
         adjacency
     }
 
-    /// Independent vertices first, then each vertex as soon as all it waits for has been listed (Schneider et al.
-    /// 2011, section 2.1: "traversal order"), so that every edge leads forward.
+    /// Independent vertices first, then each vertex as soon as all it waits for has been listed
+    /// (Schneider et al. 2011, section 2.1: "traversal order"), so that every edge leads forward.
     fn traversal(&self, count: usize) -> Vec<usize> {
         let mut missing = self.incoming.clone();
         let mut order: Vec<usize> = (0..count).filter(|vertex| missing[*vertex] == 0).collect();
@@ -165,7 +165,8 @@ impl Adjacency {
     }
 }
 
-/// The k of the matching rule for every send and naming receive, and the number of the meeting for every join.
+/// The k of the matching rule for every send and naming receive, and the number of the meeting for
+/// every join.
 fn ordinals(vertices: &[VertexEntry]) -> Vec<u32> {
     let mut seen: HashMap<(Kind, u32, u32), u32> = HashMap::new();
     vertices
@@ -271,8 +272,8 @@ fn block_record(block: &Block) -> Option<BlockRecord> {
     Some(BlockRecord { memory, reserved: 0, offset: block.offset, length: block.length })
 }
 
-/// The graph that a schedule was compiled from, as far as the schedule holds it: vertices in vertex order, edges, buffers,
-/// scratchpad; no labels, no lines, no empty blocks.
+/// The graph that a schedule was compiled from, as far as the schedule holds it: vertices in vertex
+/// order, edges, buffers, scratchpad; no labels, no lines, no empty blocks.
 ///
 /// ```
 /// use goal::graph::{Access, Graph};

@@ -1,4 +1,5 @@
-//! How deep all ranks' graphs are: the longest chain of messages and meetings that wait for each other.
+//! How deep all ranks' graphs are: the longest chain of messages and meetings that wait for each
+//! other.
 
 use crate::graph::{Graph, JoinMode, Operation, Until, Vertex};
 use crate::matching::{Endpoint, pair};
@@ -7,8 +8,8 @@ use std::collections::HashMap;
 /// How deep all ranks' graphs are, as [`measure`] finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// For each rank and each of its vertices, in vertex order, the number of messages and meetings that must be over, one
-    /// after the other, before it is complete.
+    /// For each rank and each of its vertices, in vertex order, the number of messages and meetings
+    /// that must be over, one after the other, before it is complete.
     pub levels: Vec<Vec<u32>>,
     /// The largest of them.
     pub deepest: u32,
@@ -16,11 +17,11 @@ pub struct Depth {
     pub longest: Vec<(u32, Vertex)>,
 }
 
-/// Finds how deep the graphs of all ranks, in order of rank, are. Messages that a wildcard may take count for nobody, because
-/// only a run tells who takes them.
+/// Finds how deep the graphs of all ranks, in order of rank, are. Messages that a wildcard may take
+/// count for nobody, because only a run tells who takes them.
 ///
-/// `None` when operations wait for each other for ever, or edges lead to vertices that do not exist; see
-/// [`check`](mod@crate::check).
+/// `None` when operations wait for each other for ever, or edges lead to vertices that do not
+/// exist; see [`check`](mod@crate::check).
 ///
 /// ```
 /// use goal::graph::{Block, Graph};
@@ -66,7 +67,8 @@ fn end(vertex: usize) -> usize {
     2 * vertex + 1
 }
 
-/// The starts and ends of all ranks' vertices, what must come before what, and what counts as a step.
+/// The starts and ends of all ranks' vertices, what must come before what, and what counts as a
+/// step.
 struct Network {
     /// The number of each rank's first vertex among all.
     firsts: Vec<usize>,
@@ -139,7 +141,8 @@ impl Network {
         }
     }
 
-    /// The k-th joins of all ranks are one meeting: a point that all come to, or only the root, and all leave from.
+    /// The k-th joins of all ranks are one meeting: a point that all come to, or only the root, and
+    /// all leave from.
     fn meetings(&mut self, graphs: &[Graph]) {
         let mut points: HashMap<usize, usize> = HashMap::new();
         for (rank, graph) in graphs.iter().enumerate() {

@@ -4,8 +4,9 @@ use crate::arithmetic::{Arithmetic, DataType};
 
 /// A vertex of one graph: its index in the order in which vertices were added ("vertex order").
 ///
-/// Vertex order matters beyond naming: it pairs messages. Within a run the k-th send to (peer, tag) in vertex order
-/// meets the k-th receive from (peer, tag) in vertex order, whatever order they execute in.
+/// Vertex order matters beyond naming: it pairs messages. Within a run the k-th send to (peer, tag)
+/// in vertex order meets the k-th receive from (peer, tag) in vertex order, whatever order they
+/// execute in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Vertex(pub u32);
 
@@ -21,9 +22,11 @@ impl Vertex {
 pub enum Memory {
     /// The user buffer of this number, bound when a run starts.
     Buffer(u32),
-    /// The schedule's own temporary memory, which exists for the length of a run (Schneider et al. 2011, section 2.2).
+    /// The schedule's own temporary memory, which exists for the length of a run (Schneider et al.
+    /// 2011, section 2.2).
     Scratchpad,
-    /// Bytes of which only the number is known, as in a file. Such a graph can be checked and converted, not compiled.
+    /// Bytes of which only the number is known, as in a file. Such a graph can be checked and
+    /// converted, not compiled.
     Unplaced,
 }
 
@@ -46,7 +49,8 @@ impl Block {
 
     /// `length` bytes of this block, from `offset` within it.
     ///
-    /// The part may reach beyond the block; the checker compares every block with the memory it lies in.
+    /// The part may reach beyond the block; the checker compares every block with the memory it
+    /// lies in.
     pub fn part(self, offset: u64, length: u64) -> Self {
         Block { memory: self.memory, offset: self.offset.saturating_add(offset), length }
     }
@@ -92,7 +96,8 @@ impl<const N: usize> From<[Block; N]> for Blocks {
 pub enum Access {
     /// Read only: its bytes are taken when the run starts.
     Input = 0,
-    /// Written only: what the run wrote is there when it has completed; bytes no operation writes keep their value.
+    /// Written only: what the run wrote is there when it has completed; bytes no operation writes
+    /// keep their value.
     Output = 1,
     /// Both.
     InOut = 2,
@@ -121,7 +126,8 @@ pub enum JoinMode {
     },
     /// Every result is all contributions one after the other in rank order.
     Gather,
-    /// A contribution holds one equal part for each rank; rank r's result is part r of every contribution in rank order.
+    /// A contribution holds one equal part for each rank; rank r's result is part r of every
+    /// contribution in rank order.
     Exchange,
     /// Every other rank's result is the root's contribution; nobody waits for anyone but the root.
     Broadcast {
@@ -151,7 +157,8 @@ pub enum Operation {
         /// The tag they carry; `None` is any tag, in arrival order.
         tag: Option<u32>,
     },
-    /// destination = left ∘ right, element by element. The destination may be exactly the left or the right list.
+    /// destination = left ∘ right, element by element. The destination may be exactly the left or
+    /// the right list.
     Local {
         /// The operation ∘.
         operation: Arithmetic,
@@ -181,7 +188,8 @@ pub enum Operation {
         /// Length in nanoseconds.
         nanoseconds: u64,
     },
-    /// All ranks of the communicator meet: the k-th join of every rank, in vertex order, is one meeting.
+    /// All ranks of the communicator meet: the k-th join of every rank, in vertex order, is one
+    /// meeting.
     Join {
         /// How contributions are combined.
         mode: JoinMode,

@@ -1,13 +1,15 @@
 //! GOAL dependency graphs: built, checked, compiled to schedules, read and written.
 //!
-//! A [`Graph`](graph::Graph) is what one rank does in a collective: sends, receives and local operations, joined by
-//! edges "requires" (starts after the other has completed) and "irequires" (starts after the other has started).
-//! [`check`](mod@check) finds what is wrong with a graph or with all ranks' graphs together, [`compile`](mod@compile)
-//! turns a graph into a [`Schedule`](schedule::Schedule): one contiguous, immutable block of fixed-width records that
+//! A [`Graph`](graph::Graph) is what one rank does in a collective: sends, receives and local
+//! operations, joined by edges "requires" (starts after the other has completed) and "irequires"
+//! (starts after the other has started). [`check`](mod@check) finds what is wrong with a graph or
+//! with all ranks' graphs together, [`compile`](mod@compile) turns a graph into a
+//! [`Schedule`](schedule::Schedule): one contiguous, immutable block of fixed-width records that
 //! every engine runs. [`text`] and [`binary`] are the file formats that GOAL tools exchange.
 //!
-//! The language is that of Hoefler, Siebert, Lumsdaine: "Group Operation Assembly Language" (ICPP 2009); the compiled
-//! form follows Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of Collective Operations" (2011), section 2.1.
+//! The language is that of Hoefler, Siebert, Lumsdaine: "Group Operation Assembly Language" (ICPP
+//! 2009); the compiled form follows Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of
+//! Collective Operations" (2011), section 2.1.
 //!
 //! ```
 //! use goal::graph::{Access, Graph};

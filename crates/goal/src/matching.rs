@@ -1,10 +1,11 @@
 //! Pairing sends with receives by vertex order: the one definition of matching.
 //!
-//! Within a run the k-th send from rank a to rank b with tag t, in a's vertex order, pairs with the k-th receive on b
-//! that names (a, t), in b's vertex order. When operations execute plays no part, so an engine that pairs beforehand and
-//! one that pairs on arrival agree. Sends that no naming receive claims are left for receives with a wildcard, which
-//! take them in arrival order: a message goes to the first posted receive, in vertex order, that admits it, and a posted
-//! receive takes the earliest arrived message that it admits.
+//! Within a run the k-th send from rank a to rank b with tag t, in a's vertex order, pairs with the
+//! k-th receive on b that names (a, t), in b's vertex order. When operations execute plays no part,
+//! so an engine that pairs beforehand and one that pairs on arrival agree. Sends that no naming
+//! receive claims are left for receives with a wildcard, which take them in arrival order: a
+//! message goes to the first posted receive, in vertex order, that admits it, and a posted receive
+//! takes the earliest arrived message that it admits.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;

@@ -1,4 +1,5 @@
-//! What of a graph the file formats can hold: sends, receives and computations, with sizes and no places.
+//! What of a graph the file formats can hold: sends, receives and computations, with sizes and no
+//! places.
 
 use crate::graph::{Blocks, Graph, Operation, Vertex};
 

@@ -1,10 +1,12 @@
-//! The compiled form of a graph: one contiguous, relocatable, immutable block of fixed-width records.
+//! The compiled form of a graph: one contiguous, relocatable, immutable block of fixed-width
+//! records.
 //!
-//! Everything is little endian and aligned to its size; the whole block is aligned to eight bytes. What changes during
-//! a run (dependency counters, positions in queues) and what linking finds lies elsewhere, so one block serves any
-//! number of runs at once and may be mapped read-only. After Schneider et al. 2011, section 2.1 and figure 1:
-//! independent operations first, a dependency counter per operation, forward adjacency by offset. Records are emitted
-//! in traversal order, so every edge points forward: whoever runs a schedule needs no more than bounded loops.
+//! Everything is little endian and aligned to its size; the whole block is aligned to eight bytes.
+//! What changes during a run (dependency counters, positions in queues) and what linking finds lies
+//! elsewhere, so one block serves any number of runs at once and may be mapped read-only. After
+//! Schneider et al. 2011, section 2.1 and figure 1: independent operations first, a dependency
+//! counter per operation, forward adjacency by offset. Records are emitted in traversal order, so
+//! every edge points forward: whoever runs a schedule needs no more than bounded loops.
 //!
 //! | section | records | bytes each |
 //! |---|---|---|
@@ -38,8 +40,9 @@
 //! | 52 | u32 ordinal: the k of the matching rule among this rank's sends to, or receives from, the same (peer, tag); the number of a join among this rank's joins |
 //! | 56 | u32 vertex: position in vertex order; 60: u8 cpu; 61: u8 nic; 62: u8 join mode; 63: u8 zero |
 //!
-//! An edge is the byte offset of the operation record it leads to, from the start of the block. Blocks and edges lie in
-//! the order of the operations they belong to, none is shared and none is left over.
+//! An edge is the byte offset of the operation record it leads to, from the start of the block.
+//! Blocks and edges lie in the order of the operations they belong to, none is shared and none is
+//! left over.
 
 mod error;
 mod validate;
@@ -104,7 +107,8 @@ pub struct OperationRecord {
     pub reserved: u8,
 }
 
-/// A user buffer: what a run does with it ([`Access`](crate::graph::Access) as a number) and its length.
+/// A user buffer: what a run does with it ([`Access`](crate::graph::Access) as a number) and its
+/// length.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct BufferRecord {
@@ -190,8 +194,8 @@ pub mod flags {
 }
 
 impl OperationRecord {
-    /// What it does. The record is from a validated schedule, so the number is one of the kinds; an unknown number,
-    /// which only a record made by hand can hold, reads as `Calc`.
+    /// What it does. The record is from a validated schedule, so the number is one of the kinds; an
+    /// unknown number, which only a record made by hand can hold, reads as `Calc`.
     #[inline]
     pub fn kind(&self) -> Kind {
         match self.kind {
@@ -291,7 +295,8 @@ impl Schedule {
     }
 }
 
-/// FNV-1a over eight-byte words, the checksum's own word left out. It finds damage, it does not defend against malice.
+/// FNV-1a over eight-byte words, the checksum's own word left out. It finds damage, it does not
+/// defend against malice.
 fn checksum(bytes: &[u8]) -> u64 {
     const CHECKSUM_WORD: usize = 7;
     bytes.chunks_exact(8).enumerate().filter(|(index, _)| *index != CHECKSUM_WORD).fold(
@@ -315,8 +320,8 @@ pub struct ScheduleView<'a> {
 }
 
 impl<'a> ScheduleView<'a> {
-    /// Validates bytes where they lie. Everything an engine relies on is checked: codes, ranges, sums, that every edge
-    /// leads forward and that the dependency counters are what the edges say.
+    /// Validates bytes where they lie. Everything an engine relies on is checked: codes, ranges,
+    /// sums, that every edge leads forward and that the dependency counters are what the edges say.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -458,7 +463,8 @@ pub fn index_of(offset: u32) -> u32 {
     offset.wrapping_sub(size_of::<Header>() as u32) / size_of::<OperationRecord>() as u32
 }
 
-/// Where the sections start. Counts have 32 bits, so that whatever a header holds, nothing overflows here.
+/// Where the sections start. Counts have 32 bits, so that whatever a header holds, nothing
+/// overflows here.
 struct Sections {
     operations: u64,
     buffers: u64,

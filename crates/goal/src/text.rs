@@ -11,10 +11,11 @@
 //! }
 //! ```
 //!
-//! Then rank 1 and all others in order. A statement ends with its line. Attributes stand in this order and are 0 where
-//! they are left out; -1 means any. A label is a letter followed by letters, digits and `_`, belongs to its rank and is
-//! defined before it is used. Comments, `//` to the end of the line and `/* */`, may stand where a statement may start.
-//! Sizes have no places: blocks that are read are [`Memory::Unplaced`](crate::graph::Memory::Unplaced).
+//! Then rank 1 and all others in order. A statement ends with its line. Attributes stand in this
+//! order and are 0 where they are left out; -1 means any. A label is a letter followed by letters,
+//! digits and `_`, belongs to its rank and is defined before it is used. Comments, `//` to the end
+//! of the line and `/* */`, may stand where a statement may start. Sizes have no places: blocks
+//! that are read are [`Memory::Unplaced`](crate::graph::Memory::Unplaced).
 
 mod error;
 mod lexer;
@@ -29,8 +30,8 @@ use crate::portable::NotPortable;
 /// Words that cannot be labels, because statements begin with them.
 const RESERVED: [&str; 5] = ["num_ranks", "rank", "send", "recv", "calc"];
 
-/// Reads the graphs of all ranks. What they mean (whether peers exist, whether every send has a receive) is for
-/// [`check`](mod@crate::check) to judge.
+/// Reads the graphs of all ranks. What they mean (whether peers exist, whether every send has a
+/// receive) is for [`check`](mod@crate::check) to judge.
 ///
 /// # Errors
 /// The first thing that does not follow the format, with its line and column.
@@ -62,8 +63,9 @@ pub fn read_bytes(source: &[u8]) -> Result<Vec<Graph>, TextError> {
     }
 }
 
-/// Writes the graphs of all ranks, in order. Reading the text gives the same graphs, up to line numbers, labels for
-/// vertices that had none and are named by edges, and the places of blocks, which the format does not know.
+/// Writes the graphs of all ranks, in order. Reading the text gives the same graphs, up to line
+/// numbers, labels for vertices that had none and are named by edges, and the places of blocks,
+/// which the format does not know.
 ///
 /// # Errors
 /// What the format cannot hold, with the vertex.

@@ -56,7 +56,8 @@ proptest! {
     fn long_blocks_give_the_same_bits_as_their_elements_one_by_one(
         operation in prop::sample::select(Arithmetic::ALL.to_vec()),
         data_type in prop::sample::select(DataType::ALL.to_vec()),
-        // From blocks that are computed element by element to such as take the widest vectors, with a rest.
+        // From blocks that are computed element by element to such as take the widest vectors, with
+        // a rest.
         pairs in prop::collection::vec(any::<([u8; 8], [u8; 8])>(), 0..200),
         misalignment in 0_usize..8,
     ) {

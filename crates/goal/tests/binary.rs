@@ -9,8 +9,9 @@ use goal::graph::{Access, Block, Graph, JoinMode, Vertex};
 use goal::portable::NotPortable;
 use proptest::prelude::*;
 
-/// Two ranks: rank 0 computes 5 ns on cpu 2, sends 258 bytes on nic 3 with tag 7 once it has started computing; rank 1
-/// receives them from anyone with any tag, and sends nothing back. By hand.
+/// Two ranks: rank 0 computes 5 ns on cpu 2, sends 258 bytes on nic 3 with tag 7 once it has
+/// started computing; rank 1 receives them from anyone with any tag, and sends nothing back. By
+/// hand.
 #[rustfmt::skip]
 const FILE: [u8; 195] = [
     0x7f, 0x10, 0, 0, 0, 0, 0, 0,       // 0: magic, 4223

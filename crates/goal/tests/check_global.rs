@@ -1,4 +1,5 @@
-//! The checker on the graphs of all ranks: messages, wildcards, joins, and operations that wait for each other.
+//! The checker on the graphs of all ranks: messages, wildcards, joins, and operations that wait for
+//! each other.
 
 #![expect(clippy::unwrap_used, reason = "a test whose graphs are not refused should fail")]
 
@@ -328,7 +329,8 @@ fn waiting_graphs(seed: u64) -> Vec<Graph> {
     }
     for graph in &mut graphs {
         let count = graph.vertices().len();
-        // Forward in an order that has nothing to do with the vertices' numbers: no cycle within the rank.
+        // Forward in an order that has nothing to do with the vertices' numbers: no cycle within
+        // the rank.
         let order = common::shuffled(count, sequence.next());
         for _ in 0..if count > 1 { sequence.below(2 * count) } else { 0 } {
             let left = sequence.below(count - 1);
@@ -378,7 +380,8 @@ fn completes(graphs: &[Graph]) -> bool {
     completed.iter().flatten().all(|completed| *completed)
 }
 
-/// Whether an operation that has started can complete. Tags are unique, so a message's ends find each other by tag.
+/// Whether an operation that has started can complete. Tags are unique, so a message's ends find
+/// each other by tag.
 fn may_complete(graphs: &[Graph], started: &[Vec<bool>], rank: usize, index: usize) -> bool {
     let partner_started = |peer: u32, wanted: u32| {
         let of_message = |operation: &Operation| match operation {

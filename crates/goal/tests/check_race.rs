@@ -236,8 +236,8 @@ fn drawn((vertices, edges): &Draft) -> Graph {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
-    /// Not every pair is reported (those that follow from others are not), but every one that is, is one, and if there
-    /// is any, one is reported.
+    /// Not every pair is reported (those that follow from others are not), but every one that is,
+    /// is one, and if there is any, one is reported.
     #[test]
     fn races_are_found_and_only_races(draft in draft(14)) {
         let graph = drawn(&draft);

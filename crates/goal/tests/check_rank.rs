@@ -1,4 +1,5 @@
-//! The checker on one rank's graph: every rule has a graph that breaks it, and a message that says where.
+//! The checker on one rank's graph: every rule has a graph that breaks it, and a message that says
+//! where.
 
 #![expect(clippy::unwrap_used, reason = "a test whose graph is not refused should fail")]
 
@@ -6,8 +7,8 @@ use goal::arithmetic::{Arithmetic, DataType};
 use goal::check::{self, List, Problem};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Vertex};
 
-/// The only problem of a graph on rank 0 of 4 with 64 bytes each of buffer 0 (in and out), buffer 1 (input), buffer 2
-/// (output) and scratchpad.
+/// The only problem of a graph on rank 0 of 4 with 64 bytes each of buffer 0 (in and out), buffer 1
+/// (input), buffer 2 (output) and scratchpad.
 fn problem(build: impl FnOnce(&mut Graph, [Block; 4])) -> Problem {
     let mut problems = problems(build);
     assert_eq!(problems.len(), 1, "{}", check::list(&problems));

@@ -1,5 +1,6 @@
-//! Damaged input: cut off at every byte, every byte changed, and thousands of random changes. Nothing may panic, and
-//! what is accepted must be sound. The fuzz targets in `fuzz/` do the same without end.
+//! Damaged input: cut off at every byte, every byte changed, and thousands of random changes.
+//! Nothing may panic, and what is accepted must be sound. The fuzz targets in `fuzz/` do the same
+//! without end.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 

@@ -1,8 +1,10 @@
-//! Files of other programs: the same schedule as text and as binary must convert into each other byte for byte.
+//! Files of other programs: the same schedule as text and as binary must convert into each other
+//! byte for byte.
 //!
-//! The folder that `TRADEWIND_GOAL_SAMPLES` names holds pairs of files of the same name ending in `.goal` and `.bin`,
-//! and single `.goal` files, which must at least be read, checked and written back. Without it the project's own
-//! fixtures stand in, which were assembled by hand from the description of the format.
+//! The folder that `TRADEWIND_GOAL_SAMPLES` names holds pairs of files of the same name ending in
+//! `.goal` and `.bin`, and single `.goal` files, which must at least be read, checked and written
+//! back. Without it the project's own fixtures stand in, which were assembled by hand from the
+//! description of the format.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files should fail")]
 

@@ -1,4 +1,5 @@
-//! Every rule of the schedule loader: damage that a right checksum hides is refused, with the operation and the reason.
+//! Every rule of the schedule loader: damage that a right checksum hides is refused, with the
+//! operation and the reason.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot compile its graph should fail")]
 
@@ -16,7 +17,8 @@ const OPERATIONS: usize = 6;
 const BUFFERS: usize = 2;
 const HEADER: usize = 0;
 
-/// Where an operation's record starts. In the order of records: 0 receive, 1 send, 2 join, 3 copy, 4 add, 5 timestamp.
+/// Where an operation's record starts. In the order of records: 0 receive, 1 send, 2 join, 3 copy,
+/// 4 add, 5 timestamp.
 fn operation(index: usize) -> usize {
     64 + 64 * index
 }
@@ -191,7 +193,8 @@ fn edges_lead_forward_to_operations() {
 #[test]
 fn blocks_lie_in_memory_and_where_they_may_be_written() {
     let image = Image::sound();
-    // Blocks: 0 receive, 1 send, 2 and 3 join, 4 and 5 copy, 6 to 8 add; the timestamp's is the last.
+    // Blocks: 0 receive, 1 send, 2 and 3 join, 4 and 5 copy, 6 to 8 add; the timestamp's is the
+    // last.
     let refused = |index: usize, changes: &[(usize, &[u8])]| match image.refused(changes) {
         ScheduleError::Operation { operation, what } if operation == index as u32 => what,
         other => panic!("{other}"),

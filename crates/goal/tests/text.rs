@@ -1,4 +1,5 @@
-//! The text format: what it accepts, what it refuses and how, and that writing is the inverse of reading.
+//! The text format: what it accepts, what it refuses and how, and that writing is the inverse of
+//! reading.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own text should fail")]
 

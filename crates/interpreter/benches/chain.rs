@@ -1,4 +1,5 @@
-//! What an operation costs: a chain of 250 local operations on eight bytes, each waiting for the one before.
+//! What an operation costs: a chain of 250 local operations on eight bytes, each waiting for the
+//! one before.
 #![expect(missing_docs, reason = "criterion_main generates an undocumented function")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -5,19 +5,21 @@ use goal::graph::JoinMode;
 
 /// An operation of one rank's schedule: the index of its record.
 ///
-/// Packets carry it to the other rank and back, so it may travel as a plain number. A handle that means nothing to the
-/// interpreter it is handed to is refused, never trusted.
+/// Packets carry it to the other rank and back, so it may travel as a plain number. A handle that
+/// means nothing to the interpreter it is handed to is refused, never trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u32);
 
-/// What one rank's interpreter says to another's. Packets of a run may be delivered in any order, each once.
+/// What one rank's interpreter says to another's. Packets of a run may be delivered in any order,
+/// each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// A message with its payload.
     Eager {
         /// The message's tag.
         tag: u32,
-        /// The k of the matching rule: its number among the sender's messages to this receiver and tag.
+        /// The k of the matching rule: its number among the sender's messages to this receiver and
+        /// tag.
         ordinal: u32,
         /// The bytes.
         payload: Vec<u8>,
@@ -26,7 +28,8 @@ pub enum Packet {
     Announce {
         /// The message's tag.
         tag: u32,
-        /// The k of the matching rule: its number among the sender's messages to this receiver and tag.
+        /// The k of the matching rule: its number among the sender's messages to this receiver and
+        /// tag.
         ordinal: u32,
         /// Length of the payload in bytes.
         bytes: u64,
@@ -40,7 +43,8 @@ pub enum Packet {
         /// The receiver's operation.
         receive: Handle,
     },
-    /// The payload of a message that was requested from its sender, or released by the transport that held it back.
+    /// The payload of a message that was requested from its sender, or released by the transport
+    /// that held it back.
     Data {
         /// The receiver's operation, as requested.
         receive: Handle,
@@ -85,7 +89,8 @@ pub enum Effect {
         /// The packet.
         packet: Packet,
     },
-    /// Keep the payload of a message that arrived unexpectedly when the memory for such messages was used up.
+    /// Keep the payload of a message that arrived unexpectedly when the memory for such messages
+    /// was used up.
     HoldBack {
         /// The sender.
         source: u32,
@@ -96,7 +101,8 @@ pub enum Effect {
         /// The bytes to keep.
         payload: Vec<u8>,
     },
-    /// Hand in, as a [`Packet::Data`] from `source`, the payload that an earlier [`Effect::HoldBack`] handed out.
+    /// Hand in, as a [`Packet::Data`] from `source`, the payload that an earlier
+    /// [`Effect::HoldBack`] handed out.
     Release {
         /// The sender.
         source: u32,
@@ -107,8 +113,8 @@ pub enum Effect {
         /// The receive that waits for it.
         receive: Handle,
     },
-    /// Compute for this long, then report [`Event::CalcFinished`]. Keeping computations of one `cpu` from overlapping
-    /// is up to the owner.
+    /// Compute for this long, then report [`Event::CalcFinished`]. Keeping computations of one
+    /// `cpu` from overlapping is up to the owner.
     Calc {
         /// To be named when it is over.
         operation: Handle,
@@ -121,13 +127,15 @@ pub enum Effect {
     Join {
         /// To be named when they have met.
         operation: Handle,
-        /// The number of the meeting among this rank's joins, in vertex order; the same on all ranks.
+        /// The number of the meeting among this rank's joins, in vertex order; the same on all
+        /// ranks.
         ordinal: u32,
         /// How contributions are combined.
         mode: JoinMode,
         /// This rank's bytes.
         contribution: Vec<u8>,
     },
-    /// The run is over; nothing follows. After a division by zero the buffers hold all results nevertheless.
+    /// The run is over; nothing follows. After a division by zero the buffers hold all results
+    /// nevertheless.
     Completed(Result<(), Failure>),
 }

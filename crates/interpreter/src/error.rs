@@ -5,7 +5,8 @@ use goal::arithmetic::{Arithmetic, DataType};
 /// The program is wrong: the run completed with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// An integer was divided by zero. Every operation was executed, with 0 as the result of such a division.
+    /// An integer was divided by zero. Every operation was executed, with 0 as the result of such a
+    /// division.
     #[error(
         "rank {rank}, vertex {vertex}: element {element} of `{operation}` on {data_type} was divided by zero; \
          make the divisor nonzero or compute on f32 or f64"
@@ -32,7 +33,8 @@ pub enum Failure {
         source_rank: u32,
         /// The message's tag.
         tag: u32,
-        /// The message's number, from 0, among the sender's messages to this rank and tag, in its vertex order.
+        /// The message's number, from 0, among the sender's messages to this rank and tag, in its
+        /// vertex order.
         ordinal: u32,
         /// Bytes the sender sends.
         sent: u64,
@@ -45,7 +47,8 @@ pub enum Failure {
     },
 }
 
-/// The owner, its transport or another rank is wrong: the event was refused and the run's state is as before.
+/// The owner, its transport or another rank is wrong: the event was refused and the run's state is
+/// as before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
     /// The run has completed; what arrives afterwards cannot belong to it.

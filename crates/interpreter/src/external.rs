@@ -4,8 +4,9 @@ use goal::schedule::{BlockRecord, Kind, ScheduleView};
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// A buffer in memory that is not the interpreter's, such as memory shared with another process: messages leave from it and
-/// arrive in it without being copied to the interpreter and back. See [`Interpreter::lend`](crate::Interpreter::lend).
+/// A buffer in memory that is not the interpreter's, such as memory shared with another process:
+/// messages leave from it and arrive in it without being copied to the interpreter and back. See
+/// [`Interpreter::lend`](crate::Interpreter::lend).
 pub trait ExternalBuffer: Debug + Send {
     /// Its bytes.
     fn length(&self) -> u64;

@@ -40,8 +40,8 @@ pub enum JoinError {
     Arithmetic(#[from] ArithmeticError),
 }
 
-/// The result of `rank`, when every rank has contributed. In a broadcast, only the root's contribution is looked at; it
-/// is every rank's result, the root's too should it want one.
+/// The result of `rank`, when every rank has contributed. In a broadcast, only the root's
+/// contribution is looked at; it is every rank's result, the root's too should it want one.
 ///
 /// # Errors
 /// Contributions that do not fit each other or the mode.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 /// What an interpreter may use; see the [crate](crate) for what happens beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Messages of up to this many bytes are sent with their payload at once, longer ones when they are requested.
+    /// Messages of up to this many bytes are sent with their payload at once, longer ones when they
+    /// are requested.
     pub eager_limit: u64,
     /// Bytes of payloads that are kept for receives not posted yet.
     pub unexpected_bytes: u64,
@@ -80,9 +81,9 @@ impl Interpreter {
         self.lendable.get(buffer).copied().unwrap_or(false)
     }
 
-    /// Lends the next run a buffer that lies elsewhere, on which the schedule computes nothing: only messages, timestamps and joins
-    /// touch it. What is given to [`start`](Self::start) in its place is empty; so is what [`reset`](Self::reset) gives
-    /// back, with which the loan ends.
+    /// Lends the next run a buffer that lies elsewhere, on which the schedule computes nothing:
+    /// only messages, timestamps and joins touch it. What is given to [`start`](Self::start) in its
+    /// place is empty; so is what [`reset`](Self::reset) gives back, with which the loan ends.
     ///
     /// # Errors
     /// [`StartError::NotLendable`] and [`StartError::BufferLength`].
@@ -103,13 +104,14 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Starts the run: executes what depends on nothing, and what that enables. The buffers are those the schedule
-    /// declares, in order; `now_nanoseconds` is what timestamps record.
+    /// Starts the run: executes what depends on nothing, and what that enables. The buffers are
+    /// those the schedule declares, in order; `now_nanoseconds` is what timestamps record.
     ///
     /// The scratchpad is cleared, so that no run can come to depend on what another left there.
     ///
     /// # Errors
-    /// Buffers that are not as declared, and a run that was started before. The buffers are dropped then.
+    /// Buffers that are not as declared, and a run that was started before. The buffers are dropped
+    /// then.
     pub fn start(&mut self, buffers: Vec<Vec<u8>>, now_nanoseconds: u64) -> Result<(), StartError> {
         if !self.run.is_idle() {
             return Err(StartError::Started);
@@ -163,8 +165,9 @@ impl Interpreter {
         })
     }
 
-    /// Bounds the bytes of payloads that later calls send eagerly; what does not fit is announced. Without a call there
-    /// is no bound but [`Limits::eager_limit`]. For transports that hold senders back when receivers fall behind.
+    /// Bounds the bytes of payloads that later calls send eagerly; what does not fit is announced.
+    /// Without a call there is no bound but [`Limits::eager_limit`]. For transports that hold
+    /// senders back when receivers fall behind.
     pub fn set_eager_budget(&mut self, bytes: u64) {
         self.run.set_eager_budget(bytes);
     }
@@ -174,8 +177,8 @@ impl Interpreter {
         self.run.recycle(payload);
     }
 
-    /// Ends the run wherever it is, forgets its messages and effects, and gives back the buffers (none if it was not
-    /// started). The next run can start.
+    /// Ends the run wherever it is, forgets its messages and effects, and gives back the buffers
+    /// (none if it was not started). The next run can start.
     pub fn reset(&mut self) -> Vec<Vec<u8>> {
         self.lent.clear();
         self.run.reset(&self.initial)

@@ -100,8 +100,8 @@ impl Memory {
         }
     }
 
-    /// Computes destination = left ∘ right over three lists that are equally long and hold whole elements. Gives the
-    /// first element that was divided by zero.
+    /// Computes destination = left ∘ right over three lists that are equally long and hold whole
+    /// elements. Gives the first element that was divided by zero.
     #[inline]
     pub(crate) fn local(
         &mut self,

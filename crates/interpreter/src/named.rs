@@ -13,7 +13,8 @@ pub(crate) struct NamedReceives {
 }
 
 impl NamedReceives {
-    /// Collects them. A valid schedule numbers the receives of each sender and tag from 0 without gaps.
+    /// Collects them. A valid schedule numbers the receives of each sender and tag from 0 without
+    /// gaps.
     pub(crate) fn of(view: &ScheduleView<'_>) -> Self {
         let mut found: Vec<(u32, u32, u32, u32)> = Vec::new();
         for (index, record) in view.operations().iter().enumerate() {

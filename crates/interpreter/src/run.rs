@@ -55,8 +55,8 @@ pub(crate) struct Run {
     /// What each operation still waits for.
     counters: Vec<u32>,
     phases: Vec<Phase>,
-    /// Operations in the order in which they start; those from `next` on have not started yet. An operation is listed
-    /// once a run, so that the list never outgrows the schedule.
+    /// Operations in the order in which they start; those from `next` on have not started yet. An
+    /// operation is listed once a run, so that the list never outgrows the schedule.
     work: Vec<u32>,
     next: usize,
     /// Operations that are not complete.
@@ -175,7 +175,8 @@ impl Run {
             .map(|(index, _)| index)
     }
 
-    /// Forgets the run and gives the buffers back, if it has started. Nothing is allocated or freed.
+    /// Forgets the run and gives the buffers back, if it has started. Nothing is allocated or
+    /// freed.
     pub(crate) fn reset(&mut self, dependencies: &[u32]) -> Vec<Vec<u8>> {
         self.counters.copy_from_slice(dependencies);
         self.phases.fill(Phase::Waiting);

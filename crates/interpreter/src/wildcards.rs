@@ -1,11 +1,13 @@
-//! Receives that take any source or any tag, and the messages left for them: matched in arrival order.
+//! Receives that take any source or any tag, and the messages left for them: matched in arrival
+//! order.
 
 use crate::unexpected::Message;
 use goal::schedule::{Kind, ScheduleView};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
-/// One thing for each class of receive with a wildcard: any message, any tag of one source, one tag of any source.
+/// One thing for each class of receive with a wildcard: any message, any tag of one source, one tag
+/// of any source.
 #[derive(Debug, Default)]
 struct ByClass<T> {
     any: T,
@@ -46,8 +48,8 @@ pub(crate) struct Wildcards {
     posted: ByClass<BinaryHeap<Reverse<(u32, u32)>>>,
     /// Messages without a receive by arrival; `None` once taken.
     messages: Vec<Option<Message>>,
-    /// Indices into `messages`, earliest first. A message stands in one queue of each class; those taken through
-    /// another queue are skipped when they come to the front.
+    /// Indices into `messages`, earliest first. A message stands in one queue of each class; those
+    /// taken through another queue are skipped when they come to the front.
     queues: ByClass<VecDeque<u32>>,
 }
 

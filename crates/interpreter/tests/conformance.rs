@@ -1,4 +1,5 @@
-//! The interpreter against the conformance suite, whatever the order of delivery and however little memory there is.
+//! The interpreter against the conformance suite, whatever the order of delivery and however little
+//! memory there is.
 
 mod elsewhere;
 mod network;

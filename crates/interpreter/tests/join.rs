@@ -1,4 +1,5 @@
-//! Contributions that do not fit, and divisions by zero, in joins. What joins give is held in the conformance suite.
+//! Contributions that do not fit, and divisions by zero, in joins. What joins give is held in the
+//! conformance suite.
 
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
 use goal::graph::JoinMode;

@@ -1,4 +1,5 @@
-//! Messages that arrive before their receive is posted: matching against a plain model, bounded memory, large numbers.
+//! Messages that arrive before their receive is posted: matching against a plain model, bounded
+//! memory, large numbers.
 
 use goal::compile::compile;
 use goal::graph::{Access, Block, Graph};
@@ -36,7 +37,8 @@ struct Model {
 }
 
 impl Model {
-    /// Whether a receive takes a message: by name it takes the one of its number, else what is left for wildcards.
+    /// Whether a receive takes a message: by name it takes the one of its number, else what is left
+    /// for wildcards.
     fn admits(&self, receive: usize, (source, tag, ordinal): Name) -> bool {
         let named = |wanted: &&Wanted| **wanted == (Some(source), Some(tag));
         let claimed = self.receives.iter().filter(named).count() as u32;
@@ -75,7 +77,8 @@ impl Model {
     }
 }
 
-/// Drives an interpreter whose receives are posted one by one, when a computation of their own finishes.
+/// Drives an interpreter whose receives are posted one by one, when a computation of their own
+/// finishes.
 struct Driver {
     interpreter: Interpreter,
     /// The computation of each receive.
@@ -286,8 +289,9 @@ fn wild_messages(model: &Model) -> usize {
         + model.arrived.iter().filter(|(name, _)| !claimed(*name)).count()
 }
 
-/// A hundred thousand messages arrive in any order before the first receive is posted, half of them for wildcards of
-/// every class, and hardly any memory for them. Were each looked for among the others, this would not end.
+/// A hundred thousand messages arrive in any order before the first receive is posted, half of them
+/// for wildcards of every class, and hardly any memory for them. Were each looked for among the
+/// others, this would not end.
 #[test]
 fn a_hundred_thousand_unexpected_messages() {
     const COUNT: u64 = 100_000;
@@ -306,7 +310,8 @@ fn a_hundred_thousand_unexpected_messages() {
     }
     let limits = Limits { eager_limit: 0, unexpected_bytes: 8000, unexpected_messages: 500 };
     let mut interpreter = interpreter(&graph, limits);
-    // Tag 0 is received by name; the others are left for wildcards, each tag as often as any class could need.
+    // Tag 0 is received by name; the others are left for wildcards, each tag as often as any class
+    // could need.
     let eighth = COUNT / 8;
     let named = (0..COUNT / 2).map(|ordinal| (0, ordinal));
     let wild = (0..2 * eighth).flat_map(|ordinal| [(1, ordinal), (2, ordinal)]);

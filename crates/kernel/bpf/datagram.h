@@ -1,4 +1,4 @@
-/* Which packets are for this host's port, and which ring a rank's doorbell. */
+/* Which packets are for this node's port, and which ring a rank's doorbell. */
 #ifndef DATAGRAM_H
 #define DATAGRAM_H
 
@@ -53,7 +53,7 @@ static __always_inline void *beginning(struct __sk_buff *skb, __u32 bytes)
 }
 
 /* Where the datagram's payload begins, and in `bytes` its length (0 if the lengths contradict each other); 0 if
- * the packet is not for this host and port. Fragments and packets with options are not ours. */
+ * the packet is not for this node and port. Fragments and packets with options are not ours. */
 static __always_inline __u32 find_ipv4(struct __sk_buff *skb, struct wire *here, __u32 *bytes)
 {
 	struct ipv4_headers *headers = beginning(skb, sizeof(*headers));

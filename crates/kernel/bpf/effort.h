@@ -9,7 +9,7 @@
 /* What one activation of the program needs beside its stack. Nothing interrupts an activation on its processor, so one
  * for each processor is enough. */
 struct activation {
-	__u64 pending; /* ranks of this host that have something to do, a bit each */
+	__u64 pending; /* ranks of this node that have something to do, a bit each */
 	__u64 contended; /* somebody was turned away for want of a slot while another held the rank for a moment */
 	__u64 deadline; /* when it is late; 0: nobody has looked at the time */
 	__u64 effort; /* since somebody looked at the time */

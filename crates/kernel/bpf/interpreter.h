@@ -103,7 +103,7 @@ static __always_inline int release(__u32 slot)
 }
 
 
-/* Brings a piece to a rank of this host, which gets its turn later. */
+/* Brings a piece to a rank of this node, which gets its turn later. */
 static __always_inline int bring(__u32 slot, struct message *message)
 {
 	struct activation *here = activation();
@@ -160,7 +160,7 @@ static __always_inline __u32 piece_of(struct job *job_here, __u32 rest)
 	return rest < limit ? rest : limit;
 }
 
-/* Sends what is still to be sent of a message to another host. Gives whether that was everything; if not, there was no room, or
+/* Sends what is still to be sent of a message to another node. Gives whether that was everything; if not, there was no room, or
  * it is late, and that is announced. */
 __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
 			 __u64 route)
@@ -171,8 +171,8 @@ __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_n
 	__u32 total = record_at(rank, run, operation)->bytes, rank_to = route >> 32, announced = 0;
 	if (!job_here || rank_to >= RANKS)
 		return 1;
-	__u32 host = job_here->places[rank_to].host;
-	struct stream *stream = stream_to(host);
+	__u32 node = job_here->places[rank_to].node;
+	struct stream *stream = stream_to(node);
 	if (!stream)
 		return 1;
 	while (can_loop()) {
@@ -185,12 +185,12 @@ __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_n
 			announced = 1;
 			continue;
 		}
-		struct kept *kept = kept_packet(host, number);
+		struct kept *kept = kept_packet(node, number);
 		if (!kept)
 			return 1;
 		address(job_here, route, moved, length, &kept->packet.message.header);
 		compose(rank, run_place, operation, &kept->packet.message);
-		wire_post(skb, host, stream, kept, number);
+		wire_post(skb, node, stream, kept, number);
 		progress->moved = moved + length;
 		if (moved + length == total)
 			break;
@@ -202,7 +202,7 @@ __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_n
 	return 1;
 }
 
-/* The same for a rank of this host. */
+/* The same for a rank of this node. */
 __noinline int send_here(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation, __u64 route)
 {
 	struct job *job_here = job();
@@ -245,7 +245,7 @@ static __always_inline int send(struct __sk_buff *skb, struct rank_memory *rank,
 	__u32 rank_to = *AT(rank, __u32, run->members + 4 * record_at(rank, run, operation)->peer);
 	if (!job_here || rank_to >= job_here->ranks || rank_to >= RANKS)
 		return 1;
-	if (job_here->places[rank_to].host == job_here->host)
+	if (job_here->places[rank_to].node == job_here->node)
 		return send_here(rank, run_place, operation, route(slot, rank_to));
 	return send_away(skb, rank, run_place, operation, route(slot, rank_to));
 }
@@ -466,7 +466,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 	here->effort = 0;
 }
 
-/* Hands over a piece that came from another host. Gives NO_ROOM if it has to be brought again. */
+/* Hands over a piece that came from another node. Gives NO_ROOM if it has to be brought again. */
 static __always_inline int deliver(struct message *message)
 {
 	struct job *job_here = job();
@@ -475,10 +475,10 @@ static __always_inline int deliver(struct message *message)
 	    message->header.length > PIECE_BYTES)
 		return TAKEN;
 	struct place place = job_here->places[destination];
-	return place.host == job_here->host ? bring(place.slot, message) : TAKEN;
+	return place.node == job_here->node ? bring(place.slot, message) : TAKEN;
 }
 
-/* There is room towards some host again. */
+/* There is room towards some node again. */
 static void interpreter_resume(void)
 {
 	struct activation *here = activation();

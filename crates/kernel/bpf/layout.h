@@ -26,7 +26,7 @@
 /* Lists of started runs, and of messages for runs that have not started. Powers of two. */
 #define RUN_BUCKETS 256u
 #define EARLY_BUCKETS 64u
-/* Ranks of a job on one host; a bit each in a word. */
+/* Ranks of a job on one node; a bit each in a word. */
 #define LOCAL_RANKS 64u
 /* Ranks of a job. */
 #define RANKS 4096u
@@ -240,13 +240,13 @@ enum { ANY_SOURCE = 1, ANY_TAG = 2 };
 
 /* Where a rank of the job is. */
 struct place {
-	__u32 host;
-	__u32 slot; /* its number among the ranks of its host */
+	__u32 node;
+	__u32 slot; /* its number among the ranks of its node */
 };
 
 /* What the loader tells the program: read only for it, out of reach for ranks. */
 struct job {
-	__u32 host; /* this one */
+	__u32 node; /* this one */
 	__u32 ranks;
 	__u32 piece_bytes; /* the longest piece that fits a packet */
 	__u32 local_rank[LOCAL_RANKS]; /* rank of the job by slot */

@@ -5,7 +5,7 @@
 #include <bpf/bpf_endian.h>
 #include "siphash.h"
 
-/* Data packets of one host for another that may be under way or unread: as many as `arrived` has bits. */
+/* Data packets of one node for another that may be under way or unread: as many as `arrived` has bits. */
 #define WINDOW 64u
 /* "TWW1" and the version, which is followed by zeros. */
 #define WIRE_MAGIC 0x0000000231575754ull
@@ -22,7 +22,7 @@ struct wire_header {
 	__u64 mac;    /* of all that follows */
 	__u64 magic;
 	__u64 job;
-	__u32 source; /* hosts */
+	__u32 source; /* nodes */
 	__u32 destination;
 	/* Up to here all packets of a stream are the same, but for the MAC. */
 	__u64 sequence;
@@ -45,7 +45,7 @@ struct packet {
 	};
 };
 
-/* How packets to a host begin, and what comes of that. Written by the loader. */
+/* How packets to a node begin, and what comes of that. Written by the loader. */
 struct peer {
 	__u8 network[NETWORK_BYTES]; /* with lengths and checksums left zero */
 	struct wire_header header;   /* with what is the same in all packets */
@@ -53,7 +53,7 @@ struct peer {
 	__u32 ip_sum;  /* ones' complement sums of what does not change, as the bytes lie in memory */
 	__u32 udp_sum;
 	__u32 reserved;
-	struct siphash to;   /* the MAC's state when it has taken what is the same in all packets to the host, */
+	struct siphash to;   /* the MAC's state when it has taken what is the same in all packets to the node, */
 	struct siphash from; /* and in all packets from there: so keys are nowhere else */
 };
 

@@ -4,7 +4,7 @@
 
 #include "memory.h"
 
-/* Ranks of this host that have something to do, and stalled ones; a bit each. Changed by all processors. */
+/* Ranks of this node that have something to do, and stalled ones; a bit each. Changed by all processors. */
 static __u64 stalled_ranks OWN_LINES;
 
 /* Operations of all runs of a rank: no more than an arena holds. */

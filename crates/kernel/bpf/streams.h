@@ -1,21 +1,21 @@
-/* What the wire knows and keeps: the job, the other hosts, the streams between them and what is
+/* What the wire knows and keeps: the job, the other nodes, the streams between them and what is
  * under way. No rank can write these maps. */
 #ifndef STREAMS_H
 #define STREAMS_H
 
 #include "packet.h"
 
-/* Hosts of a job. The loader makes the maps as large as the job needs. */
-#define HOSTS 64u
+/* Nodes of a job. The loader makes the maps as large as the job needs. */
+#define NODES 64u
 /* The job, as the loader writes it. No rank can change it, nor any other map of this file. */
 struct wire {
 	__u64 job;
-	__u32 host; /* this one */
-	__u32 hosts;
+	__u32 node; /* this one */
+	__u32 nodes;
 	__u32 interface; /* packets leave through it */
-	__u16 port; /* of this host, in network order */
+	__u16 port; /* of this node, in network order */
 	__u16 protocol; /* of Ethernet, in network order: IPv4 or IPv6 */
-	__u16 address[8]; /* of this host, as it lies in packets; IPv4 in the first two */
+	__u16 address[8]; /* of this node, as it lies in packets; IPv4 in the first two */
 	__u32 leaves_at_peer; /* the interface is one end of a pair, and a packet may begin at the other end */
 	__u32 reserved;
 };
@@ -29,18 +29,18 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HOSTS);
+	__uint(max_entries, NODES);
 	__uint(key_size, 4);
 	__uint(value_size, sizeof(struct peer));
 } peers SEC(".maps");
 
-/* The two streams between this host and another. Numbers begin with WINDOW, so that maps that are all zero are a
+/* The two streams between this node and another. Numbers begin with WINDOW, so that maps that are all zero are a
  * beginning. Words are changed by atomic operations: several processors send and receive at once. */
 struct stream {
 	__u64 sent;         /* packets so far */
 	__u64 acknowledged; /* packets that are known to have arrived there */
 	__u64 expected;     /* packets that have arrived here without a gap */
-	__u64 told;         /* `expected`, as the other host was told last */
+	__u64 told;         /* `expected`, as the other node was told last */
 	__u32 unanswered;   /* requests sent since anything came from there */
 	__u32 held;         /* a send was refused because the window is full */
 	/* Up to here is what every packet needs: a cache line. */
@@ -58,7 +58,7 @@ _Static_assert(sizeof(struct stream) == 640, "streams share no cache line but fo
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HOSTS);
+	__uint(max_entries, NODES);
 	__uint(key_size, 4);
 	__uint(value_size, sizeof(struct stream));
 } streams SEC(".maps");
@@ -69,10 +69,10 @@ struct kept {
 	struct packet packet;
 };
 
-/* For each host, its window. */
+/* For each node, its window. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HOSTS * WINDOW);
+	__uint(max_entries, NODES * WINDOW);
 	__uint(key_size, 4);
 	__uint(value_size, sizeof(struct kept));
 } kept_packets SEC(".maps");
@@ -125,9 +125,9 @@ static __always_inline struct wire *wire(void)
 	return bpf_map_lookup_elem(&wires, &key);
 }
 
-static __always_inline struct stream *stream_to(__u32 host)
+static __always_inline struct stream *stream_to(__u32 node)
 {
-	return bpf_map_lookup_elem(&streams, &host);
+	return bpf_map_lookup_elem(&streams, &node);
 }
 
 static __always_inline struct packet *scratch_packet(__u32 which)
@@ -135,9 +135,9 @@ static __always_inline struct packet *scratch_packet(__u32 which)
 	return bpf_map_lookup_elem(&scratch_packets, &which);
 }
 
-static __always_inline struct kept *kept_packet(__u32 host, __u64 sequence)
+static __always_inline struct kept *kept_packet(__u32 node, __u64 sequence)
 {
-	__u32 key = host * WINDOW + (sequence & (WINDOW - 1));
+	__u32 key = node * WINDOW + (sequence & (WINDOW - 1));
 	return bpf_map_lookup_elem(&kept_packets, &key);
 }
 

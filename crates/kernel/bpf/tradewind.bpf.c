@@ -18,8 +18,8 @@ int ingress(struct __sk_buff *skb)
  * after.
  *
  * Either a rank has rung: then every packet that leaves by the loopback interface comes along here, too. Or a rank has had
- * this run (BPF_PROG_TEST_RUN), on an empty packet: `cb[0]` is its slot, `cb[1]` one more than the rank whose host is to be
- * asked for what is missing, or GIVE_UNWANTED. Gives how many requests that host has left unanswered, times two, and one more
+ * this run (BPF_PROG_TEST_RUN), on an empty packet: `cb[0]` is its slot, `cb[1]` one more than the rank whose node is to be
+ * asked for what is missing, or GIVE_UNWANTED. Gives how many requests that node has left unanswered, times two, and one more
  * if there is
  * more to do than one call does. */
 SEC("classifier/start")
@@ -50,7 +50,7 @@ int start(struct __sk_buff *skb)
 		return wire_verdict(skb, 0);
 	}
 	if (asked < job_here->ranks && asked < RANKS)
-		unanswered = wire_ask(skb, job_here->places[asked].host);
+		unanswered = wire_ask(skb, job_here->places[asked].node);
 	advance_pending(skb);
 	wire_flush(skb);
 	return 2 * unanswered + has_more(rank);

@@ -1,8 +1,8 @@
-/* Pieces of messages between hosts, over a network that loses, repeats, reorders and forges packets.
+/* Pieces of messages between nodes, over a network that loses, repeats, reorders and forges packets.
  *
- * Between any two hosts there are two streams of numbered data packets, one in each direction. Every packet says
+ * Between any two nodes there are two streams of numbered data packets, one in each direction. Every packet says
  * up to where the other stream has arrived; what is not yet known to have arrived is kept. Nothing here has a
- * clock: who waits in vain asks the other host (`wire_ask`), and both send again what is missing. Packets are
+ * clock: who waits in vain asks the other node (`wire_ask`), and both send again what is missing. Packets are
  * delivered in whichever order they come: a message says which receive it is for. `src/wire.rs` describes the
  * protocol.
  *
@@ -119,7 +119,7 @@ static __always_inline __u64 claim(struct stream *stream)
 	return 0;
 }
 
-/* The number of the next message to a host, which is to be written into its `kept_packet` and then posted. 0 if the
+/* The number of the next message to a node, which is to be written into its `kept_packet` and then posted. 0 if the
  * window is full: then `interpreter_resume` says when to try again. */
 static __always_inline __u64 wire_claim(struct stream *stream)
 {
@@ -135,10 +135,10 @@ static __always_inline __u64 wire_claim(struct stream *stream)
 }
 
 /* Sends the message in a place that was claimed. It is kept until it has arrived. */
-static __always_inline void wire_post(struct __sk_buff *skb, __u32 host, struct stream *stream, struct kept *kept,
+static __always_inline void wire_post(struct __sk_buff *skb, __u32 node, struct stream *stream, struct kept *kept,
 				       __u64 sequence)
 {
-	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
+	struct peer *peer = bpf_map_lookup_elem(&peers, &node);
 	struct packet *packet = &kept->packet;
 	__u32 length = packet->message.header.length;
 	opaque(length);
@@ -154,10 +154,10 @@ static __always_inline void wire_post(struct __sk_buff *skb, __u32 host, struct 
 }
 
 /* Sends a packet without a message. */
-__noinline int send_control(struct __sk_buff *skb, __u32 host, __u32 flags, __u64 sequence, __u64 arrived)
+__noinline int send_control(struct __sk_buff *skb, __u32 node, __u32 flags, __u64 sequence, __u64 arrived)
 {
-	struct stream *stream = stream_to(host);
-	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
+	struct stream *stream = stream_to(node);
+	struct peer *peer = bpf_map_lookup_elem(&peers, &node);
 	struct packet *packet = scratch_packet(CONTROL);
 	if (!stream || !peer || !packet)
 		return 0;
@@ -190,20 +190,20 @@ static __always_inline __u64 arrivals(struct stream *stream)
 	return arrived;
 }
 
-/* The other host lives: what came from there is new. Old packets, which a stranger can repeat, say nothing about that. */
+/* The other node lives: what came from there is new. Old packets, which a stranger can repeat, say nothing about that. */
 static __always_inline void hear(struct stream *stream)
 {
 	if (*(volatile __u32 *)&stream->unanswered)
 		*(volatile __u32 *)&stream->unanswered = 0;
 }
 
-/* Asks a host for what has not arrived from there, and what has arrived there; too soon after the last time, it does
+/* Asks a node for what has not arrived from there, and what has arrived there; too soon after the last time, it does
  * nothing. Gives how many requests have remained unanswered. */
-__noinline int wire_ask(struct __sk_buff *skb, __u32 host)
+__noinline int wire_ask(struct __sk_buff *skb, __u32 node)
 {
 	struct wire *here = wire();
-	struct stream *stream = stream_to(host);
-	if (!here || !stream || host == here->host || host >= here->hosts)
+	struct stream *stream = stream_to(node);
+	if (!here || !stream || node == here->node || node >= here->nodes)
 		return 0;
 	__u64 now = bpf_ktime_get_ns(), before = *(volatile __u64 *)&stream->asked_at;
 	__u32 unanswered = *(volatile __u32 *)&stream->unanswered;
@@ -214,41 +214,41 @@ __noinline int wire_ask(struct __sk_buff *skb, __u32 host)
 	stream->asked_about = *(volatile __u64 *)&stream->sent;
 	__sync_fetch_and_add(&stream->unanswered, 1);
 	count(COUNT_ASKED);
-	send_control(skb, host, WIRE_REQUEST, __sync_fetch_and_add(&stream->asked, 1) + 1, arrivals(stream));
+	send_control(skb, node, WIRE_REQUEST, __sync_fetch_and_add(&stream->asked, 1) + 1, arrivals(stream));
 	return unanswered + 1;
 }
 
-/* Asks the hosts that have long not acknowledged something: it may be lost, with nobody there who waits for it.
- * Called every now and then. Gives how many requests the most silent host has left unanswered, and in the upper
+/* Asks the nodes that have long not acknowledged something: it may be lost, with nobody there who waits for it.
+ * Called every now and then. Gives how many requests the most silent node has left unanswered, and in the upper
  * half its number. */
 __noinline __u64 wire_tend(struct __sk_buff *skb)
 {
 	struct wire *here = wire();
 	__u64 worst = 0;
-	for (__u32 i = zero; here && i < here->hosts && i < HOSTS && can_loop(); i++) {
-		__u32 host = i;
-		struct stream *stream = stream_to(host);
+	for (__u32 i = zero; here && i < here->nodes && i < NODES && can_loop(); i++) {
+		__u32 node = i;
+		struct stream *stream = stream_to(node);
 		if (!stream)
 			break;
 		__u64 before = stream->tended;
 		stream->tended = *(volatile __u64 *)&stream->sent;
 		if (*(volatile __u64 *)&stream->acknowledged >= before)
 			continue;
-		__u32 unanswered = wire_ask(skb, host);
+		__u32 unanswered = wire_ask(skb, node);
 		if (unanswered > (__u32)worst)
-			worst = (__u64)host << 32 | unanswered;
+			worst = (__u64)node << 32 | unanswered;
 	}
 	return worst;
 }
 
-/* Sends again what the other host says has not arrived, of the packets before `end`. */
-static __always_inline void resend(struct __sk_buff *skb, __u32 host, __u64 acknowledged, __u64 arrived, __u64 end)
+/* Sends again what the other node says has not arrived, of the packets before `end`. */
+static __always_inline void resend(struct __sk_buff *skb, __u32 node, __u64 acknowledged, __u64 arrived, __u64 end)
 {
 	for (__u32 i = zero; i < WINDOW && can_loop(); i++) {
 		__u64 sequence = acknowledged + i;
 		if (sequence >= end)
 			break;
-		struct kept *kept = kept_packet(host, sequence);
+		struct kept *kept = kept_packet(node, sequence);
 		if (arrived >> (i & 63) & 1 || !kept)
 			continue;
 		/* A full barrier: the packet is read as it was when it got its number. Partner: the exchange in `wire_post`. */
@@ -261,9 +261,9 @@ static __always_inline void resend(struct __sk_buff *skb, __u32 host, __u64 ackn
 }
 
 /* What a request leads to. Each is answered once, and none after a later one. */
-__noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
+__noinline int answer(struct __sk_buff *skb, __u32 node, __u64 sequence, __u64 acknowledged, __u64 arrived)
 {
-	struct stream *stream = stream_to(host);
+	struct stream *stream = stream_to(node);
 	if (!stream)
 		return 0;
 	__u64 last = *(volatile __u64 *)&stream->answered;
@@ -272,16 +272,16 @@ __noinline int answer(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 a
 		return 0;
 	}
 	hear(stream);
-	resend(skb, host, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->sent);
-	send_control(skb, host, WIRE_ANSWER, sequence, arrivals(stream));
+	resend(skb, node, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->sent);
+	send_control(skb, node, WIRE_ANSWER, sequence, arrivals(stream));
 	return 0;
 }
 
 /* What the answer to a request leads to: of the packets that were sent before it, what was missing there is lost.
  * Each answer counts once, and none after that to a later request. */
-__noinline int settle(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 acknowledged, __u64 arrived)
+__noinline int settle(struct __sk_buff *skb, __u32 node, __u64 sequence, __u64 acknowledged, __u64 arrived)
 {
-	struct stream *stream = stream_to(host);
+	struct stream *stream = stream_to(node);
 	if (!stream)
 		return 0;
 	__u64 last = *(volatile __u64 *)&stream->settled;
@@ -291,7 +291,7 @@ __noinline int settle(struct __sk_buff *skb, __u32 host, __u64 sequence, __u64 a
 		return 0;
 	}
 	hear(stream);
-	resend(skb, host, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->asked_about);
+	resend(skb, node, acknowledged, arrived, WINDOW + *(volatile __u64 *)&stream->asked_about);
 	return 0;
 }
 
@@ -301,7 +301,7 @@ static __always_inline void receive_data(struct stream *stream, struct packet *p
 	__u64 sequence = packet->header.sequence, lap = lap_of(sequence);
 	__u64 *word = lap_at(stream, sequence);
 	/* Who turns the word of the lap before into an odd one is alone with the packet. Further ahead than the
-	 * window no host sends, and what is behind is repeated. */
+	 * window no node sends, and what is behind is repeated. */
 	if (__sync_val_compare_and_swap(word, lap - 2, lap - 1) != lap - 2) {
 		count(COUNT_DUPLICATE);
 		return;
@@ -324,7 +324,7 @@ static __always_inline void receive_data(struct stream *stream, struct packet *p
 	}
 }
 
-/* Notes up to where packets have arrived at the other host. */
+/* Notes up to where packets have arrived at the other node. */
 static __always_inline void acknowledge(struct stream *stream, __u64 acknowledged)
 {
 	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
@@ -352,7 +352,7 @@ static __always_inline int makes_sense(struct wire_header *header, struct messag
 	       message->header.length == header->length - sizeof(struct message_header);
 }
 
-/* What becomes of a packet for this host's port that has so many bytes behind its own header. */
+/* What becomes of a packet for this node's port that has so many bytes behind its own header. */
 static __always_inline void receive(struct __sk_buff *skb, struct wire *here, struct packet *packet, __u32 length)
 {
 	struct wire_header *header = &packet->header;
@@ -368,11 +368,11 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 		count(COUNT_TRUNCATED);
 		return;
 	}
-	__u32 host = header->source;
-	struct stream *stream = stream_to(host);
-	struct peer *peer = bpf_map_lookup_elem(&peers, &host);
+	__u32 node = header->source;
+	struct stream *stream = stream_to(node);
+	struct peer *peer = bpf_map_lookup_elem(&peers, &node);
 	/* The MAC's state stands for these: nothing may depend on what they say before they are compared. */
-	if (!stream || !peer || host == here->host || header->destination != here->host) {
+	if (!stream || !peer || node == here->node || header->destination != here->node) {
 		count(COUNT_STRANGE);
 		return;
 	}
@@ -390,18 +390,18 @@ static __always_inline void receive(struct __sk_buff *skb, struct wire *here, st
 	if (flags == WIRE_DATA)
 		receive_data(stream, packet);
 	if (flags == WIRE_REQUEST) {
-		answer(skb, host, sequence, acknowledged, arrived);
+		answer(skb, node, sequence, acknowledged, arrived);
 	} else if (flags == WIRE_ANSWER) {
-		settle(skb, host, sequence, acknowledged, arrived);
+		settle(skb, node, sequence, acknowledged, arrived);
 	} else if (*(volatile __u64 *)&stream->expected - *(volatile __u64 *)&stream->told >= WINDOW / 2) {
 		count(COUNT_ACKNOWLEDGED);
-		send_control(skb, host, 0, 0, 0);
+		send_control(skb, node, 0, 0, 0);
 	}
 	if (*(volatile __u32 *)&stream->held && has_room(stream) && __sync_lock_test_and_set(&stream->held, 0))
 		interpreter_resume();
 }
 
-/* Takes a packet that is for this host's port, whatever is in it, and leaves the skb to be an envelope. Gives 0 for
+/* Takes a packet that is for this node's port, whatever is in it, and leaves the skb to be an envelope. Gives 0 for
  * all others, which it does not touch. */
 __noinline int wire_receive(struct __sk_buff *skb)
 {

@@ -1,7 +1,9 @@
-//! What the kernel engine costs on this machine: `cargo run --release -p kernel --example figures`, as root.
+//! What the kernel engine costs on this machine: `cargo run --release -p kernel --example figures`,
+//! as root.
 //!
-//! Two hosts are two network namespaces on one bridge. Without receive steering (RPS) a packet is received inside the
-//! system call that sends it; with it, on another core, as a network card's interrupt does it.
+//! Two nodes are two network namespaces on one bridge. Without receive steering (RPS) a packet is
+//! received inside the system call that sends it; with it, on another core, as a network card's
+//! interrupt does it.
 
 #[path = "../tests/world/mod.rs"]
 mod world;
@@ -27,8 +29,8 @@ fn main() {
     for (name, cores) in
         [("in the sender's call", [0, 0]), ("on the receiver's core (RPS)", [1, 2])]
     {
-        for (host, cores) in world.testbed.hosts().iter().zip(cores) {
-            host.receive_on(cores).expect("packets can be steered");
+        for (node, cores) in world.testbed.nodes().iter().zip(cores) {
+            node.receive_on(cores).expect("packets can be steered");
         }
         println!("packets received {name}:");
         start_with_send(&world);
@@ -36,7 +38,8 @@ fn main() {
     }
 }
 
-/// Runs a schedule again and again on one rank; the median of one run in nanoseconds, start, wait and fetch together.
+/// Runs a schedule again and again on one rank; the median of one run in nanoseconds, start, wait
+/// and fetch together.
 fn laps(rank: &Rank, prepared: Prepared, first: u64) -> u64 {
     let mut times: Vec<u64> = (0..LAPS)
         .map(|lap| {
@@ -149,7 +152,8 @@ fn start_with_send(world: &World) {
     let number = world.communicator();
     let starts = world.run(2, move |rank, here| {
         let mut graph = Graph::new(rank as u32, 2);
-        // The answer comes when the message has been received, so rounds do not run into each other.
+        // The answer comes when the message has been received, so rounds do not run into each
+        // other.
         match rank {
             0 => {
                 graph.send(Blocks::none(), 1, 0);
@@ -186,5 +190,5 @@ fn barrier(world: &World) {
         let typical = laps(here, prepared, 0);
         (typical, before.elapsed().as_nanos() as u64 / LAPS)
     });
-    println!("  barrier of two hosts: median {} ns, mean {} ns", times[0].0, times[0].1);
+    println!("  barrier of two nodes: median {} ns, mean {} ns", times[0].0, times[0].1);
 }

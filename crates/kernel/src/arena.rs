@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 /// Places begin at multiples of this: a cache line.
 pub(crate) const ALIGNMENT: u32 = 64;
 
-/// The free places, by where they begin. Offset 0 is never given out: to the program it means "none".
+/// The free places, by where they begin. Offset 0 is never given out: to the program it means
+/// "none".
 #[derive(Debug)]
 pub(crate) struct Arena {
     free: BTreeMap<u32, u32>,
@@ -48,7 +49,8 @@ impl Arena {
         Some(place)
     }
 
-    /// Takes back what [`take`](Self::take) and [`take_last`](Self::take_last) gave for the same number of bytes.
+    /// Takes back what [`take`](Self::take) and [`take_last`](Self::take_last) gave for the same
+    /// number of bytes.
     pub(crate) fn give_back(&mut self, start: u32, bytes: u32) {
         let (mut start, mut length) = (start, bytes.max(1).next_multiple_of(ALIGNMENT));
         if let Some((before, before_length)) =

@@ -14,8 +14,8 @@ const PAGE: usize = 4096;
 
 /// A ring buffer whose messages mean nothing but that something is complete.
 ///
-/// One thread of the rank sleeps on the ring and wakes the others: were there several, one could take the message that
-/// another one is about to sleep for.
+/// One thread of the rank sleeps on the ring and wakes the others: were there several, one could
+/// take the message that another one is about to sleep for.
 #[derive(Debug)]
 pub(crate) struct Bell {
     ring: OwnedFd,
@@ -42,7 +42,8 @@ impl Bell {
     ) -> io::Result<()> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if *taken {
-            // Whoever sleeps on the ring may just have been woken and not have begun to sleep again.
+            // Whoever sleeps on the ring may just have been woken and not have begun to sleep
+            // again.
             if self.announce(memory, is_complete) {
                 return Ok(());
             }
@@ -60,8 +61,8 @@ impl Bell {
     /// Says that somebody sleeps, and whether there is no need to.
     fn announce(&self, memory: &Mapping, is_complete: impl Fn() -> bool) -> bool {
         memory.word(SLEEPING).store(1, Ordering::Relaxed);
-        // Partner: the exchange of a run's state in `end_run`, which is a full barrier. Either the program sees that
-        // somebody sleeps, or this thread sees that the run is complete.
+        // Partner: the exchange of a run's state in `end_run`, which is a full barrier. Either the
+        // program sees that somebody sleeps, or this thread sees that the run is complete.
         fence(Ordering::SeqCst);
         is_complete()
     }

@@ -1,4 +1,5 @@
-//! What a rank knows about its arena: what is prepared, which runs there are, and which wait for room.
+//! What a rank knows about its arena: what is prepared, which runs there are, and which wait for
+//! room.
 
 use crate::arena::Arena;
 use crate::layout::{ARENA, ARENA_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run};
@@ -10,8 +11,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A run is known by the place of its frame, so that to look whether it is complete is one load, and by a count, so that no
-/// later run in the same place is taken for it. One that waited for room at its start has place 0, where no frame ever is.
+/// A run is known by the place of its frame, so that to look whether it is complete is one load,
+/// and by a count, so that no later run in the same place is taken for it. One that waited for room
+/// at its start has place 0, where no frame ever is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunName {
     pub(crate) frame: u32,
@@ -46,7 +48,8 @@ enum At {
     Frame(u32),
     /// Nowhere yet; its inputs.
     Queue { sequence: u64, inputs: Vec<Vec<u8>> },
-    /// It is complete, and its frame has made room for another one. What the program said of it, and what it wrote.
+    /// It is complete, and its frame has made room for another one. What the program said of it,
+    /// and what it wrote.
     Aside { run: Run, written: Vec<Vec<u8>> },
 }
 
@@ -149,8 +152,8 @@ impl Books {
         Some(RunName { frame: named, count })
     }
 
-    /// Makes room for runs that wait for it, as far as that is possible: frames to be submitted. Something may be possible
-    /// whenever a run is complete.
+    /// Makes room for runs that wait for it, as far as that is possible: frames to be submitted.
+    /// Something may be possible whenever a run is complete.
     pub(crate) fn advance(&mut self, memory: &Mapping) -> Vec<u32> {
         self.sweep(memory);
         let mut ready = Vec::new();
@@ -205,7 +208,8 @@ impl Books {
         Some((results, self.prepared.get(&known.schedule)?))
     }
 
-    /// The end of a complete run. The frame of one that failed stays: what arrives for it is dropped there.
+    /// The end of a complete run. The frame of one that failed stays: what arrives for it is
+    /// dropped there.
     pub(crate) fn end(&mut self, memory: &Mapping, count: u32) {
         let Some(Known { schedule, at, .. }) = self.runs.remove(&count) else { return };
         let Some(prepared) = self.prepared.get_mut(&schedule) else { return };
@@ -232,7 +236,8 @@ impl Books {
             .any(|known| !matches!(known.at, At::Frame(frame) if frame == known.named))
     }
 
-    /// Communicator and number of every run that was started and not fetched, and whether it is under way.
+    /// Communicator and number of every run that was started and not fetched, and whether it is
+    /// under way.
     pub(crate) fn started(&self, memory: &Mapping) -> HashMap<(u32, u64), bool> {
         let name = |known: &Known| {
             let run = match &known.at {
@@ -270,7 +275,8 @@ impl Books {
         }
     }
 
-    /// A frame with a run and its inputs, if need be from the frames that other schedules have put by.
+    /// A frame with a run and its inputs, if need be from the frames that other schedules have put
+    /// by.
     fn frame(
         &mut self,
         memory: &Mapping,
@@ -297,8 +303,8 @@ impl Books {
         self.prepared.values_mut().for_each(|prepared| prepared.give_up_frames(&mut self.arena));
     }
 
-    /// Moves what complete runs have written out of the arena, for whoever waits for a later run may not have fetched them.
-    /// False if there were none.
+    /// Moves what complete runs have written out of the arena, for whoever waits for a later run
+    /// may not have fetched them. False if there were none.
     fn put_aside(&mut self, memory: &Mapping) -> bool {
         let mut moved = false;
         for known in self.runs.values_mut() {

@@ -1,8 +1,9 @@
-//! How a rank tells the program that it has submitted runs: by a datagram that the loopback interface would carry.
+//! How a rank tells the program that it has submitted runs: by a datagram that the loopback
+//! interface would carry.
 //!
-//! The program is entered for every packet that is about to leave by the loopback interface (tcx egress) and takes those
-//! for the job's port. Sending one costs less than having the program run (`BPF_PROG_TEST_RUN`), which makes a socket and a packet
-//! each time.
+//! The program is entered for every packet that is about to leave by the loopback interface (tcx
+//! egress) and takes those for the job's port. Sending one costs less than having the program run
+//! (`BPF_PROG_TEST_RUN`), which makes a socket and a packet each time.
 
 use crate::layout::{HEARD, PORT};
 use crate::system::Mapping;
@@ -18,9 +19,9 @@ pub(crate) struct Doorbell {
 }
 
 impl Doorbell {
-    /// Of the rank with this memory and slot, in the caller's network namespace. Rings once, to see whether it is heard:
-    /// it is not where the namespace is another one than the program's, the loopback interface is down, or packets there are
-    /// filtered.
+    /// Of the rank with this memory and slot, in the caller's network namespace. Rings once, to see
+    /// whether it is heard: it is not where the namespace is another one than the program's, the
+    /// loopback interface is down, or packets there are filtered.
     pub(crate) fn new(memory: &Mapping, slot: u32) -> Self {
         let port = memory.word(PORT).load(Ordering::Relaxed) as u16;
         let bell = Doorbell { socket: open(port).ok(), slot };

@@ -57,7 +57,7 @@ pub enum LoadError {
         /// What the system said.
         source: io::Error,
     },
-    /// More ranks than there are slots, or more hosts or ranks than there are places.
+    /// More ranks than there are slots, or more nodes or ranks than there are places.
     #[error(
         "a job of the kernel engine has at most {limit} {what}, this one has {found}: take the agent engine"
     )]
@@ -71,7 +71,7 @@ pub enum LoadError {
     },
     /// The interfaces take short packets only.
     #[error(
-        "the hosts' interfaces take packets of {mtu} bytes, the kernel engine needs {least}: raise their MTU, or take the \
+        "the nodes' interfaces take packets of {mtu} bytes, the kernel engine needs {least}: raise their MTU, or take the \
          agent engine"
     )]
     ShortPackets {
@@ -96,7 +96,8 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether this machine or this process just cannot have the engine, so that another one is to be taken.
+    /// Whether this machine or this process just cannot have the engine, so that another one is to
+    /// be taken.
     pub fn is_lack(&self) -> bool {
         !matches!(
             self,

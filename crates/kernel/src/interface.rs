@@ -4,7 +4,7 @@ use crate::error::LoadError;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A network interface of this host.
+/// A network interface of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
@@ -15,7 +15,7 @@ pub struct Interface {
     pub mtu: u32,
 }
 
-/// The names of the interfaces of this host that are Ethernets and have an address.
+/// The names of the interfaces of this node that are Ethernets and have an address.
 ///
 /// # Errors
 /// When the system does not list them.
@@ -47,7 +47,8 @@ impl Interface {
             (any_socket()?, |_| LoadError::NoInterface { name: name.to_owned() });
         let hardware = ask(socket.as_fd(), name, libc::SIOCGIFHWADDR).map_err(missing)?;
         let mtu = ask(socket.as_fd(), name, libc::SIOCGIFMTU).map_err(missing)?;
-        // A socket address: the family, here the kind of interface, and the bytes of the address behind it.
+        // A socket address: the family, here the kind of interface, and the bytes of the address
+        // behind it.
         let [k0, k1, a, b, c, d, e, f, ..] = hardware;
         if u16::from_ne_bytes([k0, k1]) != ETHERNET {
             return Err(LoadError::NoEthernet { name: name.to_owned() });
@@ -82,8 +83,9 @@ fn ask(socket: BorrowedFd<'_>, name: &str, request: libc::Ioctl) -> io::Result<[
         return Err(io::ErrorKind::InvalidInput.into());
     }
     question.name[..name.len()].copy_from_slice(name.as_bytes());
-    // SAFETY: these requests read the name, which ends with a zero byte, and write at most the 24 bytes of the union behind it;
-    // the structure has the size and layout of the system's `ifreq`, and the pointer is used during the call only.
+    // SAFETY: these requests read the name, which ends with a zero byte, and write at most the 24
+    // bytes of the union behind it; the structure has the size and layout of the system's `ifreq`,
+    // and the pointer is used during the call only.
     let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut question) };
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(question.answer) }
 }

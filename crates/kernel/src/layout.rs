@@ -1,4 +1,5 @@
-//! What is where in the maps: `bpf/layout.h` in Rust. The sizes are compared with those that the object file says.
+//! What is where in the maps: `bpf/layout.h` in Rust. The sizes are compared with those that the
+//! object file says.
 
 use bytemuck::{Pod, Zeroable};
 use std::mem::offset_of;
@@ -9,7 +10,7 @@ pub(crate) const ARENA_BYTES: usize = 4 << 20;
 pub(crate) const PIECE_BYTES: usize = 8192;
 /// What may be behind an offset.
 pub(crate) const SLACK_BYTES: usize = 2 * PIECE_BYTES;
-/// Ranks of a job on one host.
+/// Ranks of a job on one node.
 pub(crate) const LOCAL_RANKS: usize = 64;
 /// Ranks of a job.
 pub(crate) const RANKS: usize = 4096;
@@ -181,9 +182,9 @@ pub(crate) fn receive_hash(source: u32, tag: u32, ordinal: u32) -> u32 {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub(crate) struct Place {
-    /// Number of the host.
-    pub host: u32,
-    /// Number of the rank among those of its host.
+    /// Number of the node.
+    pub node: u32,
+    /// Number of the rank among those of its node.
     pub slot: u32,
 }
 
@@ -191,7 +192,7 @@ pub(crate) struct Place {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Job {
-    pub host: u32,
+    pub node: u32,
     pub ranks: u32,
     pub piece_bytes: u32,
     pub local_rank: [u32; LOCAL_RANKS],

@@ -26,23 +26,24 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tradewind.bpf.o");
 /// What the object file has.
 const PROGRAMS: [&str; 3] = ["start", "ingress", "tend"];
 
-/// Shorter packets would cut messages into more pieces than ranks count with: 1280 bytes of a message, and all headers.
+/// Shorter packets would cut messages into more pieces than ranks count with: 1280 bytes of a
+/// message, and all headers.
 const LEAST_MTU: u32 = 1440;
 /// The interface by which ranks ring; every network namespace has it.
 const LOOPBACK: &str = "lo";
 
-/// A job as one of its hosts sees it.
+/// A job as one of its nodes sees it.
 #[derive(Clone, Debug)]
 pub struct JobDescription {
-    /// The number of this host.
-    pub host: u32,
-    /// The host of every rank.
-    pub host_of_rank: Vec<u32>,
-    /// Where each host takes packets of the job, this one among them: all IPv4 or all IPv6.
+    /// The number of this node.
+    pub node: u32,
+    /// The node of every rank.
+    pub node_of_rank: Vec<u32>,
+    /// Where each node takes packets of the job, this one among them: all IPv4 or all IPv6.
     pub endpoints: Vec<Endpoint>,
     /// A number that no other job has.
     pub number: u64,
-    /// The job's secret, the same on all its hosts: whoever has it can send the job messages.
+    /// The job's secret, the same on all its nodes: whoever has it can send the job messages.
     pub key: Key,
     /// The interface through which the others are reached.
     pub interface: String,
@@ -59,25 +60,26 @@ pub struct Handles {
     pub bell: OwnedFd,
     /// The program that it starts runs with.
     pub start: OwnedFd,
-    /// Its number among the ranks of its host.
+    /// Its number among the ranks of its node.
     pub slot: u32,
     /// Its number in the job.
     pub rank: u32,
-    /// The host of every rank.
-    pub host_of_rank: Arc<[u32]>,
-    /// The addresses of the hosts.
+    /// The node of every rank.
+    pub node_of_rank: Arc<[u32]>,
+    /// The addresses of the nodes.
     pub addresses: Arc<[IpAddr]>,
-    /// How long a host may leave unanswered what a rank asks it, which waits, before it counts as unreachable.
+    /// How long a node may leave unanswered what a rank asks it, which waits, before it counts as
+    /// unreachable.
     pub patience: Duration,
 }
 
-/// The program of one job on one host. It is detached and gone when this is dropped or the process ends, however it ends:
-/// the attachment is a descriptor.
+/// The program of one job on one node. It is detached and gone when this is dropped or the process
+/// ends, however it ends: the attachment is a descriptor.
 #[derive(Debug)]
 pub struct Loader {
     ebpf: Ebpf,
     ranks: Vec<(u32, OwnedFd, OwnedFd)>,
-    host_of_rank: Arc<[u32]>,
+    node_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
     _tender: Tender,
 }
@@ -104,11 +106,11 @@ impl Loader {
                 .load()
                 .map_err(|error| program_error("loading the program", &error))?;
         }
-        let places = places(&job.host_of_rank);
+        let places = places(&job.node_of_rank);
         describe(&ebpf, job, interface, &places)?;
         let local = (0..)
             .zip(&places)
-            .filter(|(_, place)| place.host == job.host)
+            .filter(|(_, place)| place.node == job.node)
             .map(|(rank, place)| (rank, place.slot));
         let ranks = local
             .map(|(rank, slot)| make_rank(&ebpf, job, rank, slot))
@@ -130,13 +132,13 @@ impl Loader {
         Ok(Loader {
             ebpf,
             ranks,
-            host_of_rank: job.host_of_rank.as_slice().into(),
+            node_of_rank: job.node_of_rank.as_slice().into(),
             addresses,
             _tender: tender,
         })
     }
 
-    /// What a rank of this host needs; `None` if it is on another host.
+    /// What a rank of this node needs; `None` if it is on another node.
     ///
     /// # Errors
     /// When descriptors run out.
@@ -156,20 +158,21 @@ impl Loader {
             start,
             slot: slot as u32,
             rank,
-            host_of_rank: Arc::clone(&self.host_of_rank),
+            node_of_rank: Arc::clone(&self.node_of_rank),
             addresses: Arc::clone(&self.addresses),
             patience: USUAL_PATIENCE,
         }))
     }
 
-    /// How many instructions the kernel's verifier looked at, for each program. The kernel allows a million.
+    /// How many instructions the kernel's verifier looked at, for each program. The kernel allows a
+    /// million.
     pub fn verified_instructions(&self) -> Vec<(&'static str, u32)> {
         let count =
             |name| Some((name, self.program(name)?.info().ok()?.verified_instruction_count()?));
         PROGRAMS.into_iter().filter_map(count).collect()
     }
 
-    /// What this host has sent, received and dropped.
+    /// What this node has sent, received and dropped.
     ///
     /// # Errors
     /// When the system refuses to read the program's counters.
@@ -183,11 +186,11 @@ impl Loader {
 }
 
 fn check_sizes(job: &JobDescription) -> Result<(), LoadError> {
-    let local = job.host_of_rank.iter().filter(|host| **host == job.host).count();
+    let local = job.node_of_rank.iter().filter(|node| **node == job.node).count();
     for (what, limit, found) in [
-        ("ranks", RANKS, job.host_of_rank.len()),
-        ("ranks on one host", LOCAL_RANKS, local),
-        ("hosts", 64, job.endpoints.len()),
+        ("ranks", RANKS, job.node_of_rank.len()),
+        ("ranks on one node", LOCAL_RANKS, local),
+        ("nodes", 64, job.endpoints.len()),
     ] {
         if found > limit {
             return Err(LoadError::TooMany { what, limit, found });
@@ -200,14 +203,14 @@ fn check_sizes(job: &JobDescription) -> Result<(), LoadError> {
 }
 
 /// Where every rank is.
-fn places(host_of_rank: &[u32]) -> Vec<Place> {
+fn places(node_of_rank: &[u32]) -> Vec<Place> {
     let mut slots = std::collections::HashMap::new();
-    let place = |host: &u32| {
-        let slot = slots.entry(*host).or_insert(0);
+    let place = |node: &u32| {
+        let slot = slots.entry(*node).or_insert(0);
         *slot += 1;
-        Place { host: *host, slot: *slot - 1 }
+        Place { node: *node, slot: *slot - 1 }
     };
-    host_of_rank.iter().map(place).collect()
+    node_of_rank.iter().map(place).collect()
 }
 
 /// Tells the program about the job.
@@ -218,12 +221,12 @@ fn describe(
     places: &[Place],
 ) -> Result<(), LoadError> {
     let mut header = Job {
-        host: job.host,
+        node: job.node,
         ranks: places.len() as u32,
-        piece_bytes: piece_bytes(job.mtu, job.endpoints[job.host as usize].address),
+        piece_bytes: piece_bytes(job.mtu, job.endpoints[job.node as usize].address),
         local_rank: [0; LOCAL_RANKS],
     };
-    for (rank, place) in (0..).zip(places).filter(|(_, place)| place.host == job.host) {
+    for (rank, place) in (0..).zip(places).filter(|(_, place)| place.node == job.node) {
         header.local_rank[place.slot as usize] = rank;
     }
     let mut bytes = bytemuck::bytes_of(&header).to_vec();
@@ -233,7 +236,7 @@ fn describe(
     let wire = Description {
         job: job.number,
         key: job.key,
-        host: job.host,
+        node: job.node,
         endpoints: job.endpoints.clone(),
         interface,
         leaves_at_peer: pair::ends_elsewhere(interface),
@@ -258,7 +261,7 @@ fn make_rank(
     let bell = system::create_map(MapKind::Ring, 0, BELL_BYTES as u32, 0).map_err(failed)?;
     let failed = LoadError::of("making the maps of a rank");
     let words = Mapping::new(&memory, 0, size_of::<RankHead>(), true).map_err(failed)?;
-    words.word(PORT).store(job.endpoints[job.host as usize].port.into(), Ordering::Relaxed);
+    words.word(PORT).store(job.endpoints[job.node as usize].port.into(), Ordering::Relaxed);
     update(ebpf, "rank_maps", slot, &descriptor(memory.as_fd()))?;
     update(ebpf, "bells", slot, &descriptor(bell.as_fd()))?;
     Ok((rank, memory, bell))
@@ -348,10 +351,10 @@ mod tests {
         let endpoint =
             Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
         let (endpoints, interface) = (vec![endpoint; 2], "eth0".to_owned());
-        let (number, key, host_of_rank) = (0, Key([0, 1]), vec![0, 1]);
+        let (number, key, node_of_rank) = (0, Key([0, 1]), vec![0, 1]);
         let sound = JobDescription {
-            host: 0,
-            host_of_rank,
+            node: 0,
+            node_of_rank,
             endpoints,
             number,
             key,
@@ -364,11 +367,11 @@ mod tests {
             |job: JobDescription| check_sizes(&job).expect_err("it does not fit").to_string();
         assert!(error(JobDescription { mtu: 0, ..sound.clone() }).contains("packets of 0 bytes"));
         assert!(
-            error(JobDescription { host_of_rank: vec![0; 65], ..sound.clone() })
-                .contains("64 ranks on one host")
+            error(JobDescription { node_of_rank: vec![0; 65], ..sound.clone() })
+                .contains("64 ranks on one node")
         );
         assert!(
-            error(JobDescription { endpoints: vec![endpoint; 65], ..sound }).contains("64 hosts")
+            error(JobDescription { endpoints: vec![endpoint; 65], ..sound }).contains("64 nodes")
         );
     }
 }

@@ -1,11 +1,13 @@
-//! Whether an interface is one end of a pair whose other end is in another network namespace, as containers have it.
+//! Whether an interface is one end of a pair whose other end is in another network namespace, as
+//! containers have it.
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socket};
 
 const GET_LINK: u16 = 18;
 const NEW_LINK: u16 = 16;
 const IS_REQUEST: u16 = 1;
-/// Attributes of a link: what it is, the namespace of what it is joined to, and what the answer shall not hold.
+/// Attributes of a link: what it is, the namespace of what it is joined to, and what the answer
+/// shall not hold.
 const LINK_INFO: u16 = 18;
 const LINK_NAMESPACE: u16 = 37;
 const FILTER: u16 = 29;
@@ -18,7 +20,8 @@ const LINK: usize = 16;
 /// The kinds of interfaces that hand a packet to their peer (`bpf_redirect_peer`).
 const PAIRS: [&[u8]; 2] = [b"veth\0", b"netkit\0"];
 
-/// Whether the interface of this number is an end of such a pair. No, too, where the system does not say.
+/// Whether the interface of this number is an end of such a pair. No, too, where the system does
+/// not say.
 pub(crate) fn ends_elsewhere(interface: u32) -> bool {
     ask(interface).is_ok_and(|answer| is_pair(&answer))
 }
@@ -52,8 +55,8 @@ fn is_pair(answer: &[u8]) -> bool {
     is_pair && attributes(link).any(|(kind, _)| kind == LINK_NAMESPACE)
 }
 
-/// Kind and value of each attribute: a length that counts its own four bytes, the kind with two flags, the value, and
-/// zeros up to a multiple of four.
+/// Kind and value of each attribute: a length that counts its own four bytes, the kind with two
+/// flags, the value, and zeros up to a multiple of four.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let [l0, l1, k0, k1, ..] = *bytes else { return None };
@@ -80,18 +83,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_of_hosts_is_one() {
+    fn a_pair_of_nodes_is_one() {
         let testbed = testbed::or_skip!(testbed::Testbed::new(2, testbed::Options::default()));
-        let host = &testbed.hosts()[1];
-        assert!(host.run(|| ends_elsewhere(host.interface_index())));
+        let node = &testbed.nodes()[1];
+        assert!(node.run(|| ends_elsewhere(node.interface_index())));
         let relay = testbed::Medium::Relay { seed: 1 };
         let testbed = testbed::or_skip!(testbed::Testbed::new(
             1,
             testbed::Options { medium: relay, ..Default::default() }
         ));
-        let host = &testbed.hosts()[0];
+        let node = &testbed.nodes()[0];
         assert!(
-            !host.run(|| ends_elsewhere(host.interface_index())),
+            !node.run(|| ends_elsewhere(node.interface_index())),
             "a TAP interface has no other end"
         );
     }

@@ -7,8 +7,9 @@ use goal::schedule::{Kind, Schedule, ScheduleView};
 use network::carrier::Context;
 use std::ops::Range;
 
-/// A schedule and a run of it may take so many bytes of the arena, so that several can be there at once. So many at the
-/// beginning of the arena are for runs only: when there is no other run, each finds a place.
+/// A schedule and a run of it may take so many bytes of the arena, so that several can be there at
+/// once. So many at the beginning of the arena are for runs only: when there is no other run, each
+/// finds a place.
 pub(crate) const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 
 /// A schedule that a rank has taken.
@@ -162,7 +163,8 @@ impl PreparedSchedule {
         Some(prepared)
     }
 
-    /// Decides what is where in a frame: run, progress, places of the buffers, times, buffers, scratchpad.
+    /// Decides what is where in a frame: run, progress, places of the buffers, times, buffers,
+    /// scratchpad.
     fn lay_out_frame(&mut self) {
         let view = self.schedule.view();
         let header = view.header();

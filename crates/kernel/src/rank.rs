@@ -35,12 +35,13 @@ const LIMIT_EDGES: u32 = 1 << 16;
 const SHORTEST_PIECE: u64 = 1280;
 /// How often a waiter looks before it sleeps.
 const LOOKS: u32 = 200;
-/// How long it looks where each rank of the host has a core: a few packets.
+/// How long it looks where each rank of the node has a core: a few packets.
 const PATIENCE: Duration = Duration::from_micros(30);
 /// How long a rank that leaves tries to start what still waits for room.
 const LEAVING: Duration = Duration::from_secs(10);
-/// A sleeper looks after its runs now and then: there may be work left over, or what it waits for may be lost. The
-/// first nap, and the longest: each is half as long as the run has been waited for.
+/// A sleeper looks after its runs now and then: there may be work left over, or what it waits for
+/// may be lost. The first nap, and the longest: each is half as long as the run has been waited
+/// for.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
 /// The way out of what is too large for this engine.
@@ -55,14 +56,14 @@ pub struct Rank {
     start: OwnedFd,
     slot: u32,
     rank: u32,
-    /// Whether each rank of this host can have a core.
+    /// Whether each rank of this node can have a core.
     has_core: bool,
-    host_of_rank: Arc<[u32]>,
+    node_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
     /// Messages without receives, as far as there was no room for them, and whether there are any.
     early: Mutex<EarlyMessages>,
     has_early: AtomicBool,
-    /// A host that has left so many requests unanswered is unreachable.
+    /// A node that has left so many requests unanswered is unreachable.
     maximum_unanswered: u32,
     books: Mutex<Books>,
     /// Whether there may be runs that are elsewhere than their names say.
@@ -70,19 +71,19 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// A rank with the descriptors that the loader gave it. It needs no rights. Starts are faster if the calling thread is in the
-    /// network namespace in which the program was loaded.
+    /// A rank with the descriptors that the loader gave it. It needs no rights. Starts are faster
+    /// if the calling thread is in the network namespace in which the program was loaded.
     ///
     /// # Errors
     /// When they cannot be mapped.
     pub fn new(handles: Handles) -> std::io::Result<Self> {
         let memory = Mapping::new(&handles.memory, 0, RANK_BYTES.next_multiple_of(4096), true)?;
-        let Handles { bell, start, slot, rank, host_of_rank, addresses, patience, .. } = handles;
+        let Handles { bell, start, slot, rank, node_of_rank, addresses, patience, .. } = handles;
         let maximum_unanswered = requests_within(patience);
         let bell = Bell::new(bell)?;
         let doorbell = Doorbell::new(&memory, slot);
-        let host = host_of_rank.get(rank as usize);
-        let neighbours = host_of_rank.iter().filter(|other| Some(*other) == host).count();
+        let node = node_of_rank.get(rank as usize);
+        let neighbours = node_of_rank.iter().filter(|other| Some(*other) == node).count();
         let has_core =
             std::thread::available_parallelism().is_ok_and(|cores| neighbours <= cores.get());
         Ok(Rank {
@@ -93,7 +94,7 @@ impl Rank {
             slot,
             rank,
             has_core,
-            host_of_rank,
+            node_of_rank,
             addresses,
             maximum_unanswered,
             early: Mutex::default(),
@@ -139,7 +140,8 @@ impl Rank {
         self.books().is_complete(&self.memory, name.count)
     }
 
-    /// Has the program look after this rank: it starts what was submitted and goes on with what was left over.
+    /// Has the program look after this rank: it starts what was submitted and goes on with what was
+    /// left over.
     fn kick(&self) -> Result<(), Error> {
         let mut is_done = self.doorbell.ring();
         // There may be more to do than one activation does.
@@ -153,22 +155,22 @@ impl Rank {
         Ok(())
     }
 
-    /// Has the program ask the hosts of all ranks that a run waits for, for what may be lost.
+    /// Has the program ask the nodes of all ranks that a run waits for, for what may be lost.
     fn ask(&self, ticket: Ticket) -> Result<(), Error> {
-        let mut hosts = BTreeMap::new();
+        let mut nodes = BTreeMap::new();
         for rank in self.partners(ticket) {
-            if let Some(host) = self.host_of_rank.get(rank as usize) {
-                hosts.insert(*host, rank);
+            if let Some(node) = self.node_of_rank.get(rank as usize) {
+                nodes.insert(*node, rank);
             }
         }
-        for (host, rank) in hosts {
+        for (node, rank) in nodes {
             let unanswered = self.run_program(rank + 1)? / 2;
             if unanswered >= self.maximum_unanswered {
-                return Err(Error::HostUnreachable {
-                    host,
+                return Err(Error::NodeUnreachable {
+                    node,
                     address: self
                         .addresses
-                        .get(host as usize)
+                        .get(node as usize)
                         .map_or_else(String::new, IpAddr::to_string),
                     why: format!("it has left {unanswered} requests in a row unanswered"),
                 });
@@ -177,7 +179,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Runs the program; `asked` is one more than a rank whose host is to be asked.
+    /// Runs the program; `asked` is one more than a rank whose node is to be asked.
     fn run_program(&self, asked: u32) -> Result<u32, Error> {
         system::run_program(self.start.as_fd(), [self.slot, asked])
             .map_err(system_error("starting a run"))
@@ -190,7 +192,8 @@ impl Rank {
         let mut top = stack.load(Ordering::Relaxed);
         loop {
             next.store(top, Ordering::Relaxed);
-            // Partner: the exchange in `work`, which takes the whole stack. Whoever sees the run sees what is in it.
+            // Partner: the exchange in `work`, which takes the whole stack. Whoever sees the run
+            // sees what is in it.
             match stack.compare_exchange_weak(top, frame, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(found) => top = found,
@@ -244,9 +247,10 @@ impl Rank {
     }
 }
 
-/// Whether all messages of a run could be there before they are wanted, in half of the slots: when slots run out, senders are
-/// held back, and what a receive waits for could be behind what it does not want yet. Which slots the pieces of a message
-/// need depends on how long a packet may be: it has to fit either way.
+/// Whether all messages of a run could be there before they are wanted, in half of the slots: when
+/// slots run out, senders are held back, and what a receive waits for could be behind what it does
+/// not want yet. Which slots the pieces of a message need depends on how long a packet may be: it
+/// has to fit either way.
 fn fits_slots(view: &ScheduleView<'_>) -> bool {
     let receives = || {
         view.operations()
@@ -325,7 +329,7 @@ fn refusal(schedule: &Schedule) -> Option<Error> {
 fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::System {
         what: format!("{what} in the kernel"),
-        why: format!("{source}; TRADEWIND_BETWEEN_HOSTS=agent does without the kernel engine"),
+        why: format!("{source}; TRADEWIND_BETWEEN_NODES=agent does without the kernel engine"),
     }
 }
 
@@ -399,7 +403,8 @@ impl Carrier for Rank {
         }
         drop(books);
         self.submit(name.frame);
-        // It is submitted and takes place. If the program could not be run now, it will be by whoever waits.
+        // It is submitted and takes place. If the program could not be run now, it will be by
+        // whoever waits.
         let _ = self.kick();
         let _ = self.bring_back();
         Ok(name.ticket())
@@ -498,7 +503,8 @@ impl Drop for Rank {
 }
 
 impl Rank {
-    /// Ranks with which a run exchanges messages at present, in either direction: those of which anything may be lost.
+    /// Ranks with which a run exchanges messages at present, in either direction: those of which
+    /// anything may be lost.
     fn partners(&self, ticket: Ticket) -> Vec<u32> {
         let is_from_any =
             |record: &OperationRecord| record.kind() == Kind::Receive && record.peer().is_none();
@@ -507,11 +513,11 @@ impl Rank {
             from_any |= is_from_any(record);
             matches!(record.kind(), Kind::Send | Kind::Receive).then(|| record.peer())?
         });
-        if from_any { (0..self.host_of_rank.len() as u32).collect() } else { partners }
+        if from_any { (0..self.node_of_rank.len() as u32).collect() } else { partners }
     }
 
-    /// Ranks of the job for operations of a run that are started and not complete; `peer` gives the rank of the
-    /// communicator for one of them.
+    /// Ranks of the job for operations of a run that are started and not complete; `peer` gives the
+    /// rank of the communicator for one of them.
     fn ranks_of(
         &self,
         ticket: Ticket,

@@ -27,10 +27,11 @@ pub(crate) const MAPPABLE: u32 = 1 << 10;
 /// Calls `bpf(2)` with attributes that are plain integers.
 ///
 /// # Safety
-/// Addresses among the attributes are those of memory that the command may read or write as it does.
+/// Addresses among the attributes are those of memory that the command may read or write as it
+/// does.
 unsafe fn bpf<T: bytemuck::Pod>(command: c_int, attributes: &mut T) -> io::Result<c_long> {
-    // SAFETY: the pointer and the size are those of one structure, which the kernel reads and may write while the call
-    // lasts; the caller answers for what the structure points to.
+    // SAFETY: the pointer and the size are those of one structure, which the kernel reads and may
+    // write while the call lasts; the caller answers for what the structure points to.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -80,12 +81,13 @@ pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Res
     let (key, value) = (std::ptr::from_ref(&key) as u64, value.as_ptr() as u64);
     let mut attributes =
         Attributes { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: 0 };
-    // SAFETY: the kernel reads a key of four bytes, which all our maps have, and a value of the length that the caller
-    // vouches for; it writes to neither.
+    // SAFETY: the kernel reads a key of four bytes, which all our maps have, and a value of the
+    // length that the caller vouches for; it writes to neither.
     unsafe { bpf(MAP_UPDATE, &mut attributes) }.map(drop)
 }
 
-/// Runs a program on an empty packet whose control block begins with these words; gives what the program returned.
+/// Runs a program on an empty packet whose control block begins with these words; gives what the
+/// program returned.
 pub(crate) fn run_program(program: BorrowedFd<'_>, arguments: [u32; 2]) -> io::Result<u32> {
     #[repr(C)]
     #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -103,7 +105,8 @@ pub(crate) fn run_program(program: BorrowedFd<'_>, arguments: [u32; 2]) -> io::R
         context_in: u64,
         context_out: u64,
     }
-    // The shortest packet is an Ethernet header. The control block begins at byte 48 of `struct __sk_buff`.
+    // The shortest packet is an Ethernet header. The control block begins at byte 48 of `struct
+    // __sk_buff`.
     let packet = [0u8; 14];
     let mut context = [0u32; 14];
     context[12..].copy_from_slice(&arguments);
@@ -113,7 +116,8 @@ pub(crate) fn run_program(program: BorrowedFd<'_>, arguments: [u32; 2]) -> io::R
     attributes.data_in = packet.as_ptr() as u64;
     attributes.context_in_bytes = size_of_val(&context) as u32;
     attributes.context_in = context.as_ptr() as u64;
-    // SAFETY: both addresses are those of arrays of the lengths beside them, which outlive the call and are only read.
+    // SAFETY: both addresses are those of arrays of the lengths beside them, which outlive the call
+    // and are only read.
     unsafe { bpf(PROGRAM_RUN, &mut attributes) }?;
     Ok(attributes.returned)
 }
@@ -125,8 +129,8 @@ pub(crate) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the mapping is plain memory that stays where it is; every access goes through atomics or raw copies whose
-// callers keep them apart.
+// SAFETY: the mapping is plain memory that stays where it is; every access goes through atomics or
+// raw copies whose callers keep them apart.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -160,8 +164,9 @@ impl Mapping {
     /// The word at an offset.
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: within the mapping and aligned, which `at` checked (a mapping begins at a page); an atomic may be
-        // changed by others at any time, and the mapping lives as long as the reference.
+        // SAFETY: within the mapping and aligned, which `at` checked (a mapping begins at a page);
+        // an atomic may be changed by others at any time, and the mapping lives as long as the
+        // reference.
         unsafe { self.at(offset, 4, 4).cast().as_ref() }
     }
 
@@ -174,11 +179,13 @@ impl Mapping {
 
     /// Copies bytes in.
     ///
-    /// The place is one that the program does not use meanwhile: a block of the arena that no submitted run knows.
+    /// The place is one that the program does not use meanwhile: a block of the arena that no
+    /// submitted run knows.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len(), 1);
-        // SAFETY: within the mapping; `bytes` is a Rust slice and so no part of it. Should the program write to the
-        // place meanwhile, against what the callers see to, bytes are mixed up: no reference to them exists.
+        // SAFETY: within the mapping; `bytes` is a Rust slice and so no part of it. Should the
+        // program write to the place meanwhile, against what the callers see to, bytes are mixed
+        // up: no reference to them exists.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
     }
 
@@ -199,7 +206,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and as long as when it was made; references to it borrow `self` and are gone.
+        // SAFETY: the mapping is ours and as long as when it was made; references to it borrow
+        // `self` and are gone.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

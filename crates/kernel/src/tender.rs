@@ -8,8 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A thread that has the program ask, now and then, about packets that have long not been acknowledged. A rank that
-/// waits asks sooner; a rank that computes, or whose neighbours do, need not.
+/// A thread that has the program ask, now and then, about packets that have long not been
+/// acknowledged. A rank that waits asks sooner; a rank that computes, or whose neighbours do, need
+/// not.
 #[derive(Debug)]
 pub(crate) struct Tender {
     end: Arc<OwnedFd>,

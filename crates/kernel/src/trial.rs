@@ -6,8 +6,9 @@ use crate::loader::{JobDescription, Loader};
 use crate::wire::{Endpoint, Key};
 use std::net::Ipv4Addr;
 
-/// Loads the program for a job of one rank, attaches it to the interface and lets it go at once. Gives how many instructions
-/// the kernel's verifier looked at, for each entry of the program. Nothing is sent, and what arrives meanwhile passes.
+/// Loads the program for a job of one rank, attaches it to the interface and lets it go at once.
+/// Gives how many instructions the kernel's verifier looked at, for each entry of the program.
+/// Nothing is sent, and what arrives meanwhile passes.
 ///
 /// # Errors
 /// What is missing here, and what to do.
@@ -20,8 +21,8 @@ pub fn try_out(interface: &str) -> Result<Vec<(&'static str, u32)>, LoadError> {
     // Nobody has this address, so no packet is for this job.
     let nowhere = Endpoint { hardware_address, address: Ipv4Addr::UNSPECIFIED.into(), port: 0 };
     let loader = Loader::load(&JobDescription {
-        host: 0,
-        host_of_rank: vec![0],
+        node: 0,
+        node_of_rank: vec![0],
         endpoints: vec![nowhere],
         number: 0,
         key: Key([0, 0]),

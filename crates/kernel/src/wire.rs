@@ -1,8 +1,9 @@
-//! The protocol between hosts: pieces of messages as UDP datagrams, over IPv4 and IPv6.
+//! The protocol between nodes: pieces of messages as UDP datagrams, over IPv4 and IPv6.
 //!
-//! A job has a number and a secret key, which its hosts exchange otherwise, together with their addresses; each host
-//! reserves a UDP port for it. Between any two hosts there are two streams of data packets, one in each direction,
-//! numbered from [`WINDOW`] on. A packet is one datagram, little endian:
+//! A job has a number and a secret key, which its nodes exchange otherwise, together with their
+//! addresses; each node reserves a UDP port for it. Between any two nodes there are two streams of
+//! data packets, one in each direction, numbered from [`WINDOW`] on. A packet is one datagram,
+//! little endian:
 //!
 //! | byte | field |
 //! |---|---|
@@ -10,14 +11,15 @@
 //! | 8 | u32 magic, [`MAGIC`] |
 //! | 12 | u8 version, [`VERSION`]; 13: three zeros |
 //! | 16 | u64 job |
-//! | 24 | u32 source host; 28: u32 destination host |
+//! | 24 | u32 source node; 28: u32 destination node |
 //! | 32 | u64 sequence: number of this data packet in its stream, of this request or of the one answered; else 0 |
 //! | 40 | u64 acknowledged: all data packets of the other stream with smaller numbers have arrived at the source |
 //! | 48 | u32 length: bytes that follow |
 //! | 52 | u32 flags: 1 data, 2 request, 4 answer, 0 none of them: an acknowledgement, which ends here |
 //!
-//! Up to byte 32 all packets of a stream are the same but for the MAC, so the program begins with SipHash's state at that
-//! place and drops whatever begins otherwise. A request and an answer go on with
+//! Up to byte 32 all packets of a stream are the same but for the MAC, so the program begins with
+//! SipHash's state at that place and drops whatever begins otherwise. A request and an answer go on
+//! with
 //!
 //! | byte | field |
 //! |---|---|
@@ -36,25 +38,28 @@
 //! | 104 | the piece, [`LONGEST_PIECE`] bytes at most |
 //!
 //! # What is dropped
-//! Whatever comes for the job's port is taken, and all but a job's own packets dropped and [counted](Counts): whose
-//! lengths contradict each other or the network's headers, which are of another protocol, version or job, whose MAC is
-//! wrong. A packet cannot be used in another direction or for another host, since it names both under the MAC. Played
-//! back later, a data packet has arrived before, a request has been answered before, an answer has come before, and an
+//! Whatever comes for the job's port is taken, and all but a job's own packets dropped and
+//! [counted](Counts): whose lengths contradict each other or the network's headers, which are of
+//! another protocol, version or job, whose MAC is wrong. A packet cannot be used in another
+//! direction or for another node, since it names both under the MAC. Played back later, a data
+//! packet has arrived before, a request has been answered before, an answer has come before, and an
 //! acknowledgement is old: all of them change nothing.
 //!
 //! # How nothing is lost
-//! A host keeps each data packet until it is acknowledged, at most [`WINDOW`] for each other host; after that sends are
-//! held back. Every packet acknowledges the other stream. A packet for that alone is sent only when half a window has
-//! not been acknowledged. Data packets are delivered in the order in which they come, each once. One for which the
-//! receiver has no memory counts as lost, so that the sender is held back until there is some.
+//! A node keeps each data packet until it is acknowledged, at most [`WINDOW`] for each other node;
+//! after that sends are held back. Every packet acknowledges the other stream. A packet for that
+//! alone is sent only when half a window has not been acknowledged. Data packets are delivered in
+//! the order in which they come, each once. One for which the receiver has no memory counts as
+//! lost, so that the sender is held back until there is some.
 //!
-//! There are no timers. A rank that waits in vain has the hosts that it waits for sent a request, which says what has
-//! arrived from there. The other host sends again what is missing, and an answer that says what has arrived there; then
-//! the first sends again what is missing there of what it had sent before. An answer counts once, and not after that to
-//! a later request. So that nothing stays lost for which nobody waits, the loader asks now and then about packets that
-//! have long not been acknowledged. Requests that stay unanswered are sent after 1/4 ms, then after twice that, up to
-//! 128 ms; after as many as go into the patience of who asks, usually 42 in more than four seconds ([`requests_within`]),
-//! the host is unreachable.
+//! There are no timers. A rank that waits in vain has the nodes that it waits for sent a request,
+//! which says what has arrived from there. The other node sends again what is missing, and an
+//! answer that says what has arrived there; then the first sends again what is missing there of
+//! what it had sent before. An answer counts once, and not after that to a later request. So that
+//! nothing stays lost for which nobody waits, the loader asks now and then about packets that have
+//! long not been acknowledged. Requests that stay unanswered are sent after 1/4 ms, then after
+//! twice that, up to 128 ms; after as many as go into the patience of who asks, usually 42 in more
+//! than four seconds ([`requests_within`]), the node is unreachable.
 
 mod counts;
 mod network;

@@ -1,4 +1,5 @@
-//! Every operation on every data type, as the program in the kernel computes it, against `goal::arithmetic`.
+//! Every operation on every data type, as the program in the kernel computes it, against
+//! `goal::arithmetic`.
 
 mod world;
 
@@ -39,8 +40,8 @@ fn peculiar(data_type: DataType) -> Vec<u64> {
     [bits, signs].concat()
 }
 
-/// An element: anything, something peculiar, or close to it; for floating-point numbers also numbers of like size, whose
-/// sums cancel and whose quotients are close to ties.
+/// An element: anything, something peculiar, or close to it; for floating-point numbers also
+/// numbers of like size, whose sums cancel and whose quotients are close to ties.
 fn element(data_type: DataType) -> impl Strategy<Value = u64> {
     let close = (prop::sample::select(peculiar(data_type)), -3i64..4)
         .prop_map(|(bits, by)| bits.wrapping_add_signed(by));
@@ -66,7 +67,8 @@ fn operand(data_type: DataType) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Which blocks are one: none, the left operand and the destination, the right one and the destination, all.
+/// Which blocks are one: none, the left operand and the destination, the right one and the
+/// destination, all.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Apart,
@@ -75,7 +77,8 @@ enum Form {
     AllOne,
 }
 
-/// Computes one operation in the kernel; the result, and the first element that was divided by zero.
+/// Computes one operation in the kernel; the result, and the first element that was divided by
+/// zero.
 fn compute(
     world: &World,
     (operation, data_type): (Arithmetic, DataType),

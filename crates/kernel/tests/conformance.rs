@@ -1,4 +1,5 @@
-//! The program in the kernel against the suite that every engine must pass, on hosts that are network namespaces.
+//! The program in the kernel against the suite that every engine must pass, on nodes that are
+//! network namespaces.
 
 mod world;
 
@@ -19,8 +20,8 @@ fn random_programs() -> u32 {
         .unwrap_or(200)
 }
 
-fn conforms(hosts: usize, ranks_per_host: usize, mtu: u32) {
-    let world = testbed::or_skip!(World::new(hosts, ranks_per_host, mtu));
+fn conforms(nodes: usize, ranks_per_node: usize, mtu: u32) {
+    let world = testbed::or_skip!(World::new(nodes, ranks_per_node, mtu));
     run_vectors(&world);
     run_random_programs(&world);
 }
@@ -78,31 +79,31 @@ fn run_random_programs(world: &World) {
 }
 
 #[test]
-fn one_host_with_one_rank() {
+fn one_node_with_one_rank() {
     conforms(1, 1, 1500);
 }
 
 #[test]
-fn one_host_with_six_ranks() {
+fn one_node_with_six_ranks() {
     conforms(1, 6, 1500);
 }
 
 #[test]
-fn two_hosts_with_one_rank_each() {
+fn two_nodes_with_one_rank_each() {
     conforms(2, 1, 1500);
 }
 
 #[test]
-fn two_hosts_with_two_ranks_each() {
+fn two_nodes_with_two_ranks_each() {
     conforms(2, 2, 9000);
 }
 
 #[test]
-fn four_hosts() {
+fn four_nodes() {
     conforms(4, 1, 9000);
 }
 
 #[test]
-fn eight_hosts() {
+fn eight_nodes() {
     conforms(8, 1, 1500);
 }

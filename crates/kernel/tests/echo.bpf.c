@@ -68,19 +68,19 @@ int ingress(struct __sk_buff *skb)
 	return wire_receive(skb) ? wire_verdict(skb, 1) : PASS_ON;
 }
 
-/* cb[0]: host, cb[1]: ordinal, cb[2]: bytes, cb[3]: how many. Gives how many were sent. */
+/* cb[0]: node, cb[1]: ordinal, cb[2]: bytes, cb[3]: how many. Gives how many were sent. */
 SEC("classifier/start")
 int start(struct __sk_buff *skb)
 {
 	__u32 sent = zero;
-	__u32 host = skb->cb[0], ordinal = skb->cb[1], length = skb->cb[2], many = skb->cb[3];
+	__u32 node = skb->cb[0], ordinal = skb->cb[1], length = skb->cb[2], many = skb->cb[3];
 	skb->cb[ENVELOPE] = 0;
-	struct stream *stream = stream_to(host);
+	struct stream *stream = stream_to(node);
 	if (!stream || length > PIECE_BYTES)
 		return 0;
 	for (; sent < many && can_loop(); sent++) {
 		__u64 sequence = wire_claim(stream);
-		struct kept *kept = kept_packet(host, sequence);
+		struct kept *kept = kept_packet(node, sequence);
 		if (!sequence || !kept)
 			break;
 		struct message *message = &kept->packet.message;
@@ -92,24 +92,24 @@ int start(struct __sk_buff *skb)
 				break;
 			message->payload[i] = expected_byte(ordinal + sent, i);
 		}
-		wire_post(skb, host, stream, kept, sequence);
+		wire_post(skb, node, stream, kept, sequence);
 	}
 	wire_flush(skb);
 	return sent;
 }
 
-/* cb[0]: host. Gives how many requests were not answered. */
+/* cb[0]: node. Gives how many requests were not answered. */
 SEC("classifier/ask")
 int ask(struct __sk_buff *skb)
 {
-	__u32 host = skb->cb[0];
+	__u32 node = skb->cb[0];
 	skb->cb[ENVELOPE] = 0;
-	int unanswered = wire_ask(skb, host);
+	int unanswered = wire_ask(skb, node);
 	wire_flush(skb);
 	return unanswered;
 }
 
-/* Gives how many requests the most silent host has not answered. */
+/* Gives how many requests the most silent node has not answered. */
 SEC("classifier/tend")
 int tend(struct __sk_buff *skb)
 {

@@ -1,4 +1,4 @@
-//! Allreduces without end: after each of them both hosts have agreed.
+//! Allreduces without end: after each of them both nodes have agreed.
 //!
 //! `TRADEWIND_ALLREDUCES` says how many.
 
@@ -14,9 +14,10 @@ fn times() -> u64 {
     std::env::var("TRADEWIND_ALLREDUCES").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
 }
 
-/// `communicators` at once, each with so many runs under way; together they run [`times`] allreduces.
-fn endures(hosts: usize, ranks_per_host: usize, communicators: u32, under_way: usize) {
-    let world = testbed::or_skip!(World::new(hosts, ranks_per_host, 1500));
+/// `communicators` at once, each with so many runs under way; together they run [`times`]
+/// allreduces.
+fn endures(nodes: usize, ranks_per_node: usize, communicators: u32, under_way: usize) {
+    let world = testbed::or_skip!(World::new(nodes, ranks_per_node, 1500));
     let (ranks, each) = (world.ranks.len(), times() / u64::from(communicators));
     let before = Instant::now();
     world.run(ranks, move |rank, here| {
@@ -35,7 +36,7 @@ fn endures(hosts: usize, ranks_per_host: usize, communicators: u32, under_way: u
     });
     let (elapsed, all) = (before.elapsed(), each * u64::from(communicators));
     println!(
-        "{hosts} hosts, {ranks_per_host} ranks each, {communicators} communicators, {under_way} under way each:"
+        "{nodes} nodes, {ranks_per_node} ranks each, {communicators} communicators, {under_way} under way each:"
     );
     println!(
         "  {all} allreduces in {elapsed:.1?}, {:.1} µs each",

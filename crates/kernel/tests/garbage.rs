@@ -50,11 +50,13 @@ impl Memory {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.words);
-        // SAFETY: within the mapping, which lives as long as `self`, and aligned; atomics may be changed by others.
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned; atomics may be
+        // changed by others.
         unsafe { &*self.start.cast::<AtomicU64>().add(index) }
     }
 
-    /// Garbage of different kinds: anything, small numbers that look like places and counts, all ones.
+    /// Garbage of different kinds: anything, small numbers that look like places and counts, all
+    /// ones.
     fn spoil(&self, random: &mut StdRng, words: usize) {
         let (first, kind) = (random.random_range(0..self.words), random.random_range(0..4));
         for index in first..(first + words).min(self.words) {
@@ -110,7 +112,8 @@ fn exchange(here: &Rank, context: &Context, is_over: &AtomicBool) -> u64 {
     }
 }
 
-/// Makes every copy of a schedule one with long lists of empty blocks, which no compiler would write.
+/// Makes every copy of a schedule one with long lists of empty blocks, which no compiler would
+/// write.
 fn lengthen(memory: &Memory, schedule: &Schedule, blocks: u32) {
     const RECORD: usize = 8;
     const ARENA: u64 = 4 << 20;
@@ -146,13 +149,13 @@ fn lengthen(memory: &Memory, schedule: &Schedule, blocks: u32) {
     }
 }
 
-/// A message enables many milliseconds' work in few operations that each seem short. Whoever sent it goes on after a little of
-/// that.
+/// A message enables many milliseconds' work in few operations that each seem short. Whoever sent
+/// it goes on after a little of that.
 #[test]
 fn long_lists_of_nothing_are_left_to_later_activations() {
     const OPERATIONS: u64 = 120;
     const BLOCKS: u32 = 54_000;
-    // Both on one host: what the message enables is done while its sender starts.
+    // Both on one node: what the message enables is done while its sender starts.
     let world = testbed::or_skip!(World::new(2, 2, 1500));
     let handles = world.loaders[0].handles(0).expect("there are descriptors").expect("it is there");
     let memory = std::sync::Mutex::new(Some(Memory::map(&handles)));
@@ -205,7 +208,7 @@ fn long_lists_of_nothing_are_left_to_later_activations() {
 #[test]
 fn garbage_harms_only_its_writer() {
     const ROUNDS: usize = 300;
-    // Ranks 0 and 2 are on host 0, ranks 1 and 3 on host 1. Rank 2 goes mad; 0 and 1 go on.
+    // Ranks 0 and 2 are on node 0, ranks 1 and 3 on node 1. Rank 2 goes mad; 0 and 1 go on.
     let world = testbed::or_skip!(World::new(2, 2, 1500));
     let handles = world.loaders[0].handles(2).expect("there are descriptors").expect("it is there");
     let memory = std::sync::Mutex::new(Some(Memory::map(&handles)));

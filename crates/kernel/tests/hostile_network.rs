@@ -1,4 +1,5 @@
-//! Whole schedules while the network loses, repeats, reorders and damages packets, is down, or carries those of strangers.
+//! Whole schedules while the network loses, repeats, reorders and damages packets, is down, or
+//! carries those of strangers.
 
 mod world;
 
@@ -22,15 +23,15 @@ use world::{JobKind, World, without_computations};
 /// How long a collective may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Hosts joined by a relay, and a job on them with so many ranks on each.
+/// Nodes joined by a relay, and a job on them with so many ranks on each.
 fn relayed(
-    hosts: usize,
-    ranks_per_host: usize,
+    nodes: usize,
+    ranks_per_node: usize,
     mtu: u32,
     kind: JobKind,
 ) -> Result<World, testbed::Error> {
-    let testbed = Testbed::new(hosts, Options { mtu, medium: Medium::Relay { seed: 21 } })?;
-    Ok(World::on(Arc::new(testbed), ranks_per_host, mtu, kind))
+    let testbed = Testbed::new(nodes, Options { mtu, medium: Medium::Relay { seed: 21 } })?;
+    Ok(World::on(Arc::new(testbed), ranks_per_node, mtu, kind))
 }
 
 fn set_faults(world: &World, faults: Faults) {
@@ -60,12 +61,12 @@ fn counts(world: &World) -> Vec<Counts> {
 /// Small vectors of the suite, random programs, and allreduces of one and of many pieces.
 fn survives(
     faults: Faults,
-    hosts: usize,
-    ranks_per_host: usize,
+    nodes: usize,
+    ranks_per_node: usize,
     mtu: u32,
     kind: JobKind,
 ) -> Option<Vec<Counts>> {
-    let world = match relayed(hosts, ranks_per_host, mtu, kind) {
+    let world = match relayed(nodes, ranks_per_node, mtu, kind) {
         Ok(world) => world,
         Err(error) => {
             assert!(error.is_lack(), "{error}");
@@ -83,10 +84,10 @@ fn survives(
             world.ranks[0].admits(&schedule) && schedule.as_bytes().len() < 20_000
         })
     };
-    // They have few ranks: more hosts would sleep beside them.
+    // They have few ranks: more nodes would sleep beside them.
     let vectors = vectors::all()
         .into_iter()
-        .filter(|vector| hosts == 2 && vector.is_within(&world.capabilities()));
+        .filter(|vector| nodes == 2 && vector.is_within(&world.capabilities()));
     for vector in vectors.filter(|vector| {
         vector.program.iter().map(without_computations).all(|graph| is_small(&graph))
     }) {
@@ -110,9 +111,9 @@ fn survives(
 
 #[test]
 fn without_faults() {
-    for (hosts, ranks_per_host, mtu) in [(2, 1, 1500), (2, 2, 9000), (4, 2, 1500), (8, 2, 9000)] {
+    for (nodes, ranks_per_node, mtu) in [(2, 1, 1500), (2, 2, 9000), (4, 2, 1500), (8, 2, 9000)] {
         let Some(counts) =
-            survives(Faults::default(), hosts, ranks_per_host, mtu, JobKind::default())
+            survives(Faults::default(), nodes, ranks_per_node, mtu, JobKind::default())
         else {
             return;
         };
@@ -122,24 +123,24 @@ fn without_faults() {
 
 #[test]
 fn at_1_percent() {
-    for (hosts, ranks_per_host, mtu) in [(2, 2, 1500), (4, 1, 9000), (8, 2, 1500)] {
+    for (nodes, ranks_per_node, mtu) in [(2, 2, 1500), (4, 1, 9000), (8, 2, 1500)] {
         let kind = JobKind { number: 3, is_version_6: true, ..JobKind::default() };
-        survives(Faults::of_networks(0.01), hosts, ranks_per_host, mtu, kind);
+        survives(Faults::of_networks(0.01), nodes, ranks_per_node, mtu, kind);
     }
 }
 
 #[test]
 fn at_5_percent() {
-    for (hosts, ranks_per_host, mtu) in [(2, 1, 1500), (2, 2, 9000), (4, 2, 1500), (8, 2, 1500)] {
-        survives(Faults::of_networks(0.05), hosts, ranks_per_host, mtu, JobKind::default());
+    for (nodes, ranks_per_node, mtu) in [(2, 1, 1500), (2, 2, 9000), (4, 2, 1500), (8, 2, 1500)] {
+        survives(Faults::of_networks(0.05), nodes, ranks_per_node, mtu, JobKind::default());
     }
 }
 
 #[test]
 fn at_20_percent() {
-    for (hosts, ranks_per_host, mtu) in [(2, 1, 9000), (2, 2, 1500), (4, 2, 9000), (8, 2, 1500)] {
+    for (nodes, ranks_per_node, mtu) in [(2, 1, 9000), (2, 2, 1500), (4, 2, 9000), (8, 2, 1500)] {
         let Some(counts) =
-            survives(Faults::of_networks(0.2), hosts, ranks_per_host, mtu, JobKind::default())
+            survives(Faults::of_networks(0.2), nodes, ranks_per_node, mtu, JobKind::default())
         else {
             return;
         };
@@ -184,9 +185,9 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
         let mut pulled = 0;
         while !ends.load(Ordering::Relaxed) && pulled < 2 {
             std::thread::sleep(Duration::from_millis(20));
-            testbed.unplug(1).expect("there is such a host");
+            testbed.unplug(1).expect("there is such a node");
             std::thread::sleep(Duration::from_secs(1));
-            testbed.plug(1).expect("there is such a host");
+            testbed.plug(1).expect("there is such a node");
             pulled += 1;
         }
         pulled
@@ -200,32 +201,32 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
 }
 
 #[test]
-fn a_host_that_vanishes_is_an_error_in_bounded_time() {
+fn a_node_that_vanishes_is_an_error_in_bounded_time() {
     let world = testbed::or_skip!(relayed(2, 1, 1500, JobKind::default()));
     all_allreduce(&world, 1, 10);
-    world.testbed.unplug(1).expect("there is such a host");
+    world.testbed.unplug(1).expect("there is such a node");
     let start = Instant::now();
     for (rank, result) in all_try_to_allreduce(&world, 1, 1).into_iter().enumerate() {
         let other = 1 - rank;
-        let Err(Error::HostUnreachable { host, address, .. }) = &result else {
+        let Err(Error::NodeUnreachable { node, address, .. }) = &result else {
             panic!("{result:?}")
         };
         assert_eq!(
-            (*host as usize, address),
-            (other, &world.testbed.hosts()[other].address().to_string())
+            (*node as usize, address),
+            (other, &world.testbed.nodes()[other].address().to_string())
         );
     }
     assert!(start.elapsed() < PATIENCE, "it is an error and not a time-out");
 }
 
 #[test]
-fn two_jobs_and_a_stranger_on_the_same_hosts() {
+fn two_jobs_and_a_stranger_on_the_same_nodes() {
     let first = testbed::or_skip!(World::new(3, 1, 1500));
     let second =
         World::on(Arc::clone(&first.testbed), 1, 1500, JobKind { number: 1, ..JobKind::default() });
     let ended = AtomicBool::new(false);
-    let host = &first.testbed.hosts()[2];
-    let socket = host.run(|| UdpSocket::bind((host.address(), 0))).expect("nobody else is there");
+    let node = &first.testbed.nodes()[2];
+    let socket = node.run(|| UdpSocket::bind((node.address(), 0))).expect("nobody else is there");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = SmallRng::seed_from_u64(1);
@@ -235,7 +236,7 @@ fn two_jobs_and_a_stranger_on_the_same_hosts() {
                 for port in [7199, 7200] {
                     let length = random.next_u32() as usize % 200;
                     socket
-                        .send_to(&bytes[..length], (first.testbed.hosts()[0].address(), port))
+                        .send_to(&bytes[..length], (first.testbed.nodes()[0].address(), port))
                         .expect("it goes out");
                 }
             }

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use testbed::{Options, Testbed};
 use world::{JobKind, World};
 
-/// A ring: each rank sends its number to the next one and adds the one that it gets from the one before.
+/// A ring: each rank sends its number to the next one and adds the one that it gets from the one
+/// before.
 fn ring(rank: usize, ranks: usize) -> Schedule {
     let (mut graph, count) = (Graph::new(rank as u32, ranks as u32), ranks as u32);
     let input = graph.buffer(Access::Input, 8);
@@ -85,7 +86,8 @@ fn runs_of_many_communicators_do_not_meet() {
     });
 }
 
-/// A rank gives a long buffer and gets it back, as soon as the other one has sent a number. Six runs of it fill the arena.
+/// A rank gives a long buffer and gets it back, as soon as the other one has sent a number. Six
+/// runs of it fill the arena.
 fn long_copy(rank: usize) -> Schedule {
     const BYTES: u64 = 300_000;
     let mut graph = Graph::new(rank as u32, 2);

@@ -44,8 +44,8 @@ fn contents(run: u64, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|place| (run * 31 + place) as u8).collect()
 }
 
-/// Rank 0 starts many runs, then one of another communicator. Rank 1 waits for that one first and starts the many, the last
-/// first, afterwards.
+/// Rank 0 starts many runs, then one of another communicator. Rank 1 waits for that one first and
+/// starts the many, the last first, afterwards.
 fn one_behind_many(runs: u64, bytes: u64) {
     let world = testbed::or_skip!(World::new(2, 1, 1500));
     world.run(2, move |rank, here| {
@@ -87,7 +87,8 @@ fn what_is_waited_for_comes_past_long_messages_that_fill_all_slots() {
     one_behind_many(700, 3000);
 }
 
-/// Rank 0 sends many messages, and one more when it is called; rank 1 calls, and wants the many only after the one.
+/// Rank 0 sends many messages, and one more when it is called; rank 1 calls, and wants the many
+/// only after the one.
 fn many_before_the_one(rank: u32, messages: u64, bytes: u64) -> Schedule {
     const MANY: u32 = 0;
     const CALL: u32 = 1;

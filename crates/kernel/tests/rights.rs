@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex};
 use testbed::{Options, Testbed};
 use world::World;
 
-/// A job of one rank on one host, to be loaded inside that host.
+/// A job of one rank on one node, to be loaded inside that node.
 fn job_on(interface: &str) -> JobDescription {
     let endpoint =
         Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
     JobDescription {
-        host: 0,
-        host_of_rank: vec![0],
+        node: 0,
+        node_of_rank: vec![0],
         endpoints: vec![endpoint],
         number: 0,
         key: Key([0, 1]),
@@ -79,7 +79,7 @@ fn ranks_need_no_rights() {
             .lock()
             .expect("nobody panicked")
             .take()
-            .expect("the rank is on this host");
+            .expect("the rank is on this node");
         exchange(handles, rank)
     });
     assert_eq!(found, [991, 990]);
@@ -88,12 +88,12 @@ fn ranks_need_no_rights() {
 #[test]
 fn says_what_is_missing() {
     let testbed = testbed::or_skip!(Testbed::new(1, Options::default()));
-    let missing = testbed.hosts()[0].run(|| Loader::load(&job_on("nowhere0")));
+    let missing = testbed.nodes()[0].run(|| Loader::load(&job_on("nowhere0")));
     let Err(LoadError::NoInterface { name }) = &missing else {
         panic!("without the interface: {missing:?}")
     };
     assert_eq!(name, "nowhere0");
-    let forbidden = testbed.hosts()[0].run(|| {
+    let forbidden = testbed.nodes()[0].run(|| {
         drop_rights();
         Loader::load(&job_on("eth0"))
     });
@@ -103,9 +103,9 @@ fn says_what_is_missing() {
     }
 }
 
-/// Programs at the ingress of a host's interface.
-fn attached(host: &testbed::Host) -> usize {
-    host.run(|| SchedClassifier::query_tcx("eth0", TcAttachType::Ingress))
+/// Programs at the ingress of a node's interface.
+fn attached(node: &testbed::Node) -> usize {
+    node.run(|| SchedClassifier::query_tcx("eth0", TcAttachType::Ingress))
         .map_or(0, |(_, programs)| programs.len())
 }
 
@@ -123,9 +123,9 @@ fn is_detached_when_the_process_is_killed() {
         }
     }
     let testbed = testbed::or_skip!(Testbed::new(1, Options::default()));
-    let host = &testbed.hosts()[0];
-    assert_eq!(attached(host), 0);
-    let mut command: Command = host.command(std::env::current_exe().expect("this is a program"));
+    let node = &testbed.nodes()[0];
+    assert_eq!(attached(node), 0);
+    let mut command: Command = node.command(std::env::current_exe().expect("this is a program"));
     command
         .args(["--exact", "is_detached_when_the_process_is_killed", "--nocapture"])
         .env(HOLD, "1");
@@ -133,8 +133,8 @@ fn is_detached_when_the_process_is_killed() {
     let lines = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
     let loaded = lines.map_while(Result::ok).any(|line| line == "loaded");
     assert!(loaded, "the child ended before it had loaded the program");
-    assert_eq!(attached(host), 1);
+    assert_eq!(attached(node), 1);
     child.kill().expect("it is ours");
     child.wait().expect("it is ours");
-    assert_eq!(attached(host), 0, "something was left behind");
+    assert_eq!(attached(node), 0, "something was left behind");
 }

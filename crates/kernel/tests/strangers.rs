@@ -1,5 +1,5 @@
-//! Collectives while a host that is not of the job listens to their packets and sends them again: as they were, to somebody
-//! else, damaged, cut off, lengthened, or made up.
+//! Collectives while a node that is not of the job listens to their packets and sends them again:
+//! as they were, to somebody else, damaged, cut off, lengthened, or made up.
 //!
 //! `TRADEWIND_FORGED_PACKETS` says how many.
 
@@ -13,7 +13,7 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
-use testbed::{Host, Options, Testbed};
+use testbed::{Node, Options, Testbed};
 use world::allreduce::Allreduce;
 use world::{JobKind, PORT, World};
 
@@ -24,33 +24,33 @@ fn packets() -> u64 {
         .unwrap_or(50_000)
 }
 
-/// Hosts of the job.
-const HOSTS: usize = 2;
+/// Nodes of the job.
+const NODES: usize = 2;
 /// Bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;
 
-/// Hears every frame that a host sends and receives.
+/// Hears every frame that a node sends and receives.
 struct Eavesdropper {
     socket: OwnedFd,
 }
 
 impl Eavesdropper {
-    fn at(host: &Host) -> Self {
+    fn at(node: &Node) -> Self {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let open = || socket_with(AddressFamily::PACKET, SocketType::RAW, flags, Some(eth::ALL));
-        Eavesdropper { socket: host.run(open).expect("who makes namespaces may listen in them") }
+        Eavesdropper { socket: node.run(open).expect("who makes namespaces may listen in them") }
     }
 
-    /// The next packet between hosts of the job: whom it is for, and what is in it.
+    /// The next packet between nodes of the job: whom it is for, and what is in it.
     fn hear(&self) -> Option<(usize, Vec<u8>)> {
         let mut frame = [0; 10_000];
         loop {
             let length = rustix::io::read(&self.socket, &mut frame).ok()?;
             let Some(payload) = frame[..length].get(HEADERS..) else { continue };
             let (protocol, port) = (frame[23], [frame[36], frame[37]]);
-            // The last bytes of the addresses are the hosts' numbers, from 1.
+            // The last bytes of the addresses are the nodes' numbers, from 1.
             let [from, to] = [frame[29], frame[33]].map(|last| usize::from(last).wrapping_sub(1));
-            if protocol == 17 && port == PORT.to_be_bytes() && from < HOSTS && to < HOSTS {
+            if protocol == 17 && port == PORT.to_be_bytes() && from < NODES && to < NODES {
                 return Some((to, payload.to_vec()));
             }
         }
@@ -69,10 +69,10 @@ struct Sent {
 /// Sends so many packets, made of those that are heard.
 fn disturb(testbed: &Testbed, packets: u64) -> Sent {
     const REMEMBERED: usize = 2000;
-    let stranger = &testbed.hosts()[HOSTS];
+    let stranger = &testbed.nodes()[NODES];
     let socket =
         stranger.run(|| UdpSocket::bind((stranger.address(), 0))).expect("nobody else is there");
-    let ear = Eavesdropper::at(&testbed.hosts()[0]);
+    let ear = Eavesdropper::at(&testbed.nodes()[0]);
     let (mut random, mut heard, mut sent) =
         (SmallRng::seed_from_u64(9), Vec::new(), Sent::default());
     while sent.repeated + sent.wrong < packets {
@@ -86,7 +86,8 @@ fn disturb(testbed: &Testbed, packets: u64) -> Sent {
         }
         for _ in 0..50 {
             let (mut to, mut bytes) = heard[random.random_range(0..heard.len())].clone();
-            // Lengthened packets of full length would travel in fragments, of which the program takes none.
+            // Lengthened packets of full length would travel in fragments, of which the program
+            // takes none.
             let kind = random.random_range(if bytes.len() < 1400 { 0..6 } else { 0..5 });
             match kind {
                 0 => {}
@@ -105,7 +106,7 @@ fn disturb(testbed: &Testbed, packets: u64) -> Sent {
             } else {
                 sent.wrong += 1
             }
-            let address = testbed.hosts()[to].address();
+            let address = testbed.nodes()[to].address();
             assert_eq!(socket.send_to(&bytes, (address, PORT)).expect("it goes out"), bytes.len());
         }
     }
@@ -114,9 +115,9 @@ fn disturb(testbed: &Testbed, packets: u64) -> Sent {
 
 #[test]
 fn collectives_go_on_while_a_stranger_repeats_and_damages_their_packets() {
-    let testbed = testbed::or_skip!(Testbed::new(HOSTS + 1, Options::default()));
+    let testbed = testbed::or_skip!(Testbed::new(NODES + 1, Options::default()));
     let testbed = Arc::new(testbed);
-    let world = World::on_first(Arc::clone(&testbed), HOSTS, 2, 1500, JobKind::default());
+    let world = World::on_first(Arc::clone(&testbed), NODES, 2, 1500, JobKind::default());
     let before = Instant::now();
     let stranger = std::thread::spawn(move || disturb(&testbed, packets()));
     let mut laps = 0;

@@ -4,8 +4,8 @@ use kernel::wire::{Endpoint, Key};
 use kernel::{JobDescription, Loader};
 use testbed::{Options, Testbed};
 
-/// The kernel looks at a million instructions and refuses what has more. A good part stays for other kernels, whose
-/// verifiers see the same program with other eyes.
+/// The kernel looks at a million instructions and refuses what has more. A good part stays for
+/// other kernels, whose verifiers see the same program with other eyes.
 const LIMIT: u32 = 250_000;
 
 #[test]
@@ -14,15 +14,15 @@ fn the_verifier_has_little_to_do() {
     let endpoint =
         Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
     let job = JobDescription {
-        host: 0,
-        host_of_rank: vec![0],
+        node: 0,
+        node_of_rank: vec![0],
         endpoints: vec![endpoint],
         number: 0,
         key: Key([0, 1]),
         interface: "eth0".to_owned(),
         mtu: 1500,
     };
-    let loader = testbed.hosts()[0].run(|| Loader::load(&job)).expect("the program is loaded");
+    let loader = testbed.nodes()[0].run(|| Loader::load(&job)).expect("the program is loaded");
     let counts = loader.verified_instructions();
     println!("instructions that the verifier looked at: {counts:?}");
     assert!(counts.len() >= 2, "the kernel does not say: {counts:?}");

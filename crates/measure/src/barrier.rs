@@ -82,7 +82,8 @@ fn barriers(world: &Communicator, times: u64) -> Result<(), SuiteError> {
     Ok(())
 }
 
-/// A line through the minima of each curve. One rank alone does not synchronise with anybody: it takes no part.
+/// A line through the minima of each curve. One rank alone does not synchronise with anybody: it
+/// takes no part.
 fn conclude(part: &mut Part) -> Result<(), SuiteError> {
     let measured = part.figure(FIGURE).map(|figure| figure.series.clone()).unwrap_or_default();
     let (mut lines, mut rows) = (Vec::new(), Vec::new());
@@ -122,7 +123,8 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
 mod tests {
     use super::*;
 
-    /// Table 1: 126 d − 113 for the Paragon, 72 d − 52 for the SP2 through the minima of scattered times, 17 d − 5.6 for the CS-2.
+    /// Table 1: 126 d − 113 for the Paragon, 72 d − 52 for the SP2 through the minima of scattered
+    /// times, 17 d − 5.6 for the CS-2.
     #[test]
     fn the_machines_of_the_report_are_found_again() {
         for (slope, intercept, dimensions) in

@@ -1,20 +1,23 @@
 //! A computation of fixed length.
 //!
-//! It is a count of steps, not a loop that watches the clock: whatever takes the processor away meanwhile makes it longer
-//! and so becomes visible, as in NBCBench (Schneider et al. 2011, section 4.2; Hoefler, Lumsdaine and Rehm, SC 2007).
+//! It is a count of steps, not a loop that watches the clock: whatever takes the processor away
+//! meanwhile makes it longer and so becomes visible, as in NBCBench (Schneider et al. 2011, section
+//! 4.2; Hoefler, Lumsdaine and Rehm, SC 2007).
 
 use crate::clock::{microseconds, now_ns};
 use std::hint::black_box;
 
-/// Steps of one try of a calibration: about a tenth of a millisecond, far below a turn of the scheduler.
+/// Steps of one try of a calibration: about a tenth of a millisecond, far below a turn of the
+/// scheduler.
 const STEPS: u64 = 100_000;
-/// Tries. The fastest counts, because a stolen processor makes a try longer and nothing makes it shorter.
+/// Tries. The fastest counts, because a stolen processor makes a try longer and nothing makes it
+/// shorter.
 const TRIES: u32 = 15;
 
 /// Computes so many steps, in registers only.
 ///
-/// Each step needs the one before, so that no compiler makes it shorter and no vector unit faster (a generator of Marsaglia,
-/// "Xorshift RNGs", 2003).
+/// Each step needs the one before, so that no compiler makes it shorter and no vector unit faster
+/// (a generator of Marsaglia, "Xorshift RNGs", 2003).
 #[inline(never)]
 pub fn compute(steps: u64) {
     let mut state = 88_172_645_463_325_252_u64;

@@ -1,4 +1,5 @@
-//! The chain (Bokhari 1995, section 7, figure 5): rank i exchanges with rank n - 1 - i, so that all messages cross the middle.
+//! The chain (Bokhari 1995, section 7, figure 5): rank i exchanges with rank n - 1 - i, so that all
+//! messages cross the middle.
 
 use crate::exchange::{Exchange, Pattern, Receive};
 use crate::laps::Laps;

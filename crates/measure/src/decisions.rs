@@ -1,12 +1,13 @@
 //! Which algorithm is best when: the decision table of a machine, and its regret.
 //!
-//! [`experiment`] times the candidates of every operation, number of ranks and size of a grid side by side; [`table`] makes
-//! ranges of sizes from the winners. Models leave out what they are sure about, where `machine.json` has parameters: who is
-//! predicted to take more than five times as long as the fastest is not measured. Between what is left they cannot decide,
-//! so the clock does. Joins, which no model of messages knows, are always measured.
+//! [`experiment`] times the candidates of every operation, number of ranks and size of a grid side
+//! by side; [`table`] makes ranges of sizes from the winners. Models leave out what they are sure
+//! about, where `machine.json` has parameters: who is predicted to take more than five times as
+//! long as the fastest is not measured. Between what is left they cannot decide, so the clock does.
+//! Joins, which no model of messages knows, are always measured.
 //!
-//! [`regret`] then times all candidates, without leaving any out, at sizes that the table was not made from, in another job: how
-//! long the chosen algorithm takes over the best.
+//! [`regret`] then times all candidates, without leaving any out, at sizes that the table was not
+//! made from, in another job: how long the chosen algorithm takes over the best.
 
 mod choice;
 mod regret;
@@ -263,7 +264,8 @@ fn measure(
     Ok(found)
 }
 
-/// Plans that are measured, and those that models are sure about. Every rank reads the same file and comes to the same answer.
+/// Plans that are measured, and those that models are sure about. Every rank reads the same file
+/// and comes to the same answer.
 fn keep(here: &Here<'_>, collective: &Collective, all: Vec<Plan>) -> (Vec<Plan>, Vec<Plan>) {
     // The models are about ranks that have a core each.
     let costs = models::costs(here).filter(|_| !here.shape.is_crowded());

@@ -9,11 +9,11 @@ pub enum Error {
     /// The collectives themselves: a rank failed, the segment is full.
     #[error(transparent)]
     Tradewind(#[from] tradewind::Error),
-    /// An engine between hosts.
+    /// An engine between nodes.
     #[error(transparent)]
     Network(#[from] network::carrier::Error),
     /// A socket, with nothing of ours between it and the network.
-    #[error("a plain socket between the hosts: {0}")]
+    #[error("a plain socket between the nodes: {0}")]
     Socket(#[from] std::io::Error),
     /// A graph that no collective has.
     #[error(transparent)]

@@ -1,4 +1,5 @@
-//! Messages between pairs of ranks on the way that programs use: a schedule that is linked once and run for each message.
+//! Messages between pairs of ranks on the way that programs use: a schedule that is linked once and
+//! run for each message.
 
 use crate::laps::Laps;
 use crate::queues::way::pattern;
@@ -27,7 +28,8 @@ pub(crate) enum Pattern {
 pub(crate) enum Receive {
     /// Posted beforehand ("forced"): the bytes go where they are wanted.
     Posted,
-    /// Posted when something else is done ("unforced"): short messages wait in a mailbox, long ones wait for the receive.
+    /// Posted when something else is done ("unforced"): short messages wait in a mailbox, long ones
+    /// wait for the receive.
     Late,
 }
 
@@ -162,8 +164,8 @@ fn draw(
         graph.requires(send, receives);
     }
     if receive == Receive::Late {
-        // Something that takes no time to speak of. Not the rank's own send: above the eager limit that waits for a receive,
-        // and two ranks would wait for each other.
+        // Something that takes no time to speak of. Not the rank's own send: above the eager limit
+        // that waits for a receive, and two ranks would wait for each other.
         let scratch = graph.scratchpad(MOMENT);
         let before = graph.copy(moment, scratch);
         graph.requires(receives, before);

@@ -1,5 +1,6 @@
-//! Ranks that take themselves for a hypercube and exchange messages over all of its dimensions, one after the other
-//! (Bokhari 1995, section 5, figure 3). The emulation succeeds if the time grows linearly with the dimension.
+//! Ranks that take themselves for a hypercube and exchange messages over all of its dimensions, one
+//! after the other (Bokhari 1995, section 5, figure 3). The emulation succeeds if the time grows
+//! linearly with the dimension.
 
 use crate::exchange::{Exchange, Pattern, Receive};
 use crate::laps::Laps;

@@ -1,8 +1,9 @@
 //! Repetitions of something that all ranks do together.
 //!
-//! One repetition is often shorter than a look at the clock, so a lap consists of many, and a measurement of several laps.
-//! What is kept are the laps, for their minimum and quantiles (Bokhari 1995, section 3, fits minima where others interfere);
-//! the first pass, which brings pages and caches in, is discarded (section 1.1).
+//! One repetition is often shorter than a look at the clock, so a lap consists of many, and a
+//! measurement of several laps. What is kept are the laps, for their minimum and quantiles (Bokhari
+//! 1995, section 3, fits minima where others interfere); the first pass, which brings pages and
+//! caches in, is discarded (section 1.1).
 
 use crate::clock::{microseconds, now_ns};
 use crate::suite::SuiteError;
@@ -28,8 +29,8 @@ impl Laps {
         (f64::from(self.laps + 1) * self.microseconds * 1e-3).ceil() as u64
     }
 
-    /// Microseconds of one repetition, for each lap: those of the rank that takes longest, the same on all ranks. `repeat`
-    /// does its work so many times; all ranks call this.
+    /// Microseconds of one repetition, for each lap: those of the rank that takes longest, the same
+    /// on all ranks. `repeat` does its work so many times; all ranks call this.
     ///
     /// ```
     /// use measure::laps::Laps;

@@ -1,5 +1,6 @@
-//! Which rank should run on which core: proposed from how much each two ranks have to say to each other, and from what a message
-//! costs between each two cores. The 1995 report's central finding is that this is not to be left to chance.
+//! Which rank should run on which core: proposed from how much each two ranks have to say to each
+//! other, and from what a message costs between each two cores. The 1995 report's central finding
+//! is that this is not to be left to chance.
 
 use crate::results::{Part, Value};
 
@@ -50,8 +51,8 @@ impl Traffic {
         Traffic { ranks, bytes: vec![0.0; ranks * ranks] }
     }
 
-    /// A row for each rank: the bytes that it sends to each, divided by commas, semicolons or blanks. Empty lines and those that
-    /// begin with `#` are passed over.
+    /// A row for each rank: the bytes that it sends to each, divided by commas, semicolons or
+    /// blanks. Empty lines and those that begin with `#` are passed over.
     ///
     /// ```
     /// use measure::mapping::Traffic;
@@ -130,7 +131,8 @@ impl Distances {
         }
     }
 
-    /// What the experiment on [placement](crate::placement) has measured; none if it has not measured every mapping.
+    /// What the experiment on [placement](crate::placement) has measured; none if it has not
+    /// measured every mapping.
     pub fn of(placement: &Part) -> Option<Self> {
         let map = placement.maps.first()?;
         let cores: Vec<usize> =
@@ -182,10 +184,11 @@ impl Proposal {
 
 /// Proposes a mapping. No core gets more ranks than it has to: ranks compute too.
 ///
-/// Ranks are placed one after the other, next the one that says most to those which are placed, on the core where that costs
-/// least; then two ranks change places, or one moves, as long as anything gets better (the exchanges of Kernighan and Lin,
-/// "An Efficient Heuristic Procedure for Partitioning Graphs", Bell System Technical Journal 49(2), 1970, one at a time).
-/// Starting from ranks in turn as well, so that it is never worse than that.
+/// Ranks are placed one after the other, next the one that says most to those which are placed, on
+/// the core where that costs least; then two ranks change places, or one moves, as long as anything
+/// gets better (the exchanges of Kernighan and Lin, "An Efficient Heuristic Procedure for
+/// Partitioning Graphs", Bell System Technical Journal 49(2), 1970, one at a time). Starting from
+/// ranks in turn as well, so that it is never worse than that.
 pub fn propose(traffic: &Traffic, distances: &Distances) -> Proposal {
     let places = distances.cores.len().max(1);
     let in_turn: Vec<usize> = (0..traffic.ranks).map(|rank| rank % places).collect();
@@ -297,14 +300,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Two sockets of two cores: 1 inside, 3 between; a core with itself costs nothing but is full with one rank.
+    /// Two sockets of two cores: 1 inside, 3 between; a core with itself costs nothing but is full
+    /// with one rank.
     fn two_sockets() -> Distances {
         Distances::new(&[0, 1, 2, 3], |one, other| if one / 2 == other / 2 { 1.0 } else { 3.0 })
     }
 
     #[test]
     fn who_talks_is_put_together() {
-        // 0 talks to 2 and 1 to 3; in turn both would talk across: 100 × 3 + 100 × 3, together 100 × 1 + 100 × 1.
+        // 0 talks to 2 and 1 to 3; in turn both would talk across: 100 × 3 + 100 × 3, together 100
+        // × 1 + 100 × 1.
         let mut traffic = Traffic::new(4);
         traffic.add(0, 2, 100.0);
         traffic.add(1, 3, 100.0);

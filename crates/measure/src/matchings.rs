@@ -1,5 +1,6 @@
-//! Random matchings (Bokhari 1995, section 6, figure 4): every rank exchanges messages with one other, drawn at random. If
-//! where tasks lie did not matter, all matchings would take the same time.
+//! Random matchings (Bokhari 1995, section 6, figure 4): every rank exchanges messages with one
+//! other, drawn at random. If where tasks lie did not matter, all matchings would take the same
+//! time.
 
 use crate::exchange::{Exchange, Pattern, Receive};
 use crate::laps::Laps;
@@ -51,8 +52,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
     Experiment::new(outline, steps).concluding(move |part| conclude(part, &sizes))
 }
 
-/// A rank for each core, up to 64 as in the report; where there are few cores, several a core, so that there is something to
-/// match.
+/// A rank for each core, up to 64 as in the report; where there are few cores, several a core, so
+/// that there is something to match.
 fn ranks(cores: usize) -> u32 {
     match cores as u32 {
         few if few < 4 => 8,

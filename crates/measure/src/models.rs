@@ -1,9 +1,11 @@
 //! Predicted against measured, for every algorithm of every collective (2004, sections 3 to 5).
 //!
-//! Each step times all algorithms of one operation, size and number of ranks side by side, and rank 0 predicts them from the
-//! parameters in `machine.json`, where the directory has one. What can be said about all sizes together is concluded: the
-//! constants of the [model of sharing](plogp::sharing), fitted to the simplest algorithm of each operation alone, and its
-//! predictions of all others; the errors of both models; γ; guidelines that are broken; anomalies of small messages.
+//! Each step times all algorithms of one operation, size and number of ranks side by side, and rank
+//! 0 predicts them from the parameters in `machine.json`, where the directory has one. What can be
+//! said about all sizes together is concluded: the constants of the [model of
+//! sharing](plogp::sharing), fitted to the simplest algorithm of each operation alone, and its
+//! predictions of all others; the errors of both models; γ; guidelines that are broken; anomalies
+//! of small messages.
 
 mod conclusions;
 mod guidelines;
@@ -20,7 +22,8 @@ use plogp::operation::{Algorithm, Operation};
 use std::num::NonZeroU64;
 use tradewind::EngineKind;
 
-/// Messages of up to so many bytes are sent before their receives are posted, unless the environment says otherwise.
+/// Messages of up to so many bytes are sent before their receives are posted, unless the
+/// environment says otherwise.
 const EAGER_BYTES: u64 = 4096;
 /// The caller engine is measured for the formulas alone, which are far off for other reasons.
 const VISITS_OF_THE_CALLER: u32 = 2;
@@ -49,8 +52,9 @@ struct Effort {
     ranks: Vec<u32>,
     bytes: Vec<u64>,
     budget: Budget,
-    /// How often each collective is come back to, the peers engine's: a machine stays at one pace for seconds, and one that is slow when
-    /// a size is measured would make that size alone slow, for all algorithms.
+    /// How often each collective is come back to, the peers engine's: a machine stays at one pace
+    /// for seconds, and one that is slow when a size is measured would make that size alone slow,
+    /// for all algorithms.
     visits: u32,
 }
 
@@ -138,7 +142,8 @@ fn measure(
     budget: Budget,
 ) -> Result<Vec<Finding>, SuiteError> {
     let plans = collective.plans(&segments());
-    // With the caller engine a join is run by its ranks' own hands: no other engine's figures say anything about it.
+    // With the caller engine a join is run by its ranks' own hands: no other engine's figures say
+    // anything about it.
     let joins = here.shape.engine == EngineKind::Peers;
     let plans: Vec<Plan> =
         plans.into_iter().filter(|plan| joins || plan.algorithm != Algorithm::Join).collect();
@@ -186,7 +191,8 @@ fn measure(
     Ok(found)
 }
 
-/// What messages cost under the step's engine, and what a run costs besides; none if that has not been measured.
+/// What messages cost under the step's engine, and what a run costs besides; none if that has not
+/// been measured.
 pub(crate) fn costs(here: &Here<'_>) -> Option<(Costs, StartCosts)> {
     let path = here.directory?.join("machine.json");
     let machine = Machine::read(&path).ok()?;
@@ -197,7 +203,7 @@ pub(crate) fn costs(here: &Here<'_>) -> Option<(Costs, StartCosts)> {
         _ => (&machine.classes, &machine.starts),
     };
     let farthest =
-        classes.iter().map(|(class, _)| class).filter(|class| class.is_inside_host()).last()?;
+        classes.iter().map(|(class, _)| class).filter(|class| class.is_inside_node()).last()?;
     let (class, network) = classes.for_pair(farthest)?;
     let start = starts.get(&class).copied().unwrap_or_default();
     Some((Costs { network: network.clone(), ..machine.costs(farthest)? }, start))

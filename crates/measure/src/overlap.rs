@@ -1,15 +1,17 @@
-//! How much of a collective remains when the program computes meanwhile: NBCBench (Schneider et al. 2011, sections 4.2 and
-//! 4.3; Hoefler, Lumsdaine and Rehm, "Implementation and Performance Analysis of Non-Blocking Collective Operations for
-//! MPI", SC 2007), without any call between start and wait.
+//! How much of a collective remains when the program computes meanwhile: NBCBench (Schneider et al.
+//! 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, "Implementation and Performance
+//! Analysis of Non-Blocking Collective Operations for MPI", SC 2007), without any call between
+//! start and wait.
 //!
-//! A repetition begins with a barrier. Then every rank is held up by a random skew, so that nobody profits from ranks that
-//! start in step, and
+//! A repetition begins with a barrier. Then every rank is held up by a random skew, so that nobody
+//! profits from ranks that start in step, and
 //!
 //! - **computes**: a [fixed count of steps](crate::computation), the same on all ranks; or
-//! - **starts the collective, computes the same, and waits** until the result lies in its own buffer.
+//! - **starts the collective, computes the same, and waits** until the result lies in its own
+//!   buffer.
 //!
-//! The two kinds take turns in blocks, the order within a block turning too, so that both see the same machine. Nothing
-//! but the difference is put down to the collective:
+//! The two kinds take turns in blocks, the order within a block turning too, so that both see the
+//! same machine. Nothing but the difference is put down to the collective:
 //!
 //! | column | what it is |
 //! |---|---|
@@ -21,21 +23,24 @@
 //! | `unattended` | the share of looks, of any rank, that found the collective complete before its rank made any call |
 //! | `stolen_us` | processor time of all ranks, the node service and softirqs, less that of the computation |
 //!
-//! All but `overlap` and `unattended` are medians, in microseconds, of the repetitions' maximum over the ranks
-//! (`stolen_us`: of their sum). Overlap in percent flatters a slow collective, which has much to hide, and hides a fast
-//! one, of which the start is all there is.
+//! All but `overlap` and `unattended` are medians, in microseconds, of the repetitions' maximum
+//! over the ranks (`stolen_us`: of their sum). Overlap in percent flatters a slow collective, which
+//! has much to hide, and hides a fast one, of which the start is all there is.
 //!
-//! **When ranks have cores of their own** a rank's time runs from its own start to its own end, and its own median of the
-//! computation alone is subtracted. **When ranks share cores** that would charge a rank for the turns that others take on
-//! its core; then a repetition counts once, from the moment the first rank leaves the barrier until the last is done, and
-//! the same of the computation alone, under the same skew, is subtracted.
+//! **When ranks have cores of their own** a rank's time runs from its own start to its own end, and
+//! its own median of the computation alone is subtracted. **When ranks share cores** that would
+//! charge a rank for the turns that others take on its core; then a repetition counts once, from
+//! the moment the first rank leaves the barrier until the last is done, and the same of the
+//! computation alone, under the same skew, is subtracted.
 //!
-//! **Unattended.** A rank looks when its computation is over, with one load that does nothing for the collective. Looks
-//! that come before all ranks have started, which no library could help, are left out; the clock is the node's, so this
-//! is known to the nanosecond. There are always some left: those of the rank that started last.
+//! **Unattended.** A rank looks when its computation is over, with one load that does nothing for
+//! the collective. Looks that come before all ranks have started, which no library could help, are
+//! left out; the clock is the node's, so this is known to the nanosecond. There are always some
+//! left: those of the rank that started last.
 //!
-//! **Stolen.** What the node service uses is charged in full. The kernel counts softirqs for the whole machine, whoever
-//! they serve, in ticks of commonly ten milliseconds: a difference of two ticks or less is none.
+//! **Stolen.** What the node service uses is charged in full. The kernel counts softirqs for the
+//! whole machine, whoever they serve, in ticks of commonly ten milliseconds: a difference of two
+//! ticks or less is none.
 
 mod alone;
 mod collective;
@@ -93,8 +98,9 @@ impl<'w> Experiment<'w> {
         Ok(Experiment { world, setting, pace })
     }
 
-    /// Measures one collective of one size. All ranks call this, with the same case, and get the same row. `announce` is
-    /// called once, when it is settled what will be done and the long part begins.
+    /// Measures one collective of one size. All ranks call this, with the same case, and get the
+    /// same row. `announce` is called once, when it is settled what will be done and the long part
+    /// begins.
     ///
     /// ```
     /// use measure::overlap::{Case, Collective, Experiment, Setting};

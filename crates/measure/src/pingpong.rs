@@ -1,5 +1,6 @@
-//! Time against message length (Bokhari 1995, section 2, figures 1 and 2, table 1), by exchange and by ping-pong, with the
-//! receive posted beforehand or not; pages that are touched for the first time; blocking against nonblocking sends.
+//! Time against message length (Bokhari 1995, section 2, figures 1 and 2, table 1), by exchange and
+//! by ping-pong, with the receive posted beforehand or not; pages that are touched for the first
+//! time; blocking against nonblocking sends.
 
 mod fits;
 mod more;

@@ -1,5 +1,5 @@
-//! Where two ranks lie (Bokhari 1995, section 6: "the effects of placement"): each on a core of its own, both on one core, not
-//! bound at all, and every mapping of two ranks to cores.
+//! Where two ranks lie (Bokhari 1995, section 6: "the effects of placement"): each on a core of its
+//! own, both on one core, not bound at all, and every mapping of two ranks to cores.
 
 use crate::exchange::{Exchange, Pattern, Receive};
 use crate::laps::Laps;
@@ -54,7 +54,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
     Experiment::new(outline(cores, setting.cores.len()), steps).concluding(conclude)
 }
 
-/// The nearest and the farthest that two ranks can be, by the machine's classes of pairs, and not bound at all.
+/// The nearest and the farthest that two ranks can be, by the machine's classes of pairs, and not
+/// bound at all.
 fn placements(setting: &Setting) -> Vec<(String, Shape)> {
     if let Some(map) = &setting.map {
         let shape = Shape::on(2, map);

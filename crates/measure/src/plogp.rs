@@ -1,9 +1,11 @@
-//! The parameters of pLogP, by the method of Kielmann, Bal and Verstoep ("Fast Measurement of LogP Parameters for Message
-//! Passing Platforms", IPPS Workshops 2000, Lecture Notes in Computer Science 1800), for the transport that algorithms of
-//! [`collectives`] use: sends and receives of linked schedules.
+//! The parameters of pLogP, by the method of Kielmann, Bal and Verstoep ("Fast Measurement of LogP
+//! Parameters for Message Passing Platforms", IPPS Workshops 2000, Lecture Notes in Computer
+//! Science 1800), for the transport that algorithms of [`collectives`] use: sends and receives of
+//! linked schedules.
 //!
-//! Everything runs inside schedules, with clock readings as operations between the messages. So what is measured is what a
-//! message of an algorithm pays, and not the call that starts a run, which is measured apart.
+//! Everything runs inside schedules, with clock readings as operations between the messages. So
+//! what is measured is what a message of an algorithm pays, and not the call that starts a run,
+//! which is measured apart.
 //!
 //! | parameter | how |
 //! |---|---|
@@ -13,22 +15,27 @@
 //! | os(m) | sends in a row to a rank that does not receive them yet |
 //! | or(m) | receives in a row of messages that have come. Kielmann's request, delay and reply: here the sender says when all is sent, so nobody has to guess a delay |
 //!
-//! Round trips carry the message both ways, and each is sent on from where it was received. The paper sends an empty answer to
-//! save time. But memory of which the peer's cache has no part is read and written faster than memory that has just
-//! come from there, and what algorithms pass on is of the second kind.
+//! Round trips carry the message both ways, and each is sent on from where it was received. The
+//! paper sends an empty answer to save time. But memory of which the peer's cache has no part is
+//! read and written faster than memory that has just come from there, and what algorithms pass on
+//! is of the second kind.
 //!
-//! **Whose overhead?** Under the *caller* engine a rank runs its own operations, and an overhead is its processor's, as in
-//! the model: these are the [`classes`](plogp::machine::Machine::classes) of a machine, and what the models of message-passing
-//! algorithms are about. Under the *peers* engine whoever completes an operation runs what it enabled. One process
-//! carries a chain through all ranks; nothing is under way, L is about nothing, and os and or are the two parts of what a
-//! message takes of that process. They are measured too, and kept [apart](plogp::machine::Machine::peers).
+//! **Whose overhead?** Under the *caller* engine a rank runs its own operations, and an overhead is
+//! its processor's, as in the model: these are the [`classes`](plogp::machine::Machine::classes) of
+//! a machine, and what the models of message-passing algorithms are about. Under the *peers* engine
+//! whoever completes an operation runs what it enabled. One process carries a chain through all
+//! ranks; nothing is under way, L is about nothing, and os and or are the two parts of what a
+//! message takes of that process. They are measured too, and kept
+//! [apart](plogp::machine::Machine::peers).
 //!
 //! **Same core.** Two ranks that share a core take turns: their L is mostly a switch by the kernel.
 //!
-//! **Repeatable.** A machine changes its pace for seconds at a time. So every size is measured in every round, the classes and
-//! engines take turns in passes over the whole time, and what counts are the faster half of all rounds.
+//! **Repeatable.** A machine changes its pace for seconds at a time. So every size is measured in
+//! every round, the classes and engines take turns in passes over the whole time, and what counts
+//! are the faster half of all rounds.
 //!
-//! [`Survey`] knows neither a clock nor a communicator: anything that is a [`Transport`] can be surveyed.
+//! [`Survey`] knows neither a clock nor a communicator: anything that is a [`Transport`] can be
+//! surveyed.
 
 mod experiment;
 mod joins;

@@ -36,10 +36,11 @@ pub fn used_by_process_us(process: u32) -> Result<f64, Error> {
     Ok(time.as_secs_f64() * 1e6)
 }
 
-/// Time that the kernel of this machine has spent on deferred interrupts beside the time of threads, in its own ticks. It does not
-/// say for whom: all processes are in it, those of other jobs and users too. `None` where the kernel does not tell, or where it
-/// is within the time of the threads that were interrupted: it is not to be counted twice. There what interrupts an idle core, or
-/// is left to the kernel's own threads, is nobody's.
+/// Time that the kernel of this machine has spent on deferred interrupts beside the time of
+/// threads, in its own ticks. It does not say for whom: all processes are in it, those of other
+/// jobs and users too. `None` where the kernel does not tell, or where it is within the time of the
+/// threads that were interrupted: it is not to be counted twice. There what interrupts an idle
+/// core, or is left to the kernel's own threads, is nobody's.
 pub fn softirq_ticks() -> Option<u64> {
     static APART: OnceLock<bool> = OnceLock::new();
     // Where it cannot be found out, nothing is left out.
@@ -47,9 +48,9 @@ pub fn softirq_ticks() -> Option<u64> {
     if is_apart { softirq_field(&std::fs::read_to_string("/proc/stat").ok()?) } else { None }
 }
 
-/// How much of the time that passes is this thread's while it sends to itself: a third of that is deferred interrupts, which
-/// some kernels keep apart (`CONFIG_IRQ_TIME_ACCOUNTING`) and others do not. The greatest share of several tries, since others
-/// may want the processor, too.
+/// How much of the time that passes is this thread's while it sends to itself: a third of that is
+/// deferred interrupts, which some kernels keep apart (`CONFIG_IRQ_TIME_ACCOUNTING`) and others do
+/// not. The greatest share of several tries, since others may want the processor, too.
 fn share_while_interrupted() -> Option<f64> {
     const TRIES: u32 = 20;
     const LENGTH: Duration = Duration::from_millis(1);

@@ -1,6 +1,7 @@
-//! What a message costs: overhead, latency and gap (Culler et al., "LogP: Towards a Realistic Model of Parallel Computation",
-//! 1993) of every mechanism of [`tradewind::queues`] against the size of the message, with one sending thread and with
-//! several that share a queue, as in figures 4 to 7 of Ang et al. 1996.
+//! What a message costs: overhead, latency and gap (Culler et al., "LogP: Towards a Realistic Model
+//! of Parallel Computation", 1993) of every mechanism of [`tradewind::queues`] against the size of
+//! the message, with one sending thread and with several that share a queue, as in figures 4 to 7
+//! of Ang et al. 1996.
 //!
 //! | column | what it is |
 //! |---|---|
@@ -11,18 +12,21 @@
 //! | `floor_ns` | half a round trip of a bare word, which one side stores and the other loads, in a line for each direction |
 //! | `ratio` | latency over floor, of the same round |
 //!
-//! A rank that is bound to a core has all its threads there: they take turns, and what several threads show then is that one
-//! which is not running holds up nobody, not how they fare side by side.
+//! A rank that is bound to a core has all its threads there: they take turns, and what several
+//! threads show then is that one which is not running holds up nobody, not how they fare side by
+//! side.
 //!
-//! In each round the floor and the mechanism take turns, so that both see the same machine; figures are medians over
-//! the rounds with the tenths below and above.
+//! In each round the floor and the mechanism take turns, so that both see the same machine; figures
+//! are medians over the rounds with the tenths below and above.
 //!
-//! A message that is longer than a word or a line is several of them, and is complete when it lies in the receiver's own buffer.
-//! Basic is measured in both of its forms: the unshared one, in a ring of 4096 lines, and the shared one, which is wide
-//! Express. Tag-On goes to one receiver here; its data is written to the segment once and read from there once.
-//! Receivers look for about a microsecond and then sleep: senders always pay for looking whether somebody sleeps. The
-//! windows' remote memory commands are the exception, there the receiver polls a word: write and accumulate its own, read
-//! the sender's. Nobody holds up a stream of these; the receiver passes words over which others were written meanwhile.
+//! A message that is longer than a word or a line is several of them, and is complete when it lies
+//! in the receiver's own buffer. Basic is measured in both of its forms: the unshared one, in a
+//! ring of 4096 lines, and the shared one, which is wide Express. Tag-On goes to one receiver here;
+//! its data is written to the segment once and read from there once. Receivers look for about a
+//! microsecond and then sleep: senders always pay for looking whether somebody sleeps. The windows'
+//! remote memory commands are the exception, there the receiver polls a word: write and accumulate
+//! its own, read the sender's. Nobody holds up a stream of these; the receiver passes words over
+//! which others were written meanwhile.
 
 mod bulk;
 mod crossover;
@@ -69,8 +73,8 @@ pub enum Event {
     },
 }
 
-/// Measures all rows of the plan between two ranks. Both call this with the same plan; `tell` is called on both, what it is
-/// told on rank 0 counts.
+/// Measures all rows of the plan between two ranks. Both call this with the same plan; `tell` is
+/// called on both, what it is told on rank 0 counts.
 ///
 /// ```
 /// use measure::queues::{Event, Mechanism, Plan, run};
@@ -93,7 +97,8 @@ pub enum Event {
 /// ```
 ///
 /// # Errors
-/// When the plan cannot be measured, there are not two ranks, a rank is gone, or a mechanism gives wrong data.
+/// When the plan cannot be measured, there are not two ranks, a rank is gone, or a mechanism gives
+/// wrong data.
 pub fn run(
     world: &Communicator,
     plan: &Plan,

@@ -1,7 +1,8 @@
 //! What the parts of a measurement found, in one form for files, tables and drawings.
 //!
-//! An experiment gives a [`Part`]: figures, maps and tables that say for themselves what they show. Whoever writes, draws or
-//! compares them needs to know nothing about the experiment. [`Directory`] keeps parts as JSON and CSV.
+//! An experiment gives a [`Part`]: figures, maps and tables that say for themselves what they show.
+//! Whoever writes, draws or compares them needs to know nothing about the experiment. [`Directory`]
+//! keeps parts as JSON and CSV.
 //!
 //! Sizes are bytes and times microseconds unless an axis or a column says otherwise.
 //!
@@ -44,7 +45,8 @@ pub struct Part {
     /// How many of the experiment's steps are in it. Whoever goes on with it begins behind them.
     #[serde(default)]
     pub steps_done: u64,
-    /// What it was measured with, by name: only what was measured with the same can be put together.
+    /// What it was measured with, by name: only what was measured with the same can be put
+    /// together.
     #[serde(default)]
     pub setting: BTreeMap<String, String>,
     /// Curves.
@@ -56,7 +58,8 @@ pub struct Part {
     /// Numbers and words.
     #[serde(default)]
     pub tables: Vec<Table>,
-    /// What a reader should know: "more ranks than cores", what could not be measured here, and why.
+    /// What a reader should know: "more ranks than cores", what could not be measured here, and
+    /// why.
     #[serde(default)]
     pub notes: Vec<String>,
 }

@@ -36,8 +36,9 @@ pub fn median(values: &[f64]) -> f64 {
     Summary::of(values).median
 }
 
-/// The value below which this share (0 to 1) of ascending values lies, linear between the two nearest (definition 7 of
-/// Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996); zero if there are none.
+/// The value below which this share (0 to 1) of ascending values lies, linear between the two
+/// nearest (definition 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996);
+/// zero if there are none.
 ///
 /// ```
 /// assert_eq!(measure::statistics::percentile(&[10.0, 20.0], 0.25), 12.5);

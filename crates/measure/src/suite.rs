@@ -1,10 +1,12 @@
-//! The frame of the measurement suite: what an experiment gives, so that it can be run on rank processes, watched,
-//! interrupted, taken up again, and kept.
+//! The frame of the measurement suite: what an experiment gives, so that it can be run on rank
+//! processes, watched, interrupted, taken up again, and kept.
 //!
-//! An [`Experiment`] is a list of [`Step`]s and the outline of the [`Part`] that they fill. A step asks for a [`Shape`] of job
-//! (how many ranks, on which cores, which engine), is a function that all ranks of such a job run, and gives [`Finding`]s:
-//! points, rows, cells, notes. Steps are short, and what one of them found is kept when the next one is cut off. The list
-//! depends on the [`Setting`] alone, so every process draws it up for itself, and a part says by a number how much of it is done.
+//! An [`Experiment`] is a list of [`Step`]s and the outline of the [`Part`] that they fill. A step
+//! asks for a [`Shape`] of job (how many ranks, on which cores, which engine), is a function that
+//! all ranks of such a job run, and gives [`Finding`]s: points, rows, cells, notes. Steps are
+//! short, and what one of them found is kept when the next one is cut off. The list depends on the
+//! [`Setting`] alone, so every process draws it up for itself, and a part says by a number how much
+//! of it is done.
 //!
 //! ```
 //! use measure::results::{Axis, Figure, Part, Point};
@@ -105,14 +107,14 @@ pub struct Here<'a> {
     pub shape: &'a Shape,
     /// The process of the node service, where it is one of its own.
     pub service: Option<u32>,
-    /// Where results are kept; none in a trial on threads. An experiment that keeps more than its part (`machine.json`)
-    /// writes it there from rank 0.
+    /// Where results are kept; none in a trial on threads. An experiment that keeps more than its
+    /// part (`machine.json`) writes it there from rank 0.
     pub directory: Option<&'a Path>,
 }
 
 impl Step {
-    /// A step that takes about so many milliseconds. All ranks of a job run `measure` at the same time; what it gives on rank
-    /// 0 counts.
+    /// A step that takes about so many milliseconds. All ranks of a job run `measure` at the same
+    /// time; what it gives on rank 0 counts.
     pub fn new(
         what: impl Into<String>,
         shape: Shape,
@@ -132,14 +134,15 @@ impl Step {
 }
 
 impl Experiment {
-    /// An experiment that makes these steps. The outline has figures with axes, maps and tables with columns, which findings
-    /// name, and all words; nothing measured.
+    /// An experiment that makes these steps. The outline has figures with axes, maps and tables
+    /// with columns, which findings name, and all words; nothing measured.
     pub fn new(outline: Part, steps: impl IntoIterator<Item = Step>) -> Self {
         Experiment { outline, steps: steps.into_iter().collect(), conclude: Box::new(|_| Ok(())) }
     }
 
-    /// The same, which draws conclusions: fits, fitted curves, tables of parameters. They are drawn again and again from
-    /// however much there is, so that what they wrote before has to be replaced; see [`Part::replace_series`].
+    /// The same, which draws conclusions: fits, fitted curves, tables of parameters. They are drawn
+    /// again and again from however much there is, so that what they wrote before has to be
+    /// replaced; see [`Part::replace_series`].
     #[must_use]
     pub fn concluding(
         self,

@@ -78,7 +78,8 @@ fn every_collective_is_measured_with_every_engine() {
 
 #[test]
 fn peers_are_found_to_finish_unattended() {
-    // No timing: only looks after all ranks have started count, and by then the last starter has finished it for all.
+    // No timing: only looks after all ranks have started count, and by then the last starter has
+    // finished it for all.
     let case = |collective: Collective| Case {
         repetitions: Some(20),
         computation_us: Some(50.0),

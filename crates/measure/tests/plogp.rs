@@ -138,8 +138,9 @@ fn a_quiet_machine_gives_back_its_parameters() {
     assert_eq!(sizes, Plan::default().sizes, "a straight line needs no more sizes");
 }
 
-/// RTT(0) = 2.4, so L + g(0) = 1.2. Sixteen empty messages and an answer: 16 × 0.2 + 2 × 1.0 + 0.2 = 5.4, so that 15
-/// gaps are 5.4 − 2.4 = 3.0, g(0) = 0.2 and L = 1.0. At 1000 bytes RTT = 3.2, and g = 1.6 − 1.0.
+/// RTT(0) = 2.4, so L + g(0) = 1.2. Sixteen empty messages and an answer: 16 × 0.2 + 2 × 1.0 + 0.2
+/// = 5.4, so that 15 gaps are 5.4 − 2.4 = 3.0, g(0) = 0.2 and L = 1.0. At 1000 bytes RTT = 3.2, and
+/// g = 1.6 − 1.0.
 #[test]
 fn parameters_follow_from_times_as_worked_by_hand() {
     let lap = |count, microseconds| Lap { count, microseconds };
@@ -237,7 +238,8 @@ proptest! {
     }
 }
 
-/// All of it on the real engine, with little effort: what comes out is ordered as it must be, however long it took.
+/// All of it on the real engine, with little effort: what comes out is ordered as it must be,
+/// however long it took.
 #[test]
 fn the_real_transport_has_parameters() {
     let setting = Setting { quick: true, ..Setting::default() };

@@ -1,4 +1,5 @@
-//! Every experiment of the suite, quickly and on threads: what its part looks like, never how long anything takes.
+//! Every experiment of the suite, quickly and on threads: what its part looks like, never how long
+//! anything takes.
 
 use measure::results::{Part, Point, Role};
 use measure::suite::{

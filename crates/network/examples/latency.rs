@@ -1,11 +1,11 @@
-//! What a barrier of two hosts costs over the agent engine, or half a round trip of messages of so many bytes, if a number is
-//! given: both hosts are threads of this process, connected by TCP over loopback. Prints the median and the quartiles, and of a
-//! start alone.
+//! What a barrier of two nodes costs over the agent engine, or half a round trip of messages of so
+//! many bytes, if a number is given: both nodes are threads of this process, connected by TCP over
+//! loopback. Prints the median and the quartiles, and of a start alone.
 
 use goal::graph::{Access, Graph};
 use network::agent::{Client, local};
 use network::carrier::{Carrier, Context};
-use network::hosts::Hosts;
+use network::nodes::Nodes;
 use std::time::{Duration, Instant};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -52,7 +52,7 @@ fn rank(rank: u32, client: &Client, bytes: Option<u64>) -> Result<(Vec<u64>, Vec
 
 fn main() -> Result<(), Failure> {
     let bytes = std::env::args().nth(1).map(|number| number.parse()).transpose()?;
-    let clients = local(&Hosts::new(["a", "b"]))?;
+    let clients = local(&Nodes::new(["a", "b"]))?;
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)
             .zip(&clients)

@@ -1,4 +1,4 @@
-//! What an engine between hosts does for one rank.
+//! What an engine between nodes does for one rank.
 
 use goal::schedule::Schedule;
 use std::fmt::{self, Debug};
@@ -8,8 +8,8 @@ use std::time::Instant;
 /// What tells the messages of one communicator from those of all others, and who belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// Number of the communicator: the same on all its ranks, different from that of every other communicator of the job
-    /// that any of them belongs to.
+    /// Number of the communicator: the same on all its ranks, different from that of every other
+    /// communicator of the job that any of them belongs to.
     pub number: u32,
     /// Ranks of the job, by rank of the communicator.
     pub members: Arc<[u32]>,
@@ -25,9 +25,10 @@ pub struct Prepared(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
-/// Runs one rank's schedules between hosts.
+/// Runs one rank's schedules between nodes.
 ///
-/// All methods may be called by many threads of the rank. None but [`wait`](Self::wait) waits for other ranks.
+/// All methods may be called by many threads of the rank. None but [`wait`](Self::wait) waits for
+/// other ranks.
 pub trait Carrier: Send + Sync + Debug {
     /// Its name, as `--engine` takes it.
     fn name(&self) -> &'static str;
@@ -37,9 +38,10 @@ pub trait Carrier: Send + Sync + Debug {
 
     /// Takes a schedule, compiled for the communicator's ranks. A matter of this rank alone.
     ///
-    /// `stamp` says in 24 bits what is called: the same on all ranks, as a rule another one for another call. It goes with
-    /// every message of a run. A run that meets a message of its communicator and sequence with another stamp ends with
-    /// [`Error::Mismatch`], where ranks would otherwise wait for each other for ever.
+    /// `stamp` says in 24 bits what is called: the same on all ranks, as a rule another one for
+    /// another call. It goes with every message of a run. A run that meets a message of its
+    /// communicator and sequence with another stamp ends with [`Error::Mismatch`], where ranks
+    /// would otherwise wait for each other for ever.
     ///
     /// # Errors
     /// When it does not admit the schedule, or has no memory for it.
@@ -53,8 +55,9 @@ pub trait Carrier: Send + Sync + Debug {
     /// Lets go of a schedule. Runs of it go on.
     fn release(&self, prepared: Prepared);
 
-    /// Starts a run with the contents of the user buffers in their order, for those that the run only writes an empty
-    /// slice. `sequence` numbers the runs of the communicator from 0, the same on all its ranks: messages meet by it.
+    /// Starts a run with the contents of the user buffers in their order, for those that the run
+    /// only writes an empty slice. `sequence` numbers the runs of the communicator from 0, the same
+    /// on all its ranks: messages meet by it.
     ///
     /// # Errors
     /// When a buffer has another length than the schedule says, or there is no memory for the run.
@@ -63,10 +66,11 @@ pub trait Carrier: Send + Sync + Debug {
     /// Whether the run has ended, well or not: one load.
     fn is_complete(&self, ticket: Ticket) -> bool;
 
-    /// Waits until the run has ended; false when the deadline came first. Looks for a moment, then sleeps.
+    /// Waits until the run has ended; false when the deadline came first. Looks for a moment, then
+    /// sleeps.
     ///
     /// # Errors
-    /// When the run can not end: a host or a rank is gone.
+    /// When the run can not end: a node or a rank is gone.
     fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error>;
 
     /// Has runs that start from now on note when each operation is executed, if the engine can.
@@ -74,57 +78,62 @@ pub trait Carrier: Send + Sync + Debug {
         let _ = timed;
     }
 
-    /// When the operations of a run that has ended were executed, by their place in the schedule, in nanoseconds of
-    /// `CLOCK_MONOTONIC`; 0 for those that were not. Empty if the engine does not know, or was not told to note it.
+    /// When the operations of a run that has ended were executed, by their place in the schedule,
+    /// in nanoseconds of `CLOCK_MONOTONIC`; 0 for those that were not. Empty if the engine does not
+    /// know, or was not told to note it.
     fn times(&self, ticket: Ticket) -> Vec<u64> {
         let _ = ticket;
         Vec::new()
     }
 
-    /// Does for a run what nobody does for it while no one [waits](Self::wait): asks for what may be lost, and starts what
-    /// had no room. To be called now and then by those who only look whether it has ended.
+    /// Does for a run what nobody does for it while no one [waits](Self::wait): asks for what may
+    /// be lost, and starts what had no room. To be called now and then by those who only look
+    /// whether it has ended.
     ///
     /// # Errors
-    /// When the run can not end: a host or a rank is gone.
+    /// When the run can not end: a node or a rank is gone.
     fn look_after(&self, ticket: Ticket) -> Result<(), Error> {
         let _ = ticket;
         Ok(())
     }
 
-    /// Ranks of the job whose messages the run waits for at this moment, as far as that can be seen.
+    /// Ranks of the job whose messages the run waits for at this moment, as far as that can be
+    /// seen.
     fn awaited(&self, ticket: Ticket) -> Vec<u32> {
         let _ = ticket;
         Vec::new()
     }
 
-    /// Takes the results of a run that has ended: the contents of the user buffers that it wrote; a slice that is empty
-    /// is not wanted. What no operation wrote keeps its value. The ticket ends with it.
+    /// Takes the results of a run that has ended: the contents of the user buffers that it wrote; a
+    /// slice that is empty is not wanted. What no operation wrote keeps its value. The ticket ends
+    /// with it.
     ///
     /// # Errors
-    /// What went wrong in the run; it has not ended. After a [`Error::DivisionByZero`] the results are there.
+    /// What went wrong in the run; it has not ended. After a [`Error::DivisionByZero`] the results
+    /// are there.
     fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error>;
 
     /// Lets go of a run without its results. It goes on: other ranks may need it.
     fn forget(&self, ticket: Ticket);
 }
 
-/// What can go wrong between hosts.
+/// What can go wrong between nodes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A host does not answer any more, or its node service has ended.
+    /// A node does not answer any more, or its node service has ended.
     #[error(
-        "host {host} ({address}) is unreachable: {why}; its ranks take part in nothing any more"
+        "node {node} ({address}) is unreachable: {why}; its ranks take part in nothing any more"
     )]
-    HostUnreachable {
+    NodeUnreachable {
         /// Its number in the job.
-        host: u32,
+        node: u32,
         /// Where it was reached.
         address: String,
         /// How that was noticed.
         why: String,
     },
-    /// A rank on another host, or on this one, is gone.
+    /// A rank on another node, or on this one, is gone.
     #[error("rank {rank} {how}")]
     RankFailed {
         /// Its number in the job.
@@ -132,7 +141,8 @@ pub enum Error {
         /// How it went.
         how: Exit,
     },
-    /// An integer was divided by zero; the element's result is 0, the run is complete and its results are there.
+    /// An integer was divided by zero; the element's result is 0, the run is complete and its
+    /// results are there.
     #[error("{why}")]
     DivisionByZero {
         /// The rank, by its number in the communicator.

@@ -1,7 +1,7 @@
 //! What the node services of a job must know to find and to trust each other.
 
 use crate::carrier::Error;
-use crate::hosts::Hosts;
+use crate::nodes::Nodes;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// A secret of one job. Whoever has it may connect to the job's node services.
 pub type Key = [u8; 16];
 
-/// Where the kernel engine of a host takes packets, at the host's address.
+/// Where the kernel engine of a node takes packets, at the node's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Station {
     /// The Ethernet address of the interface.
@@ -20,8 +20,8 @@ pub struct Station {
     pub mtu: u32,
 }
 
-/// Where the node service of a host can be reached, in one line of text: the address at which it listens, and behind an @
-/// the station of its kernel engine, if it has one.
+/// Where the node service of a node can be reached, in one line of text: the address at which it
+/// listens, and behind an @ the station of its kernel engine, if it has one.
 ///
 /// ```
 /// use network::invitation::Listening;
@@ -94,19 +94,19 @@ impl FromStr for Listening {
     }
 }
 
-/// What one rank of each host tells its node service; the same on all hosts but for `host`.
+/// What one rank of each node tells its node service; the same on all nodes but for `node`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invitation {
     /// The job's secret, made by one rank with [`random_key`] and told to the others.
     pub key: Key,
-    /// The number of this host.
-    pub host: u32,
-    /// Where each host's node service listens.
+    /// The number of this node.
+    pub node: u32,
+    /// Where each node's node service listens.
     pub addresses: Vec<SocketAddr>,
-    /// Where each host's kernel engine takes packets; empty if any host has none.
+    /// Where each node's kernel engine takes packets; empty if any node has none.
     pub stations: Vec<Station>,
     /// Which rank is where.
-    pub hosts: Hosts,
+    pub nodes: Nodes,
 }
 
 /// A secret that nobody can guess.
@@ -122,10 +122,10 @@ pub fn random_key() -> Result<Key, Error> {
 /// Secrets do not go into logs.
 impl fmt::Debug for Invitation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Invitation { key: _, host, addresses, stations, hosts } = self;
+        let Invitation { key: _, node, addresses, stations, nodes } = self;
         let mut shown = formatter.debug_struct("Invitation");
-        shown.field("host", host).field("addresses", addresses).field("stations", stations);
-        shown.field("hosts", hosts).finish_non_exhaustive()
+        shown.field("node", node).field("addresses", addresses).field("stations", stations);
+        shown.field("nodes", nodes).finish_non_exhaustive()
     }
 }
 
@@ -133,7 +133,7 @@ impl Invitation {
     /// The bytes that travel from a rank to its node service.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.key.to_vec();
-        bytes.extend_from_slice(&self.host.to_le_bytes());
+        bytes.extend_from_slice(&self.node.to_le_bytes());
         bytes.extend_from_slice(&(self.addresses.len() as u32).to_le_bytes());
         for address in &self.addresses {
             let ip = match address.ip() {
@@ -151,8 +151,8 @@ impl Invitation {
             bytes.extend_from_slice(&station.port.to_le_bytes());
             bytes.extend_from_slice(&station.mtu.to_le_bytes());
         }
-        for rank in 0..self.hosts.ranks() {
-            bytes.extend_from_slice(&self.hosts.of(rank).unwrap_or(0).to_le_bytes());
+        for rank in 0..self.nodes.ranks() {
+            bytes.extend_from_slice(&self.nodes.of(rank).unwrap_or(0).to_le_bytes());
         }
         bytes
     }
@@ -160,9 +160,9 @@ impl Invitation {
     /// The invitation of these bytes, if they are one.
     pub fn decode(bytes: &[u8]) -> Option<Invitation> {
         let (key, rest) = bytes.split_first_chunk::<16>()?;
-        let (host, rest) = rest.split_first_chunk()?;
+        let (node, rest) = rest.split_first_chunk()?;
         let (count, rest) = rest.split_first_chunk()?;
-        let (host, count) = (u32::from_le_bytes(*host), u32::from_le_bytes(*count) as usize);
+        let (node, count) = (u32::from_le_bytes(*node), u32::from_le_bytes(*count) as usize);
         let (listed, rest) = rest.split_at_checked(count.checked_mul(22)?)?;
         let (stations, rest) = rest.split_first_chunk()?;
         let stations = u32::from_le_bytes(*stations) as usize;
@@ -190,13 +190,13 @@ impl Invitation {
         };
         let addresses = listed.as_chunks().0.iter().map(address).collect::<Option<Vec<_>>>()?;
         let (ranks, left) = ranks.as_chunks::<4>();
-        let hosts = Hosts::new(ranks.iter().map(|host| u32::from_le_bytes(*host)));
+        let nodes = Nodes::new(ranks.iter().map(|node| u32::from_le_bytes(*node)));
         let stations_fit = stations.is_empty() || stations.len() == addresses.len();
         let fits = stations_fit
             && left.is_empty()
-            && hosts.count() as usize == addresses.len()
-            && host < hosts.count();
-        fits.then_some(Invitation { key: *key, host, addresses, stations, hosts })
+            && nodes.count() as usize == addresses.len()
+            && node < nodes.count();
+        fits.then_some(Invitation { key: *key, node, addresses, stations, nodes })
     }
 }
 
@@ -209,10 +209,10 @@ mod tests {
     fn what_is_encoded_is_decoded() {
         let addresses = ["10.0.0.1:7", "[2001:db8::1]:65535", "[fe80::1%3]:9"]
             .map(|text| text.parse().expect("one"));
-        let hosts = Hosts::new(["a", "b", "a", "c"]);
+        let nodes = Nodes::new(["a", "b", "a", "c"]);
         let station = |port| Station { hardware_address: [2, 0, 0, 0, 0, 9], port, mtu: 9000 };
         let (addresses, stations) = (addresses.to_vec(), [1, 2, 3].map(station).to_vec());
-        let invitation = Invitation { key: [7; 16], host: 2, addresses, stations, hosts };
+        let invitation = Invitation { key: [7; 16], node: 2, addresses, stations, nodes };
         let alone = Invitation { stations: Vec::new(), ..invitation.clone() };
         assert_eq!(Invitation::decode(&alone.encode()), Some(alone));
         assert_eq!(Invitation::decode(&invitation.encode()), Some(invitation.clone()));
@@ -221,9 +221,9 @@ mod tests {
             "a secret"
         );
         assert_eq!(
-            Invitation::decode(&Invitation { host: 3, ..invitation }.encode()),
+            Invitation::decode(&Invitation { node: 3, ..invitation }.encode()),
             None,
-            "there is no host 3"
+            "there is no node 3"
         );
     }
 
@@ -253,7 +253,7 @@ mod tests {
         #[test]
         fn noise_is_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Some(invitation) = Invitation::decode(&bytes) {
-                prop_assert!(invitation.host < invitation.hosts.count());
+                prop_assert!(invitation.node < invitation.nodes.count());
             }
         }
     }

@@ -1,18 +1,18 @@
-//! Runs schedules whose ranks are on several hosts.
+//! Runs schedules whose ranks are on several nodes.
 //!
-//! A [`Carrier`](carrier::Carrier) is an engine that works between hosts: a rank hands it a compiled schedule once and
-//! starts runs of it; the carrier exchanges the messages with the carriers of the other hosts and does the rank's
-//! operations while the rank computes.
+//! A [`Carrier`](carrier::Carrier) is an engine that works between nodes: a rank hands it a
+//! compiled schedule once and starts runs of it; the carrier exchanges the messages with the
+//! carriers of the other nodes and does the rank's operations while the rank computes.
 //!
-//! The [`agent`] is the one that every machine can have: a thread of the node service runs an interpreter for each local
-//! rank's run and sleeps until a rank or the network wakes it. What it says to the agents of the other hosts goes over a
-//! [`transport`].
+//! The [`agent`] is the one that every machine can have: a thread of the node service runs an
+//! interpreter for each local rank's run and sleeps until a rank or the network wakes it. What it
+//! says to the agents of the other nodes goes over a [`transport`].
 #![forbid(unsafe_code)]
 
 pub mod agent;
 pub mod carrier;
-pub mod hosts;
 pub mod invitation;
+pub mod nodes;
 mod outcome;
 pub mod transport;
 

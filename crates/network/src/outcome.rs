@@ -2,7 +2,7 @@
 //!
 //! | byte | field |
 //! |---|---|
-//! | 0 | u8 kind: 0 well, 1 [`Error::DivisionByZero`], 2 sizes, 3 operation, 4 rank, 5 host, 6 system, 7 mismatch, 8 a rank that left |
+//! | 0 | u8 kind: 0 well, 1 [`Error::DivisionByZero`], 2 sizes, 3 operation, 4 rank, 5 node, 6 system, 7 mismatch, 8 a rank that left |
 //! | 1 | u32 number, 5: u32 second number |
 //! | 9 | u16 length of the first text; then both texts |
 
@@ -17,7 +17,7 @@ pub(crate) fn encode(outcome: &Result<(), Error>) -> Vec<u8> {
         Err(Error::SizesDiffer(why)) => (2, 0, 0, [why, ""]),
         Err(Error::RankFailed { rank, how: Exit::Failed(how) }) => (4, *rank, 0, [how, ""]),
         Err(Error::RankFailed { rank, how: Exit::Left }) => (8, *rank, 0, ["", ""]),
-        Err(Error::HostUnreachable { host, address, why }) => (5, *host, 0, [address, why]),
+        Err(Error::NodeUnreachable { node, address, why }) => (5, *node, 0, [address, why]),
         Err(Error::System { what, why }) => (6, 0, 0, [what, why]),
         Err(Error::Operation(why)) => (3, 0, 0, [why, ""]),
         Err(Error::Mismatch { sequence: run, ours, rank, theirs: stamp }) => {
@@ -54,7 +54,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Result<(), Error>> {
         3 => Error::Operation(first),
         4 => Error::RankFailed { rank: number, how: Exit::Failed(first) },
         8 => Error::RankFailed { rank: number, how: Exit::Left },
-        5 => Error::HostUnreachable { host: number, address: first, why: last },
+        5 => Error::NodeUnreachable { node: number, address: first, why: last },
         6 => Error::System { what: first, why: last },
         7 => {
             let (sequence, theirs) = (first.parse().ok()?, last.parse().ok()?);
@@ -91,7 +91,7 @@ mod tests {
             Error::RankFailed { rank: u32::MAX, how: Exit::Failed(text()) },
             Error::RankFailed { rank: 6, how: Exit::Failed("has left the job".into()) },
             Error::RankFailed { rank: 6, how: Exit::Left },
-            Error::HostUnreachable { host: 7, address: "10.0.0.1:80".into(), why: text() },
+            Error::NodeUnreachable { node: 7, address: "10.0.0.1:80".into(), why: text() },
             Error::System { what: text(), why: text() },
             Error::Mismatch { sequence: u64::MAX, ours: 3, rank: 4, theirs: 5 },
         ] {

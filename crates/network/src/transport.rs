@@ -1,7 +1,8 @@
-//! How frames get from host to host: connections, and one place to sleep until something arrives.
+//! How frames get from node to node: connections, and one place to sleep until something arrives.
 //!
-//! A [`Transport`] carries [`Frame`]s between the agents of a job, each one connected with every other. What it is made of
-//! stays behind the trait: [`tcp`] is what there is on every machine, [`memory`] connects agents of one process.
+//! A [`Transport`] carries [`Frame`]s between the agents of a job, each one connected with every
+//! other. What it is made of stays behind the trait: [`tcp`] is what there is on every machine,
+//! [`memory`] connects agents of one process.
 
 pub mod frame;
 pub mod memory;
@@ -17,17 +18,17 @@ use std::time::Duration;
 /// What a transport woke its agent for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A frame from another host. Those of one host come in the order they were sent, each once.
+    /// A frame from another node. Those of one node come in the order they were sent, each once.
     Frame {
         /// Its sender.
-        host: u32,
+        node: u32,
         /// The frame.
         frame: Frame,
     },
-    /// The connection with a host has ended; nothing comes from there any more.
+    /// The connection with a node has ended; nothing comes from there any more.
     Gone {
-        /// The host.
-        host: u32,
+        /// The node.
+        node: u32,
         /// How that was noticed, for a person.
         why: String,
     },
@@ -35,16 +36,16 @@ pub enum Arrival {
     Bell(u64),
 }
 
-/// Connections to the other hosts of a job. One thread uses it.
+/// Connections to the other nodes of a job. One thread uses it.
 pub trait Transport: Send + Debug {
-    /// The number of this host.
-    fn host(&self) -> u32;
+    /// The number of this node.
+    fn node(&self) -> u32;
 
-    /// How many hosts there are, this one included.
-    fn hosts(&self) -> u32;
+    /// How many nodes there are, this one included.
+    fn nodes(&self) -> u32;
 
-    /// Where a host is reached, for messages to people.
-    fn address(&self, host: u32) -> String;
+    /// Where a node is reached, for messages to people.
+    fn address(&self, node: u32) -> String;
 
     /// From now on [`wait`](Self::wait) also ends when this descriptor becomes readable once more.
     ///
@@ -52,21 +53,22 @@ pub trait Transport: Send + Debug {
     /// When the system refuses.
     fn watch(&mut self, bell: BorrowedFd<'_>, number: u64) -> Result<(), Error>;
 
-    /// Puts a frame into the queue for a host. It leaves with the next [`flush`](Self::flush) at the latest; for a host that
-    /// is gone it is dropped.
-    fn send(&mut self, host: u32, frame: Frame);
+    /// Puts a frame into the queue for a node. It leaves with the next [`flush`](Self::flush) at
+    /// the latest; for a node that is gone it is dropped.
+    fn send(&mut self, node: u32, frame: Frame);
 
-    /// Hands over what is in the queues, as far as that goes without waiting. The rest follows during [`wait`](Self::wait).
+    /// Hands over what is in the queues, as far as that goes without waiting. The rest follows
+    /// during [`wait`](Self::wait).
     fn flush(&mut self);
 
-    /// Bytes that are in the queue for a host.
-    fn queued(&self, host: u32) -> u64;
+    /// Bytes that are in the queue for a node.
+    fn queued(&self, node: u32) -> u64;
 
-    /// Sleeps until something arrives, a queue becomes shorter, or the time is over (`None`: never), and appends what has
-    /// arrived.
+    /// Sleeps until something arrives, a queue becomes shorter, or the time is over (`None`:
+    /// never), and appends what has arrived.
     ///
     /// # Errors
-    /// When the system refuses. That a host is gone is no error but an [`Arrival`].
+    /// When the system refuses. That a node is gone is no error but an [`Arrival`].
     fn wait(&mut self, timeout: Option<Duration>, arrivals: &mut Vec<Arrival>)
     -> Result<(), Error>;
 

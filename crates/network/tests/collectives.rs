@@ -1,4 +1,4 @@
-//! The agent engine at work: sizes, hosts, many runs and communicators at once.
+//! The agent engine at work: sizes, nodes, many runs and communicators at once.
 
 mod threads;
 
@@ -7,7 +7,7 @@ use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Graph};
 use network::agent::Client;
 use network::carrier::{Carrier, Prepared};
-use threads::{Wires, hosts, prepare, run, run_job, world};
+use threads::{Wires, nodes, prepare, run, run_job, world};
 
 /// Every rank sends so many bytes to the next and receives as many from the one before.
 fn shift(rank: u32, ranks: u32, bytes: u64) -> Graph {
@@ -41,7 +41,7 @@ fn messages_of_all_sizes_arrive() {
         &[0, 1, 8, 4095, 4096, 4097, 16 << 10, (16 << 10) + 1, 1 << 20, 5_000_001][..],
         &[64 << 20],
     ] {
-        run_job(&hosts(2, 1), Wires::Tcp, |rank, client| {
+        run_job(&nodes(2, 1), Wires::Tcp, |rank, client| {
             let context = world(0, rank, 2);
             for (sequence, bytes) in (0..).zip(sizes) {
                 let prepared = prepare(&client, &context, &shift(rank, 2, *bytes));
@@ -60,10 +60,10 @@ fn messages_of_all_sizes_arrive() {
 }
 
 #[test]
-fn hosts_and_ranks_in_all_numbers() {
+fn nodes_and_ranks_in_all_numbers() {
     for (count, each) in [(2, 1), (2, 2), (4, 1), (4, 2), (8, 1), (8, 2)] {
         let ranks = count * each;
-        run_job(&hosts(ranks, each), Wires::Tcp, |rank, client| {
+        run_job(&nodes(ranks, each), Wires::Tcp, |rank, client| {
             let context = world(0, rank, ranks);
             let prepared = prepare(&client, &context, &sum(rank, ranks, 1000));
             for sequence in 0..20 {
@@ -81,12 +81,13 @@ fn hosts_and_ranks_in_all_numbers() {
     }
 }
 
-/// Communicators whose runs are all started before any is waited for, from several threads of each rank.
+/// Communicators whose runs are all started before any is waited for, from several threads of each
+/// rank.
 #[test]
 fn many_runs_of_many_communicators_are_under_way_at_once() {
     const COMMUNICATORS: u32 = 12;
     const RUNS: u64 = 200;
-    run_job(&hosts(4, 2), Wires::Tcp, |rank, client| {
+    run_job(&nodes(4, 2), Wires::Tcp, |rank, client| {
         let client = &client;
         std::thread::scope(|scope| {
             for half in 0..2 {
@@ -123,7 +124,7 @@ fn many_runs_of_many_communicators_are_under_way_at_once() {
 /// Two communicators of one number that have no rank in common never meet.
 #[test]
 fn a_number_may_be_used_by_communicators_apart() {
-    run_job(&hosts(4, 1), Wires::Memory, |rank, client| {
+    run_job(&nodes(4, 1), Wires::Memory, |rank, client| {
         let members: std::sync::Arc<[u32]> = if rank < 2 { [0, 1].into() } else { [3, 2].into() };
         let own = members.iter().position(|member| *member == rank).expect("a member") as u32;
         let context = network::carrier::Context { number: 3, members, rank: own };
@@ -142,7 +143,7 @@ fn a_sender_ahead_of_its_receiver_is_held_back() {
     const RUNS: u64 = 3000;
     const BYTES: u64 = 8 << 10;
     let far_ahead = std::sync::Barrier::new(2);
-    run_job(&hosts(2, 1), Wires::Tcp, |rank, client| {
+    run_job(&nodes(2, 1), Wires::Tcp, |rank, client| {
         let mut graph = Graph::new(rank, 2);
         let access = if rank == 0 { Access::Input } else { Access::Output };
         let buffer = graph.buffer(access, BYTES);
@@ -181,7 +182,7 @@ fn a_sender_ahead_of_its_receiver_is_held_back() {
 
 #[test]
 fn a_schedule_may_be_released_while_its_runs_go_on() {
-    run_job(&hosts(2, 1), Wires::Memory, |rank, client: Client| {
+    run_job(&nodes(2, 1), Wires::Memory, |rank, client: Client| {
         let graph = barrier::Algorithm::Dissemination.graph(rank, 2).expect("in range");
         let prepared: Prepared = prepare(&client, &world(0, rank, 2), &graph);
         let tickets: Vec<_> = (0..10)

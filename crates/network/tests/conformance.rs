@@ -1,5 +1,5 @@
-//! The agent engine against the suite that every engine must pass: over memory, with hardly any memory for early
-//! messages, and over TCP.
+//! The agent engine against the suite that every engine must pass: over memory, with hardly any
+//! memory for early messages, and over TCP.
 
 mod threads;
 
@@ -8,17 +8,17 @@ use network::agent::Limits;
 use threads::{Agents, Wires};
 
 #[test]
-fn a_host_for_each_rank_conforms() {
+fn a_node_for_each_rank_conforms() {
     conformance::run_suite(&Agents::new(1, Wires::Memory));
 }
 
 #[test]
-fn two_ranks_on_each_host_conform() {
+fn two_ranks_on_each_node_conform() {
     conformance::run_suite(&Agents::new(2, Wires::Memory));
 }
 
 #[test]
-fn hosts_with_little_memory_conform() {
+fn nodes_with_little_memory_conform() {
     for (eager_limit, unexpected_bytes, unexpected_messages) in
         [(0, 0, 0), (1 << 30, 64, 1), (100, 1000, 5)]
     {
@@ -36,7 +36,7 @@ fn tcp_conforms() {
 }
 
 #[test]
-fn tcp_with_two_ranks_on_each_host_conforms() {
+fn tcp_with_two_ranks_on_each_node_conforms() {
     let mut engine = Agents::new(2, Wires::Tcp);
     engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
     conformance::run_suite(&engine);

@@ -1,5 +1,5 @@
-//! Ranks that leave, go mad or call something else, hosts that end, strangers at the door: runs end with an error that names
-//! who it is, and never hang.
+//! Ranks that leave, go mad or call something else, nodes that end, strangers at the door: runs end
+//! with an error that names who it is, and never hang.
 
 mod threads;
 
@@ -8,8 +8,8 @@ use goal::graph::{Access, Graph};
 use network::agent::area::{Area, doorbell};
 use network::agent::{Agent, Client, Limits, local, local_over};
 use network::carrier::{Carrier, Error, Exit};
-use network::hosts::Hosts;
 use network::invitation::random_key;
+use network::nodes::Nodes;
 use network::transport::tcp::{Listener, Patience, Tcp};
 use network::transport::{Transport, memory};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
-use threads::{Wires, connect, hosts, patience, prepare, run, run_job, world};
+use threads::{Wires, connect, nodes, patience, prepare, run, run_job, world};
 
 fn barrier_of(rank: u32, ranks: u32) -> Graph {
     barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range")
@@ -31,11 +31,12 @@ fn end(client: &Client, ticket: network::carrier::Ticket) -> Result<(), Error> {
     client.fetch(ticket, &mut [])
 }
 
-/// A rank may leave as soon as it has started its part, without waiting: its agent carries it through.
+/// A rank may leave as soon as it has started its part, without waiting: its agent carries it
+/// through.
 #[test]
 fn who_leaves_after_starting_its_part_fails_nobody() {
     for each in [1, 2] {
-        let outcomes = run_job(&hosts(4, each), Wires::Tcp, |rank, client| {
+        let outcomes = run_job(&nodes(4, each), Wires::Tcp, |rank, client| {
             let prepared = prepare(&client, &world(0, rank, 4), &barrier_of(rank, 4));
             if rank % 2 == 1 {
                 client.forget(client.start(prepared, 0, &[]).expect("memory"));
@@ -47,11 +48,12 @@ fn who_leaves_after_starting_its_part_fails_nobody() {
     }
 }
 
-/// Those who wait for a rank that has left learn so, also those who wait for it through others only.
+/// Those who wait for a rank that has left learn so, also those who wait for it through others
+/// only.
 #[test]
 fn who_leaves_without_its_part_is_reported_to_everybody() {
     for wires in [Wires::Memory, Wires::Tcp] {
-        let outcomes = run_job(&hosts(5, 1), wires, |rank, client| {
+        let outcomes = run_job(&nodes(5, 1), wires, |rank, client| {
             let prepared = prepare(&client, &world(0, rank, 5), &barrier_of(rank, 5));
             run(&client, prepared, 0, &[], &mut [])?;
             if rank == 3 { Ok(()) } else { run(&client, prepared, 1, &[], &mut []) }
@@ -61,14 +63,15 @@ fn who_leaves_without_its_part_is_reported_to_everybody() {
     }
 }
 
-/// A rank that is far ahead of another one of its host is held back: what it has sent takes memory of their agent.
+/// A rank that is far ahead of another one of its node is held back: what it has sent takes memory
+/// of their agent.
 #[test]
-fn who_is_far_ahead_on_its_own_host_is_held_back() {
+fn who_is_far_ahead_on_its_own_node_is_held_back() {
     const BYTES: usize = 8 << 10;
     // Twice a window.
     const RUNS: u64 = 2048;
     let clients =
-        connect(&hosts(2, 2), &Wires::Memory, Limits::default()).expect("threads and memory");
+        connect(&nodes(2, 2), &Wires::Memory, Limits::default()).expect("threads and memory");
     let (mut sends, mut receives) = (Graph::new(0, 2), Graph::new(1, 2));
     let block = sends.buffer(Access::Input, BYTES as u64);
     sends.send(block, 1, 0);
@@ -99,7 +102,7 @@ fn who_is_far_ahead_on_its_own_host_is_held_back() {
 
 #[test]
 fn ranks_in_different_collectives_are_told_apart() {
-    let outcomes = run_job(&hosts(3, 1), Wires::Memory, |rank, client| {
+    let outcomes = run_job(&nodes(3, 1), Wires::Memory, |rank, client| {
         let schedule = goal::compile::compile(&barrier_of(rank, 3)).expect("in order");
         let stamp = if rank == 1 { 8 } else { 7 };
         let prepared = client.prepare(&world(0, rank, 3), &schedule, stamp).expect("memory");
@@ -116,14 +119,14 @@ fn ranks_in_different_collectives_are_told_apart() {
     assert!(seen[1] == (8, 7, 0) || seen[1] == (8, 7, 2), "{seen:?}");
 }
 
-/// A transport whose agent is not there: it ends as a host does that is switched off.
+/// A transport whose agent is not there: it ends as a node does that is switched off.
 #[test]
-fn a_host_that_ends_without_a_word_is_unreachable() {
+fn a_node_that_ends_without_a_word_is_unreachable() {
     let mut transports = memory::connect(3).expect("descriptors");
     let vanishing = transports.pop().expect("three");
     let boxed =
         transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
-    let clients = local_over(&hosts(3, 1), boxed, Limits::default()).expect("memory");
+    let clients = local_over(&nodes(3, 1), boxed, Limits::default()).expect("memory");
     let tickets: Vec<_> = (0..)
         .zip(&clients)
         .map(|(rank, client)| {
@@ -133,14 +136,14 @@ fn a_host_that_ends_without_a_word_is_unreachable() {
         .collect();
     drop(vanishing);
     for (client, (prepared, ticket)) in clients.iter().zip(tickets) {
-        let unreachable = |outcome| matches!(outcome, Err(Error::HostUnreachable { host: 2, .. }));
+        let unreachable = |outcome| matches!(outcome, Err(Error::NodeUnreachable { node: 2, .. }));
         assert!(unreachable(end(client, ticket)));
         assert!(
             unreachable(end(client, client.start(prepared, 1, &[]).expect("memory"))),
             "later runs end, too"
         );
     }
-    // What needs the lost host for nothing goes on.
+    // What needs the lost node for nothing goes on.
     std::thread::scope(|scope| {
         for (rank, client) in (0..).zip(&clients) {
             scope.spawn(move || {
@@ -162,7 +165,7 @@ proptest! {
         published in prop_oneof![0..20u64, any::<u64>()],
     ) {
         let transport = memory::connect(1).expect("descriptors").remove(0);
-        let agent = Agent::start(Hosts::new(["a", "a", "a"]), Box::new(transport), Limits::default(), || {}).expect("a thread");
+        let agent = Agent::start(Nodes::new(["a", "a", "a"]), Box::new(transport), Limits::default(), || {}).expect("a thread");
         let area = || Area::create().expect("memory");
         let open = |rank: u32, area: &Area| {
             let bell = doorbell().expect("a descriptor");
@@ -176,7 +179,7 @@ proptest! {
             .map(|rank| {
                 let area = area();
                 let bell = open(rank, &area);
-                let home = network::agent::Home { host: 0, address: String::new() };
+                let home = network::agent::Home { node: 0, address: String::new() };
                 Client::new(area, bell, home, None).expect("an area")
             })
             .collect();
@@ -231,10 +234,10 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
         said.expect("nobody has closed yet");
         strangers.push(stranger);
     }
-    let connect = |(host, listener)| {
+    let connect = |(node, listener)| {
         let addresses = addresses.clone();
         std::thread::spawn(move || {
-            Tcp::connect(listener, host, &addresses, key, Patience::default())
+            Tcp::connect(listener, node, &addresses, key, Patience::default())
         })
     };
     let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
@@ -246,7 +249,7 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
     assert!(refused > 0, "nobody was counted");
     let boxed =
         transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
-    let clients = local_over(&hosts(3, 1), boxed, Limits::default()).expect("memory");
+    let clients = local_over(&nodes(3, 1), boxed, Limits::default()).expect("memory");
     std::thread::scope(|scope| {
         for (rank, client) in (0..).zip(&clients) {
             scope.spawn(move || {
@@ -263,18 +266,18 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
     }
 }
 
-/// A host that was turned away, because strangers had filled the other one, tries again.
+/// A node that was turned away, because strangers had filled the other one, tries again.
 #[test]
-fn a_host_that_was_turned_away_comes_again() {
+fn a_node_that_was_turned_away_comes_again() {
     let key = random_key().expect("random bytes");
     let listeners: Vec<Listener> =
         (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
-    let [there, here] = [0, 1].map(|host: usize| listeners[host].address());
+    let [there, here] = [0, 1].map(|node: usize| listeners[node].address());
     // In between, what lets nobody pass at first.
     let between = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addresses = [between.local_addr().expect("it has one"), here];
     let pass = move || {
-        drop(between.accept().expect("a host knocks"));
+        drop(between.accept().expect("a node knocks"));
         let (mut knocking, _) = between.accept().expect("it comes again");
         let mut listening = TcpStream::connect(there).expect("it listens");
         let mut answers = (
@@ -289,8 +292,8 @@ fn a_host_that_was_turned_away_comes_again() {
     let patience = Patience::default();
     let threads: Vec<_> = (0..)
         .zip(listeners)
-        .map(|(host, listener)| {
-            std::thread::spawn(move || Tcp::connect(listener, host, &addresses, key, patience))
+        .map(|(node, listener)| {
+            std::thread::spawn(move || Tcp::connect(listener, node, &addresses, key, patience))
         })
         .collect();
     for thread in threads {
@@ -304,17 +307,17 @@ fn another_jobs_key_opens_nothing() {
         (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let patience = Patience { connecting: Duration::from_millis(300), ..Patience::default() };
-    let connect = |(host, listener)| {
+    let connect = |(node, listener)| {
         let addresses = addresses.clone();
         std::thread::spawn(move || {
-            Tcp::connect(listener, host, &addresses, [host as u8; 16], patience)
+            Tcp::connect(listener, node, &addresses, [node as u8; 16], patience)
         })
     };
     let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
-    for (host, thread) in (0..).zip(threads) {
+    for (node, thread) in (0..).zip(threads) {
         let error = thread.join().expect("no panic").expect_err("the keys differ").to_string();
         assert!(
-            error.contains(&format!("host {} ({})", 1 - host, addresses[1 - host as usize])),
+            error.contains(&format!("node {} ({})", 1 - node, addresses[1 - node as usize])),
             "{error}"
         );
     }
@@ -322,14 +325,14 @@ fn another_jobs_key_opens_nothing() {
 
 /// An address where nobody listens any more.
 #[test]
-fn a_host_that_is_not_there_is_named() {
+fn a_node_that_is_not_there_is_named() {
     let gone = Listener::bind("127.0.0.1:0").expect("a port").address();
     let listener = Listener::bind("127.0.0.1:0").expect("a port");
     let addresses = [gone, listener.address()];
     let error = Tcp::connect(listener, 1, &addresses, [0; 16], Patience::default())
         .expect_err("nobody is there");
     assert!(
-        matches!(&error, Error::HostUnreachable { host: 0, address, .. } if *address == gone.to_string()),
+        matches!(&error, Error::NodeUnreachable { node: 0, address, .. } if *address == gone.to_string()),
         "{error}"
     );
 }
@@ -337,7 +340,7 @@ fn a_host_that_is_not_there_is_named() {
 /// Wrong calls are refused by words that say what to do.
 #[test]
 fn wrong_calls_are_refused() {
-    let clients = local(&hosts(2, 1)).expect("sockets");
+    let clients = local(&nodes(2, 1)).expect("sockets");
     let mut graph = Graph::new(0, 2);
     let block = graph.buffer(Access::Input, 4);
     graph.send(block, 1, 0);
@@ -357,7 +360,7 @@ fn wrong_calls_are_refused() {
         clients[1].prepare(&world(0, 1, 2), &schedule, 0).is_err(),
         "the schedule of another rank"
     );
-    drop(connect(&hosts(1, 1), &Wires::Memory, Limits::default()));
+    drop(connect(&nodes(1, 1), &Wires::Memory, Limits::default()));
 }
 
 fn end_with(client: &Client, ticket: network::carrier::Ticket) -> Result<(), Error> {
@@ -367,13 +370,14 @@ fn end_with(client: &Client, ticket: network::carrier::Ticket) -> Result<(), Err
 
 #[test]
 fn a_run_says_whom_it_waits_for() {
-    let clients = local(&hosts(4, 2)).expect("sockets");
+    let clients = local(&nodes(4, 2)).expect("sockets");
     let ticket = |rank: u32| {
         let prepared = prepare(&clients[rank as usize], &world(0, rank, 4), &barrier_of(rank, 4));
         clients[rank as usize].start(prepared, 0, &[]).expect("memory")
     };
     let tickets = [0, 1, 2].map(ticket);
-    // What comes from rank 2 in the second round of a dissemination barrier comes soon, rank 3 has not started.
+    // What comes from rank 2 in the second round of a dissemination barrier comes soon, rank 3 has
+    // not started.
     let begun = std::time::Instant::now();
     while clients[0].awaited(tickets[0]) != [3] {
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", clients[0].awaited(tickets[0]));

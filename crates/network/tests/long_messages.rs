@@ -11,7 +11,7 @@ use std::time::Duration;
 /// More than the system keeps for a connection.
 const LONG: usize = 64 << 20;
 
-/// Two connected hosts.
+/// Two connected nodes.
 fn pair() -> [Tcp; 2] {
     let key = random_key().expect("the system has random bytes");
     let listeners =
@@ -20,7 +20,7 @@ fn pair() -> [Tcp; 2] {
     let [first, second] = listeners;
     std::thread::scope(|scope| {
         let connect =
-            |listener, host| Tcp::connect(listener, host, &addresses, key, Patience::default());
+            |listener, node| Tcp::connect(listener, node, &addresses, key, Patience::default());
         let other = scope.spawn(move || connect(second, 1).expect("they reach each other"));
         [
             connect(first, 0).expect("they reach each other"),
@@ -47,7 +47,7 @@ fn short(number: u32) -> Frame {
     )
 }
 
-/// Has both hosts work until the second has got so many frames.
+/// Has both nodes work until the second has got so many frames.
 fn receive([sender, receiver]: &mut [Tcp; 2], count: usize) -> Vec<Frame> {
     let (mut frames, mut arrivals) = (Vec::new(), Vec::new());
     while frames.len() < count {
@@ -55,7 +55,7 @@ fn receive([sender, receiver]: &mut [Tcp; 2], count: usize) -> Vec<Frame> {
         receiver.wait(Some(Duration::ZERO), &mut arrivals).expect("it works");
         for arrival in arrivals.drain(..) {
             match arrival {
-                Arrival::Frame { host: 0, frame } => frames.push(frame),
+                Arrival::Frame { node: 0, frame } => frames.push(frame),
                 other => panic!("{other:?}"),
             }
         }
@@ -65,12 +65,12 @@ fn receive([sender, receiver]: &mut [Tcp; 2], count: usize) -> Vec<Frame> {
 
 #[test]
 fn what_is_short_overtakes_what_is_long_and_what_must_not_does_not() {
-    let mut hosts = pair();
-    hosts[0].send(1, long(1, LONG));
-    hosts[0].flush();
-    hosts[0].send(1, Frame::Bye);
-    hosts[0].send(1, short(2));
-    let frames = receive(&mut hosts, 3);
+    let mut nodes = pair();
+    nodes[0].send(1, long(1, LONG));
+    nodes[0].flush();
+    nodes[0].send(1, Frame::Bye);
+    nodes[0].send(1, short(2));
+    let frames = receive(&mut nodes, 3);
     assert!(frames[0] == short(2), "the short one first");
     assert!(frames[1] == long(1, LONG), "the long one, as it was sent");
     assert_eq!(frames[2], Frame::Bye);
@@ -88,14 +88,14 @@ fn long_messages_of_every_length_arrive_whole_between_short_ones() {
         5 * SEGMENT + 17,
         3_000_001,
     ];
-    let mut hosts = pair();
+    let mut nodes = pair();
     for (number, length) in lengths.into_iter().enumerate() {
-        hosts[0].send(1, short(number as u32));
-        hosts[0].send(1, long(number, length));
-        hosts[0].flush();
+        nodes[0].send(1, short(number as u32));
+        nodes[0].send(1, long(number, length));
+        nodes[0].flush();
     }
-    let mut frames = receive(&mut hosts, 2 * lengths.len());
-    assert_eq!(hosts[0].queued(1), 0, "as many bytes have left as were announced");
+    let mut frames = receive(&mut nodes, 2 * lengths.len());
+    assert_eq!(nodes[0].queued(1), 0, "as many bytes have left as were announced");
     for (number, length) in lengths.into_iter().enumerate() {
         for expected in [short(number as u32), long(number, length)] {
             let place = frames.iter().position(|frame| *frame == expected);

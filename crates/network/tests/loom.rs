@@ -1,5 +1,5 @@
-//! The bell between a rank and its agent under loom: every interleaving of the two. The file is included as it is; it uses
-//! `crate::sync`, which here is loom's.
+//! The bell between a rank and its agent under loom: every interleaving of the two. The file is
+//! included as it is; it uses `crate::sync`, which here is loom's.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -48,7 +48,8 @@ fn no_entry_is_slept_over() {
             loom::thread::spawn(move || {
                 let mut rung_for = 0;
                 for place in 0..2 {
-                    // SAFETY: the agent reads the entry only after it was published, which loom checks.
+                    // SAFETY: the agent reads the entry only after it was published, which loom
+                    // checks.
                     shared.entries[place].with_mut(|entry| unsafe { *entry = place as u64 + 7 });
                     if bell(&shared).publish(place as u64 + 1, &mut rung_for) {
                         *shared.rung.lock().expect("no panic") = true;

@@ -1,11 +1,12 @@
-//! A long time of small collectives leaves nothing behind. Alone in its process, whose memory it measures.
+//! A long time of small collectives leaves nothing behind. Alone in its process, whose memory it
+//! measures.
 
 mod threads;
 
 use collectives::{Reduction, allreduce};
 use goal::arithmetic::{Arithmetic, DataType};
 use network::carrier::Carrier;
-use threads::{Wires, hosts, prepare, run, run_job, world};
+use threads::{Wires, nodes, prepare, run, run_job, world};
 
 /// Bytes of memory that this process has.
 fn resident() -> u64 {
@@ -18,7 +19,7 @@ fn resident() -> u64 {
 fn a_hundred_thousand_collectives_leave_nothing_behind() {
     const RUNS: u64 = 100_000;
     let words = |values: [u64; 2]| values.map(u64::to_le_bytes).concat();
-    run_job(&hosts(2, 1), Wires::Tcp, |rank, client| {
+    run_job(&nodes(2, 1), Wires::Tcp, |rank, client| {
         let reduction = Reduction::new(Arithmetic::Add, DataType::U64);
         let graph = allreduce::Algorithm::RecursiveDoubling
             .graph(rank, 2, 16, reduction)

@@ -1,5 +1,6 @@
-//! Strangers without the job's key, more of them than the process of a host may have descriptors, cannot end a job's start. A
-//! file of its own, because the limit on descriptors is that of the whole process.
+//! Strangers without the job's key, more of them than the process of a node may have descriptors,
+//! cannot end a job's start. A file of its own, because the limit on descriptors is that of the
+//! whole process.
 
 use network::invitation::{Key, random_key};
 use network::transport::Transport;
@@ -9,14 +10,14 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Where the strangers are to knock, and the job's key, which a host among them has.
+/// Where the strangers are to knock, and the job's key, which a node among them has.
 const ARGUMENT: &str = "NETWORK_TEST_ARGUMENT";
 /// What this process may have open.
 const OPEN: u64 = 64;
 /// Far more than that, and more than are let wait where descriptors abound.
 const CROWD: usize = 500;
 
-/// This test program again, as all strangers and as the other host.
+/// This test program again, as all strangers and as the other node.
 struct Others {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,
@@ -49,7 +50,7 @@ impl Drop for Others {
 }
 
 #[test]
-#[ignore = "a part of the other test: strangers, and behind them a host"]
+#[ignore = "a part of the other test: strangers, and behind them a node"]
 fn part_knocks() {
     let Ok(argument) = std::env::var(ARGUMENT) else { return };
     let (address, key) = argument.split_once(' ').expect("two words");
@@ -76,7 +77,7 @@ fn part_knocks() {
     let (addresses, key) =
         ([address, listener.address()], key.parse::<u128>().expect("a number").to_le_bytes());
     let transport =
-        Tcp::connect(listener, 1, &addresses, key, Patience::default()).expect("it is a host");
+        Tcp::connect(listener, 1, &addresses, key, Patience::default()).expect("it is a node");
     println!("connected with {}", transport.address(0));
     // Until the test ends this process.
     let _ = std::io::stdin().read(&mut [0]);
@@ -84,7 +85,7 @@ fn part_knocks() {
 }
 
 #[test]
-fn a_crowd_of_strangers_keeps_no_host_out() {
+fn a_crowd_of_strangers_keeps_no_node_out() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN), ..limit })
         .expect("lower is always allowed");
@@ -92,10 +93,10 @@ fn a_crowd_of_strangers_keeps_no_host_out() {
     let listener = Listener::bind("127.0.0.1:0").expect("a port");
     let address = listener.address();
     let mut others = Others::at(address, key);
-    // Where the other host listens nobody needs to know: it is the one that connects.
+    // Where the other node listens nobody needs to know: it is the one that connects.
     let addresses = [address, address];
     let transport = Tcp::connect(listener, 0, &addresses, key, Patience::default())
-        .expect("a host is among them");
+        .expect("a node is among them");
     assert!(transport.refused() > 0, "nobody was turned away");
     others.hear(&format!("connected with {address}"));
 }

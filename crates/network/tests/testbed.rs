@@ -1,4 +1,5 @@
-//! The agent engine between hosts of their own: network namespaces, whose link loses frames or goes down.
+//! The agent engine between nodes of their own: network namespaces, whose link loses frames or goes
+//! down.
 
 mod threads;
 
@@ -7,40 +8,41 @@ use conformance::Capabilities;
 use goal::arithmetic::{Arithmetic, DataType};
 use network::agent::{Client, Limits, local_over};
 use network::carrier::Error;
-use network::hosts::Hosts;
+use network::nodes::Nodes;
 use network::transport::Transport;
 use network::transport::tcp::{Listener, Patience, Tcp};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use testbed::{Faults, Medium, Options, Testbed};
-use threads::{Agents, Wires, hosts, prepare, run, world};
+use threads::{Agents, Wires, nodes, prepare, run, world};
 
-/// Connects agents, each in a host of the testbed, with so many ranks each.
-fn connect(testbed: &Testbed, ranks: &Hosts, patience: Patience) -> Vec<Client> {
+/// Connects agents, each in a node of the testbed, with so many ranks each.
+fn connect(testbed: &Testbed, ranks: &Nodes, patience: Patience) -> Vec<Client> {
     let bind =
-        |host: &testbed::Host| host.run(|| Listener::bind((host.address(), 0))).expect("a port");
+        |node: &testbed::Node| node.run(|| Listener::bind((node.address(), 0))).expect("a port");
     let listeners: Vec<Listener> =
-        testbed.hosts().iter().take(ranks.count() as usize).map(bind).collect();
+        testbed.nodes().iter().take(ranks.count() as usize).map(bind).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let addresses = &addresses;
     let transports = std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for ((number, host), listener) in (0..).zip(testbed.hosts()).zip(listeners) {
+        for ((number, node), listener) in (0..).zip(testbed.nodes()).zip(listeners) {
             let connect = move || Tcp::connect(listener, number, addresses, [9; 16], patience);
-            threads.push(scope.spawn(move || host.run(connect)));
+            threads.push(scope.spawn(move || node.run(connect)));
         }
         let joined = threads.into_iter().map(|thread| thread.join().expect("no panic"));
         joined
             .map(|transport| {
-                Box::new(transport.expect("the hosts find each other")) as Box<dyn Transport>
+                Box::new(transport.expect("the nodes find each other")) as Box<dyn Transport>
             })
             .collect::<Vec<_>>()
     });
     local_over(ranks, transports, Limits::default()).expect("memory")
 }
 
-/// An allreduce of so many runs on a communicator of its own, whose results are checked; the first error ends it.
+/// An allreduce of so many runs on a communicator of its own, whose results are checked; the first
+/// error ends it.
 fn reduce(
     clients: &[Client],
     number: u32,
@@ -80,11 +82,11 @@ fn reduce(
 }
 
 #[test]
-fn conforms_between_hosts_of_their_own() {
+fn conforms_between_nodes_of_their_own() {
     for (mtu, each) in [(1500, 1), (9000, 2)] {
         let testbed = testbed::or_skip!(Testbed::new(8, Options { mtu, ..Options::default() }));
         let testbed = Arc::new(testbed);
-        let connect = move |ranks: &Hosts| Ok(connect(&testbed, ranks, Patience::default()));
+        let connect = move |ranks: &Nodes| Ok(connect(&testbed, ranks, Patience::default()));
         let mut engine = Agents::new(each, Wires::Other(Box::new(connect)));
         engine.capabilities = Capabilities { random_programs: 16, ..Capabilities::default() };
         conformance::run_suite(&engine);
@@ -97,7 +99,7 @@ fn losses_are_made_good() {
     let testbed = testbed::or_skip!(Testbed::new(3, Options { medium, ..Options::default() }));
     // A segment may be lost several times in a row.
     let patience = Patience { unanswered: Duration::from_secs(60), ..Patience::default() };
-    let clients = connect(&testbed, &hosts(3, 1), patience);
+    let clients = connect(&testbed, &nodes(3, 1), patience);
     let relay = testbed.relay().expect("one was asked for");
     for (number, (share, runs)) in (0..).zip([(0.0, 100), (0.01, 100), (0.05, 30), (0.2, 5)]) {
         relay.set_faults(Faults::of_networks(share));
@@ -109,7 +111,7 @@ fn losses_are_made_good() {
 #[test]
 fn a_link_that_is_down_for_a_second_is_waited_for() {
     let testbed = testbed::or_skip!(Testbed::new(2, Options::default()));
-    let clients = connect(&testbed, &hosts(2, 1), Patience::default());
+    let clients = connect(&testbed, &nodes(2, 1), Patience::default());
     let testbed = &testbed;
     std::thread::scope(|scope| {
         let (unplug, unplugged) = std::sync::mpsc::channel();
@@ -130,10 +132,10 @@ fn a_link_that_is_down_for_a_second_is_waited_for() {
 }
 
 #[test]
-fn a_host_that_vanishes_is_unreachable() {
+fn a_node_that_vanishes_is_unreachable() {
     let testbed = testbed::or_skip!(Testbed::new(3, Options::default()));
     let patience = Patience { unanswered: Duration::from_secs(2), ..Patience::default() };
-    let clients = connect(&testbed, &hosts(3, 1), patience);
+    let clients = connect(&testbed, &nodes(3, 1), patience);
     let between = |sequence| {
         if sequence == 20 {
             testbed.unplug(2).expect("allowed");
@@ -141,10 +143,10 @@ fn a_host_that_vanishes_is_unreachable() {
     };
     let outcomes = reduce(&clients, 0, 1000, 100, between);
     let vanished = |outcome: &Result<(), Error>| {
-        matches!(outcome, Err(Error::HostUnreachable { host: 2, .. }))
+        matches!(outcome, Err(Error::NodeUnreachable { node: 2, .. }))
     };
     assert!(outcomes[..2].iter().all(vanished), "{outcomes:?}");
-    assert!(matches!(outcomes[2], Err(Error::HostUnreachable { host: 0 | 1, .. })), "{outcomes:?}");
+    assert!(matches!(outcomes[2], Err(Error::NodeUnreachable { node: 0 | 1, .. })), "{outcomes:?}");
     // The others go on without it.
     std::thread::scope(|scope| {
         for (rank, client) in (0..).zip(&clients[..2]) {

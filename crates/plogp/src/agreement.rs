@@ -44,8 +44,8 @@ pub struct Apart {
 }
 
 impl Agreement {
-    /// Compares the parameters of each class of pairs that both have, under both engines, at the sizes that the first was
-    /// measured at.
+    /// Compares the parameters of each class of pairs that both have, under both engines, at the
+    /// sizes that the first was measured at.
     pub fn of(one: &Machine, other: &Machine) -> Self {
         let mut found: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
         for (left, right) in

@@ -20,7 +20,7 @@ pub struct Costs {
     pub combine: f64,
     /// γ, the contention ratio of direct all-to-all exchanges.
     pub contention: f64,
-    /// What joins cost; an operation that is not here has none, as between hosts.
+    /// What joins cost; an operation that is not here has none, as between nodes.
     pub joins: BTreeMap<Operation, JoinCosts>,
 }
 
@@ -48,12 +48,14 @@ pub struct Prediction {
 }
 
 impl Costs {
-    /// Costs of messages alone: combining is free, direct exchanges take their upper bound, and there are no joins.
+    /// Costs of messages alone: combining is free, direct exchanges take their upper bound, and
+    /// there are no joins.
     pub fn of_messages(network: Parameters) -> Self {
         Costs { network, combine: 0.0, contention: 1.0, joins: BTreeMap::new() }
     }
 
-    /// How long an algorithm takes, in microseconds; `None` if the operation has no such algorithm, or no join is known.
+    /// How long an algorithm takes, in microseconds; `None` if the operation has no such algorithm,
+    /// or no join is known.
     ///
     /// ```
     /// use plogp::costs::{Costs, Tuning};
@@ -186,7 +188,8 @@ impl Costs {
         })
     }
 
-    /// The same, with the segment size or the degree that makes the algorithm fastest. Segments are multiples of 64 bytes.
+    /// The same, with the segment size or the degree that makes the algorithm fastest. Segments are
+    /// multiples of 64 bytes.
     pub fn best(
         &self,
         operation: Operation,

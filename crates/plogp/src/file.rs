@@ -198,7 +198,8 @@ pub(crate) fn to_bytes<T: Serialize>(kind: &'static Kind, content: &T) -> io::Re
     Ok(bytes)
 }
 
-/// Puts a file in the place of what is there, if anything: who reads it sees the old one or the new one, whole.
+/// Puts a file in the place of what is there, if anything: who reads it sees the old one or the new
+/// one, whole.
 ///
 /// # Errors
 /// [`FileError::Unwritable`]; the old file is still there.

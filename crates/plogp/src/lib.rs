@@ -1,5 +1,6 @@
-//! What collectives cost, predicted: parameters, models, fits and the choice of an algorithm. Nothing here measures,
-//! communicates or knows a clock; **times are microseconds** and **sizes are bytes** throughout.
+//! What collectives cost, predicted: parameters, models, fits and the choice of an algorithm.
+//! Nothing here measures, communicates or knows a clock; **times are microseconds** and **sizes are
+//! bytes** throughout.
 //!
 //! | room | one job |
 //! |---|---|
@@ -14,10 +15,11 @@
 //! | [`machine`], [`fingerprint`] | `machine.json`, and whose it is |
 //! | [`file`](mod@file) | how files are read with doubt and written whole |
 //!
-//! The models are those of the parameterised LogP model. Kielmann, Bal, Verstoep: "Fast Measurement of LogP Parameters for
-//! Message Passing Platforms", 2000; Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
-//! Communications", 2004; the fits of times against lengths and of barriers are those of Bokhari: "Communication Overhead
-//! on the Intel Paragon, IBM SP2 & Meiko CS-2", ICASE Interim Report 28, 1995.
+//! The models are those of the parameterised LogP model. Kielmann, Bal, Verstoep: "Fast Measurement
+//! of LogP Parameters for Message Passing Platforms", 2000; Barchet-Estefanel, Mounié: "Performance
+//! Characterisation of Intra-Cluster Collective Communications", 2004; the fits of times against
+//! lengths and of barriers are those of Bokhari: "Communication Overhead on the Intel Paragon, IBM
+//! SP2 & Meiko CS-2", ICASE Interim Report 28, 1995.
 //!
 //! ```
 //! use plogp::costs::Costs;

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// What was measured of a machine. Times are microseconds, sizes bytes, unless a name says otherwise.
+/// What was measured of a machine. Times are microseconds, sizes bytes, unless a name says
+/// otherwise.
 ///
 /// ```
 /// use plogp::machine::Machine;
@@ -30,14 +31,15 @@ pub struct Machine {
     pub clock_nanoseconds: f64,
     /// What disturbed the measurements.
     pub noise: Noise,
-    /// The parameters of each class of pairs, where every rank runs its own operations (the caller engine): then an
-    /// overhead is that of the rank whose message it is.
+    /// The parameters of each class of pairs, where every rank runs its own operations (the caller
+    /// engine): then an overhead is that of the rank whose message it is.
     pub classes: Classes,
     /// What they were found from.
     pub samples: BTreeMap<PairClass, Samples>,
     /// What a run of a schedule costs besides its messages, for each class of pairs.
     pub starts: BTreeMap<PairClass, StartCosts>,
-    /// The same where whoever completes an operation runs what it enabled, for whichever rank (the peers engine).
+    /// The same where whoever completes an operation runs what it enabled, for whichever rank (the
+    /// peers engine).
     pub peers: Peers,
     /// How long it takes to combine two contributions, in microseconds a byte.
     pub combine: f64,
@@ -47,9 +49,10 @@ pub struct Machine {
     pub joins: BTreeMap<Operation, JoinCosts>,
 }
 
-/// What messages cost under the peers engine. There one process carries a chain of messages through all ranks, and nothing is
-/// under way: the latency is about nothing, and the gap is what the message takes of that process. What an algorithm costs is
-/// then nearer to the sum of its messages' gaps than to its longest chain.
+/// What messages cost under the peers engine. There one process carries a chain of messages through
+/// all ranks, and nothing is under way: the latency is about nothing, and the gap is what the
+/// message takes of that process. What an algorithm costs is then nearer to the sum of its
+/// messages' gaps than to its longest chain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peers {
@@ -67,7 +70,8 @@ pub struct Peers {
 pub struct StartCosts {
     /// a: to start, and to be told that all is done.
     pub fixed: f64,
-    /// c, for each byte of private buffers, which are copied in or out. What lies in the job's memory costs nothing.
+    /// c, for each byte of private buffers, which are copied in or out. What lies in the job's
+    /// memory costs nothing.
     pub per_byte: f64,
 }
 
@@ -194,7 +198,8 @@ impl Machine {
     /// Reads the file of this machine.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and [`FileError::OtherMachine`] if the file does not belong to the machine here.
+    /// As [`read`](Self::read), and [`FileError::OtherMachine`] if the file does not belong to the
+    /// machine here.
     pub fn read_for(path: &Path, here: &Fingerprint) -> Result<Self, FileError> {
         let machine = Self::read(path)?;
         file::belongs(path, &Kind::MACHINE, &machine.fingerprint, here)?;
@@ -217,7 +222,8 @@ impl Machine {
         file::to_bytes(&Kind::MACHINE, self)
     }
 
-    /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is still there.
+    /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is
+    /// still there.
     ///
     /// # Errors
     /// [`FileError::Unwritable`].
@@ -225,11 +231,12 @@ impl Machine {
         file::write(path, &Kind::MACHINE, self)
     }
 
-    /// What operations cost among ranks of which no two are farther from each other than this; `None` where no class says
-    /// anything about that ([`Classes::for_pair`]). Between hosts there are no joins.
+    /// What operations cost among ranks of which no two are farther from each other than this;
+    /// `None` where no class says anything about that ([`Classes::for_pair`]). Between nodes there
+    /// are no joins.
     pub fn costs(&self, farthest: PairClass) -> Option<Costs> {
         let network = self.classes.for_pair(farthest)?.1.clone();
-        let joins = if farthest.is_inside_host() { self.joins.clone() } else { BTreeMap::new() };
+        let joins = if farthest.is_inside_node() { self.joins.clone() } else { BTreeMap::new() };
         Some(Costs { network, combine: self.combine, contention: self.contention, joins })
     }
 }

@@ -1,16 +1,19 @@
 //! What each algorithm costs: one function for each formula.
 //!
-//! "2004, table n" is Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
-//! Communications", 2004. Every function takes the [`Parameters`](crate::parameters::Parameters), the number of ranks P and
-//! the bytes m as [`Operation`](crate::operation::Operation) defines them, and gives microseconds from the moment at which
-//! all ranks start until the last one is done. One rank needs no message and no time.
+//! "2004, table n" is Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster
+//! Collective Communications", 2004. Every function takes the
+//! [`Parameters`](crate::parameters::Parameters), the number of ranks P and the bytes m as
+//! [`Operation`](crate::operation::Operation) defines them, and gives microseconds from the moment
+//! at which all ranks start until the last one is done. One rank needs no message and no time.
 //!
-//! The rules that the formulas follow: a rank sends one message after the other, each [`gap`] after the one before; a
-//! message has arrived [`latency`] + [`gap`] after it was sent and can be passed on from then on; messages to one rank
-//! arrive a [`gap`] apart. The paper's formulas assume that sending and receiving at once disturb each other not at all;
-//! those derived here reckon with the processor that has to do both ([`exchange`]).
+//! The rules that the formulas follow: a rank sends one message after the other, each [`gap`] after
+//! the one before; a message has arrived [`latency`] + [`gap`] after it was sent and can be passed
+//! on from then on; messages to one rank arrive a [`gap`] apart. The paper's formulas assume that
+//! sending and receiving at once disturb each other not at all; those derived here reckon with the
+//! processor that has to do both ([`exchange`]).
 //!
-//! How a formula relates to a simulation of the algorithm under these rules, which the tests hold it against:
+//! How a formula relates to a simulation of the algorithm under these rules, which the tests hold
+//! it against:
 //!
 //! | operation | algorithm | formula from | against the rules |
 //! |---|---|---|---|
@@ -42,8 +45,8 @@
 //! | allgather, allreduce, reduce_scatter | gather-bcast, reduce-bcast, reduce-then-scatter | derived | as their two parts |
 //! | several | join | fitted, see [`join`](mod@join) | – |
 //!
-//! The tables' names for the sizes: m bytes, s bytes a segment, k = ⌈m/s⌉ segments (the last may be shorter and is
-//! reckoned as a whole one).
+//! The tables' names for the sizes: m bytes, s bytes a segment, k = ⌈m/s⌉ segments (the last may be
+//! shorter and is reckoned as a whole one).
 //!
 //! [`gap`]: crate::parameters::Parameters::gap
 //! [`latency`]: crate::parameters::Parameters::latency
@@ -97,13 +100,15 @@ fn segments(bytes: u64, segment: NonZeroU64) -> (u64, f64) {
     (size, bytes.div_ceil(segment.get()).max(1) as f64)
 }
 
-/// The largest power of two that is not above the number of ranks, and whether that leaves ranks over.
+/// The largest power of two that is not above the number of ranks, and whether that leaves ranks
+/// over.
 fn core(ranks: u32) -> (u32, bool) {
     let core = 1 << floor_log2(ranks);
     (core, core < ranks)
 }
 
-/// The degree of a tree for which a cost is least: of 1, a chain, to 256 and P−1, a flat tree; of equals the lowest.
+/// The degree of a tree for which a cost is least: of 1, a chain, to 256 and P−1, a flat tree; of
+/// equals the lowest.
 fn least_degree(ranks: u32, cost: impl Fn(NonZeroU32) -> f64) -> NonZeroU32 {
     // The search must not take longer the more ranks there are.
     const HIGHEST: u32 = 256;

@@ -1,4 +1,5 @@
-//! The operations and algorithms that there are models for, by the names that the collectives give them.
+//! The operations and algorithms that there are models for, by the names that the collectives give
+//! them.
 
 names! {
     /// A collective operation.
@@ -17,8 +18,8 @@ names! {
         Reduce = "reduce",
         /// Each rank gets all contributions combined; bytes: one contribution.
         Allreduce = "allreduce",
-        /// Each rank gets its block of all contributions combined; bytes: one block, so that a contribution has as many
-        /// times more as there are ranks.
+        /// Each rank gets its block of all contributions combined; bytes: one block, so that a
+        /// contribution has as many times more as there are ranks.
         ReduceScatter = "reduce_scatter",
         /// Each rank gets the combination of all ranks up to its own; bytes: one contribution.
         Scan = "scan",
@@ -58,7 +59,8 @@ names! {
         Dary = "d-ary",
         /// A binomial scatter of the message's parts, which then go round a ring.
         ScatterAllgather = "scatter-allgather",
-        /// Two binary trees, each for one half of the message; the inner ranks of one are leaves of the other.
+        /// Two binary trees, each for one half of the message; the inner ranks of one are leaves of
+        /// the other.
         TwoTree = "two-tree",
         /// A binomial tree up to the first rank and down again.
         Tree = "tree",

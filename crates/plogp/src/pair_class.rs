@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 names! {
-    /// How far the two ranks of a pair are from each other, nearest first. Where tasks lie matters as much as how long
-    /// their messages are (Bokhari: "Communication Overhead on the Intel Paragon, IBM SP2 & Meiko CS-2", 1995, section 6),
-    /// so each class has parameters of its own.
+    /// How far the two ranks of a pair are from each other, nearest first. Where tasks lie matters
+    /// as much as how long their messages are (Bokhari: "Communication Overhead on the Intel
+    /// Paragon, IBM SP2 & Meiko CS-2", 1995, section 6), so each class has parameters of its own.
     pub enum PairClass ("class of pairs") {
         /// Both run on one core, in turn or as its hardware threads.
         SameCore = "same-core",
@@ -15,17 +15,17 @@ names! {
         SharedCache = "shared-cache",
         /// Two cores of one socket.
         SameSocket = "same-socket",
-        /// Two sockets of one host.
+        /// Two sockets of one node.
         OtherSocket = "other-socket",
-        /// Two hosts.
-        OtherHost = "other-host",
+        /// Two nodes.
+        OtherNode = "other-node",
     }
 }
 
 impl PairClass {
-    /// Whether both ranks run on one host.
-    pub const fn is_inside_host(self) -> bool {
-        !matches!(self, PairClass::OtherHost)
+    /// Whether both ranks run on one node.
+    pub const fn is_inside_node(self) -> bool {
+        !matches!(self, PairClass::OtherNode)
     }
 }
 
@@ -39,8 +39,8 @@ impl PairClass {
 /// classes.insert(PairClass::SameSocket, Parameters::linear(0.3, (0.1, 0.0), (0.1, 0.0), (0.2, 0.001))?);
 /// // Nobody has measured ranks that share a cache. What holds for the socket is the nearest that is known.
 /// assert_eq!(classes.for_pair(PairClass::SharedCache).map(|(class, _)| class), Some(PairClass::SameSocket));
-/// // Nothing is known about other hosts, and ranks of one host say nothing about them.
-/// assert!(classes.for_pair(PairClass::OtherHost).is_none());
+/// // Nothing is known about other nodes, and ranks of one node say nothing about them.
+/// assert!(classes.for_pair(PairClass::OtherNode).is_none());
 /// # Ok::<(), plogp::parameters::ParametersError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,11 +63,12 @@ impl Classes {
         self.0.iter().map(|(class, parameters)| (*class, parameters))
     }
 
-    /// The parameters to be used for a pair of this class, and the class that they were measured for: this one, else the
-    /// next one farther away on the same side of the network, else the next one nearer. Predictions from a farther class are
-    /// too long rather than too short. The network has no stand-in, nor does it stand in.
+    /// The parameters to be used for a pair of this class, and the class that they were measured
+    /// for: this one, else the next one farther away on the same side of the network, else the next
+    /// one nearer. Predictions from a farther class are too long rather than too short. The network
+    /// has no stand-in, nor does it stand in.
     pub fn for_pair(&self, class: PairClass) -> Option<(PairClass, &Parameters)> {
-        let same_side = |other: &PairClass| other.is_inside_host() == class.is_inside_host();
+        let same_side = |other: &PairClass| other.is_inside_node() == class.is_inside_node();
         let farther = self.0.range(class..).find(|(other, _)| same_side(other));
         let nearer = || self.0.range(..class).rev().find(|(other, _)| same_side(other));
         farther.or_else(nearer).map(|(class, parameters)| (*class, parameters))

@@ -1,21 +1,25 @@
-//! The parameters of one class of pairs: latency, overheads and gap as functions of the message size.
+//! The parameters of one class of pairs: latency, overheads and gap as functions of the message
+//! size.
 //!
-//! Kielmann, Bal, Verstoep: "Fast Measurement of LogP Parameters for Message Passing Platforms", IPPS Workshops 2000,
-//! Lecture Notes in Computer Science 1800: the parameters are kept at measured sizes only, and are linear between them.
+//! Kielmann, Bal, Verstoep: "Fast Measurement of LogP Parameters for Message Passing Platforms",
+//! IPPS Workshops 2000, Lecture Notes in Computer Science 1800: the parameters are kept at measured
+//! sizes only, and are linear between them.
 
 use serde::{Deserialize, Serialize};
 
-/// No time can be longer: a year, in microseconds. Keeps every sum and product of the models finite.
+/// No time can be longer: a year, in microseconds. Keeps every sum and product of the models
+/// finite.
 const LONGEST: f64 = 3.2e13;
 
 /// The pLogP parameters of one class of pairs. All times are microseconds, all sizes bytes.
 ///
-/// A message of m bytes keeps its sender's processor for [`send_overhead`](Self::send_overhead)(m), the way between the
-/// two for [`gap`](Self::gap)(m), and the receiver's processor for [`receive_overhead`](Self::receive_overhead)(m). It has
-/// arrived [`latency`](Self::latency) + gap(m) after it was sent; the sender may send the next one after gap(m).
+/// A message of m bytes keeps its sender's processor for [`send_overhead`](Self::send_overhead)(m),
+/// the way between the two for [`gap`](Self::gap)(m), and the receiver's processor for
+/// [`receive_overhead`](Self::receive_overhead)(m). It has arrived [`latency`](Self::latency) +
+/// gap(m) after it was sent; the sender may send the next one after gap(m).
 ///
-/// Between two measured sizes each parameter is a straight line. Above the largest the line of the last two goes on, but
-/// never downwards: a slope that noise has turned negative counts as zero.
+/// Between two measured sizes each parameter is a straight line. Above the largest the line of the
+/// last two goes on, but never downwards: a slope that noise has turned negative counts as zero.
 ///
 /// ```
 /// use plogp::parameters::{Parameters, Point};
@@ -94,7 +98,8 @@ pub enum ParametersError {
 }
 
 impl Parameters {
-    /// From a latency L in microseconds and what was measured at each size, ascending, beginning with size 0.
+    /// From a latency L in microseconds and what was measured at each size, ascending, beginning
+    /// with size 0.
     ///
     /// # Errors
     /// [`ParametersError`] says which number cannot be.
@@ -121,7 +126,8 @@ impl Parameters {
         }
     }
 
-    /// A machine whose parameters are straight lines: each is (at size 0, for each byte), in microseconds.
+    /// A machine whose parameters are straight lines: each is (at size 0, for each byte), in
+    /// microseconds.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -170,9 +176,9 @@ impl Parameters {
         self.latency + self.gap(bytes)
     }
 
-    /// How long a round takes in which a rank sends a message and waits for another of the same size: as long as one
-    /// message is under way, but never shorter than one processor needs to send the one and receive the other, in
-    /// microseconds.
+    /// How long a round takes in which a rank sends a message and waits for another of the same
+    /// size: as long as one message is under way, but never shorter than one processor needs to
+    /// send the one and receive the other, in microseconds.
     pub fn exchange(&self, bytes: u64) -> f64 {
         self.arrival(bytes).max(self.send_overhead(bytes) + self.receive_overhead(bytes))
     }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-/// How often the climb may go on at each step width. A convex cost needs two at most; on others the search must end.
+/// How often the climb may go on at each step width. A convex cost needs two at most; on others the
+/// search must end.
 const MOVES: u32 = 32;
 
-/// From how many sizes to climb: costs with steps, as protocols have, hide a better valley behind the best start.
+/// From how many sizes to climb: costs with steps, as protocols have, hide a better valley behind
+/// the best start.
 const CLIMBS: usize = 3;
 
 /// What a search has found.
@@ -20,13 +22,16 @@ pub struct Segment {
     pub evaluations: usize,
 }
 
-/// The segment size for a message of `bytes` bytes at which `cost` is least: all of m/2^i, i = 0 … ⌊log₂ m⌋, then from the
-/// best three of them hill climbing, in steps from half the size down to one `granule`.
+/// The segment size for a message of `bytes` bytes at which `cost` is least: all of m/2^i, i = 0 …
+/// ⌊log₂ m⌋, then from the best three of them hill climbing, in steps from half the size down to
+/// one `granule`.
 ///
-/// Barchet-Estefanel, Mounié 2004, section 3, with the climbing of Kielmann, Bal, Gorlatch, Verstoep, Hofman, Parallel
-/// Computing 27(11), 2001. Every size is a multiple of the granule, the size of one element, except that the whole message is
-/// one segment whatever its size. The result is never worse than the best m/2^i, and is the minimum where the cost falls,
-/// then rises. Costs that are not numbers lose against all others. Of equal sizes, the longest wins: it has fewer segments.
+/// Barchet-Estefanel, Mounié 2004, section 3, with the climbing of Kielmann, Bal, Gorlatch,
+/// Verstoep, Hofman, Parallel Computing 27(11), 2001. Every size is a multiple of the granule, the
+/// size of one element, except that the whole message is one segment whatever its size. The result
+/// is never worse than the best m/2^i, and is the minimum where the cost falls, then rises. Costs
+/// that are not numbers lose against all others. Of equal sizes, the longest wins: it has fewer
+/// segments.
 ///
 /// ```
 /// use plogp::segment;

@@ -1,7 +1,9 @@
-//! Which algorithm to use: candidates by the models, a decision table made from them, and a decision for a query.
+//! Which algorithm to use: candidates by the models, a decision table made from them, and a
+//! decision for a query.
 //!
-//! [`Prices`] knows what every way to run a collective costs that there is a model of. [`DecisionTable::build`] does that over a [`Grid`] and keeps the winners
-//! by ranges of sizes. [`decide`] looks a [`Query`] up, and falls back to the [built-in rules](built_in) where there is
+//! [`Prices`] knows what every way to run a collective costs that there is a model of.
+//! [`DecisionTable::build`] does that over a [`Grid`] and keeps the winners by ranges of sizes.
+//! [`decide`] looks a [`Query`] up, and falls back to the [built-in rules](built_in) where there is
 //! no table or the table has a gap; the [`Decision`] says in words what was chosen, and why.
 
 mod build;

@@ -1,25 +1,28 @@
-//! What a collective costs where whoever enables an operation executes it, and where ranks share cores.
+//! What a collective costs where whoever enables an operation executes it, and where ranks share
+//! cores.
 //!
-//! Between processes of one node, messages are not sent: the process that brings the last thing that an operation waited for
-//! executes it, for whichever rank it is, and goes on with what that enables. So the formulas of [`models`](crate::models),
-//! in which ranks work side by side, do not say how long a collective takes there: one process may run all of a tree, and
-//! then the shape of the tree does not matter, but the sum of its operations does. With more ranks than cores, processes of
-//! one core come one after the other besides, and each turn costs a switch.
+//! Between processes of one node, messages are not sent: the process that brings the last thing
+//! that an operation waited for executes it, for whichever rank it is, and goes on with what that
+//! enables. So the formulas of [`models`](crate::models), in which ranks work side by side, do not
+//! say how long a collective takes there: one process may run all of a tree, and then the shape of
+//! the tree does not matter, but the sum of its operations does. With more ranks than cores,
+//! processes of one core come one after the other besides, and each turn costs a switch.
 //!
-//! This is the model of that, played through rather than written as a formula. A [`Program`] has the operations of all ranks
-//! and what each waits for. [`run`] gives every process its core, lets the process with the least time behind it do its
-//! next operation, and counts what lies on the way to the moment at which the last process is done:
+//! This is the model of that, played through rather than written as a formula. A [`Program`] has
+//! the operations of all ranks and what each waits for. [`run`] gives every process its core, lets
+//! the process with the least time behind it do its next operation, and counts what lies on the way
+//! to the moment at which the last process is done:
 //!
 //! - a process begins: a fixed cost, and its private input is copied to where others can read it;
-//! - an operation: a fixed cost, and its bytes are copied or combined, copies being dearer where another core has written
-//!   the bytes last;
+//! - an operation: a fixed cost, and its bytes are copied or combined, copies being dearer where
+//!   another core has written the bytes last;
 //! - what another core has done is seen after a crossing;
 //! - a core turns to another of its processes when one has to wait or is done: a switch;
 //! - a process ends: its output is copied to its private memory.
 //!
-//! [`Constants`] say what each of these costs; they are the only thing that is measured, by [`fit`](mod@fit), from a few
-//! algorithms, and then hold for all. The result never lies below the [`bounds`]: all work spread over all cores, and what
-//! the busiest process must do by itself.
+//! [`Constants`] say what each of these costs; they are the only thing that is measured, by
+//! [`fit`](mod@fit), from a few algorithms, and then hold for all. The result never lies below the
+//! [`bounds`]: all work spread over all cores, and what the busiest process must do by itself.
 
 mod bounds;
 pub mod fit;
@@ -58,7 +61,8 @@ pub struct Step {
     pub rank: usize,
     /// From whose memory it copies.
     pub from: usize,
-    /// How many arrivals it waits for: of its rank's start, of operations before it, of its message.
+    /// How many arrivals it waits for: of its rank's start, of operations before it, of its
+    /// message.
     pub waits: u32,
     /// Bytes that it copies.
     pub copied: u64,
@@ -66,8 +70,8 @@ pub struct Step {
     pub combined: u64,
     /// To which operations its execution is an arrival.
     pub enables: Vec<usize>,
-    /// Which operations are complete with its execution: as a rule itself, and the other end of its message; a send that
-    /// waits for its receiver is complete with the receive.
+    /// Which operations are complete with its execution: as a rule itself, and the other end of its
+    /// message; a send that waits for its receiver is complete with the receive.
     pub completes: Vec<usize>,
 }
 
@@ -96,7 +100,8 @@ pub struct Constants {
 #[serde(transparent)]
 pub struct Curve(pub [f64; KNOTS.len()]);
 
-/// The sizes at which a [`Curve`] is told, in bytes; it is 0 at 0, and beyond the last it goes on in proportion.
+/// The sizes at which a [`Curve`] is told, in bytes; it is 0 at 0, and beyond the last it goes on
+/// in proportion.
 pub const KNOTS: [u64; 7] = [64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
 /// How much of each knot's value counts at a size.
@@ -158,8 +163,8 @@ impl Moment {
 }
 
 impl Constants {
-    /// Those that the parameters of messages suggest, before anything else is known: an operation costs what sending costs,
-    /// bytes cost what the gap grows by, and a crossing the latency.
+    /// Those that the parameters of messages suggest, before anything else is known: an operation
+    /// costs what sending costs, bytes cost what the gap grows by, and a crossing the latency.
     pub fn guess(network: &Parameters) -> Self {
         let gap = |bytes| (network.gap(bytes) - network.gap(0)).max(0.0);
         Constants {

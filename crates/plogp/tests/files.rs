@@ -1,4 +1,5 @@
-//! Files that are not what they should be: each mistake has its own message, with the file, the place and the way out.
+//! Files that are not what they should be: each mistake has its own message, with the file, the
+//! place and the way out.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 
@@ -169,15 +170,15 @@ fn a_file_that_cannot_be_written_says_so() {
 }
 
 #[test]
-fn a_class_nobody_has_measured_is_stood_in_for_by_a_farther_one_of_the_same_host() {
+fn a_class_nobody_has_measured_is_stood_in_for_by_a_farther_one_of_the_same_node() {
     let machine = machine();
     let latency = |class| machine.costs(class).map(|costs| costs.network.latency());
     assert_eq!(latency(PairClass::SharedCache), Some(0.25)); // as the socket
-    assert_eq!(latency(PairClass::OtherSocket), Some(0.25)); // nothing farther is known inside the host
-    assert_eq!(latency(PairClass::OtherHost), Some(20.0));
+    assert_eq!(latency(PairClass::OtherSocket), Some(0.25)); // nothing farther is known inside the node
+    assert_eq!(latency(PairClass::OtherNode), Some(20.0));
     assert!(
-        machine.costs(PairClass::OtherHost).unwrap().joins.is_empty(),
-        "no memory is shared between hosts"
+        machine.costs(PairClass::OtherNode).unwrap().joins.is_empty(),
+        "no memory is shared between nodes"
     );
     assert!(!machine.costs(PairClass::SameCore).unwrap().joins.is_empty());
 }

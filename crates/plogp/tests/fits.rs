@@ -19,7 +19,8 @@ fn near(value: f64, expected: f64, tolerance: f64) -> bool {
     (value - expected).abs() <= tolerance
 }
 
-/// Paragon: zero 58, short 75 + 0.011 m, long 135 + 0.011 m, divided at 8640 (Bokhari 1995, table 1 and section 2).
+/// Paragon: zero 58, short 75 + 0.011 m, long 135 + 0.011 m, divided at 8640 (Bokhari 1995, table 1
+/// and section 2).
 #[test]
 fn the_paragon_s_messages_are_found_again() {
     let time = |bytes: u64| match bytes {
@@ -42,7 +43,8 @@ fn the_paragon_s_messages_are_found_again() {
     assert!(near(messages.at(10_000).expect("fitted"), 245.0, 1e-6));
 }
 
-/// SP2: zero 48, short 70 + 0.043 m, −50 + 0.056 m beyond 10000 (Bokhari 1995, table 1). At 10000 the lines are 500 and 510.
+/// SP2: zero 48, short 70 + 0.043 m, −50 + 0.056 m beyond 10000 (Bokhari 1995, table 1). At 10000
+/// the lines are 500 and 510.
 #[test]
 fn the_sp2_s_break_is_found_among_spikes() {
     let time = |bytes: u64| match bytes {
@@ -70,7 +72,8 @@ fn the_sp2_s_break_is_found_among_spikes() {
     assert!(short.to <= 10_000.0 && long.from > 10_000.0 && long.from - short.to <= 128.0);
 }
 
-/// CS-2: 105 + 0.025 m for short and long messages alike (Bokhari 1995, table 1): noise must not make two of them.
+/// CS-2: 105 + 0.025 m for short and long messages alike (Bokhari 1995, table 1): noise must not
+/// make two of them.
 #[test]
 fn the_cs_2_has_one_line() {
     let points: Vec<_> =
@@ -96,9 +99,9 @@ fn barriers_are_lines_in_the_dimension() {
     ));
 }
 
-/// A line by hand: x = 0, 1, 2, 3 and y = 1, 3, 4, 8. Means 1.5 and 4; Sxx = 5, Sxy = (−1.5)(−3) + (−0.5)(−1) + 0 +
-/// 1.5 × 4 = 11; b = 2.2, a = 0.7. Residuals 0.3, 0.1, −1.1, 0.7: squares 1.8, s² = 0.9, so b ± √(0.9/5) = 0.424 and
-/// a ± √(0.9 × (1/4 + 2.25/5)) = √0.63 = 0.794.
+/// A line by hand: x = 0, 1, 2, 3 and y = 1, 3, 4, 8. Means 1.5 and 4; Sxx = 5, Sxy = (−1.5)(−3) +
+/// (−0.5)(−1) + 0 + 1.5 × 4 = 11; b = 2.2, a = 0.7. Residuals 0.3, 0.1, −1.1, 0.7: squares 1.8, s²
+/// = 0.9, so b ± √(0.9/5) = 0.424 and a ± √(0.9 × (1/4 + 2.25/5)) = √0.63 = 0.794.
 #[test]
 fn a_line_of_least_squares_and_its_errors_by_hand() {
     let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 4.0), (3.0, 8.0)];
@@ -108,8 +111,8 @@ fn a_line_of_least_squares_and_its_errors_by_hand() {
         near(line.slope_error, 0.18f64.sqrt(), 1e-12)
             && near(line.intercept_error, 0.63f64.sqrt(), 1e-12)
     );
-    // Slopes of pairs: 2, 1.5, 7/3, 1, 2.5, 4; their median is (2 + 7/3)/2 = 13/6. What it leaves: 1, 5/6, −1/3, 3/2, with
-    // median (5/6 + 1)/2 = 11/12.
+    // Slopes of pairs: 2, 1.5, 7/3, 1, 2.5, 4; their median is (2 + 7/3)/2 = 13/6. What it leaves:
+    // 1, 5/6, −1/3, 3/2, with median (5/6 + 1)/2 = 11/12.
     let robust = fit::theil_sen(&points).expect("fits");
     assert!(
         near(robust.slope, 13.0 / 6.0, 1e-12) && near(robust.intercept, 11.0 / 12.0, 1e-12),
@@ -117,8 +120,8 @@ fn a_line_of_least_squares_and_its_errors_by_hand() {
     );
 }
 
-/// Relative weights by hand: y = 1 at 0 and 0 again 4 would be 2.5 at equal weights; weighted by 1 and 1/16 it is
-/// (1 + 4/16)/(1 + 1/16) = 1.25/1.0625 at 0, and both lines go through (1, 10).
+/// Relative weights by hand: y = 1 at 0 and 0 again 4 would be 2.5 at equal weights; weighted by 1
+/// and 1/16 it is (1 + 4/16)/(1 + 1/16) = 1.25/1.0625 at 0, and both lines go through (1, 10).
 #[test]
 fn relative_weights_count_short_messages_as_much_as_long_ones() {
     let line = fit::line(&[(0.0, 1.0), (0.0, 4.0), (1.0, 10.0)], Weights::Relative).expect("fits");
@@ -128,7 +131,8 @@ fn relative_weights_count_short_messages_as_much_as_long_ones() {
     );
 }
 
-/// γ = 2/5 (2004, section 5.1) from exchanges that take it, two of ten with retransmissions of 200 ms.
+/// γ = 2/5 (2004, section 5.1) from exchanges that take it, two of ten with retransmissions of 200
+/// ms.
 #[test]
 fn the_contention_ratio_is_found_among_retransmissions() {
     let network =
@@ -226,7 +230,8 @@ proptest! {
             points[index].1 = value;
         }
         let line = fit::theil_sen(&points).expect("fits");
-        // The lines through two good points outnumber the others: 30 × 29 of 40 × 39 is more than half.
+        // The lines through two good points outnumber the others: 30 × 29 of 40 × 39 is more than
+        // half.
         prop_assert!(near(line.slope, b, 1e-6), "{line:?}");
         prop_assert!(near(line.intercept, a, 1e-4), "{line:?}");
     }

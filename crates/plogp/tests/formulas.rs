@@ -9,7 +9,8 @@ use plogp::parameters::{Parameters, ParametersError, Point};
 use proptest::prelude::*;
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// L = 10, g(m) = 2 + m/2, so that g(0) = 2, g(1) = 2.5, g(4) = 4, g(8) = 6, g(16) = 10; os = or = 1 + m/8.
+/// L = 10, g(m) = 2 + m/2, so that g(0) = 2, g(1) = 2.5, g(4) = 4, g(8) = 6, g(16) = 10; os = or =
+/// 1 + m/8.
 fn network() -> Parameters {
     Parameters::linear(10.0, (1.0, 0.125), (1.0, 0.125), (2.0, 0.5)).expect("valid")
 }
@@ -41,7 +42,8 @@ fn table_1_by_hand() {
 #[test]
 fn segments_that_do_not_divide_the_message_are_rounded_up() {
     let n = &network();
-    // 9 bytes in segments of 4 are k = 3 segments of which each counts as a whole one: 4×(4 + 10) + 4×(3−1).
+    // 9 bytes in segments of 4 are k = 3 segments of which each counts as a whole one: 4×(4 + 10) +
+    // 4×(3−1).
     assert_eq!(bcast::segmented_chain(n, 5, 9, size(4)), 64.0);
     // A segment longer than the message is the message: the chain without segments, 4×(6 + 10).
     assert_eq!(bcast::segmented_chain(n, 5, 8, size(1000)), 64.0);
@@ -52,9 +54,11 @@ fn segments_that_do_not_divide_the_message_are_rounded_up() {
 #[test]
 fn further_broadcasts_by_hand() {
     let n = &network();
-    // Degree 3, five ranks: 0 serves 1, 2, 3 and 1 serves 4. Rank 3 has it at 3×6 + 10 = 28, rank 4 at 6 + 10 + 6 + 10 = 32.
+    // Degree 3, five ranks: 0 serves 1, 2, 3 and 1 serves 4. Rank 3 has it at 3×6 + 10 = 28, rank 4
+    // at 6 + 10 + 6 + 10 = 32.
     assert_eq!(bcast::dary(n, 5, 8, degree(3)), 32.0);
-    // Degree 2, six ranks: 0 serves 1, 2; 1 serves 3, 4; 2 serves 5. Ranks 4 and 5: three sends and two latencies.
+    // Degree 2, six ranks: 0 serves 1, 2; 1 serves 3, 4; 2 serves 5. Ranks 4 and 5: three sends and
+    // two latencies.
     assert_eq!(bcast::dary(n, 6, 8, degree(2)), 38.0); // 3×6 + 2×10
     // With seven ranks, rank 6 is the second child of a second child: 4×6 + 2×10.
     assert_eq!(bcast::dary(n, 7, 8, degree(2)), 44.0);
@@ -62,7 +66,8 @@ fn further_broadcasts_by_hand() {
     assert_eq!(bcast::best_degree(n, 5, 8), degree(3));
     // Four ranks, 32 bytes: parts of 8. Down: g(16) + g(8) + 2×10 = 36; round: 3×(6 + 10) = 48.
     assert_eq!(bcast::scatter_allgather(n, 4, 32), 84.0);
-    // Four ranks, 16 bytes, segments of 4: each half is k = 2. (⌊log₂ 3⌋ + 1)×(2×4 + 10) + (2−1)×2×4.
+    // Four ranks, 16 bytes, segments of 4: each half is k = 2. (⌊log₂ 3⌋ + 1)×(2×4 + 10) +
+    // (2−1)×2×4.
     assert_eq!(bcast::two_tree(n, 4, 16, size(4)), 44.0);
 }
 
@@ -88,9 +93,11 @@ fn table_3_by_hand() {
     assert_eq!(bounds.at(0.4), 32.4); // 26 + 16×2/5, the paper's γ
     assert_eq!(alltoall::direct(n, 0.4, 5, 8), 32.4);
     assert_eq!(alltoall::pairwise(n, 5, 8), 64.0); // 4×(6 + 10)
-    // Five ranks: of the ways 0…4, bit 0 is in 1 and 3, bit 1 in 2 and 3, bit 2 in 4: two, two, and one blocks.
+    // Five ranks: of the ways 0…4, bit 0 is in 1 and 3, bit 1 in 2 and 3, bit 2 in 4: two, two, and
+    // one blocks.
     assert_eq!(alltoall::bruck(n, 5, 8), 56.0); // (10 + 10) + (10 + 10) + (6 + 10)
-    // In base 3 the digits of 0…4 are 00 01 02 10 11: place 0 has 1 twice and 2 once, place 1 has 1 twice.
+    // In base 3 the digits of 0…4 are 00 01 02 10 11: place 0 has 1 twice and 2 once, place 1 has 1
+    // twice.
     assert_eq!(alltoall::multiphase(n, 5, 8, degree(3)), 56.0); // (10 + 10) + (6 + 10) + (10 + 10)
     assert_eq!(alltoall::multiphase(n, 5, 8, degree(5)), alltoall::pairwise(n, 5, 8));
 }
@@ -109,10 +116,12 @@ fn further_operations_by_hand() {
     assert_eq!(allgather::recursive_doubling(n, 5, 8), 96.0);
     assert_eq!(reduce::flat(n, c, 5, 8), 36.0); // 10 + 6 + 2 + 3×max(6, 2 + 2)
     assert_eq!(reduce::chain(n, c, 5, 8), 72.0); // 4×(16 + 2)
-    // Four ranks' segments of 4 take 4 + 10 + 1 each way, the second follows after max(4, 1.5 + 1 + 1.5).
+    // Four ranks' segments of 4 take 4 + 10 + 1 each way, the second follows after max(4, 1.5 + 1 +
+    // 1.5).
     assert_eq!(reduce::segmented_chain(n, c, 4, 8, size(4)), 49.0); // 3×15 + 4
     assert_eq!(reduce::binomial(n, c, 5, 8), 54.0); // 3×18
-    // Degree 2, five ranks: height 2, each level a flat reduction among three: 10 + 6 + 2 + max(6, 4) = 24.
+    // Degree 2, five ranks: height 2, each level a flat reduction among three: 10 + 6 + 2 + max(6,
+    // 4) = 24.
     assert_eq!(reduce::dary(n, c, 5, 8, degree(2)), 48.0);
     assert_eq!(reduce::dary(n, c, 5, 8, degree(4)), reduce::flat(n, c, 5, 8));
     assert_eq!(reduce::dary(n, c, 5, 8, degree(1)), reduce::chain(n, c, 5, 8));
@@ -245,7 +254,8 @@ proptest! {
             for power in 6..=bytes.ilog2() {
                 let degree = NonZeroU32::new(2 << (power % 4));
                 let tuning = Tuning { segment_bytes: NonZeroU64::new(bytes >> (power - 6)), degree };
-                // Segments are whole cache lines, so that a power may lie up to a line beside one that was tried.
+                // Segments are whole cache lines, so that a power may lie up to a line beside one
+                // that was tried.
                 let other = costs.predict(operation, algorithm, ranks, bytes, tuning).expect("has a model");
                 let aligned = tuning.segment_bytes.is_none_or(|size| size.get() % 64 == 0);
                 prop_assert!(!aligned || best.microseconds <= other, "{algorithm} {operation}: {best:?}, {tuning:?} {other}");

@@ -1,4 +1,5 @@
-//! Decision tables: that they say what the models say, what they say between their rows, and what is missing from them.
+//! Decision tables: that they say what the models say, what they say between their rows, and what
+//! is missing from them.
 
 mod common;
 
@@ -37,7 +38,7 @@ fn with_rows(rows: Vec<Row>) -> DecisionTable {
 fn with_prices<T>(use_them: impl FnOnce(Prices<'_>) -> T) -> T {
     let machine = machine();
     let inside = machine.costs(PairClass::SameSocket).expect("measured");
-    let between = machine.costs(PairClass::OtherHost).expect("measured");
+    let between = machine.costs(PairClass::OtherNode).expect("measured");
     use_them(Prices { inside: &inside, between: Some(&between), available: &|_, _, _| true })
 }
 
@@ -116,8 +117,9 @@ fn the_built_table_is_whole_and_small_and_changes_where_the_next_plan_becomes_fa
     });
 }
 
-/// By hand, 16 ranks, two on each of 8 hosts, 8 bytes. Inside g + L + c = 0.5008 + 0.25 + 0.008 up and 0.7508 down. Between,
-/// g(8) + L + c = 5.064 + 20 + 0.008 = 25.072 a round: 3 rounds between 8 leaders, 4 between all 16.
+/// By hand, 16 ranks, two on each of 8 nodes, 8 bytes. Inside g + L + c = 0.5008 + 0.25 + 0.008 up
+/// and 0.7508 down. Between, g(8) + L + c = 5.064 + 20 + 0.008 = 25.072 a round: 3 rounds between 8
+/// leaders, 4 between all 16.
 #[test]
 fn two_levels_are_used_where_they_pay() {
     let here = query(Operation::Allreduce, 16, 2, 8);
@@ -134,8 +136,9 @@ fn two_levels_are_used_where_they_pay() {
     });
 }
 
-/// By hand, 8 ranks, two on each of 4 hosts, 64 bytes. Each rank speaks with two hosts at most, in messages of four blocks, and gives
-/// the other one of its host what is for two hosts and gets as much.
+/// By hand, 8 ranks, two on each of 4 nodes, 64 bytes. Each rank speaks with two nodes at most, in
+/// messages of four blocks, and gives the other one of its node what is for two nodes and gets as
+/// much.
 #[test]
 fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
     let here = query(Operation::Alltoall, 8, 2, 64);
@@ -155,7 +158,8 @@ fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
     });
 }
 
-/// Between hosts without a table: as many messages leave a host as there are other hosts, or as its ranks have rounds.
+/// Between nodes without a table: as many messages leave a node as there are other nodes, or as its
+/// ranks have rounds.
 #[test]
 fn short_blocks_of_an_alltoall_go_in_two_levels_while_that_saves_messages() {
     let plan = |ranks, here, bytes| {

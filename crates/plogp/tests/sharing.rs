@@ -1,10 +1,12 @@
-//! The model of sharing against cases worked out by hand, its bounds, and its fit against constants that are known.
+//! The model of sharing against cases worked out by hand, its bounds, and its fit against constants
+//! that are known.
 
 use plogp::sharing::fit::{Sample, fit};
 use plogp::sharing::{Constants, Curve, KNOTS, Program, Rank, Step, bounds, run};
 use proptest::prelude::*;
 
-/// 1 µs to begin and end, 0.5 an operation, 0.25 a crossing, 4 a switch, 1 µs for each 64 bytes copied.
+/// 1 µs to begin and end, 0.5 an operation, 0.25 a crossing, 4 a switch, 1 µs for each 64 bytes
+/// copied.
 fn constants() -> Constants {
     let copy = Curve(KNOTS.map(|knot| knot as f64 / 64.0));
     Constants {
@@ -46,20 +48,22 @@ fn flat(ranks: usize) -> Program {
 
 #[test]
 fn one_message_between_two_cores() {
-    // Rank 0: begins 1, copies its input 1, sends 0.5 + 1. Rank 1 sees it 0.25 later and copies its output, 1.
+    // Rank 0: begins 1, copies its input 1, sends 0.5 + 1. Rank 1 sees it 0.25 later and copies its
+    // output, 1.
     assert_eq!(run(&flat(2), 2, &constants()).microseconds, 1.0 + 1.0 + 1.5 + 0.25 + 1.0);
 }
 
 #[test]
 fn one_message_on_one_core() {
-    // Rank 0 to its end: 1 + 1 + 1.5. Then the core turns to rank 1, which begins, 1, and copies its output, 1.
+    // Rank 0 to its end: 1 + 1 + 1.5. Then the core turns to rank 1, which begins, 1, and copies
+    // its output, 1.
     assert_eq!(run(&flat(2), 1, &constants()).microseconds, 3.5 + 4.0 + 1.0 + 1.0);
 }
 
 #[test]
 fn whoever_comes_last_runs_what_waits_for_both() {
-    // Both ranks begin at 0. Rank 1 has an input of 128 bytes and so begins at 3; the operation of rank 0 waits for both, and
-    // rank 1 executes it, at 3.5. Rank 0 sees that a crossing later.
+    // Both ranks begin at 0. Rank 1 has an input of 128 bytes and so begins at 3; the operation of
+    // rank 0 waits for both, and rank 1 executes it, at 3.5. Rank 0 sees that a crossing later.
     let mut program =
         Program { ranks: vec![Rank::default(); 2], steps: vec![step(0, 2, 0, &[], 0)] };
     program.ranks[1].input = 128;
@@ -72,8 +76,9 @@ fn whoever_comes_last_runs_what_waits_for_both() {
 
 #[test]
 fn a_chain_of_ranks_that_have_begun_is_run_by_one_process() {
-    // Three messages from rank to rank, each of which waits for the one before and for its own rank. All ranks have begun at
-    // 1; rank 0 has then executed the first at 1.5 and goes on with the others: 2, 2.5. The last one sees it at 2.75.
+    // Three messages from rank to rank, each of which waits for the one before and for its own
+    // rank. All ranks have begun at 1; rank 0 has then executed the first at 1.5 and goes on with
+    // the others: 2, 2.5. The last one sees it at 2.75.
     let mut program = Program { ranks: vec![Rank::default(); 4], steps: Vec::new() };
     for rank in 0..3 {
         let next: Vec<usize> = if rank < 2 { vec![rank + 1] } else { Vec::new() };
@@ -87,12 +92,14 @@ fn a_chain_of_ranks_that_have_begun_is_run_by_one_process() {
 fn what_another_core_wrote_is_dearer() {
     let fetch = Curve(KNOTS.map(|knot| knot as f64 / 32.0));
     let dear = Constants { fetch, ..constants() };
-    // The output of rank 1 was written on the core of rank 0: 2 µs more. On one core there is none such.
+    // The output of rank 1 was written on the core of rank 0: 2 µs more. On one core there is none
+    // such.
     assert_eq!(run(&flat(2), 2, &dear).microseconds, 4.75 + 2.0);
     assert_eq!(run(&flat(2), 1, &dear), run(&flat(2), 1, &constants()));
 }
 
-/// Programs of messages from rank to rank, each waiting for its rank, and for the one before or not.
+/// Programs of messages from rank to rank, each waiting for its rank, and for the one before or
+/// not.
 fn programs() -> impl Strategy<Value = Program> {
     let message = (0usize..6, 0usize..6, 0u64..5000, any::<bool>());
     (1usize..7, proptest::collection::vec(message, 0..25)).prop_map(|(ranks, messages)| {
@@ -162,12 +169,14 @@ fn a_fit_predicts_the_times_that_it_was_made_from() {
     let found = fit(&samples, 2, &guess);
     for Sample { program, measured } in &samples {
         let predicted = run(program, 2, &found).microseconds;
-        // Ways change with the constants, so that a fit may end beside the ones that made the times.
+        // Ways change with the constants, so that a fit may end beside the ones that made the
+        // times.
         assert!((predicted / measured - 1.0).abs() < 0.1, "{predicted} for {measured}: {found:?}");
     }
 }
 
-/// Where few sizes were measured, several curves fit as well; one that says that a longer copy costs less is none of them.
+/// Where few sizes were measured, several curves fit as well; one that says that a longer copy
+/// costs less is none of them.
 #[test]
 fn no_longer_copy_is_cheaper_than_a_shorter_one() {
     let truth = constants();

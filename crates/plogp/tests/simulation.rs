@@ -1,4 +1,5 @@
-//! The formulas against a simulation that plays the rules of pLogP through: which are exact, and which are bounds.
+//! The formulas against a simulation that plays the rules of pLogP through: which are exact, and
+//! which are bounds.
 
 #[path = "simulation/network.rs"]
 mod network;
@@ -16,7 +17,8 @@ use rounds::Rounds;
 use std::num::{NonZeroU32, NonZeroU64};
 use trees::Schedule;
 
-/// Any network whose parameters rise with the size, and whose processors keep up with it: os + or ≤ g.
+/// Any network whose parameters rise with the size, and whose processors keep up with it: os + or ≤
+/// g.
 fn networks() -> impl Strategy<Value = Parameters> {
     let steps = prop::collection::vec((1u64..5000, 0.01f64..50.0, 0.0f64..0.5, 0.0f64..0.5), 2..6);
     (0.0f64..100.0, steps).prop_map(|(latency, steps)| {
@@ -109,7 +111,8 @@ proptest! {
         check.exact("segmented-chain", bcast::segmented_chain(n, ranks, bytes, size), chain)?;
         if ranks >= 2 {
             let both_halves = bcast::two_tree(n, ranks, 2 * bytes, size);
-            // Segments of the two trees meet at the receivers: up to one gap a level late, and one early.
+            // Segments of the two trees meet at the receivers: up to one gap a level late, and one
+            // early.
             let (levels, gap) = (f64::from((ranks - 1).ilog2() + 1), n.gap(segment));
             let schedule = || trees::two_tree(ranks, segment, count);
             check.upper("two-tree", both_halves + levels * gap, schedule())?;
@@ -271,7 +274,8 @@ proptest! {
     }
 }
 
-/// A processor that is slower than its network sets the pace of an exchange: 4 + 5 is more than 6 + 1.
+/// A processor that is slower than its network sets the pace of an exchange: 4 + 5 is more than 6 +
+/// 1.
 #[test]
 fn a_slow_processor_sets_the_pace_of_a_round() {
     let network = Parameters::linear(1.0, (4.0, 0.0), (5.0, 0.0), (6.0, 0.0)).expect("valid");

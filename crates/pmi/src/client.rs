@@ -24,8 +24,8 @@ impl<S: Read + Write> Client<S> {
     /// Begins the conversation: `rank` and `ranks` are what the environment says.
     ///
     /// # Errors
-    /// [`Error::Version`], if the process manager does not speak this version (it may be asked for the other one behind the
-    /// same stream); [`Error::Contradiction`]; those of every answer.
+    /// [`Error::Version`], if the process manager does not speak this version (it may be asked for
+    /// the other one behind the same stream); [`Error::Contradiction`]; those of every answer.
     pub fn open(stream: S, rank: u32, ranks: u32, version: Version) -> Result<Self, Error> {
         let mut client = Client { stream, version, space: String::new(), behind: Vec::new() };
         client.agree_on_version()?;
@@ -46,10 +46,12 @@ impl<S: Read + Write> Client<S> {
         Ok(client)
     }
 
-    /// Enters a value under a key that no other rank uses. After the next [`fence`](Self::fence) all ranks can get it.
+    /// Enters a value under a key that no other rank uses. After the next [`fence`](Self::fence)
+    /// all ranks can get it.
     ///
     /// # Errors
-    /// [`Error::Unspeakable`]; [`Error::Refused`], as when there is such a key already; those of every answer.
+    /// [`Error::Unspeakable`]; [`Error::Refused`], as when there is such a key already; those of
+    /// every answer.
     pub fn put(&mut self, key: &str, value: &str) -> Result<(), Error> {
         check("the key", key, LONGEST_KEY)?;
         check("the value", value, LONGEST_VALUE)?;
@@ -88,7 +90,8 @@ impl<S: Read + Write> Client<S> {
             Version::One => {
                 let words = [("kvsname", &*self.space.clone()), ("key", key)];
                 let answer = self.ask_anyhow("get", &words, "get_result")?;
-                // It says that there is no such key as it says that something is wrong; a space of keys that is there is not.
+                // It says that there is no such key as it says that something is wrong; a space of
+                // keys that is there is not.
                 if outcome(&answer, "get")? != 0 {
                     return Ok(None);
                 }
@@ -102,7 +105,8 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Ends the conversation in order. A rank that ends without it has failed, for some process managers.
+    /// Ends the conversation in order. A rank that ends without it has failed, for some process
+    /// managers.
     ///
     /// # Errors
     /// Those of every answer.
@@ -288,7 +292,8 @@ impl LineError {
     }
 }
 
-/// How it went, by the answer's word `rc`; many answers have none, because they only come when all is well.
+/// How it went, by the answer's word `rc`; many answers have none, because they only come when all
+/// is well.
 fn outcome(answer: &Message, command: &'static str) -> Result<i64, Error> {
     let Some(word) = answer.word("rc") else { return Ok(0) };
     word.parse().map_err(|_| {

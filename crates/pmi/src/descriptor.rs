@@ -6,7 +6,8 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// A descriptor that waits for an answer no longer than it may: an answer to a fence comes when the last rank has come.
+/// A descriptor that waits for an answer no longer than it may: an answer to a fence comes when the
+/// last rank has come.
 #[derive(Debug)]
 pub struct Descriptor {
     file: File,

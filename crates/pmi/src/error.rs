@@ -9,7 +9,7 @@ pub enum Error {
     /// The connection failed.
     #[error("cannot speak with the process manager: {0}; start the program with mpiexec or srun")]
     Stream(#[from] std::io::Error),
-    /// The process manager, or what carries its words to this host, is gone.
+    /// The process manager, or what carries its words to this node, is gone.
     #[error("the process manager has closed its connection: it has ended, or is ending the job")]
     Closed,
     /// The answer is no message.
@@ -61,7 +61,8 @@ pub enum Error {
     /// The process manager does not speak this version of the protocol.
     #[error("the process manager does not speak {0}")]
     Version(Version),
-    /// The process manager gives this rank another number, or the job another size, than the environment does.
+    /// The process manager gives this rank another number, or the job another size, than the
+    /// environment does.
     #[error("the process manager says {what} is {found}, the environment says {expected}")]
     Contradiction {
         /// Which number.

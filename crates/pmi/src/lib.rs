@@ -1,12 +1,15 @@
-//! Speaks with the process managers that start ranks: hydra (`mpiexec` of MPICH and Intel MPI), Slurm (`--mpi=pmi2`), and
-//! others that leave a socket behind a descriptor, whose number is in `PMI_FD`.
+//! Speaks with the process managers that start ranks: hydra (`mpiexec` of MPICH and Intel MPI),
+//! Slurm (`--mpi=pmi2`), and others that leave a socket behind a descriptor, whose number is in
+//! `PMI_FD`.
 //!
-//! Ranks on several hosts must find each other before they can exchange a message. The process manager, which has started
-//! them all, keeps a space of keys and values for that: a rank [puts](Client::put) what it has to say, all ranks
-//! [meet](Client::fence), and each [gets](Client::get) what it wants to know.
+//! Ranks on several nodes must find each other before they can exchange a message. The process
+//! manager, which has started them all, keeps a space of keys and values for that: a rank
+//! [puts](Client::put) what it has to say, all ranks [meet](Client::fence), and each
+//! [gets](Client::get) what it wants to know.
 //!
-//! The two protocols say the same in other forms (`message`): PMI-1 is lines of text, PMI-2 the same text with other
-//! separators behind a length of six digits. Both begin with the same line, which says the version.
+//! The two protocols say the same in other forms (`message`): PMI-1 is lines of text, PMI-2 the
+//! same text with other separators behind a length of six digits. Both begin with the same line,
+//! which says the version.
 //!
 //! ```no_run
 //! use pmi::{Client, Descriptor, Version};

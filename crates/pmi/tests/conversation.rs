@@ -1,4 +1,5 @@
-//! Ranks that speak with a process manager of a few lines, and with one that says whatever comes to its mind.
+//! Ranks that speak with a process manager of a few lines, and with one that says whatever comes to
+//! its mind.
 
 use pmi::{Client, Error, Message, Version};
 use proptest::prelude::*;

@@ -1,8 +1,9 @@
-//! The bounce test: how long a message of each kind takes from one process to another, beside the floor of the machine.
+//! The bounce test: how long a message of each kind takes from one process to another, beside the
+//! floor of the machine.
 //!
-//! Two processes, each bound to a core of its own, send one message to and fro. The floor is the same with two bare words,
-//! each in a cache line of its own, which one side stores and the other loads. All kinds take turns in every round, and the
-//! median of the rounds counts.
+//! Two processes, each bound to a core of its own, send one message to and fro. The floor is the
+//! same with two bare words, each in a cache line of its own, which one side stores and the other
+//! loads. All kinds take turns in every round, and the median of the rounds counts.
 //!
 //! ```sh
 //! cargo run --release -p queues --example bounce
@@ -33,7 +34,8 @@ const ROUNDS: usize = 7;
 const WARM_UP: u64 = 2_000;
 const MESSAGES: u64 = 20_000;
 const QUEUES: usize = 512;
-/// The queue of the poll set that is used: of the lowest priority, so that all others are looked at first.
+/// The queue of the poll set that is used: of the lowest priority, so that all others are looked at
+/// first.
 const INDEX: usize = QUEUES - 1;
 const CAPACITY: usize = 64;
 /// Where the parent leaves the offsets of everything.
@@ -169,7 +171,8 @@ const KINDS: [&str; 9] = [
     "Express, blocking send and receive",
 ];
 
-/// Makes everything and leaves the offsets in the table: for each kind, there and back, a place and a poll set.
+/// Makes everything and leaves the offsets in the table: for each kind, there and back, a place and
+/// a poll set.
 fn make(segment: &Arc<Segment>) -> Result<(), Failure> {
     segment.commit(TABLE, ARENA)?;
     let arena = Arena::new(Arc::clone(segment), ARENA..BYTES)?;
@@ -302,7 +305,8 @@ fn bounce(segment: &Arc<Segment>) -> Result<Vec<Vec<f64>>, Failure> {
     Ok(times)
 }
 
-/// Nanoseconds for a look at an empty set of so many queues, and for taking a message from its last queue.
+/// Nanoseconds for a look at an empty set of so many queues, and for taking a message from its last
+/// queue.
 fn poll_cost(queues: usize) -> Result<(f64, f64), Failure> {
     let segment = Arc::new(Segment::create(BYTES, Backing::Memory)?);
     let arena = Arena::new(segment, ARENA..BYTES)?;

@@ -1,12 +1,12 @@
-//! A key-value server job that answers client jobs which cannot reach each other. Every answer is checked against a
-//! `HashMap` that the client keeps itself.
+//! A key-value server job that answers client jobs which cannot reach each other. Every answer is
+//! checked against a `HashMap` that the client keeps itself.
 //!
 //! ```text
 //! cargo run --release -p queues --example key_value -- [clients] [operations of each]
 //! ```
 //!
-//! The program starts itself again for the server and for each client: one job each. It is the post office itself, whose
-//! rules let the clients talk to the server and to nobody else.
+//! The program starts itself again for the server and for each client: one job each. It is the post
+//! office itself, whose rules let the clients talk to the server and to nobody else.
 
 use queues::post::{
     Address, Delivery, Identity, Inbox, JobKey, JobPlan, Outbox, Post, PostError, Refusal,
@@ -106,8 +106,8 @@ pub(crate) fn serve(post: &str, key: &str, clients: &str) -> Outcome<()> {
         match requests.receive()? {
             Delivery::Message(message) => {
                 let (handler, value) = look(&mut table, message.handler, message.bytes);
-                // Answers have a way of their own, that of replies. A client that asks on without taking them loses those for
-                // which there is no room; nobody waits for it.
+                // Answers have a way of their own, that of replies. A client that asks on without
+                // taking them loses those for which there is no room; nobody waits for it.
                 match answers.try_reply(message.source, handler, &value.unwrap_or_default()) {
                     Ok(true) => {}
                     Ok(false) => eprintln!(

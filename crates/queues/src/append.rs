@@ -1,9 +1,10 @@
 //! Append buffers: records that many append and one reads.
 //!
-//! The owner of a [`Buffer`] takes the records out, in the order in which they were appended; each appender's records keep their
-//! order. An [`Appender`] works by itself, the owner's processor takes no part. A record is in the buffer as a whole or not
-//! at all: an appender that is killed in the middle leaves nothing behind but one cell that cannot be used any more, and one
-//! that is stopped in the middle holds nobody up (see `append/ring.rs`).
+//! The owner of a [`Buffer`] takes the records out, in the order in which they were appended; each
+//! appender's records keep their order. An [`Appender`] works by itself, the owner's processor
+//! takes no part. A record is in the buffer as a whole or not at all: an appender that is killed in
+//! the middle leaves nothing behind but one cell that cannot be used any more, and one that is
+//! stopped in the middle holds nobody up (see `append/ring.rs`).
 //!
 //! ```
 //! use queues::append::{Appender, Buffer};
@@ -50,11 +51,12 @@ use crate::users::Entry;
 use layout::Layout;
 use ring::{IsFull, Look};
 
-/// How often the owner looks at an unfinished record that others wait behind, before it passes it: some ten microseconds.
+/// How often the owner looks at an unfinished record that others wait behind, before it passes it:
+/// some ten microseconds.
 const LOOKS_AT_A_HELD_RECORD: u32 = 400;
 
-/// An append buffer as its owner sees it. Dropping it withdraws it; its memory goes back to the arena if no living process
-/// holds a handle.
+/// An append buffer as its owner sees it. Dropping it withdraws it; its memory goes back to the
+/// arena if no living process holds a handle.
 #[derive(Debug)]
 pub struct Buffer {
     layout: Layout,
@@ -63,8 +65,8 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Makes an empty buffer for `records` records of up to `record_bytes` bytes each. A record takes 16 bytes beside its own, and
-    /// whole cache lines.
+    /// Makes an empty buffer for `records` records of up to `record_bytes` bytes each. A record
+    /// takes 16 bytes beside its own, and whole cache lines.
     ///
     /// # Errors
     /// [`OpenError::Size`], [`OpenError::Arena`], [`OpenError::Process`].
@@ -86,13 +88,14 @@ impl Buffer {
         self.layout.offset()
     }
 
-    /// Puts the oldest record into `record`, in place of what was there; gives whether there was one.
+    /// Puts the oldest record into `record`, in place of what was there; gives whether there was
+    /// one.
     pub fn try_take(&mut self, record: &mut Vec<u8>) -> bool {
         take(&self.layout, &mut self.head, record)
     }
 
-    /// As [`Buffer::try_take`], but waits for a record: a short look, then sleep. Nobody's death ends the wait, because
-    /// another appender may come.
+    /// As [`Buffer::try_take`], but waits for a record: a short look, then sleep. Nobody's death
+    /// ends the wait, because another appender may come.
     pub fn take(&mut self, record: &mut Vec<u8>) {
         // Without a deadline it ends with a record.
         while !self.take_before(record, None) {}
@@ -166,7 +169,8 @@ impl Drop for Buffer {
     }
 }
 
-/// A handle to append to a buffer, of the same process or another one. Any number of threads may use it at once.
+/// A handle to append to a buffer, of the same process or another one. Any number of threads may
+/// use it at once.
 #[derive(Debug)]
 pub struct Appender {
     layout: Layout,
@@ -177,8 +181,8 @@ impl Appender {
     /// Opens the buffer at `offset` of the segment.
     ///
     /// # Errors
-    /// [`OpenError::NoBuffer`], [`OpenError::Withdrawn`], [`OpenError::TooManyHandles`], [`OpenError::Segment`],
-    /// [`OpenError::Process`].
+    /// [`OpenError::NoBuffer`], [`OpenError::Withdrawn`], [`OpenError::TooManyHandles`],
+    /// [`OpenError::Segment`], [`OpenError::Process`].
     pub fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
         let layout = Layout::open(segment, offset)?;
         let entry = layout.enter()?;

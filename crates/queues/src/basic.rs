@@ -1,8 +1,9 @@
 //! Basic, unshared: a ring of cache lines between one sender and one receiver of the same job.
 //!
-//! A message is composed where it will be read, and read where it was composed. Nothing is a read-modify-write; a message
-//! of at most [`LINE_BYTES`] bytes costs the transfer of one cache line. Longer ones, up to a quarter of the ring
-//! ([`Sender::longest_message`]), lie in one piece over several lines.
+//! A message is composed where it will be read, and read where it was composed. Nothing is a
+//! read-modify-write; a message of at most [`LINE_BYTES`] bytes costs the transfer of one cache
+//! line. Longer ones, up to a quarter of the ring ([`Sender::longest_message`]), lie in one piece
+//! over several lines.
 //!
 //! | to send | to receive |
 //! |---|---|
@@ -10,18 +11,20 @@
 //! | write to it | look at it |
 //! | release it: [`Buffer::finish`], then [`Sender::publish`] | release it: drop the [`Message`] |
 //!
-//! Several messages can be published by one store, and several released with one handshake ([`Receiver::batch`]). Each
-//! operation that may have to wait has three forms: `try_…` never waits, the plain one does, `…_by` until a deadline. To
-//! wait is to look a bounded number of times and then to sleep.
+//! Several messages can be published by one store, and several released with one handshake
+//! ([`Receiver::batch`]). Each operation that may have to wait has three forms: `try_…` never
+//! waits, the plain one does, `…_by` until a deadline. To wait is to look a bounded number of times
+//! and then to sleep.
 //!
-//! A receiver may also be told by an eventfd ([`Receiver::ask_for_event`]) or, with hundreds of others, through a poll set
-//! ([`Receiver::in_set`], [`crate::one_poll`]).
+//! A receiver may also be told by an eventfd ([`Receiver::ask_for_event`]) or, with hundreds of
+//! others, through a poll set ([`Receiver::in_set`], [`crate::one_poll`]).
 //!
-//! Memory: [`bytes_for`] the ring, and a bit a line in the sender. A ring holds what fits, for ever: a slow receiver slows
-//! its sender.
+//! Memory: [`bytes_for`] the ring, and a bit a line in the sender. A ring holds what fits, for
+//! ever: a slow receiver slows its sender.
 //!
-//! The two ends trust each other to keep their hands off what is not theirs, as processes of one job do. Between jobs the
-//! same ring is a [`crate::lane`], whose receiver takes every message out before it looks.
+//! The two ends trust each other to keep their hands off what is not theirs, as processes of one
+//! job do. Between jobs the same ring is a [`crate::lane`], whose receiver takes every message out
+//! before it looks.
 //!
 //! ```
 //! use queues::basic::{Header, Receiver, Sender, bytes_for};
@@ -71,7 +74,8 @@ pub use stamp::Header;
 /// The longest message that fits one cache line, in bytes.
 pub const LINE_BYTES: usize = 56;
 
-/// How often an end looks before it sleeps: a few microseconds, less than falling asleep and waking up take.
+/// How often an end looks before it sleeps: a few microseconds, less than falling asleep and waking
+/// up take.
 pub(crate) const LOOKS: u32 = 100;
 
 /// How long an end sleeps that may not be woken (see [`shm::fence`]).
@@ -170,15 +174,16 @@ impl Sender {
         ring.map(|ring| Sender { ring }).ok_or(BasicError::Lines { lines })
     }
 
-    /// Waiting ends with [`BasicError::PeerGone`], within a tenth of a second, when this process has ended.
+    /// Waiting ends with [`BasicError::PeerGone`], within a tenth of a second, when this process
+    /// has ended.
     #[must_use]
     pub fn watching(mut self, receiver: ProcessHandle) -> Sender {
         self.ring.bell_mut().peer = Some(receiver);
         self
     }
 
-    /// A sender that notifies the receiver's event when the receiver asks for that. The event is also notified for the poll
-    /// set of the ring.
+    /// A sender that notifies the receiver's event when the receiver asks for that. The event is
+    /// also notified for the poll set of the ring.
     #[must_use]
     pub fn with_event(mut self, event: Event) -> Sender {
         self.ring.bell_mut().event = Some(event);
@@ -190,11 +195,13 @@ impl Sender {
         self.ring.geometry().longest()
     }
 
-    /// Gets a buffer for a message of `bytes` bytes; waits for room, and publishes what was composed before it does.
+    /// Gets a buffer for a message of `bytes` bytes; waits for room, and publishes what was
+    /// composed before it does.
     ///
     /// # Errors
     ///
-    /// [`BasicError::Oversized`], [`BasicError::Closed`], [`BasicError::PeerGone`], [`BasicError::Corrupt`].
+    /// [`BasicError::Oversized`], [`BasicError::Closed`], [`BasicError::PeerGone`],
+    /// [`BasicError::Corrupt`].
     pub fn compose(&mut self, header: Header, bytes: usize) -> Result<Buffer<'_>, BasicError> {
         self.compose_until(header, bytes, None)
     }
@@ -248,7 +255,8 @@ impl Sender {
         Buffer { composing: self.ring.compose(header, room) }
     }
 
-    /// Publishes everything composed and finished, by one store, and wakes the receiver if it sleeps.
+    /// Publishes everything composed and finished, by one store, and wakes the receiver if it
+    /// sleeps.
     pub fn publish(&mut self) {
         self.ring.publish();
     }
@@ -293,8 +301,8 @@ impl Sender {
     }
 }
 
-/// A message that is being composed in the ring. It holds what an earlier message left there. Dropped before it is
-/// finished, it has never been.
+/// A message that is being composed in the ring. It holds what an earlier message left there.
+/// Dropped before it is finished, it has never been.
 #[derive(Debug)]
 #[must_use = "a message that is not finished is not sent"]
 pub struct Buffer<'a> {
@@ -306,9 +314,10 @@ impl Buffer<'_> {
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         let bytes = self.composing.bytes();
         let words = self.composing.words();
-        // SAFETY: `words` covers `bytes` bytes of the mapping, which lives as long as the sender that `self` borrows; the
-        // words are atomics, whose memory may be written through a shared reference. `&mut self` makes it this process's
-        // only reference; the receiver does not look at lines that it has released and that are not published.
+        // SAFETY: `words` covers `bytes` bytes of the mapping, which lives as long as the sender
+        // that `self` borrows; the words are atomics, whose memory may be written through a shared
+        // reference. `&mut self` makes it this process's only reference; the receiver does not look
+        // at lines that it has released and that are not published.
         unsafe { std::slice::from_raw_parts_mut(words.as_ptr().cast::<u8>().cast_mut(), bytes) }
     }
 
@@ -342,16 +351,17 @@ impl Receiver {
         ring.map(|ring| Receiver { ring }).ok_or(BasicError::Lines { lines })
     }
 
-    /// Waiting ends with [`BasicError::PeerGone`], within a tenth of a second, when this process has ended and what it had
-    /// sent has been received.
+    /// Waiting ends with [`BasicError::PeerGone`], within a tenth of a second, when this process
+    /// has ended and what it had sent has been received.
     #[must_use]
     pub fn watching(mut self, sender: ProcessHandle) -> Receiver {
         self.ring.bell_mut().peer = Some(sender);
         self
     }
 
-    /// Has the sender announce its messages in a poll set of the same segment, with this index: from now on, also those of a
-    /// sender that was opened before. The sender then passes a full fence with every [`Sender::publish`].
+    /// Has the sender announce its messages in a poll set of the same segment, with this index:
+    /// from now on, also those of a sender that was opened before. The sender then passes a full
+    /// fence with every [`Sender::publish`].
     ///
     /// # Errors
     ///
@@ -365,11 +375,12 @@ impl Receiver {
         Ok(self)
     }
 
-    /// Asks that the [`Event`] that the sender was given be notified once. True if there is a reason already; then receive
-    /// first. A half is half of the ring's lines; what has been received since the request may still count, up to a quarter.
+    /// Asks that the [`Event`] that the sender was given be notified once. True if there is a
+    /// reason already; then receive first. A half is half of the ring's lines; what has been
+    /// received since the request may still count, up to a quarter.
     ///
-    /// It is always true where the kernel refuses `membarrier` to this process: the sender may then miss the request, so
-    /// look again after a millisecond.
+    /// It is always true where the kernel refuses `membarrier` to this process: the sender may then
+    /// miss the request, so look again after a millisecond.
     pub fn ask_for_event(&mut self, when: Notify) -> bool {
         self.ring.ask(when)
     }
@@ -389,7 +400,8 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// [`BasicError::Closed`] after the last message, [`BasicError::PeerGone`], [`BasicError::Corrupt`].
+    /// [`BasicError::Closed`] after the last message, [`BasicError::PeerGone`],
+    /// [`BasicError::Corrupt`].
     pub fn receive(&mut self) -> Result<Message<'_>, BasicError> {
         self.receive_until(None)
     }
@@ -410,7 +422,8 @@ impl Receiver {
         }
     }
 
-    /// As [`Self::receive`]; `None` if there is no message now. Does not notice the end of a process that is watched.
+    /// As [`Self::receive`]; `None` if there is no message now. Does not notice the end of a
+    /// process that is watched.
     ///
     /// # Errors
     ///
@@ -428,8 +441,9 @@ impl Receiver {
     }
 }
 
-/// A poll only says that something waits; [`Receiver::try_receive`] then gives the message where it lies, or the error. A ring
-/// whose sender has closed it is found again by every poll, until it is taken out of the slice.
+/// A poll only says that something waits; [`Receiver::try_receive`] then gives the message where it
+/// lies, or the error. A ring whose sender has closed it is found again by every poll, until it is
+/// taken out of the slice.
 impl Polled for Receiver {
     type Item = ();
 
@@ -511,8 +525,8 @@ impl Drop for Batch<'_> {
 /// The bytes of a message that has been taken and is released only when the reference has ended.
 fn in_place<'a>(ring: &'a receiver::Receiver<Memory, FutexBell>, found: &Found) -> &'a [u8] {
     let words = ring.words(found);
-    // SAFETY: `words` covers the message's bytes, inside the mapping, which lives as long as the ring that is borrowed. The
-    // sender is of this job and keeps to the protocol: it writes to lines only after their release, which takes `&mut` of
-    // the ring.
+    // SAFETY: `words` covers the message's bytes, inside the mapping, which lives as long as the
+    // ring that is borrowed. The sender is of this job and keeps to the protocol: it writes to
+    // lines only after their release, which takes `&mut` of the ring.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), found.bytes) }
 }

@@ -1,18 +1,23 @@
-//! Channels: opened once between two threads of one or two processes, then a send is one store and a receive two loads.
+//! Channels: opened once between two threads of one or two processes, then a send is one store and
+//! a receive two loads.
 //!
-//! A channel carries one type of value from one [`Sender`] to one [`Receiver`], in order and bounded. Nothing else travels
-//! through it while it is held, so a value needs no header, and the receiver uses it where it read it. Hold a pipeline of
-//! channels open for as long as a computation lasts; the set-up is paid once.
+//! A channel carries one type of value from one [`Sender`] to one [`Receiver`], in order and
+//! bounded. Nothing else travels through it while it is held, so a value needs no header, and the
+//! receiver uses it where it read it. Hold a pipeline of channels open for as long as a computation
+//! lasts; the set-up is paid once.
 //!
-//! How validity is told from data: every value is combined with a number that changes with every lap around the ring. The
-//! receiver remembers what it read from a slot a lap ago; if the word is another one, the value has come. In the one case
-//! of 2⁶⁴ in which a new value looks like the old word, the sender says so in a word beside the ring, at which the receiver
-//! looks when a slot has not changed. So every bit pattern of every type can be sent.
+//! How validity is told from data: every value is combined with a number that changes with every
+//! lap around the ring. The receiver remembers what it read from a slot a lap ago; if the word is
+//! another one, the value has come. In the one case of 2⁶⁴ in which a new value looks like the old
+//! word, the sender says so in a word beside the ring, at which the receiver looks when a slot has
+//! not changed. So every bit pattern of every type can be sent.
 //!
-//! Waiting means a short bounded look, some ten microseconds, and then sleep. A sleeper is woken by the value; the sender
-//! pays for that with one load of a line that only sleepers write. The death of the other process ends the wait with an error.
+//! Waiting means a short bounded look, some ten microseconds, and then sleep. A sleeper is woken by
+//! the value; the sender pays for that with one load of a line that only sleepers write. The death
+//! of the other process ends the wait with an error.
 //!
-//! After Rosing and Saltz, *Low Latency Messages on Distributed Memory Multiprocessors* (1995), section 4.
+//! After Rosing and Saltz, *Low Latency Messages on Distributed Memory Multiprocessors* (1995),
+//! section 4.
 //!
 //! ```
 //! use queues::channel;
@@ -58,9 +63,9 @@ use ring::{Consumer, Nothing, Producer, Refused};
 
 /// A channel as its maker sees it: memory whose two ends are opened by others, each once.
 ///
-/// When it is dropped, ends that nobody has opened cannot be opened any more, and the memory goes back to the arena if both
-/// ends are closed or their processes dead. If somebody still holds an end, the memory stays taken; so keep the value
-/// until both sides are done.
+/// When it is dropped, ends that nobody has opened cannot be opened any more, and the memory goes
+/// back to the arena if both ends are closed or their processes dead. If somebody still holds an
+/// end, the memory stays taken; so keep the value until both sides are done.
 ///
 /// ```
 /// use queues::channel::{Channel, Receiver, Sender};
@@ -145,8 +150,8 @@ impl<T: Value> Sender<T> {
     /// Opens the sending end of the channel at `offset`. That can be done once.
     ///
     /// # Errors
-    /// [`OpenError::NoChannel`], [`OpenError::OtherType`], [`OpenError::AlreadyOpened`], [`OpenError::Segment`],
-    /// [`OpenError::Process`].
+    /// [`OpenError::NoChannel`], [`OpenError::OtherType`], [`OpenError::AlreadyOpened`],
+    /// [`OpenError::Segment`], [`OpenError::Process`].
     pub fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
         let place = Place::open::<T>(segment, offset)?;
         place.take(End::Sender)?;
@@ -259,8 +264,8 @@ impl<T: Value> Receiver<T> {
     /// Opens the receiving end of the channel at `offset`. That can be done once.
     ///
     /// # Errors
-    /// [`OpenError::NoChannel`], [`OpenError::OtherType`], [`OpenError::AlreadyOpened`], [`OpenError::Segment`],
-    /// [`OpenError::Process`].
+    /// [`OpenError::NoChannel`], [`OpenError::OtherType`], [`OpenError::AlreadyOpened`],
+    /// [`OpenError::Segment`], [`OpenError::Process`].
     pub fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
         let place = Place::open::<T>(segment, offset)?;
         place.take(End::Receiver)?;
@@ -307,7 +312,8 @@ impl<T: Value> Receiver<T> {
         }
     }
 
-    /// Looks for a value that is on its way, with nothing between its arrival and its use but leaving the loop.
+    /// Looks for a value that is on its way, with nothing between its arrival and its use but
+    /// leaving the loop.
     #[inline(always)]
     fn look_briefly(&self) {
         let next = value::next::<T>(&self.consumer, self.place.words());

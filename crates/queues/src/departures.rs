@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-/// Knows who has gone. Whoever waits at a queue asks about ten times a second, and once more looks at the queue before the
-/// answer counts.
+/// Knows who has gone. Whoever waits at a queue asks about ten times a second, and once more looks
+/// at the queue before the answer counts.
 ///
 /// ```
 /// use queues::departures::Departures;
@@ -28,7 +28,8 @@ use std::sync::Arc;
 /// # }
 /// ```
 pub trait Departures: Send + Sync + std::fmt::Debug {
-    /// The rank whose departure leaves nothing to wait for; `None` as long as somebody may still come.
+    /// The rank whose departure leaves nothing to wait for; `None` as long as somebody may still
+    /// come.
     fn departed(&self) -> Option<u32>;
 }
 

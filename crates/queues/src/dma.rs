@@ -1,4 +1,5 @@
-//! Bulk transfers: a message of any length from the memory of one process to that of another, by the best path there is.
+//! Bulk transfers: a message of any length from the memory of one process to that of another, by
+//! the best path there is.
 //!
 //! | path | when | copies |
 //! |---|---|---|
@@ -6,11 +7,13 @@
 //! | direct | the kernel lets at least one of the two processes reach into the other | one; both processes copy parts of it at the same time, where both may |
 //! | staged | always, and up to twice the staging area | two, through a staging area in the segment; one copies in while the other copies out |
 //!
-//! Whether the direct path exists is found out by a real transfer (containers and security modules forbid it in many ways);
-//! if not, [`Sender::direct_path`] says why. A [`Link`] joins one [`Sender`] and one [`Receiver`]; messages keep their order.
+//! Whether the direct path exists is found out by a real transfer (containers and security modules
+//! forbid it in many ways); if not, [`Sender::direct_path`] says why. A [`Link`] joins one
+//! [`Sender`] and one [`Receiver`]; messages keep their order.
 //!
-//! The one who sends waits until its bytes may be changed again: a staged message may still be in the staging area, a direct
-//! one is in the receiver's buffer. Waiting is a short look and then sleep; the death of the other process ends it.
+//! The one who sends waits until its bytes may be changed again: a staged message may still be in
+//! the staging area, a direct one is in the receiver's buffer. Waiting is a short look and then
+//! sleep; the death of the other process ends it.
 //!
 //! ```
 //! use queues::dma;
@@ -54,8 +57,9 @@ use crate::channel::End;
 use layout::{LEAST_STAGING, MOST_STAGING, Place};
 use process_memory::Refusal;
 
-/// A good size for a staging area, in bytes: twice a large second-level cache. When the sender comes round to a line, it has left
-/// the receiver's cache by then; to take one away from there costs four times as much.
+/// A good size for a staging area, in bytes: twice a large second-level cache. When the sender
+/// comes round to a line, it has left the receiver's cache by then; to take one away from there
+/// costs four times as much.
 pub const STAGING: u64 = 2 << 20;
 
 /// The way that a message went.
@@ -72,7 +76,8 @@ pub enum Path {
 /// How messages from private memory are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// Directly if they are longer than the staging area twice over and there is a direct path, otherwise staged.
+    /// Directly if they are longer than the staging area twice over and there is a direct path,
+    /// otherwise staged.
     #[default]
     Automatic,
     /// Directly or not at all.
@@ -108,8 +113,8 @@ pub struct Received {
 
 /// A link as its maker sees it: memory whose two ends are opened by others, each once.
 ///
-/// When it is dropped, ends that nobody has opened cannot be opened any more, and the memory goes back to the arena if both
-/// ends are closed or their processes dead; otherwise it stays taken.
+/// When it is dropped, ends that nobody has opened cannot be opened any more, and the memory goes
+/// back to the arena if both ends are closed or their processes dead; otherwise it stays taken.
 #[derive(Debug)]
 pub struct Link {
     owner: Arc<Owner>,
@@ -122,7 +127,8 @@ struct Owner {
 }
 
 impl Link {
-    /// Makes a link with a staging area of `staging` bytes, rounded up to a power of two (see [`STAGING`]).
+    /// Makes a link with a staging area of `staging` bytes, rounded up to a power of two (see
+    /// [`STAGING`]).
     ///
     /// # Errors
     /// [`OpenError::Staging`], [`OpenError::Arena`].

@@ -1,4 +1,5 @@
-//! The two ends of something in shared memory: each is held by one process, once, and left for good.
+//! The two ends of something in shared memory: each is held by one process, once, and left for
+//! good.
 
 use crate::peer::{Name, Watch};
 use crate::sync::{AtomicU64, Ordering};
@@ -10,7 +11,8 @@ const LEFT: u64 = u64::MAX;
 /// The mark of an end that nobody had opened when the owner of the memory went.
 const WITHDRAWN: u64 = u64::MAX - 1;
 
-/// The word that says who holds an end, borrowed from shared memory. Zeroed memory is an end that nobody has opened.
+/// The word that says who holds an end, borrowed from shared memory. Zeroed memory is an end that
+/// nobody has opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark<'a>(pub(crate) &'a AtomicU64);
 
@@ -27,7 +29,8 @@ impl Mark<'_> {
     /// Takes the end for this process, for good.
     pub(crate) fn take(self) -> Result<(), NotTaken> {
         let own = Name::own().map_err(NotTaken::Nameless)?;
-        // Release: pairs with the Acquire in `holder`; what this process has written for the other end is visible.
+        // Release: pairs with the Acquire in `holder`; what this process has written for the other
+        // end is visible.
         match self.0.compare_exchange(0, own.0, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Ok(()),
             Err(held) => Err(NotTaken::Held((held < WITHDRAWN).then_some(Name(held).pid()))),
@@ -36,7 +39,8 @@ impl Mark<'_> {
 
     /// The last that the holder does.
     pub(crate) fn leave(self) {
-        // Release: pairs with the Acquire in `is_free`; everything that the holder did here is over.
+        // Release: pairs with the Acquire in `is_free`; everything that the holder did here is
+        // over.
         self.0.store(LEFT, Ordering::Release);
     }
 
@@ -53,7 +57,8 @@ impl Mark<'_> {
         self.0.compare_exchange(0, WITHDRAWN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether nobody will touch the memory through this end any more. To be asked after [`Mark::withdraw`].
+    /// Whether nobody will touch the memory through this end any more. To be asked after
+    /// [`Mark::withdraw`].
     pub(crate) fn is_free(self) -> bool {
         // Acquire: pairs with the Release in `leave`.
         let held = self.0.load(Ordering::Acquire);

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 pub use crate::bell::Notify;
 
-/// An eventfd, shared by all who hold a clone. It is readable from a notification until it is [cleared](Event::clear).
+/// An eventfd, shared by all who hold a clone. It is readable from a notification until it is
+/// [cleared](Event::clear).
 ///
 /// Its maker passes the descriptor to the senders (see [`shm::broker`]); they notify with it.
 ///
@@ -44,7 +45,8 @@ impl Event {
 
     /// Makes it readable.
     pub fn notify(&self) {
-        // It can only fail when the descriptor is no eventfd, or the count is at its limit and so readable anyway.
+        // It can only fail when the descriptor is no eventfd, or the count is at its limit and so
+        // readable anyway.
         while rustix::io::write(&self.file, &1u64.to_ne_bytes()) == Err(Errno::INTR) {}
     }
 

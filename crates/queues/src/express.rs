@@ -1,11 +1,13 @@
 //! Express: messages of five bytes, each committed by one atomic operation on one 8-byte word.
 //!
-//! Any number of threads and processes send through one queue, and any number of threads receive from it, without a lock.
-//! Wherever a sender is stopped or dies, it blocks nobody. Messages are received in the order in which they were
-//! committed. A full queue refuses ([`SendError::Full`]) and loses nothing.
+//! Any number of threads and processes send through one queue, and any number of threads receive
+//! from it, without a lock. Wherever a sender is stopped or dies, it blocks nobody. Messages are
+//! received in the order in which they were committed. A full queue refuses ([`SendError::Full`])
+//! and loses nothing.
 //!
-//! Memory: 256 bytes and 8 more a message of the capacity ([`ExpressQueue::bytes_for`](Queue::bytes_for)), and less than 256
-//! bytes in a process for each sender or receiver.
+//! Memory: 256 bytes and 8 more a message of the capacity
+//! ([`ExpressQueue::bytes_for`](Queue::bytes_for)), and less than 256 bytes in a process for each
+//! sender or receiver.
 //!
 //! After Ang et al. 1996, section 5.1. The bits of a word are those of [`crate::word`].
 //!

@@ -1,4 +1,5 @@
-//! How many receive from a queue: several at once, or one alone, which then needs no read-modify-write.
+//! How many receive from a queue: several at once, or one alone, which then needs no
+//! read-modify-write.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -36,11 +37,13 @@ impl Form for Sole {
 #[inline(always)]
 pub(crate) fn advance<F: Form>(head: &AtomicU64, from: u64, to: u64) -> bool {
     if F::SOLE {
-        // Release: pairs with the Acquire of a sender's look at the head, which makes the slots before it writable.
+        // Release: pairs with the Acquire of a sender's look at the head, which makes the slots
+        // before it writable.
         head.store(to, Ordering::Release);
         return true;
     }
-    // SeqCst: as above, and before the look at the bell of senders that wait for room. Acquire: pairs with the Release half
-    // of another receiver's advance, after which its slots were given back.
+    // SeqCst: as above, and before the look at the bell of senders that wait for room. Acquire:
+    // pairs with the Release half of another receiver's advance, after which its slots were given
+    // back.
     head.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }

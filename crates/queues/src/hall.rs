@@ -1,46 +1,58 @@
-//! A hall: the many receive queues of one process, of which few have a ring of their own and the rest share a miss ring.
+//! A hall: the many receive queues of one process, of which few have a ring of their own and the
+//! rest share a miss ring.
 //!
-//! Every queue has two classes, requests and replies, that share nothing: each class has its own miss ring and its own rings,
-//! so full requests never hold up a reply. The messages are those of [`crate::lines`]; their tag is the index of the queue. The
-//! process that makes the [`Hall`] receives; any process with the segment opens a [`Destination`] for each of its senders.
+//! Every queue has two classes, requests and replies, that share nothing: each class has its own
+//! miss ring and its own rings, so full requests never hold up a reply. The messages are those of
+//! [`crate::lines`]; their tag is the index of the queue. The process that makes the [`Hall`]
+//! receives; any process with the segment opens a [`Destination`] for each of its senders.
 //!
 //! # Residency
-//! A *resident* queue has a ring. A sender sends into it if it has room, otherwise, or if there is no ring, into the miss ring
-//! of the class: the sender is then *diverted*, and stays so until the hall's `sorted` counter has passed the position of its
-//! last diverted message. Whoever receives takes lines from the miss ring in order and appends each to the overflow list
-//! of its queue, in private memory, with a boundary `T`: the tail of the queue's ring at that moment. Then it moves `sorted` on.
+//! A *resident* queue has a ring. A sender sends into it if it has room, otherwise, or if there is
+//! no ring, into the miss ring of the class: the sender is then *diverted*, and stays so until the
+//! hall's `sorted` counter has passed the position of its last diverted message. Whoever receives
+//! takes lines from the miss ring in order and appends each to the overflow list of its queue, in
+//! private memory, with a boundary `T`: the tail of the queue's ring at that moment. Then it moves
+//! `sorted` on.
 //!
-//! A queue that gets [`PROMOTE`] messages through the miss ring in a short time is given a ring; if none is free, it gets that of
-//! the resident queue with the fewest recent messages, if these are less than half of its own. Counts of recent messages
-//! are halved after every [`PERIOD`] messages of the class.
+//! A queue that gets [`PROMOTE`] messages through the miss ring in a short time is given a ring; if
+//! none is free, it gets that of the resident queue with the fewest recent messages, if these are
+//! less than half of its own. Counts of recent messages are halved after every [`PERIOD`] messages
+//! of the class.
 //!
 //! # Order
-//! An overflow entry with boundary `T` is delivered before ring position `T` and after position `T - 1`. That keeps the order
-//! of each sender:
-//! - An *earlier direct* message of the sender, at position `d`, was published before the entry was sent. Who sorts
-//!   reads the entry with Acquire and the tail after it, so `T > d`.
-//! - A *later direct* message follows the sender's look at `sorted` (Acquire), which was stored (Release) after the tail was
-//!   read as `T`. The tail only grows, so the message gets a position of at least `T`.
-//! - Two diverted messages keep the order of their positions in the miss ring, and boundaries never decrease.
-//! - *Demotion*: the descriptor says first that there is no ring, then the ring is closed at its tail, then all that is in it
-//!   goes into the overflow list, in the order above. Senders that were too late find the ring closed and read the descriptor
-//!   again; their messages are sorted later, behind all that. A line that was claimed and not published is voided, and its sender
+//! An overflow entry with boundary `T` is delivered before ring position `T` and after position `T
+//! - 1`. That keeps the order of each sender:
+//! - An *earlier direct* message of the sender, at position `d`, was published before the entry was
+//!   sent. Who sorts reads the entry with Acquire and the tail after it, so `T > d`.
+//! - A *later direct* message follows the sender's look at `sorted` (Acquire), which was stored
+//!   (Release) after the tail was read as `T`. The tail only grows, so the message gets a position
+//!   of at least `T`.
+//! - Two diverted messages keep the order of their positions in the miss ring, and boundaries never
+//!   decrease.
+//! - *Demotion*: the descriptor says first that there is no ring, then the ring is closed at its
+//!   tail, then all that is in it goes into the overflow list, in the order above. Senders that
+//!   were too late find the ring closed and read the descriptor again; their messages are sorted
+//!   later, behind all that. A line that was claimed and not published is voided, and its sender
 //!   sends again, through the miss ring; it has sent nothing else meanwhile.
-//! - *Promotion*: everything in the overflow list gets boundary 0. A sender with unsorted messages stays diverted, and has then
-//!   nothing in the new ring; one with sorted messages finds them all before the ring's first position.
-//! - A stopped sender that has claimed a position below `T` and not published is not waited for: when nothing below the tail is
-//!   published, every earlier message of the entry's sender was delivered, and the entry is too. A voided position
-//!   makes the ring give one at or behind `T`; that message waits until the entries before it are delivered.
+//! - *Promotion*: everything in the overflow list gets boundary 0. A sender with unsorted messages
+//!   stays diverted, and has then nothing in the new ring; one with sorted messages finds them all
+//!   before the ring's first position.
+//! - A stopped sender that has claimed a position below `T` and not published is not waited for:
+//!   when nothing below the tail is published, every earlier message of the entry's sender was
+//!   delivered, and the entry is too. A voided position makes the ring give one at or behind `T`;
+//!   that message waits until the entries before it are delivered.
 //!
 //! # Looking
-//! Whoever has sent sets its queue's bit, as in a [poll set](crate::one_poll), unless it is set; whoever sorts sets it too.
-//! To receive from any queue is to look at the miss ring and at the queues whose bits are set, so its cost does not grow with
-//! the number of queues, resident or not ([`Hall::looks`] counts).
+//! Whoever has sent sets its queue's bit, as in a [poll set](crate::one_poll), unless it is set;
+//! whoever sorts sets it too. To receive from any queue is to look at the miss ring and at the
+//! queues whose bits are set, so its cost does not grow with the number of queues, resident or not
+//! ([`Hall::looks`] counts).
 //!
 //! # Bounds and memory
-//! When a queue's overflow list reaches its quota, its descriptor says *stopped*, and its senders alone find it full,
-//! until half of it was received. It grows at most by what was in the miss ring and in the queue's ring by then, and one
-//! message for each sender that had just read the descriptor. A hall has 255 [`Entrance`]s at most, one a sending process.
+//! When a queue's overflow list reaches its quota, its descriptor says *stopped*, and its senders
+//! alone find it full, until half of it was received. It grows at most by what was in the miss ring
+//! and in the queue's ring by then, and one message for each sender that had just read the
+//! descriptor. A hall has 255 [`Entrance`]s at most, one a sending process.
 //!
 //! | what | bytes in the segment | bytes in the receiver's private memory |
 //! |---|---|---|
@@ -49,13 +61,15 @@
 //! | the hall ([`Shape::bytes`]) | 2,240, two miss rings, 16 for each ring, 128 for every 512 queues (and 128 for more than 512) | |
 //! | an open [`Destination`] | none | 32 or less, in the sender's |
 //!
-//! Memory of rings is allocated when they are first used and kept for the next queue. All of it goes back to the arena when
-//! the hall is dropped, if no living process has an [`Entrance`] then; otherwise when [`Ended::free`] finds that none has.
+//! Memory of rings is allocated when they are first used and kept for the next queue. All of it
+//! goes back to the arena when the hall is dropped, if no living process has an [`Entrance`] then;
+//! otherwise when [`Ended::free`] finds that none has.
 //!
 //! # Ends
-//! A sender finds a dropped hall [closed](SendError::Closed). If the process that received has died, it is told
-//! [who that was](SendError::Gone): whenever there is no room, within a tenth of a second while it sleeps, and
-//! at the latest after [`NEWS`] messages that nobody will receive. A sender that dies costs one line of a ring at most.
+//! A sender finds a dropped hall [closed](SendError::Closed). If the process that received has
+//! died, it is told [who that was](SendError::Gone): whenever there is no room, within a tenth of a
+//! second while it sleeps, and at the latest after [`NEWS`] messages that nobody will receive. A
+//! sender that dies costs one line of a ring at most.
 //!
 //! ```
 //! use queues::{hall::{Class, Entrance, Hall, Shape}, lines::{LineHeader, WideMessage}};
@@ -117,8 +131,9 @@ pub struct Received {
     pub message: WideMessage,
 }
 
-/// The receiving end of all queues of a hall. When it is dropped, senders find the hall closed; its memory goes back to the
-/// arena if no living process has an [`Entrance`], otherwise it stays taken ([`Hall::end`] can do better).
+/// The receiving end of all queues of a hall. When it is dropped, senders find the hall closed; its
+/// memory goes back to the arena if no living process has an [`Entrance`], otherwise it stays taken
+/// ([`Hall::end`] can do better).
 #[derive(Debug)]
 pub struct Hall {
     plan: Plan,
@@ -143,7 +158,8 @@ impl Ended {
 }
 
 impl Hall {
-    /// Makes a hall of this shape of new pieces of the arena, from which it also takes its rings later.
+    /// Makes a hall of this shape of new pieces of the arena, from which it also takes its rings
+    /// later.
     ///
     /// # Errors
     /// [`HallError`].
@@ -155,8 +171,8 @@ impl Hall {
         Ok(Hall { plan, sides, memory })
     }
 
-    /// Closes the hall and gives its memory back to the arena, if no living process has an [`Entrance`]. What was not
-    /// received is lost.
+    /// Closes the hall and gives its memory back to the arena, if no living process has an
+    /// [`Entrance`]. What was not received is lost.
     ///
     /// # Errors
     /// What is left of it, if one has.
@@ -213,7 +229,8 @@ impl Hall {
         wait(&mut One { hall: self, queue, class }, Some(deadline)).transpose()
     }
 
-    /// Takes the next message of the first queue that holds any, replies before requests, then by index.
+    /// Takes the next message of the first queue that holds any, replies before requests, then by
+    /// index.
     ///
     /// # Errors
     /// [`ReceiveError::Broken`].
@@ -251,9 +268,9 @@ impl Hall {
         wait(&mut Any(self), Some(deadline)).transpose()
     }
 
-    /// Asks that the [`Event`] that senders were given ([`Entrance::with_event`]) be notified once: when a message arrives, or
-    /// when a ring or a miss ring is half full. True if it is already so, or if an overflow list has half of its quota; then
-    /// receive first.
+    /// Asks that the [`Event`] that senders were given ([`Entrance::with_event`]) be notified once:
+    /// when a message arrives, or when a ring or a miss ring is half full. True if it is already
+    /// so, or if an overflow list has half of its quota; then receive first.
     pub fn ask_for_event(&mut self, when: Notify) -> bool {
         self.plan.request().ask(when);
         // Between the request and the look.
@@ -279,7 +296,8 @@ impl Hall {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether a queue of a class, or the miss ring, needs another look before its receiver can sleep.
+    /// Whether a queue of a class, or the miss ring, needs another look before its receiver can
+    /// sleep.
     pub(crate) fn needs_look(&self, queue: usize, class: Class) -> bool {
         let side = &self.sides[class as usize];
         side.is_miss_ready() || side.is_queue_ready(queue)
@@ -296,7 +314,8 @@ impl Hall {
         self.sides.iter().map(|side| side.looks).sum()
     }
 
-    /// Gives a queue a ring now, if there is a free one and memory for it; gives whether it has one.
+    /// Gives a queue a ring now, if there is a free one and memory for it; gives whether it has
+    /// one.
     pub fn promote(&mut self, queue: usize, class: Class) -> bool {
         self.side(class).promote(queue)
     }

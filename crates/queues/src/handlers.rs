@@ -4,11 +4,12 @@ use crate::lines::WideMessage;
 use crate::name::SourceName;
 use crate::word::Message;
 
-/// What to do with a message: it is given the receiver's state, who has sent the message, and its bytes (five of an Express
-/// message, as many as were sent of a wide one). A handler may send.
+/// What to do with a message: it is given the receiver's state, who has sent the message, and its
+/// bytes (five of an Express message, as many as were sent of a wide one). A handler may send.
 pub type Handler<C> = fn(&mut C, SourceName, &[u8]);
 
-/// 256 handlers over a state `C`. Numbers that were not set, and so the Empty message of a queue, do nothing.
+/// 256 handlers over a state `C`. Numbers that were not set, and so the Empty message of a queue,
+/// do nothing.
 ///
 /// ```
 /// use queues::{handlers::Handlers, name::SourceName, word::Message};

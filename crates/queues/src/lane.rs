@@ -1,15 +1,17 @@
 //! Lanes: messages between two processes that need not trust each other, one direction each.
 //!
-//! A lane is a [Basic](crate::basic) ring in memory of its own, which only the two processes have mapped, and a socket
-//! between them over which the one wakes the other; the [post office](crate::post) makes both. The kernel tells each end
-//! over the socket when the other's process has ended. Between processes of one job that shares memory, messages of a line
-//! need neither: they travel through a queue of the receiver's [hall](crate::hall), and a lane is only what the post office
-//! and the two ends know of it.
+//! A lane is a [Basic](crate::basic) ring in memory of its own, which only the two processes have
+//! mapped, and a socket between them over which the one wakes the other; the [post
+//! office](crate::post) makes both. The kernel tells each end over the socket when the other's
+//! process has ended. Between processes of one job that shares memory, messages of a line need
+//! neither: they travel through a queue of the receiver's [hall](crate::hall), and a lane is only
+//! what the post office and the two ends know of it.
 //!
-//! Either end may write anything to the ring at any time. So the receiving end takes every message out before it looks at
-//! it and checks every word it believes; what no honest sender writes is a [`LaneError::Corrupt`] that names the sender,
-//! and the lane is closed. The sending end checks the one word it reads. Neither ever waits for the other but in the
-//! blocking forms, and those have deadlines.
+//! Either end may write anything to the ring at any time. So the receiving end takes every message
+//! out before it looks at it and checks every word it believes; what no honest sender writes is a
+//! [`LaneError::Corrupt`] that names the sender, and the lane is closed. The sending end checks the
+//! one word it reads. Neither ever waits for the other but in the blocking forms, and those have
+//! deadlines.
 
 use crate::basic::ring::{Geometry, RingError};
 use crate::basic::{Corruption, geometry, map};
@@ -31,8 +33,8 @@ pub use receiver::LaneReceiver;
 pub use sender::LaneSender;
 pub(crate) use through_hall::{HallLane, HallSender};
 
-/// After so many messages an end looks what the post office says, and after so many looks in vain whether the other end
-/// is still there.
+/// After so many messages an end looks what the post office says, and after so many looks in vain
+/// whether the other end is still there.
 const NEWS: u32 = 256;
 
 type Memory = MappedSlice<AtomicU64>;
@@ -96,7 +98,8 @@ pub enum LaneError {
         /// Who is at the other end.
         partner: Partner,
     },
-    /// The receiving end has gone to another process, as the post office wanted; or the sender goes on by another lane.
+    /// The receiving end has gone to another process, as the post office wanted; or the sender goes
+    /// on by another lane.
     #[error("messages between here and {partner} take another way from now on")]
     Moved {
         /// Who is at the other end.

@@ -1,8 +1,9 @@
 //! Message passing on one node: a mechanism for every size of message, in one shared segment.
 //!
-//! The queues are those of StarT-Voyager (Ang, Chiou, Rudolph, Arvind: *Message Passing Support for Multi-grained,
-//! Multi-threading, and Multi-tasking Environments*, 1996) in software; channels and remote memory commands follow Rosing
-//! and Saltz (*Low Latency Messages on Distributed Memory Multiprocessors*, 1995).
+//! The queues are those of StarT-Voyager (Ang, Chiou, Rudolph, Arvind: *Message Passing Support for
+//! Multi-grained, Multi-threading, and Multi-tasking Environments*, 1996) in software; channels and
+//! remote memory commands follow Rosing and Saltz (*Low Latency Messages on Distributed Memory
+//! Multiprocessors*, 1995).
 //!
 //! | to send | take | senders, receivers |
 //! |---|---|---|
@@ -16,9 +17,10 @@
 //! | much, from private memory to private memory | [`dma`] | one, one |
 //! | up to 4,088 bytes to a name: a port of this job, or of one that need not be trusted | [`post`], through halls or over [`lane`]s | as the post office allows |
 //!
-//! [`one_poll`] receives from the first non-empty queue of hundreds at the price of one. Waiting is a short look and then
-//! sleep everywhere, and a sleeper costs a sender nothing until there is one. Processes of one job share a segment and trust
-//! each other; different jobs meet in lanes only, where every word is checked.
+//! [`one_poll`] receives from the first non-empty queue of hundreds at the price of one. Waiting is
+//! a short look and then sleep everywhere, and a sleeper costs a sender nothing until there is one.
+//! Processes of one job share a segment and trust each other; different jobs meet in lanes only,
+//! where every word is checked.
 
 pub mod append;
 pub mod basic;

@@ -1,20 +1,24 @@
 //! Wide Express: messages of up to 48 bytes, each in one cache line; also the shared form of Basic.
 //!
-//! Any number of threads and processes send through one queue, and any number of threads receive from it, without a lock.
-//! A sender may compose in place ([`WideSender::claim`](Sender::claim)), a receiver gets the message as a value of its own, so
-//! it never holds up the queue. A sender that is stopped or dies while it composes does not hold it up either: receivers
-//! pass its line by, and if it goes on, its message is sent again through another line. A full queue refuses
+//! Any number of threads and processes send through one queue, and any number of threads receive
+//! from it, without a lock. A sender may compose in place ([`WideSender::claim`](Sender::claim)), a
+//! receiver gets the message as a value of its own, so it never holds up the queue. A sender that
+//! is stopped or dies while it composes does not hold it up either: receivers pass its line by, and
+//! if it goes on, its message is sent again through another line. A full queue refuses
 //! ([`SendError::Full`]) and loses nothing.
 //!
-//! A process that is killed while it composes takes a line with it, for a while: the other senders find that out in one of the
-//! next sixteen laps of the ring, or when no line is left, and take the line back. This works for the first 63 processes
-//! that live at the same time and send to the queue (they are told apart by number and start, and their threads die with
-//! them). A line is lost for good, until the queue is made anew, when its claimant was none of these, or when it was killed in
-//! the few instructions between its claim and its first store, and either the next claimant was too or the next line was
-//! away. None of that holds up anybody. A sender is of the process that made it: after a fork, a child makes its own.
+//! A process that is killed while it composes takes a line with it, for a while: the other senders
+//! find that out in one of the next sixteen laps of the ring, or when no line is left, and take the
+//! line back. This works for the first 63 processes that live at the same time and send to the
+//! queue (they are told apart by number and start, and their threads die with them). A line is lost
+//! for good, until the queue is made anew, when its claimant was none of these, or when it was
+//! killed in the few instructions between its claim and its first store, and either the next
+//! claimant was too or the next line was away. None of that holds up anybody. A sender is of the
+//! process that made it: after a fork, a child makes its own.
 //!
-//! Each sender's messages are received in the order in which they were published. Memory: 768 bytes and 64 more a message of
-//! the capacity ([`WideQueue::bytes_for`](Queue::bytes_for)), and less than 256 bytes in a process for each sender or receiver.
+//! Each sender's messages are received in the order in which they were published. Memory: 768 bytes
+//! and 64 more a message of the capacity ([`WideQueue::bytes_for`](Queue::bytes_for)), and less
+//! than 256 bytes in a process for each sender or receiver.
 //!
 //! After Ang et al. 1996, section 5, whose Express messages are narrower.
 //!
@@ -80,7 +84,8 @@ pub type WideSender = Sender<Wide>;
 /// Receives wide messages.
 pub type WideReceiver<F = Shared> = Receiver<Wide, F>;
 
-// SAFETY: `repr(C)` of atomics alone, which take every bit pattern and change atomically only; no address, no `Drop`.
+// SAFETY: `repr(C)` of atomics alone, which take every bit pattern and change atomically only; no
+// address, no `Drop`.
 unsafe impl SharedMemory for Line {}
 
 impl Slots for Line {
@@ -109,11 +114,13 @@ fn lines(ring: &Ring<Line>) -> Lines<'_> {
 
 impl Kind for Wide {}
 
-/// So many refusals of a thread lead to one recovery, which looks at all lines and asks the system about processes.
+/// So many refusals of a thread lead to one recovery, which looks at all lines and asks the system
+/// about processes.
 const REFUSALS: u32 = 64;
 
-/// When a message was refused: a ring may be full of lines in which there is nothing, because their senders have died, or are
-/// slow. Receivers void only what holds up something, and may not have been told to skip what was voided.
+/// When a message was refused: a ring may be full of lines in which there is nothing, because their
+/// senders have died, or are slow. Receivers void only what holds up something, and may not have
+/// been told to skip what was voided.
 #[cold]
 fn refused(ring: &Ring<Line>, why: SendError) {
     thread_local! {
@@ -205,7 +212,8 @@ impl Protocol for Wide {
 }
 
 impl Queue<Wide> {
-    /// Gets back the lines of senders whose processes have ended; gives how many. Senders do that themselves before long.
+    /// Gets back the lines of senders whose processes have ended; gives how many. Senders do that
+    /// themselves before long.
     pub fn recover(&self) -> usize {
         let count = lines(&self.ring).recover();
         self.ring.announce_room();
@@ -227,8 +235,8 @@ impl Sender<Wide> {
     }
 }
 
-/// Why a claimed line was not published: its sender was so slow that receivers passed the line by, and then there was no other
-/// line. The message is the caller's again.
+/// Why a claimed line was not published: its sender was so slow that receivers passed the line by,
+/// and then there was no other line. The message is the caller's again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the message was composed for so long that its line was passed by, and it could not be sent again: {reason}"
@@ -252,8 +260,8 @@ pub struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Writes the part of `bytes` that lies within the line's [`LINE_DATA`] bytes at `start`. What a line holds before it is
-    /// written is not specified.
+    /// Writes the part of `bytes` that lies within the line's [`LINE_DATA`] bytes at `start`. What
+    /// a line holds before it is written is not specified.
     pub fn write(&mut self, start: usize, bytes: &[u8]) -> &mut Self {
         let Some(claimed) = self.claimed else { return self };
         let lines = lines(&self.sender.ring);
@@ -265,7 +273,8 @@ impl Claim<'_> {
         self
     }
 
-    /// Writes the eight bytes of the line's word `index` (0 to 5), in the order of a little-endian number.
+    /// Writes the eight bytes of the line's word `index` (0 to 5), in the order of a little-endian
+    /// number.
     ///
     /// ```
     /// # use queues::lines::{LineHeader, WideQueue};

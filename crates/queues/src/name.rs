@@ -1,8 +1,10 @@
-//! Names: what a program calls a queue, what a message calls its sender, and where a queue really is.
+//! Names: what a program calls a queue, what a message calls its sender, and where a queue really
+//! is.
 //!
-//! A program sends to a [`QueueName`], which means the same in every process of its job. The transmit queue's destination
-//! table turns it into a place: a node and a [`QueueIndex`] on it (Ang et al. 1996, section 4.1). A message carries a
-//! [`SourceName`], which is a [`QueueName`] of the *receiver's* job: the way back.
+//! A program sends to a [`QueueName`], which means the same in every process of its job. The
+//! transmit queue's destination table turns it into a place: a node and a [`QueueIndex`] on it (Ang
+//! et al. 1996, section 4.1). A message carries a [`SourceName`], which is a [`QueueName`] of the
+//! *receiver's* job: the way back.
 
 use std::fmt;
 
@@ -15,7 +17,8 @@ pub const QUEUES: u32 = 1 << 20;
 /// How many nodes there are at most: 12 bits.
 pub const NODES: u16 = 1 << 12;
 
-/// A logical destination: a number below [`NAMES`] that means the same queue in every process of a job.
+/// A logical destination: a number below [`NAMES`] that means the same queue in every process of a
+/// job.
 ///
 /// ```
 /// use queues::name::{NAMES, QueueName};
@@ -39,7 +42,8 @@ pub struct SourceName(u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeName(u16);
 
-/// A receive queue of a node, by its number there. Only the post office and the tables that it writes speak of it.
+/// A receive queue of a node, by its number there. Only the post office and the tables that it
+/// writes speak of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct QueueIndex(u32);
 

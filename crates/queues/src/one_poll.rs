@@ -1,8 +1,10 @@
-//! OnePoll: receiving from the first of many queues that holds something, in time that does not grow with their number.
+//! OnePoll: receiving from the first of many queues that holds something, in time that does not
+//! grow with their number.
 //!
-//! A [`PollSet`] lies in the segment. A queue joins it when it is made, with an index that is also its priority: 0 comes
-//! first (a Basic ring joins when [its receiver says so](crate::basic::Receiver::in_set)). [`OnePoll`] is a receiver's view of
-//! the set. The queues may be of one kind or of several, as the caller says: a [`Polled`] queue for each index, or
+//! A [`PollSet`] lies in the segment. A queue joins it when it is made, with an index that is also
+//! its priority: 0 comes first (a Basic ring joins when [its receiver says
+//! so](crate::basic::Receiver::in_set)). [`OnePoll`] is a receiver's view of the set. The queues
+//! may be of one kind or of several, as the caller says: a [`Polled`] queue for each index, or
 //! [`Members`] of its own.
 //!
 //! ```
@@ -119,8 +121,8 @@ pub use crate::poll_set::{MOST_QUEUES, Members, Polled};
 
 const MAGIC: u64 = 0x7477_706f;
 
-/// How many queues a waiter looks through, after a sleep that nobody ended, for messages whose senders died before they could
-/// announce them.
+/// How many queues a waiter looks through, after a sleep that nobody ended, for messages whose
+/// senders died before they could announce them.
 const SURVEY: usize = 4096;
 
 shm::shared_lines! {
@@ -187,7 +189,8 @@ impl PollSet {
     /// Finds the set that another made at `offset`.
     ///
     /// # Errors
-    /// [`RingError::NoQueue`] if something else lies there, [`RingError::Segment`] if there is no such place.
+    /// [`RingError::NoQueue`] if something else lies there, [`RingError::Segment`] if there is no
+    /// such place.
     pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<PollSet, RingError> {
         // Acquire: pairs with the Release in `create`.
         let found = Mapped::<Settings>::new(segment, offset)?.layout.load(Ordering::Acquire);
@@ -300,14 +303,15 @@ impl OnePoll {
         &self.set
     }
 
-    /// Takes the next thing from the first queue that holds something; gives that queue's index too. `None` if all are
-    /// empty.
+    /// Takes the next thing from the first queue that holds something; gives that queue's index
+    /// too. `None` if all are empty.
     #[inline]
     pub fn poll<M: Members + ?Sized>(&mut self, members: &mut M) -> Option<(usize, M::Item)> {
         self.poller.poll(self.set.bits(), None, members)
     }
 
-    /// As [`OnePoll::poll`], from the queues alone whose bit is set in `wanted`: bit `i % 64` of word `i / 64`.
+    /// As [`OnePoll::poll`], from the queues alone whose bit is set in `wanted`: bit `i % 64` of
+    /// word `i / 64`.
     #[inline]
     pub fn poll_among<M: Members + ?Sized>(
         &mut self,
@@ -326,7 +330,8 @@ impl OnePoll {
         }
     }
 
-    /// As [`OnePoll::poll`], and sleeps until something comes, at most until `deadline`; then `None`.
+    /// As [`OnePoll::poll`], and sleeps until something comes, at most until `deadline`; then
+    /// `None`.
     pub fn poll_until<M: Members + ?Sized>(
         &mut self,
         members: &mut M,
@@ -343,8 +348,8 @@ impl OnePoll {
         wait(&mut Waiter { poll: self, members }, deadline)
     }
 
-    /// Asks that the [`Event`] that senders were given be notified once, when something arrives in any queue of the set. True
-    /// if something is there already; then poll first.
+    /// Asks that the [`Event`] that senders were given be notified once, when something arrives in
+    /// any queue of the set. True if something is there already; then poll first.
     pub fn ask_for_event<M: Members + ?Sized>(&mut self, members: &mut M) -> bool {
         Request(&self.set.settings.request).ask(Notify::Arrival);
         self.poller.is_any_ready(self.set.bits(), None, members)

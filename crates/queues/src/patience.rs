@@ -1,4 +1,5 @@
-//! Waiting for something in shared memory: a short bounded look, then sleep; and a look at the peer now and then.
+//! Waiting for something in shared memory: a short bounded look, then sleep; and a look at the peer
+//! now and then.
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +7,18 @@ use crate::peer::{Name, Watch};
 use crate::sync::spin_loop;
 use crate::wakeup::Wakeup;
 
-/// How often a waiter looks without a pause: about a microsecond, so that a peer that answers at once is met at full speed.
+/// How often a waiter looks without a pause: about a microsecond, so that a peer that answers at
+/// once is met at full speed.
 pub(crate) const EAGER_LOOKS: u32 = 1000;
 
-/// How often it looks then, with some time between two looks, before it sleeps: some ten microseconds, about what falling
-/// asleep and waking up cost. A waiter that shares its processor with the peer does not keep it for longer.
+/// How often it looks then, with some time between two looks, before it sleeps: some ten
+/// microseconds, about what falling asleep and waking up cost. A waiter that shares its processor
+/// with the peer does not keep it for longer.
 const PATIENT_LOOKS: u32 = 400;
 
-/// How often it offers its processor to others before it sleeps: with more threads than processors, the one that it waits for
-/// may be the next to run, and two changes of turn cost far less than falling asleep and being woken.
+/// How often it offers its processor to others before it sleeps: with more threads than processors,
+/// the one that it waits for may be the next to run, and two changes of turn cost far less than
+/// falling asleep and being woken.
 const YIELDS: u32 = 3;
 
 /// How long a waiter sleeps at most before it looks whether the peer still lives.
@@ -32,8 +36,8 @@ pub(crate) enum Ended {
     PeerGone(u32),
 }
 
-/// Calls `look` until it gives something: a bounded number of times at once, then after every wake-up. `peer` says, whenever
-/// it is asked, whose death would make waiting useless.
+/// Calls `look` until it gives something: a bounded number of times at once, then after every
+/// wake-up. `peer` says, whenever it is asked, whose death would make waiting useless.
 pub(crate) fn wait<R>(
     wakeup: Wakeup<'_>,
     watch: &mut Watch,
@@ -53,7 +57,8 @@ pub(crate) fn wait<R>(
     }
     loop {
         let marked = wakeup.mark();
-        // The mark stays when it was not needed: one wake-up too many harms nobody, and another may sleep here too.
+        // The mark stays when it was not needed: one wake-up too many harms nobody, and another may
+        // sleep here too.
         if let Some(found) = look() {
             return Ok(found);
         }

@@ -1,8 +1,10 @@
-//! Who is at the other end: a process, named in shared memory so that its number cannot be mistaken for a later process's.
+//! Who is at the other end: a process, named in shared memory so that its number cannot be mistaken
+//! for a later process's.
 
 use shm::process::{ProcessError, ProcessHandle, ProcessState, StartTime, start_time};
 
-/// A process's name as one word of shared memory: its number and the lower half of its start time. 0 is nobody.
+/// A process's name as one word of shared memory: its number and the lower half of its start time.
+/// 0 is nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Name(pub(crate) u64);
 

@@ -1,15 +1,18 @@
 //! One bit a queue, so that one look finds the first queue of many in which something waits.
 //!
-//! A sender sends, then loads the word with its queue's bit and sets the bit only if it is clear. A receiver goes over the
-//! set bits alone, the lowest first, and when it finds a queue empty it clears the bit, passes a fence, looks at the
-//! queue again and sets the bit again if something came. So a queue that holds a message has its bit set, except while its
-//! sender is between sending and setting, or a receiver between clearing and looking again.
+//! A sender sends, then loads the word with its queue's bit and sets the bit only if it is clear. A
+//! receiver goes over the set bits alone, the lowest first, and when it finds a queue empty it
+//! clears the bit, passes a fence, looks at the queue again and sets the bit again if something
+//! came. So a queue that holds a message has its bit set, except while its sender is between
+//! sending and setting, or a receiver between clearing and looking again.
 //!
-//! The bits of the queues that gave the latest messages are left standing when the queues are found empty. As long as
-//! messages come from these, nobody writes to the bits, and what a message moves is its own line.
+//! The bits of the queues that gave the latest messages are left standing when the queues are found
+//! empty. As long as messages come from these, nobody writes to the bits, and what a message moves
+//! is its own line.
 //!
-//! Sets of more than 512 queues have a summary above: one bit for each line of bits, kept in the same way. So the cost of a
-//! look does not grow with the number of queues. After Ang et al. 1996, sections 4.3 and 5.3.
+//! Sets of more than 512 queues have a summary above: one bit for each line of bits, kept in the
+//! same way. So the cost of a look does not grow with the number of queues. After Ang et al. 1996,
+//! sections 4.3 and 5.3.
 
 use crate::order;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -38,7 +41,8 @@ impl Bit<'_> {
     /// Sets the bit if it is clear.
     #[inline(always)]
     pub(crate) fn set(self) {
-        // SeqCst: the load comes after the sending and the change before what follows, in the order of all such accesses.
+        // SeqCst: the load comes after the sending and the change before what follows, in the order
+        // of all such accesses.
         if self.word.load(Ordering::SeqCst) & self.mask == 0 {
             self.word.fetch_or(self.mask, Ordering::SeqCst);
         }
@@ -49,7 +53,8 @@ impl Bit<'_> {
     #[cold]
     fn clear_unless(self, is_ready: impl FnOnce() -> bool) {
         self.word.fetch_and(!self.mask, Ordering::SeqCst);
-        // Pairs with the order of sending and load in `set`: the sender sees the bit clear, or the message is seen here.
+        // Pairs with the order of sending and load in `set`: the sender sees the bit clear, or the
+        // message is seen here.
         fence(Ordering::SeqCst);
         if is_ready() {
             self.word.fetch_or(self.mask, Ordering::SeqCst);
@@ -80,7 +85,8 @@ pub trait Polled {
     fn is_ready(&self) -> bool;
 }
 
-/// The queues of a set, as the set needs them. A slice with a [`Polled`] queue, or none, for each index is one.
+/// The queues of a set, as the set needs them. A slice with a [`Polled`] queue, or none, for each
+/// index is one.
 pub trait Members {
     /// What is received from them.
     type Item;
@@ -88,7 +94,8 @@ pub trait Members {
     /// Takes the next thing from the queue of this index, if there is one.
     fn take(&mut self, index: usize) -> Option<Self::Item>;
 
-    /// Whether something waits in the queue of this index. If it says no, whatever is sent later sets the queue's bit.
+    /// Whether something waits in the queue of this index. If it says no, whatever is sent later
+    /// sets the queue's bit.
     fn is_ready(&mut self, index: usize) -> bool;
 }
 
@@ -201,8 +208,8 @@ impl Default for Poller {
 }
 
 impl Poller {
-    /// Takes the next thing from the lowest of the wanted queues that hold something; gives the queue's index too. `wanted`
-    /// has a bit a queue; `None` wants all.
+    /// Takes the next thing from the lowest of the wanted queues that hold something; gives the
+    /// queue's index too. `wanted` has a bit a queue; `None` wants all.
     #[inline]
     pub(crate) fn poll<M: Members + ?Sized>(
         &mut self,
@@ -224,7 +231,8 @@ impl Poller {
         }
     }
 
-    /// Puts a queue before the others, the longest unused of which is forgotten. Its bit is cleared when it is found empty.
+    /// Puts a queue before the others, the longest unused of which is forgotten. Its bit is cleared
+    /// when it is found empty.
     #[inline(always)]
     fn remember(&mut self, index: usize) {
         let index = index as u32;
@@ -236,8 +244,8 @@ impl Poller {
         }
     }
 
-    /// Whether one of the wanted queues holds something. For a look before sleeping; who sends to one of the others later
-    /// sets its bit and then rings.
+    /// Whether one of the wanted queues holds something. For a look before sleeping; who sends to
+    /// one of the others later sets its bit and then rings.
     pub(crate) fn is_any_ready<M: Members + ?Sized>(
         &self,
         bits: Bits<'_>,

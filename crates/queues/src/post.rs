@@ -1,51 +1,63 @@
-//! The post office: who may send to whom. It makes the memory in which processes meet and writes every destination table.
+//! The post office: who may send to whom. It makes the memory in which processes meet and writes
+//! every destination table.
 //!
-//! One job is one domain of trust: its processes may share memory. Different jobs share nothing but [lanes](crate::lane),
-//! which the post office makes one by one, when a process asks for one and the rules allow it. A process gets the
-//! descriptors of its own job's memory, its own ports' tables (which it can only read) and its own lanes, and no others;
-//! so a server may talk to clients that cannot reach each other (Ang et al. 1996, section 4.1).
+//! One job is one domain of trust: its processes may share memory. Different jobs share nothing but
+//! [lanes](crate::lane), which the post office makes one by one, when a process asks for one and
+//! the rules allow it. A process gets the descriptors of its own job's memory, its own ports'
+//! tables (which it can only read) and its own lanes, and no others; so a server may talk to
+//! clients that cannot reach each other (Ang et al. 1996, section 4.1).
 //!
 //! | who | what |
 //! |---|---|
 //! | a launcher or node service | [`Post::bind`], [`Post::add_job`], [`Post::allow`]; a thread in [`Post::serve`] |
 //! | a process of a job | [`Registration::register`], [`Registration::open_port`], [`Port::split`] |
 //!
-//! **Names.** A port is a transmit queue with its destination table, and a receive queue. Port `q` of process `p` is called
-//! `p × ports + q` in its own job. Ports of other jobs get the names after these, when somebody first asks for them
-//! ([`Registration::look_up`]); a name means the same in every process of a job, for ever. A message carries the name that
-//! the receiver's job has for the port it came from: an answer goes there, if the rules allow answers.
+//! **Names.** A port is a transmit queue with its destination table, and a receive queue. Port `q`
+//! of process `p` is called `p × ports + q` in its own job. Ports of other jobs get the names after
+//! these, when somebody first asks for them ([`Registration::look_up`]); a name means the same in
+//! every process of a job, for ever. A message carries the name that the receiver's job has for the
+//! port it came from: an answer goes there, if the rules allow answers.
 //!
-//! **Ways.** A port sends to a name over a lane, one for requests ([`Outbox::send`]) and one for replies ([`Outbox::reply`]),
-//! which never wait for each other; a message has up to [`MAX_MESSAGE_BYTES`] bytes. Between jobs a lane is a ring of its own. If a job has a segment, each of its processes
-//! has a [hall](crate::hall) too, with a queue for each of its ports, of which [`JobPlan::resident`] have rings at a time;
-//! within the job messages of up to [`LINE_DATA`](crate::lines::LINE_DATA) bytes travel through it, and the lane is no more
-//! than an entry in the post office. The first longer message to a name gets a lane with a ring, and so do all after it; the
-//! receiver takes what came through the hall first. A process to which more than 255 others send gives the rest lanes with
-//! rings. Programs need not know which it is. A hall lies in memory of its own,
-//! which only the processes of the job can map: it is there until the last of them lets go of it, and whoever takes a dead
-//! process's place has a new one.
+//! **Ways.** A port sends to a name over a lane, one for requests ([`Outbox::send`]) and one for
+//! replies ([`Outbox::reply`]), which never wait for each other; a message has up to
+//! [`MAX_MESSAGE_BYTES`] bytes. Between jobs a lane is a ring of its own. If a job has a segment,
+//! each of its processes has a [hall](crate::hall) too, with a queue for each of its ports, of
+//! which [`JobPlan::resident`] have rings at a time; within the job messages of up to
+//! [`LINE_DATA`](crate::lines::LINE_DATA) bytes travel through it, and the lane is no more than an
+//! entry in the post office. The first longer message to a name gets a lane with a ring, and so do
+//! all after it; the receiver takes what came through the hall first. A process to which more than
+//! 255 others send gives the rest lanes with rings. Programs need not know which it is. A hall lies
+//! in memory of its own, which only the processes of the job can map: it is there until the last of
+//! them lets go of it, and whoever takes a dead process's place has a new one.
 //!
-//! **Trust.** The kernel says which process connects (SO_PEERCRED): it must be of the same user, know its job's key, and
-//! nobody else may be this process of the job. A hostile process can write what it likes to what it has mapped and say
-//! what it likes to the post office; it can spoil its own job and its own lanes. This protects nobody from a process of
-//! the same user that attaches to others as a debugger does; against that, the system must forbid it (ptrace_scope).
+//! **Trust.** The kernel says which process connects (SO_PEERCRED): it must be of the same user,
+//! know its job's key, and nobody else may be this process of the job. A hostile process can write
+//! what it likes to what it has mapped and say what it likes to the post office; it can spoil its
+//! own job and its own lanes. This protects nobody from a process of the same user that attaches to
+//! others as a debugger does; against that, the system must forbid it (ptrace_scope).
 //!
-//! **Ends.** When a process ends, in whatever way, its names say so, its lanes are closed and whoever waits at their other
-//! ends gets an error that names it. Another process may then take its place.
+//! **Ends.** When a process ends, in whatever way, its names say so, its lanes are closed and
+//! whoever waits at their other ends gets an error that names it. Another process may then take its
+//! place.
 //!
-//! **Moving.** A name can be re-pointed to another port and all names of a port moved while messages flow. A lane with a
-//! ring goes with them: its receiver hands it over, at the place where it stopped reading, and the sender notices nothing. A
-//! hall's queue holds the messages of many and stays. There the sender finds at its next message that its table
-//! has changed, gives its lane up, and is refused another ([`Refusal::Moving`]) until the former receiver has received
-//! all that came over the first; to the program that is a full queue. So nothing is lost, doubled or reordered for a sender:
-//! - All that it sent was published before it gave the lane up, and the receiver hears of that only afterwards, through the
-//!   post office. It counts what the hall holds for the port then; when that many messages have been received, or nothing is
-//!   left, the sender's last one was among them (`lane/through_hall.rs` has the details).
+//! **Moving.** A name can be re-pointed to another port and all names of a port moved while
+//! messages flow. A lane with a ring goes with them: its receiver hands it over, at the place where
+//! it stopped reading, and the sender notices nothing. A hall's queue holds the messages of many
+//! and stays. There the sender finds at its next message that its table has changed, gives its lane
+//! up, and is refused another ([`Refusal::Moving`]) until the former receiver has received all that
+//! came over the first; to the program that is a full queue. So nothing is lost, doubled or
+//! reordered for a sender:
+//! - All that it sent was published before it gave the lane up, and the receiver hears of that only
+//!   afterwards, through the post office. It counts what the hall holds for the port then; when
+//!   that many messages have been received, or nothing is left, the sender's last one was among
+//!   them (`lane/through_hall.rs` has the details).
 //! - A message lies in one queue and leaves it by being received. Nothing is copied or forwarded.
-//! - The sender sends nothing to the new place before, so even another observer of both processes finds its order kept.
+//! - The sender sends nothing to the new place before, so even another observer of both processes
+//!   finds its order kept.
 //!
-//! The wait ends too when the former receiver dies or drops its [`Inbox`]; what it has not received is lost with it. So a
-//! process whose ports were moved receives on until [`Inbox::lanes`] is 0. A silent sender keeps its lane until it sends.
+//! The wait ends too when the former receiver dies or drops its [`Inbox`]; what it has not received
+//! is lost with it. So a process whose ports were moved receives on until [`Inbox::lanes`] is 0. A
+//! silent sender keeps its lane until it sends.
 //!
 //! **Memory.** In bytes; nothing else grows with the number of ports, lanes or messages:
 //!
@@ -56,7 +68,8 @@
 //! | a lane through a hall | its sender | less than 200; at most [`MAX_HALL_LANES`] |
 //! | a process of a job with a segment | shared | [`Shape::bytes`](crate::hall::Shape::bytes) of its hall, and its rings when they are first used |
 //!
-//! The post office keeps two descriptors a process, two more if it has a hall, two a port, and none a lane.
+//! The post office keeps two descriptors a process, two more if it has a hall, two a port, and none
+//! a lane.
 //!
 //! ```
 //! use queues::post::{Address, Delivery, Identity, JobPlan, Post, Registration};
@@ -125,8 +138,9 @@ pub use registration::{Identity, Port, Registration};
 pub const LANE_LINES: u32 = 256;
 /// Bytes of a lane's ring.
 pub const LANE_BYTES: u64 = 64 * LANE_LINES as u64 + 256;
-/// Bytes of the longest message that goes over a lane: a quarter of its ring, less the word that says what it is. Longer data is
-/// sent in pieces, or between processes of one job through their segment ([`tag_on`](crate::tag_on), [`dma`](crate::dma)).
+/// Bytes of the longest message that goes over a lane: a quarter of its ring, less the word that
+/// says what it is. Longer data is sent in pieces, or between processes of one job through their
+/// segment ([`tag_on`](crate::tag_on), [`dma`](crate::dma)).
 pub const MAX_MESSAGE_BYTES: usize = LANE_LINES as usize / 4 * 64 - 8;
 /// The most lanes of a process that have a ring of their own, both directions together.
 pub const MAX_LANES: usize = 4096;
@@ -220,12 +234,14 @@ pub struct JobPlan {
     pub names: u16,
     /// The size of its segment in bytes; 0 for none. If it has one, its processes also have halls.
     pub segment_bytes: u64,
-    /// How many ports of a process have rings of their own in its hall at the same time, if the job has halls.
+    /// How many ports of a process have rings of their own in its hall at the same time, if the job
+    /// has halls.
     pub resident: u16,
 }
 
 impl JobPlan {
-    /// A job of one process with one port, 512 names and no segment, of whose ports 16 would be resident.
+    /// A job of one process with one port, 512 names and no segment, of whose ports 16 would be
+    /// resident.
     pub fn new(name: &str) -> JobPlan {
         JobPlan {
             name: name.to_owned(),
@@ -310,7 +326,8 @@ pub enum Refusal {
         "a process has {MAX_LANES} lanes with rings, or {MAX_HALL_LANES} through halls; no more are allowed"
     )]
     TooManyLanes,
-    /// What the port has sent to this name is still on the way through the hall of the process that received it before.
+    /// What the port has sent to this name is still on the way through the hall of the process that
+    /// received it before.
     #[error(
         "what was sent to the name before has not been received there yet: try again when it has"
     )]

@@ -1,11 +1,13 @@
-//! What Express queues and wide ones have in common: making and finding them, sending, receiving, waiting and closing.
+//! What Express queues and wide ones have in common: making and finding them, sending, receiving,
+//! waiting and closing.
 //!
 //! | to | look at once | wait | wait until a deadline |
 //! |---|---|---|---|
 //! | send | [`Sender::try_send`] | [`Sender::send`] | [`Sender::send_until`] |
 //! | receive | [`Receiver::try_receive`], [`Receiver::receive`] | [`Receiver::receive_blocking`] | [`Receiver::receive_until`] |
 //!
-//! To wait is to look some hundred times and then to sleep. See [`crate::express`] and [`crate::lines`] for what a message is.
+//! To wait is to look some hundred times and then to sleep. See [`crate::express`] and
+//! [`crate::lines`] for what a message is.
 
 use std::sync::Arc;
 
@@ -39,9 +41,11 @@ pub use sender::Sender;
 /// What closing came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
-    /// Nothing will ever be sent at this position or after it; positions count the queue's messages from its beginning.
+    /// Nothing will ever be sent at this position or after it; positions count the queue's messages
+    /// from its beginning.
     At(u64),
-    /// The queue is full. It closes when something is received, after at most as many messages as it holds.
+    /// The queue is full. It closes when something is received, after at most as many messages as
+    /// it holds.
     WhenReceived,
 }
 
@@ -101,13 +105,15 @@ impl<K: Kind> Queue<K> {
     /// How many bytes of a segment a queue takes that holds so many messages.
     ///
     /// # Errors
-    /// [`RingError::Capacity`] unless it is a power of two from [`ring::LEAST_CAPACITY`] to [`ring::MOST_CAPACITY`].
+    /// [`RingError::Capacity`] unless it is a power of two from [`ring::LEAST_CAPACITY`] to
+    /// [`ring::MOST_CAPACITY`].
     pub fn bytes_for(capacity: usize) -> Result<u64, RingError> {
         ring::bytes_for::<K::Slot>(capacity)
     }
 
-    /// Makes a queue that holds so many messages of a new piece of the arena, in a poll set if one is given, there with this
-    /// index. To take the memory back, free the [offset](Self::offset) in the arena when nobody uses the queue any more.
+    /// Makes a queue that holds so many messages of a new piece of the arena, in a poll set if one
+    /// is given, there with this index. To take the memory back, free the [offset](Self::offset) in
+    /// the arena when nobody uses the queue any more.
     ///
     /// # Errors
     /// Those of [`Queue::bytes_for`], [`Arena::allocate`], and [`RingError::NoMember`].
@@ -119,7 +125,8 @@ impl<K: Kind> Queue<K> {
         Ok(Queue { ring: Ring::create(arena, capacity, poll)? })
     }
 
-    /// As [`Queue::create`], at a place that is committed, a multiple of 64 (better 128), and nobody else's.
+    /// As [`Queue::create`], at a place that is committed, a multiple of 64 (better 128), and
+    /// nobody else's.
     ///
     /// # Errors
     /// Those of [`Queue::create`], and [`RingError::Segment`] if there is no such place.
@@ -135,7 +142,8 @@ impl<K: Kind> Queue<K> {
     /// Finds the queue that another process or thread made at `offset`.
     ///
     /// # Errors
-    /// [`RingError::NoQueue`] if something else lies there, [`RingError::Segment`] if there is no such place.
+    /// [`RingError::NoQueue`] if something else lies there, [`RingError::Segment`] if there is no
+    /// such place.
     pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Self, RingError> {
         Ok(Queue { ring: Ring::attach(segment, offset)? })
     }
@@ -158,7 +166,8 @@ impl<K: Kind> Queue<K> {
         self.sender_of(self.generation())
     }
 
-    /// A sender to the queue of this generation; it finds the queue closed if there is another one in its memory.
+    /// A sender to the queue of this generation; it finds the queue closed if there is another one
+    /// in its memory.
     #[must_use]
     pub fn sender_of(&self, generation: u32) -> Sender<K> {
         Sender::of(self.entered().ring, generation)
@@ -195,30 +204,34 @@ impl<K: Kind> Queue<K> {
         Ok(Receiver::of(self.ring.clone()))
     }
 
-    /// Forgets the receivers of a process that has died, which could not take their leave. No receiver may be alive.
+    /// Forgets the receivers of a process that has died, which could not take their leave. No
+    /// receiver may be alive.
     pub fn forget_receivers(&self) {
         self.ring.forget_receivers();
     }
 
-    /// Lets nobody send any more; what was sent can still be received. Receivers that have received it all get
-    /// [`ReceiveError::Closed`]. An Express queue that is full closes as soon as something is received; if it was not closed
-    /// by then, because a receiver was just at work, close it again.
+    /// Lets nobody send any more; what was sent can still be received. Receivers that have received
+    /// it all get [`ReceiveError::Closed`]. An Express queue that is full closes as soon as
+    /// something is received; if it was not closed by then, because a receiver was just at work,
+    /// close it again.
     pub fn close(&self) -> Closing {
         let closing = K::close(&self.ring);
         self.ring.announce_end();
         closing
     }
 
-    /// Ends a queue whose receivers have died: senders find it closed at once, also those that wait for room. What was sent
-    /// and not received is lost. The memory must not hold another queue before these senders are gone.
+    /// Ends a queue whose receivers have died: senders find it closed at once, also those that wait
+    /// for room. What was sent and not received is lost. The memory must not hold another queue
+    /// before these senders are gone.
     pub fn retire(&self) {
         // A generation that nobody has been told of. SeqCst: before the look whether anybody waits.
         self.ring.control.settings.gate.fetch_add(2, Ordering::SeqCst);
         self.ring.announce_end();
     }
 
-    /// Opens a closed queue from which everything was received as another queue: senders that were made before find it closed
-    /// for ever. Gives the new generation; `None` if the queue is not closed and empty.
+    /// Opens a closed queue from which everything was received as another queue: senders that were
+    /// made before find it closed for ever. Gives the new generation; `None` if the queue is not
+    /// closed and empty.
     ///
     /// No receiver may use it meanwhile.
     pub fn reopen(&self) -> Option<u32> {

@@ -17,8 +17,8 @@ pub enum SendError {
         "the receive queue holds a word that no sender or receiver writes: another program wrote over its memory"
     )]
     Broken,
-    /// The process that received has ended without closing its queues. Only queues that know it say so: those of a
-    /// [hall](crate::hall).
+    /// The process that received has ended without closing its queues. Only queues that know it say
+    /// so: those of a [hall](crate::hall).
     #[error("process {pid}, which received from the queue, has ended")]
     #[allow(dead_code, reason = "the models under loom know no processes")]
     Gone {
@@ -46,7 +46,8 @@ pub enum ReceiveError {
         "the receive queue holds a word that no sender or receiver writes: another program wrote over its memory"
     )]
     Broken,
-    /// A rank that might have sent has failed, or the last of them has left, says who is asked (see the page `departures`).
+    /// A rank that might have sent has failed, or the last of them has left, says who is asked (see
+    /// the page `departures`).
     #[error("rank {rank}, which might have sent to the queue, has gone")]
     #[allow(dead_code, reason = "the models under loom know no ranks")]
     Departed {

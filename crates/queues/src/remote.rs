@@ -11,15 +11,18 @@
 //!
 //! (To append to a buffer see [`crate::append`].)
 //!
-//! A command is executed by the processor that gives it; the target's takes no part. Nothing is queued, so no command waits
-//! for anybody: when it returns, it is complete at the origin and at the target. The one that may have to wait is a request:
-//! [`fetch_when`](RemoteWindow::fetch_when) returns at once and completes later (see [`FetchRequest`]).
+//! A command is executed by the processor that gives it; the target's takes no part. Nothing is
+//! queued, so no command waits for anybody: when it returns, it is complete at the origin and at
+//! the target. The one that may have to wait is a request: [`fetch_when`](RemoteWindow::fetch_when)
+//! returns at once and completes later (see [`FetchRequest`]).
 //!
-//! Order: whoever sees something of a command sees everything that its origin did before. So data written before a flag are there
-//! when the flag is seen, and everything written before a [`notify`](RemoteWindow::notify) when it is counted. Two commands
-//! that touch the same bytes at the same time leave bytes of either; aligned elements of up to 8 bytes stay whole.
+//! Order: whoever sees something of a command sees everything that its origin did before. So data
+//! written before a flag are there when the flag is seen, and everything written before a
+//! [`notify`](RemoteWindow::notify) when it is counted. Two commands that touch the same bytes at
+//! the same time leave bytes of either; aligned elements of up to 8 bytes stay whole.
 //!
-//! After Rosing and Saltz, *Low Latency Messages on Distributed Memory Multiprocessors* (1995), sections 4.1 and 5.
+//! After Rosing and Saltz, *Low Latency Messages on Distributed Memory Multiprocessors* (1995),
+//! sections 4.1 and 5.
 
 mod request;
 
@@ -115,8 +118,9 @@ impl RemoteWindow {
         Ok(value)
     }
 
-    /// Combines the elements from byte `at` on with those in `operands` (little-endian, back to back): each becomes *element*
-    /// `operation` *operand* in one step, so that any number of origins can accumulate into the same elements.
+    /// Combines the elements from byte `at` on with those in `operands` (little-endian, back to
+    /// back): each becomes *element* `operation` *operand* in one step, so that any number of
+    /// origins can accumulate into the same elements.
     ///
     /// # Errors
     /// [`RemoteError::OutOfRange`], [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`], and
@@ -179,12 +183,14 @@ impl RemoteWindow {
         outcome.map_err(|error| self.arithmetic(error))
     }
 
-    /// Writes elements where the index array says: number `i` of `elements` (little-endian, back to back) goes to element
-    /// `indices[i]`, counted from byte `at` of the window. Of equal indices the last one counts.
+    /// Writes elements where the index array says: number `i` of `elements` (little-endian, back to
+    /// back) goes to element `indices[i]`, counted from byte `at` of the window. Of equal indices
+    /// the last one counts.
     ///
     /// # Errors
-    /// [`RemoteError::Index`] (every index is checked before anything is written), [`RemoteError::IndicesAndDataDiffer`],
-    /// [`RemoteError::OutOfRange`], [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
+    /// [`RemoteError::Index`] (every index is checked before anything is written),
+    /// [`RemoteError::IndicesAndDataDiffer`], [`RemoteError::OutOfRange`],
+    /// [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
     ///
     /// # Examples
     /// ```
@@ -225,12 +231,13 @@ impl RemoteWindow {
         Ok(())
     }
 
-    /// Reads elements from where the index array says: element `indices[i]`, counted from byte `at` of the window, becomes
-    /// number `i` of `elements` (little-endian, back to back).
+    /// Reads elements from where the index array says: element `indices[i]`, counted from byte `at`
+    /// of the window, becomes number `i` of `elements` (little-endian, back to back).
     ///
     /// # Errors
-    /// [`RemoteError::Index`] (every index is checked before anything is read), [`RemoteError::IndicesAndDataDiffer`],
-    /// [`RemoteError::OutOfRange`], [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
+    /// [`RemoteError::Index`] (every index is checked before anything is read),
+    /// [`RemoteError::IndicesAndDataDiffer`], [`RemoteError::OutOfRange`],
+    /// [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
     pub fn read_indexed(
         &self,
         data_type: DataType,
@@ -246,8 +253,8 @@ impl RemoteWindow {
         Ok(())
     }
 
-    /// Counts one up for the owner of the window, who may wait for that. Everything that this process did before is visible
-    /// to the owner when it sees the count.
+    /// Counts one up for the owner of the window, who may wait for that. Everything that this
+    /// process did before is visible to the owner when it sees the count.
     #[inline]
     pub fn notify(&self) {
         self.layout.notify();

@@ -1,4 +1,5 @@
-//! The ring of a queue in a segment: a line of settings, a line each for tail, head and waiting senders, and the slots.
+//! The ring of a queue in a segment: a line of settings, a line each for tail, head and waiting
+//! senders, and the slots.
 //!
 //! | bytes | written by | read by |
 //! |---|---|---|
@@ -9,8 +10,8 @@
 //! | from 256: slots | senders (and receivers that give back a word) | all |
 //! | behind them, in a wide queue: the senders' processes | new senders | whoever looks whether one is dead |
 //!
-//! In the steady state a message costs a sender, beyond slot and tail, loads of lines that nobody writes: the settings, and
-//! its queue's bit and the bell of the poll set if the queue is in one.
+//! In the steady state a message costs a sender, beyond slot and tail, loads of lines that nobody
+//! writes: the settings, and its queue's bit and the bell of the poll set if the queue is in one.
 
 use std::sync::Arc;
 
@@ -347,7 +348,8 @@ impl<S: Slots> Ring<S> {
                 (false, count) if count < SOLE - 1 => count + 1,
                 _ => return Err(RingError::Held { offset: self.offset }),
             };
-            // Acquire: pairs with the Release of `leave_receiver`: where the former receiver left the head is seen.
+            // Acquire: pairs with the Release of `leave_receiver`: where the former receiver left
+            // the head is seen.
             match receivers.compare_exchange_weak(seen, after, Ordering::AcqRel, Ordering::Relaxed)
             {
                 Ok(_) => return Ok(()),

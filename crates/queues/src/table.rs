@@ -1,12 +1,14 @@
-//! Destination tables: from the name that a program sends to, to the queue where the message goes. And the inverse: from
-//! which sources a receive queue accepts messages.
+//! Destination tables: from the name that a program sends to, to the queue where the message goes.
+//! And the inverse: from which sources a receive queue accepts messages.
 //!
-//! Each transmit queue has a table of its own (Ang et al. 1996, section 4.1 and figure 2), because an entry also holds the
-//! name that the *receiver* has for this sender. The paper's hardware consults the table for every message, and only
-//! system software can change it. Here a lookup is one load from memory that the post office writes; everybody else has
-//! it mapped for reading only, and the kernel's seals keep it so.
+//! Each transmit queue has a table of its own (Ang et al. 1996, section 4.1 and figure 2), because
+//! an entry also holds the name that the *receiver* has for this sender. The paper's hardware
+//! consults the table for every message, and only system software can change it. Here a lookup is
+//! one load from memory that the post office writes; everybody else has it mapped for reading only,
+//! and the kernel's seals keep it so.
 //!
-//! An entry is one word, so a reader sees the old destination or the new one and never half of each:
+//! An entry is one word, so a reader sees the old destination or the new one and never half of
+//! each:
 //!
 //! | bits | what |
 //! |---|---|
@@ -16,8 +18,8 @@
 //! | 46 to 61 | generation: grows with every change of the entry, modulo 65,536 |
 //! | 62, 63 | 0 unknown, 1 open, 2 revoked, 3 its process has gone |
 //!
-//! The inverse table, which the paper describes and its hardware leaves out (footnote 3), is a bit a source, written by
-//! the post office too and checked by the receiver for every message.
+//! The inverse table, which the paper describes and its hardware leaves out (footnote 3), is a bit
+//! a source, written by the post office too and checked by the receiver for every message.
 
 use crate::name::{NAMES, NodeName, QueueIndex, QueueName, SourceName};
 use shm::segment::{Offset, ReadOnlySegment, Segment, SegmentError};
@@ -33,8 +35,8 @@ const STATE_SHIFT: u32 = 62;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// Nothing has ever been entered under this name: ask the post office for the name of a queue, or wait until its
-    /// owner has opened it.
+    /// Nothing has ever been entered under this name: ask the post office for the name of a queue,
+    /// or wait until its owner has opened it.
     #[error(
         "this transmit queue knows no destination {name}: ask the post office for the name of an open queue"
     )]
@@ -74,7 +76,8 @@ pub struct Destination {
     pub queue: QueueIndex,
     /// What the receiver calls this sender, and where it answers to.
     pub source: SourceName,
-    /// Which one of the entries under this name it is; another one means that the name was re-pointed.
+    /// Which one of the entries under this name it is; another one means that the name was
+    /// re-pointed.
     pub generation: u16,
 }
 
@@ -224,7 +227,8 @@ impl TableWriter {
             return Ok(generation);
         }
         let next = generation.wrapping_add(1);
-        // Release: pairs with the Acquire load of `ReadOnlyWord::load`; who sees the entry sees what was made for it.
+        // Release: pairs with the Acquire load of `ReadOnlyWord::load`; who sees the entry sees
+        // what was made for it.
         entry.store(standing.encode(next), Ordering::Release);
         Ok(next)
     }

@@ -1,15 +1,17 @@
 //! Tag-On: a wide Express message and, with it, data that already lies in the segment.
 //!
-//! The header travels through a [wide queue](crate::lines); the data stays where it is and is only referred to. So a
-//! multicast moves the data once, whoever the receivers are: they read the same bytes in place. A receiver takes the header
-//! first, like any other message, and the data when it wants to ([`TagOnPools::open`]). The buffer is free again when the last
-//! receiver has let go, in whatever order they do.
+//! The header travels through a [wide queue](crate::lines); the data stays where it is and is only
+//! referred to. So a multicast moves the data once, whoever the receivers are: they read the same
+//! bytes in place. A receiver takes the header first, like any other message, and the data when it
+//! wants to ([`TagOnPools::open`]). The buffer is free again when the last receiver has let go, in
+//! whatever order they do.
 //!
-//! Any number of threads take buffers from one pool, without a lock. Memory: 64 bytes, and for each buffer its bytes and 8 more.
-//! A receiver that dies keeps what it holds and what lies in its queue; [`TagOnPool::is_idle`] tells its owner whether
-//! anybody holds anything.
+//! Any number of threads take buffers from one pool, without a lock. Memory: 64 bytes, and for each
+//! buffer its bytes and 8 more. A receiver that dies keeps what it holds and what lies in its
+//! queue; [`TagOnPool::is_idle`] tells its owner whether anybody holds anything.
 //!
-//! After Ang et al. 1996, section 5.2. Only between processes of one job: a receiver reads memory that its sender could change.
+//! After Ang et al. 1996, section 5.2. Only between processes of one job: a receiver reads memory
+//! that its sender could change.
 //!
 //! ```
 //! use queues::{lines::{LineHeader, WideQueue}, tag_on::{TagOnPool, TagOnPools}};
@@ -197,7 +199,8 @@ impl Held {
     }
 
     fn start(&self) -> *mut u8 {
-        // `map` has checked the range of all buffers, so that this cannot fail; if it did, the slice made of it is empty.
+        // `map` has checked the range of all buffers, so that this cannot fail; if it did, the
+        // slice made of it is empty.
         let place = self.buffers.place(self.index);
         self.buffers.segment.bytes_ptr(place, self.length).unwrap_or(std::ptr::null_mut())
     }
@@ -207,16 +210,18 @@ impl Held {
         if start.is_null() {
             return &[];
         }
-        // SAFETY: the range lies in the segment, which `self` keeps mapped, and was committed and zeroed when it was allocated.
-        // The buffer is held by this value, so that nobody takes it to write it; its owner stopped writing before it sent
-        // the reference. Processes of one job keep to that (see the module's page).
+        // SAFETY: the range lies in the segment, which `self` keeps mapped, and was committed and
+        // zeroed when it was allocated. The buffer is held by this value, so that nobody takes it
+        // to write it; its owner stopped writing before it sent the reference. Processes of one job
+        // keep to that (see the module's page).
         unsafe { std::slice::from_raw_parts(start, self.length as usize) }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Held once by this value; another count can only be the work of a process that writes over the segment.
+        // Held once by this value; another count can only be the work of a process that writes over
+        // the segment.
         let _ = holds::release(self.word(), self.generation);
     }
 }
@@ -279,8 +284,8 @@ impl Drop for TagOnPool {
     fn drop(&mut self) {
         if self.is_idle() {
             self.buffers.head.magic.store(0, Ordering::Relaxed);
-            // The place came from this arena and is freed once, so that this cannot fail. A pool that somebody still reads
-            // from is given up for good.
+            // The place came from this arena and is freed once, so that this cannot fail. A pool
+            // that somebody still reads from is given up for good.
             let _ = self.arena.free(Offset(
                 self.buffers.data.0 - 64 - words_bytes(self.buffers.words.len() as u64),
             ));
@@ -316,8 +321,8 @@ impl DerefMut for Draft {
         if start.is_null() {
             return &mut [];
         }
-        // SAFETY: as in `Held::bytes`; this value is the buffer's only holder, because no reference to a draft is ever sent,
-        // and `&mut self` makes this the only slice.
+        // SAFETY: as in `Held::bytes`; this value is the buffer's only holder, because no reference
+        // to a draft is ever sent, and `&mut self` makes this the only slice.
         unsafe { std::slice::from_raw_parts_mut(start, self.0.length as usize) }
     }
 }
@@ -446,7 +451,8 @@ impl TagOnPools {
 
     fn pool(&mut self, place: u64) -> Result<Buffers, TagOnError> {
         if let Some((_, buffers)) = self.known.iter().find(|(known, _)| *known == place) {
-            // A pool that was dropped, and whose place serves another purpose, has another magic number.
+            // A pool that was dropped, and whose place serves another purpose, has another magic
+            // number.
             if buffers.head.magic.load(Ordering::Acquire) == MAGIC {
                 return Ok(buffers.clone());
             }

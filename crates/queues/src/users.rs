@@ -1,4 +1,5 @@
-//! Who uses a piece of shared memory that belongs to one process, so that the owner knows when it can give it back.
+//! Who uses a piece of shared memory that belongs to one process, so that the owner knows when it
+//! can give it back.
 
 use crate::peer::{Name, Watch};
 use crate::sync::{AtomicU64, Ordering};
@@ -10,7 +11,8 @@ pub(crate) const MOST_USERS: usize = 255;
 shm::shared_lines! {
     /// The names of the users' processes, one entry a handle. Zeroed memory has none.
     pub(crate) struct Users {
-        /// Not 0: the owner has withdrawn the memory. Read by every command, so only rare events write in its line.
+        /// Not 0: the owner has withdrawn the memory. Read by every command, so only rare events
+        /// write in its line.
         withdrawn: AtomicU64,
         entries: [AtomicU64; MOST_USERS],
     }
@@ -37,8 +39,8 @@ impl Users {
         let own = Name::own().map_err(NotEntered::Nameless)?;
         let free = self.entries.iter().position(|entry| self.take(entry, Name::NOBODY, own));
         let entry = free.or_else(|| self.take_from_the_dead(own)).ok_or(NotEntered::TooMany)?;
-        // SeqCst, here, in `take`, `withdraw` and `are_left`: either the newcomer sees that the memory is withdrawn, or the
-        // owner sees the newcomer.
+        // SeqCst, here, in `take`, `withdraw` and `are_left`: either the newcomer sees that the
+        // memory is withdrawn, or the owner sees the newcomer.
         if self.withdrawn.load(Ordering::SeqCst) != 0 {
             self.leave(&Entry(entry));
             return Err(NotEntered::Withdrawn);
@@ -62,7 +64,8 @@ impl Users {
 
     /// The last that a user does.
     pub(crate) fn leave(&self, entry: &Entry) {
-        // Release: pairs with the load in `are_left`; everything that this process did here is over.
+        // Release: pairs with the load in `are_left`; everything that this process did here is
+        // over.
         self.entries[entry.0].store(0, Ordering::Release);
     }
 
@@ -75,7 +78,8 @@ impl Users {
 
     /// Nobody can enter any more.
     pub(crate) fn turn_away(&self) {
-        // SeqCst: see `enter`; it includes the Release that pairs with the Acquire in `are_turned_away`.
+        // SeqCst: see `enter`; it includes the Release that pairs with the Acquire in
+        // `are_turned_away`.
         self.withdrawn.store(1, Ordering::SeqCst);
     }
 

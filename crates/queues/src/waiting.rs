@@ -6,20 +6,23 @@ use crate::bell::Bell;
 use crate::fence;
 use crate::sync::{self, Ordering, spin_loop};
 
-/// How often a waiter looks before it sleeps: some microseconds, about what falling asleep and waking up cost.
+/// How often a waiter looks before it sleeps: some microseconds, about what falling asleep and
+/// waking up cost.
 const LOOKS: u32 = 400;
 
-/// After this many looks a waiter lets some time pass between two of them, for the sake of its processor's other half.
+/// After this many looks a waiter lets some time pass between two of them, for the sake of its
+/// processor's other half.
 const EAGER_LOOKS: u32 = 100;
 
-/// How often it offers its processor to others before it sleeps: with more threads than processors, the one that it waits for
-/// may be the next to run.
+/// How often it offers its processor to others before it sleeps: with more threads than processors,
+/// the one that it waits for may be the next to run.
 const YIELDS: u32 = 3;
 
 /// How long a sleeper trusts the bell. A ringer that died before it rang has rung for nobody.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The same where a ring may be missed, because the kernel has no barrier for others (see [`shm::fence`]).
+/// The same where a ring may be missed, because the kernel has no barrier for others (see
+/// [`shm::fence`]).
 const SHORT_SLICE: Duration = Duration::from_millis(1);
 
 /// How long a waiter sleeps by the clock while others take what comes.
@@ -41,7 +44,8 @@ pub(crate) trait Wait {
     /// Takes it if it is there.
     fn look(&mut self) -> Option<Self::Found>;
 
-    /// Whether there is something that more looks will bring about, so that it must not sleep. Asked behind a barrier.
+    /// Whether there is something that more looks will bring about, so that it must not sleep.
+    /// Asked behind a barrier.
     fn is_ready(&mut self) -> bool {
         false
     }
@@ -51,8 +55,8 @@ pub(crate) trait Wait {
         0
     }
 
-    /// Asked when nothing has rung for a while: does what a ringer that died has left undone; gives what ends the wait, if
-    /// nothing will come any more.
+    /// Asked when nothing has rung for a while: does what a ringer that died has left undone; gives
+    /// what ends the wait, if nothing will come any more.
     fn mend(&mut self) -> Option<Self::Found> {
         None
     }
@@ -74,7 +78,8 @@ impl Ringers {
             Ringers::Store if !fence::heavy() => SHORT_SLICE,
             Ringers::Store => SLICE,
             Ringers::Exchange => {
-                // Pairs with the ringer's exchange and load: it sees this sleeper, or its change is seen here.
+                // Pairs with the ringer's exchange and load: it sees this sleeper, or its change is
+                // seen here.
                 sync::fence(Ordering::SeqCst);
                 SLICE
             }
@@ -82,10 +87,12 @@ impl Ringers {
     }
 }
 
-/// Looks a bounded number of times, then sleeps on the bell and looks after every ring. `None` at the deadline.
+/// Looks a bounded number of times, then sleeps on the bell and looks after every ring. `None` at
+/// the deadline.
 ///
-/// As long as another waiter takes everything, this one does not enter the bell: a ringer would wake it with a system call each
-/// time, and for nothing. It looks now and then instead, should the other one be busy with what it got.
+/// As long as another waiter takes everything, this one does not enter the bell: a ringer would
+/// wake it with a system call each time, and for nothing. It looks now and then instead, should the
+/// other one be busy with what it got.
 pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option<W::Found> {
     let mut progress = waiter.progress();
     for looks in 0..LOOKS + YIELDS {

@@ -1,14 +1,16 @@
 //! A word that one or several sleepers sleep on, and that costs whoever might wake them one load.
 //!
-//! Bit 0 says that somebody sleeps or is about to, bit 1 that the sleepers' end is closed for good, the other bits count
-//! wake-ups. A sleeper marks the word, passes a heavy barrier, looks at its condition again, and sleeps on the very value it
-//! saw. A waker changes the condition, passes a light barrier and loads the word; only if it is marked does it take the
-//! mark away, which moves the count, and wake everybody.
+//! Bit 0 says that somebody sleeps or is about to, bit 1 that the sleepers' end is closed for good,
+//! the other bits count wake-ups. A sleeper marks the word, passes a heavy barrier, looks at its
+//! condition again, and sleeps on the very value it saw. A waker changes the condition, passes a
+//! light barrier and loads the word; only if it is marked does it take the mark away, which moves
+//! the count, and wake everybody.
 //!
-//! Why no wake-up is lost: the barriers let either the sleeper's second look see the change or the waker's load see the mark.
-//! In the second case the word is no longer the value that the sleeper expects, so it does not fall asleep, or it slept
-//! and the waker's call finds it. The count keeps the value from coming back while another sleeper marks the word anew.
-//! A waker that dies between taking the mark away and the call leaves sleepers asleep; so nobody sleeps for long at a time
+//! Why no wake-up is lost: the barriers let either the sleeper's second look see the change or the
+//! waker's load see the mark. In the second case the word is no longer the value that the sleeper
+//! expects, so it does not fall asleep, or it slept and the waker's call finds it. The count keeps
+//! the value from coming back while another sleeper marks the word anew. A waker that dies between
+//! taking the mark away and the call leaves sleepers asleep; so nobody sleeps for long at a time
 //! (see `patience.rs`).
 
 use core::time::Duration;
@@ -33,12 +35,13 @@ pub(crate) struct Marked {
 }
 
 impl Wakeup<'_> {
-    /// Wakes the sleepers if there are any; gives whether the word says that their end is closed. To be called after the
-    /// change that they wait for.
+    /// Wakes the sleepers if there are any; gives whether the word says that their end is closed.
+    /// To be called after the change that they wait for.
     #[inline(always)]
     pub(crate) fn wake(self) -> bool {
         fence::light();
-        // Relaxed: the barrier orders the load after the change; what a closed end means is said by its own words.
+        // Relaxed: the barrier orders the load after the change; what a closed end means is said by
+        // its own words.
         let seen = self.0.load(Ordering::Relaxed);
         seen & (ASLEEP | CLOSED) != 0 && self.wake_sleepers(seen)
     }
@@ -46,7 +49,8 @@ impl Wakeup<'_> {
     #[cold]
     fn wake_sleepers(self, mut seen: u32) -> bool {
         while seen & ASLEEP != 0 {
-            // The mark goes and the count moves on. Relaxed: the sleeper reads the change behind its own barrier.
+            // The mark goes and the count moves on. Relaxed: the sleeper reads the change behind
+            // its own barrier.
             let after = (seen & !ASLEEP).wrapping_add(4);
             match self.0.compare_exchange(seen, after, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {

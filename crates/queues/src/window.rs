@@ -1,10 +1,13 @@
-//! Windows: memory that a process exposes so that others can work on it with remote memory commands.
+//! Windows: memory that a process exposes so that others can work on it with remote memory
+//! commands.
 //!
-//! A [`Window`] is a range of the job's segment with one owner. Others find it at its offset and open a [`RemoteWindow`], on
-//! which they write, read, accumulate and wait (see [`crate::remote`]) without the owner's processor taking part: it may
-//! compute, sleep or be stopped. The owner can work on its own window with the same commands.
+//! A [`Window`] is a range of the job's segment with one owner. Others find it at its offset and
+//! open a [`RemoteWindow`], on which they write, read, accumulate and wait (see [`crate::remote`])
+//! without the owner's processor taking part: it may compute, sleep or be stopped. The owner can
+//! work on its own window with the same commands.
 //!
-//! A window starts as zeros. It needs 2.3 KiB of the segment beside its bytes, most of it for the names of those who use it.
+//! A window starts as zeros. It needs 2.3 KiB of the segment beside its bytes, most of it for the
+//! names of those who use it.
 //!
 //! ```
 //! use queues::remote::RemoteWindow;
@@ -44,9 +47,9 @@ use crate::peer::{Name, Watch};
 use crate::remote::RemoteWindow;
 use layout::Layout;
 
-/// Memory that this process has exposed. Dropping it withdraws it: commands of others fail from then on. Its memory goes
-/// back to the arena if no living process holds a handle; otherwise it stays taken, so that nobody writes where something
-/// else lies by then.
+/// Memory that this process has exposed. Dropping it withdraws it: commands of others fail from
+/// then on. Its memory goes back to the arena if no living process holds a handle; otherwise it
+/// stays taken, so that nobody writes where something else lies by then.
 #[derive(Debug)]
 pub struct Window {
     local: RemoteWindow,
@@ -93,9 +96,9 @@ impl Window {
         self.local.layout().notifications()
     }
 
-    /// Waits until there were `count` notifications since the window was exposed, or until the deadline: a short look,
-    /// then sleep. Gives how many there are. Nobody's death ends the wait: those who may notify are not known here, so give a
-    /// deadline where they may die.
+    /// Waits until there were `count` notifications since the window was exposed, or until the
+    /// deadline: a short look, then sleep. Gives how many there are. Nobody's death ends the wait:
+    /// those who may notify are not known here, so give a deadline where they may die.
     pub fn wait_for_notifications(&self, count: u64, deadline: Option<Instant>) -> u64 {
         let layout = self.local.layout();
         let look = || Some(layout.notifications()).filter(|&there| there >= count);
@@ -127,8 +130,8 @@ impl RemoteWindow {
     /// Opens the window at `offset` of the segment.
     ///
     /// # Errors
-    /// [`WindowError::NoWindow`], [`WindowError::Withdrawn`], [`WindowError::TooManyHandles`], [`WindowError::Segment`],
-    /// [`WindowError::Process`].
+    /// [`WindowError::NoWindow`], [`WindowError::Withdrawn`], [`WindowError::TooManyHandles`],
+    /// [`WindowError::Segment`], [`WindowError::Process`].
     pub fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, WindowError> {
         RemoteWindow::of_other(Layout::open(segment, offset)?)
     }

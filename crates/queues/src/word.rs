@@ -8,9 +8,10 @@
 //! | 40 to 47 | handler | lap | lap |
 //! | 0 to 39 | five bytes of data | lap | lap |
 //!
-//! A position counts the messages of a ring for ever; its lap is the position divided by the number of slots. An empty slot
-//! holds the lap in which it will be written next, so every empty word occurs once in a slot's life. That is what keeps a
-//! sender that was stopped for any number of laps from writing where it should not. Zeroed slots are empty in lap 0.
+//! A position counts the messages of a ring for ever; its lap is the position divided by the number
+//! of slots. An empty slot holds the lap in which it will be written next, so every empty word
+//! occurs once in a slot's life. That is what keeps a sender that was stopped for any number of
+//! laps from writing where it should not. Zeroed slots are empty in lap 0.
 
 use crate::name::SourceName;
 
@@ -23,7 +24,8 @@ const SOURCE_SHIFT: u32 = 48;
 const HANDLER_SHIFT: u32 = 40;
 const DATA: u64 = (1 << 40) - 1;
 
-/// An Express message: who sent it, which handler is to run, and five bytes (Ang et al. 1996, section 5.1).
+/// An Express message: who sent it, which handler is to run, and five bytes (Ang et al. 1996,
+/// section 5.1).
 ///
 /// ```
 /// use queues::{name::SourceName, word::Message};

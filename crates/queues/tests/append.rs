@@ -1,4 +1,5 @@
-//! What append buffers claim: records of many processes in their orders, and an end to whatever waits.
+//! What append buffers claim: records of many processes in their orders, and an end to whatever
+//! waits.
 
 mod part;
 

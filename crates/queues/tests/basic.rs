@@ -1,4 +1,5 @@
-//! What the unshared Basic ring claims, beside a plain queue, between threads and between processes.
+//! What the unshared Basic ring claims, beside a plain queue, between threads and between
+//! processes.
 
 mod part;
 

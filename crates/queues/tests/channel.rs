@@ -1,4 +1,5 @@
-//! What channels claim: every value of every type, in order, once; between threads and processes; deaths and closings.
+//! What channels claim: every value of every type, in order, once; between threads and processes;
+//! deaths and closings.
 
 #[path = "../src/channel/key.rs"]
 mod key;
@@ -22,7 +23,8 @@ use shm::sync::{AtomicU64, Ordering};
 enum Choice {
     /// Any bits.
     Any(u64),
-    /// The value that leaves this word in its slot, whatever the lap: twice in a row in one slot, nothing changes there.
+    /// The value that leaves this word in its slot, whatever the lap: twice in a row in one slot,
+    /// nothing changes there.
     Leaving(u64),
 }
 
@@ -45,7 +47,8 @@ impl Choice {
     }
 }
 
-/// Sends and receives in the order that `turns` says (true: send) and holds every outcome against a plain queue.
+/// Sends and receives in the order that `turns` says (true: send) and holds every outcome against a
+/// plain queue.
 fn behaves_like_a_queue<T: Value>(
     capacity: u64,
     values: &[Choice],
@@ -142,7 +145,8 @@ fn values_chosen_by_an_adversary_arrive_although_no_slot_changes() {
     }
 }
 
-/// What both sides of a long stream agree on: runs of unchanged words among others, for a ring of `slots` slots.
+/// What both sides of a long stream agree on: runs of unchanged words among others, for a ring of
+/// `slots` slots.
 fn streamed(position: u64, slots: u64) -> u64 {
     let choice = match position / 5 % 3 {
         0 => Choice::Any(position),

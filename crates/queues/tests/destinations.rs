@@ -1,4 +1,5 @@
-//! What ten thousand open destinations cost their sender. In a program of its own, because it counts what is allocated.
+//! What ten thousand open destinations cost their sender. In a program of its own, because it
+//! counts what is allocated.
 
 mod office;
 mod part;
@@ -37,8 +38,8 @@ const DESTINATIONS: u16 = 10_000;
 const RECEIVERS: u16 = 20;
 const PORTS: u16 = 500;
 
-/// A job of 21 processes with 500 ports each, so of more than ten thousand names. The ports that are open stand for all:
-/// every name of a process leads to one of them.
+/// A job of 21 processes with 500 ports each, so of more than ten thousand names. The ports that
+/// are open stand for all: every name of a process leads to one of them.
 #[test]
 fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
     let office = Office::open();

@@ -1,5 +1,5 @@
-//! What bulk transfers claim: every byte, by every path, between two processes; and what happens when a path is forbidden, a
-//! side is late, dies, or writes nonsense.
+//! What bulk transfers claim: every byte, by every path, between two processes; and what happens
+//! when a path is forbidden, a side is late, dies, or writes nonsense.
 
 mod part;
 
@@ -36,7 +36,8 @@ fn message(number: u64, bytes: usize) -> Vec<u8> {
 /// A staging area of which many of the lengths below are longer than twice.
 const AREA: u64 = 16 << 10;
 
-/// Lengths around every limit: empty, one line, one piece, the staging area, several parts and odd ends.
+/// Lengths around every limit: empty, one line, one piece, the staging area, several parts and odd
+/// ends.
 const LENGTHS: [usize; 16] = [
     0,
     1,
@@ -347,7 +348,8 @@ fn a_message_given_up_at_its_deadline_was_never_sent() {
             continue;
         }
         sender.set_policy(policy);
-        // Nobody receives: it stops in the middle of the staging area, or before anything was copied.
+        // Nobody receives: it stops in the middle of the staging area, or before anything was
+        // copied.
         late(sender.send_until(&message(1, 100_000), soon()));
         late(sender.send_until(&message(2, 100_000), soon()));
         std::thread::scope(|scope| {
@@ -369,7 +371,8 @@ fn a_message_given_up_at_its_deadline_was_never_sent() {
     }
 }
 
-/// The other side is killed at a moment that nobody has chosen, in the middle of a stream of messages.
+/// The other side is killed at a moment that nobody has chosen, in the middle of a stream of
+/// messages.
 #[test]
 fn the_death_of_either_side_is_told_by_its_number() {
     for (policy, part) in [
@@ -498,7 +501,8 @@ fn whatever_somebody_writes_over_a_link_nobody_panics() {
     }
 }
 
-/// Opens a link, overwrites its positions and its staging area, and uses it; any outcome will do that is one.
+/// Opens a link, overwrites its positions and its staging area, and uses it; any outcome will do
+/// that is one.
 fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
     let link = Link::create(arena, 4096).expect("room");
     let mut sender = Sender::open(segment, link.offset()).expect("unopened");
@@ -506,7 +510,8 @@ fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
     let noise = message(seed, link.bytes() as usize);
     let (noise, _) = noise.as_chunks::<8>();
     let words = segment.slice_at::<AtomicU64>(link.offset(), noise.len()).expect("inside");
-    // Small numbers get further than large ones. The first line says who holds the ends; without it every wait would end at once.
+    // Small numbers get further than large ones. The first line says who holds the ends; without it
+    // every wait would end at once.
     for (index, (word, noise)) in words.iter().zip(noise).enumerate().skip(8) {
         let noise = u64::from_le_bytes(*noise);
         let value = if seed.is_multiple_of(2) { noise } else { noise >> (noise % 64) };

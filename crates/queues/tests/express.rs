@@ -1,4 +1,5 @@
-//! Express queues in a segment, with real threads: order, nothing lost or doubled, waiting, closing, and hostile memory.
+//! Express queues in a segment, with real threads: order, nothing lost or doubled, waiting,
+//! closing, and hostile memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,7 +49,8 @@ impl Sequence {
     }
 }
 
-/// Senders and receivers on threads of their own; every message must come once, in its sender's order.
+/// Senders and receivers on threads of their own; every message must come once, in its sender's
+/// order.
 fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
     let queue = queue(capacity);
     // A bit for every message: a second arrival finds it set.
@@ -133,7 +135,8 @@ fn a_hundred_million_messages_with_four_threads() {
     soak(2, 2, 50_000_000, 1024);
 }
 
-/// One sender and one receiver, with the checks of `soak`, in the form that takes several at a time.
+/// One sender and one receiver, with the checks of `soak`, in the form that takes several at a
+/// time.
 fn in_batches<F: Form>(mut receiver: Receiver<Express, F>, queue: &ExpressQueue, count: u64) {
     thread::scope(|scope| {
         let sender = queue.sender();
@@ -186,7 +189,8 @@ fn blocking_senders_and_receivers_wait_for_each_other() {
 fn sleepers_are_woken_by_a_message_by_room_and_by_the_end() {
     let queue = queue(2);
     thread::scope(|scope| {
-        // Each side sleeps for sure at some time: the other one waits long enough before every step.
+        // Each side sleeps for sure at some time: the other one waits long enough before every
+        // step.
         let mut receiver = queue.receiver().expect("free");
         let receiver = scope.spawn(move || {
             let mut got = Vec::new();

@@ -1,4 +1,5 @@
-//! A hall of receive queues: order while queues come and go, full queues, classes, and the cost of destinations.
+//! A hall of receive queues: order while queues come and go, full queues, classes, and the cost of
+//! destinations.
 #![allow(clippy::unwrap_used)]
 
 mod part;
@@ -301,8 +302,8 @@ fn a_hall_with_all_its_rings_fits_where_it_is_said_to() {
     }
 }
 
-/// Some messages for each of these queues, so that the first become resident, then as many received as sent; gives how many
-/// looks the most expensive receive took.
+/// Some messages for each of these queues, so that the first become resident, then as many received
+/// as sent; gives how many looks the most expensive receive took.
 fn most_looks(shape: Shape, queues: &[usize]) -> u64 {
     let arena = arena(64 << 20);
     let mut hall = Hall::create(&arena, shape).unwrap();
@@ -422,7 +423,8 @@ fn part_owns_a_hall() {
     }
 }
 
-/// A sender that is killed anywhere leaves a hall from which everybody else is received, and whose memory goes back.
+/// A sender that is killed anywhere leaves a hall from which everybody else is received, and whose
+/// memory goes back.
 #[test]
 fn senders_killed_anywhere_hold_nobody_up() {
     let (segment, arena) = part::memory(8 << 20);
@@ -480,7 +482,8 @@ fn part_floods_a_hall() {
     }
 }
 
-/// Messages for a stopped receiver keep arriving until it is full, and those for another receiver are not disturbed.
+/// Messages for a stopped receiver keep arriving until it is full, and those for another receiver
+/// are not disturbed.
 #[test]
 fn a_stopped_receiver_takes_what_it_has_room_for_and_disturbs_nobody() {
     let (segment, arena) = part::memory(8 << 20);

@@ -1,4 +1,5 @@
-//! A process of another job writes random bytes over everything that it has, while others exchange checked messages.
+//! A process of another job writes random bytes over everything that it has, while others exchange
+//! checked messages.
 
 mod office;
 mod part;
@@ -25,8 +26,8 @@ impl Random {
     }
 }
 
-/// A server, three clients that check what they are answered, and a fourth that does what it can. `how` tells the hostile
-/// one how long.
+/// A server, three clients that check what they are answered, and a fourth that does what it can.
+/// `how` tells the hostile one how long.
 fn honest_jobs_beside_a_hostile_one(how: &str) {
     let office = Office::open();
     let server_key = office.job("server");
@@ -190,8 +191,8 @@ fn possessions() -> (Vec<Segment>, Vec<OwnedFd>) {
         let Ok(link) = std::fs::read_link(entry.path()) else { continue };
         let link = link.to_string_lossy().into_owned();
         let number = entry.file_name().to_string_lossy().parse().expect("a number");
-        // SAFETY: the list names descriptors that are open; this thread is the only one that opens and closes any. A
-        // number that is closed already is an error of the copy.
+        // SAFETY: the list names descriptors that are open; this thread is the only one that opens
+        // and closes any. A number that is closed already is an error of the copy.
         let copy = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned();
         let Ok(copy) = copy else { continue };
         if link.starts_with("/memfd:tradewind-segment") {
@@ -270,7 +271,8 @@ fn part_spoils() {
     }
 }
 
-/// One round: a few messages, so that its lanes are looked at, and then whatever can be done to them.
+/// One round: a few messages, so that its lanes are looked at, and then whatever can be done to
+/// them.
 fn act(client: &mut Client, random: &mut Random) {
     for _ in 0..random.next() % 50 {
         let length = random.next() as usize % 300;

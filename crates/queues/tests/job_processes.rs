@@ -75,8 +75,8 @@ fn part_echoes() {
     }
 }
 
-/// Receivers are killed wherever they happen to be. Their sender never hangs, is told who has gone, and reaches whoever
-/// takes the place.
+/// Receivers are killed wherever they happen to be. Their sender never hangs, is told who has gone,
+/// and reaches whoever takes the place.
 #[test]
 fn a_receiver_that_is_killed_anywhere_is_named() {
     for path in Path::BOTH {
@@ -86,7 +86,8 @@ fn a_receiver_that_is_killed_anywhere_is_named() {
             let name = job.name(0);
             let pid = receiver.pid();
             job.outbox.send(name, 0, b"are you there?").expect("it receives");
-            // Any moment, from its first message on; every other time it is stopped, so that the sender sleeps.
+            // Any moment, from its first message on; every other time it is stopped, so that the
+            // sender sleeps.
             let moment = Instant::now() + Duration::from_micros(500 * round);
             let killer = std::thread::spawn(move || {
                 if round % 2 == 1 {
@@ -105,7 +106,8 @@ fn a_receiver_that_is_killed_anywhere_is_named() {
                 while let Some(delivery) = job.inbox.try_receive().expect("it can look") {
                     match delivery {
                         Delivery::Message(_) => {}
-                        // This one, or the one before, if its reply was on the way when it was killed.
+                        // This one, or the one before, if its reply was on the way when it was
+                        // killed.
                         Delivery::Lost(error) => {
                             assert!(matches!(&error, LaneError::Gone { .. }), "{path:?}: {error}")
                         }
@@ -188,7 +190,8 @@ fn part_sends() {
     }
 }
 
-/// Messages for a stopped process keep arriving until there is no room, and nobody else is disturbed.
+/// Messages for a stopped process keep arriving until there is no room, and nobody else is
+/// disturbed.
 #[test]
 fn a_stopped_receiver_disturbs_nobody() {
     for path in Path::BOTH {
@@ -231,8 +234,8 @@ fn a_stopped_receiver_disturbs_nobody() {
     }
 }
 
-/// The processes of a job send round a ring. Each in turn is stopped, then each continued, while the others do what they
-/// can: nothing is lost, doubled or reordered.
+/// The processes of a job send round a ring. Each in turn is stopped, then each continued, while
+/// the others do what they can: nothing is lost, doubled or reordered.
 #[test]
 fn a_job_that_is_stopped_process_by_process_loses_nothing() {
     for path in Path::BOTH {
@@ -267,8 +270,8 @@ fn a_job_that_is_stopped_process_by_process_loses_nothing() {
     }
 }
 
-/// Sends numbers to the next of three, short and long, and checks those from the one before, until it is dismissed; then an
-/// end, and waits for that of the one before.
+/// Sends numbers to the next of three, short and long, and checks those from the one before, until
+/// it is dismissed; then an end, and waits for that of the one before.
 #[test]
 #[ignore = "a part of a_job_that_is_stopped_process_by_process_loses_nothing"]
 fn part_passes_on() {
@@ -310,7 +313,8 @@ fn part_passes_on() {
     }
 }
 
-/// A rank moves from one process to another, and the former one ends: no message is missing, and none comes twice.
+/// A rank moves from one process to another, and the former one ends: no message is missing, and
+/// none comes twice.
 #[test]
 fn a_rank_moves_to_another_process() {
     const MESSAGES: u32 = 20_000;
@@ -341,7 +345,8 @@ fn a_rank_moves_to_another_process() {
     }
 }
 
-/// A name is re-pointed away from a process that is stopped: its sender has no room, until the process is killed.
+/// A name is re-pointed away from a process that is stopped: its sender has no room, until the
+/// process is killed.
 #[test]
 fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
     let mut job = Job::new(Path::Hall, 3);

@@ -1,4 +1,5 @@
-//! Wide queues whose sending processes are killed: at every instruction of a send, and at random in the middle of a flow.
+//! Wide queues whose sending processes are killed: at every instruction of a send, and at random in
+//! the middle of a flow.
 
 mod part;
 
@@ -60,7 +61,8 @@ fn assert_whole(queue: &WideQueue, receiver: &mut WideReceiver<Shared>) {
 /// Where the traced thread leaves its number.
 const THREAD: Offset = Offset(0);
 
-/// Another process, of which a thread is executed instruction by instruction from its first stop on.
+/// Another process, of which a thread is executed instruction by instruction from its first stop
+/// on.
 struct Traced(Part, i32);
 
 impl Traced {
@@ -86,7 +88,8 @@ impl Traced {
     /// Kills the process where its thread stands.
     fn kill(mut self) {
         let mut status = 0;
-        // SAFETY: the first call ends the child, which has not been waited for; the second writes to `status` alone.
+        // SAFETY: the first call ends the child, which has not been waited for; the second writes
+        // to `status` alone.
         let waited = unsafe {
             libc::kill(self.0.pid().cast_signed(), libc::SIGKILL);
             libc::waitpid(self.1, &raw mut status, libc::__WALL)
@@ -171,7 +174,8 @@ fn part_sends_one_between_stops() {
     sent.expect("room");
 }
 
-/// Two claims in a row whose claimants die, the first before it has named itself: the second one's header names it.
+/// Two claims in a row whose claimants die, the first before it has named itself: the second one's
+/// header names it.
 #[test]
 fn two_senders_that_are_killed_one_after_the_other_leave_both_lines() {
     let (segment, arena) = memory(1 << 20);
@@ -253,7 +257,8 @@ fn part_sends_for_ever() {
     (0..).try_for_each(|number| sender.send(&message(from, number))).expect("open");
 }
 
-/// More processes than a queue can number, one after the other: the numbers of the dead are given to the living.
+/// More processes than a queue can number, one after the other: the numbers of the dead are given
+/// to the living.
 #[test]
 fn numbers_are_given_again_when_their_processes_have_ended() {
     let (segment, arena) = memory(1 << 20);

@@ -1,4 +1,5 @@
-//! Wide queues in a segment, with real threads: order, nothing lost or doubled, slow and dead senders, and hostile memory.
+//! Wide queues in a segment, with real threads: order, nothing lost or doubled, slow and dead
+//! senders, and hostile memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,7 +59,8 @@ fn receive_through<F: Form>(receiver: &mut WideReceiver<F>) -> Option<WideMessag
     }
 }
 
-/// Senders and receivers on threads of their own; every message must come once, in its sender's order.
+/// Senders and receivers on threads of their own; every message must come once, in its sender's
+/// order.
 fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
     let queue = queue(capacity);
     let seen: Vec<AtomicU64> =

@@ -1,5 +1,5 @@
-//! The protocol of append buffers under loom: appenders that meet a reader who gives them up at every possible moment, on
-//! the very source file that runs.
+//! The protocol of append buffers under loom: appenders that meet a reader who gives them up at
+//! every possible moment, on the very source file that runs.
 
 #[path = "explored/mod.rs"]
 mod sync;
@@ -78,8 +78,8 @@ impl Memory {
     }
 }
 
-/// Each of two appenders tries to append its values while the reader looks `looks` times. What was appended arrives, once and
-/// in its appender's order; what found the buffer full does not.
+/// Each of two appenders tries to append its values while the reader looks `looks` times. What was
+/// appended arrives, once and in its appender's order; what found the buffer full does not.
 fn what_is_appended_arrives(cells: u64, looks: usize, values: [&'static [u64]; 2]) {
     model(move || {
         let memory = Memory::new(cells);
@@ -123,7 +123,8 @@ fn a_record_is_given_up_and_appended_again() {
     what_is_appended_arrives(3, 2, [&[1], &[11, 12]]);
 }
 
-/// One appender stops for ever right after it has claimed its cell; the others and the reader go on, for several laps.
+/// One appender stops for ever right after it has claimed its cell; the others and the reader go
+/// on, for several laps.
 #[test]
 fn an_appender_that_dies_costs_one_cell() {
     model(|| {

@@ -1,4 +1,5 @@
-//! Every interleaving of the two ends of a Basic ring (up to a bound on preemptions), over several laps of a tiny ring.
+//! Every interleaving of the two ends of a Basic ring (up to a bound on preemptions), over several
+//! laps of a tiny ring.
 //!
 //! The files under test are included as they are; they use `crate::sync`, which here is loom's.
 
@@ -81,7 +82,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use sync::{AtomicU64, Ordering, fence};
 
-/// The memory of a ring, the kernel's bucket of sleepers, the receiver's event, and the words of a poll set.
+/// The memory of a ring, the kernel's bucket of sleepers, the receiver's event, and the words of a
+/// poll set.
 struct Scene {
     words: Vec<AtomicU64>,
     lock: Mutex<()>,
@@ -105,7 +107,8 @@ impl Deref for Words {
 struct FutexBell {
     scene: Arc<Scene>,
     own: usize,
-    /// Whether the other end's heavy barriers reach this one: the only thing that makes the light ones more than nothing.
+    /// Whether the other end's heavy barriers reach this one: the only thing that makes the light
+    /// ones more than nothing.
     reached: bool,
 }
 
@@ -185,7 +188,8 @@ fn compose(sender: &mut Sender<Words, FutexBell>, words: usize, value: u64) {
     message.finish();
 }
 
-/// Takes the next message, whose words must all be alike and which must be for the handler of that number.
+/// Takes the next message, whose words must all be alike and which must be for the handler of that
+/// number.
 fn receive(receiver: &mut Receiver<Words, FutexBell>) -> Result<u64, RingError> {
     let found = receiver.take_by(None)?;
     let values: Vec<u64> =
@@ -196,7 +200,8 @@ fn receive(receiver: &mut Receiver<Words, FutexBell>) -> Result<u64, RingError> 
     Ok(values[0])
 }
 
-/// A ring of four lines holds three messages, so both ends wait for each other on the way through two laps.
+/// A ring of four lines holds three messages, so both ends wait for each other on the way through
+/// two laps.
 fn messages_arrive_once_and_in_order(messages: u64, preemptions: usize) {
     model(preemptions, move || {
         let (mut sender, mut receiver) = ends(4);
@@ -224,14 +229,16 @@ fn messages_arrive_once_and_in_order_over_a_lap_with_more_preemptions() {
     messages_arrive_once_and_in_order(5, 3);
 }
 
-/// The second message of each pair has a stamp that is written by a plain store, before the first one's release.
+/// The second message of each pair has a stamp that is written by a plain store, before the first
+/// one's release.
 #[test]
 fn what_one_store_publishes_is_there_as_a_whole() {
     model(2, || {
         let (mut sender, mut receiver) = ends(8);
         let thread = thread::spawn(move || {
             for pair in 0..5 {
-                // Room for both, so that the first need not be published to make room for the second.
+                // Room for both, so that the first need not be published to make room for the
+                // second.
                 sender.wait_for_room(2 * 56, None).expect("the receiver reads");
                 compose(&mut sender, 1, 2 * pair + 1);
                 compose(&mut sender, 1, 2 * pair + 2);
@@ -249,8 +256,8 @@ fn what_one_store_publishes_is_there_as_a_whole() {
     });
 }
 
-/// Messages of two lines of a ring of eight, whose data look like the stamps that the receiver waits for at the places
-/// where it will look for them; and a skip at the end of each lap.
+/// Messages of two lines of a ring of eight, whose data look like the stamps that the receiver
+/// waits for at the places where it will look for them; and a skip at the end of each lap.
 #[test]
 fn data_is_never_taken_for_a_stamp() {
     model(2, || {
@@ -372,7 +379,8 @@ impl Members for Ring<'_> {
     }
 }
 
-/// A ring that joins while messages are sent, and whose bit is cleared whenever a poller finds it empty.
+/// A ring that joins while messages are sent, and whose bit is cleared whenever a poller finds it
+/// empty.
 #[test]
 fn a_ring_in_a_poll_set_hides_no_message() {
     model(3, || {
@@ -401,7 +409,8 @@ fn a_ring_in_a_poll_set_hides_no_message() {
     });
 }
 
-/// Pollers make no heavy barrier: the sender's own fence has to keep its message before its look at the bit.
+/// Pollers make no heavy barrier: the sender's own fence has to keep its message before its look at
+/// the bit.
 #[test]
 fn a_sender_in_a_poll_set_needs_no_barrier_of_the_pollers() {
     model(3, || {

@@ -1,4 +1,5 @@
-//! The protocol of a channel under loom: every interleaving of a sender and a receiver, on the very source files that run.
+//! The protocol of a channel under loom: every interleaving of a sender and a receiver, on the very
+//! source files that run.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -67,7 +68,8 @@ use std::sync::Arc;
 use sync::{AtomicU32, AtomicU64};
 use wakeup::Wakeup;
 
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
+/// practice.
 fn model(body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -76,7 +78,8 @@ fn model(body: impl Fn() + Sync + Send + 'static) {
 
 const SLOTS: u64 = 2;
 
-/// The shared memory of a channel. Not in loom's `Arc`, which aborts when a model fails that is meant to fail.
+/// The shared memory of a channel. Not in loom's `Arc`, which aborts when a model fails that is
+/// meant to fail.
 struct Memory {
     slots: Vec<AtomicU64>,
     notice: AtomicU64,
@@ -155,7 +158,8 @@ fn receive<const LEAD: usize>(memory: &Memory) -> Vec<([u64; LEAD], u64)> {
     }
 }
 
-/// All values arrive, each once, in order, whatever the interleaving; nobody sleeps for ever (loom reports a deadlock).
+/// All values arrive, each once, in order, whatever the interleaving; nobody sleeps for ever (loom
+/// reports a deadlock).
 fn all_arrive<const LEAD: usize>(values: Vec<([u64; LEAD], u64)>) {
     model(move || {
         let memory = Memory::new(LEAD as u64 + 1);
@@ -168,7 +172,8 @@ fn all_arrive<const LEAD: usize>(values: Vec<([u64; LEAD], u64)>) {
     });
 }
 
-/// The value that leaves the same word in the slot at `position` as the previous lap did, of which every slot held `wire`.
+/// The value that leaves the same word in the slot at `position` as the previous lap did, of which
+/// every slot held `wire`.
 fn unchanged(position: u64, wire: u64) -> u64 {
     key::of_lap(position / SLOTS) ^ wire
 }
@@ -200,7 +205,8 @@ fn the_words_before_an_unchanged_telling_word_come_with_the_notice() {
     all_arrive::<1>((0..4).map(|position| ([10 + position], unchanged(position, 0))).collect());
 }
 
-/// The mistake that the second look after marking is there to prevent, made on purpose: the model has to find it.
+/// The mistake that the second look after marking is there to prevent, made on purpose: the model
+/// has to find it.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_the_second_look_a_wakeup_is_lost() {

@@ -1,4 +1,5 @@
-//! The ring of Express words under loom: every interleaving of a few threads, on the very source files that run.
+//! The ring of Express words under loom: every interleaving of a few threads, on the very source
+//! files that run.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -75,8 +76,8 @@ impl Memory {
         self.words().try_send(message(source, number), 0, &AtomicU64::new(0))
     }
 
-    /// Tries so often to send the next of the numbers from 0 on; gives how many it sent. A model that waited in a loop would
-    /// have no end.
+    /// Tries so often to send the next of the numbers from 0 on; gives how many it sent. A model
+    /// that waited in a loop would have no end.
     fn send_some(&self, source: u16, tries: usize) -> u64 {
         let next = AtomicU64::new(0);
         (0..tries).fold(0, |number, _| {
@@ -108,7 +109,8 @@ impl Memory {
         got.into_iter().map(read).collect()
     }
 
-    /// A ring that is two laps old or more and holds `full` messages of source 9. If there are none, its tail does not lie back.
+    /// A ring that is two laps old or more and holds `full` messages of source 9. If there are
+    /// none, its tail does not lie back.
     fn used(slots: usize, full: u64) -> Arc<Memory> {
         let ring = Memory::new(slots);
         for _ in 0..4 {
@@ -133,7 +135,8 @@ fn of(source: u16, got: &[(u16, u64)]) -> Vec<u64> {
     got.iter().filter(|message| message.0 == source).map(|message| message.1).collect()
 }
 
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
+/// practice.
 fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

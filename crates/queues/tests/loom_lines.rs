@@ -1,4 +1,5 @@
-//! The ring of lines under loom: every interleaving of a few threads, on the very source files that run.
+//! The ring of lines under loom: every interleaving of a few threads, on the very source files that
+//! run.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -210,7 +211,8 @@ fn of(from: u16, got: &[(u16, u64)]) -> Vec<u64> {
     got.iter().filter(|message| message.0 == from).map(|message| message.1).collect()
 }
 
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
+/// practice.
 fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -279,7 +281,8 @@ fn a_sender_and_two_receivers() {
     });
 }
 
-/// A sender is so slow that its line is voided, passed by for some laps, and given back while others come round to it.
+/// A sender is so slow that its line is voided, passed by for some laps, and given back while
+/// others come round to it.
 #[test]
 fn a_voided_line_is_passed_by_and_comes_back() {
     model(2, || {
@@ -287,7 +290,8 @@ fn a_voided_line_is_passed_by_and_comes_back() {
         let slow = ring.lines_of(1).claim(0).expect("room");
         ring.lines_of(1)
             .put_header(slow, LineHeader { source: source(1), ..LineHeader::default() }.pack(0));
-        // The other line passes three messages on meanwhile, and the slow one is voided again every lap.
+        // The other line passes three messages on meanwhile, and the slow one is voided again every
+        // lap.
         for number in 0..3 {
             assert!(ring.send(2, number).is_ok());
             assert_eq!(ring.receive_some::<Shared>(1), [(2, number)]);
@@ -352,7 +356,8 @@ fn a_line_is_published_or_voided_and_never_both() {
     });
 }
 
-/// A sender dies at one of the steps of its sending. The others go on with the lines that are left, and get its own back.
+/// A sender dies at one of the steps of its sending. The others go on with the lines that are left,
+/// and get its own back.
 #[test]
 fn a_dead_claimer_costs_one_line_until_it_is_recovered() {
     for has_named_itself in [false, true] {
@@ -410,7 +415,8 @@ fn a_dead_claimers_line_is_taken_over_once() {
     });
 }
 
-/// Nobody is asked to recover anything: the senders do it when no line is left, and now and then when they pass.
+/// Nobody is asked to recover anything: the senders do it when no line is left, and now and then
+/// when they pass.
 #[test]
 fn senders_recover_the_lines_of_the_dead() {
     model(0, || {
@@ -425,7 +431,8 @@ fn senders_recover_the_lines_of_the_dead() {
     });
 }
 
-/// A dead sender's successor is between its claim and its header when a receiver has lost its patience.
+/// A dead sender's successor is between its claim and its header when a receiver has lost its
+/// patience.
 #[test]
 fn who_claimed_is_known_from_the_next_claim() {
     model(3, || {

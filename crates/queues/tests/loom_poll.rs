@@ -1,11 +1,12 @@
-//! Bells, requests for an event and poll sets under loom: every interleaving of a few threads, on the very source files that
-//! run. A lost wake-up shows as a deadlock, which loom reports.
+//! Bells, requests for an event and poll sets under loom: every interleaving of a few threads, on
+//! the very source files that run. A lost wake-up shows as a deadlock, which loom reports.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
-/// The order of sequentially consistent accesses, which loom does not know, as a fence, which it knows.
+/// The order of sequentially consistent accesses, which loom does not know, as a fence, which it
+/// knows.
 mod order {
     pub(crate) fn settle() {
         loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
@@ -118,7 +119,8 @@ use sync::{AtomicU32, AtomicU64, Ordering, fence};
 use word::Message;
 use words::Words;
 
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
+/// practice.
 fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

@@ -1,4 +1,5 @@
-//! The counts of a tagged-on buffer under loom: nobody writes while somebody reads, and the last to let go frees it.
+//! The counts of a tagged-on buffer under loom: nobody writes while somebody reads, and the last to
+//! let go frees it.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,8 @@ unsafe impl Sync for Buffer {}
 // SAFETY: as above.
 unsafe impl Send for Buffer {}
 
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in practice.
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
+/// practice.
 fn model(body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -1,4 +1,5 @@
-//! OnePoll over queues in a segment, with real threads: priority, nothing lost, sleeping, and events.
+//! OnePoll over queues in a segment, with real threads: priority, nothing lost, sleeping, and
+//! events.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Ports of one job, whose messages travel through halls if the job shares memory and over lanes if not: nobody can tell.
+//! Ports of one job, whose messages travel through halls if the job shares memory and over lanes if
+//! not: nobody can tell.
 
 mod office;
 mod part;
@@ -111,7 +112,8 @@ fn requests_and_replies_of_many_arrive_in_their_order() {
     }
 }
 
-/// Two processes that send to each other before they receive, messages of a line and longer ones in turn.
+/// Two processes that send to each other before they receive, messages of a line and longer ones in
+/// turn.
 #[test]
 fn messages_of_all_lengths_keep_their_order() {
     for path in Path::BOTH {
@@ -207,8 +209,9 @@ fn who_has_a_deadline_does_not_wait_for_the_post_office() {
     }
 }
 
-/// A rank moves to another process and again to another while three senders go on, one of them with longer messages. Each
-/// message is delivered once, in the order of its sender, whoever delivers it.
+/// A rank moves to another process and again to another while three senders go on, one of them with
+/// longer messages. Each message is delivered once, in the order of its sender, whoever delivers
+/// it.
 #[test]
 fn a_moved_port_loses_doubles_and_reorders_nothing() {
     const MESSAGES: u32 = 20_000;
@@ -218,7 +221,8 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
         let moving = name(&ranks[0], 0, 0);
         let mut ports = flat(ports);
         let senders = ports.split_off(3);
-        // What comes next from each sender; all receivers share it, so that it is the order over all of them.
+        // What comes next from each sender; all receivers share it, so that it is the order over
+        // all of them.
         let expected = [const { AtomicU32::new(0) }; 3];
         let received = || expected.iter().map(|count| count.load(Ordering::SeqCst)).sum::<u32>();
         let check = |delivery: Option<Delivery<'_>>| match delivery {
@@ -263,7 +267,8 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                     let addresses =
                         [place, place + 1].map(|process| Address::new("job", process as u32, 0));
                     office.post.move_port(&addresses[0], &addresses[1]).expect("both are open");
-                    // Until the senders have noticed it and everything that they had sent here is received.
+                    // Until the senders have noticed it and everything that they had sent here is
+                    // received.
                     part::until("the senders have left", || {
                         check(inbox.try_receive().expect("it can look"));
                         inbox.lanes() == 0
@@ -275,7 +280,8 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
     }
 }
 
-/// A sender that finds its name re-pointed has no room until the former receiver has received, and waits no longer.
+/// A sender that finds its name re-pointed has no room until the former receiver has received, and
+/// waits no longer.
 #[test]
 fn a_repointed_name_waits_for_what_was_sent_before() {
     let office = Office::open();
@@ -329,7 +335,8 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     assert_eq!(next(&mut latter).bytes, [8; 100]);
     outbox.close(wanted);
     assert!(matches!(lost(&mut latter), LaneError::Closed { .. }));
-    // The one who received has dropped its end: what it has not taken is lost, and nobody waits for it.
+    // The one who received has dropped its end: what it has not taken is lost, and nobody waits for
+    // it.
     outbox.send_by(wanted, 0, b"never received", soon()).expect("open");
     office.post.repoint("job", wanted, &Address::new("job", 1, 0)).expect("open");
     drop(latter);
@@ -337,7 +344,8 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     assert_eq!(next(&mut former).bytes, b"here");
 }
 
-/// A lane with a ring that is called to move while it waits for what came through the hall before goes when its turn comes.
+/// A lane with a ring that is called to move while it waits for what came through the hall before
+/// goes when its turn comes.
 #[test]
 fn a_lane_that_waits_hears_its_call_to_move() {
     let office = Office::open();
@@ -345,7 +353,8 @@ fn a_lane_that_waits_hears_its_call_to_move() {
     let [(mut outbox, _), (_, mut former), (_, mut latter)] =
         <[_; 3]>::try_from(flat(ports)).expect("three");
     let wanted = name(&ranks[0], 1, 0);
-    // So many that the former looks for news while they come, and knows of the call before the lane's turn.
+    // So many that the former looks for news while they come, and knows of the call before the
+    // lane's turn.
     for number in 0..350 {
         outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
         if number < 100 {
@@ -446,7 +455,8 @@ fn the_end_of_a_sender_comes_after_its_last_message() {
     }
 }
 
-/// A process with 512 ports of which 16 are resident: every port gets what was sent to it, in the order of its sender.
+/// A process with 512 ports of which 16 are resident: every port gets what was sent to it, in the
+/// order of its sender.
 #[test]
 fn a_process_has_512_ports_of_which_16_are_resident() {
     const PORTS: u16 = 512;

@@ -1,4 +1,5 @@
-//! Names, rights and lanes, as the post office gives them: who reaches whom, and what everybody learns of the others' ends.
+//! Names, rights and lanes, as the post office gives them: who reaches whom, and what everybody
+//! learns of the others' ends.
 
 mod office;
 mod part;
@@ -93,7 +94,8 @@ fn names_mean_the_same_in_every_process_of_a_job() {
         for (number, port) in own.iter().enumerate() {
             let name = ranks[0].own_name(rank as u32, number as u16).expect("a port of the job");
             assert_eq!(name, port.name());
-            // From every port of the job, its own included, each name leads to one queue, and says who sends.
+            // From every port of the job, its own included, each name leads to one queue, and says
+            // who sends.
             for from in ports.iter().flatten() {
                 let destination = from.lookup(name).expect("open");
                 assert_eq!(
@@ -296,7 +298,8 @@ fn a_revoked_name_ends_a_lane_on_both_sides() {
         matches!(refused, Err(PostError::Table(TableError::RevokedName { .. }))),
         "{refused:?}"
     );
-    // The sender has dropped its end, and the post office closes the lane: one of the two is noticed first.
+    // The sender has dropped its end, and the post office closes the lane: one of the two is
+    // noticed first.
     let is_of = |error: &LaneError, job: &str| match error {
         LaneError::Revoked { partner } | LaneError::Closed { partner } => partner.job == job,
         _ => false,
@@ -369,8 +372,8 @@ fn a_receive_queue_may_restrict_its_sources() {
     assert_eq!(accepted, usize::from(NAMES) - 1);
 }
 
-/// A rank moves to another process while two senders of two jobs go on: every message arrives once and in its sender's
-/// order, first at the old place and then at the new one.
+/// A rank moves to another process while two senders of two jobs go on: every message arrives once
+/// and in its sender's order, first at the old place and then at the new one.
 #[test]
 fn a_moved_port_loses_doubles_and_reorders_nothing() {
     const MESSAGES: u32 = 30_000;

@@ -247,8 +247,8 @@ fn part_floods() {
     say(&error.to_string());
 }
 
-/// A job of two processes is stopped, one process at a time, and continued; another job goes on meanwhile. Nothing of what
-/// was sent to the stopped one is lost.
+/// A job of two processes is stopped, one process at a time, and continued; another job goes on
+/// meanwhile. Nothing of what was sent to the stopped one is lost.
 #[test]
 fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
     const MESSAGES: u32 = 3000;
@@ -345,8 +345,8 @@ fn the_key_value_server_answers_rightly() {
     });
 }
 
-/// Servers and clients are killed wherever they happen to be, again and again. The post office forgets them entirely, and
-/// those who are left never hang.
+/// Servers and clients are killed wherever they happen to be, again and again. The post office
+/// forgets them entirely, and those who are left never hang.
 #[test]
 fn processes_killed_anywhere_leave_nothing_behind() {
     // In a process of its own, whose descriptors nobody else opens and closes.

@@ -1,4 +1,5 @@
-//! What remote memory commands claim: against a plain reference, between threads and processes, at the limits.
+//! What remote memory commands claim: against a plain reference, between threads and processes, at
+//! the limits.
 
 mod part;
 
@@ -61,7 +62,8 @@ fn commands() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// The plain reference: a vector. Gives what was read, or `None` where the command has to be refused.
+/// The plain reference: a vector. Gives what was read, or `None` where the command has to be
+/// refused.
 fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
     let range = |at: u64, length: usize| {
         Some(at as usize..at as usize + length).filter(|range| range.end <= BYTES as usize)
@@ -437,7 +439,8 @@ fn part_exposes() {
     std::io::stdin().read_line(&mut String::new()).expect("the parent's pipe");
 }
 
-/// The target's processor takes no part: it is stopped, and everything but an unmet condition completes.
+/// The target's processor takes no part: it is stopped, and everything but an unmet condition
+/// completes.
 #[test]
 fn commands_complete_at_a_stopped_target() {
     let (segment, arena) = memory(1 << 20);

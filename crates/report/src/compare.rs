@@ -15,8 +15,8 @@ fn same_axes(one: &Figure, another: &Figure) -> bool {
     (&one.x.unit, &one.y.unit) == (&another.x.unit, &another.y.unit)
 }
 
-/// How this machine's values compare with the other's: for every measured curve that both have, the ratio of the medians
-/// where both have a point.
+/// How this machine's values compare with the other's: for every measured curve that both have, the
+/// ratio of the medians where both have a point.
 pub(crate) fn ratios<'a>(
     pairs: impl Iterator<Item = (&'a Part, &'a Part)>,
     label: &str,

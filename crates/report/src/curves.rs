@@ -2,7 +2,8 @@
 
 use measure::results::{Figure, Point, Role, Series};
 
-/// So many colours can be told apart, also by those who see fewer; beyond them, curves differ in their marks.
+/// So many colours can be told apart, also by those who see fewer; beyond them, curves differ in
+/// their marks.
 pub(crate) const HUES: usize = 8;
 
 /// One curve of a figure, of this machine or the other.
@@ -15,7 +16,8 @@ pub(crate) struct Curve<'a> {
     pub(crate) mark: Mark,
     /// Whether it comes from the machine that is compared.
     pub(crate) other: bool,
-    /// Whether another prediction of the same stands before it: two models of one thing are not to look alike.
+    /// Whether another prediction of the same stands before it: two models of one thing are not to
+    /// look alike.
     pub(crate) again: bool,
     pub(crate) points: &'a [Point],
 }
@@ -68,8 +70,8 @@ impl Curve<'_> {
         format!("curve {}{again} hue-{}{other}{scattered}", role_name(self.role), self.hue)
     }
 
-    /// Whether its points are joined: where several values belong to one x, or x goes back, a line would tell of an order
-    /// that there is not.
+    /// Whether its points are joined: where several values belong to one x, or x goes back, a line
+    /// would tell of an order that there is not.
     pub(crate) fn is_joined(&self) -> bool {
         self.points
             .windows(2)
@@ -93,8 +95,8 @@ pub(crate) fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// The curves of a figure, and behind them those of the other machine, with the other's label. What is measured of one thing
-/// and what is said of it share a colour, on both machines.
+/// The curves of a figure, and behind them those of the other machine, with the other's label. What
+/// is measured of one thing and what is said of it share a colour, on both machines.
 pub(crate) fn of<'a>(figure: &'a Figure, other: Option<(&'a Figure, &str)>) -> Vec<Curve<'a>> {
     let mut subjects: Vec<String> = Vec::new();
     let mut predicted: Vec<(String, bool)> = Vec::new();
@@ -130,8 +132,8 @@ pub(crate) fn of<'a>(figure: &'a Figure, other: Option<(&'a Figure, &str)>) -> V
     curves
 }
 
-/// What a curve is about: the measured curve whose name its own begins with, as that of a formula does; else its name without
-/// the words that say where its values come from.
+/// What a curve is about: the measured curve whose name its own begins with, as that of a formula
+/// does; else its name without the words that say where its values come from.
 fn subject(figure: &Figure, series: &Series) -> String {
     let is_about = |measured: &&Series| {
         let rest = series.name.strip_prefix(&measured.name);

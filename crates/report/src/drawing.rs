@@ -1,4 +1,5 @@
-//! A figure as it is seen without scripts, and on paper: its first view, drawn once. `script/chart.js` takes its place.
+//! A figure as it is seen without scripts, and on paper: its first view, drawn once.
+//! `script/chart.js` takes its place.
 
 use crate::curves::Curve;
 use crate::scale::{self, Direction, Scale};
@@ -8,7 +9,8 @@ use measure::results::{Axis, Figure, Point, Scale as Kind};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
-/// Above the area: the name of the vertical axis. Below: labels, and the name of the horizontal one.
+/// Above the area: the name of the vertical axis. Below: labels, and the name of the horizontal
+/// one.
 const TOP: f64 = 30.0;
 const INSIDE: f64 = TOP - 4.0;
 const BOTTOM: f64 = 48.0;
@@ -156,8 +158,8 @@ fn marks(curve: &Curve, places: &[Option<(f64, f64)>]) -> String {
     places.iter().flatten().map(|(x, y)| curve.mark.path(*x, *y, radius)).collect()
 }
 
-/// What decides how high the drawing is. Where a few repetitions took very long, their band may stretch it a little, and not
-/// press the curves flat.
+/// What decides how high the drawing is. Where a few repetitions took very long, their band may
+/// stretch it a little, and not press the curves flat.
 fn heights(curves: &[Curve]) -> impl Iterator<Item = f64> {
     const BAND_STRETCH: f64 = 1.5;
     let points = || curves.iter().flat_map(|curve| curve.points.iter());

@@ -1,5 +1,6 @@
-//! Draws what was measured as one page: every figure, map and table of every part, and the machine's parameters. The page
-//! is one file that needs nothing else, shows its drawings without scripts, and prints.
+//! Draws what was measured as one page: every figure, map and table of every part, and the
+//! machine's parameters. The page is one file that needs nothing else, shows its drawings without
+//! scripts, and prints.
 //!
 //! | room | one job |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! `machine.json` as a part like any other: the parameters of each class of pairs, noise, clock, and the rest.
+//! `machine.json` as a part like any other: the parameters of each class of pairs, noise, clock,
+//! and the rest.
 
 use measure::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
 use plogp::machine::{Machine, Sample, Samples, SizeSamples, StartCosts};
@@ -6,7 +7,8 @@ use plogp::pair_class::{Classes, PairClass};
 use plogp::parameters::{Parameters, Point as AtSize};
 use std::collections::BTreeMap;
 
-/// What is kept of one parameter: its name, its value at a size, and the samples that it comes from.
+/// What is kept of one parameter: its name, its value at a size, and the samples that it comes
+/// from.
 type Parameter = (&'static str, fn(&AtSize) -> f64, fn(&SizeSamples) -> &Sample);
 
 const PARAMETERS: [Parameter; 3] = [

@@ -121,7 +121,8 @@ fn tint(place: usize) -> String {
     format!("tint hue-{} depth-{}", place % HUES + 1, (place / HUES) % 3 + 1)
 }
 
-/// How strong the colour of a ratio is: none at 1 and below, all at twice as much, equal for equal ratios.
+/// How strong the colour of a ratio is: none at 1 and below, all at twice as much, equal for equal
+/// ratios.
 fn heat(ratio: f64) -> String {
     let share = (ratio.max(1.0).ln() / WORST.ln()).clamp(0.0, 1.0);
     format!("--heat:{:.0}%", 100.0 * share)

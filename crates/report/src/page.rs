@@ -36,8 +36,8 @@ const SCRIPT: &[&str] = &[
     include_str!("script/page.js"),
 ];
 
-/// The whole page, as one HTML file that needs no other. Whatever the parts hold, it becomes text: nothing in them is ever
-/// taken for markup or script.
+/// The whole page, as one HTML file that needs no other. Whatever the parts hold, it becomes text:
+/// nothing in them is ever taken for markup or script.
 pub fn page(input: &Input) -> String {
     let Input { results, other } = input;
     let parts = all_parts(results);
@@ -82,7 +82,8 @@ pub fn page(input: &Input) -> String {
     markup.into_string()
 }
 
-/// The parts in the order in which they are read: the summary, the machine, the suite, then the rest by name.
+/// The parts in the order in which they are read: the summary, the machine, the suite, then the
+/// rest by name.
 fn all_parts(results: &Results) -> Vec<Part> {
     let is_told = results.parts.iter().any(|part| part.name == "plogp");
     let mut parts: Vec<Part> =

@@ -43,8 +43,8 @@ impl Results {
         }
     }
 
-    /// What lies in a directory. A file that cannot be read becomes a sentence in [`problems`](Self::problems): the others
-    /// are still worth a page.
+    /// What lies in a directory. A file that cannot be read becomes a sentence in
+    /// [`problems`](Self::problems): the others are still worth a page.
     pub fn of(directory: &Directory) -> Self {
         let mut results = Results::named(&name_of(directory.path()));
         let paths = match directory.files() {

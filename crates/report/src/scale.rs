@@ -32,7 +32,8 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// An axis on which all these values have room. Without any that can be shown, from 0 (or 1) to 1 (or 10).
+    /// An axis on which all these values have room. Without any that can be shown, from 0 (or 1) to
+    /// 1 (or 10).
     pub(crate) fn over(
         values: impl Iterator<Item = f64>,
         logarithmic: bool,
@@ -79,7 +80,8 @@ pub(crate) fn shown(value: f64, logarithmic: bool) -> bool {
     value.is_finite() && (!logarithmic || value > 0.0)
 }
 
-/// The ends of an axis in equal steps. Upwards it begins at nothing, so that lengths can be compared.
+/// The ends of an axis in equal steps. Upwards it begins at nothing, so that lengths can be
+/// compared.
 fn steps(first: f64, last: f64, direction: Direction) -> (f64, f64) {
     let (first, last) = match direction {
         Direction::Up => (first.min(0.0), last.max(0.0)),

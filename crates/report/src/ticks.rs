@@ -1,6 +1,7 @@
 //! Round numbers along an axis. `script/ticks.js` finds the same ones.
 
-/// More would never be legible; also the end of any count that numbers of the wrong size could make endless.
+/// More would never be legible; also the end of any count that numbers of the wrong size could make
+/// endless.
 const MOST: f64 = 64.0;
 /// Who wants so many has them, or there are none.
 const ENOUGH: usize = 16;
@@ -49,8 +50,8 @@ fn step(rough: f64, rounding: Rounding) -> f64 {
     times * power
 }
 
-/// Powers of ten, or of two, from the first to the last; between them where there is room; round numbers where the axis is
-/// too short for powers. Both ends are above zero.
+/// Powers of ten, or of two, from the first to the last; between them where there is room; round
+/// numbers where the axis is too short for powers. Both ends are above zero.
 pub(crate) fn logarithmic(first: f64, last: f64, wanted: usize, rounding: Rounding) -> Vec<f64> {
     let binary = rounding == Rounding::Binary;
     let base = if binary { 2.0 } else { 10.0 };

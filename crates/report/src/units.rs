@@ -66,7 +66,8 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     format!("{}\u{a0}{name}", significant(value / size, 4))
 }
 
-/// A number with so many digits that count and no zeros behind them; digits before the point are never taken away.
+/// A number with so many digits that count and no zeros behind them; digits before the point are
+/// never taken away.
 pub(crate) fn significant(value: f64, digits: i32) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -108,8 +109,8 @@ pub(crate) fn fixed(value: f64, decimals: usize) -> String {
     result
 }
 
-/// With how many decimals the numbers of a column are written, so that the smallest still says something; `None` where they
-/// lie so far apart that each needs its own.
+/// With how many decimals the numbers of a column are written, so that the smallest still says
+/// something; `None` where they lie so far apart that each needs its own.
 pub(crate) fn decimals(values: &[f64]) -> Option<usize> {
     let finite =
         || values.iter().map(|value| value.abs()).filter(|value| value.is_finite() && *value > 0.0);

@@ -1,8 +1,9 @@
-//! Which of a host's addresses the other hosts can reach.
+//! Which of a node's addresses the other nodes can reach.
 //!
-//! Every host says which addresses it has, and all choose by the same rule: of the networks in which each host has an address
-//! of its own, the one that the first host names first. A host names the network that its way to the world goes through before
-//! others, and IPv4 before IPv6. Addresses that several hosts have, as those of bridges to containers, lead nowhere.
+//! Every node says which addresses it has, and all choose by the same rule: of the networks in
+//! which each node has an address of its own, the one that the first node names first. A node names
+//! the network that its way to the world goes through before others, and IPv4 before IPv6.
+//! Addresses that several nodes have, as those of bridges to containers, lead nowhere.
 
 use crate::error::ServiceError;
 use std::collections::HashSet;
@@ -69,11 +70,12 @@ pub(crate) fn read_list(text: &str) -> Option<Vec<Network>> {
     text.split(',').map(|network| network.parse().ok()).collect()
 }
 
-/// The addresses of this host that others may reach, the likeliest first; `wanted` says which interface or range it must be.
-/// There may be none, unless some are wanted: hosts that are one machine need none.
-pub(crate) fn of_this_host(wanted: Option<&str>) -> Result<Vec<Network>, ServiceError> {
+/// The addresses of this node that others may reach, the likeliest first; `wanted` says which
+/// interface or range it must be. There may be none, unless some are wanted: nodes that are one
+/// machine need none.
+pub(crate) fn of_this_node(wanted: Option<&str>) -> Result<Vec<Network>, ServiceError> {
     let interfaces = if_addrs::get_if_addrs()
-        .map_err(crate::error::system("list this host's network addresses"))?;
+        .map_err(crate::error::system("list this node's network addresses"))?;
     let range = wanted.and_then(|wanted| wanted.parse::<Network>().ok());
     let listed = |interface: &if_addrs::Interface| {
         let (address, prefix) = match &interface.addr {
@@ -97,7 +99,7 @@ pub(crate) fn of_this_host(wanted: Option<&str>) -> Result<Vec<Network>, Service
         (network.address.is_ipv6(), !outward.contains(&Some(network.address)))
     });
     if let (true, Some(wanted)) = (found.is_empty(), wanted) {
-        let why = format!("this host has no address of {wanted:?}");
+        let why = format!("this node has no address of {wanted:?}");
         let all =
             interfaces.iter().map(|interface| format!("{} {}", interface.name, interface.ip()));
         return Err(ServiceError::NoAddress { why, here: all.collect::<Vec<_>>().join(", ") });
@@ -105,9 +107,9 @@ pub(crate) fn of_this_host(wanted: Option<&str>) -> Result<Vec<Network>, Service
     Ok(found)
 }
 
-/// The address that this host would use towards the world, if it has a way there. Nothing is sent.
+/// The address that this node would use towards the world, if it has a way there. Nothing is sent.
 fn outward_address(unspecified: IpAddr) -> Option<IpAddr> {
-    // Addresses for documentation (RFC 5737, RFC 3849), which no host has.
+    // Addresses for documentation (RFC 5737, RFC 3849), which no node has.
     let somewhere: IpAddr = match unspecified {
         IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
         IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
@@ -124,12 +126,13 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// The address that each host is to be reached at, from what all of them have; the same whoever chooses.
-pub(crate) fn choose(hosts: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError> {
+/// The address that each node is to be reached at, from what all of them have; the same whoever
+/// chooses.
+pub(crate) fn choose(nodes: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError> {
     let listed = |address: IpAddr| {
-        hosts.iter().flatten().filter(|network| network.address == address).count()
+        nodes.iter().flatten().filter(|network| network.address == address).count()
     };
-    let of_its_own: Vec<Vec<Network>> = hosts
+    let of_its_own: Vec<Vec<Network>> = nodes
         .iter()
         .map(|all| all.iter().copied().filter(|network| listed(network.address) == 1).collect())
         .collect();
@@ -142,7 +145,7 @@ pub(crate) fn choose(hosts: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError
     if let Some(common) = of_its_own.iter().flatten().find_map(in_network) {
         return Ok(common);
     }
-    // Hosts of several networks that routers connect: the likeliest address of each, of one kind.
+    // Nodes of several networks that routers connect: the likeliest address of each, of one kind.
     let of_kind = |ipv6: bool| -> Option<Vec<IpAddr>> {
         let first = |all: &Vec<Network>| {
             all.iter().map(|other| other.address).find(|other| other.is_ipv6() == ipv6)
@@ -150,8 +153,8 @@ pub(crate) fn choose(hosts: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError
         of_its_own.iter().map(first).collect()
     };
     of_kind(false).or_else(|| of_kind(true)).ok_or_else(|| {
-        let distinct: HashSet<String> = hosts.iter().map(|all| write_list(all)).collect();
-        let why = "the hosts of this job have no addresses at which they could reach each other"
+        let distinct: HashSet<String> = nodes.iter().map(|all| write_list(all)).collect();
+        let why = "the nodes of this job have no addresses at which they could reach each other"
             .to_owned();
         ServiceError::NoAddress {
             why,
@@ -164,50 +167,50 @@ pub(crate) fn choose(hosts: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError
 mod tests {
     use super::*;
 
-    fn host(networks: &[&str]) -> Vec<Network> {
+    fn node(networks: &[&str]) -> Vec<Network> {
         networks.iter().map(|text| text.parse().expect("a network")).collect()
     }
 
-    fn chosen(hosts: &[Vec<Network>]) -> String {
-        let texts = choose(hosts)
+    fn chosen(nodes: &[Vec<Network>]) -> String {
+        let texts = choose(nodes)
             .map(|all| all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" "));
         texts.unwrap_or_else(|error| error.to_string())
     }
 
     #[test]
     fn a_network_in_which_all_are_is_taken() {
-        let hosts =
-            [host(&["10.0.0.1/24", "192.168.7.1/16"]), host(&["10.0.1.1/24", "192.168.9.2/16"])];
-        assert_eq!(chosen(&hosts), "192.168.7.1 192.168.9.2");
-        let hosts =
-            [host(&["10.0.0.1/8", "192.168.7.1/16"]), host(&["192.168.9.2/16", "10.9.1.1/8"])];
-        assert_eq!(chosen(&hosts), "10.0.0.1 10.9.1.1", "as the first host has it");
-        let hosts = [host(&["fd00::1/64"]), host(&["10.0.0.1/8", "fd00::2/64"])];
-        assert_eq!(chosen(&hosts), "fd00::1 fd00::2");
+        let nodes =
+            [node(&["10.0.0.1/24", "192.168.7.1/16"]), node(&["10.0.1.1/24", "192.168.9.2/16"])];
+        assert_eq!(chosen(&nodes), "192.168.7.1 192.168.9.2");
+        let nodes =
+            [node(&["10.0.0.1/8", "192.168.7.1/16"]), node(&["192.168.9.2/16", "10.9.1.1/8"])];
+        assert_eq!(chosen(&nodes), "10.0.0.1 10.9.1.1", "as the first node has it");
+        let nodes = [node(&["fd00::1/64"]), node(&["10.0.0.1/8", "fd00::2/64"])];
+        assert_eq!(chosen(&nodes), "fd00::1 fd00::2");
     }
 
     #[test]
     fn an_address_that_several_have_leads_nowhere() {
-        let hosts =
-            [host(&["172.17.0.1/16", "10.0.0.1/24"]), host(&["172.17.0.1/16", "10.0.0.2/24"])];
-        assert_eq!(chosen(&hosts), "10.0.0.1 10.0.0.2");
-        let hosts = [host(&["172.17.0.1/16"]), host(&["172.17.0.1/16"])];
-        assert!(chosen(&hosts).contains("TRADEWIND_INTERFACE"), "{}", chosen(&hosts));
+        let nodes =
+            [node(&["172.17.0.1/16", "10.0.0.1/24"]), node(&["172.17.0.1/16", "10.0.0.2/24"])];
+        assert_eq!(chosen(&nodes), "10.0.0.1 10.0.0.2");
+        let nodes = [node(&["172.17.0.1/16"]), node(&["172.17.0.1/16"])];
+        assert!(chosen(&nodes).contains("TRADEWIND_INTERFACE"), "{}", chosen(&nodes));
         assert!(
-            chosen(&[host(&["10.0.0.1/24"]), Vec::new()]).contains("no addresses"),
+            chosen(&[node(&["10.0.0.1/24"]), Vec::new()]).contains("no addresses"),
             "nor does none"
         );
     }
 
     #[test]
-    fn hosts_behind_routers_take_their_likeliest_address() {
-        let hosts = [host(&["10.0.0.1/24", "10.7.0.1/24"]), host(&["fd00::9/64", "10.0.1.1/24"])];
-        assert_eq!(chosen(&hosts), "10.0.0.1 10.0.1.1");
+    fn nodes_behind_routers_take_their_likeliest_address() {
+        let nodes = [node(&["10.0.0.1/24", "10.7.0.1/24"]), node(&["fd00::9/64", "10.0.1.1/24"])];
+        assert_eq!(chosen(&nodes), "10.0.0.1 10.0.1.1");
     }
 
     #[test]
     fn networks_are_read_as_they_are_written() {
-        let networks = host(&["10.0.0.1/24", "fd00::1/64", "1.2.3.4/0"]);
+        let networks = node(&["10.0.0.1/24", "fd00::1/64", "1.2.3.4/0"]);
         assert_eq!(read_list(&write_list(&networks)), Some(networks.clone()));
         assert_eq!(read_list(&write_list(&[])), Some(Vec::new()));
         assert!(
@@ -223,9 +226,9 @@ mod tests {
 
     #[test]
     fn an_interface_is_found_by_its_name_or_by_a_range() {
-        let by_range = of_this_host(Some("127.0.0.0/8")).expect("every host has it");
+        let by_range = of_this_node(Some("127.0.0.0/8")).expect("every node has it");
         assert!(by_range.iter().all(|network| network.address.is_loopback()));
-        let error = of_this_host(Some("no-such-interface")).expect_err("there is none").to_string();
+        let error = of_this_node(Some("no-such-interface")).expect_err("there is none").to_string();
         assert!(
             error.contains("no address of \"no-such-interface\"") && error.contains("127.0.0.1"),
             "{error}"

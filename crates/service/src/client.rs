@@ -5,15 +5,15 @@ use crate::identity::{self, Origin};
 use crate::protocol::{Answer, Hello, INVITATION};
 use crate::spread;
 use crate::start;
-use crate::variables::{BetweenHosts, CORE, ENGINE, Environment, Lookup};
+use crate::variables::{BetweenNodes, CORE, ENGINE, Environment, Lookup};
 use engine::Error;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
 use network::agent::area::Area;
 use network::agent::{Client, Home};
 use network::carrier::Carrier;
-use network::hosts::Hosts;
 use network::invitation::Invitation;
+use network::nodes::Nodes;
 use shm::broker::{BrokerError, Connection, connect};
 use shm::process::ProcessHandle;
 use shm::segment::Segment;
@@ -21,44 +21,47 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The service of `tradewind run` stands before the first rank is started; so a rank that does not find it at once never
-/// will. Some time all the same, because all ranks may knock at the same moment.
+/// The service of `tradewind run` stands before the first rank is started; so a rank that does not
+/// find it at once never will. Some time all the same, because all ranks may knock at the same
+/// moment.
 const KNOCKING: Duration = Duration::from_secs(5);
 
-/// Why a job has no engine between hosts.
-const ONE_HOST: &str = "all ranks are on one host";
+/// Why a job has no engine between nodes.
+const ONE_NODE: &str = "all ranks are on one node";
 
 /// A process that has joined its job.
 #[derive(Debug)]
 pub struct Attachment {
-    /// The membership among the ranks of this host.
+    /// The membership among the ranks of this node.
     pub member: Member,
     /// This rank of the job.
     pub rank: u32,
     /// Number of ranks of the job.
     pub ranks: u32,
-    /// What carries its schedules to ranks on other hosts, if there are any.
+    /// What carries its schedules to ranks on other nodes, if there are any.
     pub carrier: Option<Arc<dyn Carrier>>,
-    /// This rank's place in the kernel engine of its host, until it is taken.
+    /// This rank's place in the kernel engine of its node, until it is taken.
     pub(crate) seat: Option<Seat>,
-    /// The same by the kernel engine, or why this host has it not. Whether the others have it must be asked.
+    /// The same by the kernel engine, or why this node has it not. Whether the others have it must
+    /// be asked.
     pub offloaded: Result<Arc<dyn Carrier>, String>,
     /// Whether the job is to end where it cannot have the kernel engine.
-    pub between_hosts: BetweenHosts,
-    /// Which rank of the job is where, if there are other hosts.
-    pub hosts: Option<Hosts>,
+    pub between_nodes: BetweenNodes,
+    /// Which rank of the job is where, if there are other nodes.
+    pub nodes: Option<Nodes>,
 }
 
 /// Joins the job that this process was started for and waits until all ranks have.
 ///
-/// Who started the process says which job: `tradewind run`; another launcher (Slurm, or one that speaks PMI or is Open
-/// MPI's), whose first rank on each host then starts the node service by executing the `tradewind` command; or TRADEWIND_JOB,
-/// TRADEWIND_RANK and TRADEWIND_SIZE. Without any of them the job is this process alone. Ranks on several hosts find each
-/// other through PMI.
+/// Who started the process says which job: `tradewind run`; another launcher (Slurm, or one that
+/// speaks PMI or is Open MPI's), whose first rank on each node then starts the node service by
+/// executing the `tradewind` command; or TRADEWIND_JOB, TRADEWIND_RANK and TRADEWIND_SIZE. Without
+/// any of them the job is this process alone. Ranks on several nodes find each other through PMI.
 ///
 /// # Errors
-/// When the environment is incomplete, the service cannot be reached or started, or a rank does not come within
-/// TRADEWIND_START_TIMEOUT seconds (60 if not set); then [`Error::RankFailed`] names it.
+/// When the environment is incomplete, the service cannot be reached or started, or a rank does not
+/// come within TRADEWIND_START_TIMEOUT seconds (60 if not set); then [`Error::RankFailed`] names
+/// it.
 pub fn attach() -> Result<Attachment, ServiceError> {
     attach_with(&Environment)
 }
@@ -74,9 +77,9 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
                 ranks: 1,
                 carrier: None,
                 seat: None,
-                offloaded: Err(ONE_HOST.into()),
-                between_hosts: BetweenHosts::Any,
-                hosts: None,
+                offloaded: Err(ONE_NODE.into()),
+                between_nodes: BetweenNodes::Any,
+                nodes: None,
             }
         }
         Origin::Launched { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
@@ -113,8 +116,9 @@ fn engine_kind(environment: &impl Lookup) -> Result<EngineKind, ServiceError> {
     })
 }
 
-/// Joins the job whose node service on this host has this name, as one of so many ranks of this host, and does not wait for
-/// the others. Where the service listens for other hosts, somebody must [`invite`] them.
+/// Joins the job whose node service on this node has this name, as one of so many ranks of this
+/// node, and does not wait for the others. Where the service listens for other nodes, somebody must
+/// [`invite`] them.
 ///
 /// # Errors
 /// When there is no such service, or it does not let this process in within the limit.
@@ -134,7 +138,8 @@ pub fn enter(
     }
 }
 
-/// Connects to the job's service or starts it; several ranks may do so at once, and one of them succeeds.
+/// Connects to the job's service or starts it; several ranks may do so at once, and one of them
+/// succeeds.
 fn enter_foreign(job: &start::Job, rank: u32, limit: Duration) -> Result<Attachment, ServiceError> {
     let deadline = Instant::now() + limit;
     loop {
@@ -150,7 +155,8 @@ fn enter_foreign(job: &start::Job, rank: u32, limit: Duration) -> Result<Attachm
             Ok(Asked::Segment(segment, shared)) => {
                 return join(segment, shared, &connection, rank, job.ranks);
             }
-            // An earlier job of the same name has just ended. Its service does too, and then the name is free.
+            // An earlier job of the same name has just ended. Its service does too, and then the
+            // name is free.
             Ok(Asked::Over) | Err(ServiceError::Broker(BrokerError::Closed)) => {
                 wait_for_end(&connection, deadline, limit)?
             }
@@ -160,7 +166,7 @@ fn enter_foreign(job: &start::Job, rank: u32, limit: Duration) -> Result<Attachm
 }
 
 enum Asked {
-    /// Come in; with what is shared with the agent, where there are other hosts.
+    /// Come in; with what is shared with the agent, where there are other nodes.
     Segment(Segment, Option<Shared>),
     Over,
 }
@@ -182,11 +188,11 @@ pub struct Seat {
     pub(crate) slot: u32,
 }
 
-/// Brings the node service of this name the invitation of the job's other hosts, and waits until all are connected. One
-/// rank of each host does so.
+/// Brings the node service of this name the invitation of the job's other nodes, and waits until
+/// all are connected. One rank of each node does so.
 ///
 /// # Errors
-/// When there is no such service, or a host cannot be reached: the text names it.
+/// When there is no such service, or a node cannot be reached: the text names it.
 pub fn invite(service: &str, invitation: &Invitation) -> Result<(), ServiceError> {
     let connection = connect(service, KNOCKING)?;
     let file = crate::reach::write(invitation)?;
@@ -214,7 +220,7 @@ fn ask(
     };
     match Answer::decode(&message.bytes) {
         Some(Answer::Welcome) => Ok(Asked::Segment(segment()?, None)),
-        Some(Answer::Reachable { host, address, kernel }) => {
+        Some(Answer::Reachable { node, address, kernel }) => {
             let (job, area) = (segment()?, segment()?);
             let mut next = || descriptors.next().ok_or(ServiceError::Answer);
             let doorbell = next()?;
@@ -224,7 +230,7 @@ fn ask(
             };
             Ok(Asked::Segment(
                 job,
-                Some(Shared { area, doorbell, home: Home { host, address }, offload }),
+                Some(Shared { area, doorbell, home: Home { node, address }, offload }),
             ))
         }
         Some(Answer::Refused(why)) => Err(ServiceError::Refused(why)),
@@ -240,13 +246,13 @@ fn join(
     rank: u32,
     ranks: u32,
 ) -> Result<Attachment, ServiceError> {
-    // The number can only have gone to another process if the service is dead. Then the name is nobody's, and the ranks
-    // find no service that could tell them of each other's end.
+    // The number can only have gone to another process if the service is dead. Then the name is
+    // nobody's, and the ranks find no service that could tell them of each other's end.
     let pid = connection.peer().pid.ok_or(Error::ServiceFailed)?;
     let mut member = Node::open(Arc::new(segment))?.join(rank)?;
     member.watch_service(ProcessHandle::open(pid)?);
     let mut carrier: Option<Arc<dyn Carrier>> = None;
-    let mut seat = Err(ONE_HOST.into());
+    let mut seat = Err(ONE_NODE.into());
     if let Some(Shared { area, doorbell, home, offload }) = shared {
         seat = offload;
         let (area, service) = (Area::open(Arc::new(area))?, ProcessHandle::open(pid)?);
@@ -263,8 +269,8 @@ fn join(
         carrier,
         seat,
         offloaded,
-        between_hosts: BetweenHosts::Any,
-        hosts: None,
+        between_nodes: BetweenNodes::Any,
+        nodes: None,
     })
 }
 

@@ -58,7 +58,7 @@ pub enum ServiceError {
     Pmi(#[from] pmi::Error),
     /// What ranks need to find each other is not where another rank should have put it.
     #[error(
-        "rank {rank} has told the process manager {what}: use one version of tradewind on all hosts"
+        "rank {rank} has told the process manager {what}: use one version of tradewind on all nodes"
     )]
     Rendezvous {
         /// The rank.
@@ -66,9 +66,9 @@ pub enum ServiceError {
         /// What is missing or wrong.
         what: String,
     },
-    /// No address that the other hosts could use.
+    /// No address that the other nodes could use.
     #[error(
-        "{why}: set TRADEWIND_INTERFACE to the interface (or the range of addresses, like 10.1.0.0/16) that connects the hosts; this host has {here}"
+        "{why}: set TRADEWIND_INTERFACE to the interface (or the range of addresses, like 10.1.0.0/16) that connects the nodes; this node has {here}"
     )]
     NoAddress {
         /// What was looked for.
@@ -78,16 +78,16 @@ pub enum ServiceError {
     },
     /// The kernel engine is demanded and cannot be had.
     #[error(
-        "TRADEWIND_BETWEEN_HOSTS demands the kernel engine, which host {host} cannot have: {why}; without the variable the job \
+        "TRADEWIND_BETWEEN_NODES demands the kernel engine, which node {node} cannot have: {why}; without the variable the job \
          goes by the agent there"
     )]
     NoKernelEngine {
-        /// The number of the host.
-        host: u32,
+        /// The number of the node.
+        node: u32,
         /// Why not.
         why: String,
     },
-    /// The engine between hosts.
+    /// The engine between nodes.
     #[error(transparent)]
     Network(#[from] network::carrier::Error),
     /// The node service does not let this process in.

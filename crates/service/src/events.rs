@@ -19,7 +19,7 @@ pub(crate) enum Event {
     Child(u32),
     /// A signal has come.
     Signal,
-    /// Something has come of the connections with other hosts.
+    /// Something has come of the connections with other nodes.
     Reach,
 }
 
@@ -63,7 +63,8 @@ impl Events {
         })
     }
 
-    /// From now on the descriptor's readiness for reading means `event`, until it is closed or removed.
+    /// From now on the descriptor's readiness for reading means `event`, until it is closed or
+    /// removed.
     pub(crate) fn add(&self, descriptor: impl AsFd, event: Event) -> Result<(), ServiceError> {
         epoll::add(&self.epoll, descriptor, EventData::new_u64(event.encode()), EventFlags::IN)
             .map_err(system("watch a descriptor"))
@@ -75,8 +76,8 @@ impl Events {
         let _ = epoll::delete(&self.epoll, descriptor);
     }
 
-    /// Sleeps until something happens or the deadline is over. Doors and guests come first: who ends after having spoken
-    /// is heard before its end is seen.
+    /// Sleeps until something happens or the deadline is over. Doors and guests come first: who
+    /// ends after having spoken is heard before its end is seen.
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Vec<Event>, ServiceError> {
         let mut ready = Vec::with_capacity(64);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

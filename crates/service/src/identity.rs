@@ -2,7 +2,7 @@
 
 use crate::error::ServiceError;
 use crate::secret::{Half, Purpose, derive};
-use crate::variables::{HOST, JOB, Lookup, RANK, SERVICE, SIZE};
+use crate::variables::{JOB, Lookup, NODE, RANK, SERVICE, SIZE};
 use network::invitation::Key;
 use std::io::{BufRead, BufReader, Read};
 
@@ -13,9 +13,11 @@ pub(crate) enum Origin {
     Alone,
     /// `tradewind run`, which is the node service.
     Launched { service: String, rank: u32, ranks: u32 },
-    /// Another launcher: the first rank starts the node service under this name. `launcher` is its process, if known.
+    /// Another launcher: the first rank starts the node service under this name. `launcher` is its
+    /// process, if known.
     Foreign { name: String, rank: u32, ranks: u32, launcher: Option<u32> },
-    /// Another launcher, that has put ranks on several hosts and leads them together by PMI through this descriptor.
+    /// Another launcher, that has put ranks on several nodes and leads them together by PMI through
+    /// this descriptor.
     Spread { descriptor: u32, rank: u32, ranks: u32, launcher: Option<u32> },
 }
 
@@ -96,7 +98,7 @@ fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
         let Some(rank) = environment.number(launcher.rank)? else { continue };
         let Some(ranks) = environment.number(launcher.ranks)? else { continue };
         let process = launcher_process(launcher.rank);
-        let named = environment.text(HOST)?.is_some();
+        let named = environment.text(NODE)?.is_some();
         if let (Some(descriptor), true) = (environment.number(PMI_FD)?, launcher.name == "pmi")
             && (named || launcher.check_one_node(environment, ranks).is_err())
         {
@@ -126,7 +128,8 @@ fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
     if environment.text(PMI_PORT)?.is_some() {
         return Err(ServiceError::PmiPort);
     }
-    // PMIx tells the number of ranks only to its own library. One of many ranks must not take itself for the only one.
+    // PMIx tells the number of ranks only to its own library. One of many ranks must not take
+    // itself for the only one.
     match environment.number(PMIX_RANK)? {
         Some(_) => Err(ServiceError::Incomplete { present: PMIX_RANK, missing: SIZE }),
         None => Ok(Origin::Alone),
@@ -149,13 +152,15 @@ impl Launcher {
     }
 }
 
-/// The name of the service of one of a job's hosts. Everybody on the machine can read it, so it must not tell the secret.
-pub(crate) fn name_on_host(secret: &Key, host: u32) -> String {
+/// The name of the service of one of a job's nodes. Everybody on the machine can read it, so it
+/// must not tell the secret.
+pub(crate) fn name_on_node(secret: &Key, node: u32) -> String {
     let word = |half| derive(secret, Purpose::ServiceName(half));
-    service_name("hosts", &format!("{:016x}{:016x}-{host}", word(Half::First), word(Half::Second)))
+    service_name("nodes", &format!("{:016x}{:016x}-{node}", word(Half::First), word(Half::Second)))
 }
 
-/// The name of a job's service: every rank finds it by itself, other jobs and other users find another.
+/// The name of a job's service: every rank finds it by itself, other jobs and other users find
+/// another.
 fn service_name(launcher: &str, job: &str) -> String {
     let user = rustix::process::geteuid().as_raw();
     let readable = job.len() <= 64 && job.bytes().all(|byte| byte.is_ascii_graphic());
@@ -163,16 +168,16 @@ fn service_name(launcher: &str, job: &str) -> String {
     format!("tradewind-{user}-{launcher}-{job}")
 }
 
-/// The Fowler–Noll–Vo hash (FNV-1a, 128 bits): the same in every build, unlike the standard library's. It shortens names that
-/// are no secrets: whoever sees it can find out what it is of.
+/// The Fowler–Noll–Vo hash (FNV-1a, 128 bits): the same in every build, unlike the standard
+/// library's. It shortens names that are no secrets: whoever sees it can find out what it is of.
 fn digest(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// The process that gave this one its rank: the nearest ancestor that has none itself. Wrapper scripts between the two
-/// carry the rank in their environment.
+/// The process that gave this one its rank: the nearest ancestor that has none itself. Wrapper
+/// scripts between the two carry the rank in their environment.
 fn launcher_process(rank_variable: &str) -> Option<u32> {
     let mut process = parent(std::process::id())?;
     while process > 1 && has_variable(process, rank_variable) {
@@ -249,16 +254,16 @@ mod tests {
         assert!(name(&long, "0").len() < 108, "the name of a socket");
     }
 
-    /// Of two secrets that differ in one bit, whichever it is, the names differ in about half of their bits: nothing of a
-    /// secret shows through.
+    /// Of two secrets that differ in one bit, whichever it is, the names differ in about half of
+    /// their bits: nothing of a secret shows through.
     #[test]
     fn the_name_of_a_service_does_not_tell_the_secret() {
         let word = |secret: &Key| {
-            let name = name_on_host(secret, 7);
+            let name = name_on_node(secret, 7);
             let digits = name
                 .strip_suffix("-7")
                 .and_then(|name| name.rsplit('-').next())
-                .expect("the word, the host");
+                .expect("the word, the node");
             u128::from_str_radix(digits, 16).expect("hexadecimal")
         };
         let secret = 0x0123_4567_89ab_cdef_0011_2233_4455_6677_u128;
@@ -270,7 +275,7 @@ mod tests {
                 "bit {bit} of the secret changes {changed} bits of the name"
             );
         }
-        assert_ne!(name_on_host(&[1; 16], 0), name_on_host(&[1; 16], 1));
+        assert_ne!(name_on_node(&[1; 16], 0), name_on_node(&[1; 16], 1));
     }
 
     #[test]
@@ -306,7 +311,7 @@ mod tests {
         let one_node =
             [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2"), ("PMI_FD", "6")];
         assert!(matches!(find_in(&one_node), Ok(Origin::Foreign { .. })), "as ever");
-        let named = [&one_node[..], &[(HOST, "a")]].concat();
+        let named = [&one_node[..], &[(NODE, "a")]].concat();
         assert!(
             matches!(find_in(&named), Ok(Origin::Spread { .. })),
             "the others may have another name"

@@ -45,12 +45,14 @@ pub struct LaunchOptions {
     pub grace: Duration,
     /// How long the job may take.
     pub limit: Option<Duration>,
-    /// Whether SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT go to the ranks instead of this process.
+    /// Whether SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT go to the ranks
+    /// instead of this process.
     pub passes_signals: bool,
 }
 
 impl LaunchOptions {
-    /// The usual ones: cores if there are enough, output as it comes, ten seconds of grace, signals passed on.
+    /// The usual ones: cores if there are enough, output as it comes, ten seconds of grace, signals
+    /// passed on.
     ///
     /// # Errors
     /// When a variable of the environment that describes the segment cannot be understood.
@@ -81,8 +83,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The exit status for it: 0, that of the first failing rank (128 and the signal's number for a signal), or 124 if
-    /// the time was over.
+    /// The exit status for it: 0, that of the first failing rank (128 and the signal's number for a
+    /// signal), or 124 if the time was over.
     pub fn exit_status(&self) -> u8 {
         match self.failed {
             _ if self.out_of_time => 124,
@@ -96,11 +98,13 @@ impl Outcome {
 
 /// Runs a program as the ranks of a job, until all of them have ended.
 ///
-/// Each rank finds in its environment which one it is and where the service is. Rank 0 has this process's standard input,
-/// unless that is a terminal; the others have none. Each is the leader of a process group of its own.
+/// Each rank finds in its environment which one it is and where the service is. Rank 0 has this
+/// process's standard input, unless that is a terminal; the others have none. Each is the leader of
+/// a process group of its own.
 ///
 /// # Errors
-/// When the program or the segment is not to be had. That a rank fails is no error but an [`Outcome`].
+/// When the program or the segment is not to be had. That a rank fails is no error but an
+/// [`Outcome`].
 ///
 /// ```
 /// use engine::node::EngineKind;

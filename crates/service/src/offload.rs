@@ -1,17 +1,19 @@
-//! The node service's part of the kernel engine: it has the rights, so it reserves this host's place on the wire, loads the
-//! program once all hosts are known, and hands every rank of this host the descriptors that it needs, and no more.
+//! The node service's part of the kernel engine: it has the rights, so it reserves this node's
+//! place on the wire, loads the program once all nodes are known, and hands every rank of this node
+//! the descriptors that it needs, and no more.
 
 use crate::secret::{Half, Purpose, derive};
 use kernel::wire::{Endpoint, Key};
 use kernel::{Handles, Interface, JobDescription, LoadError, Loader};
-use network::hosts::Hosts;
 use network::invitation::{Invitation, Station};
+use network::nodes::Nodes;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// This host's place on the wire, reserved.
+/// This node's place on the wire, reserved.
 #[derive(Debug)]
 pub(crate) struct Offer {
-    /// Keeps the port from other programs. Nothing is ever received through it: packets of the job end before it.
+    /// Keeps the port from other programs. Nothing is ever received through it: packets of the job
+    /// end before it.
     _reserved: UdpSocket,
     address: IpAddr,
     interface: Interface,
@@ -19,8 +21,9 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Reserves a place at this address, if the interface that has it is one for the kernel engine. Whether the program can
-    /// be loaded is seen when it is: the ranks agree afterwards whether all have it.
+    /// Reserves a place at this address, if the interface that has it is one for the kernel engine.
+    /// Whether the program can be loaded is seen when it is: the ranks agree afterwards whether all
+    /// have it.
     pub(crate) fn new(ip: IpAddr) -> Result<Self, LoadError> {
         let what = "reserving a port for the kernel engine";
         let system = |source| LoadError::System { what, source };
@@ -37,7 +40,7 @@ impl Offer {
         Ok(Offer { _reserved: reserved, address: ip, interface, station })
     }
 
-    /// What the other hosts must know.
+    /// What the other nodes must know.
     pub(crate) fn station(&self) -> Station {
         self.station
     }
@@ -45,7 +48,7 @@ impl Offer {
     /// Loads the program for the job, or says why the job cannot have this engine.
     pub(crate) fn load(&self, invitation: &Invitation) -> Result<Loader, String> {
         if invitation.stations.len() != invitation.addresses.len() {
-            return Err("another host of the job has not got it".into());
+            return Err("another node of the job has not got it".into());
         }
         Loader::load(&self.description(invitation)).map_err(|error| error.to_string())
     }
@@ -53,18 +56,19 @@ impl Offer {
     /// The job as the program is told of it.
     fn description(&self, invitation: &Invitation) -> JobDescription {
         let places = (0..).zip(invitation.addresses.iter().zip(&invitation.stations));
-        let endpoint = |(host, (address, station)): (u32, (&SocketAddr, &Station))| {
-            // Where packets are taken from the network is this service's word, never that of who brought the invitation.
+        let endpoint = |(node, (address, station)): (u32, (&SocketAddr, &Station))| {
+            // Where packets are taken from the network is this service's word, never that of who
+            // brought the invitation.
             let own = (self.address, &self.station);
             let (address, station) =
-                if host == invitation.host { own } else { (address.ip(), station) };
+                if node == invitation.node { own } else { (address.ip(), station) };
             Endpoint { hardware_address: station.hardware_address, address, port: station.port }
         };
         let derived = |purpose| derive(&invitation.key, purpose);
-        let hosts = &invitation.hosts;
+        let nodes = &invitation.nodes;
         JobDescription {
-            host: invitation.host,
-            host_of_rank: host_of_rank(hosts),
+            node: invitation.node,
+            node_of_rank: node_of_rank(nodes),
             endpoints: places.map(endpoint).collect(),
             number: derived(Purpose::JobNumber),
             key: Key([
@@ -72,7 +76,7 @@ impl Offer {
                 derived(Purpose::PacketKey(Half::Second)),
             ]),
             interface: self.interface.name.clone(),
-            // Packets have room on every interface, and the hosts cut messages alike.
+            // Packets have room on every interface, and the nodes cut messages alike.
             mtu: invitation
                 .stations
                 .iter()
@@ -82,12 +86,12 @@ impl Offer {
     }
 }
 
-/// The host of every rank.
-pub(crate) fn host_of_rank(hosts: &Hosts) -> Vec<u32> {
-    (0..hosts.ranks()).filter_map(|rank| hosts.of(rank)).collect()
+/// The node of every rank.
+pub(crate) fn node_of_rank(nodes: &Nodes) -> Vec<u32> {
+    (0..nodes.ranks()).filter_map(|rank| nodes.of(rank)).collect()
 }
 
-/// The addresses of the hosts.
+/// The addresses of the nodes.
 pub(crate) fn addresses(invitation: &Invitation) -> Vec<IpAddr> {
     invitation.addresses.iter().map(SocketAddr::ip).collect()
 }
@@ -97,7 +101,7 @@ pub(crate) fn handles(loader: &Loader, rank: u32) -> Result<Handles, String> {
     let handles = loader
         .handles(rank)
         .map_err(|error| format!("there are no descriptors for a rank: {error}"))?;
-    handles.ok_or_else(|| format!("rank {rank} is on another host"))
+    handles.ok_or_else(|| format!("rank {rank} is on another node"))
 }
 
 #[cfg(test)]
@@ -114,13 +118,13 @@ mod tests {
         let interface = Interface { name: "eth0".into(), hardware_address, mtu: 1500 };
         let station = Station { hardware_address, port, mtu: 1500 };
         let offer = Offer { _reserved: reserved, address, interface, station };
-        let foreign = |host: u32| Station { hardware_address: [4; 6], port: 53, mtu: 9000 - host };
+        let foreign = |node: u32| Station { hardware_address: [4; 6], port: 53, mtu: 9000 - node };
         let invitation = Invitation {
             key: [3; 16],
-            host: 1,
+            node: 1,
             addresses: [1, 2, 3].map(|last| (Ipv4Addr::new(10, 0, 0, last), 4000).into()).to_vec(),
             stations: [0, 1, 2].map(foreign).to_vec(),
-            hosts: Hosts::new([0, 1, 2]),
+            nodes: Nodes::new([0, 1, 2]),
         };
         let job = offer.description(&invitation);
         assert_eq!(job.endpoints[1], Endpoint { hardware_address, address, port });

@@ -9,23 +9,25 @@ pub(crate) struct Hello {
     pub(crate) rank: u32,
     /// How many ranks it believes there are.
     pub(crate) ranks: u32,
-    /// When its process started: a number that has gone to another process meanwhile is recognised by it.
+    /// When its process started: a number that has gone to another process meanwhile is recognised
+    /// by it.
     pub(crate) started: StartTime,
 }
 
-/// What somebody says who brings the invitation of the job's other hosts, in a file that goes with it.
+/// What somebody says who brings the invitation of the job's other nodes, in a file that goes with
+/// it.
 pub(crate) const INVITATION: &[u8] = b"invitation";
 
 /// What the service answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Come in; the segment's descriptor goes with it. To an invitation: all hosts are connected.
+    /// Come in; the segment's descriptor goes with it. To an invitation: all nodes are connected.
     Welcome,
-    /// Come in, other hosts can be reached: with it go the segment, the area shared with the agent, and its doorbell; and
-    /// where there is the kernel engine, its memory, bell and program.
+    /// Come in, other nodes can be reached: with it go the segment, the area shared with the agent,
+    /// and its doorbell; and where there is the kernel engine, its memory, bell and program.
     Reachable {
-        /// The number of this host.
-        host: u32,
+        /// The number of this node.
+        node: u32,
         /// Its address, for messages.
         address: String,
         /// The rank's slot in the kernel engine, or why there is none.
@@ -65,7 +67,7 @@ impl Answer {
             Answer::Welcome => vec![0],
             Answer::Refused(why) => [&[1], shortened(why, MAX_BYTES - 1).as_bytes()].concat(),
             Answer::Over => vec![2],
-            Answer::Reachable { host, address, kernel } => {
+            Answer::Reachable { node, address, kernel } => {
                 let (kind, slot, why) = match kernel {
                     Ok(slot) => (3, *slot, ""),
                     Err(why) => (4, 0, why.as_str()),
@@ -73,7 +75,7 @@ impl Answer {
                 let length = (address.len() as u32).to_le_bytes();
                 let head = [
                     &[kind],
-                    &host.to_le_bytes()[..],
+                    &node.to_le_bytes()[..],
                     &slot.to_le_bytes(),
                     &length,
                     address.as_bytes(),
@@ -90,7 +92,7 @@ impl Answer {
             [1, why @ ..] => Some(Answer::Refused(String::from_utf8_lossy(why).into_owned())),
             [2] => Some(Answer::Over),
             [kind @ (3 | 4), rest @ ..] => {
-                let (host, rest) = rest.split_first_chunk()?;
+                let (node, rest) = rest.split_first_chunk()?;
                 let (slot, rest) = rest.split_first_chunk()?;
                 let (length, rest) = rest.split_first_chunk()?;
                 let (address, why) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -98,7 +100,7 @@ impl Answer {
                 let kernel =
                     if *kind == 3 { Ok(u32::from_le_bytes(*slot)) } else { Err(text(why)) };
                 Some(Answer::Reachable {
-                    host: u32::from_le_bytes(*host),
+                    node: u32::from_le_bytes(*node),
                     address: text(address),
                     kernel,
                 })
@@ -126,7 +128,7 @@ mod tests {
         let hello = Hello { rank: 3, ranks: 1 << 20, started: StartTime(u64::MAX - 5) };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         let reachable =
-            |kernel| Answer::Reachable { host: 7, address: "10.0.0.1:80".into(), kernel };
+            |kernel| Answer::Reachable { node: 7, address: "10.0.0.1:80".into(), kernel };
         let both = [reachable(Err("no rights".into())), reachable(Ok(0))];
         for answer in
             [Answer::Welcome, Answer::Refused("no".into()), Answer::Over].into_iter().chain(both)
@@ -139,7 +141,7 @@ mod tests {
     fn long_reasons_are_cut_between_letters() {
         let long = "é".repeat(MAX_BYTES);
         let reachable =
-            Answer::Reachable { host: 7, address: "10.0.0.1:80".into(), kernel: Err(long.clone()) };
+            Answer::Reachable { node: 7, address: "10.0.0.1:80".into(), kernel: Err(long.clone()) };
         assert!(
             reachable.encode().len() <= MAX_BYTES && Answer::decode(&reachable.encode()).is_some()
         );

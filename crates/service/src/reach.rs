@@ -1,11 +1,12 @@
-//! The node service's part between hosts: the listener for the other hosts' services, the invitation that says who they
-//! are, and the agent that runs the ranks' collectives once all are connected.
+//! The node service's part between nodes: the listener for the other nodes' services, the
+//! invitation that says who they are, and the agent that runs the ranks' collectives once all are
+//! connected.
 
 use crate::error::{ServiceError, system};
 use crate::offload::{self, Offer};
 use crate::protocol::Answer;
 use crate::server::{FILES_OF_A_RANK, allow_open_files};
-use crate::variables::{BETWEEN_HOSTS, BetweenHosts, Environment, Lookup};
+use crate::variables::{BETWEEN_NODES, BetweenNodes, Environment, Lookup};
 use engine::Departure;
 use kernel::{Handles, Loader};
 use network::agent::area::{Area, doorbell};
@@ -23,26 +24,28 @@ use std::sync::mpsc::{Receiver, channel};
 /// The longest invitation: a million ranks.
 const MAX_INVITATION: usize = 32 << 20;
 
-/// What the service knows of other hosts.
+/// What the service knows of other nodes.
 #[derive(Debug)]
 pub(crate) struct Reach {
     state: State,
     address: Option<SocketAddr>,
-    /// How long the other hosts may be silent.
+    /// How long the other nodes may be silent.
     patience: Patience,
-    /// What this host has for the kernel engine, or why it has nothing.
+    /// What this node has for the kernel engine, or why it has nothing.
     offer: Result<Offer, String>,
-    /// The kernel engine, once the hosts are connected and if all of them have it, or why there is none.
+    /// The kernel engine, once the nodes are connected and if all of them have it, or why there is
+    /// none.
     loader: Result<Loader, String>,
     /// Rung by the threads that this starts when they have something to tell.
     bell: Arc<OwnedFd>,
-    /// Who waits until all hosts are connected: ranks of this host by number, and who brought the invitation.
+    /// Who waits until all nodes are connected: ranks of this node by number, and who brought the
+    /// invitation.
     waiting: Vec<(Option<u32>, Connection)>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The job is on this host alone.
+    /// The job is on this node alone.
     Alone,
     Listening(Listener),
     Connecting(Invitation, Receiver<Result<Tcp, Error>>),
@@ -51,7 +54,7 @@ enum State {
 }
 
 impl Reach {
-    /// Listens at this address, if the job has other hosts.
+    /// Listens at this address, if the job has other nodes.
     pub(crate) fn new(listen: Option<IpAddr>) -> Result<Self, ServiceError> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(system("make an event"))?;
@@ -63,20 +66,20 @@ impl Reach {
                 (State::Listening(listener), Some(address))
             }
         };
-        // A host without it offers nothing, and the job goes by the agent, or ends if it may not.
-        let offer = match (listen, Environment.between_hosts()?) {
-            (None, _) => Err("the job is on one host".into()),
-            (_, BetweenHosts::Agent) => {
-                Err(format!("{BETWEEN_HOSTS} says that the agent runs everything"))
+        // A node without it offers nothing, and the job goes by the agent, or ends if it may not.
+        let offer = match (listen, Environment.between_nodes()?) {
+            (None, _) => Err("the job is on one node".into()),
+            (_, BetweenNodes::Agent) => {
+                Err(format!("{BETWEEN_NODES} says that the agent runs everything"))
             }
             (Some(ip), _) => Offer::new(ip).map_err(|error| error.to_string()),
         };
         let usual = Patience::default();
         let patience = Patience {
             connecting: Environment.start_timeout()?,
-            unanswered: Environment.host_timeout()?.unwrap_or(usual.unanswered),
+            unanswered: Environment.node_timeout()?.unwrap_or(usual.unanswered),
         };
-        let loader = Err("the hosts are not connected".into());
+        let loader = Err("the nodes are not connected".into());
         Ok(Reach {
             state,
             address,
@@ -98,7 +101,7 @@ impl Reach {
         self.offer.as_ref().ok().map(Offer::station)
     }
 
-    /// Somebody brings an invitation; it has an answer when all hosts are connected.
+    /// Somebody brings an invitation; it has an answer when all nodes are connected.
     pub(crate) fn invite(&mut self, message: Message, connection: Connection, ranks: u32) {
         let invitation = message
             .descriptors
@@ -118,28 +121,30 @@ impl Reach {
         }
     }
 
-    /// What contradicts this service in an invitation. Any process of the user may bring one, and this service may have rights
-    /// that they have not: what it says of this host must be what was reserved here.
+    /// What contradicts this service in an invitation. Any process of the user may bring one, and
+    /// this service may have rights that they have not: what it says of this node must be what was
+    /// reserved here.
     fn check(&self, invitation: &Invitation, ranks: u32) -> Result<(), &'static str> {
-        let host = invitation.host as usize;
+        let node = invitation.node as usize;
         let Some(address) = self.address else {
-            return Err("this job is on one host, as its node service was told");
+            return Err("this job is on one node, as its node service was told");
         };
-        if invitation.hosts.members(invitation.host).count() != ranks as usize {
-            return Err("it has another number of ranks for this host");
+        if invitation.nodes.members(invitation.node).count() != ranks as usize {
+            return Err("it has another number of ranks for this node");
         }
-        if invitation.addresses.get(host) != Some(&address) {
+        if invitation.addresses.get(node) != Some(&address) {
             return Err("it has another address for this node service");
         }
-        match invitation.stations.get(host) {
+        match invitation.stations.get(node) {
             Some(station) if self.station() != Some(*station) => {
-                Err("it has another place for the kernel engine of this host")
+                Err("it has another place for the kernel engine of this node")
             }
             _ => Ok(()),
         }
     }
 
-    /// The first invitation counts. All that come bear the same words, or their bearers would be in another job.
+    /// The first invitation counts. All that come bear the same words, or their bearers would be in
+    /// another job.
     fn accept(&mut self, invitation: Invitation) {
         match std::mem::replace(&mut self.state, State::Alone) {
             State::Listening(listener) => self.state = self.connect(listener, invitation),
@@ -149,19 +154,20 @@ impl Reach {
 
     /// Connects in a thread of its own: the door stays open meanwhile.
     fn connect(&self, listener: Listener, invitation: Invitation) -> State {
-        let (ranks, hosts) =
-            (invitation.hosts.members(invitation.host).count() as u32, invitation.hosts.count());
-        // A connection with each host, and another from each that is being made; what the kernel engine keeps once.
-        let others = 2 * u64::from(hosts) + STRANGERS as u64 + 32;
+        let (ranks, nodes) =
+            (invitation.nodes.members(invitation.node).count() as u32, invitation.nodes.count());
+        // A connection with each node, and another from each that is being made; what the kernel
+        // engine keeps once.
+        let others = 2 * u64::from(nodes) + STRANGERS as u64 + 32;
         if let Err(error) = allow_open_files(ranks, FILES_OF_A_RANK, others) {
             return State::Failed(error.to_string());
         }
         let (sender, receiver) = channel();
         let (bell, patience) = (Arc::clone(&self.bell), self.patience);
-        let Invitation { host, addresses, key, .. } = invitation.clone();
+        let Invitation { node, addresses, key, .. } = invitation.clone();
         let connect = move || {
             // Nobody listens any more if the service has ended meanwhile.
-            let _ = sender.send(Tcp::connect(listener, host, &addresses, key, patience));
+            let _ = sender.send(Tcp::connect(listener, node, &addresses, key, patience));
             ring(&bell);
         };
         match std::thread::Builder::new().name("tradewind-connect".into()).spawn(connect) {
@@ -180,7 +186,7 @@ impl Reach {
             let bell = Arc::clone(&self.bell);
             let started = connected.and_then(|transport| {
                 let ended = move || ring(&bell);
-                Agent::start(invitation.hosts.clone(), Box::new(transport), limits(), ended)
+                Agent::start(invitation.nodes.clone(), Box::new(transport), limits(), ended)
             });
             self.state = match started {
                 Ok(agent) => {
@@ -189,7 +195,8 @@ impl Reach {
                         .as_ref()
                         .map_err(String::clone)
                         .and_then(|offer| offer.load(invitation));
-                    // What this host's ranks have sent and others not received is lost with the program.
+                    // What this node's ranks have sent and others not received is lost with the
+                    // program.
                     if self.loader.is_ok() {
                         agent.stay();
                     }
@@ -208,7 +215,7 @@ impl Reach {
         }
     }
 
-    /// Lets a rank of this host in, now or when all hosts are connected.
+    /// Lets a rank of this node in, now or when all nodes are connected.
     pub(crate) fn welcome(
         &mut self,
         rank: Option<u32>,
@@ -235,7 +242,7 @@ impl Reach {
         let _ = answer;
     }
 
-    /// A rank of this host is gone.
+    /// A rank of this node is gone.
     pub(crate) fn depart(&self, rank: u32, how: Departure) {
         if let State::Connected(invitation, agent) = &self.state
             && let Some(rank) = job_rank(invitation, rank)
@@ -249,7 +256,7 @@ impl Reach {
         }
     }
 
-    /// Whether something is carried through that other hosts may wait for.
+    /// Whether something is carried through that other nodes may wait for.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(&self.state, State::Connected(_, agent) if !agent.has_ended())
     }
@@ -262,9 +269,9 @@ impl AsFd for Reach {
     }
 }
 
-/// The job's number of a rank of this host.
+/// The job's number of a rank of this node.
 fn job_rank(invitation: &Invitation, rank: u32) -> Option<u32> {
-    invitation.hosts.members(invitation.host).nth(rank as usize)
+    invitation.nodes.members(invitation.node).nth(rank as usize)
 }
 
 /// What a rank is given.
@@ -306,10 +313,10 @@ fn place(
         Ok(handles) => (Ok(handles.slot), Some(handles)),
         Err(why) => (Err(why), None),
     };
-    let host = invitation.host;
+    let node = invitation.node;
     let address =
-        invitation.addresses.get(host as usize).map_or_else(String::new, SocketAddr::to_string);
-    let answer = Answer::Reachable { host, address, kernel };
+        invitation.addresses.get(node as usize).map_or_else(String::new, SocketAddr::to_string);
+    let answer = Answer::Reachable { node, address, kernel };
     Ok(Place { answer, area, doorbell, offload })
 }
 
@@ -331,7 +338,8 @@ fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
-/// Reads an invitation from a file. What a stranger passes, a pipe for example, is no file to read from its start.
+/// Reads an invitation from a file. What a stranger passes, a pipe for example, is no file to read
+/// from its start.
 fn read(file: BorrowedFd<'_>) -> Option<Invitation> {
     let mut bytes = Vec::new();
     let mut part = [0; 4096];
@@ -362,7 +370,7 @@ pub(crate) fn write(invitation: &Invitation) -> Result<OwnedFd, ServiceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use network::hosts::Hosts;
+    use network::nodes::Nodes;
     use std::net::Ipv4Addr;
 
     #[test]
@@ -370,23 +378,23 @@ mod tests {
         let reach = Reach::new(Some(Ipv4Addr::LOCALHOST.into())).expect("a port");
         let own = reach.listening().expect("it listens").address;
         let other = (Ipv4Addr::LOCALHOST, 9).into();
-        let hosts = Hosts::new([0, 1]);
+        let nodes = Nodes::new([0, 1]);
         let sound = Invitation {
             key: [1; 16],
-            host: 0,
+            node: 0,
             addresses: vec![own, other],
             stations: Vec::new(),
-            hosts: hosts.clone(),
+            nodes: nodes.clone(),
         };
         assert_eq!(reach.check(&sound, 1), Ok(()));
         assert_eq!(
-            reach.check(&Invitation { host: 1, addresses: vec![other, own], ..sound.clone() }, 1),
+            reach.check(&Invitation { node: 1, addresses: vec![other, own], ..sound.clone() }, 1),
             Ok(())
         );
         // The loopback is no interface for the kernel engine.
         let station = Station { hardware_address: [2; 6], port: 53, mtu: 1500 };
         for (wrong, named) in [
-            (Invitation { hosts: Hosts::new([0, 1, 0]), ..sound.clone() }, "number of ranks"),
+            (Invitation { nodes: Nodes::new([0, 1, 0]), ..sound.clone() }, "number of ranks"),
             (Invitation { addresses: vec![other, own], ..sound.clone() }, "address"),
             (Invitation { stations: vec![station; 2], ..sound.clone() }, "kernel engine"),
         ] {
@@ -394,6 +402,6 @@ mod tests {
             assert!(why.contains(named), "{why}");
         }
         let alone = Reach::new(None).expect("an event");
-        assert!(alone.check(&sound, 1).expect_err("it has no other hosts").contains("on one host"));
+        assert!(alone.check(&sound, 1).expect_err("it has no other nodes").contains("on one node"));
     }
 }

@@ -1,14 +1,15 @@
-//! How the ranks of a job on several hosts find each other, through the key-value space of the process manager that has
-//! started them.
+//! How the ranks of a job on several nodes find each other, through the key-value space of the
+//! process manager that has started them.
 //!
-//! They meet twice. First every rank says which host it is on and what addresses that has, and rank 0 a secret that it has
-//! made; then all know who is where, and the first rank of each host starts its node service. Second it says where that
-//! listens; then all know everything that an [`Invitation`] has.
+//! They meet twice. First every rank says which node it is on and what addresses that has, and rank
+//! 0 a secret that it has made; then all know who is where, and the first rank of each node starts
+//! its node service. Second it says where that listens; then all know everything that an
+//! [`Invitation`] has.
 
 use crate::addresses::{self, Network};
 use crate::error::ServiceError;
-use network::hosts::Hosts;
 use network::invitation::{Invitation, Key, Listening, Station, random_key};
+use network::nodes::Nodes;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Where ranks leave words for each other.
@@ -35,9 +36,9 @@ impl<S: std::io::Read + std::io::Write> Space for pmi::Client<S> {
     }
 }
 
-/// What ranks say of the host that they are on.
+/// What ranks say of the node that they are on.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub(crate) struct Node {
     /// The same on all its ranks and on no others.
     pub(crate) name: String,
     /// The same where addresses mean the same.
@@ -45,20 +46,20 @@ pub(crate) struct Host {
     pub(crate) addresses: Vec<Network>,
 }
 
-impl Host {
-    /// The host that this process is on: processes that see the same processes and the same network on the same machine.
-    /// With a name of its own it is another host than those of other names.
+impl Node {
+    /// The node that this process is on: processes that see the same processes and the same network
+    /// on the same machine. With a name of its own it is another node than those of other names.
     pub(crate) fn of_this_process(
         name: Option<&str>,
         interface: Option<&str>,
     ) -> Result<Self, ServiceError> {
         let read = |path: &str| {
             std::fs::read_to_string(path)
-                .map_err(crate::error::system("find out which host this is"))
+                .map_err(crate::error::system("find out which node this is"))
         };
         let link = |path: &str| {
             let link = std::fs::read_link(path)
-                .map_err(crate::error::system("find out which host this is"))?;
+                .map_err(crate::error::system("find out which node this is"))?;
             // As in `net:[4026531840]`.
             Ok::<_, ServiceError>(
                 link.to_string_lossy().chars().filter(char::is_ascii_digit).collect::<String>(),
@@ -71,7 +72,7 @@ impl Host {
             Some(name) => format!("{network}.{processes}.{}", hexadecimal(name.as_bytes())),
             None => format!("{network}.{processes}"),
         };
-        Ok(Host { name, network, addresses: addresses::of_this_host(interface)? })
+        Ok(Node { name, network, addresses: addresses::of_this_node(interface)? })
     }
 }
 
@@ -79,27 +80,27 @@ impl Host {
 #[derive(Clone)]
 pub(crate) struct Acquaintance {
     key: Key,
-    pub(crate) hosts: Hosts,
-    /// The number of this host.
-    pub(crate) host: u32,
-    /// This rank among those of its host.
+    pub(crate) nodes: Nodes,
+    /// The number of this node.
+    pub(crate) node: u32,
+    /// This rank among those of its node.
     pub(crate) local: u32,
-    /// Where this host's node service is to listen.
+    /// Where this node's node service is to listen.
     pub(crate) address: IpAddr,
 }
 
 const SECRET: &str = "tradewind-secret";
 
-fn host_key(rank: u32) -> String {
-    format!("tradewind-host-{rank}")
+fn node_key(rank: u32) -> String {
+    format!("tradewind-node-{rank}")
 }
 
 fn addresses_key(rank: u32) -> String {
     format!("tradewind-addresses-{rank}")
 }
 
-fn service_key(host: u32) -> String {
-    format!("tradewind-service-{host}")
+fn service_key(node: u32) -> String {
+    format!("tradewind-service-{node}")
 }
 
 /// The first meeting.
@@ -107,9 +108,9 @@ pub(crate) fn meet(
     space: &mut impl Space,
     rank: u32,
     ranks: u32,
-    here: &Host,
+    here: &Node,
 ) -> Result<Acquaintance, ServiceError> {
-    space.put(&host_key(rank), &here.name)?;
+    space.put(&node_key(rank), &here.name)?;
     space.put(&addresses_key(rank), &fitting(&here.network, &here.addresses))?;
     if rank == 0 {
         space.put(SECRET, &hexadecimal(&random_key()?))?;
@@ -121,13 +122,13 @@ pub(crate) fn meet(
         || ServiceError::Rendezvous { rank: 0, what: "something that is not a secret".into() };
     let key = read_key(&secret).ok_or_else(no_secret)?;
     let names =
-        (0..ranks).map(|rank| get(space, &host_key(rank), rank)).collect::<Result<Vec<_>, _>>()?;
-    let hosts = Hosts::new(names);
-    let host = hosts.of(rank).unwrap_or(0);
-    let local = hosts.members(host).position(|member| member == rank).unwrap_or(0) as u32;
+        (0..ranks).map(|rank| get(space, &node_key(rank), rank)).collect::<Result<Vec<_>, _>>()?;
+    let nodes = Nodes::new(names);
+    let node = nodes.of(rank).unwrap_or(0);
+    let local = nodes.members(node).position(|member| member == rank).unwrap_or(0) as u32;
     let mut networks = Vec::new();
     let mut listed = Vec::new();
-    for first in (0..hosts.count()).filter_map(|host| hosts.members(host).next()) {
+    for first in (0..nodes.count()).filter_map(|node| nodes.members(node).next()) {
         let text = get(space, &addresses_key(first), first)?;
         let (network, list) =
             text.split_once('@').ok_or_else(|| wrong(first, &text, "addresses"))?;
@@ -135,35 +136,36 @@ pub(crate) fn meet(
         listed.push(addresses::read_list(list).ok_or_else(|| wrong(first, &text, "addresses"))?);
     }
     let address = if networks.iter().all(|network| *network == networks[0]) {
-        // Several hosts of one machine, to try things out.
+        // Several nodes of one machine, to try things out.
         Ipv4Addr::LOCALHOST.into()
     } else {
-        addresses::choose(&listed)?[host as usize]
+        addresses::choose(&listed)?[node as usize]
     };
-    Ok(Acquaintance { key, hosts, host, local, address })
+    Ok(Acquaintance { key, nodes, node, local, address })
 }
 
-/// The second meeting: `listening` is where this host's node service listens, if this rank has started it.
+/// The second meeting: `listening` is where this node's node service listens, if this rank has
+/// started it.
 pub(crate) fn exchange_addresses(
     space: &mut impl Space,
     known: &Acquaintance,
     listening: Option<Listening>,
 ) -> Result<Invitation, ServiceError> {
     if let Some(listening) = listening {
-        space.put(&service_key(known.host), &listening.to_string())?;
+        space.put(&service_key(known.node), &listening.to_string())?;
     }
     space.fence()?;
     let mut listening: Vec<Listening> = Vec::new();
-    for host in 0..known.hosts.count() {
-        let first = known.hosts.members(host).next().unwrap_or(0);
-        let text = get(space, &service_key(host), first)?;
+    for node in 0..known.nodes.count() {
+        let first = known.nodes.members(node).next().unwrap_or(0);
+        let text = get(space, &service_key(node), first)?;
         listening
             .push(text.parse().map_err(|_| wrong(first, &text, "the address of a node service"))?);
     }
     let addresses = listening.iter().map(|place| place.address).collect();
     let stations: Option<Vec<Station>> = listening.iter().map(|place| place.station).collect();
-    let (stations, hosts) = (stations.unwrap_or_default(), known.hosts.clone());
-    Ok(Invitation { key: known.key, host: known.host, addresses, stations, hosts })
+    let (stations, nodes) = (stations.unwrap_or_default(), known.nodes.clone());
+    Ok(Invitation { key: known.key, node: known.node, addresses, stations, nodes })
 }
 
 impl Acquaintance {
@@ -240,26 +242,26 @@ mod tests {
         }
     }
 
-    fn host(name: &str, network: &str, addresses: &[&str]) -> Host {
+    fn node(name: &str, network: &str, addresses: &[&str]) -> Node {
         let addresses = addresses.iter().map(|text| text.parse().expect("a network")).collect();
-        Host { name: name.into(), network: network.into(), addresses }
+        Node { name: name.into(), network: network.into(), addresses }
     }
 
-    /// Has a rank on each of these hosts meet the others; gives what each knows in the end.
-    fn meet_on(hosts: &[Host]) -> Vec<(Acquaintance, Invitation)> {
-        let (values, barrier) = (Mutex::default(), Barrier::new(hosts.len()));
-        let ranks = hosts.len() as u32;
+    /// Has a rank on each of these nodes meet the others; gives what each knows in the end.
+    fn meet_on(nodes: &[Node]) -> Vec<(Acquaintance, Invitation)> {
+        let (values, barrier) = (Mutex::default(), Barrier::new(nodes.len()));
+        let ranks = nodes.len() as u32;
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..ranks)
-                .zip(hosts)
-                .map(|(rank, host)| {
+                .zip(nodes)
+                .map(|(rank, node)| {
                     let mut space = Shared { values: &values, barrier: &barrier };
                     scope.spawn(move || {
                         let known =
-                            meet(&mut space, rank, ranks, host).expect("all say what they should");
-                        let port = 1000 + known.host as u16;
+                            meet(&mut space, rank, ranks, node).expect("all say what they should");
+                        let port = 1000 + known.node as u16;
                         let address = SocketAddr::new(known.address, port);
-                        let station = (known.host == 0).then_some(Station {
+                        let station = (known.node == 0).then_some(Station {
                             hardware_address: [2; 6],
                             port,
                             mtu: 1500,
@@ -278,35 +280,35 @@ mod tests {
 
     #[test]
     fn all_come_to_know_the_same() {
-        let (a, b) = (host("a", "1", &["10.0.0.1/24"]), host("b", "2", &["10.0.0.2/24"]));
+        let (a, b) = (node("a", "1", &["10.0.0.1/24"]), node("b", "2", &["10.0.0.2/24"]));
         let met = meet_on(&[a.clone(), b.clone(), a, b.clone(), b]);
         let (first, invitation) = &met[0];
-        assert_eq!(first.hosts, Hosts::new([0, 1, 0, 1, 1]));
+        assert_eq!(first.nodes, Nodes::new([0, 1, 0, 1, 1]));
         assert_ne!(*first.key(), [0; 16], "a secret is made");
         let addresses: Vec<String> =
             invitation.addresses.iter().map(SocketAddr::to_string).collect();
         assert_eq!(addresses, ["10.0.0.1:1000", "10.0.0.2:1001"]);
         let places: Vec<(u32, u32)> =
-            met.iter().map(|(known, _)| (known.host, known.local)).collect();
+            met.iter().map(|(known, _)| (known.node, known.local)).collect();
         assert_eq!(places, [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2)]);
         for (known, theirs) in &met {
             assert_eq!(known.key(), first.key());
-            assert_eq!(theirs, &Invitation { host: known.host, ..invitation.clone() });
+            assert_eq!(theirs, &Invitation { node: known.node, ..invitation.clone() });
         }
     }
 
     #[test]
-    fn hosts_of_one_network_namespace_meet_on_loopback() {
-        let met = meet_on(&[host("a", "1", &["10.0.0.1/24"]), host("b", "1", &["10.0.0.1/24"])]);
+    fn nodes_of_one_network_namespace_meet_on_loopback() {
+        let met = meet_on(&[node("a", "1", &["10.0.0.1/24"]), node("b", "1", &["10.0.0.1/24"])]);
         let addresses: Vec<String> = met[0].1.addresses.iter().map(SocketAddr::to_string).collect();
         assert_eq!(addresses, ["127.0.0.1:1000", "127.0.0.1:1001"]);
     }
 
     #[test]
-    fn a_host_with_many_addresses_names_those_that_fit() {
+    fn a_node_with_many_addresses_names_those_that_fit() {
         let many: Vec<String> = (0..100).map(|number| format!("fd00::{number}/64")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let met = meet_on(&[host("a", "1", &many), host("b", "2", &["fd00::abcd/64"])]);
+        let met = meet_on(&[node("a", "1", &many), node("b", "2", &["fd00::abcd/64"])]);
         assert_eq!(met[0].1.addresses[0].to_string(), "[fd00::]:1000");
     }
 
@@ -314,11 +316,11 @@ mod tests {
     fn what_is_not_there_or_not_understood_names_the_rank() {
         let (values, barrier) = (Mutex::default(), Barrier::new(1));
         let mut space = Shared { values: &values, barrier: &barrier };
-        let here = host("a", "1", &["10.0.0.1/24"]);
+        let here = node("a", "1", &["10.0.0.1/24"]);
         let error =
             meet(&mut space, 0, 2, &here).err().expect("rank 1 has said nothing").to_string();
         assert!(
-            error.contains("rank 1 has told the process manager nothing under tradewind-host-1"),
+            error.contains("rank 1 has told the process manager nothing under tradewind-node-1"),
             "{error}"
         );
         for (key, value, expected) in [
@@ -329,8 +331,8 @@ mod tests {
         ] {
             let sound = [
                 (SECRET, "000102030405060708090a0b0c0d0e0f"),
-                ("tradewind-host-0", "b"),
-                ("tradewind-host-1", "a"),
+                ("tradewind-node-0", "b"),
+                ("tradewind-node-1", "a"),
                 ("tradewind-addresses-0", "2@10.0.0.2/24"),
                 ("tradewind-addresses-1", "2@10.0.0.3/24"),
             ];
@@ -338,7 +340,7 @@ mod tests {
                 sound.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
             table.insert(key.into(), value.into());
             // As rank 1 sees it, whose own words are those of the table.
-            table.remove("tradewind-host-1");
+            table.remove("tradewind-node-1");
             let addresses = table.remove("tradewind-addresses-1").filter(|_| key != SECRET);
             *values.lock().expect("nobody panics") = table;
             struct Fixed<'a>(Shared<'a>, Option<String>);
@@ -362,19 +364,19 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_on_a_host_whose_name_fits() {
-        let unnamed = Host::of_this_process(None, Some("127.0.0.0/8")).expect("/proc is mounted");
-        let again = Host::of_this_process(None, Some("127.0.0.0/8")).expect("/proc is mounted");
-        let named = Host::of_this_process(Some("left half"), Some("127.0.0.0/8"))
+    fn this_process_is_on_a_node_whose_name_fits() {
+        let unnamed = Node::of_this_process(None, Some("127.0.0.0/8")).expect("/proc is mounted");
+        let again = Node::of_this_process(None, Some("127.0.0.0/8")).expect("/proc is mounted");
+        let named = Node::of_this_process(Some("left half"), Some("127.0.0.0/8"))
             .expect("/proc is mounted");
         assert_eq!(unnamed.name, again.name);
         assert_ne!(unnamed.name, named.name);
         assert_eq!(unnamed.network, named.network);
-        for host in [unnamed, named] {
+        for node in [unnamed, named] {
             assert!(
-                host.name.len() <= pmi::LONGEST_VALUE && !host.name.contains([' ', ';', '=']),
+                node.name.len() <= pmi::LONGEST_VALUE && !node.name.contains([' ', ';', '=']),
                 "{}",
-                host.name
+                node.name
             );
         }
     }

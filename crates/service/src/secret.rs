@@ -1,8 +1,9 @@
 //! What is derived from a job's secret.
 //!
-//! Some of it is seen by strangers: every packet of the kernel engine says the number of its job, and the name of a node service
-//! stands in its command line and in the list of all sockets. So everything is the SipHash-2-4 (Aumasson and Bernstein, 2012)
-//! under the secret of what it is for: whoever learns any number of such words learns nothing of the others, nor of the secret.
+//! Some of it is seen by strangers: every packet of the kernel engine says the number of its job,
+//! and the name of a node service stands in its command line and in the list of all sockets. So
+//! everything is the SipHash-2-4 (Aumasson and Bernstein, 2012) under the secret of what it is for:
+//! whoever learns any number of such words learns nothing of the others, nor of the secret.
 
 use network::invitation::Key;
 use siphasher::sip::SipHasher24;

@@ -1,4 +1,5 @@
-//! The node service itself: makes the job's segment, lets ranks in, and notices when one of their processes ends.
+//! The node service itself: makes the job's segment, lets ranks in, and notices when one of their
+//! processes ends.
 
 use crate::error::ServiceError;
 use crate::events::{Event, Events};
@@ -34,13 +35,14 @@ pub(crate) struct Server {
     next_guest: u32,
     seats: Vec<Seat>,
     reach: Reach,
-    /// Somebody came for a rank of a job whose processes are all gone: this service only stands in the way.
+    /// Somebody came for a rank of a job whose processes are all gone: this service only stands in
+    /// the way.
     superseded: bool,
 }
 
 impl Server {
     /// Binds the name first, so that only one of several makes a segment.
-    /// `listen` says where the other hosts' services knock, if there are any.
+    /// `listen` says where the other nodes' services knock, if there are any.
     pub(crate) fn new(
         name: &str,
         options: &JobOptions,
@@ -95,7 +97,7 @@ impl Server {
         Ok(())
     }
 
-    /// Something has come of the connections with other hosts.
+    /// Something has come of the connections with other nodes.
     fn look_out(&mut self) {
         self.reach.progress();
         let segment = Arc::clone(self.node.segment());
@@ -161,7 +163,8 @@ impl Server {
         let _ = connection.send_message(&answer.encode(), &[]);
     }
 
-    /// Gives a rank's seat to the process that has come for it, and watches that process from now on.
+    /// Gives a rank's seat to the process that has come for it, and watches that process from now
+    /// on.
     fn seat(&mut self, hello: Hello, pid: Option<u32>) -> Answer {
         let (rank, ranks) = (hello.rank, self.node.ranks());
         if hello.ranks != ranks || rank >= ranks {
@@ -221,11 +224,13 @@ impl Server {
         }
     }
 
-    /// The child that was started as this rank has ended. That matters unless another process, started by it, is the rank.
+    /// The child that was started as this rank has ended. That matters unless another process,
+    /// started by it, is the rank.
     pub(crate) fn child_gone(&self, rank: u32, pid: u32, how: Departure) {
         match &self.seats[rank as usize].process {
             Some(process) if process.pid() != pid => {}
-            // It never came, and all went well for it: "exited with status 0" would puzzle whoever waits for it.
+            // It never came, and all went well for it: "exited with status 0" would puzzle whoever
+            // waits for it.
             None if how == Departure::Exited(0) => self.node.mark(rank, Departure::NeverStarted),
             _ => self.node.mark(rank, how),
         }
@@ -277,12 +282,14 @@ pub(crate) fn allow_open_files(ranks: u32, each: u32, others: u64) -> Result<(),
     setrlimit(Resource::Nofile, raised).map_err(|_| too_low(limit.current.unwrap_or(needed)))
 }
 
-/// Its process's handle, its connection until it has an answer; the area and doorbell that it shares with the agent, and the maps
-/// that it shares with the kernel engine, which descriptors that are about to be sent are copies of.
+/// Its process's handle, its connection until it has an answer; the area and doorbell that it
+/// shares with the agent, and the maps that it shares with the kernel engine, which descriptors
+/// that are about to be sent are copies of.
 pub(crate) const FILES_OF_A_RANK: u32 = 8;
 
-/// Serves a job whose ranks somebody else starts, until the last of their processes is gone. `ready` is called when ranks
-/// may come, with the address at which the service listens for other hosts, if it was asked to.
+/// Serves a job whose ranks somebody else starts, until the last of their processes is gone.
+/// `ready` is called when ranks may come, with the address at which the service listens for other
+/// nodes, if it was asked to.
 ///
 /// # Errors
 /// [`BrokerError::NameTaken`] if the job has a service already; when the segment cannot be had.
@@ -296,7 +303,8 @@ pub(crate) fn serve(
     let mut server = Server::new(name, options, listen)?;
     allow_open_files(options.ranks, FILES_OF_A_RANK, 0)?;
     ready(server.reach.listening());
-    // Ranks that start late want to know what has become of the others; so this stays even if those are gone.
+    // Ranks that start late want to know what has become of the others; so this stays even if those
+    // are gone.
     let started = Instant::now();
     let patience = started.checked_add(start_timeout);
     let mut is_closed = false;
@@ -310,7 +318,7 @@ pub(crate) fn serve(
             if !std::mem::replace(&mut is_closed, true) {
                 server.close_door();
             }
-            // What the ranks have started is carried through: other hosts may wait for it.
+            // What the ranks have started is carried through: other nodes may wait for it.
             if server.superseded || !server.reach.is_busy() {
                 return Ok(());
             }

@@ -1,14 +1,14 @@
-//! Joining a job whose ranks a process manager has started on several hosts.
+//! Joining a job whose ranks a process manager has started on several nodes.
 
 use crate::client::{self, Attachment, Seat};
 use crate::error::ServiceError;
-use crate::identity::name_on_host;
-use crate::rendezvous::{self, Host};
+use crate::identity::name_on_node;
+use crate::rendezvous::{self, Node};
 use crate::start;
-use crate::variables::{HOST, INTERFACE, Lookup, PMI_VERSION};
+use crate::variables::{INTERFACE, Lookup, NODE, PMI_VERSION};
 use engine::node::EngineKind;
 use network::carrier::Carrier;
-use network::hosts::Hosts;
+use network::nodes::Nodes;
 use pmi::{Client, Descriptor, Version};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -25,30 +25,30 @@ pub(crate) struct Spread {
     pub(crate) engine: EngineKind,
 }
 
-/// Meets the other ranks through the process manager behind an inherited descriptor, has this host's node service started and
-/// told of the others if this rank is the first here, and joins.
+/// Meets the other ranks through the process manager behind an inherited descriptor, has this
+/// node's node service started and told of the others if this rank is the first here, and joins.
 pub(crate) fn enter(
     environment: &impl Lookup,
     descriptor: u32,
     spread: &Spread,
     limit: Duration,
 ) -> Result<Attachment, ServiceError> {
-    let between_hosts = environment.between_hosts()?;
+    let between_nodes = environment.between_nodes()?;
     let inherited = || {
         // A number that is no descriptor's is found by what it leads to.
         let number = i32::try_from(descriptor).unwrap_or(-1);
         shm::inherited::adopt(number).map_err(crate::error::system("use the descriptor in PMI_FD"))
     };
     let mut client = converse(environment.number(PMI_VERSION)?, inherited, spread, limit)?;
-    let (name, interface) = (environment.text(HOST)?, environment.text(INTERFACE)?);
-    let here = Host::of_this_process(name.as_deref(), interface.as_deref())?;
+    let (name, interface) = (environment.text(NODE)?, environment.text(INTERFACE)?);
+    let here = Node::of_this_process(name.as_deref(), interface.as_deref())?;
     let known = rendezvous::meet(&mut client, spread.rank, spread.ranks, &here)?;
     let job = start::Job {
-        name: name_on_host(known.key(), known.host),
-        ranks: known.hosts.members(known.host).count() as u32,
+        name: name_on_node(known.key(), known.node),
+        ranks: known.nodes.members(known.node).count() as u32,
         launcher: spread.launcher,
         engine: spread.engine,
-        listen: (known.hosts.count() > 1).then_some(known.address),
+        listen: (known.nodes.count() > 1).then_some(known.address),
     };
     let listening = if known.local == 0 { start::start(&job)? } else { None };
     let mut addresses = Vec::new();
@@ -60,41 +60,42 @@ pub(crate) fn enter(
             client::invite(&job.name, &invitation)?;
         }
     } else {
-        // All are on this host after all.
+        // All are on this node after all.
         client.fence()?;
         client.finalize()?;
     }
     let mut attachment = client::enter(&job.name, known.local, job.ranks, limit)?;
     if let Some(seat) = attachment.seat.take() {
-        let patience = environment.host_timeout()?;
-        // The job goes by the agent then, on all hosts.
-        attachment.offloaded = take(seat, spread.rank, &known.hosts, addresses, patience);
+        let patience = environment.node_timeout()?;
+        // The job goes by the agent then, on all nodes.
+        attachment.offloaded = take(seat, spread.rank, &known.nodes, addresses, patience);
     }
-    let hosts = job.listen.map(|_| known.hosts);
-    Ok(Attachment { rank: spread.rank, ranks: spread.ranks, between_hosts, hosts, ..attachment })
+    let nodes = job.listen.map(|_| known.nodes);
+    Ok(Attachment { rank: spread.rank, ranks: spread.ranks, between_nodes, nodes, ..attachment })
 }
 
 /// Takes a rank's place in the kernel engine.
 fn take(
     seat: Seat,
     rank: u32,
-    hosts: &Hosts,
+    nodes: &Nodes,
     addresses: Vec<IpAddr>,
     patience: Option<Duration>,
 ) -> Result<Arc<dyn Carrier>, String> {
     let Seat { memory, bell, start, slot } = seat;
-    let host_of_rank = crate::offload::host_of_rank(hosts).into();
+    let node_of_rank = crate::offload::node_of_rank(nodes).into();
     let (addresses, patience) =
         (addresses.into(), patience.unwrap_or(kernel::wire::USUAL_PATIENCE));
     let handles =
-        kernel::Handles { memory, bell, start, slot, rank, host_of_rank, addresses, patience };
+        kernel::Handles { memory, bell, start, slot, rank, node_of_rank, addresses, patience };
     let entered = kernel::Rank::new(handles);
     entered
         .map(|rank| Arc::new(rank) as Arc<dyn Carrier>)
         .map_err(|error| format!("a rank cannot map its memory: {error}"))
 }
 
-/// Begins the conversation with the process manager, in the version that is asked for, or in the first that it knows.
+/// Begins the conversation with the process manager, in the version that is asked for, or in the
+/// first that it knows.
 fn converse(
     wanted: Option<u32>,
     inherited: impl Fn() -> Result<OwnedFd, ServiceError>,

@@ -1,4 +1,5 @@
-//! Starting the node service as a process of its own, for ranks that `tradewind run` has not started.
+//! Starting the node service as a process of its own, for ranks that `tradewind run` has not
+//! started.
 
 use crate::error::{ServiceError, system};
 use crate::variables::{COMMAND, Environment, Lookup};
@@ -23,12 +24,12 @@ pub(crate) struct Job {
     /// The launcher's process, if known.
     pub(crate) launcher: Option<u32>,
     pub(crate) engine: EngineKind,
-    /// Where the service is to listen for those of the job's other hosts, if there are any.
+    /// Where the service is to listen for those of the job's other nodes, if there are any.
     pub(crate) listen: Option<IpAddr>,
 }
 
-/// Starts the service, unless another rank is faster, and returns when it can be connected to. Gives the address at which
-/// it listens, if this call has started it and it was to listen.
+/// Starts the service, unless another rank is faster, and returns when it can be connected to.
+/// Gives the address at which it listens, if this call has started it and it was to listen.
 pub(crate) fn start(job: &Job) -> Result<Option<Listening>, ServiceError> {
     let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
     let mut child = Command::new(&command)
@@ -53,7 +54,8 @@ pub(crate) fn start(job: &Job) -> Result<Option<Listening>, ServiceError> {
     let mut said = String::new();
     let read =
         child.stdout.take().map_or(Ok(0), |stdout| BufReader::new(stdout).read_line(&mut said));
-    // What was started has only started the service itself, so it ends by itself and leaves nothing to wait for.
+    // What was started has only started the service itself, so it ends by itself and leaves nothing
+    // to wait for.
     child.wait().map_err(system("wait for the command that starts the node service"))?;
     read.map_err(system("hear from the node service"))?;
     match said.trim_end() {
@@ -69,7 +71,8 @@ pub(crate) fn start(job: &Job) -> Result<Option<Listening>, ServiceError> {
     }
 }
 
-/// Cores that the ranks share. A launcher may have bound this rank to one; it itself is not bound as a rule.
+/// Cores that the ranks share. A launcher may have bound this rank to one; it itself is not bound
+/// as a rule.
 fn cores(launcher: Option<u32>) -> usize {
     let own = shm::process::allowed_cores().len();
     let of_launcher = launcher
@@ -90,12 +93,12 @@ pub struct Request {
     pub engine: EngineKind,
     /// Cores that the ranks share.
     pub cores: u32,
-    /// Where to listen for the services of the job's other hosts, if there are any.
+    /// Where to listen for the services of the job's other nodes, if there are any.
     pub listen: Option<IpAddr>,
 }
 
-/// Starts the service as a process that is nobody's child but init's, so that it leaves no zombie with the rank that
-/// wanted it, and returns. `itself` is the command line that gets to [`serve`].
+/// Starts the service as a process that is nobody's child but init's, so that it leaves no zombie
+/// with the rank that wanted it, and returns. `itself` is the command line that gets to [`serve`].
 ///
 /// # Errors
 /// When this program cannot be executed once more.
@@ -103,13 +106,14 @@ pub fn detach(itself: &mut Command) -> Result<(), ServiceError> {
     itself.spawn().map(drop).map_err(system("start the node service"))
 }
 
-/// Is the node service until the last rank is gone. Says on standard output that ranks may come and at which address it
-/// listens if it was asked to, or why they may not.
+/// Is the node service until the last rank is gone. Says on standard output that ranks may come and
+/// at which address it listens if it was asked to, or why they may not.
 ///
 /// # Errors
 /// When the service cannot be had; that has been said on standard output too.
 pub fn serve(request: &Request) -> Result<(), ServiceError> {
-    // Out of the terminal's reach: Ctrl-C is for the ranks, and this outlives them. It fails for a session's leader.
+    // Out of the terminal's reach: Ctrl-C is for the ranks, and this outlives them. It fails for a
+    // session's leader.
     let _ = rustix::process::setsid();
     let outcome = JobOptions::new(request.ranks, request.engine)
         .map_err(ServiceError::from)

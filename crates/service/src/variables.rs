@@ -1,4 +1,5 @@
-//! Names of the environment variables by which a launcher and a rank understand each other, and how they are read.
+//! Names of the environment variables by which a launcher and a rank understand each other, and how
+//! they are read.
 
 use crate::error::ServiceError;
 use std::ffi::OsString;
@@ -12,25 +13,29 @@ pub const RANK: &str = "TRADEWIND_RANK";
 pub const SIZE: &str = "TRADEWIND_SIZE";
 /// Who runs operations: `peers` or `caller`.
 pub const ENGINE: &str = "TRADEWIND_ENGINE";
-/// Which engine runs collectives between hosts: `agent` for all, or `kernel` for what it takes, which is then an error where
-/// it cannot be had. Unset, the kernel takes what it can where all hosts have it.
-pub const BETWEEN_HOSTS: &str = "TRADEWIND_BETWEEN_HOSTS";
+/// Which engine runs collectives between nodes: `agent` for all, or `kernel` for what it takes,
+/// which is then an error where it cannot be had. Unset, the kernel takes what it can where all
+/// nodes have it.
+pub const BETWEEN_NODES: &str = "TRADEWIND_BETWEEN_NODES";
 /// The core that a rank is to bind itself to.
 pub const CORE: &str = "TRADEWIND_CORE";
 /// What tells a job apart from the other jobs of the same user, where no launcher says it.
 pub const JOB: &str = "TRADEWIND_JOB";
 /// Seconds that a rank waits for the others to start.
 pub const START_TIMEOUT: &str = "TRADEWIND_START_TIMEOUT";
-/// Seconds for which another host may leave unanswered what it is sent before it counts as unreachable.
-pub const HOST_TIMEOUT: &str = "TRADEWIND_HOST_TIMEOUT";
+/// Seconds for which another node may leave unanswered what it is sent before it counts as
+/// unreachable.
+pub const NODE_TIMEOUT: &str = "TRADEWIND_NODE_TIMEOUT";
 /// The `tradewind` command, where it is not in PATH.
 pub const COMMAND: &str = "TRADEWIND_COMMAND";
 /// The directory into which ranks write their part of a profile.
 pub const TRACE: &str = "TRADEWIND_TRACE";
 
-/// What this host is called, where several are simulated on one machine; usually the system says which processes share one.
-pub const HOST: &str = "TRADEWIND_HOST";
-/// Which network leads to the other hosts: the name of an interface, or a range of addresses such as 10.1.0.0/16.
+/// What this node is called, where several are simulated on one machine; usually the system says
+/// which processes share one.
+pub const NODE: &str = "TRADEWIND_NODE";
+/// Which network leads to the other nodes: the name of an interface, or a range of addresses such
+/// as 10.1.0.0/16.
 pub const INTERFACE: &str = "TRADEWIND_INTERFACE";
 /// The version of PMI to speak, 1 or 2; usually the first one that the process manager knows.
 pub const PMI_VERSION: &str = "TRADEWIND_PMI";
@@ -38,9 +43,9 @@ pub const PMI_VERSION: &str = "TRADEWIND_PMI";
 /// How long a rank waits for the others unless [`START_TIMEOUT`] says otherwise.
 const USUAL_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What [`BETWEEN_HOSTS`] says.
+/// What [`BETWEEN_NODES`] says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BetweenHosts {
+pub enum BetweenNodes {
     /// The kernel engine where it can be had, and the agent.
     #[default]
     Any,
@@ -76,15 +81,15 @@ pub(crate) trait Lookup {
         }
     }
 
-    /// Which engine is wanted between hosts.
-    fn between_hosts(&self) -> Result<BetweenHosts, ServiceError> {
-        match self.text(BETWEEN_HOSTS)?.as_deref() {
-            None => Ok(BetweenHosts::Any),
-            Some("kernel") => Ok(BetweenHosts::Kernel),
-            Some("agent") => Ok(BetweenHosts::Agent),
+    /// Which engine is wanted between nodes.
+    fn between_nodes(&self) -> Result<BetweenNodes, ServiceError> {
+        match self.text(BETWEEN_NODES)?.as_deref() {
+            None => Ok(BetweenNodes::Any),
+            Some("kernel") => Ok(BetweenNodes::Kernel),
+            Some("agent") => Ok(BetweenNodes::Agent),
             Some(other) => {
                 let (value, expected) = (other.into(), "kernel or agent");
-                Err(ServiceError::Variable { name: BETWEEN_HOSTS, value, expected })
+                Err(ServiceError::Variable { name: BETWEEN_NODES, value, expected })
             }
         }
     }
@@ -104,9 +109,10 @@ pub(crate) trait Lookup {
         Ok(self.seconds(START_TIMEOUT)?.unwrap_or(USUAL_START_TIMEOUT))
     }
 
-    /// How long another host may be silent, if that was said. Not less than a second: what a busy machine does may take that.
-    fn host_timeout(&self) -> Result<Option<Duration>, ServiceError> {
-        Ok(self.seconds(HOST_TIMEOUT)?.map(|time| time.max(Duration::from_secs(1))))
+    /// How long another node may be silent, if that was said. Not less than a second: what a busy
+    /// machine does may take that.
+    fn node_timeout(&self) -> Result<Option<Duration>, ServiceError> {
+        Ok(self.seconds(NODE_TIMEOUT)?.map(|time| time.max(Duration::from_secs(1))))
     }
 }
 
@@ -144,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_between_hosts_has_a_name_that_is_known() {
-        let wanted = |word| HashMap::from([(BETWEEN_HOSTS, word)]).between_hosts();
-        assert_eq!(wanted("kernel").expect("it is known"), BetweenHosts::Kernel);
-        assert_eq!(wanted("agent").expect("it is known"), BetweenHosts::Agent);
-        assert_eq!(wanted("").expect("nothing is asked for"), BetweenHosts::Any);
+    fn the_engine_between_nodes_has_a_name_that_is_known() {
+        let wanted = |word| HashMap::from([(BETWEEN_NODES, word)]).between_nodes();
+        assert_eq!(wanted("kernel").expect("it is known"), BetweenNodes::Kernel);
+        assert_eq!(wanted("agent").expect("it is known"), BetweenNodes::Agent);
+        assert_eq!(wanted("").expect("nothing is asked for"), BetweenNodes::Any);
         let error = wanted("kernal").expect_err("there is no such engine").to_string();
         assert!(
-            error.starts_with("TRADEWIND_BETWEEN_HOSTS is \"kernal\", it must be kernel or agent"),
+            error.starts_with("TRADEWIND_BETWEEN_NODES is \"kernal\", it must be kernel or agent"),
             "{error}"
         );
     }
@@ -166,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn hosts_have_a_second_at_least() {
+    fn nodes_have_a_second_at_least() {
         let timeout =
-            |text| HashMap::from([(HOST_TIMEOUT, text)]).host_timeout().expect("it is a number");
+            |text| HashMap::from([(NODE_TIMEOUT, text)]).node_timeout().expect("it is a number");
         assert_eq!(
             ["0", "90.5"].map(timeout),
             [1000, 90_500].map(|time| Some(Duration::from_millis(time)))
         );
-        assert_eq!(HashMap::new().host_timeout().expect("it is not set"), None);
+        assert_eq!(HashMap::new().node_timeout().expect("it is not set"), None);
     }
 }

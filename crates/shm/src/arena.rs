@@ -1,7 +1,8 @@
 //! An arena: one process's allocator over its own part of a segment.
 //!
-//! Each rank has an arena of its own and keeps the books in private memory. So ranks never wait for each other to
-//! allocate, and a rank that is killed in the middle of it leaves nothing half done in shared memory.
+//! Each rank has an arena of its own and keeps the books in private memory. So ranks never wait for
+//! each other to allocate, and a rank that is killed in the middle of it leaves nothing half done
+//! in shared memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -104,7 +105,8 @@ struct Books {
 }
 
 impl Arena {
-    /// An arena over `range` (bytes of the segment; narrowed to whole 64-byte lines). No other arena may overlap it.
+    /// An arena over `range` (bytes of the segment; narrowed to whole 64-byte lines). No other
+    /// arena may overlap it.
     ///
     /// # Errors
     ///
@@ -123,11 +125,12 @@ impl Arena {
         Ok(Arena { segment, range, books: Mutex::new(books) })
     }
 
-    /// Hands out `bytes` bytes (rounded up to whole 64-byte lines, at least one) whose offset is a multiple of
-    /// `alignment` (a power of two; 64 at least). They are committed: touching them cannot fail. Bytes that were never
-    /// handed out before are zero, others hold what they held.
+    /// Hands out `bytes` bytes (rounded up to whole 64-byte lines, at least one) whose offset is a
+    /// multiple of `alignment` (a power of two; 64 at least). They are committed: touching them
+    /// cannot fail. Bytes that were never handed out before are zero, others hold what they held.
     ///
-    /// The address is aligned like the offset up to the size of a page, which is where the mapping starts.
+    /// The address is aligned like the offset up to the size of a page, which is where the mapping
+    /// starts.
     ///
     /// # Errors
     ///
@@ -158,8 +161,8 @@ impl Arena {
     /// Those of [`Arena::allocate`].
     pub fn allocate_zeroed(&self, bytes: u64, alignment: u64) -> Result<Offset, ArenaError> {
         let (offset, used_before) = self.place(bytes, alignment)?;
-        // Atomic stores, because a reader that was late to let go of the old contents must not make this a data race.
-        // Relaxed: whoever publishes the offset orders them.
+        // Atomic stores, because a reader that was late to let go of the old contents must not make
+        // this a data race. Relaxed: whoever publishes the offset orders them.
         let words = self.segment.slice_at::<AtomicU64>(offset, (used_before / 8) as usize)?;
         for word in words {
             word.store(0, Ordering::Relaxed);
@@ -171,7 +174,8 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// [`ArenaError::NotAllocated`] for a second free, [`ArenaError::Foreign`] for an offset outside the arena.
+    /// [`ArenaError::NotAllocated`] for a second free, [`ArenaError::Foreign`] for an offset
+    /// outside the arena.
     pub fn free(&self, offset: Offset) -> Result<(), ArenaError> {
         if !self.range.contains(&offset.0) {
             return Err(ArenaError::Foreign {
@@ -251,7 +255,8 @@ impl Arena {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        // The books are changed after everything that can fail, so they are whole even if a thread panicked meanwhile.
+        // The books are changed after everything that can fail, so they are whole even if a thread
+        // panicked meanwhile.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,11 @@
 //! The node service's door: a local socket where ranks ask for descriptors and get them.
 //!
-//! The socket has an abstract name, so there is no file to clean up and the name ends with its owner: whoever binds it
-//! first is the service ([`BrokerError::NameTaken`] tells the others that they are clients). Each side asks the kernel who
-//! the other is, and talks to processes of its own user only. Messages are small and whole (SOCK_SEQPACKET), carry
-//! a magic number and a version, and may carry file descriptors both ways (SCM_RIGHTS). No call of the service's side
-//! ever blocks on a client that does not read.
+//! The socket has an abstract name, so there is no file to clean up and the name ends with its
+//! owner: whoever binds it first is the service ([`BrokerError::NameTaken`] tells the others that
+//! they are clients). Each side asks the kernel who the other is, and talks to processes of its own
+//! user only. Messages are small and whole (SOCK_SEQPACKET), carry a magic number and a version,
+//! and may carry file descriptors both ways (SCM_RIGHTS). No call of the service's side ever blocks
+//! on a client that does not read.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -118,7 +119,8 @@ pub enum BrokerError {
 /// The longest name of an abstract socket: 108 bytes less the leading zero.
 const MAX_NAME_BYTES: usize = 107;
 
-/// A name that nobody can guess: `prefix` and 128 random bits. For jobs whose launcher can tell its ranks the name.
+/// A name that nobody can guess: `prefix` and 128 random bits. For jobs whose launcher can tell its
+/// ranks the name.
 ///
 /// ```
 /// # fn main() -> Result<(), shm::broker::BrokerError> {
@@ -139,7 +141,8 @@ pub fn unguessable_name(prefix: &str) -> Result<String, BrokerError> {
     Ok(format!("{prefix}-{:032x}", u128::from_ne_bytes(random)))
 }
 
-/// The listening side. The name is free again when it is dropped or its process ends, however it ends.
+/// The listening side. The name is free again when it is dropped or its process ends, however it
+/// ends.
 ///
 /// # Examples
 ///
@@ -178,7 +181,8 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// [`BrokerError::NameTaken`] if another process (or this one) has it, [`BrokerError::Name`], [`BrokerError::System`].
+    /// [`BrokerError::NameTaken`] if another process (or this one) has it, [`BrokerError::Name`],
+    /// [`BrokerError::System`].
     pub fn bind(name: &str) -> Result<Broker, BrokerError> {
         let address = address(name)?;
         let listener = socket()?;
@@ -187,7 +191,8 @@ impl Broker {
             Err(Errno::ADDRINUSE) => return Err(BrokerError::NameTaken { name: name.to_owned() }),
             Err(error) => return Err(system("bind the node service's name")(error)),
         }
-        // All ranks of a node may knock at once; the kernel cuts this to its own limit (net.core.somaxconn).
+        // All ranks of a node may knock at once; the kernel cuts this to its own limit
+        // (net.core.somaxconn).
         listen(&listener, 4096).map_err(system("listen at the node service's name"))?;
         Ok(Broker { listener, name: name.to_owned() })
     }
@@ -197,12 +202,13 @@ impl Broker {
         &self.name
     }
 
-    /// The next connection that waits, `None` if none does. Never blocks; poll the descriptor for reading to sleep.
+    /// The next connection that waits, `None` if none does. Never blocks; poll the descriptor for
+    /// reading to sleep.
     ///
     /// # Errors
     ///
-    /// [`BrokerError::OtherUser`] if the one at the door runs as another user: it has been turned away, go on with the
-    /// next. [`BrokerError::System`].
+    /// [`BrokerError::OtherUser`] if the one at the door runs as another user: it has been turned
+    /// away, go on with the next. [`BrokerError::System`].
     pub fn accept(&self) -> Result<Option<Connection>, BrokerError> {
         match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Connection::with_own_user(socket).map(Some),
@@ -220,13 +226,13 @@ impl AsFd for Broker {
     }
 }
 
-/// Connects to the service at `name`. A service that is just starting may bind its name a moment later, so this tries
-/// again until `timeout` has passed.
+/// Connects to the service at `name`. A service that is just starting may bind its name a moment
+/// later, so this tries again until `timeout` has passed.
 ///
 /// # Errors
 ///
-/// [`BrokerError::NoService`], [`BrokerError::OtherUser`] if another user has bound the name, [`BrokerError::Name`],
-/// [`BrokerError::System`].
+/// [`BrokerError::NoService`], [`BrokerError::OtherUser`] if another user has bound the name,
+/// [`BrokerError::Name`], [`BrokerError::System`].
 pub fn connect(name: &str, timeout: Duration) -> Result<Connection, BrokerError> {
     let address = address(name)?;
     let started = Instant::now();
@@ -267,12 +273,13 @@ impl Connection {
         self.peer
     }
 
-    /// Sends `bytes` (at most [`MAX_BYTES`]) and copies of `descriptors` (at most [`MAX_DESCRIPTORS`]) as one message.
-    /// Never blocks.
+    /// Sends `bytes` (at most [`MAX_BYTES`]) and copies of `descriptors` (at most
+    /// [`MAX_DESCRIPTORS`]) as one message. Never blocks.
     ///
     /// # Errors
     ///
-    /// [`BrokerError::TooLarge`], [`BrokerError::NotReading`], [`BrokerError::Closed`], [`BrokerError::System`].
+    /// [`BrokerError::TooLarge`], [`BrokerError::NotReading`], [`BrokerError::Closed`],
+    /// [`BrokerError::System`].
     pub fn send_message(
         &self,
         bytes: &[u8],
@@ -285,8 +292,9 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`BrokerError::TimedOut`], [`BrokerError::Closed`], [`BrokerError::Truncated`], [`BrokerError::WrongMagic`],
-    /// [`BrokerError::WrongVersion`], [`BrokerError::System`]. After a malformed message close the connection.
+    /// [`BrokerError::TimedOut`], [`BrokerError::Closed`], [`BrokerError::Truncated`],
+    /// [`BrokerError::WrongMagic`], [`BrokerError::WrongVersion`], [`BrokerError::System`]. After a
+    /// malformed message close the connection.
     pub fn receive_message(&self, timeout: Option<Duration>) -> Result<Message, BrokerError> {
         let started = Instant::now();
         loop {

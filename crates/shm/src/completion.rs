@@ -1,18 +1,22 @@
-//! The completion word: a count that any process may advance and any number of processes may sleep on.
+//! The completion word: a count that any process may advance and any number of processes may sleep
+//! on.
 //!
-//! Bit 0 is the WAIT mark, bit 1 says that the word is poisoned, bits 31 to 2 are a count that wraps. An adder changes the
-//! count in one read-modify-write and learns from the value it replaced whether anyone marked the word; only then does it
-//! take the mark away and make one system call that wakes everybody. A sleeper marks the word, looks again, and sleeps on
-//! the very value it saw.
+//! Bit 0 is the WAIT mark, bit 1 says that the word is poisoned, bits 31 to 2 are a count that
+//! wraps. An adder changes the count in one read-modify-write and learns from the value it replaced
+//! whether anyone marked the word; only then does it take the mark away and make one system call
+//! that wakes everybody. A sleeper marks the word, looks again, and sleeps on the very value it
+//! saw.
 //!
-//! Why no wake-up is lost: the mark and the count are one word, so all changes of it have one order. If the adder's change
-//! comes first, the sleeper's marking returns the new count and it does not sleep. If the marking comes first, the adder
-//! sees the mark, and after it has cleared the mark, it (or the adder that cleared it before) wakes. Between the two the
-//! kernel refuses to sleep, because the value is no longer the expected one, and cannot become it again: the count moved.
+//! Why no wake-up is lost: the mark and the count are one word, so all changes of it have one
+//! order. If the adder's change comes first, the sleeper's marking returns the new count and it
+//! does not sleep. If the marking comes first, the adder sees the mark, and after it has cleared
+//! the mark, it (or the adder that cleared it before) wakes. Between the two the kernel refuses to
+//! sleep, because the value is no longer the expected one, and cannot become it again: the count
+//! moved.
 //!
-//! That last clause is why bad news has a bit of its own that stays. Clearing the mark and waking everybody would not do:
-//! one sleeper could set the mark again while another is still on its way to sleep, and that one would find the value it
-//! expects.
+//! That last clause is why bad news has a bit of its own that stays. Clearing the mark and waking
+//! everybody would not do: one sleeper could set the mark again while another is still on its way
+//! to sleep, and that one would find the value it expects.
 
 use core::time::Duration;
 
@@ -24,7 +28,8 @@ const POISONED: u32 = 2;
 const ONE: u32 = 4;
 const COUNT_SHIFT: u32 = 2;
 
-/// A wrapping 30-bit count with sleepers, four bytes anywhere in a segment. Zeroed memory is a count of 0.
+/// A wrapping 30-bit count with sleepers, four bytes anywhere in a segment. Zeroed memory is a
+/// count of 0.
 ///
 /// # Examples
 ///
@@ -93,11 +98,13 @@ impl Completion {
     /// ```
     #[inline]
     pub fn count(&self) -> u32 {
-        // Acquire: pairs with the Release half of the read-modify-write in `add`, `add_threshold` and `set`.
+        // Acquire: pairs with the Release half of the read-modify-write in `add`, `add_threshold`
+        // and `set`.
         self.word.load(Ordering::Acquire) >> COUNT_SHIFT
     }
 
-    /// Whether the count is at or past `threshold`: one load. What was written before the additions is then visible.
+    /// Whether the count is at or past `threshold`: one load. What was written before the additions
+    /// is then visible.
     ///
     /// Counts wrap, so a threshold is past when it lies at most 2²⁹ − 1 behind the count.
     ///
@@ -108,11 +115,13 @@ impl Completion {
     /// ```
     #[inline]
     pub fn reached(&self, threshold: u32) -> bool {
-        // Acquire: pairs with the Release half of the read-modify-write in `add`, `add_threshold` and `set`.
+        // Acquire: pairs with the Release half of the read-modify-write in `add`, `add_threshold`
+        // and `set`.
         has_reached(self.word.load(Ordering::Acquire), threshold)
     }
 
-    /// Whether a sleeper (or one about to sleep) has marked the word. For tests and reports only: it may change at once.
+    /// Whether a sleeper (or one about to sleep) has marked the word. For tests and reports only:
+    /// it may change at once.
     pub fn is_marked(&self) -> bool {
         self.word.load(Ordering::Relaxed) & WAIT != 0
     }
@@ -125,16 +134,18 @@ impl Completion {
     /// ```
     #[inline]
     pub fn add(&self, n: u32) -> bool {
-        // Release: what this process wrote before is visible to whoever sees the count (`reached`, `prepare_sleep`).
-        // Acquire: the last of several adders may read what the others wrote before their additions.
+        // Release: what this process wrote before is visible to whoever sees the count (`reached`,
+        // `prepare_sleep`). Acquire: the last of several adders may read what the others wrote
+        // before their additions.
         let before = self.word.fetch_add(n.wrapping_mul(ONE), Ordering::AcqRel);
         before & WAIT != 0 && self.clear_mark_and_wake()
     }
 
     /// Adds `n`, and wakes only if the count is then at or past `threshold`.
     ///
-    /// For words on which every sleeper waits for `threshold` or less: the additions before it disturb nobody. A sleeper
-    /// with a later threshold is woken by the addition that reaches its own.
+    /// For words on which every sleeper waits for `threshold` or less: the additions before it
+    /// disturb nobody. A sleeper with a later threshold is woken by the addition that reaches its
+    /// own.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();
@@ -144,20 +155,24 @@ impl Completion {
     /// ```
     #[inline]
     pub fn add_threshold(&self, n: u32, threshold: u32) -> Addition {
-        // AcqRel: as in `add`. All additions are read-modify-writes, so the one that crosses sees what all others wrote.
+        // AcqRel: as in `add`. All additions are read-modify-writes, so the one that crosses sees
+        // what all others wrote.
         let before = self.word.fetch_add(n.wrapping_mul(ONE), Ordering::AcqRel);
         let reached = has_reached(before.wrapping_add(n.wrapping_mul(ONE)), threshold);
         Addition {
             crossed: reached && !has_reached(before, threshold),
-            // A mark left by an earlier addition that did not reach the threshold is still in `before`.
+            // A mark left by an earlier addition that did not reach the threshold is still in
+            // `before`.
             woke: reached && before & WAIT != 0 && self.clear_mark_and_wake(),
         }
     }
 
-    /// Makes the count `count` (modulo 2³⁰) and wakes all sleepers if there are any; gives whether there were.
+    /// Makes the count `count` (modulo 2³⁰) and wakes all sleepers if there are any; gives whether
+    /// there were.
     ///
-    /// For words with one publisher at a time. It is no plain store, because that would wipe out a mark set a moment
-    /// before, and its sleeper would sleep for ever. A poisoned word stays poisoned.
+    /// For words with one publisher at a time. It is no plain store, because that would wipe out a
+    /// mark set a moment before, and its sleeper would sleep for ever. A poisoned word stays
+    /// poisoned.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();
@@ -169,7 +184,8 @@ impl Completion {
         let mut before = self.word.load(Ordering::Relaxed);
         loop {
             let after = count.wrapping_mul(ONE) | (before & POISONED);
-            // AcqRel: as in `add`. It can only fail when a sleeper marks the word or someone poisons it just now.
+            // AcqRel: as in `add`. It can only fail when a sleeper marks the word or someone
+            // poisons it just now.
             match self.word.compare_exchange_weak(
                 before,
                 after,
@@ -184,7 +200,8 @@ impl Completion {
         before & WAIT != 0 && self.wake()
     }
 
-    /// Marks the word and looks again. `None`: the threshold is reached or the word is poisoned, do not sleep.
+    /// Marks the word and looks again. `None`: the threshold is reached or the word is poisoned, do
+    /// not sleep.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();
@@ -197,14 +214,17 @@ impl Completion {
         if self.reached(threshold) {
             return None;
         }
-        // Acquire: pairs with the Release half of `add`, `add_threshold`, `set` and `poison`, so that `None` is as good
-        // as `reached` or `is_poisoned`. Release: nothing is published; it only keeps the chain of updates whole.
+        // Acquire: pairs with the Release half of `add`, `add_threshold`, `set` and `poison`, so
+        // that `None` is as good as `reached` or `is_poisoned`. Release: nothing is published; it
+        // only keeps the chain of updates whole.
         let seen = self.word.fetch_or(WAIT, Ordering::AcqRel) | WAIT;
-        // The mark stays when there is no need to sleep: another may need it, and a needless wake harms nobody.
+        // The mark stays when there is no need to sleep: another may need it, and a needless wake
+        // harms nobody.
         (!has_reached(seen, threshold) && seen & POISONED == 0).then_some(Marked(seen))
     }
 
-    /// Sleeps while the word is as `marked` saw it, at most `timeout` (`None`: for ever). Then look again: loop.
+    /// Sleeps while the word is as `marked` saw it, at most `timeout` (`None`: for ever). Then look
+    /// again: loop.
     ///
     /// ```
     /// use shm::completion::Completion;
@@ -230,10 +250,11 @@ impl Completion {
         if self.reached(threshold) { Ok(()) } else { Err(Poisoned) }
     }
 
-    /// Says for good that the count may never come, and wakes all sleepers; gives whether there were any.
+    /// Says for good that the count may never come, and wakes all sleepers; gives whether there
+    /// were any.
     ///
-    /// A threshold that was reached before stays reached, and additions still count. Only zeroing the memory, when nobody
-    /// looks at it any more, takes the poison away.
+    /// A threshold that was reached before stays reached, and additions still count. Only zeroing
+    /// the memory, when nobody looks at it any more, takes the poison away.
     ///
     /// ```
     /// use shm::completion::{Completion, Poisoned};
@@ -245,13 +266,14 @@ impl Completion {
     /// ```
     #[cold]
     pub fn poison(&self) -> bool {
-        // Release: pairs with the Acquire of `is_poisoned` and of the marking in `prepare_sleep`; the reason for the
-        // poison, written before, is visible to whoever finds it.
+        // Release: pairs with the Acquire of `is_poisoned` and of the marking in `prepare_sleep`;
+        // the reason for the poison, written before, is visible to whoever finds it.
         let before = self.word.fetch_or(POISONED, Ordering::AcqRel);
         before & WAIT != 0 && self.wake()
     }
 
-    /// Whether the word is poisoned. What was written before [`Completion::poison`] is then visible.
+    /// Whether the word is poisoned. What was written before [`Completion::poison`] is then
+    /// visible.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         // Acquire: pairs with the Release half of the read-modify-write in `poison`.
@@ -260,8 +282,9 @@ impl Completion {
 
     #[cold]
     fn clear_mark_and_wake(&self) -> bool {
-        // Of several adders that saw the mark exactly one takes it away, and that one wakes everybody. Relaxed: every
-        // adder published with its addition, and a read-modify-write leaves what those release in force.
+        // Of several adders that saw the mark exactly one takes it away, and that one wakes
+        // everybody. Relaxed: every adder published with its addition, and a read-modify-write
+        // leaves what those release in force.
         self.word.fetch_and(!WAIT, Ordering::Relaxed) & WAIT != 0 && self.wake()
     }
 
@@ -274,6 +297,7 @@ impl Completion {
 
 #[inline]
 fn has_reached(word: u32, threshold: u32) -> bool {
-    // Both sides carry their count in the upper 30 bits, so the sign of the difference says which came first.
+    // Both sides carry their count in the upper 30 bits, so the sign of the difference says which
+    // came first.
     ((word & !(WAIT | POISONED)).wrapping_sub(threshold.wrapping_mul(ONE))).cast_signed() >= 0
 }

@@ -1,9 +1,10 @@
 //! Bytes that a process copies into or out of a segment whose other user it does not trust.
 //!
-//! [`Memory`](crate::memory::Memory) leaves it to a protocol that no two processes touch the same bytes at once. Where the
-//! other side may break the protocol, because it has gone mad or belongs to another program, even reading would then be
-//! a data race. Here every byte moves in an atomic word: whoever breaks the protocol spoils what is copied and nothing
-//! else. It costs about as much as a plain copy, since the loads and stores are ordinary ones on the processors we run on.
+//! [`Memory`](crate::memory::Memory) leaves it to a protocol that no two processes touch the same
+//! bytes at once. Where the other side may break the protocol, because it has gone mad or belongs
+//! to another program, even reading would then be a data race. Here every byte moves in an atomic
+//! word: whoever breaks the protocol spoils what is copied and nothing else. It costs about as much
+//! as a plain copy, since the loads and stores are ordinary ones on the processors we run on.
 
 use crate::segment::{Offset, Segment, SegmentError};
 use crate::sync::{AtomicU64, Ordering};
@@ -50,8 +51,8 @@ pub fn load(segment: &Segment, at: Offset, bytes: &mut [u8]) -> Result<(), Segme
     Ok(())
 }
 
-/// Copies `bytes` into the segment. The rest of the first and of the last word is written again as it was found: whoever
-/// shares a word with this range must not write to it at the same time.
+/// Copies `bytes` into the segment. The rest of the first and of the last word is written again as
+/// it was found: whoever shares a word with this range must not write to it at the same time.
 ///
 /// # Errors
 /// When the range, in whole words, leaves the segment.

@@ -1,14 +1,17 @@
-//! A pair of fences of unequal cost, for protocols of the form "store mine, then look at yours" on both sides.
+//! A pair of fences of unequal cost, for protocols of the form "store mine, then look at yours" on
+//! both sides.
 //!
-//! Two processes that each store a word and then load the other's must not both miss: that takes a full fence on both
-//! sides, some twenty nanoseconds each. Where one side is rare (someone is about to sleep) and the other is not (someone
-//! arrives), Linux can run the fence of the frequent side from the rare one: membarrier(2) interrupts every processor that
-//! runs a registered process and has it execute a full fence there and then.
+//! Two processes that each store a word and then load the other's must not both miss: that takes a
+//! full fence on both sides, some twenty nanoseconds each. Where one side is rare (someone is about
+//! to sleep) and the other is not (someone arrives), Linux can run the fence of the frequent side
+//! from the rare one: membarrier(2) interrupts every processor that runs a registered process and
+//! has it execute a full fence there and then.
 //!
-//! So a frequent side calls [`light`], which costs nothing once [`register`] has succeeded in its process, and a rare side
-//! calls [`heavy`]. A process that could not register pays for a full fence in [`light`] itself: every process decides for
-//! itself and nobody has to know about anybody else. Where the system refuses membarrier to the rare side, but not to the
-//! frequent one, a sleeper can miss an arrival: whoever sleeps bounds its sleep (see [`heavy`]).
+//! So a frequent side calls [`light`], which costs nothing once [`register`] has succeeded in its
+//! process, and a rare side calls [`heavy`]. A process that could not register pays for a full
+//! fence in [`light`] itself: every process decides for itself and nobody has to know about anybody
+//! else. Where the system refuses membarrier to the rare side, but not to the frequent one, a
+//! sleeper can miss an arrival: whoever sleeps bounds its sleep (see [`heavy`]).
 
 use crate::sync::{AtomicBool, Ordering, fence};
 use core::sync::atomic::compiler_fence;
@@ -25,7 +28,8 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Has the heavy fences of other processes reach this one. Called early, any number of times; tells whether the system allows it.
+/// Has the heavy fences of other processes reach this one. Called early, any number of times; tells
+/// whether the system allows it.
 ///
 /// ```
 /// // Either way the fences are sound.
@@ -51,8 +55,8 @@ pub fn light() {
     }
 }
 
-/// The rare side's fence: between its store and its look. False when the system refuses it, so that a frequent side in
-/// a process with other rights may be missed: look again after a bounded time.
+/// The rare side's fence: between its store and its look. False when the system refuses it, so that
+/// a frequent side in a process with other rights may be missed: look again after a bounded time.
 pub fn heavy() -> bool {
     // The own processor's part; the kernel's call has one too, but a refused one need not.
     fence(Ordering::SeqCst);

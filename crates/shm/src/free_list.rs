@@ -1,4 +1,5 @@
-//! Which parts of a range of numbers are free: best fit, neighbours joined. It knows nothing of memory.
+//! Which parts of a range of numbers are free: best fit, neighbours joined. It knows nothing of
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,7 +26,8 @@ impl FreeList {
         list
     }
 
-    /// Where `length` bytes aligned to `alignment` fit best: the smallest piece that holds them, the lowest of equals.
+    /// Where `length` bytes aligned to `alignment` fit best: the smallest piece that holds them,
+    /// the lowest of equals.
     pub(crate) fn find(&self, length: u64, alignment: u64) -> Option<u64> {
         self.by_size.range((length, 0)..).find_map(|&(piece_length, piece)| {
             let start = piece.checked_next_multiple_of(alignment)?;
@@ -34,7 +36,8 @@ impl FreeList {
         })
     }
 
-    /// Takes `length` bytes at `start` out of the list. They must be free: what [`FreeList::find`] gave.
+    /// Takes `length` bytes at `start` out of the list. They must be free: what [`FreeList::find`]
+    /// gave.
     pub(crate) fn take(&mut self, start: u64, length: u64) {
         let Some((&piece, &piece_length)) = self.by_place.range(..=start).next_back() else {
             return debug_assert!(false, "taking what is not free");

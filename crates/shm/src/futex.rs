@@ -1,8 +1,9 @@
-//! Sleeping on a word of shared memory until another process changes it: the Linux futex system call.
+//! Sleeping on a word of shared memory until another process changes it: the Linux futex system
+//! call.
 //!
-//! None of these carries the kernel's PRIVATE flag, because the sleeper and the waker are processes with different address
-//! spaces; the kernel finds the sleepers by the page of the file, not by the address. The protocol that makes a wake-up
-//! impossible to lose lives in [`crate::completion`].
+//! None of these carries the kernel's PRIVATE flag, because the sleeper and the waker are processes
+//! with different address spaces; the kernel finds the sleepers by the page of the file, not by the
+//! address. The protocol that makes a wake-up impossible to lose lives in [`crate::completion`].
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use rustix::time::Timespec;
 
 use crate::sync::AtomicU32;
 
-/// Why [`wait`] came back. In every case but [`WaitOutcome::TimedOut`] the caller looks at its condition again.
+/// Why [`wait`] came back. In every case but [`WaitOutcome::TimedOut`] the caller looks at its
+/// condition again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitOutcome {
     /// Someone woke the word (or the kernel did for no reason, which it may).
@@ -25,9 +27,11 @@ pub enum WaitOutcome {
     Interrupted,
 }
 
-/// Sleeps while `word` is `expected`, until a wake, a signal, or `timeout` (measured from now; `None` is for ever).
+/// Sleeps while `word` is `expected`, until a wake, a signal, or `timeout` (measured from now;
+/// `None` is for ever).
 ///
-/// The kernel compares and falls asleep in one step against [`wake`], so a change followed by a wake is never missed.
+/// The kernel compares and falls asleep in one step against [`wake`], so a change followed by a
+/// wake is never missed.
 ///
 /// ```
 /// use shm::futex::{WaitOutcome, wait};
@@ -45,7 +49,8 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitO
         Ok(()) => WaitOutcome::Woken,
         Err(Errno::AGAIN) => WaitOutcome::ValueChanged,
         Err(Errno::TIMEDOUT) => WaitOutcome::TimedOut,
-        // EINTR. The other errors are for words that are not mapped or not aligned, which a reference excludes.
+        // EINTR. The other errors are for words that are not mapped or not aligned, which a
+        // reference excludes.
         Err(_) => WaitOutcome::Interrupted,
     }
 }
@@ -57,7 +62,8 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitO
 /// assert_eq!(shm::futex::wake(&word, 1), 0);
 /// ```
 pub fn wake(word: &AtomicU32, count: u32) -> usize {
-    // The kernel takes the count as a signed number. An error (an unmapped word) is excluded by the reference.
+    // The kernel takes the count as a signed number. An error (an unmapped word) is excluded by the
+    // reference.
     let count = count.min(i32::MAX.unsigned_abs());
     kernel::wake(word, kernel::Flags::empty(), count).unwrap_or(0)
 }

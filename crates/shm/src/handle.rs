@@ -62,8 +62,9 @@ impl<T: Shared> Deref for Mapped<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: `new` checked range and alignment, `self.segment` keeps the mapping alive as long as this handle, and
-        // `Shared` promises that every bit pattern is a value and that bytes change atomically or in an `UnsafeCell`.
+        // SAFETY: `new` checked range and alignment, `self.segment` keeps the mapping alive as long
+        // as this handle, and `Shared` promises that every bit pattern is a value and that bytes
+        // change atomically or in an `UnsafeCell`.
         unsafe { self.target.as_ref() }
     }
 }
@@ -78,8 +79,8 @@ impl<T: Shared> Deref for MappedSlice<T> {
     }
 }
 
-// SAFETY: a handle gives out only shared references to `T`, and `Shared` types are made for access from many threads
-// and processes at once; the segment itself is `Send` and `Sync`.
+// SAFETY: a handle gives out only shared references to `T`, and `Shared` types are made for access
+// from many threads and processes at once; the segment itself is `Send` and `Sync`.
 unsafe impl<T: Shared> Send for Mapped<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Shared> Sync for Mapped<T> {}

@@ -8,10 +8,11 @@ use std::os::fd::{OwnedFd, RawFd};
 /// The lowest number of a descriptor that is not standard input, output or error.
 const FIRST: RawFd = 3;
 
-/// Another handle of what an inherited descriptor refers to. From now on this process's children inherit neither.
+/// Another handle of what an inherited descriptor refers to. From now on this process's children
+/// inherit neither.
 ///
-/// The number is taken on trust, as it comes from the environment. If it belongs to something else, that is what the handle
-/// refers to; the number itself stays whoever's it is.
+/// The number is taken on trust, as it comes from the environment. If it belongs to something else,
+/// that is what the handle refers to; the number itself stays whoever's it is.
 ///
 /// ```
 /// use std::os::fd::AsRawFd;
@@ -34,8 +35,8 @@ pub fn adopt(number: RawFd) -> Result<OwnedFd> {
             "the number of a descriptor is not below 0",
         ));
     }
-    // SAFETY: the number is not -1, and it is only borrowed for the calls below, which fail if nothing is open under it.
-    // Nothing is read, written or closed by it.
+    // SAFETY: the number is not -1, and it is only borrowed for the calls below, which fail if
+    // nothing is open under it. Nothing is read, written or closed by it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
     Ok(fcntl_dupfd_cloexec(borrowed, FIRST)?)

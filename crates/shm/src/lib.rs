@@ -1,5 +1,6 @@
-//! The shared memory of one job on one node, and the system's services around it. The unsafe code of tradewind's
-//! communication lives in this room, behind types that cannot be misused by accident.
+//! The shared memory of one job on one node, and the system's services around it. The unsafe code
+//! of tradewind's communication lives in this room, behind types that cannot be misused by
+//! accident.
 //!
 //! | to | go to |
 //! |---|---|
@@ -17,21 +18,26 @@
 //!
 //! # The rules of the room
 //!
-//! 1. **Offsets, never addresses.** Every process maps a segment elsewhere. What is written into shared memory names places
-//!    by [`segment::Offset`]. A process may keep addresses in its private memory for as long as the segment is mapped.
-//! 2. **Commit, then touch.** A page that a full file system cannot supply kills whoever touches it (SIGBUS).
-//!    [`segment::Segment::commit`] reserves it first and reports an error; [`arena::Arena`] does so by itself.
-//! 3. **Anything may stand there.** Another process can write any bits at any time. Types in shared memory
-//!    ([`shared::Shared`]) take every bit pattern and are changed by atomics only; numbers read from it are checked before
-//!    they are used as places or lengths.
-//! 4. **Only memory of the segment is written by others.** No process ever hands out its private memory.
-//! 5. **No locks across processes.** A rank can be killed between any two instructions. So shared state changes by single
-//!    read-modify-writes, and what needs several steps (an arena's books) is private to one process.
-//! 6. **Both ends of a release/acquire pair name each other** in a comment, and each protocol has a loom test that
-//!    includes the very source file that runs (see [`sync`]).
-//! 7. **Look again after every sleep.** A wake-up may come for no reason; a mark may be left by someone who did not sleep.
-//! 8. **A number is not a process.** Numbers are used again; a [`process::ProcessHandle`] is not fooled. A stopped process
-//!    is not dead: it may go on and write.
+//! 1. **Offsets, never addresses.** Every process maps a segment elsewhere. What is written into
+//!    shared memory names places by [`segment::Offset`]. A process may keep addresses in its
+//!    private memory for as long as the segment is mapped.
+//! 2. **Commit, then touch.** A page that a full file system cannot supply kills whoever touches it
+//!    (SIGBUS). [`segment::Segment::commit`] reserves it first and reports an error;
+//!    [`arena::Arena`] does so by itself.
+//! 3. **Anything may stand there.** Another process can write any bits at any time. Types in shared
+//!    memory ([`shared::Shared`]) take every bit pattern and are changed by atomics only; numbers
+//!    read from it are checked before they are used as places or lengths.
+//! 4. **Only memory of the segment is written by others.** No process ever hands out its private
+//!    memory.
+//! 5. **No locks across processes.** A rank can be killed between any two instructions. So shared
+//!    state changes by single read-modify-writes, and what needs several steps (an arena's books)
+//!    is private to one process.
+//! 6. **Both ends of a release/acquire pair name each other** in a comment, and each protocol has a
+//!    loom test that includes the very source file that runs (see [`sync`]).
+//! 7. **Look again after every sleep.** A wake-up may come for no reason; a mark may be left by
+//!    someone who did not sleep.
+//! 8. **A number is not a process.** Numbers are used again; a [`process::ProcessHandle`] is not
+//!    fooled. A stopped process is not dead: it may go on and write.
 //!
 //! Linux 5.3 or later (pidfd_open), on x86_64 and aarch64.
 

@@ -1,10 +1,12 @@
-//! The data areas of a segment: bytes that processes copy in, copy out and combine, but never keep a reference to.
+//! The data areas of a segment: bytes that processes copy in, copy out and combine, but never keep
+//! a reference to.
 //!
-//! Every access is checked against the segment's length and lasts for one call. Whether two calls may touch the same
-//! bytes at the same time is decided by the protocols above: an engine starts an operation only when its dependency
-//! counter says that whoever used the bytes before has finished, and the graph checker refuses graphs in which two
-//! unordered operations touch the same bytes. A process that breaks the protocol can spoil data, as any process with
-//! the segment mapped can; it cannot make an access leave the segment.
+//! Every access is checked against the segment's length and lasts for one call. Whether two calls
+//! may touch the same bytes at the same time is decided by the protocols above: an engine starts an
+//! operation only when its dependency counter says that whoever used the bytes before has finished,
+//! and the graph checker refuses graphs in which two unordered operations touch the same bytes. A
+//! process that breaks the protocol can spoil data, as any process with the segment mapped can; it
+//! cannot make an access leave the segment.
 
 use crate::segment::{Offset, Segment, SegmentError};
 use std::sync::Arc;
@@ -52,9 +54,10 @@ impl Memory {
     /// The bytes of this segment.
     ///
     /// # Safety
-    /// Whoever makes and uses the value follows a protocol, as the module's page says: no two calls on it, by any thread
-    /// of any process, may touch the same bytes at the same time unless both only read; not even from inside
-    /// [`inspect`](Self::inspect), [`fill`](Self::fill) and [`combine`](Self::combine).
+    /// Whoever makes and uses the value follows a protocol, as the module's page says: no two calls
+    /// on it, by any thread of any process, may touch the same bytes at the same time unless both
+    /// only read; not even from inside [`inspect`](Self::inspect), [`fill`](Self::fill) and
+    /// [`combine`](Self::combine).
     pub unsafe fn new(segment: Arc<Segment>) -> Self {
         Memory { segment }
     }
@@ -71,8 +74,9 @@ impl Memory {
     #[inline]
     pub fn write(&self, at: Offset, bytes: &[u8]) -> Result<(), SegmentError> {
         let target = self.segment.bytes_ptr(at, bytes.len() as u64)?;
-        // SAFETY: `bytes_ptr` checked the target range; `bytes` is a Rust slice of private memory, or of segment memory
-        // lent by another call of this module, which the protocol keeps apart from the target.
+        // SAFETY: `bytes_ptr` checked the target range; `bytes` is a Rust slice of private memory,
+        // or of segment memory lent by another call of this module, which the protocol keeps apart
+        // from the target.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
         Ok(())
     }
@@ -84,8 +88,8 @@ impl Memory {
     #[inline]
     pub fn read(&self, at: Offset, bytes: &mut [u8]) -> Result<(), SegmentError> {
         let source = self.segment.bytes_ptr(at, bytes.len() as u64)?;
-        // SAFETY: `bytes_ptr` checked the source range; `bytes` is exclusively borrowed, so it cannot overlap memory
-        // that only this module hands out.
+        // SAFETY: `bytes_ptr` checked the source range; `bytes` is exclusively borrowed, so it
+        // cannot overlap memory that only this module hands out.
         unsafe { std::ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
@@ -136,8 +140,8 @@ impl Memory {
         use_them: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, SegmentError> {
         let source = self.segment.bytes_ptr(at, length)?;
-        // SAFETY: the range was checked; the reference ends with the call, and while it lasts the protocol lets nobody
-        // write these bytes (see the module's page).
+        // SAFETY: the range was checked; the reference ends with the call, and while it lasts the
+        // protocol lets nobody write these bytes (see the module's page).
         Ok(use_them(unsafe { std::slice::from_raw_parts(source, length as usize) }))
     }
 
@@ -153,12 +157,13 @@ impl Memory {
         use_them: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, SegmentError> {
         let target = self.segment.bytes_ptr(at, length)?;
-        // SAFETY: the range was checked; the reference ends with the call, and while it lasts the protocol lets nobody
-        // else touch these bytes (see the module's page).
+        // SAFETY: the range was checked; the reference ends with the call, and while it lasts the
+        // protocol lets nobody else touch these bytes (see the module's page).
         Ok(use_them(unsafe { std::slice::from_raw_parts_mut(target, length as usize) }))
     }
 
-    /// Lends three ranges of equal length, the destination for writing. The destination may be exactly an operand.
+    /// Lends three ranges of equal length, the destination for writing. The destination may be
+    /// exactly an operand.
     ///
     /// # Errors
     /// When a range leaves the segment, or the destination overlaps an operand in part.
@@ -177,9 +182,10 @@ impl Memory {
             self.segment.bytes_ptr(destination, length)?,
         );
         let apart = |a: Offset, b: Offset| a.0.abs_diff(b.0) >= length;
-        // SAFETY (all four arms): the ranges were checked against the segment; the mutable range is either equal to an
-        // operand, which then is not lent a second time, or does not overlap it, as the guards say; two operands that
-        // are only read may coincide. The references end with the call, and the protocol keeps others away meanwhile.
+        // SAFETY (all four arms): the ranges were checked against the segment; the mutable range is
+        // either equal to an operand, which then is not lent a second time, or does not overlap it,
+        // as the guards say; two operands that are only read may coincide. The references end with
+        // the call, and the protocol keeps others away meanwhile.
         let operands = if d == l && d == r {
             // SAFETY: as above.
             Operands::AllOne(unsafe { std::slice::from_raw_parts_mut(d, bytes) })

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 /// Bytes of an arena that are freed when the value is dropped.
 ///
-/// To let other processes read or write them, their owner tells them the offset and keeps its hands off until they are
-/// done; the types above do so by moving the value into the operation and handing it back afterwards.
+/// To let other processes read or write them, their owner tells them the offset and keeps its hands
+/// off until they are done; the types above do so by moving the value into the operation and
+/// handing it back afterwards.
 ///
 /// ```
 /// use shm::{arena::Arena, owned::OwnedBytes, segment::{Backing, Segment}};
@@ -32,7 +33,8 @@ pub struct OwnedBytes {
     first: NonNull<u8>,
 }
 
-// SAFETY: the value owns its bytes as a `Vec<u8>` does; the arena and its segment are `Send` and `Sync`.
+// SAFETY: the value owns its bytes as a `Vec<u8>` does; the arena and its segment are `Send` and
+// `Sync`.
 unsafe impl Send for OwnedBytes {}
 // SAFETY: as above; `&OwnedBytes` only reads.
 unsafe impl Sync for OwnedBytes {}
@@ -63,8 +65,9 @@ impl OwnedBytes {
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the range was checked and committed when it was allocated, is zeroed or written, and stays allocated as
-        // long as `self`; nobody else writes to it while its owner can call this (see the type's page).
+        // SAFETY: the range was checked and committed when it was allocated, is zeroed or written,
+        // and stays allocated as long as `self`; nobody else writes to it while its owner can call
+        // this (see the type's page).
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.bytes as usize) }
     }
 

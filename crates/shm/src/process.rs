@@ -1,7 +1,9 @@
-//! Other processes, seen from outside: whether one has ended, is stopped, what it has computed; and binding threads to cores.
+//! Other processes, seen from outside: whether one has ended, is stopped, what it has computed; and
+//! binding threads to cores.
 //!
-//! A process number alone names nobody for long, because the kernel gives it to another process after the first has ended.
-//! A [`ProcessHandle`] holds a pidfd and the start time, so it always means the process it was opened for.
+//! A process number alone names nobody for long, because the kernel gives it to another process
+//! after the first has ended. A [`ProcessHandle`] holds a pidfd and the start time, so it always
+//! means the process it was opened for.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -65,7 +67,8 @@ pub enum ProcessState {
     Gone,
 }
 
-/// When a process started, in clock ticks since the machine did. Together with its number it names a process for good.
+/// When a process started, in clock ticks since the machine did. Together with its number it names
+/// a process for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StartTime(pub u64);
 
@@ -110,8 +113,9 @@ impl ProcessHandle {
             Err(error) => return Err(ProcessError::Watch { pid, source: error.into() }),
         };
         let start_time = read_status(pid)?.ok_or(ProcessError::NoSuchProcess { pid })?.start_time;
-        // The number may have gone to another process between the two lines above. The kernel shows -1 for a pidfd whose
-        // process has been waited for; if it does not, the start time was that process's own.
+        // The number may have gone to another process between the two lines above. The kernel shows
+        // -1 for a pidfd whose process has been waited for; if it does not, the start time was that
+        // process's own.
         let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
             .map_err(|source| ProcessError::Read { pid, source })?;
         let still = about
@@ -131,8 +135,8 @@ impl ProcessHandle {
         self.start_time
     }
 
-    /// Whether all of its threads have ended, waited for or not: one system call that never blocks. To sleep until then,
-    /// poll the handle's descriptor for reading.
+    /// Whether all of its threads have ended, waited for or not: one system call that never blocks.
+    /// To sleep until then, poll the handle's descriptor for reading.
     pub fn has_exited(&self) -> bool {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -153,7 +157,8 @@ impl ProcessHandle {
     pub fn state(&self) -> Result<ProcessState, ProcessError> {
         match read_status(self.pid)? {
             Some(status) if status.start_time == self.start_time => match status.state {
-                // The first thread has ended and others go on: the kernel shows a zombie, but the process lives.
+                // The first thread has ended and others go on: the kernel shows a zombie, but the
+                // process lives.
                 ProcessState::Zombie if !self.has_exited() => Ok(ProcessState::Running),
                 state => Ok(state),
             },
@@ -161,7 +166,8 @@ impl ProcessHandle {
         }
     }
 
-    /// The time that all threads of the process have computed so far, in user and kernel mode together.
+    /// The time that all threads of the process have computed so far, in user and kernel mode
+    /// together.
     ///
     /// # Errors
     ///
@@ -175,11 +181,13 @@ impl ProcessHandle {
         }
     }
 
-    /// Ends the process at once (SIGKILL). Nothing happens to another process that has its number by now.
+    /// Ends the process at once (SIGKILL). Nothing happens to another process that has its number
+    /// by now.
     ///
     /// # Errors
     ///
-    /// [`ProcessError::NoSuchProcess`] if it has ended, [`ProcessError::Watch`] if this process may not.
+    /// [`ProcessError::NoSuchProcess`] if it has ended, [`ProcessError::Watch`] if this process may
+    /// not.
     pub fn kill(&self) -> Result<(), ProcessError> {
         match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Ok(()) => Ok(()),
@@ -222,7 +230,8 @@ pub fn start_time(pid: u32) -> Result<StartTime, ProcessError> {
     read_status(pid)?.map(|status| status.start_time).ok_or(ProcessError::NoSuchProcess { pid })
 }
 
-/// The time that all threads of a process have computed, in user and kernel mode together, to the nanosecond.
+/// The time that all threads of a process have computed, in user and kernel mode together, to the
+/// nanosecond.
 ///
 /// ```
 /// # fn main() -> Result<(), shm::process::ProcessError> {
@@ -240,8 +249,8 @@ pub fn cpu_time(pid: u32) -> Result<Duration, ProcessError> {
     read_clock(clock_of(pid).ok_or_else(gone)?).ok_or_else(gone)
 }
 
-/// The time that one thread of this process has computed, in user and kernel mode together, to the nanosecond; `thread` as
-/// gettid(2) says it.
+/// The time that one thread of this process has computed, in user and kernel mode together, to the
+/// nanosecond; `thread` as gettid(2) says it.
 ///
 /// ```
 /// # fn main() -> Result<(), shm::process::ProcessError> {
@@ -266,12 +275,13 @@ pub fn current_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// The kernel's number of a process's clock: what clock_getcpuclockid(3) computes without asking whether there is one.
+/// The kernel's number of a process's clock: what clock_getcpuclockid(3) computes without asking
+/// whether there is one.
 fn clock_of(number: u32) -> Option<libc::clockid_t> {
     /// Counts what the scheduler gave.
     const SCHEDULED: libc::clockid_t = 2;
-    // 0 would mean the caller itself. So would a number too large for the clock's own: shifted out, it leaves nothing.
-    // The kernel gives numbers up to 2²².
+    // 0 would mean the caller itself. So would a number too large for the clock's own: shifted out,
+    // it leaves nothing. The kernel gives numbers up to 2²².
     let number = i32::try_from(number).ok().filter(|number| (1..=1 << 22).contains(number))?;
     Some(!number << 3 | SCHEDULED)
 }
@@ -294,7 +304,8 @@ fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
 pub fn allowed_cores() -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect(),
-        // More cores than the set has bits: how many there are is known, and binding will say if a number is wrong.
+        // More cores than the set has bits: how many there are is known, and binding will say if a
+        // number is wrong.
         Err(_) => (0..std::thread::available_parallelism().map_or(1, usize::from)).collect(),
     }
 }
@@ -349,8 +360,8 @@ fn read_status(pid: u32) -> Result<Option<Status>, ProcessError> {
     }
 }
 
-/// Reads `pid (name) state … starttime …` (proc_pid_stat(5)). The name is whatever the program chose, with spaces and
-/// parentheses; so the fields are counted from the last closing one.
+/// Reads `pid (name) state … starttime …` (proc_pid_stat(5)). The name is whatever the program
+/// chose, with spaces and parentheses; so the fields are counted from the last closing one.
 fn parse_status(line: &[u8]) -> Option<Status> {
     let after_name = line.iter().rposition(|&byte| byte == b')')? + 1;
     let mut fields = std::str::from_utf8(&line[after_name..]).ok()?.split_ascii_whitespace();

@@ -1,9 +1,9 @@
 //! A segment: one sparse file in memory that every process of a job maps once and never moves.
 //!
-//! The file gets its whole size at once and its memory piece by piece: [`Segment::commit`] reserves pages *before* anyone
-//! touches them. Touching a page that a full file system cannot supply kills the process with SIGBUS; reserving it first
-//! turns the same event into an error that can be reported. Each process maps the file at another address, so places are
-//! named by [`Offset`].
+//! The file gets its whole size at once and its memory piece by piece: [`Segment::commit`] reserves
+//! pages *before* anyone touches them. Touching a page that a full file system cannot supply kills
+//! the process with SIGBUS; reserving it first turns the same event into an error that can be
+//! reported. Each process maps the file at another address, so places are named by [`Offset`].
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -120,7 +120,8 @@ pub enum SegmentError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A descriptor that is to be read only, but of a file that its readers could write to or shorten.
+    /// A descriptor that is to be read only, but of a file that its readers could write to or
+    /// shorten.
     #[error(
         "refused: {place} is not sealed against writing and shortening; pass what `create_for_readers` made"
     )]
@@ -189,9 +190,11 @@ pub struct Segment {
     place: String,
 }
 
-// SAFETY: the mapping belongs to the value, not to a thread. References into it exist for `Shared` types only.
+// SAFETY: the mapping belongs to the value, not to a thread. References into it exist for `Shared`
+// types only.
 unsafe impl Send for Segment {}
-// SAFETY: as above; `&Segment` gives addresses and references to types that any thread may use at once.
+// SAFETY: as above; `&Segment` gives addresses and references to types that any thread may use at
+// once.
 unsafe impl Sync for Segment {}
 
 impl fmt::Debug for Segment {
@@ -205,13 +208,14 @@ impl fmt::Debug for Segment {
 }
 
 impl Segment {
-    /// Makes a segment of `bytes` bytes (rounded up to whole pages), all zero, and maps it. Memory is taken for the first
-    /// page only.
+    /// Makes a segment of `bytes` bytes (rounded up to whole pages), all zero, and maps it. Memory
+    /// is taken for the first page only.
     ///
     /// # Errors
     ///
-    /// [`SegmentError::Size`], [`SegmentError::FileSizeLimit`], [`SegmentError::Create`], [`SegmentError::NoSpace`] or
-    /// [`SegmentError::Reserve`] for the first page, [`SegmentError::Map`].
+    /// [`SegmentError::Size`], [`SegmentError::FileSizeLimit`], [`SegmentError::Create`],
+    /// [`SegmentError::NoSpace`] or [`SegmentError::Reserve`] for the first page,
+    /// [`SegmentError::Map`].
     pub fn create(bytes: u64, backing: Backing) -> Result<Segment, SegmentError> {
         let bytes = whole_pages(bytes)?;
         let (file, place) = backing.create(bytes)?;
@@ -221,9 +225,9 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Makes a segment of anonymous memory, all of it committed, that only the value returned can write to: the file is
-    /// sealed against every later way of writing (F_SEAL_FUTURE_WRITE), also by this process. Whoever gets the descriptor
-    /// maps it with [`ReadOnlySegment::from_fd`].
+    /// Makes a segment of anonymous memory, all of it committed, that only the value returned can
+    /// write to: the file is sealed against every later way of writing (F_SEAL_FUTURE_WRITE), also
+    /// by this process. Whoever gets the descriptor maps it with [`ReadOnlySegment::from_fd`].
     ///
     /// ```
     /// use shm::segment::{Offset, ReadOnlySegment, Segment};
@@ -257,12 +261,14 @@ impl Segment {
 
     /// Maps a segment that another process made and passed on (see [`crate::broker`]).
     ///
-    /// A segment made with [`Backing::Memory`] is sealed: nobody can shrink it. With [`Backing::Directory`] a process that
-    /// holds the descriptor could; the ranks of a job trust each other that far.
+    /// A segment made with [`Backing::Memory`] is sealed: nobody can shrink it. With
+    /// [`Backing::Directory`] a process that holds the descriptor could; the ranks of a job trust
+    /// each other that far.
     ///
     /// # Errors
     ///
-    /// [`SegmentError::Size`] for an empty file, [`SegmentError::Map`] if the descriptor cannot be mapped for writing.
+    /// [`SegmentError::Size`] for an empty file, [`SegmentError::Map`] if the descriptor cannot be
+    /// mapped for writing.
     pub fn from_fd(file: OwnedFd) -> Result<Segment, SegmentError> {
         let place = backing::describe(&file);
         let bytes = file_bytes(&file, &place)?;
@@ -279,8 +285,8 @@ impl Segment {
         self.bytes
     }
 
-    /// Whether the kernel guarantees that the file keeps its size, so that no access inside it can raise SIGBUS for want
-    /// of a file.
+    /// Whether the kernel guarantees that the file keeps its size, so that no access inside it can
+    /// raise SIGBUS for want of a file.
     ///
     /// ```
     /// use shm::segment::{Backing, Segment};
@@ -293,13 +299,13 @@ impl Segment {
         rustix::fs::fcntl_get_seals(&self.file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
     }
 
-    /// Reserves the pages under `length` bytes at `offset`, so that touching them cannot fail any more. What they hold
-    /// stays; reserving twice is allowed.
+    /// Reserves the pages under `length` bytes at `offset`, so that touching them cannot fail any
+    /// more. What they hold stays; reserving twice is allowed.
     ///
     /// # Errors
     ///
-    /// [`SegmentError::NoSpace`] if there is no room, [`SegmentError::Reserve`] for any other refusal,
-    /// [`SegmentError::OutOfBounds`].
+    /// [`SegmentError::NoSpace`] if there is no room, [`SegmentError::Reserve`] for any other
+    /// refusal, [`SegmentError::OutOfBounds`].
     pub fn commit(&self, offset: Offset, length: u64) -> Result<(), SegmentError> {
         self.check(offset, length)?;
         if length == 0 {
@@ -308,7 +314,8 @@ impl Segment {
         let page = page_bytes();
         let start = offset.0 / page * page;
         let end = (offset.0 + length).next_multiple_of(page).min(self.bytes);
-        // Inside the file's size RLIMIT_FSIZE does not apply (no SIGXFSZ): it was checked when the file got its size.
+        // Inside the file's size RLIMIT_FSIZE does not apply (no SIGXFSZ): it was checked when the
+        // file got its size.
         loop {
             match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, end - start) {
                 Ok(()) => return Ok(()),
@@ -330,7 +337,8 @@ impl Segment {
         }
     }
 
-    /// The `T` at `offset`, bounds and alignment checked. The place must have been committed, by whichever process.
+    /// The `T` at `offset`, bounds and alignment checked. The place must have been committed, by
+    /// whichever process.
     ///
     /// # Errors
     ///
@@ -364,14 +372,17 @@ impl Segment {
             let (alignment, type_name) = (align_of::<T>(), std::any::type_name::<T>());
             return Err(SegmentError::Misaligned { offset, alignment, type_name });
         }
-        // SAFETY: `bytes_ptr` checked that the values lie in the mapping, which lives as long as `self`; the address is
-        // aligned; `Shared` makes every bit pattern valid and every change by others atomic or inside an `UnsafeCell`.
+        // SAFETY: `bytes_ptr` checked that the values lie in the mapping, which lives as long as
+        // `self`; the address is aligned; `Shared` makes every bit pattern valid and every change
+        // by others atomic or inside an `UnsafeCell`.
         Ok(unsafe { std::slice::from_raw_parts(address, count) })
     }
 
-    /// The address of `length` bytes at `offset`, for data areas. It may be kept as long as the segment lives.
+    /// The address of `length` bytes at `offset`, for data areas. It may be kept as long as the
+    /// segment lives.
     ///
-    /// Getting it is safe, using it is not: the bytes must be committed, and a protocol must say whose they are.
+    /// Getting it is safe, using it is not: the bytes must be committed, and a protocol must say
+    /// whose they are.
     ///
     /// ```
     /// use shm::segment::{Backing, Offset, Segment};
@@ -412,8 +423,8 @@ impl AsFd for Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `map` made; every reference into it borrowed `self` and is gone. A failure
-        // would leave the mapping in place, which harms nobody.
+        // SAFETY: exactly the mapping that `map` made; every reference into it borrowed `self` and
+        // is gone. A failure would leave the mapping in place, which harms nobody.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
     }
 }

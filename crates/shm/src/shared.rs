@@ -1,4 +1,5 @@
-//! Which types may be looked at in shared memory: [`Shared`], and [`SharedBytes`] for payloads inside them.
+//! Which types may be looked at in shared memory: [`Shared`], and [`SharedBytes`] for payloads
+//! inside them.
 
 use core::cell::UnsafeCell;
 
@@ -15,9 +16,12 @@ use crate::sync::{
 /// # Safety
 ///
 /// The implementer promises all of this:
-/// - every bit pattern is a valid value (so no `bool`, no `enum`, no reference; a peer may have written anything);
-/// - through `&T` bytes change only by atomic operations or inside an [`UnsafeCell`] whose access is `unsafe`;
-/// - the layout is fixed (`#[repr(C)]` or `#[repr(transparent)]`), because both sides must agree on it;
+/// - every bit pattern is a valid value (so no `bool`, no `enum`, no reference; a peer may have
+///   written anything);
+/// - through `&T` bytes change only by atomic operations or inside an [`UnsafeCell`] whose access
+///   is `unsafe`;
+/// - the layout is fixed (`#[repr(C)]` or `#[repr(transparent)]`), because both sides must agree on
+///   it;
 /// - no field holds an address, because each process maps the segment elsewhere;
 /// - the type needs no `Drop`, because nobody knows who would run it.
 ///
@@ -42,7 +46,8 @@ pub unsafe trait Shared: Sync + Sized + 'static {}
 macro_rules! atomics_are_shared {
     ($($atomic:ty),+ $(,)?) => {
         $(
-            // SAFETY: an integer atomic takes every bit pattern, changes atomically only, and has the layout of its integer.
+            // SAFETY: an integer atomic takes every bit pattern, changes atomically only, and has
+            // the layout of its integer.
             unsafe impl Shared for $atomic {}
         )+
     };
@@ -67,7 +72,8 @@ unsafe impl Shared for Completion {}
 // SAFETY: an array adds no bytes of its own to those of its elements.
 unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
 
-/// Declares structures of [`Shared`] fields that fill whole cache lines, and implements [`Shared`] for them.
+/// Declares structures of [`Shared`] fields that fill whole cache lines, and implements [`Shared`]
+/// for them.
 ///
 /// ```
 /// use shm::sync::AtomicU32;
@@ -91,8 +97,8 @@ macro_rules! shared_lines {
             #[repr(C, align(64))]
             $visibility struct $name { $($(#[$field_meta])* $field_visibility $field: $type),+ }
 
-            // SAFETY: the layout is `repr(C)`; every field is itself `Shared`, which the function below makes the
-            // compiler check; padding is never read, and there is no `Drop`.
+            // SAFETY: the layout is `repr(C)`; every field is itself `Shared`, which the function
+            // below makes the compiler check; padding is never read, and there is no `Drop`.
             unsafe impl $crate::shared::Shared for $name {}
 
             const _: () = {
@@ -105,13 +111,14 @@ macro_rules! shared_lines {
 
 /// `N` plain bytes inside a shared structure, reached by raw pointer only.
 ///
-/// Whoever reads or writes them must have been given the right to by an atomic beside them (an arrival counter, a sequence
-/// number); the type itself orders nothing.
+/// Whoever reads or writes them must have been given the right to by an atomic beside them (an
+/// arrival counter, a sequence number); the type itself orders nothing.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SharedBytes<const N: usize>(UnsafeCell<[u8; N]>);
 
-// SAFETY: the safe methods only hand out an address; every access through it is the caller's `unsafe` promise.
+// SAFETY: the safe methods only hand out an address; every access through it is the caller's
+// `unsafe` promise.
 unsafe impl<const N: usize> Sync for SharedBytes<N> {}
 
 // SAFETY: bytes take every bit pattern and change only through the `UnsafeCell`.

@@ -95,7 +95,8 @@ fn another_user_is_turned_away_on_both_sides() {
     let broker = Broker::bind(&name()).expect("a new name");
     let refused = std::thread::scope(|scope| {
         let stranger = scope.spawn(|| {
-            // SAFETY: the bare system call changes this thread only (not the process), and the thread ends here.
+            // SAFETY: the bare system call changes this thread only (not the process), and the
+            // thread ends here.
             assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) }, 0);
             connect(broker.name(), PATIENCE).map(drop)
         });

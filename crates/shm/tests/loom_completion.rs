@@ -1,10 +1,12 @@
-//! Every interleaving of the completion word (up to a bound on preemptions), on the very source file that runs.
+//! Every interleaving of the completion word (up to a bound on preemptions), on the very source
+//! file that runs.
 
 mod sync {
     pub(crate) use loom::sync::atomic::*;
 }
 
-/// What the kernel does for a futex, as loom can explore it: comparing and falling asleep are one step against a wake.
+/// What the kernel does for a futex, as loom can explore it: comparing and falling asleep are one
+/// step against a wake.
 mod futex {
     use core::time::Duration;
 
@@ -17,7 +19,8 @@ mod futex {
         ValueChanged,
     }
 
-    /// The kernel's hash bucket: its lock and its queue. One for all words is enough, sleepers look again anyway.
+    /// The kernel's hash bucket: its lock and its queue. One for all words is enough, sleepers look
+    /// again anyway.
     struct Bucket {
         lock: Mutex<()>,
         queue: Condvar,

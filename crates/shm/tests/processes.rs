@@ -163,7 +163,8 @@ fn part_ends_its_first_thread() {
         return;
     }
     extern "C" fn end_this_thread(_signal: libc::c_int) {
-        // SAFETY: ends the thread that handles the signal, which owns nothing that the other one uses.
+        // SAFETY: ends the thread that handles the signal, which owns nothing that the other one
+        // uses.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     }
     std::thread::spawn(|| {
@@ -171,7 +172,8 @@ fn part_ends_its_first_thread() {
         std::process::exit(7);
     });
     let first = std::process::id();
-    // SAFETY: the handler makes one system call. The test harness's first thread only waits, wherever this test runs.
+    // SAFETY: the handler makes one system call. The test harness's first thread only waits,
+    // wherever this test runs.
     unsafe {
         libc::signal(libc::SIGUSR1, end_this_thread as *const () as libc::sighandler_t);
         libc::syscall(libc::SYS_tgkill, first, first, libc::SIGUSR1);

@@ -28,24 +28,24 @@ pub enum Error {
     /// `ip` refused its orders.
     #[error("ip does not set up {place}: {output}")]
     Setup {
-        /// Which host, or the bridge.
+        /// Which node, or the bridge.
         place: String,
         /// What it wrote.
         output: String,
     },
-    /// More hosts than there are addresses, or fewer than one.
-    #[error("a testbed has 1 to {limit} hosts, not {hosts}")]
-    Hosts {
+    /// More nodes than there are addresses, or fewer than one.
+    #[error("a testbed has 1 to {limit} nodes, not {nodes}")]
+    Nodes {
         /// How many were asked for.
-        hosts: usize,
+        nodes: usize,
         /// The most.
         limit: usize,
     },
     /// An interface did not come up.
-    #[error("the link of host {host} is not up after {seconds} s")]
+    #[error("the link of node {node} is not up after {seconds} s")]
     Link {
-        /// Which host.
-        host: usize,
+        /// Which node.
+        node: usize,
         /// How long that took.
         seconds: u64,
     },
@@ -60,7 +60,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the machine lacks a right or a feature: a test cannot run here, and nothing is wrong with the project.
+    /// Whether the machine lacks a right or a feature: a test cannot run here, and nothing is wrong
+    /// with the project.
     pub fn is_lack(&self) -> bool {
         matches!(self, Error::Right { .. } | Error::Feature { .. })
     }
@@ -78,17 +79,18 @@ impl Error {
     }
 }
 
-/// The value of a result; where the machine lacks a right or a feature, the test prints `SKIPPED: why` and returns.
+/// The value of a result; where the machine lacks a right or a feature, the test prints `SKIPPED:
+/// why` and returns.
 ///
-/// The line goes past the capture of `cargo test`, so that whoever runs the tests can look for it. Any other error
-/// panics.
+/// The line goes past the capture of `cargo test`, so that whoever runs the tests can look for it.
+/// Any other error panics.
 ///
 /// ```
 /// # fn main() {
 /// use testbed::{Options, Testbed};
 ///
 /// let testbed = testbed::or_skip!(Testbed::new(2, Options::default()));
-/// assert_eq!(testbed.hosts().len(), 2);
+/// assert_eq!(testbed.nodes().len(), 2);
 /// # }
 /// ```
 #[macro_export]

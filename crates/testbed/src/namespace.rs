@@ -1,4 +1,5 @@
-//! Network namespaces without a name: they last as long as somebody holds a descriptor or lives in them.
+//! Network namespaces without a name: they last as long as somebody holds a descriptor or lives in
+//! them.
 
 use crate::error::Error;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
@@ -13,8 +14,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-/// A network namespace. When the last clone is dropped, or the process dies of whatever, it ends with all its interfaces,
-/// unless a process that was started in it still lives.
+/// A network namespace. When the last clone is dropped, or the process dies of whatever, it ends
+/// with all its interfaces, unless a process that was started in it still lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     descriptor: Arc<OwnedFd>,
@@ -26,10 +27,12 @@ impl Namespace {
     /// Makes one, with nothing in it but a loopback interface that is down.
     pub(crate) fn new() -> Result<Self, Error> {
         let what = "making a network namespace";
-        // On a thread of its own: the namespace of a thread cannot be put back without rights to the old one.
+        // On a thread of its own: the namespace of a thread cannot be put back without rights to
+        // the old one.
         let descriptor = on_thread(move || {
-            // SAFETY: of the flags that unshare takes, NEWNET separates nothing but the network namespace of this
-            // thread; it closes and copies no descriptors, on which other code could rely.
+            // SAFETY: of the flags that unshare takes, NEWNET separates nothing but the network
+            // namespace of this thread; it closes and copies no descriptors, on which other code
+            // could rely.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(Error::of(what, ADMIN))?;
             File::open("/proc/thread-self/ns/net").map_err(Error::system(what))
         })?;
@@ -53,8 +56,9 @@ impl Namespace {
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let namespace = self.clone();
-        // SAFETY: between fork and exec the closure makes one system call, with a descriptor that the closure itself
-        // keeps open, and allocates nothing: making an io::Error from a system error number does not, either.
+        // SAFETY: between fork and exec the closure makes one system call, with a descriptor that
+        // the closure itself keeps open, and allocates nothing: making an io::Error from a system
+        // error number does not, either.
         unsafe { command.pre_exec(move || Ok(namespace.enter()?)) };
         command
     }
@@ -81,7 +85,8 @@ impl Namespace {
             _ => Error::System { what, source },
         })?;
         let mut input = child.stdin.take().expect("it was asked for");
-        // It stops reading at the first order that fails; then its output says more than the broken pipe.
+        // It stops reading at the first order that fails; then its output says more than the broken
+        // pipe.
         let _ = input.write_all(orders.as_bytes());
         drop(input);
         let output = child.wait_with_output().map_err(Error::system(what))?;
@@ -95,8 +100,8 @@ impl Namespace {
         Err(Error::Setup { place: place.to_owned(), output })
     }
 
-    /// The directory `/sys` as it looks from the namespace. What is mounted at `/sys` shows the namespace of whoever
-    /// mounted it, so this mounts one of its own, at no place.
+    /// The directory `/sys` as it looks from the namespace. What is mounted at `/sys` shows the
+    /// namespace of whoever mounted it, so this mounts one of its own, at no place.
     pub(crate) fn sysfs(&self) -> Result<OwnedFd, Error> {
         let what = "mounting /sys for a network namespace";
         self.run(|| {

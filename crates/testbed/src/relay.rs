@@ -1,9 +1,9 @@
-//! Hosts joined by a switch of our own that treats frames badly.
+//! Nodes joined by a switch of our own that treats frames badly.
 
 mod faults;
 
 use crate::error::Error;
-use crate::host::{Host, INTERFACE};
+use crate::node::{INTERFACE, Node};
 use crate::tap::Tap;
 pub use faults::{Counts, Faults};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -15,10 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A switch between the hosts, on a thread of this process.
+/// A switch between the nodes, on a thread of this process.
 ///
-/// It treats frames as [`Faults`] say, which may change at any time, and counts what it did. With the same seed the n-th
-/// frame has the same fate. Broadcasts and multicasts are neither maltreated nor counted.
+/// It treats frames as [`Faults`] say, which may change at any time, and counts what it did. With
+/// the same seed the n-th frame has the same fate. Broadcasts and multicasts are neither maltreated
+/// nor counted.
 #[derive(Debug)]
 pub struct Relay {
     shared: Arc<Shared>,
@@ -44,15 +45,15 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Relay {
-    /// Makes each host's interface and switches between them.
-    pub(crate) fn join(hosts: &[Host], mtu: u32, seed: u64) -> Result<Self, Error> {
-        let ports: Vec<Tap> = hosts
+    /// Makes each node's interface and switches between them.
+    pub(crate) fn join(nodes: &[Node], mtu: u32, seed: u64) -> Result<Self, Error> {
+        let ports: Vec<Tap> = nodes
             .iter()
-            .map(|host| Tap::new(&host.namespace, INTERFACE))
+            .map(|node| Tap::new(&node.namespace, INTERFACE))
             .collect::<Result<_, _>>()?;
-        for host in hosts {
-            let address = host.hardware_address_text();
-            host.configure(&format!("link set {INTERFACE} address {address} mtu {mtu}\n"))?;
+        for node in nodes {
+            let address = node.hardware_address_text();
+            node.configure(&format!("link set {INTERFACE} address {address} mtu {mtu}\n"))?;
         }
         let state =
             State { fate: faults::Fate::new(seed), plugged: vec![true; ports.len()], ended: false };
@@ -83,9 +84,9 @@ impl Relay {
         self.shared.state().fate.counts
     }
 
-    pub(crate) fn set_port(&self, host: usize, up: bool) -> Result<(), Error> {
-        self.shared.state().plugged[host] = up;
-        self.shared.ports[host].set_carrier(up)
+    pub(crate) fn set_port(&self, node: usize, up: bool) -> Result<(), Error> {
+        self.shared.state().plugged[node] = up;
+        self.shared.ports[node].set_carrier(up)
     }
 }
 
@@ -155,7 +156,8 @@ impl Switch {
         }
     }
 
-    /// Sends on a frame to its host. What is for all arrives as it is: that is the hosts' own housekeeping.
+    /// Sends on a frame to its node. What is for all arrives as it is: that is the nodes' own
+    /// housekeeping.
     fn forward(&mut self, from: usize, frame: &[u8]) {
         let Some(destination) = frame.get(..6) else { return };
         if destination[0] & 1 == 1 {
@@ -167,7 +169,7 @@ impl Switch {
             }
             return;
         }
-        // The last byte of a host's address is its number, from 1.
+        // The last byte of a node's address is its number, from 1.
         let to = usize::from(destination[5]).wrapping_sub(1);
         if to != from && to < self.shared.ports.len() {
             self.treat(from, to, frame);

@@ -1,5 +1,5 @@
-//! A network interface whose cable ends in this process: what the kernel sends is read from a descriptor, what is written
-//! there has arrived.
+//! A network interface whose cable ends in this process: what the kernel sends is read from a
+//! descriptor, what is written there has arrived.
 
 use crate::error::Error;
 use crate::namespace::Namespace;
@@ -29,7 +29,8 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Makes an interface in a namespace. It has no checksum offload: the kernel completes what it hands over.
+    /// Makes an interface in a namespace. It has no checksum offload: the kernel completes what it
+    /// hands over.
     pub(crate) fn new(namespace: &Namespace, interface: &str) -> Result<Self, Error> {
         let what = "opening /dev/net/tun";
         let mut request =
@@ -45,8 +46,8 @@ impl Tap {
                     },
                     errno => Error::of(what, "CAP_NET_ADMIN")(errno),
                 })?;
-            // SAFETY: TUNSETIFF reads and writes a struct ifreq, of which InterfaceRequest has the size and, of the
-            // fields that it looks at, the places.
+            // SAFETY: TUNSETIFF reads and writes a struct ifreq, of which InterfaceRequest has the
+            // size and, of the fields that it looks at, the places.
             let attach = unsafe { Updater::<ATTACH, InterfaceRequest>::new(&mut request) };
             // SAFETY: it only attaches an interface to this new descriptor.
             unsafe { ioctl(&descriptor, attach) }
@@ -65,12 +66,13 @@ impl Tap {
             .map_err(Error::of("pulling a cable", "CAP_NET_ADMIN"))
     }
 
-    /// The next frame that the host has sent; `None` if there is none now.
+    /// The next frame that the node has sent; `None` if there is none now.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<usize> {
         rustix::io::read(&self.descriptor, buffer).ok()
     }
 
-    /// Lets a frame arrive at the host. One whose interface is down does not hear it, as with a cable.
+    /// Lets a frame arrive at the node. One whose interface is down does not hear it, as with a
+    /// cable.
     pub(crate) fn send(&self, frame: &[u8]) {
         let _ = rustix::io::write(&self.descriptor, frame);
     }

@@ -1,4 +1,4 @@
-//! Hosts joined by the relay: everybody reaches everybody, unless faults are asked for.
+//! Nodes joined by the relay: everybody reaches everybody, unless faults are asked for.
 
 mod common;
 
@@ -11,29 +11,29 @@ fn options(mtu: u32) -> Options {
 
 #[test]
 fn everybody_reaches_everybody() {
-    for hosts in [2, 8] {
+    for nodes in [2, 8] {
         for mtu in common::SIZES {
-            let testbed = testbed::or_skip!(Testbed::new(hosts, options(mtu)));
+            let testbed = testbed::or_skip!(Testbed::new(nodes, options(mtu)));
             exchange(&testbed, Family::V4, mtu);
             exchange(&testbed, Family::V6, mtu);
             let counts = testbed.relay().expect("it was asked for").counts();
             assert_eq!((counts.lost, counts.duplicated, counts.mutated), (0, 0, 0));
-            assert!(counts.arrived >= (hosts * (hosts - 1) * 2 * 2) as u64);
+            assert!(counts.arrived >= (nodes * (nodes - 1) * 2 * 2) as u64);
         }
     }
 }
 
 #[test]
-fn an_unplugged_host_hears_nothing_until_it_is_plugged_in() {
+fn an_unplugged_node_hears_nothing_until_it_is_plugged_in() {
     let testbed = testbed::or_skip!(Testbed::new(3, options(1500)));
     common::unplug_and_plug(&testbed);
 }
 
-/// Sends numbers from host 0 to host 1, a few at a time, each batch closed by a frame that comes through for sure.
-/// Gives the numbers that arrived, in their order.
+/// Sends numbers from node 0 to node 1, a few at a time, each batch closed by a frame that comes
+/// through for sure. Gives the numbers that arrived, in their order.
 fn numbers_that_arrive(testbed: &Testbed, faults: Faults, count: u32) -> Vec<u32> {
     let relay = testbed.relay().expect("it was asked for");
-    let sockets: Vec<_> = testbed.hosts().iter().map(|host| receiver(host, Family::V4)).collect();
+    let sockets: Vec<_> = testbed.nodes().iter().map(|node| receiver(node, Family::V4)).collect();
     sockets[0].connect(sockets[1].local_addr().expect("it is bound")).expect("it is a UDP socket");
     let mut arrived = Vec::new();
     for first in (0..count).step_by(50) {

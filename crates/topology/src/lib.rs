@@ -1,14 +1,17 @@
-//! What this machine is: its cores, who shares which cache, its sockets, and how far two cores are from each other.
+//! What this machine is: its cores, who shares which cache, its sockets, and how far two cores are
+//! from each other.
 //!
-//! Everything is read from `/sys` and `/proc`, where the kernel tells it in text (its documentation, "How CPU topology info
-//! is exported via sysfs", and the ABI description of `/sys/devices/system/cpu/`). A library such as hwloc would know more,
-//! such as devices, but has to be installed with its headers before tradewind can be built, and reads the same files.
+//! Everything is read from `/sys` and `/proc`, where the kernel tells it in text (its
+//! documentation, "How CPU topology info is exported via sysfs", and the ABI description of
+//! `/sys/devices/system/cpu/`). A library such as hwloc would know more, such as devices, but has
+//! to be installed with its headers before tradewind can be built, and reads the same files.
 //!
-//! A **core** is what the kernel numbers and programs are bound to. Where cores have hardware threads, each thread has a
-//! number; the numbers that are threads of one core are [same-core](plogp::pair_class::PairClass::SameCore) to each other.
+//! A **core** is what the kernel numbers and programs are bound to. Where cores have hardware
+//! threads, each thread has a number; the numbers that are threads of one core are
+//! [same-core](plogp::pair_class::PairClass::SameCore) to each other.
 //!
-//! Nothing here fails. Containers hide files, virtual machines hide caches: what could not be found out is
-//! [said](Topology::unknown), with what is assumed instead.
+//! Nothing here fails. Containers hide files, virtual machines hide caches: what could not be found
+//! out is [said](Topology::unknown), with what is assumed instead.
 //!
 //! ```
 //! let machine = topology::Topology::here();
@@ -93,13 +96,15 @@ impl Topology {
 
     /// What tells this machine from another.
     ///
-    /// It has the cores that are online and that the control group leaves to its processes (cpuset), whatever this process
-    /// is bound to: a rank on one core finds the same machine as the command that measured it.
+    /// It has the cores that are online and that the control group leaves to its processes
+    /// (cpuset), whatever this process is bound to: a rank on one core finds the same machine as
+    /// the command that measured it.
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
 
-    /// How far two cores are from each other. A core of which nothing is known counts as one of the same socket.
+    /// How far two cores are from each other. A core of which nothing is known counts as one of the
+    /// same socket.
     pub fn class_of(&self, one: u32, other: u32) -> PairClass {
         if one == other {
             return PairClass::SameCore;
@@ -122,7 +127,8 @@ impl Topology {
         }
     }
 
-    /// For every class of pairs among the [usable](Self::usable) cores the first pair of it; a core with itself is one.
+    /// For every class of pairs among the [usable](Self::usable) cores the first pair of it; a core
+    /// with itself is one.
     pub fn pairs(&self) -> BTreeMap<PairClass, (u32, u32)> {
         self.pairs_among(&self.usable())
     }
@@ -143,7 +149,8 @@ impl Topology {
         self.unknown.iter().copied()
     }
 
-    /// Whether a cache is nearer to its core than the last level of the socket: of a lower level, or one of several.
+    /// Whether a cache is nearer to its core than the last level of the socket: of a lower level,
+    /// or one of several.
     fn is_inner(&self, core: &Core, cache: &Cache) -> bool {
         let mut socket = self.cores.iter().filter(|(_, other)| other.socket == core.socket);
         let last = core.caches.iter().map(|cache| cache.level).max();

@@ -36,7 +36,8 @@ fn values(text: &str, key: &str) -> Vec<String> {
     text.lines().filter_map(value).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What this machine is a guest of. A guest that does not know its host by name calls it a hypervisor.
+/// What this machine is a guest of. A guest that does not know its node by name calls it a
+/// hypervisor.
 pub(crate) fn hypervisor(tree: &Tree) -> Option<String> {
     let told = tree
         .line("sys/hypervisor/type")

@@ -65,7 +65,8 @@ impl Cache {
         indices.into_iter().filter_map(read).collect()
     }
 
-    /// `None` for a cache of instructions, and for one that does not tell its level or who shares it.
+    /// `None` for a cache of instructions, and for one that does not tell its level or who shares
+    /// it.
     fn read(tree: &Tree, directory: &Path, number: u32, online: &Cores) -> Option<Self> {
         /// No machine has so many levels: fingerprints have a place for each.
         const LEVELS: u8 = 16;

@@ -65,8 +65,8 @@ impl Tree {
         list::parse(list).filter(|cores| !cores.is_empty())
     }
 
-    /// The cores that the control group leaves to its processes, in the newer of the kernel's two forms or the older; `None`
-    /// if it says nothing about cores.
+    /// The cores that the control group leaves to its processes, in the newer of the kernel's two
+    /// forms or the older; `None` if it says nothing about cores.
     pub(crate) fn cpuset(&self) -> Option<Cores> {
         let own = self.text("proc/self/cgroup")?;
         let newer = own.lines().find_map(|line| line.strip_prefix("0::/")).and_then(|group| {
@@ -83,7 +83,8 @@ impl Tree {
             };
             let group = own.lines().find(is_cpuset)?.splitn(3, ':').nth(2)?.trim_start_matches('/');
             let directory = Path::new("sys/fs/cgroup/cpuset");
-            // Inside a container the path is that of the host, and the group is the root of what is mounted.
+            // Inside a container the path is that of the node, and the group is the root of what is
+            // mounted.
             [directory.join(group), directory.to_owned()]
                 .iter()
                 .find_map(|group| self.list(group.join("cpuset.effective_cpus")))

@@ -79,7 +79,8 @@ fn unknown(machine: &Topology) -> Vec<Unknown> {
     machine.unknown().collect()
 }
 
-/// Two sockets, each of two cores with two threads, numbered as Intel's firmware does: all first threads, then all second.
+/// Two sockets, each of two cores with two threads, numbered as Intel's firmware does: all first
+/// threads, then all second.
 fn two_sockets() -> Tree {
     let tree = Tree::new();
     tree.online("0-7").allowed("0-7").named();
@@ -194,7 +195,8 @@ fn a_virtual_machine_that_hides_caches_and_sockets() {
     assert_eq!(tree.look().fingerprint().hypervisor.as_deref(), Some("xen"));
 }
 
-/// The fingerprint must be the same for a rank that is bound to one core and for the command that measured the machine.
+/// The fingerprint must be the same for a rank that is bound to one core and for the command that
+/// measured the machine.
 #[test]
 fn what_a_process_is_bound_to_is_no_part_of_the_fingerprint() {
     let tree = two_sockets();
@@ -304,7 +306,8 @@ impl Regular {
         self.group_of(number) / self.groups
     }
 
-    /// Those that have the same of something as this one, offline ones too, as some files show them.
+    /// Those that have the same of something as this one, offline ones too, as some files show
+    /// them.
     fn like(&self, number: u32, of: impl Fn(u32) -> u32) -> String {
         let like: Vec<String> = (0..self.count())
             .filter(|other| of(*other) == of(number))

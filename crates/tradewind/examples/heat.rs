@@ -1,9 +1,11 @@
-//! Heat spreading over a plate: `tradewind run -n 4 -- target/release/examples/heat`, or alone with `--threads 4`.
+//! Heat spreading over a plate: `tradewind run -n 4 -- target/release/examples/heat`, or alone with
+//! `--threads 4`.
 //!
-//! Explicit steps of the five-point stencil on a grid of cells that is divided into one tile a rank. In every step the
-//! tiles exchange their rims with a nonblocking neighbour collective, and while that goes on each rank computes the cells
-//! that need no rim. Every cell is computed by the same expression wherever it lies, so that the result is that of a
-//! single process, bit for bit; the program checks it.
+//! Explicit steps of the five-point stencil on a grid of cells that is divided into one tile a
+//! rank. In every step the tiles exchange their rims with a nonblocking neighbour collective, and
+//! while that goes on each rank computes the cells that need no rim. Every cell is computed by the
+//! same expression wherever it lies, so that the result is that of a single process, bit for bit;
+//! the program checks it.
 
 #[path = "common/ranks.rs"]
 mod ranks;
@@ -15,10 +17,11 @@ use std::time::{Duration, Instant};
 use tradewind::collectives::neighbor::balanced_dimensions;
 use tradewind::{Communicator, Op, Result};
 
-/// The share of the difference to its neighbours that a cell takes over in one step; above 1/4 the steps would not be
-/// stable.
+/// The share of the difference to its neighbours that a cell takes over in one step; above 1/4 the
+/// steps would not be stable.
 const RATE: f64 = 0.2;
-/// The temperature at the upper edge of the plate; the other edges, and everything at the start, are at 0.
+/// The temperature at the upper edge of the plate; the other edges, and everything at the start,
+/// are at 0.
 const HOT: f64 = 100.0;
 
 /// Heat spreads over a plate whose upper edge is hot.
@@ -106,7 +109,8 @@ pub(crate) struct Times {
     waiting: Duration,
 }
 
-/// Solves the plate on all ranks together, one tile each, and compares the result with the serial one.
+/// Solves the plate on all ranks together, one tile each, and compares the result with the serial
+/// one.
 pub(crate) fn solve(world: &Communicator, plate: &Plate, grid: [u32; 2]) -> Result<Outcome> {
     let (row, column) = (world.rank() / grid[1], world.rank() % grid[1]);
     let (rows, columns) = (share(plate.rows, grid[0], row), share(plate.columns, grid[1], column));
@@ -196,7 +200,8 @@ impl Tile {
         Ok(times)
     }
 
-    /// The cells of one side, in the order of a grid's neighbours: up, down, left, right; `halo` cells further out.
+    /// The cells of one side, in the order of a grid's neighbours: up, down, left, right; `halo`
+    /// cells further out.
     fn side(&self, side: usize, halo: usize) -> impl Iterator<Item = usize> + use<> {
         let width = self.columns + 2;
         let (first, step, count) = match side {
@@ -217,7 +222,8 @@ impl Tile {
         }
     }
 
-    /// Puts what the neighbours gave around the tile; where there is none, the edge of the plate stays.
+    /// Puts what the neighbours gave around the tile; where there is none, the edge of the plate
+    /// stays.
     fn write_halo(&mut self, received: &[f64], length: usize, present: &[Option<u32>]) {
         for (side, block) in
             received.chunks_exact(length).enumerate().filter(|(side, _)| present[*side].is_some())

@@ -1,9 +1,11 @@
-//! A gather along a tree, made in one place and run in another: `tradewind run -n 4 -- target/release/examples/tree_gather`.
+//! A gather along a tree, made in one place and run in another: `tradewind run -n 4 --
+//! target/release/examples/tree_gather`.
 //!
-//! Ranks in the middle of the tree collect their subtree's blocks before they pass them on. Whoever makes the schedule
-//! returns long before it runs, so the collected blocks can lie in no local variable of his, and whoever runs it knows
-//! nothing of the tree. They lie in the scratchpad, which comes with the schedule and exists for the length of a run
-//! (Schneider et al. 2011, section 2.2).
+//! Ranks in the middle of the tree collect their subtree's blocks before they pass them on. Whoever
+//! makes the schedule returns long before it runs, so the collected blocks can lie in no local
+//! variable of his, and whoever runs it knows nothing of the tree. They lie in the scratchpad,
+//! which comes with the schedule and exists for the length of a run (Schneider et al. 2011, section
+//! 2.2).
 
 use clap::Parser;
 use tradewind::collectives::gather;
@@ -50,7 +52,8 @@ pub(crate) fn make(world: &Communicator, root: u32, bytes: usize) -> Result<Sche
     world.compile(&gather::tree_gather(world.rank(), world.size(), root, bytes as u64)?)
 }
 
-/// Runs a schedule that somebody else made; how many bytes at the root are not what was given, known to all ranks.
+/// Runs a schedule that somebody else made; how many bytes at the root are not what was given,
+/// known to all ranks.
 pub(crate) fn run(
     world: &Communicator,
     schedule: &Schedule,

@@ -1,4 +1,5 @@
-//! Which algorithm a communicator uses for each collective: what the caller forces, or what is chosen here.
+//! Which algorithm a communicator uses for each collective: what the caller forces, or what is
+//! chosen here.
 //!
 //! Every collective asks [`Communicator::choose`], and nobody else, what to run.
 
@@ -26,9 +27,10 @@ pub use collectives::reduce_scatter::Algorithm as ReduceScatterAlgorithm;
 pub use collectives::scan::Algorithm as ScanAlgorithm;
 pub use collectives::scatter::Algorithm as ScatterAlgorithm;
 
-/// The choice for each collective; those with blocks of different sizes go with those of equal ones. `None` leaves it to
-/// the library: joins under the peers engine, where all ranks share a node; the classical algorithms under the caller engine,
-/// whose point is to be what libraries ship today.
+/// The choice for each collective; those with blocks of different sizes go with those of equal
+/// ones. `None` leaves it to the library: joins under the peers engine, where all ranks share a
+/// node; the classical algorithms under the caller engine, whose point is to be what libraries ship
+/// today.
 ///
 /// ```
 /// use tradewind::{Algorithms, AllreduceAlgorithm};
@@ -48,7 +50,8 @@ pub struct Algorithms {
     pub scatter: Option<ScatterAlgorithm>,
     /// For gather and gatherv, and for reduce with an operation of the caller's own.
     pub gather: Option<GatherAlgorithm>,
-    /// For allgather and allgatherv, and for allreduce, scan and exscan with an operation of the caller's own.
+    /// For allgather and allgatherv, and for allreduce, scan and exscan with an operation of the
+    /// caller's own.
     pub allgather: Option<AllgatherAlgorithm>,
     /// For alltoall and alltoallv, and for reduce_scatter with an operation of the caller's own.
     pub alltoall: Option<AlltoallAlgorithm>,
@@ -66,14 +69,16 @@ pub struct Algorithms {
     pub neighbor: Option<NeighborAlgorithm>,
     /// Segments and degrees of the algorithms above that have them.
     pub tuning: Tuning,
-    /// The algorithms above for barrier, bcast, reduce, allreduce, allgather, alltoall and, with blocks of one size, the neighbour
-    /// collectives are run in two levels: inside nodes of so many consecutive ranks, and between them. Joins have one level, and
-    /// so have the algorithms for alltoall that pass on others' blocks, bruck and multiphase, and every alltoallv: its sizes are
-    /// known only to those who send and receive.
+    /// The algorithms above for barrier, bcast, reduce, allreduce, allgather, alltoall and, with
+    /// blocks of one size, the neighbour collectives are run in two levels: inside nodes of so many
+    /// consecutive ranks, and between them. Joins have one level, and so have the algorithms for
+    /// alltoall that pass on others' blocks, bruck and multiphase, and every alltoallv: its sizes
+    /// are known only to those who send and receive.
     ///
-    /// Left open, with the algorithm, ranks on several hosts run them in two levels by themselves where each host has as many
-    /// consecutive ranks: all-to-alls while a rank has 1 KiB at most for each other host, and hosts are few beside their ranks;
-    /// neighbour collectives while a block has 512 bytes at most, wherever ranks share hosts.
+    /// Left open, with the algorithm, ranks on several nodes run them in two levels by themselves
+    /// where each node has as many consecutive ranks: all-to-alls while a rank has 1 KiB at most
+    /// for each other node, and nodes are few beside their ranks; neighbour collectives while a
+    /// block has 512 bytes at most, wherever ranks share nodes.
     pub ranks_per_node: Option<NonZeroU32>,
 }
 
@@ -81,12 +86,13 @@ pub struct Algorithms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NeighborAlgorithm {
-    /// A message along every edge, all at once (`collectives::neighbor`); with [`Algorithms::ranks_per_node`] one from node to
-    /// node, where blocks are of one size. Long blocks in memory of the segment are copied
-    /// once, by whoever comes last; private ones three times.
+    /// A message along every edge, all at once (`collectives::neighbor`); with
+    /// [`Algorithms::ranks_per_node`] one from node to node, where blocks are of one size. Long
+    /// blocks in memory of the segment are copied once, by whoever comes last; private ones three
+    /// times.
     Direct,
-    /// All ranks meet; each waits for its sources only. Blocks are copied twice, when the collective starts and when the
-    /// result is fetched.
+    /// All ranks meet; each waits for its sources only. Blocks are copied twice, when the
+    /// collective starts and when the result is fetched.
     Join,
 }
 
@@ -137,11 +143,13 @@ pub(crate) enum Levels {
 pub(crate) enum Why {
     /// The caller's [`Algorithms`] say so.
     Forced,
-    /// Nobody forces anything: the decision table says so, or the rules that hold where nothing has been measured.
+    /// Nobody forces anything: the decision table says so, or the rules that hold where nothing has
+    /// been measured.
     Open,
-    /// The caller's [`Algorithms`] say a join, and the ranks are on several hosts.
-    SeveralHosts,
-    /// What the caller's [`Algorithms`] say has no meaning for an operation that is not associative.
+    /// The caller's [`Algorithms`] say a join, and the ranks are on several nodes.
+    SeveralNodes,
+    /// What the caller's [`Algorithms`] say has no meaning for an operation that is not
+    /// associative.
     RankOrder,
 }
 
@@ -182,7 +190,7 @@ impl<A: Choosable> Choice<A> {
 pub(crate) trait Choosable: Copy + PartialEq + FromStr<Err = UnknownName> {
     const OPERATION: Operation;
     const JOIN: Self;
-    /// What takes a join's place between hosts where rank order matters.
+    /// What takes a join's place between nodes where rank order matters.
     const IN_RANK_ORDER: Self;
     /// Where [`Algorithms`] keep the caller's choice.
     fn forced(algorithms: &Algorithms) -> Option<Self>;
@@ -242,7 +250,8 @@ macro_rules! choosable {
             /// These algorithms with another one for an operation, both by name.
             ///
             /// # Errors
-            /// When there is no such operation, or it has no such algorithm; the error says which there are.
+            /// When there is no such operation, or it has no such algorithm; the error says which
+            /// there are.
             pub fn with(mut self, operation: &str, algorithm: &str) -> Result<Self, UnknownName> {
                 match operation {
                     $(name if name == Operation::$operation.name() => {
@@ -285,8 +294,9 @@ pub(crate) enum Order {
 }
 
 impl Communicator {
-    /// How to run a collective of `bytes` bytes, as [`Operation`] counts them. All ranks come to the same answer. An immediate
-    /// branch where nothing is forced and it is a join: a small one takes no longer than a few of them.
+    /// How to run a collective of `bytes` bytes, as [`Operation`] counts them. All ranks come to
+    /// the same answer. An immediate branch where nothing is forced and it is a join: a small one
+    /// takes no longer than a few of them.
     #[inline]
     pub(crate) fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
         match A::forced(self.chosen()) {
@@ -319,10 +329,12 @@ impl Communicator {
         choice
     }
 
-    /// Which algorithm a collective of this communicator is run by, and why; bytes as [`Operation`] counts them. Every
-    /// rank gives the same answer. [`Request::explain`](crate::Request::explain) says it of a collective under way.
+    /// Which algorithm a collective of this communicator is run by, and why; bytes as [`Operation`]
+    /// counts them. Every rank gives the same answer. [`Request::explain`](crate::Request::explain)
+    /// says it of a collective under way.
     ///
-    /// With the variable `TRADEWIND_EXPLAIN` set to 1, the first rank says each new decision on standard error.
+    /// With the variable `TRADEWIND_EXPLAIN` set to 1, the first rank says each new decision on
+    /// standard error.
     pub fn explain(&self, operation: Operation, bytes: u64) -> Explanation {
         self.chooser().explain(operation, bytes)
     }
@@ -346,8 +358,8 @@ pub(crate) struct Chooser {
 
 impl Chooser {
     fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
-        if let Layout::Hosts(spread) = self.rules.layout() {
-            return self.choose_between_hosts(spread, bytes, order);
+        if let Layout::Nodes(spread) = self.rules.layout() {
+            return self.choose_between_nodes(spread, bytes, order);
         }
         match A::forced(&self.algorithms) {
             Some(algorithm) => self.choose_forced(algorithm, order),
@@ -356,8 +368,8 @@ impl Chooser {
         }
     }
 
-    /// What the decision table says, else a join. Where a table's last range goes on without end, its segments may become more
-    /// than are worth drawing, or can be.
+    /// What the decision table says, else a join. Where a table's last range goes on without end,
+    /// its segments may become more than are worth drawing, or can be.
     fn choose_measured<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
         let join = Choice::new(A::JOIN, Why::Open);
         let Some(plan) = self.rules.plan(A::OPERATION, bytes) else { return join };
@@ -387,9 +399,9 @@ impl Chooser {
         Choice { algorithm, tuning, levels, why: Why::Forced }
     }
 
-    /// Never a join. Left open: the built-in rules, which say two levels where they pay and each host has so many consecutive
-    /// ranks.
-    fn choose_between_hosts<A: Choosable>(
+    /// Never a join. Left open: the built-in rules, which say two levels where they pay and each
+    /// node has so many consecutive ranks.
+    fn choose_between_nodes<A: Choosable>(
         &self,
         spread: Spread,
         bytes: u64,
@@ -407,11 +419,11 @@ impl Chooser {
         if order == Order::FromLeft {
             return Choice::new(A::IN_RANK_ORDER, Why::RankOrder);
         }
-        let why = if forced.is_some() { Why::SeveralHosts } else { Why::Open };
+        let why = if forced.is_some() { Why::SeveralNodes } else { Why::Open };
         let (ranks, ranks_per_node) =
-            (self.rules.ranks(), spread.ranks_per_host.map_or(1, NonZeroU32::get));
+            (self.rules.ranks(), spread.ranks_per_node.map_or(1, NonZeroU32::get));
         let plan = built_in::plan(&Query { operation: A::OPERATION, ranks, ranks_per_node, bytes });
-        let levels = match (plan.levels, spread.ranks_per_host) {
+        let levels = match (plan.levels, spread.ranks_per_node) {
             (plogp::select::Levels::Two, Some(ranks)) => Levels::Two(ranks),
             _ => Levels::One,
         };

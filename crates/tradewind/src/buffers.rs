@@ -1,4 +1,5 @@
-//! What may be handed to a collective: borrowed slices, or memory of the segment that moves in and comes back.
+//! What may be handed to a collective: borrowed slices, or memory of the segment that moves in and
+//! comes back.
 
 use crate::error::Error;
 use bytemuck::Pod;
@@ -8,10 +9,11 @@ use shm::owned::OwnedBytes;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Memory of the job's segment: collectives read and write it in place, without copying it in or out.
+/// Memory of the job's segment: collectives read and write it in place, without copying it in or
+/// out.
 ///
-/// Made by [`Communicator::alloc`](crate::Communicator::alloc). A collective takes it by value and gives it back when it
-/// is complete, so that nobody can touch it while others work on it.
+/// Made by [`Communicator::alloc`](crate::Communicator::alloc). A collective takes it by value and
+/// gives it back when it is complete, so that nobody can touch it while others work on it.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -119,7 +121,8 @@ pub trait Input<'a, T: Pod>: sealed::Sealed {
     fn into_back(self) -> Self::Back;
 }
 
-/// What a collective can write: a slice, or a [`SharedBuffer`] by value; [`InPlace`] at the root of a scatter.
+/// What a collective can write: a slice, or a [`SharedBuffer`] by value; [`InPlace`] at the root of
+/// a scatter.
 pub trait Output<'a, T: Pod>: sealed::Sealed {
     /// What comes back when the collective is complete: nothing, or the buffer.
     type Back: Send + 'static;

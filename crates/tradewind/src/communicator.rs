@@ -13,7 +13,7 @@ use engine::call::Call;
 use engine::group::Group;
 use engine::lane::Argument;
 use engine::meeting::Meeting;
-use engine::pending::Pending as HostPending;
+use engine::pending::Pending as NodePending;
 use goal::compile::compile;
 use goal::graph::Graph;
 use std::any::Any;
@@ -23,17 +23,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Ranks that run collectives together. Two communicators never take each other's messages.
 ///
-/// A communicator is a handle: clones refer to the same communicator. Every call may be made from any thread; collectives
-/// of one communicator must be started in the same order on all its ranks, as in MPI, so threads that share one agree on
-/// an order, or each uses its own (see [`dup`](Self::dup)). As in MPI a blocking call does not match a nonblocking one: long
-/// blocking collectives are streamed between ranks that are all inside the call.
+/// A communicator is a handle: clones refer to the same communicator. Every call may be made from
+/// any thread; collectives of one communicator must be started in the same order on all its ranks,
+/// as in MPI, so threads that share one agree on an order, or each uses its own (see
+/// [`dup`](Self::dup)). As in MPI a blocking call does not match a nonblocking one: long blocking
+/// collectives are streamed between ranks that are all inside the call.
 ///
-/// The collectives are in groups: [`barrier`](Self::barrier) waits, [`ibarrier`](Self::ibarrier) returns a
-/// [`Request`](crate::Request), [`barrier_init`](Self::barrier_init) prepares a [`Persistent`](crate::Persistent)
-/// collective that can be started again and again.
+/// The collectives are in groups: [`barrier`](Self::barrier) waits, [`ibarrier`](Self::ibarrier)
+/// returns a [`Request`](crate::Request), [`barrier_init`](Self::barrier_init) prepares a
+/// [`Persistent`](crate::Persistent) collective that can be started again and again.
 ///
-/// With algorithms other than `join`, the first collective of a kind and size links a schedule, which waits for all
-/// ranks; so does [`Self::compile`]. What is linked is kept and used again.
+/// With algorithms other than `join`, the first collective of a kind and size links a schedule,
+/// which waits for all ranks; so does [`Self::compile`]. What is linked is kept and used again.
 #[derive(Clone, Debug)]
 pub struct Communicator {
     shared: Arc<Shared>,
@@ -42,7 +43,7 @@ pub struct Communicator {
 
 #[derive(Debug)]
 struct Shared {
-    /// Those of its ranks that are on this host: as a rule all.
+    /// Those of its ranks that are on this node: as a rule all.
     group: Arc<Group>,
     /// What it has if there are others.
     span: Option<Arc<Span>>,
@@ -52,7 +53,7 @@ struct Shared {
     topologies: AtomicU64,
     rules: &'static Rules,
     /// Dropped requests whose buffers are still in use.
-    kept: Mutex<Vec<(HostPending, Kept)>>,
+    kept: Mutex<Vec<(NodePending, Kept)>>,
 }
 
 impl Drop for Shared {
@@ -68,7 +69,7 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    fn lock_kept(&self) -> MutexGuard<'_, Vec<(HostPending, Kept)>> {
+    fn lock_kept(&self) -> MutexGuard<'_, Vec<(NodePending, Kept)>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,7 +80,7 @@ pub(crate) struct Keeper(Arc<Shared>);
 
 impl Keeper {
     /// Keeps buffers until their collective is complete.
-    pub(crate) fn keep(&self, pending: HostPending, buffers: Box<dyn Any + Send>) {
+    pub(crate) fn keep(&self, pending: NodePending, buffers: Box<dyn Any + Send>) {
         self.0.lock_kept().push((pending, Kept(buffers)));
     }
 }
@@ -107,7 +108,8 @@ pub(crate) struct LinkKey {
 }
 
 impl Communicator {
-    /// The communicator of all ranks of a job: those of the group, and with a span those of other hosts.
+    /// The communicator of all ranks of a job: those of the group, and with a span those of other
+    /// nodes.
     pub(crate) fn world(group: Arc<Group>, span: Option<Arc<Span>>) -> Self {
         let table = decisions::of_job(group.member().node(), group.rank());
         let (ranks, layout) = ranks_and_layout(&group, span.as_ref());
@@ -126,12 +128,12 @@ impl Communicator {
         Communicator { shared: Arc::new(shared), algorithms: Algorithms::default() }
     }
 
-    /// Those of its ranks that are on this host: all of them, unless it has a [span](Self::span).
+    /// Those of its ranks that are on this node: all of them, unless it has a [span](Self::span).
     pub(crate) fn group(&self) -> &Arc<Group> {
         &self.shared.group
     }
 
-    /// What it has if its ranks are on several hosts.
+    /// What it has if its ranks are on several nodes.
     pub(crate) fn span(&self) -> Option<&Arc<Span>> {
         self.shared.span.as_ref()
     }
@@ -185,8 +187,8 @@ impl Communicator {
         self.algorithms
     }
 
-    /// A communicator for each `color`; its ranks are ordered by `key`, then by rank here. With no colour this rank
-    /// belongs to none. A collective call that waits for all ranks.
+    /// A communicator for each `color`; its ranks are ordered by `key`, then by rank here. With no
+    /// colour this rank belongs to none. A collective call that waits for all ranks.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -203,7 +205,7 @@ impl Communicator {
     /// When a rank is in another collective or gone, or the segment is full.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>> {
         if let Some(span) = self.span() {
-            return self.split_between_hosts(span, color, key);
+            return self.split_between_nodes(span, color, key);
         }
         let group = self.group().split(color, key)?;
         Ok(group.map(|group| self.part(group, None)))
@@ -240,10 +242,11 @@ impl Communicator {
     /// Starts a meeting of all ranks.
     #[inline]
     pub(crate) fn meet(&self, meeting: &Meeting, arguments: &[Argument<'_>]) -> Result<Pending> {
-        Ok(Pending::Host(self.group().meet(meeting, arguments)?))
+        Ok(Pending::Node(self.group().meet(meeting, arguments)?))
     }
 
-    /// A collective's course through a graph, which is linked, or taken by an engine between hosts, now if it was not before.
+    /// A collective's course through a graph, which is linked, or taken by an engine between nodes,
+    /// now if it was not before.
     pub(crate) fn course(
         &self,
         key: LinkKey,
@@ -259,7 +262,8 @@ impl Communicator {
         key: LinkKey,
         make: impl FnOnce() -> Result<Course>,
     ) -> Result<Course> {
-        // Not held while linking: that waits for other ranks. Two threads that link the same collective at once each do.
+        // Not held while linking: that waits for other ranks. Two threads that link the same
+        // collective at once each do.
         let known = self.lock_linked().get(&key).cloned();
         if let Some(course) = known {
             return Ok(course);
@@ -273,7 +277,8 @@ impl Communicator {
         self.shared.linked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compiles a graph and links it with those of the other ranks; between hosts an engine there takes it.
+    /// Compiles a graph and links it with those of the other ranks; between nodes an engine there
+    /// takes it.
     pub(crate) fn link(&self, graph: &Graph, call: Call) -> Result<Course> {
         match self.span() {
             None => Ok(Course::Linked(self.group().link(&compile(graph)?, call)?)),
@@ -289,7 +294,7 @@ impl Communicator {
 
 fn ranks_and_layout(group: &Group, span: Option<&Arc<Span>>) -> (u32, Layout) {
     match span {
-        None => (group.size(), Layout::OneHost),
+        None => (group.size(), Layout::OneNode),
         Some(span) => (span.ranks(), span.layout()),
     }
 }

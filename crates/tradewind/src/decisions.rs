@@ -1,7 +1,9 @@
-//! What a communicator goes by when the caller leaves the algorithm open: the job's decision table, or built-in rules.
+//! What a communicator goes by when the caller leaves the algorithm open: the job's decision table,
+//! or built-in rules.
 //!
-//! The table is found by whoever makes the job, so that every rank has the same ([`engine::Decisions`]); what it says about
-//! this communicator's number of ranks is worked out when the communicator is made. A small join asks for one number only.
+//! The table is found by whoever makes the job, so that every rank has the same
+//! ([`engine::Decisions`]); what it says about this communicator's number of ranks is worked out
+//! when the communicator is made. A small join asks for one number only.
 
 use crate::algorithms::{Choice, Choosable, Why};
 use crate::explanation::{Explanation, Reason};
@@ -109,8 +111,8 @@ pub(crate) fn explains() -> bool {
     std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Those that this process has come across. They are few, one for each number of ranks, and requests refer to them without
-/// counting.
+/// Those that this process has come across. They are few, one for each number of ranks, and
+/// requests refer to them without counting.
 static KNOWN: Mutex<Vec<&'static Rules>> = Mutex::new(Vec::new());
 
 impl Rules {
@@ -146,8 +148,9 @@ impl Rules {
         };
         let rows: Vec<Option<Row>> = Operation::ALL.iter().map(row).collect();
         let mut joins_below = [0; Operation::ALL.len()];
-        let joins_unasked = layout == Layout::OneHost && !explains;
-        // With the caller engine, between hosts, and where every decision is looked at, none is settled beforehand.
+        let joins_unasked = layout == Layout::OneNode && !explains;
+        // With the caller engine, between nodes, and where every decision is looked at, none is
+        // settled beforehand.
         if engine == EngineKind::Peers && joins_unasked {
             joins_below
                 .iter_mut()
@@ -171,7 +174,7 @@ impl Rules {
         Rules::of(self.table.clone(), ranks, self.engine, layout)
     }
 
-    /// How the ranks lie on hosts.
+    /// How the ranks lie on nodes.
     pub(crate) fn layout(&self) -> Layout {
         self.layout
     }
@@ -198,7 +201,8 @@ impl Rules {
         row.range(bytes).ok().map(|range| range.plan).filter(|plan| plan.levels == Levels::One)
     }
 
-    /// Whether a join that is asked for needs no further look: it can be had, and not every decision is to be said.
+    /// Whether a join that is asked for needs no further look: it can be had, and not every
+    /// decision is to be said.
     #[inline]
     pub(crate) fn joins_unasked(&self) -> bool {
         self.joins_unasked
@@ -208,19 +212,19 @@ impl Rules {
     pub(crate) fn explain<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) -> Explanation {
         let query =
             Query { operation: A::OPERATION, ranks: self.ranks, ranks_per_node: self.ranks, bytes };
-        let (engine, hosts) = match self.layout {
-            Layout::OneHost => (self.engine.name(), 1),
-            Layout::Hosts(spread) => (spread.engine, spread.hosts),
+        let (engine, nodes) = match self.layout {
+            Layout::OneNode => (self.engine.name(), 1),
+            Layout::Nodes(spread) => (spread.engine, spread.nodes),
         };
         let reason = match choice.why {
             Why::Forced => Reason::Forced,
             Why::RankOrder => Reason::RankOrder,
-            Why::SeveralHosts => Reason::SeveralHosts,
-            Why::Open if hosts > 1 => Reason::BetweenHosts,
+            Why::SeveralNodes => Reason::SeveralNodes,
+            Why::Open if nodes > 1 => Reason::BetweenNodes,
             Why::Open if self.engine == EngineKind::Caller => Reason::CallerEngine,
             Why::Open => Reason::Decision(select::decide(self.table.as_deref(), &query).origin),
         };
-        Explanation::new(query, choice, (engine, hosts), reason)
+        Explanation::new(query, choice, (engine, nodes), reason)
     }
 
     /// Says a decision that was not said before.

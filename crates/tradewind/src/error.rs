@@ -3,8 +3,8 @@
 use goal::compile::CompileError;
 use std::time::Duration;
 
-/// Why a call failed, in sentences, as `Debug` too: that is what a program shows whose `main` gives a [`Result`]. The engine's
-/// errors name ranks and collectives; see [`engine::Error`].
+/// Why a call failed, in sentences, as `Debug` too: that is what a program shows whose `main` gives
+/// a [`Result`]. The engine's errors name ranks and collectives; see [`engine::Error`].
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,10 +23,11 @@ pub enum Error {
     /// A message, a channel or a remote memory command failed.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// A host cannot be reached, a rank of a communicator on several hosts is gone, … Ranks are those of the communicator.
+    /// A node cannot be reached, a rank of a communicator on several nodes is gone, … Ranks are
+    /// those of the communicator.
     #[error(transparent)]
     Network(network::carrier::Error),
-    /// Two ranks on different hosts are in different collectives.
+    /// Two ranks on different nodes are in different collectives.
     #[error("rank {rank} is in {ours} #{sequence}, rank {other} is in {theirs} #{sequence}{}", same_name(.ours, .theirs))]
     DifferentCollectives {
         /// The number of the collective on its communicator, from 0.
@@ -40,24 +41,24 @@ pub enum Error {
         /// What that called.
         theirs: &'static str,
     },
-    /// The time given to a collective between hosts was over.
+    /// The time given to a collective between nodes was over.
     #[error("not complete after {after:?}{}", awaited(.waiting_for))]
     NotComplete {
         /// The time given.
         after: Duration,
-        /// Ranks whose messages are missing, as far as this host's engine can see.
+        /// Ranks whose messages are missing, as far as this node's engine can see.
         waiting_for: Vec<Awaited>,
     },
-    /// Something that lives in shared memory was asked of ranks on several hosts.
+    /// Something that lives in shared memory was asked of ranks on several nodes.
     #[error(
-        "{what} need ranks that share memory: ask it of the ranks of one host (`split_by_host`)"
+        "{what} need ranks that share memory: ask it of the ranks of one node (`split_by_node`)"
     )]
-    SeveralHosts {
+    SeveralNodes {
         /// What was asked for.
         what: &'static str,
     },
-    /// The job has several hosts and nothing that works between them.
-    #[error("this job has no engine between hosts")]
+    /// The job has several nodes and nothing that works between them.
+    #[error("this job has no engine between nodes")]
     NoCarrier,
     /// A rank of [`local`](crate::local) panicked.
     #[error("rank {rank} panicked: {message}")]
@@ -77,13 +78,13 @@ pub enum Error {
     },
 }
 
-/// A rank on some host that others wait for.
+/// A rank on some node that others wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// The rank in the communicator.
     pub rank: u32,
-    /// The number of its host in the job.
-    pub host: u32,
+    /// The number of its node in the job.
+    pub node: u32,
 }
 
 fn awaited(list: &[Awaited]) -> String {
@@ -91,7 +92,7 @@ fn awaited(list: &[Awaited]) -> String {
         return String::new();
     }
     let parts: Vec<String> =
-        list.iter().map(|Awaited { rank, host }| format!("rank {rank} (host {host})")).collect();
+        list.iter().map(|Awaited { rank, node }| format!("rank {rank} (node {node})")).collect();
     format!(": waiting for messages of {}", parts.join(", "))
 }
 
@@ -182,10 +183,10 @@ impl Error {
         }
     }
 
-    /// The host that cannot be reached, by its number in the job, if that is what happened.
-    pub fn unreachable_host(&self) -> Option<u32> {
+    /// The node that cannot be reached, by its number in the job, if that is what happened.
+    pub fn unreachable_node(&self) -> Option<u32> {
         match self {
-            Error::Network(network::carrier::Error::HostUnreachable { host, .. }) => Some(*host),
+            Error::Network(network::carrier::Error::NodeUnreachable { node, .. }) => Some(*node),
             _ => None,
         }
     }

@@ -8,7 +8,8 @@ use plogp::select::{Origin, Query};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// Which algorithm runs a collective, how it is adjusted, which engine runs it, and why. Its text says all of it.
+/// Which algorithm runs a collective, how it is adjusted, which engine runs it, and why. Its text
+/// says all of it.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -35,9 +36,9 @@ pub struct Explanation {
     pub degree: Option<NonZeroU32>,
     /// In two levels: ranks on each node.
     pub ranks_per_node: Option<NonZeroU32>,
-    /// The number of hosts that the ranks are on.
-    pub hosts: u32,
-    /// Who runs operations: `peers` or `caller` on one host, else an engine between hosts.
+    /// The number of nodes that the ranks are on.
+    pub nodes: u32,
+    /// Who runs operations: `peers` or `caller` on one node, else an engine between nodes.
     pub engine: &'static str,
     /// Why.
     pub reason: Reason,
@@ -49,13 +50,15 @@ pub struct Explanation {
 pub enum Reason {
     /// The communicator's [`Algorithms`](crate::Algorithms) say so.
     Forced,
-    /// Only a fold in rank order has a meaning for this operation, and what was asked for does not keep to it.
+    /// Only a fold in rank order has a meaning for this operation, and what was asked for does not
+    /// keep to it.
     RankOrder,
-    /// A join was asked for, which ranks on several hosts cannot have; what there is instead is chosen as if nothing had
-    /// been asked for.
-    SeveralHosts,
-    /// The ranks are on several hosts: the built-in rules for those, whatever a decision table says of one.
-    BetweenHosts,
+    /// A join was asked for, which ranks on several nodes cannot have; what there is instead is
+    /// chosen as if nothing had been asked for.
+    SeveralNodes,
+    /// The ranks are on several nodes: the built-in rules for those, whatever a decision table says
+    /// of one.
+    BetweenNodes,
     /// The caller engine runs what libraries ship, whatever a decision table says.
     CallerEngine,
     /// A decision table, or the built-in rules because there is none or it has a gap here.
@@ -66,7 +69,7 @@ impl Explanation {
     pub(crate) fn new<A: Choosable>(
         query: Query,
         choice: &Choice<A>,
-        (engine, hosts): (&'static str, u32),
+        (engine, nodes): (&'static str, u32),
         reason: Reason,
     ) -> Self {
         let Query { operation, ranks, bytes, .. } = query;
@@ -89,7 +92,7 @@ impl Explanation {
                 Levels::One => None,
                 Levels::Two(ranks_per_node) => Some(ranks_per_node),
             },
-            hosts,
+            nodes,
             engine,
             reason,
         }
@@ -131,8 +134,8 @@ impl fmt::Display for Explanation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explanation { operation, ranks, bytes, algorithm, engine, .. } = self;
         write!(formatter, "{operation} of {bytes} bytes among {ranks} ranks")?;
-        if self.hosts > 1 {
-            write!(formatter, " on {} hosts", self.hosts)?;
+        if self.nodes > 1 {
+            write!(formatter, " on {} nodes", self.nodes)?;
         }
         write!(formatter, ": ")?;
         if let Some(here) = self.ranks_per_node {
@@ -154,10 +157,10 @@ impl fmt::Display for Explanation {
                     "  because only a fold in rank order has a meaning for the operation"
                 )
             }
-            Reason::SeveralHosts => {
-                write!(formatter, "  built-in rules for several hosts, where a join cannot be had")
+            Reason::SeveralNodes => {
+                write!(formatter, "  built-in rules for several nodes, where a join cannot be had")
             }
-            Reason::BetweenHosts => write!(formatter, "  built-in rules for several hosts"),
+            Reason::BetweenNodes => write!(formatter, "  built-in rules for several nodes"),
             Reason::CallerEngine => {
                 write!(formatter, "  built-in rules, which the caller engine always goes by")
             }

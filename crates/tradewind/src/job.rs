@@ -11,9 +11,9 @@ use engine::group::Group;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
 use network::carrier::Carrier;
-use network::hosts::Hosts;
+use network::nodes::Nodes;
 use service::client::Attachment;
-use service::variables::BetweenHosts;
+use service::variables::BetweenNodes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -35,13 +35,14 @@ pub struct Job {
 }
 
 impl Job {
-    /// Joins the job that this process was started for, by `tradewind run` or another launcher, and waits for the other
-    /// ranks. A process started by hand is a job of one rank.
+    /// Joins the job that this process was started for, by `tradewind run` or another launcher, and
+    /// waits for the other ranks. A process started by hand is a job of one rank.
     ///
     /// # Errors
-    /// When the environment is incomplete, the node service cannot be reached, or a rank does not start.
+    /// When the environment is incomplete, the node service cannot be reached, or a rank does not
+    /// start.
     pub fn init() -> Result<Self> {
-        let Attachment { mut member, rank, carrier, offloaded, between_hosts, hosts, .. } =
+        let Attachment { mut member, rank, carrier, offloaded, between_nodes, nodes, .. } =
             service::client::attach()?;
         let mut profile = std::env::var_os("TRADEWIND_TRACE")
             .filter(|directory| !directory.is_empty())
@@ -49,12 +50,13 @@ impl Job {
                 Profile::new(profile::part(directory.as_ref(), rank), member.record_trace())
             });
         let group = Group::world(Arc::new(member))?;
-        let Some((carrier, hosts)) = carrier.zip(hosts) else {
+        let Some((carrier, nodes)) = carrier.zip(nodes) else {
             return Ok(Job { world: Communicator::world(group, None), profile });
         };
-        let span = Span::world(Reach::new(hosts.clone(), vec![carrier]), &group, rank);
+        let span = Span::world(Reach::new(nodes.clone(), vec![carrier]), &group, rank);
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
-        // All ranks or none: a run is carried by the same engine everywhere, and clocks are compared by all.
+        // All ranks or none: a run is carried by the same engine everywhere, and clocks are
+        // compared by all.
         let mut everywhere = [0; 2];
         world.allreduce(
             &[offloaded.is_ok(), profile.is_some()].map(u8::from),
@@ -65,15 +67,15 @@ impl Job {
         let ahead = if is_traced { world.clock_ahead()? } else { 0 };
         if let Some(profile) = &mut profile {
             profile.place = Some(profile::Place {
-                host: hosts.of(rank).unwrap_or(0),
-                hosts: hosts.clone(),
+                node: nodes.of(rank).unwrap_or(0),
+                nodes: nodes.clone(),
                 ahead,
             });
         }
-        let offloaded = match settle(&world, offloaded, has_kernel, &hosts)? {
+        let offloaded = match settle(&world, offloaded, has_kernel, &nodes)? {
             Ok(offloaded) => offloaded,
             Err(why) => {
-                without_kernel_engine(&world, between_hosts, why)?;
+                without_kernel_engine(&world, between_nodes, why)?;
                 return Ok(Job { world, profile });
             }
         };
@@ -102,22 +104,22 @@ impl Job {
     }
 }
 
-/// The kernel engine, if it is had everywhere and all hosts hear each other by it, or why not.
+/// The kernel engine, if it is had everywhere and all nodes hear each other by it, or why not.
 fn settle(
     world: &Communicator,
     offloaded: std::result::Result<Arc<dyn Carrier>, String>,
     everywhere: bool,
-    hosts: &Hosts,
+    nodes: &Nodes,
 ) -> Result<std::result::Result<Arc<dyn Carrier>, String>> {
     let offloaded = match offloaded {
         Ok(offloaded) if everywhere => offloaded,
         missing => {
             return Ok(Err(
-                missing.map_or_else(|why| why, |_| "another host has not got it".to_owned())
+                missing.map_or_else(|why| why, |_| "another node has not got it".to_owned())
             ));
         }
     };
-    let silence = trial::exchange(&offloaded, hosts, world.rank());
+    let silence = trial::exchange(&offloaded, nodes, world.rank());
     // Zero is none.
     let pair = silence
         .map_or(0, |Silence { here, there }| u64::from(here) << 32 | u64::from(there) | 1 << 63);
@@ -128,29 +130,29 @@ fn settle(
     }
     let (here, there) = (found[0] << 1 >> 33, found[0] as u32);
     let why = format!(
-        "the host of rank {here} hears nothing from that of rank {there} by the kernel engine, which wants all hosts on one \
-         Ethernet that takes packets as long as their interfaces do (TRADEWIND_BETWEEN_HOSTS=agent spares the attempt)"
+        "the node of rank {here} hears nothing from that of rank {there} by the kernel engine, which wants all nodes on one \
+         Ethernet that takes packets as long as their interfaces do (TRADEWIND_BETWEEN_NODES=agent spares the attempt)"
     );
     // The attempt has taken time, at every start of a job.
     if world.rank() == 0 && !decisions::explains() {
-        eprintln!("tradewind: the node services run all collectives between hosts: {why}");
+        eprintln!("tradewind: the node services run all collectives between nodes: {why}");
     }
     Ok(Err(why))
 }
 
-/// Not all hosts of a job have the kernel engine: that is an error where it is demanded, and said where explanations are wanted,
-/// once on each host.
+/// Not all nodes of a job have the kernel engine: that is an error where it is demanded, and said
+/// where explanations are wanted, once on each node.
 fn without_kernel_engine(
     world: &Communicator,
-    between_hosts: BetweenHosts,
+    between_nodes: BetweenNodes,
     why: String,
 ) -> Result<()> {
-    let host = world.host();
-    if between_hosts == BetweenHosts::Kernel {
-        return Err(service::ServiceError::NoKernelEngine { host, why }.into());
+    let node = world.node();
+    if between_nodes == BetweenNodes::Kernel {
+        return Err(service::ServiceError::NoKernelEngine { node, why }.into());
     }
     if decisions::explains() && world.group().rank() == 0 {
-        eprintln!("tradewind: host {host} runs nothing in the kernel: {why}");
+        eprintln!("tradewind: node {node} runs nothing in the kernel: {why}");
     }
     Ok(())
 }
@@ -163,7 +165,8 @@ impl Drop for Job {
     }
 }
 
-/// Runs `body` on `ranks` threads of this process, each a rank of a job of its own: for tests, notebooks and examples.
+/// Runs `body` on `ranks` threads of this process, each a rank of a job of its own: for tests,
+/// notebooks and examples.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -177,7 +180,8 @@ impl Drop for Job {
 /// ```
 ///
 /// # Errors
-/// The first rank's error, in rank order; a rank that panicked is an error too, for itself and for those that wait for it.
+/// The first rank's error, in rank order; a rank that panicked is an error too, for itself and for
+/// those that wait for it.
 pub fn local<F>(ranks: u32, body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
@@ -198,31 +202,32 @@ where
     run_ranks(members, body)
 }
 
-/// As [`local`], on several hosts that are simulated in this process: `ranks` are those of each host. Ranks of different
-/// hosts share nothing; between them the agent engine works, over TCP on loopback.
+/// As [`local`], on several nodes that are simulated in this process: `ranks` are those of each
+/// node. Ranks of different nodes share nothing; between them the agent engine works, over TCP on
+/// loopback.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
-/// tradewind::local_hosts(&[2, 1], |world| {
+/// tradewind::local_nodes(&[2, 1], |world| {
 ///     let mut sum = [0u32];
 ///     world.allreduce(&[world.rank()], &mut sum, tradewind::Op::Sum)?;
 ///     assert_eq!(sum, [0 + 1 + 2]);
-///     assert_eq!((world.hosts(), world.split_by_host()?.size()), (2, if world.rank() < 2 { 2 } else { 1 }));
+///     assert_eq!((world.nodes(), world.split_by_node()?.size()), (2, if world.rank() < 2 { 2 } else { 1 }));
 ///     Ok(())
 /// })
 /// # }
 /// ```
 ///
 /// # Errors
-/// As [`local`]; when a host has no ranks, or the system refuses sockets.
-pub fn local_hosts<F>(ranks: &[u32], body: F) -> Result<()>
+/// As [`local`]; when a node has no ranks, or the system refuses sockets.
+pub fn local_nodes<F>(ranks: &[u32], body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
-    if let Some(host) = ranks.iter().position(|ranks| *ranks == 0) {
+    if let Some(node) = ranks.iter().position(|ranks| *ranks == 0) {
         return Err(argument(
-            "the number of ranks of a host",
-            format!("0 (host {host})"),
+            "the number of ranks of a node",
+            format!("0 (node {node})"),
             "at least 1",
         ));
     }
@@ -230,9 +235,9 @@ where
         return local(*one, body);
     }
     let names =
-        (0u32..).zip(ranks).flat_map(|(host, ranks)| std::iter::repeat_n(host, *ranks as usize));
-    let hosts = Hosts::new(names);
-    let mut carriers = network::agent::local(&hosts).map_err(Error::Network)?.into_iter();
+        (0u32..).zip(ranks).flat_map(|(node, ranks)| std::iter::repeat_n(node, *ranks as usize));
+    let nodes = Nodes::new(names);
+    let mut carriers = network::agent::local(&nodes).map_err(Error::Network)?.into_iter();
     let mut members = Vec::new();
     for ranks in ranks {
         let node = Node::create(&JobOptions::new(*ranks, EngineKind::Peers)?)?;
@@ -242,7 +247,7 @@ where
                 .map(|carrier| Arc::new(carrier) as Arc<dyn Carrier>)
                 .into_iter()
                 .collect();
-            members.push((node.join(local)?, Some(Reach::new(hosts.clone(), carriers))));
+            members.push((node.join(local)?, Some(Reach::new(nodes.clone(), carriers))));
         }
     }
     run_ranks(members, body)

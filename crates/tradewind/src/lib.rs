@@ -1,5 +1,5 @@
-//! Collectives that run in the background: every operation is a small program that goes on while the application
-//! computes.
+//! Collectives that run in the background: every operation is a small program that goes on while
+//! the application computes.
 //!
 //! ```
 //! use tradewind::Op;
@@ -16,10 +16,11 @@
 //! # }
 //! ```
 //!
-//! Ranks are processes started by `tradewind run -n 4 -- PROGRAM` (then [`Job::init`] joins the job) or threads of one
-//! process ([`local`]). A [`Communicator`] has all collectives, each blocking, nonblocking ([`Request`]) and persistent
-//! ([`Persistent`]); [`Communicator::compile`] makes collectives of one's own from [dependency graphs](graph).
-//! [`SharedBuffer`]s lie in the job's segment and are worked on in place.
+//! Ranks are processes started by `tradewind run -n 4 -- PROGRAM` (then [`Job::init`] joins the
+//! job) or threads of one process ([`local`]). A [`Communicator`] has all collectives, each
+//! blocking, nonblocking ([`Request`]) and persistent ([`Persistent`]); [`Communicator::compile`]
+//! makes collectives of one's own from [dependency graphs](graph). [`SharedBuffer`]s lie in the
+//! job's segment and are worked on in place.
 //!
 //! | collective | what rank r gets |
 //! |---|---|
@@ -37,16 +38,18 @@
 //! | [`neighbor_alltoall`](Neighbors::neighbor_alltoall), [`neighbor_alltoallv`](Neighbors::neighbor_alltoallv) | a block from each source |
 //! | [`neighbor_allgather`](Neighbors::neighbor_allgather), [`neighbor_allgatherv`](Neighbors::neighbor_allgatherv) | the input of each source |
 //!
-//! The names with an `i` in front begin a collective, those with `_init` behind prepare one. Inputs are slices,
-//! [`SharedBuffer`]s or [`InPlace`]; what is combined, and how, is an [`Op`], or a function of one's own ([`fold()`]). Which
-//! algorithm is used is chosen, or forced by [`Algorithms`].
+//! The names with an `i` in front begin a collective, those with `_init` behind prepare one. Inputs
+//! are slices, [`SharedBuffer`]s or [`InPlace`]; what is combined, and how, is an [`Op`], or a
+//! function of one's own ([`fold()`]). Which algorithm is used is chosen, or forced by
+//! [`Algorithms`].
 //!
-//! Under and beside the collectives lie messages of every grain ([`queues`]): [`Communicator::express`],
-//! [`Communicator::wide`], [`Communicator::channel`], [`Communicator::pipeline`], [`Communicator::windows`] and
-//! [`Communicator::bulk`] open them between ranks.
+//! Under and beside the collectives lie messages of every grain ([`queues`]):
+//! [`Communicator::express`], [`Communicator::wide`], [`Communicator::channel`],
+//! [`Communicator::pipeline`], [`Communicator::windows`] and [`Communicator::bulk`] open them
+//! between ranks.
 //!
-//! Errors name the rank that failed, the operation, and the way out. Reductions are reproducible: the order of the
-//! operands follows from the algorithm's graph, never from who came first.
+//! Errors name the rank that failed, the operation, and the way out. Reductions are reproducible:
+//! the order of the operands follows from the algorithm's graph, never from who came first.
 
 mod algorithms;
 mod buffers;
@@ -80,7 +83,7 @@ pub use error::{Awaited, Error, MessageError, Result};
 pub use explanation::{Explanation, Reason};
 pub use goal::arithmetic::Element;
 pub use goal::graph;
-pub use job::{Job, local, local_hosts, local_with};
+pub use job::{Job, local, local_nodes, local_with};
 pub use messages::{
     BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, Pipeline, WidePort,
     Windows,

@@ -1,7 +1,9 @@
-//! Messages between the ranks of a communicator that no collective describes: queues, channels, remote memory.
+//! Messages between the ranks of a communicator that no collective describes: queues, channels,
+//! remote memory.
 //!
-//! Every method here is a collective call that makes the shared parts and tells all ranks where they lie; afterwards a
-//! message costs no call into the communicator. The mechanisms themselves are [`queues`]'s.
+//! Every method here is a collective call that makes the shared parts and tells all ranks where
+//! they lie; afterwards a message costs no call into the communicator. The mechanisms themselves
+//! are [`queues`]'s.
 
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -142,8 +144,9 @@ fn pair(from: u32, to: u32) -> u64 {
 }
 
 impl Communicator {
-    /// This rank's part of the job's segment: what mechanisms of [`queues`] that have no method here are made in. Others find
-    /// such a thing at its offset, which is the same for all ranks of the node, in the arena's [segment](Arena::segment).
+    /// This rank's part of the job's segment: what mechanisms of [`queues`] that have no method
+    /// here are made in. Others find such a thing at its offset, which is the same for all ranks of
+    /// the node, in the arena's [segment](Arena::segment).
     pub fn arena(&self) -> &Arc<Arena> {
         self.group().arena()
     }
@@ -152,7 +155,8 @@ impl Communicator {
         self.arena().segment()
     }
 
-    /// Every rank makes something in the segment, or fails to; all learn where all of them lie, or that one failed.
+    /// Every rank makes something in the segment, or fails to; all learn where all of them lie, or
+    /// that one failed.
     fn share<M>(
         &self,
         what: &'static str,
@@ -160,7 +164,7 @@ impl Communicator {
         made: std::result::Result<M, impl Into<crate::Error>>,
         at: impl Fn(&M) -> Offset,
     ) -> Result<(M, Vec<Offset>)> {
-        self.expect_one_host("messages that no collective describes")?;
+        self.expect_one_node("messages that no collective describes")?;
         let mine = match &made {
             Ok(made) => [at(made).0, 0, 0, 0, 0, 0],
             Err(_) => [0, 1, 0, 0, 0, 0],
@@ -174,8 +178,9 @@ impl Communicator {
         Ok((made, all.iter().map(|words| Offset(words[0])).collect()))
     }
 
-    /// Exposes `bytes` zeroed bytes of every rank to all others: remote memory commands are then executed without the
-    /// target's taking part. A collective call; `bytes` may differ from rank to rank.
+    /// Exposes `bytes` zeroed bytes of every rank to all others: remote memory commands are then
+    /// executed without the target's taking part. A collective call; `bytes` may differ from rank
+    /// to rank.
     ///
     /// ```
     /// use tradewind::Op;
@@ -203,7 +208,8 @@ impl Communicator {
         Ok(Windows { all: places.into_iter().map(open).collect::<Result<_>>()?, own })
     }
 
-    /// Opens a channel from rank `from` to rank `to`, of at least `capacity` values; the other ranks get none. A collective call.
+    /// Opens a channel from rank `from` to rank `to`, of at least `capacity` values; the other
+    /// ranks get none. A collective call.
     ///
     /// ```
     /// use tradewind::ChannelEnd;
@@ -220,7 +226,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the ranks are the same or do not exist, `to` has no room, a rank is gone, or in another collective.
+    /// When the ranks are the same or do not exist, `to` has no room, a rank is gone, or in another
+    /// collective.
     pub fn channel<T: Value>(
         &self,
         from: u32,
@@ -242,8 +249,9 @@ impl Communicator {
         })
     }
 
-    /// Opens a link for messages of any length from rank `from` to rank `to`, with a staging area of `staging` bytes
-    /// ([`dma::STAGING`] is a good size); the other ranks get none. A collective call.
+    /// Opens a link for messages of any length from rank `from` to rank `to`, with a staging area
+    /// of `staging` bytes ([`dma::STAGING`] is a good size); the other ranks get none. A collective
+    /// call.
     ///
     /// ```
     /// use tradewind::{BulkEnd, queues::dma};
@@ -314,8 +322,8 @@ impl Communicator {
         })
     }
 
-    /// Opens a channel from every rank to the next, of at least `capacity` values each: a pipeline that can be held open for as
-    /// long as a computation lasts. A collective call.
+    /// Opens a channel from every rank to the next, of at least `capacity` values each: a pipeline
+    /// that can be held open for as long as a computation lasts. A collective call.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -361,11 +369,12 @@ impl Communicator {
         Arc::new(Ranks { group: Arc::downgrade(self.group()), one: None })
     }
 
-    /// A receive queue of `capacity` (a power of two) messages of one word on every rank, and senders to all of them. A
-    /// collective call.
+    /// A receive queue of `capacity` (a power of two) messages of one word on every rank, and
+    /// senders to all of them. A collective call.
     ///
-    /// Whoever waits to send to a rank that has gone, or to receive after a rank has failed or all others have left, gets an
-    /// error after a tenth of a second, as long as the communicator lives.
+    /// Whoever waits to send to a rank that has gone, or to receive after a rank has failed or all
+    /// others have left, gets an error after a tenth of a second, as long as the communicator
+    /// lives.
     ///
     /// ```
     /// use tradewind::queues::{name::SourceName, word::Message};

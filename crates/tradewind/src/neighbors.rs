@@ -20,8 +20,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use topology::{Nodes, Told};
 
-/// A communicator with neighbours: who sends to this rank, and whom it sends to (Hoefler and Träff: "Sparse collective
-/// operations for MPI", 2009).
+/// A communicator with neighbours: who sends to this rank, and whom it sends to (Hoefler and Träff:
+/// "Sparse collective operations for MPI", 2009).
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -76,15 +76,18 @@ impl Edges {
 }
 
 impl Communicator {
-    /// Names this rank's neighbours: `sources` send to it, it sends to `destinations`. Duplicates and this rank itself
-    /// are allowed; the k-th edge from a to b, in a's list, meets the k-th edge from a in b's list.
+    /// Names this rank's neighbours: `sources` send to it, it sends to `destinations`. Duplicates
+    /// and this rank itself are allowed; the k-th edge from a to b, in a's list, meets the k-th
+    /// edge from a in b's list.
     ///
-    /// All ranks call it, in the same order as their other collectives; it does not wait for them. Lists that do not fit
-    /// together are found by the collectives: where a schedule is linked all that is wrong, else a block that is missing.
+    /// All ranks call it, in the same order as their other collectives; it does not wait for them.
+    /// Lists that do not fit together are found by the collectives: where a schedule is linked all
+    /// that is wrong, else a block that is missing.
     ///
-    /// Where ranks share hosts of several, short blocks of one size that go from one host to another go in one message, and a
-    /// block of an allgather that several ranks of a host want goes there once. For that the first such collective tells all ranks
-    /// the edges of all. Blocks of different sizes go each for itself: nobody else would know how long they are.
+    /// Where ranks share nodes of several, short blocks of one size that go from one node to
+    /// another go in one message, and a block of an allgather that several ranks of a node want
+    /// goes there once. For that the first such collective tells all ranks the edges of all. Blocks
+    /// of different sizes go each for itself: nobody else would know how long they are.
     ///
     /// # Errors
     /// When a neighbour is no rank of the communicator.
@@ -99,11 +102,12 @@ impl Communicator {
         Neighbors { communicator, neighborhood, edges, told: Arc::default(), number }
     }
 
-    /// A grid of ranks; the neighbours are, dimension by dimension, the one before and the one after. Rank 0 is at the
-    /// origin, and the last dimension varies fastest.
+    /// A grid of ranks; the neighbours are, dimension by dimension, the one before and the one
+    /// after. Rank 0 is at the origin, and the last dimension varies fastest.
     ///
     /// # Errors
-    /// When the dimensions do not multiply to the number of ranks, or the two lists have different lengths.
+    /// When the dimensions do not multiply to the number of ranks, or the two lists have different
+    /// lengths.
     pub fn cartesian(&self, dimensions: &[u32], periodic: &[bool]) -> Result<Neighbors> {
         let neighborhood = Neighborhood::cartesian(dimensions, periodic, self.rank())?;
         if neighborhood.ranks() != self.size() {
@@ -124,21 +128,23 @@ impl Neighbors {
         &self.communicator
     }
 
-    /// Who sends to this rank, in the order of the blocks of an output. `None`: beyond the edge of a grid.
+    /// Who sends to this rank, in the order of the blocks of an output. `None`: beyond the edge of
+    /// a grid.
     pub fn sources(&self) -> Vec<Option<u32>> {
         self.neighborhood.sources().iter().map(|neighbor| neighbor.rank).collect()
     }
 
-    /// Whom this rank sends to, in the order of the blocks of an input. `None`: beyond the edge of a grid.
+    /// Whom this rank sends to, in the order of the blocks of an input. `None`: beyond the edge of
+    /// a grid.
     pub fn destinations(&self) -> Vec<Option<u32>> {
         self.neighborhood.destinations().iter().map(|neighbor| neighbor.rank).collect()
     }
 
-    /// Gives every destination a block of its own and gets one from every source. Blocks of neighbours beyond the edge
-    /// of a grid are left as they are.
+    /// Gives every destination a block of its own and gets one from every source. Blocks of
+    /// neighbours beyond the edge of a grid are left as they are.
     ///
-    /// Shapes: the input has one block of n elements for each destination, the output one for each source, n the same on
-    /// all ranks.
+    /// Shapes: the input has one block of n elements for each destination, the output one for each
+    /// source, n the same on all ranks.
     ///
     /// # Errors
     /// When lengths do not fit, a rank is gone or in another collective.
@@ -178,10 +184,12 @@ impl Neighbors {
         Ok(Persistent::new(&self.communicator, plan))
     }
 
-    /// Gives every destination a block of its own and gets one from every source, each as long as it is.
+    /// Gives every destination a block of its own and gets one from every source, each as long as
+    /// it is.
     ///
-    /// Shapes: `sent` has the number of elements for each destination and `received` that from each source; blocks follow
-    /// each other without gaps. A neighbour beyond the edge of a grid has its block, too.
+    /// Shapes: `sent` has the number of elements for each destination and `received` that from each
+    /// source; blocks follow each other without gaps. A neighbour beyond the edge of a grid has its
+    /// block, too.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -198,8 +206,8 @@ impl Neighbors {
     /// ```
     ///
     /// # Errors
-    /// When lengths do not fit, what a rank gives to another is not as long as what that one expects, a rank is gone or in
-    /// another collective.
+    /// When lengths do not fit, what a rank gives to another is not as long as what that one
+    /// expects, a rank is gone or in another collective.
     pub fn neighbor_alltoallv<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -211,8 +219,9 @@ impl Neighbors {
         plan.run(&self.communicator, input, output)
     }
 
-    /// Begins a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits, with the algorithm `join`; with `direct` the
-    /// ranks tell each other first whether they have the same sizes as before.
+    /// Begins a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits, with the algorithm
+    /// `join`; with `direct` the ranks tell each other first whether they have the same sizes as
+    /// before.
     ///
     /// # Errors
     /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
@@ -281,7 +290,8 @@ impl Neighbors {
         Ok(Persistent::new(&self.communicator, plan))
     }
 
-    /// Gives every destination the same input and gets one block from every source, each as long as it is.
+    /// Gives every destination the same input and gets one block from every source, each as long as
+    /// it is.
     ///
     /// Shapes: `received` has the number of elements from each source.
     ///
@@ -298,8 +308,9 @@ impl Neighbors {
         plan.run(&self.communicator, input, output)
     }
 
-    /// Begins a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits, with the algorithm `join`; with `direct` the
-    /// ranks tell each other first whether they have the same sizes as before.
+    /// Begins a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits, with the algorithm
+    /// `join`; with `direct` the ranks tell each other first whether they have the same sizes as
+    /// before.
     ///
     /// # Errors
     /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
@@ -314,7 +325,8 @@ impl Neighbors {
         plan.start(&self.communicator, input, output)
     }
 
-    /// Prepares a neighbor_allgatherv of `count` elements, and `received` from the sources, to be started many times.
+    /// Prepares a neighbor_allgatherv of `count` elements, and `received` from the sources, to be
+    /// started many times.
     ///
     /// # Errors
     /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).

@@ -1,4 +1,5 @@
-//! How values are combined in a reduction: the operations that the library knows, and the caller's own.
+//! How values are combined in a reduction: the operations that the library knows, and the caller's
+//! own.
 
 use crate::algorithms::Order;
 use crate::error::{Result, argument};
@@ -7,8 +8,8 @@ use goal::arithmetic::{Arithmetic, DataType, Element};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// How values are combined in a reduction. What each means on every type is defined in [`goal::arithmetic`]: integers
-/// wrap, a NaN result is the canonical one.
+/// How values are combined in a reduction. What each means on every type is defined in
+/// [`goal::arithmetic`]: integers wrap, a NaN result is the canonical one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// a + b
@@ -69,15 +70,17 @@ impl<T, F> std::fmt::Debug for Fold<T, F> {
     }
 }
 
-/// Makes an operation of a function that combines what has been accumulated with the next rank's element. All ranks give
-/// the same function.
+/// Makes an operation of a function that combines what has been accumulated with the next rank's
+/// element. All ranks give the same function.
 ///
-/// Elements are folded from the left in rank order, ((c₀ ∘ c₁) ∘ c₂) ∘ …; nothing is assumed of the function, neither that
-/// it is commutative nor that it is associative. Other processes cannot run it, so contributions travel whole, and each
-/// rank folds what it wants when it fetches its result: a reduction of n bytes takes n bytes for each rank at the root, an
-/// allreduce, a scan or an exscan everywhere, a reduce_scatter as many as its blocks of all contributions have.
+/// Elements are folded from the left in rank order, ((c₀ ∘ c₁) ∘ c₂) ∘ …; nothing is assumed of the
+/// function, neither that it is commutative nor that it is associative. Other processes cannot run
+/// it, so contributions travel whole, and each rank folds what it wants when it fetches its result:
+/// a reduction of n bytes takes n bytes for each rank at the root, an allreduce, a scan or an
+/// exscan everywhere, a reduce_scatter as many as its blocks of all contributions have.
 ///
-/// A function that panics panics in the call that fetches the result; the communicator stays usable.
+/// A function that panics panics in the call that fetches the result; the communicator stays
+/// usable.
 ///
 /// ```
 /// use tradewind::fold;
@@ -107,7 +110,8 @@ mod sealed {
     impl<T, F> Sealed for super::Fold<T, F> {}
 }
 
-/// What a reduction can do with elements of type `T`: an [`Op`], or a function of the caller's own made with [`fold`].
+/// What a reduction can do with elements of type `T`: an [`Op`], or a function of the caller's own
+/// made with [`fold`].
 pub trait Operation<T: Pod>: sealed::Sealed {
     /// What is done, and by whom.
     #[doc(hidden)]

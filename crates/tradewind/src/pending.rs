@@ -9,42 +9,42 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "the result is there only after test or wait"]
 pub(crate) enum Pending {
-    /// Among ranks of one host.
-    Host(engine::pending::Pending),
-    /// Between hosts.
-    Hosts(Flight),
+    /// Among ranks of one node.
+    Node(engine::pending::Pending),
+    /// Between nodes.
+    Nodes(Flight),
 }
 
 impl Pending {
     /// What was called.
     pub(crate) fn call(&self) -> Call {
         match self {
-            Pending::Host(pending) => pending.call(),
-            Pending::Hosts(flight) => flight.call(),
+            Pending::Node(pending) => pending.call(),
+            Pending::Nodes(flight) => flight.call(),
         }
     }
 
     /// How many ranks it is called by.
     pub(crate) fn ranks(&self) -> u32 {
         match self {
-            Pending::Host(pending) => pending.group().size(),
-            Pending::Hosts(flight) => flight.ranks(),
+            Pending::Node(pending) => pending.group().size(),
+            Pending::Nodes(flight) => flight.ranks(),
         }
     }
 
     /// Whether all ranks meet, so that there is no schedule.
     pub(crate) fn is_meeting(&self) -> bool {
         match self {
-            Pending::Host(pending) => pending.is_meeting(),
-            Pending::Hosts(_) => false,
+            Pending::Node(pending) => pending.is_meeting(),
+            Pending::Nodes(_) => false,
         }
     }
 
-    /// The engine between hosts that runs it, if one does.
+    /// The engine between nodes that runs it, if one does.
     pub(crate) fn carrier(&self) -> Option<&'static str> {
         match self {
-            Pending::Host(_) => None,
-            Pending::Hosts(flight) => Some(flight.carrier()),
+            Pending::Node(_) => None,
+            Pending::Nodes(flight) => Some(flight.carrier()),
         }
     }
 
@@ -52,8 +52,8 @@ impl Pending {
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         match self {
-            Pending::Host(pending) => pending.is_complete(),
-            Pending::Hosts(flight) => flight.is_complete(),
+            Pending::Node(pending) => pending.is_complete(),
+            Pending::Nodes(flight) => flight.is_complete(),
         }
     }
 
@@ -61,8 +61,8 @@ impl Pending {
     #[inline]
     pub(crate) fn test(&self) -> Result<bool> {
         match self {
-            Pending::Host(pending) => Ok(pending.test()?),
-            Pending::Hosts(flight) => flight.test(),
+            Pending::Node(pending) => Ok(pending.test()?),
+            Pending::Nodes(flight) => flight.test(),
         }
     }
 
@@ -70,8 +70,8 @@ impl Pending {
     #[inline]
     pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<()> {
         match self {
-            Pending::Host(pending) => Ok(pending.wait(limit)?),
-            Pending::Hosts(flight) => flight.wait(limit),
+            Pending::Node(pending) => Ok(pending.wait(limit)?),
+            Pending::Nodes(flight) => flight.wait(limit),
         }
     }
 
@@ -79,8 +79,8 @@ impl Pending {
     #[inline]
     pub(crate) fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<()> {
         match self {
-            Pending::Host(pending) => Ok(pending.collect(outputs)?),
-            Pending::Hosts(flight) => flight.fetch(outputs),
+            Pending::Node(pending) => Ok(pending.collect(outputs)?),
+            Pending::Nodes(flight) => flight.fetch(outputs),
         }
     }
 }

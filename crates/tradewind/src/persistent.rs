@@ -42,8 +42,8 @@ impl Persistent {
         self.plan.start_bare(&self.communicator)
     }
 
-    /// Starts a collective with an input and an output, either of which may be [in place](crate::InPlace) where the
-    /// collective allows it.
+    /// Starts a collective with an input and an output, either of which may be [in
+    /// place](crate::InPlace) where the collective allows it.
     ///
     /// # Errors
     /// When the buffers have not the length that was prepared.

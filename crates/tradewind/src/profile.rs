@@ -1,16 +1,17 @@
 //! A rank's part of a profile: what a file `rank-R.json` in the directory TRADEWIND_TRACE holds.
 //!
-//! One JSON object a line, a [`Record`]: first who wrote it, then what the programs' operations are, then what happened.
-//! Ranks in records are those of the job, times are nanoseconds on the monotonic clock of rank 0's host. `tradewind run
-//! --trace` puts the ranks' parts together, and `tradewind trace` where another launcher has started them; they are plain
-//! enough for other tools.
+//! One JSON object a line, a [`Record`]: first who wrote it, then what the programs' operations
+//! are, then what happened. Ranks in records are those of the job, times are nanoseconds on the
+//! monotonic clock of rank 0's node. `tradewind run --trace` puts the ranks' parts together, and
+//! `tradewind trace` where another launcher has started them; they are plain enough for other
+//! tools.
 
 use crate::error::{Error, Result};
 use engine::trace::{
-    BETWEEN_HOSTS, Recorded, Trace, TraceEvent, TraceStage, TracedCall, TracedProgram,
+    BETWEEN_NODES, Recorded, Trace, TraceEvent, TraceStage, TracedCall, TracedProgram,
 };
 use goal::schedule::{Kind, OperationRecord};
-use network::hosts::Hosts;
+use network::nodes::Nodes;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::Write;
@@ -68,8 +69,8 @@ pub struct Operation {
     pub successors: Vec<u32>,
     /// Operations that wait for its start.
     pub start_successors: Vec<u32>,
-    /// The other end of a message: rank and operation. None where that is decided during the run, by a wildcard or between
-    /// hosts.
+    /// The other end of a message: rank and operation. None where that is decided during the run,
+    /// by a wildcard or between nodes.
     pub partner: Option<(u32, u32)>,
     /// What tells which message it is, if it is one and no wildcard leaves that open.
     pub message: Option<Message>,
@@ -82,7 +83,8 @@ pub struct Message {
     pub peer: u32,
     /// The tag.
     pub tag: u32,
-    /// Which one it is of those that this rank exchanges with that one in this direction under this tag.
+    /// Which one it is of those that this rank exchanges with that one in this direction under this
+    /// tag.
     pub ordinal: u32,
 }
 
@@ -146,16 +148,16 @@ pub fn part(directory: &Path, rank: u32) -> PathBuf {
 pub(crate) struct Profile {
     path: PathBuf,
     trace: Arc<Trace>,
-    /// Where there are several hosts.
+    /// Where there are several nodes.
     pub(crate) place: Option<Place>,
 }
 
-/// Where a rank is among several hosts.
+/// Where a rank is among several nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    pub(crate) hosts: Hosts,
-    pub(crate) host: u32,
-    /// Nanoseconds by which this host's clock is ahead of that of rank 0's.
+    pub(crate) nodes: Nodes,
+    pub(crate) node: u32,
+    /// Nanoseconds by which this node's clock is ahead of that of rank 0's.
     pub(crate) ahead: i64,
 }
 
@@ -183,17 +185,18 @@ impl Profile {
 }
 
 impl Place {
-    /// Gives communicators numbers that no two of the job share, ranks those of the job, and times those of the first host.
+    /// Gives communicators numbers that no two of the job share, ranks those of the job, and times
+    /// those of the first node.
     fn name_for_the_job(&self, recorded: &mut Recorded) {
-        // A communicator of one host has a number that other hosts use too.
-        let number = |number: u64| match number & BETWEEN_HOSTS {
-            0 => u64::from(self.host + 1) << 48 | number,
-            _ => number ^ BETWEEN_HOSTS,
+        // A communicator of one node has a number that other nodes use too.
+        let number = |number: u64| match number & BETWEEN_NODES {
+            0 => u64::from(self.node + 1) << 48 | number,
+            _ => number ^ BETWEEN_NODES,
         };
         let time = |time: u64| time.saturating_add_signed(self.ahead.saturating_neg());
-        let ranks: Vec<u32> = self.hosts.members(self.host).collect();
+        let ranks: Vec<u32> = self.nodes.members(self.node).collect();
         for program in &mut recorded.programs {
-            if program.communicator & BETWEEN_HOSTS == 0 {
+            if program.communicator & BETWEEN_NODES == 0 {
                 let of_job = |member: &mut u32| {
                     *member = ranks.get(*member as usize).copied().unwrap_or(*member)
                 };

@@ -20,15 +20,18 @@ pub(crate) enum Outputs<'a, B> {
     First(&'a mut [u8]),
     /// The output of a collective with an input and an output.
     Second(&'a mut [u8]),
-    /// Any, by buffer; none for those that are copied into buffers that moved in, which come in this order.
+    /// Any, by buffer; none for those that are copied into buffers that moved in, which come in
+    /// this order.
     Many(Vec<Option<&'a mut [u8]>>, fn(&mut B) -> Vec<&mut [u8]>),
-    /// The output of a collective between hosts, and how to come to the bytes of a buffer that moved in.
+    /// The output of a collective between nodes, and how to come to the bytes of a buffer that
+    /// moved in.
     Copied(Box<CopiedOutput<'a>>, fn(&mut B) -> &mut [u8]),
     /// Contributions that this rank folds, and how to come to the bytes of a buffer that moved in.
     Folded(Box<Folded<'a>>, fn(&mut B) -> &mut [u8]),
 }
 
-/// An output of a collective between hosts, whose result is copied into a buffer that moved in, too.
+/// An output of a collective between nodes, whose result is copied into a buffer that moved in,
+/// too.
 #[derive(Debug)]
 pub(crate) struct CopiedOutput<'a> {
     /// The number of its buffer: 0 or 1.
@@ -104,9 +107,10 @@ impl<B> Outputs<'_, B> {
 /// A collective under way in the background; made by the calls that begin with `i` and by
 /// [`Schedule::run`](crate::Schedule::run).
 ///
-/// It borrows the buffers it was given, or holds the [`SharedBuffer`](crate::SharedBuffer)s that moved in. Private
-/// memory is written only inside [`test`](Self::test) and [`wait`](Self::wait), so a request may be dropped, or even
-/// forgotten, at any time: the collective goes on, and its result is discarded.
+/// It borrows the buffers it was given, or holds the [`SharedBuffer`](crate::SharedBuffer)s that
+/// moved in. Private memory is written only inside [`test`](Self::test) and [`wait`](Self::wait),
+/// so a request may be dropped, or even forgotten, at any time: the collective goes on, and its
+/// result is discarded.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -128,7 +132,8 @@ pub struct Request<'a, B: Send + 'static = ()> {
     fetched: bool,
     /// Buffers that moved in; `None` once they are handed back or kept for later.
     back: Option<B>,
-    /// Keeps buffers of the segment when the request is dropped early; only requests that hold some have it.
+    /// Keeps buffers of the segment when the request is dropped early; only requests that hold some
+    /// have it.
     keeper: Option<Keeper>,
     /// What its algorithm was chosen by.
     chooser: Chooser,
@@ -153,7 +158,8 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         }
     }
 
-    /// Whether the collective is complete; if so, private results are in their buffers. Never waits.
+    /// Whether the collective is complete; if so, private results are in their buffers. Never
+    /// waits.
     ///
     /// # Errors
     /// What went wrong in the collective.
@@ -170,10 +176,11 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         Ok(true)
     }
 
-    /// Which algorithm runs the collective, on which engine, and why. None for schedules of one's own and neighbour
-    /// collectives, where nothing is chosen.
+    /// Which algorithm runs the collective, on which engine, and why. None for schedules of one's
+    /// own and neighbour collectives, where nothing is chosen.
     ///
-    /// A reduction with an operation of one's own is explained where it is folded, as what brings the contributions there.
+    /// A reduction with an operation of one's own is explained where it is folded, as what brings
+    /// the contributions there.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -212,7 +219,8 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         Some(explanation)
     }
 
-    /// Whether the collective has finished, without taking the result and without doing anything for it: one load.
+    /// Whether the collective has finished, without taking the result and without doing anything
+    /// for it: one load.
     ///
     /// It tells how far the collective got while this rank made no call.
     #[inline]
@@ -223,7 +231,8 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     /// Waits for the collective and gives back the buffers that moved in.
     ///
     /// # Errors
-    /// What went wrong: a rank failed, ranks are in different collectives, an integer was divided by zero.
+    /// What went wrong: a rank failed, ranks are in different collectives, an integer was divided
+    /// by zero.
     #[inline]
     pub fn wait(mut self) -> Result<B> {
         self.finish(None)?;
@@ -235,11 +244,12 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         }
     }
 
-    /// Waits for the collective, at most `limit`; private results are then in their buffers. After a time-out the
-    /// request can be waited for again.
+    /// Waits for the collective, at most `limit`; private results are then in their buffers. After
+    /// a time-out the request can be waited for again.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait), and `Timeout`, which names the ranks that have not come and says which are stopped.
+    /// As [`wait`](Self::wait), and `Timeout`, which names the ranks that have not come and says
+    /// which are stopped.
     pub fn wait_timeout(&mut self, limit: Duration) -> Result<()> {
         self.finish(Some(limit))
     }
@@ -258,18 +268,20 @@ impl<'a, B: Send + 'static> Request<'a, B> {
 impl<B: Send + 'static> Drop for Request<'_, B> {
     #[inline]
     fn drop(&mut self) {
-        // Buffers of the segment may still be read and written by others: they are kept until the collective is complete.
+        // Buffers of the segment may still be read and written by others: they are kept until the
+        // collective is complete.
         if let Some(keeper) = &self.keeper
             && let Some(back) = self.back.take()
             && !self.pending.is_complete()
-            && let Pending::Host(pending) = &mut self.pending
+            && let Pending::Node(pending) = &mut self.pending
         {
             keeper.keep(pending.hand_over(), Box::new(back));
         }
     }
 }
 
-/// What was asked for, with its bytes as [`Operation`] counts them. Nobody chooses by the sizes of blocks that not all know.
+/// What was asked for, with its bytes as [`Operation`] counts them. Nobody chooses by the sizes of
+/// blocks that not all know.
 fn asked(kind: CallKind, bytes: u64, ranks: u64) -> Option<(Operation, u64)> {
     Some(match kind {
         CallKind::Barrier => (Operation::Barrier, 0),
@@ -311,8 +323,9 @@ pub fn wait_all<'a, B: Send + 'static>(
     requests.into_iter().map(Request::wait).collect()
 }
 
-/// Waits until one of the requests is complete and gives its position; its private results are then in their buffers.
-/// `None` when there are no requests. Complete requests are found again: take them out.
+/// Waits until one of the requests is complete and gives its position; its private results are then
+/// in their buffers. `None` when there are no requests. Complete requests are found again: take
+/// them out.
 ///
 /// # Errors
 /// What went wrong in the collective that ended.

@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 
 /// A linked schedule of one's own; made by [`Communicator::compile`].
 ///
-/// It may be run from another place than where it was made: its temporary memory, the scratchpad, is taken care of
-/// (Schneider et al. 2011, section 2.2).
+/// It may be run from another place than where it was made: its temporary memory, the scratchpad,
+/// is taken care of (Schneider et al. 2011, section 2.2).
 ///
 /// ```
 /// use tradewind::{Buffers, graph::{Access, Graph}};
@@ -42,14 +42,15 @@ pub struct Schedule {
 }
 
 impl Communicator {
-    /// Compiles this rank's graph and links it with those of the other ranks. A collective call that waits for all ranks.
+    /// Compiles this rank's graph and links it with those of the other ranks. A collective call
+    /// that waits for all ranks.
     ///
-    /// Between hosts nothing is linked: graphs that do not fit together are found by what they run into, a message that is
-    /// not as long as its receive, or a time-out.
+    /// Between nodes nothing is linked: graphs that do not fit together are found by what they run
+    /// into, a message that is not as long as its receive, or a time-out.
     ///
     /// # Errors
-    /// When the graph breaks a rule, the graphs do not fit together (every rank gets the list), or a rank is gone; between
-    /// hosts, when it has a join.
+    /// When the graph breaks a rule, the graphs do not fit together (every rank gets the list), or
+    /// a rank is gone; between nodes, when it has a join.
     pub fn compile(&self, graph: &Graph) -> Result<Schedule> {
         let at = |what: &'static str, found: u32, expected: u32| {
             Err(argument(what, found.to_string(), format!("{expected}, as in the communicator")))
@@ -66,13 +67,14 @@ impl Communicator {
 }
 
 impl Schedule {
-    /// Starts a run with these buffers, one for each that the graph declares, in that order. All ranks run the schedule.
+    /// Starts a run with these buffers, one for each that the graph declares, in that order. All
+    /// ranks run the schedule.
     ///
     /// # Errors
     /// When the number of buffers or a length is not what the graph declares. Never waits.
     pub fn run<'a>(&self, buffers: Buffers<'a>) -> Result<Request<'a, Vec<SharedBuffer<u8>>>> {
-        let between_hosts = matches!(self.course, Course::Carried(_));
-        let argument = if between_hosts { Entry::contents } else { Entry::argument };
+        let between_nodes = matches!(self.course, Course::Carried(_));
+        let argument = if between_nodes { Entry::contents } else { Entry::argument };
         let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(argument).collect();
         let pending = self.course.start(&self.communicator, &arguments)?;
         drop(arguments);
@@ -82,7 +84,7 @@ impl Schedule {
                 Entry::Output(private) | Entry::InOut(private) => outputs.push(Some(private)),
                 Entry::Input(_) => outputs.push(Some(&mut [])),
                 Entry::Shared(buffer) => {
-                    outputs.push(if between_hosts { None } else { Some(&mut []) });
+                    outputs.push(if between_nodes { None } else { Some(&mut []) });
                     kept.push(buffer);
                 }
             }

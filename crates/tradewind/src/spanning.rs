@@ -1,8 +1,9 @@
-//! Communicators whose ranks are on several hosts.
+//! Communicators whose ranks are on several nodes.
 //!
-//! Their collectives always go by a graph, which a [`Carrier`] runs; nothing is linked. Where ranks lie is known to all of
-//! them, so all draw graphs of the same algorithm. The ranks of one host have a group of their own besides: memory that is used in
-//! place comes from its segment, and a part of the communicator that lies on one host goes on with it alone.
+//! Their collectives always go by a graph, which a [`Carrier`] runs; nothing is linked. Where ranks
+//! lie is known to all of them, so all draw graphs of the same algorithm. The ranks of one node
+//! have a group of their own besides: memory that is used in place comes from its segment, and a
+//! part of the communicator that lies on one node goes on with it alone.
 
 mod clocks;
 mod flight;
@@ -22,32 +23,32 @@ use engine::group::Group;
 use goal::compile::compile;
 use goal::graph::Graph;
 use network::carrier::{Carrier, Context, Ticket};
-use network::hosts::Hosts;
+use network::nodes::Nodes;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Words that ranks exchange at once, as within a host.
+/// Words that ranks exchange at once, as within a node.
 pub(crate) const EXCHANGE_WORDS: usize = 6;
 
-/// What a job on several hosts has, once for all its communicators.
+/// What a job on several nodes has, once for all its communicators.
 #[derive(Debug)]
 pub(crate) struct Reach {
     /// Which rank of the job is where.
-    pub(crate) hosts: Hosts,
-    /// The engines between hosts, the one to be preferred first; the last one takes everything.
+    pub(crate) nodes: Nodes,
+    /// The engines between nodes, the one to be preferred first; the last one takes everything.
     pub(crate) carriers: Vec<Arc<dyn Carrier>>,
     /// Communicators that this process has numbered.
     numbered: AtomicU32,
 }
 
 impl Reach {
-    pub(crate) fn new(hosts: Hosts, carriers: Vec<Arc<dyn Carrier>>) -> Arc<Self> {
-        Arc::new(Reach { hosts, carriers, numbered: AtomicU32::new(0) })
+    pub(crate) fn new(nodes: Nodes, carriers: Vec<Arc<dyn Carrier>>) -> Arc<Self> {
+        Arc::new(Reach { nodes, carriers, numbered: AtomicU32::new(0) })
     }
 
-    /// A number that no communicator of the job has had, to be given to one whose first rank this is. So that nobody needs
-    /// to be asked, one half of it is the rank.
+    /// A number that no communicator of the job has had, to be given to one whose first rank this
+    /// is. So that nobody needs to be asked, one half of it is the rank.
     fn next_number(&self, rank: u32) -> Result<u32> {
         const HALF: u32 = 16;
         let count = self.numbered.fetch_add(1, Ordering::Relaxed) + 1;
@@ -56,18 +57,18 @@ impl Reach {
         }
         let found = format!("{count}, made by rank {rank}");
         Err(argument(
-            "the number of a communicator between hosts",
+            "the number of a communicator between nodes",
             found,
             "below 65536, and its first rank too",
         ))
     }
 }
 
-/// What a communicator has whose ranks are on several hosts.
+/// What a communicator has whose ranks are on several nodes.
 #[derive(Debug)]
 pub(crate) struct Span {
     reach: Arc<Reach>,
-    /// Those of its ranks that are on this host.
+    /// Those of its ranks that are on this node.
     group: Arc<Group>,
     context: Context,
     /// Collectives started.
@@ -81,7 +82,7 @@ pub(crate) struct Span {
 impl Span {
     /// All ranks of a job.
     pub(crate) fn world(reach: Arc<Reach>, group: &Arc<Group>, rank: u32) -> Arc<Self> {
-        let (members, group) = ((0..reach.hosts.ranks()).collect(), Arc::clone(group));
+        let (members, group) = ((0..reach.nodes.ranks()).collect(), Arc::clone(group));
         Arc::new(Span {
             reach,
             group,
@@ -92,10 +93,11 @@ impl Span {
         })
     }
 
-    /// The same ranks with another engine before the others, for what it takes. Runs are numbered on.
+    /// The same ranks with another engine before the others, for what it takes. Runs are numbered
+    /// on.
     pub(crate) fn preferring(&self, carrier: Arc<dyn Carrier>) -> Arc<Self> {
         let carriers = [carrier].into_iter().chain(self.reach.carriers.iter().cloned()).collect();
-        let reach = Reach::new(self.reach.hosts.clone(), carriers);
+        let reach = Reach::new(self.reach.nodes.clone(), carriers);
         let copy = |count: &AtomicU64| AtomicU64::new(count.load(Ordering::Relaxed));
         Arc::new(Span {
             reach,
@@ -107,7 +109,8 @@ impl Span {
         })
     }
 
-    /// Why a run of this engine never will be complete, as far as the general engine knows; it knows of its own runs itself.
+    /// Why a run of this engine never will be complete, as far as the general engine knows; it
+    /// knows of its own runs itself.
     fn verdict(&self, carrier: &Arc<dyn Carrier>, ticket: Ticket) -> Result<()> {
         let Some(general) =
             self.reach.carriers.last().filter(|general| !Arc::ptr_eq(general, carrier))
@@ -132,14 +135,14 @@ impl Span {
         self.context.members.len() as u32
     }
 
-    /// The host of a rank, by the number that the job gives it.
-    fn host_of(&self, rank: u32) -> Option<u32> {
-        self.reach.hosts.of(*self.context.members.get(rank as usize)?)
+    /// The node of a rank, by the number that the job gives it.
+    fn node_of(&self, rank: u32) -> Option<u32> {
+        self.reach.nodes.of(*self.context.members.get(rank as usize)?)
     }
 
-    /// The host of each rank.
-    pub(crate) fn hosts_of_ranks(&self) -> Vec<u32> {
-        (0..self.ranks()).filter_map(|rank| self.host_of(rank)).collect()
+    /// The node of each rank.
+    pub(crate) fn nodes_of_ranks(&self) -> Vec<u32> {
+        (0..self.ranks()).filter_map(|rank| self.node_of(rank)).collect()
     }
 
     /// The rank of a rank of the job.
@@ -149,50 +152,50 @@ impl Span {
 
     /// How the ranks lie.
     pub(crate) fn layout(&self) -> Layout {
-        let hosts = self.hosts_of_ranks();
+        let nodes = self.nodes_of_ranks();
         // The one that takes what is small enough comes first.
         let engine = self.reach.carriers.first().map_or("no", |carrier| carrier.name());
-        Layout::Hosts(Spread { engine, ..Spread::of(&hosts) })
+        Layout::Nodes(Spread { engine, ..Spread::of(&nodes) })
     }
 }
 
-/// How the ranks of a communicator lie on hosts.
+/// How the ranks of a communicator lie on nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// All on one.
-    OneHost,
-    Hosts(Spread),
+    OneNode,
+    Nodes(Spread),
 }
 
-/// How ranks lie on several hosts.
+/// How ranks lie on several nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spread {
-    pub(crate) hosts: u32,
-    /// Where each host has so many consecutive ranks, the last one perhaps fewer; two at least.
-    pub(crate) ranks_per_host: Option<NonZeroU32>,
+    pub(crate) nodes: u32,
+    /// Where each node has so many consecutive ranks, the last one perhaps fewer; two at least.
+    pub(crate) ranks_per_node: Option<NonZeroU32>,
     /// The engine between them.
     pub(crate) engine: &'static str,
 }
 
 impl Spread {
-    /// From the host of each rank.
-    fn of(hosts: &[u32]) -> Self {
-        let mut distinct = hosts.to_vec();
+    /// From the node of each rank.
+    fn of(nodes: &[u32]) -> Self {
+        let mut distinct = nodes.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
         let count = distinct.len();
-        let each = hosts.iter().take_while(|host| Some(*host) == hosts.first()).count();
+        let each = nodes.iter().take_while(|node| Some(*node) == nodes.first()).count();
         let regular = each > 1
-            && hosts.len().div_ceil(each) == count
-            && hosts.chunks(each).all(|chunk| chunk.iter().all(|host| *host == chunk[0]));
-        let ranks_per_host = if regular { NonZeroU32::new(each as u32) } else { None };
-        Spread { hosts: count as u32, ranks_per_host, engine: "" }
+            && nodes.len().div_ceil(each) == count
+            && nodes.chunks(each).all(|chunk| chunk.iter().all(|node| *node == chunk[0]));
+        let ranks_per_node = if regular { NonZeroU32::new(each as u32) } else { None };
+        Spread { nodes: count as u32, ranks_per_node, engine: "" }
     }
 }
 
 impl Communicator {
-    /// A graph of this rank, taken by an engine between hosts. With more than one of them the ranks agree which one it is, for
-    /// what one rank's graph is fit for, another's may not be.
+    /// A graph of this rank, taken by an engine between nodes. With more than one of them the ranks
+    /// agree which one it is, for what one rank's graph is fit for, another's may not be.
     pub(crate) fn carry(
         &self,
         span: &Arc<Span>,
@@ -245,9 +248,9 @@ impl Communicator {
         Ok(told)
     }
 
-    /// As [`split`](Self::split), where ranks are on several hosts: the ranks of each host divide their own group alike, each
-    /// of them once, whether its part will need it or not.
-    pub(crate) fn split_between_hosts(
+    /// As [`split`](Self::split), where ranks are on several nodes: the ranks of each node divide
+    /// their own group alike, each of them once, whether its part will need it or not.
+    pub(crate) fn split_between_nodes(
         &self,
         span: &Arc<Span>,
         color: Option<u32>,
@@ -282,13 +285,13 @@ impl Communicator {
         Ok(Some(self.part(group, Some(Arc::new(part)))))
     }
 
-    /// The ranks of this communicator that are on this rank's host, in the same order: those that can share memory. A
-    /// collective call that waits for all ranks.
+    /// The ranks of this communicator that are on this rank's node, in the same order: those that
+    /// can share memory. A collective call that waits for all ranks.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(3, |world| {
-    ///     assert_eq!(world.split_by_host()?.size(), 3);
+    ///     assert_eq!(world.split_by_node()?.size(), 3);
     ///     Ok(())
     /// })
     /// # }
@@ -296,29 +299,29 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`split`](Self::split).
-    pub fn split_by_host(&self) -> Result<Communicator> {
-        match self.split(Some(self.host()), i64::from(self.rank()))? {
+    pub fn split_by_node(&self) -> Result<Communicator> {
+        match self.split(Some(self.node()), i64::from(self.rank()))? {
             Some(part) => Ok(part),
             None => unreachable!("every rank has a colour"),
         }
     }
 
-    /// The number of hosts that its ranks are on.
-    pub fn hosts(&self) -> u32 {
+    /// The number of nodes that its ranks are on.
+    pub fn nodes(&self) -> u32 {
         match self.rules().layout() {
-            Layout::OneHost => 1,
-            Layout::Hosts(spread) => spread.hosts,
+            Layout::OneNode => 1,
+            Layout::Nodes(spread) => spread.nodes,
         }
     }
 
-    /// The number of the host that this rank is on.
-    pub(crate) fn host(&self) -> u32 {
-        self.span().and_then(|span| span.host_of(span.rank())).unwrap_or(0)
+    /// The number of the node that this rank is on.
+    pub(crate) fn node(&self) -> u32 {
+        self.span().and_then(|span| span.node_of(span.rank())).unwrap_or(0)
     }
 
     /// Refuses what lives in memory that all ranks share.
-    pub(crate) fn expect_one_host(&self, what: &'static str) -> Result<()> {
-        if self.span().is_none() { Ok(()) } else { Err(Error::SeveralHosts { what }) }
+    pub(crate) fn expect_one_node(&self, what: &'static str) -> Result<()> {
+        if self.span().is_none() { Ok(()) } else { Err(Error::SeveralNodes { what }) }
     }
 }
 
@@ -333,14 +336,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_of_consecutive_ranks_have_levels() {
-        let levels = |hosts: &[u32]| {
-            let spread = Spread::of(hosts);
-            (spread.hosts, spread.ranks_per_host.map_or(1, NonZeroU32::get))
+    fn nodes_of_consecutive_ranks_have_levels() {
+        let levels = |nodes: &[u32]| {
+            let spread = Spread::of(nodes);
+            (spread.nodes, spread.ranks_per_node.map_or(1, NonZeroU32::get))
         };
         assert_eq!(levels(&[0, 0, 1, 1]), (2, 2));
         assert_eq!(levels(&[3, 3, 3, 0, 0, 0, 1]), (3, 3), "the last may have fewer");
-        assert_eq!(levels(&[0, 1]), (2, 1), "one rank a host is one level");
+        assert_eq!(levels(&[0, 1]), (2, 1), "one rank a node is one level");
         assert_eq!(levels(&[0, 0, 1, 1, 1]), (2, 1), "the last has more");
         assert_eq!(levels(&[0, 0, 1, 2, 2]), (3, 1), "one in the middle has fewer");
         assert_eq!(levels(&[0, 1, 0, 1]), (2, 1), "not consecutive");
@@ -349,7 +352,7 @@ mod tests {
 
     #[test]
     fn numbers_of_communicators_are_never_the_same() {
-        let reach = Reach::new(Hosts::new([0, 1]), Vec::new());
+        let reach = Reach::new(Nodes::new([0, 1]), Vec::new());
         let numbers = [
             reach.next_number(0),
             reach.next_number(0),

@@ -1,5 +1,5 @@
-//! What goes wrong in collectives is told by name: other lengths, other collectives, functions that panic; and what is
-//! unusual goes right: many at once, dropped requests, elements of no size.
+//! What goes wrong in collectives is told by name: other lengths, other collectives, functions that
+//! panic; and what is unusual goes right: many at once, dropped requests, elements of no size.
 
 mod common;
 
@@ -374,7 +374,8 @@ fn long_blocks_for_a_neighbour_who_expects_others_are_found_out() {
                     "{has} blocks, {expects} expected"
                 );
             } else if let Err(error) = outcome {
-                // In the middle of its own it is not left waiting; it may have got all that it wants.
+                // In the middle of its own it is not left waiting; it may have got all that it
+                // wants.
                 assert!(
                     error.to_string().contains("is broken"),
                     "{has} blocks, {expects} expected: {error}"

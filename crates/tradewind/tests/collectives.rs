@@ -1,5 +1,5 @@
-//! Every collective by every algorithm against what it must give: any rank count, odd and zero sizes, private and shared
-//! buffers mixed, every kind of job.
+//! Every collective by every algorithm against what it must give: any rank count, odd and zero
+//! sizes, private and shared buffers mixed, every kind of job.
 
 mod common;
 

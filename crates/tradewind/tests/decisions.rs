@@ -1,6 +1,8 @@
-//! The decision table of a job: used when it belongs to this machine, else one line says why not and the built-in rules hold.
+//! The decision table of a job: used when it belongs to this machine, else one line says why not
+//! and the built-in rules hold.
 //!
-//! The table's place is a variable of the environment, so each case runs in a process of its own: this test again, as a child.
+//! The table's place is a variable of the environment, so each case runs in a process of its own:
+//! this test again, as a child.
 
 use plogp::fingerprint::Fingerprint;
 use plogp::operation::{Algorithm, Operation};
@@ -85,7 +87,8 @@ fn reduce(world: &Communicator, elements: usize) -> Result<()> {
     Ok(())
 }
 
-/// Joins up to 63 bytes, then a ring, then recursive doubling; nothing about other operations unless the table is whole.
+/// Joins up to 63 bytes, then a ring, then recursive doubling; nothing about other operations
+/// unless the table is whole.
 fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
     let range = |from, to, algorithm| Range {
         from,
@@ -219,8 +222,8 @@ fn what_is_forced_is_said_to_be() {
     .expect("nothing is run");
 }
 
-/// Ranks that would decide differently, were they to decide for themselves: the first to ask settles it, and all see the same
-/// bytes, whatever lies where they would look.
+/// Ranks that would decide differently, were they to decide for themselves: the first to ask
+/// settles it, and all see the same bytes, whatever lies where they would look.
 #[test]
 fn ranks_that_see_different_things_go_by_the_same() {
     use engine::Decisions;

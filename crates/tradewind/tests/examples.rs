@@ -1,4 +1,5 @@
-//! The examples run: their logic is called here with ranks that are threads, so that they cannot rot.
+//! The examples run: their logic is called here with ranks that are threads, so that they cannot
+//! rot.
 #![expect(
     clippy::duplicate_mod,
     reason = "the examples are programs of their own, which share a module"

@@ -1,4 +1,5 @@
-//! Requests in numbers, dropped, forgotten, late; communicators side by side; ranks that do not do as the others.
+//! Requests in numbers, dropped, forgotten, late; communicators side by side; ranks that do not do
+//! as the others.
 
 mod common;
 
@@ -256,7 +257,8 @@ fn a_linked_collective_that_meets_another_is_found_too() {
         );
         for error in errors {
             let text = error.expect("every rank is told").to_string();
-            // Under the caller engine the barriers before were linked, which is a collective of its own.
+            // Under the caller engine the barriers before were linked, which is a collective of its
+            // own.
             let number = if engine == EngineKind::Peers { 17 } else { 18 };
             // It is found as soon as two ranks differ, perhaps before all have come.
             assert!(text.contains(&format!("in alltoall #{number}")), "{text}");
@@ -334,8 +336,8 @@ fn wrong_arguments_are_refused_before_anything_starts() {
 
 #[test]
 fn sizes_that_take_different_ways_are_told_apart_before_any_work() {
-    // The small contribution lies beside the count, the large one in an arena: whoever worked on them as they are would
-    // read places that nobody wrote.
+    // The small contribution lies beside the count, the large one in an arena: whoever worked on
+    // them as they are would read places that nobody wrote.
     let errors = with_an_odd_rank(
         EngineKind::Peers,
         2,

@@ -1,9 +1,11 @@
-//! Asynchronous progress, claimed without a clock: all ranks start, nobody calls, and the collectives are complete.
+//! Asynchronous progress, claimed without a clock: all ranks start, nobody calls, and the
+//! collectives are complete.
 //!
-//! A barrier of the standard library, not of ours, tells that every rank has started; from there to the look at
-//! [`Request::is_complete`], which does nothing for the collective, no rank makes a call. So whatever is complete then
-//! was completed by the starts alone. Four and more ranks and algorithms of several rounds, because with two ranks, or in
-//! one round, sends that are buffered look like progress.
+//! A barrier of the standard library, not of ours, tells that every rank has started; from there to
+//! the look at [`Request::is_complete`], which does nothing for the collective, no rank makes a
+//! call. So whatever is complete then was completed by the starts alone. Four and more ranks and
+//! algorithms of several rounds, because with two ranks, or in one round, sends that are buffered
+//! look like progress.
 
 use std::sync::{Barrier, Mutex, PoisonError};
 use tradewind::{
@@ -64,8 +66,8 @@ const SHORT: Plan = Plan {
     outstanding: 3,
     rounds: 50,
 };
-/// Of messages this long there may be only two runs at a time, and a run's slot is known to be free only when all ranks
-/// have started the next: what finds no slot waits for its owner, by design.
+/// Of messages this long there may be only two runs at a time, and a run's slot is known to be free
+/// only when all ranks have started the next: what finds no slot waits for its owner, by design.
 const LONG: Plan = Plan { words: 1 << 14, outstanding: 1, rounds: 6, ..SHORT };
 
 /// One rank's side of a collective: the communicator it is called on, and what goes in.

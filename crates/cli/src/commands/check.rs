@@ -8,7 +8,8 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Finds what is wrong with a GOAL file, text or binary: every operation that cannot work, with its line.
+/// Finds what is wrong with a GOAL file, text or binary: every operation that cannot work, with its
+/// line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The file; - is standard input.

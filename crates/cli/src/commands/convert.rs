@@ -7,8 +7,8 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Converts a GOAL file: to text if the name of the output ends in .goal or .txt, to binary if it ends in .bin, else to what
-/// the input is not. The output is written whole or not at all.
+/// Converts a GOAL file: to text if the name of the output ends in .goal or .txt, to binary if it
+/// ends in .bin, else to what the input is not. The output is written whole or not at all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The file to read; - is standard input.

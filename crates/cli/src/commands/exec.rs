@@ -24,19 +24,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Runs a GOAL file, text or binary, for real: a process for each of its ranks, real messages between them.
+/// Runs a GOAL file, text or binary, for real: a process for each of its ranks, real messages
+/// between them.
 ///
-/// Payloads are filled with a pattern that depends on source, destination, tag, and position, and every byte that is
-/// received is checked; a receive with a wildcard must hold one of the messages that it admits, and no message may be
-/// received twice. The nic of an operation is counted and not interpreted.
+/// Payloads are filled with a pattern that depends on source, destination, tag, and position, and
+/// every byte that is received is checked; a receive with a wildcard must hold one of the messages
+/// that it admits, and no message may be received twice. The nic of an operation is counted and not
+/// interpreted.
 ///
-/// A calc spins on the one thread of its rank, and whatever else its cpu has to do waits for that thread. (A message
-/// that comes for a posted receive with a wildcard does not: it is moved at once.) Where a cpu has no calc, or calcs are
-/// skipped, its messages take no time but that of moving them, and with the peers engine several processes may do that
-/// at once; with the caller engine it is always the rank itself, one operation at a time.
+/// A calc spins on the one thread of its rank, and whatever else its cpu has to do waits for that
+/// thread. (A message that comes for a posted receive with a wildcard does not: it is moved at
+/// once.) Where a cpu has no calc, or calcs are skipped, its messages take no time but that of
+/// moving them, and with the peers engine several processes may do that at once; with the caller
+/// engine it is always the rank itself, one operation at a time.
 ///
-/// The file is checked first, as by `tradewind check`. The exit status is 1 when anything is wrong with it or with a
-/// single byte, else that of the first rank that fails.
+/// The file is checked first, as by `tradewind check`. The exit status is 1 when anything is wrong
+/// with it or with a single byte, else that of the first rank that fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
@@ -47,15 +50,18 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t)]
     calc: Calc,
 
-    /// Who runs operations: peers (whoever completes what they waited for) or caller (their owner, in its own calls).
+    /// Who runs operations: peers (whoever completes what they waited for) or caller (their owner,
+    /// in its own calls).
     #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
     engine: EngineKind,
 
-    /// Send messages of up to this many bytes without waiting for their receive [default: TRADEWIND_EAGER_BYTES or 4096].
+    /// Send messages of up to this many bytes without waiting for their receive [default:
+    /// TRADEWIND_EAGER_BYTES or 4096].
     #[arg(long, value_name = "BYTES")]
     eager_bytes: Option<u64>,
 
-    /// End the run after this many seconds, with exit status 124. Receives with a wildcard can take what others need.
+    /// End the run after this many seconds, with exit status 124. Receives with a wildcard can take
+    /// what others need.
     #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
     timeout: Option<Duration>,
 

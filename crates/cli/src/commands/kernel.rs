@@ -1,4 +1,4 @@
-//! `tradewind kernel`: whether collectives between hosts can be run by this kernel.
+//! `tradewind kernel`: whether collectives between nodes can be run by this kernel.
 
 use crate::failure::Failure;
 use crate::format::Format;
@@ -7,10 +7,12 @@ use comfy_table::{Cell, Table};
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Says whether the kernel engine can be had here, by loading its program on each Ethernet interface for a moment.
+/// Says whether the kernel engine can be had here, by loading its program on each Ethernet
+/// interface for a moment.
 ///
-/// Jobs on several hosts use the kernel engine where the node service of every host can load it. That takes rights:
-/// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. Exit status 1 where no interface takes it.
+/// Jobs on several nodes use the kernel engine where the node service of every node can load it.
+/// That takes rights: CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. Exit status 1 where no interface
+/// takes it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only on this interface.
@@ -26,7 +28,8 @@ struct Report {
 #[derive(Serialize)]
 struct Interface {
     name: String,
-    /// Instructions that the verifier looked at, by entry of the program; empty where it cannot be loaded.
+    /// Instructions that the verifier looked at, by entry of the program; empty where it cannot be
+    /// loaded.
     verified_instructions: Vec<(&'static str, u32)>,
     /// Why it cannot be loaded.
     problem: Option<String>,
@@ -55,7 +58,7 @@ fn try_out(name: String) -> Interface {
 
 fn describe(report: &Report) -> String {
     if report.interfaces.is_empty() {
-        return "there is no Ethernet interface here: between hosts the agent engine works".into();
+        return "there is no Ethernet interface here: between nodes the agent engine works".into();
     }
     let mut table = Table::new();
     table.load_preset(NOTHING);

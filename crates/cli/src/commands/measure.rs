@@ -23,13 +23,15 @@ same command goes on behind it; what is complete is not measured again.";
 /// What is measured.
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
-    /// Everything, one experiment after the other; about ten minutes on two cores, with --quick about one.
+    /// Everything, one experiment after the other; about ten minutes on two cores, with --quick
+    /// about one.
     All(suite::Arguments),
     /// The parameters of pLogP for every class of pairs, into machine.json; about half a minute.
     Plogp(suite::Arguments),
     /// Copies of memory against size and alignment.
     Memory(suite::Arguments),
-    /// Time against message length, by exchange and by ping-pong, the receive posted beforehand or not.
+    /// Time against message length, by exchange and by ping-pong, the receive posted beforehand or
+    /// not.
     Pingpong(suite::Arguments),
     /// A barrier on 2^d ranks.
     Barrier(suite::Arguments),

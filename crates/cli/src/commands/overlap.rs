@@ -1,8 +1,8 @@
 //! `tradewind overlap`: how much of a collective remains when the program computes meanwhile.
 
 pub(crate) mod figures;
-mod hosts;
 pub(crate) mod job;
+mod nodes;
 pub(crate) mod rank;
 mod table;
 
@@ -16,18 +16,21 @@ use std::process::ExitCode;
 
 /// Measures how much of a collective remains when the program computes meanwhile.
 ///
-/// Starts N rank processes for each row. In every repetition each rank starts the collective after a random skew, computes
-/// for a fixed number of steps, and waits; nothing is called in between. Computations without a collective take turns
-/// with those, and what is more is put down to the collective: `exposed`, for each repetition that of the slowest
-/// rank, is the figure to trust. `overlap` is 1 - exposed/alone in percent: it flatters a slow collective and hides a fast
-/// one. `unattended` is the share that was found complete after the computation, before the rank made any call; looks
-/// that came before all ranks had started do not count. `stolen` is the processor time of all ranks, the node service and
-/// (for the whole machine, as far as it can be told) softirqs, less that of the computation alone.
+/// Starts N rank processes for each row. In every repetition each rank starts the collective after
+/// a random skew, computes for a fixed number of steps, and waits; nothing is called in between.
+/// Computations without a collective take turns with those, and what is more is put down to the
+/// collective: `exposed`, for each repetition that of the slowest rank, is the figure to trust.
+/// `overlap` is 1 - exposed/alone in percent: it flatters a slow collective and hides a fast one.
+/// `unattended` is the share that was found complete after the computation, before the rank made
+/// any call; looks that came before all ranks had started do not count. `stolen` is the processor
+/// time of all ranks, the node service and (for the whole machine, as far as it can be told)
+/// softirqs, less that of the computation alone.
 ///
-/// When there are more ranks than cores, a repetition is timed from the first rank's begin to the last rank's end.
+/// When there are more ranks than cores, a repetition is timed from the first rank's begin to the
+/// last rank's end.
 ///
-/// With --hosts it measures the engines between hosts instead: ping-pong, barrier, an exchange of eight rounds under a
-/// computation, and what the kernel engine's parts cost.
+/// With --nodes it measures the engines between nodes instead: ping-pong, barrier, an exchange of
+/// eight rounds under a computation, and what the kernel engine's parts cost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
@@ -36,13 +39,14 @@ pub(crate) struct Arguments {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     ranks: u32,
 
-    /// Collectives: barrier, allreduce (a sum of doubles), alltoall, bcast, neighbor (on a torus of two dimensions).
+    /// Collectives: barrier, allreduce (a sum of doubles), alltoall, bcast, neighbor (on a torus of
+    /// two dimensions).
     #[arg(long = "op", value_name = "OP,...", value_delimiter = ',')]
     #[arg(default_value = "barrier,allreduce,alltoall,bcast,neighbor")]
     collectives: Vec<Collective>,
 
-    /// Sizes in bytes: of the whole message in allreduce (a multiple of 8) and bcast, of what one rank has for one other
-    /// in alltoall and neighbor. A barrier has none and is measured once.
+    /// Sizes in bytes: of the whole message in allreduce (a multiple of 8) and bcast, of what one
+    /// rank has for one other in alltoall and neighbor. A barrier has none and is measured once.
     #[arg(
         long,
         value_name = "BYTES,...",
@@ -51,7 +55,8 @@ pub(crate) struct Arguments {
     )]
     bytes: Vec<u64>,
 
-    /// Who runs operations: caller (their owner, in its own calls) or peers (whoever completes what they waited for).
+    /// Who runs operations: caller (their owner, in its own calls) or peers (whoever completes what
+    /// they waited for).
     #[arg(
         long = "engine",
         value_name = "ENGINE,...",
@@ -60,8 +65,8 @@ pub(crate) struct Arguments {
     )]
     engines: Vec<EngineKind>,
 
-    /// How long each rank computes, in microseconds [default: all ranks of a core together ten times as long as the
-    /// collective takes alone with the first engine, each at least 20].
+    /// How long each rank computes, in microseconds [default: all ranks of a core together ten
+    /// times as long as the collective takes alone with the first engine, each at least 20].
     #[arg(long, value_name = "US")]
     compute_us: Option<f64>,
 
@@ -70,7 +75,7 @@ pub(crate) struct Arguments {
     repetitions: Option<u32>,
 
     #[command(flatten)]
-    between: hosts::Arguments,
+    between: nodes::Arguments,
 }
 
 const JSON: &str = "\
@@ -93,8 +98,8 @@ impl Arguments {
 }
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
-    if let Some(hosts) = arguments.between.hosts {
-        return hosts::execute(&arguments.between, hosts, arguments.compute_us, format);
+    if let Some(nodes) = arguments.between.nodes {
+        return nodes::execute(&arguments.between, nodes, arguments.compute_us, format);
     }
     let cases = arguments.cases();
     for case in &cases {

@@ -9,16 +9,16 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Draws what was measured as one HTML page that needs nothing else: every figure, map and table of a directory of results,
-/// and the machine's parameters.
+/// Draws what was measured as one HTML page that needs nothing else: every figure, map and table of
+/// a directory of results, and the machine's parameters.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The directory that `tradewind measure` wrote, or a machine.json.
     #[arg(value_name = "DIR")]
     results: PathBuf,
 
-    /// Another directory or machine.json, whose curves are drawn over the first one's. How far the parameters of both lie apart is
-    /// said, too.
+    /// Another directory or machine.json, whose curves are drawn over the first one's. How far the
+    /// parameters of both lie apart is said, too.
     #[arg(long, value_name = "OTHER_DIR")]
     compare: Option<PathBuf>,
 

@@ -12,16 +12,18 @@ use std::time::Duration;
 
 /// Runs a program as the ranks of a job.
 ///
-/// Each rank finds TRADEWIND_RANK and TRADEWIND_SIZE in its environment. Rank 0 reads this command's standard input, unless
-/// that is a terminal. SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on to the ranks; a second
-/// SIGINT or SIGTERM ends them. The exit status is that of the first rank that fails.
+/// Each rank finds TRADEWIND_RANK and TRADEWIND_SIZE in its environment. Rank 0 reads this
+/// command's standard input, unless that is a terminal. SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2,
+/// SIGTSTP and SIGCONT are passed on to the ranks; a second SIGINT or SIGTERM ends them. The exit
+/// status is that of the first rank that fails.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number of ranks.
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     ranks: u32,
 
-    /// Who runs operations: peers (whoever completes what they waited for) or caller (their owner, in its own calls).
+    /// Who runs operations: peers (whoever completes what they waited for) or caller (their owner,
+    /// in its own calls).
     #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
     engine: EngineKind,
 
@@ -29,8 +31,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum)]
     bind: Option<Bind>,
 
-    /// The core of each rank, taken in turn: `--map 1,0` swaps two ranks, `--map 0` has all share a core. `tradewind measure
-    /// placement --traffic FILE` proposes one.
+    /// The core of each rank, taken in turn: `--map 1,0` swaps two ranks, `--map 0` has all share a
+    /// core. `tradewind measure placement --traffic FILE` proposes one.
     #[arg(long, value_name = "CORE,...", value_delimiter = ',', conflicts_with = "bind")]
     map: Option<Vec<usize>>,
 
@@ -42,7 +44,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// How many seconds the other ranks may go on after one has failed, before they are ended (SIGTERM, then SIGKILL).
+    /// How many seconds the other ranks may go on after one has failed, before they are ended
+    /// (SIGTERM, then SIGKILL).
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     grace: Duration,
 

@@ -1,4 +1,5 @@
-//! `tradewind schedule`: shows what an algorithm does on all ranks, draws it, or writes it as a GOAL file.
+//! `tradewind schedule`: shows what an algorithm does on all ranks, draws it, or writes it as a
+//! GOAL file.
 
 mod collective;
 mod dot;
@@ -22,8 +23,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Shows what a collective's algorithm does on all ranks: how many messages, how deep, the longest path. Draws it, or
-/// writes it as a GOAL file. Without --algorithm, lists the algorithms.
+/// Shows what a collective's algorithm does on all ranks: how many messages, how deep, the longest
+/// path. Draws it, or writes it as a GOAL file. Without --algorithm, lists the algorithms.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The collective.
@@ -50,7 +51,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", default_value_t = Tuning::default().segment_bytes)]
     segment: NonZeroU64,
 
-    /// Children of a rank in a tree of any degree; ranks that exchange in a phase of a multiphase all-to-all.
+    /// Children of a rank in a tree of any degree; ranks that exchange in a phase of a multiphase
+    /// all-to-all.
     #[arg(long, default_value_t = Tuning::default().degree)]
     degree: NonZeroU32,
 
@@ -62,7 +64,8 @@ pub(crate) struct Arguments {
     #[arg(long = "type", value_name = "TYPE", default_value_t = DataType::U8)]
     data_type: DataType,
 
-    /// Two levels, with so many consecutive ranks in a node; for barrier, bcast, reduce, allreduce and allgather.
+    /// Two levels, with so many consecutive ranks in a node; for barrier, bcast, reduce, allreduce
+    /// and allgather.
     #[arg(long, value_name = "RANKS")]
     ranks_per_node: Option<NonZeroU32>,
 
@@ -74,8 +77,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     rank: Option<u32>,
 
-    /// Writes a GOAL file: binary if the name ends in .bin, else text; - is standard output. Copies and local operations
-    /// become computations that take no time.
+    /// Writes a GOAL file: binary if the name ends in .bin, else text; - is standard output. Copies
+    /// and local operations become computations that take no time.
     #[arg(long, value_name = "FILE")]
     goal: Option<PathBuf>,
 }

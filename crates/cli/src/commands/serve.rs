@@ -1,4 +1,5 @@
-//! `tradewind serve`: the node service of a job that another launcher has started. The first rank executes it.
+//! `tradewind serve`: the node service of a job that another launcher has started. The first rank
+//! executes it.
 
 use crate::failure::Failure;
 use engine::node::EngineKind;
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     cores: u32,
 
-    /// Address at which to listen for the node services of the job's other hosts.
+    /// Address at which to listen for the node services of the job's other nodes.
     #[arg(long)]
     listen: Option<IpAddr>,
 

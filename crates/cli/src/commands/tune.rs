@@ -11,13 +11,15 @@ use std::process::ExitCode;
 
 /// Finds out which algorithm is best when on this machine, and keeps it where programs look for it.
 ///
-/// Times the candidates of every collective side by side, for several sizes and numbers of ranks, and writes the winners as a
-/// decision table. Every job on this machine goes by it from then on; programs need not be built anew. Takes about half a
-/// minute for each number of ranks, and as long again with --check.
+/// Times the candidates of every collective side by side, for several sizes and numbers of ranks,
+/// and writes the winners as a decision table. Every job on this machine goes by it from then on;
+/// programs need not be built anew. Takes about half a minute for each number of ranks, and as long
+/// again with --check.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Arguments {
-    /// The file to write [default: $TRADEWIND_DECISIONS, else tradewind/decisions.json under $XDG_CONFIG_HOME or ~/.config].
+    /// The file to write [default: $TRADEWIND_DECISIONS, else tradewind/decisions.json under
+    /// $XDG_CONFIG_HOME or ~/.config].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -26,11 +28,13 @@ pub(crate) struct Arguments {
     #[arg(value_parser = clap::value_parser!(u32).range(2..=4096))]
     ranks: Vec<u32>,
 
-    /// Checks the table in jobs of their own, at sizes it was not made from: how long its choices take over the best.
+    /// Checks the table in jobs of their own, at sizes it was not made from: how long its choices
+    /// take over the best.
     #[arg(long)]
     check: bool,
 
-    /// Few operations, few sizes, short repetitions: to see how it goes. What it writes is no good, so it goes where --out says.
+    /// Few operations, few sizes, short repetitions: to see how it goes. What it writes is no good,
+    /// so it goes where --out says.
     #[arg(long, requires = "out")]
     quick: bool,
 

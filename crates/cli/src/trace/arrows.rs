@@ -5,7 +5,8 @@ use super::slices::Slice;
 use std::collections::HashMap;
 use tradewind::profile::{Event, Stage};
 
-/// From one slice to another. Times are nanoseconds on the node's clock, the second not before the first.
+/// From one slice to another. Times are nanoseconds on the node's clock, the second not before the
+/// first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrow {
     pub(super) name: &'static str,
@@ -100,8 +101,8 @@ fn key(event: &Event, rank: u32, operation: u32) -> Key {
     (event.communicator, event.program, event.run, rank, operation)
 }
 
-/// Leaves within its first slice, as late as it may, and reaches its second as it begins. What one operation enables may
-/// begin before the clock has been read at its end, on another core.
+/// Leaves within its first slice, as late as it may, and reaches its second as it begins. What one
+/// operation enables may begin before the clock has been read at its end, on another core.
 fn arrow(
     name: &'static str,
     (from, before): (usize, &Slice),

@@ -21,7 +21,8 @@ pub(super) struct Slice {
     pub(super) event: Option<usize>,
 }
 
-/// What belongs on one line of a process. Slices that would overlap there get further lines of the same kind.
+/// What belongs on one line of a process. Slices that would overlap there get further lines of the
+/// same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Track {
     /// The rank's calls.
@@ -116,8 +117,8 @@ fn spread(slices: &mut [Slice], ranks: u64) {
             lines.len() - 1
         });
         lines[line].push(slice.ended);
-        // Calls first, then what the rank did itself, then what others did for it, line by line. 0 would be taken for an
-        // idle thread.
+        // Calls first, then what the rank did itself, then what others did for it, line by line. 0
+        // would be taken for an idle thread.
         let kind = match slice.track {
             Track::Collectives(_) => 0,
             Track::Own(_) => 1,

@@ -1,7 +1,8 @@
 //! GOAL files that the tests run.
 
-/// Five ranks, everything that the language has: messages of no byte, few and many, tags, wildcards, both kinds of edges,
-/// computations on several cpus, two interfaces, a message from a rank to itself.
+/// Five ranks, everything that the language has: messages of no byte, few and many, tags,
+/// wildcards, both kinds of edges, computations on several cpus, two interfaces, a message from a
+/// rank to itself.
 pub(crate) const EVERYTHING: &str = "\
 num_ranks 5
 rank 0 {

@@ -71,8 +71,9 @@ fn parse<T: serde::de::DeserializeOwned>(event: &serde_json::Value) -> T {
 }
 
 impl Profile {
-    /// Reads a file and checks that every arrow has two ends that lie in slices, the second not before the first, and
-    /// that slices of a track lie one after the other or one within the other.
+    /// Reads a file and checks that every arrow has two ends that lie in slices, the second not
+    /// before the first, and that slices of a track lie one after the other or one within the
+    /// other.
     pub(crate) fn read(path: &Path) -> Self {
         let text = std::fs::read(path).expect("the profile is there");
         let file: File = serde_json::from_slice(&text).expect("it is JSON");

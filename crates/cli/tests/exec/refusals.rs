@@ -75,8 +75,9 @@ fn a_file_that_does_not_fit_is_refused_with_what_it_needs() {
     assert_eq!(output.expect("cargo has built the command").status.code(), Some(0));
 }
 
-/// Rank 0 may take the message with tag 2 first, and then nothing is left for its other receive. There is a way to share
-/// the messages out, so it is not wrong; rank 2 sends only when the damage is done.
+/// Rank 0 may take the message with tag 2 first, and then nothing is left for its other receive.
+/// There is a way to share the messages out, so it is not wrong; rank 2 sends only when the damage
+/// is done.
 #[test]
 fn a_run_that_has_come_to_a_dead_end_ends_with_its_time() {
     let folder = Folder::new();

@@ -11,7 +11,8 @@ use std::ffi::OsString;
 
 const RANKS: u32 = 4;
 
-/// Runs with a rank that is killed; together with [`RUNS_KILLED_BY_ITSELF`] the 200 that the project promises.
+/// Runs with a rank that is killed; together with [`RUNS_KILLED_BY_ITSELF`] the 200 that the
+/// project promises.
 const RUNS_KILLED_FROM_OUTSIDE: u32 = 100;
 const RUNS_KILLED_BY_ITSELF: u32 = 100;
 
@@ -28,7 +29,8 @@ fn processes(job: &mut Job, ranks: u32) -> Vec<ProcessHandle> {
     said.iter().map(|said| ProcessHandle::open(said.number() as u32).expect("it lives")).collect()
 }
 
-/// Asserts that every rank but the victim names it, and that nobody is left. Gives the times they noticed.
+/// Asserts that every rank but the victim names it, and that nobody is left. Gives the times they
+/// noticed.
 fn assert_all_know(job: &Finished, victim: u32, processes: &[ProcessHandle]) -> Vec<u64> {
     let others: Vec<u32> = (0..RANKS).filter(|rank| *rank != victim).collect();
     assert_eq!(job.who_said(&format!("failed {victim} killed 9")), others, "{job:?}");
@@ -43,8 +45,8 @@ fn assert_all_know(job: &Finished, victim: u32, processes: &[ProcessHandle]) -> 
     job.said.iter().filter(|said| said.is("at")).map(|said| said.number()).collect()
 }
 
-/// The project promises a second. A machine that is busy with other things may keep a process from running for longer
-/// than that, so this looks at the run in the middle.
+/// The project promises a second. A machine that is busy with other things may keep a process from
+/// running for longer than that, so this looks at the run in the middle.
 fn assert_soon(mut delays: Vec<u64>) {
     delays.sort_unstable();
     let middle = delays[delays.len() / 2];
@@ -69,7 +71,8 @@ fn a_rank_killed_at_any_moment_is_named_to_all_others() {
         let line = Line::run(RANKS, &["--engine", engine]).program("endless");
         let mut job = if run % 2 == 1 { line.variable("LINKED", "") } else { line }.start();
         let processes = processes(&mut job, RANKS);
-        // The ranks run on while we count, so wherever the victim is when the signal comes, nobody has chosen it.
+        // The ranks run on while we count, so wherever the victim is when the signal comes, nobody
+        // has chosen it.
         for _ in 0..random.random_range(0..20) {
             job.listen();
         }

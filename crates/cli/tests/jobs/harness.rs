@@ -84,7 +84,8 @@ fn all_of(mut error: ChildStderr) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A job under way. Its end of the ranks' output is open until the last process that may write has ended.
+/// A job under way. Its end of the ranks' output is open until the last process that may write has
+/// ended.
 #[derive(Debug)]
 pub(crate) struct Job {
     child: Child,
@@ -167,7 +168,8 @@ impl Job {
         }
     }
 
-    /// Waits until each of `ranks` ranks has said this word, and gives what they said with it, by rank.
+    /// Waits until each of `ranks` ranks has said this word, and gives what they said with it, by
+    /// rank.
     pub(crate) fn listen_for(&mut self, word: &str, ranks: u32) -> Vec<Said> {
         let mut heard: Vec<Said> = Vec::new();
         while (heard.len() as u32) < ranks {

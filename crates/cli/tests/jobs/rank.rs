@@ -1,4 +1,5 @@
-//! What the ranks of the tests do. The tests start this very program again with the name of one of these.
+//! What the ranks of the tests do. The tests start this very program again with the name of one of
+//! these.
 
 use crate::harness::PROGRAM;
 use engine::Departure;
@@ -76,7 +77,8 @@ fn describe(how: Departure) -> String {
     }
 }
 
-/// The communicator of all ranks; with LINKED, one that uses schedules in which operations enable each other across ranks.
+/// The communicator of all ranks; with LINKED, one that uses schedules in which operations enable
+/// each other across ranks.
 fn world(job: &Job) -> Communicator {
     let linked = Algorithms {
         barrier: Some(BarrierAlgorithm::Dissemination),
@@ -88,7 +90,8 @@ fn world(job: &Job) -> Communicator {
     job.world().with_algorithms(if std::env::var_os("LINKED").is_some() { linked } else { usual })
 }
 
-/// One round of collectives that depend on every rank; every eighth moves as much as is worked on in pieces.
+/// One round of collectives that depend on every rank; every eighth moves as much as is worked on
+/// in pieces.
 fn round(world: &Communicator, round: u64) -> Result<(), Error> {
     world.barrier()?;
     let elements = if round % 8 == 3 { 1 << 14 } else { 16 };
@@ -120,8 +123,9 @@ fn endless() -> i32 {
         }
         if number % 16 == 0 {
             say(rank, &format!("round {number}"));
-            // A nap, so that the others fall asleep too now and then: a death finds some computing, some waiting, some asleep,
-            // and only who is about to sleep looks whether anybody is gone.
+            // A nap, so that the others fall asleep too now and then: a death finds some computing,
+            // some waiting, some asleep, and only who is about to sleep looks whether anybody is
+            // gone.
             std::thread::sleep(Duration::from_millis(1));
         }
     }

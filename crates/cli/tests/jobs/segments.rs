@@ -1,10 +1,11 @@
-//! Segments that do not fit where they are to lie: an error says so, and nobody is killed by touching them.
+//! Segments that do not fit where they are to lie: an error says so, and nobody is killed by
+//! touching them.
 
 use crate::harness::{Finished, Line, TRADEWIND, this_test};
 use std::process::Command;
 
-/// Runs a job whose segment lies in a file system of this size, in namespaces of its own. `None` if this system has no
-/// such namespaces for us.
+/// Runs a job whose segment lies in a file system of this size, in namespaces of its own. `None` if
+/// this system has no such namespaces for us.
 fn run_in(size: &str, program: &str) -> Option<Finished> {
     let probe =
         Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).output();

@@ -39,7 +39,8 @@ impl Order {
     }
 }
 
-/// Sends each other member of the group what is for it and receives what it has; nothing where the functions give nothing.
+/// Sends each other member of the group what is for it and receives what it has; nothing where the
+/// functions give nothing.
 pub(crate) fn draw(
     drawing: &mut Drawing,
     (order, tag): (Order, u32),

@@ -15,7 +15,8 @@ pub(super) fn bruck(
     let member = drawing.member();
     let (rank, ranks) = (member.rank(), member.ranks());
     drawing.copy(input.at(rank), output.at(rank));
-    // A block is known by how many ranks it travels in all, which is also what tells the rounds in which it moves.
+    // A block is known by how many ranks it travels in all, which is also what tells the rounds in
+    // which it moves.
     let mut places: Vec<Block> = (0..ranks).map(|way| input.at(member.after(way))).collect();
     for (round, distance) in member.doublings().enumerate() {
         let moving: Vec<u32> = (0..ranks).filter(|way| way & distance != 0).collect();
@@ -40,10 +41,11 @@ pub(super) fn bruck(
     Ok(())
 }
 
-/// Ranks and blocks have coordinates in a grid of these extents. Before a rank's phase for a dimension, the coordinates of
-/// a block that it holds say where the block comes from in the dimensions that are done, and where it goes in the others;
-/// what they leave open are the rank's own coordinates. So there is always one block for each place of the grid, and the
-/// phase swaps those of one coordinate with those of the rank at that coordinate.
+/// Ranks and blocks have coordinates in a grid of these extents. Before a rank's phase for a
+/// dimension, the coordinates of a block that it holds say where the block comes from in the
+/// dimensions that are done, and where it goes in the others; what they leave open are the rank's
+/// own coordinates. So there is always one block for each place of the grid, and the phase swaps
+/// those of one coordinate with those of the rank at that coordinate.
 pub(super) fn multiphase(
     drawing: &mut Drawing,
     extents: &[u32],

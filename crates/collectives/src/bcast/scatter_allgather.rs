@@ -9,8 +9,8 @@ use goal::graph::Block;
 const SCATTER: u32 = 0;
 const RING: u32 = 1;
 
-/// Ranks are numbered from the root, and part n is the one that rank number n gets from the tree. A rank gets its
-/// subtree's parts, too, and keeps them.
+/// Ranks are numbered from the root, and part n is the one that rank number n gets from the tree. A
+/// rank gets its subtree's parts, too, and keeps them.
 pub(super) fn draw(drawing: &mut Drawing, root: u32, data: Block) -> Result<(), CollectiveError> {
     let member = drawing.member();
     let (number, ranks) = (member.behind(root)?, member.ranks());
@@ -24,7 +24,8 @@ pub(super) fn draw(drawing: &mut Drawing, root: u32, data: Block) -> Result<(), 
     }
     let (next, right) = ((number + 1) % ranks, member.after(1));
     for step in 0..ranks - 1 {
-        // Part by part backwards: what comes from the left in one step goes to the right in the next.
+        // Part by part backwards: what comes from the left in one step goes to the right in the
+        // next.
         let (passed, wanted) =
             ((number + ranks - step) % ranks, (number + ranks - step - 1) % ranks);
         if !holds(next, passed, ranks) {

@@ -6,9 +6,10 @@ use crate::drawing::Drawing;
 use crate::tree::Tree;
 use goal::graph::Block;
 
-/// Segments go down the trees in turn. Sanders, Speck, Träff 2009, section 3: all ranks but the root, numbered 1, 2, … from
-/// it, are the nodes of both trees. In the first tree the odd numbers are leaves. The second one is the mirror image of
-/// the first if the number of nodes is even, and the first moved on by one otherwise.
+/// Segments go down the trees in turn. Sanders, Speck, Träff 2009, section 3: all ranks but the
+/// root, numbered 1, 2, … from it, are the nodes of both trees. In the first tree the odd numbers
+/// are leaves. The second one is the mirror image of the first if the number of nodes is even, and
+/// the first moved on by one otherwise.
 pub(super) fn draw(
     drawing: &mut Drawing,
     root: u32,
@@ -91,7 +92,8 @@ impl Shape {
     }
 }
 
-/// The children in the in-order tree over 1, 2, …, `nodes`, where the lowest set bit of a position tells its height.
+/// The children in the in-order tree over 1, 2, …, `nodes`, where the lowest set bit of a position
+/// tells its height.
 fn children(position: u32, nodes: u32) -> impl Iterator<Item = u32> {
     let half = (position & position.wrapping_neg()) / 2;
     let left = (half > 0).then(|| position - half);

@@ -5,10 +5,11 @@ use super::alltoall::blocks;
 use crate::CollectiveError;
 use goal::graph::{Access, Graph};
 
-/// Sends the same block of `bytes` bytes to every destination and receives one block from each source. The output
-/// holds the blocks in the order of the sources.
+/// Sends the same block of `bytes` bytes to every destination and receives one block from each
+/// source. The output holds the blocks in the order of the sources.
 ///
-/// Hoefler, Träff: "Sparse Collective Operations for MPI" (2009). All edges at once; none waits for another.
+/// Hoefler, Träff: "Sparse Collective Operations for MPI" (2009). All edges at once; none waits for
+/// another.
 ///
 /// # Errors
 /// [`CollectiveError::TooManyBytes`].
@@ -29,11 +30,12 @@ pub fn neighbor_allgather(
     neighbor_allgatherv(neighborhood, bytes, &vec![bytes; neighborhood.sources().len()])
 }
 
-/// As [`neighbor_allgather`], with a size in bytes for each source. What comes from each follows without gaps; a neighbour
-/// beyond the edge of a grid has its block, too.
+/// As [`neighbor_allgather`], with a size in bytes for each source. What comes from each follows
+/// without gaps; a neighbour beyond the edge of a grid has its block, too.
 ///
 /// # Errors
-/// [`CollectiveError::SizesDoNotFit`], [`CollectiveError::SelfLoopSizesDiffer`], [`CollectiveError::TooManyBytes`].
+/// [`CollectiveError::SizesDoNotFit`], [`CollectiveError::SelfLoopSizesDiffer`],
+/// [`CollectiveError::TooManyBytes`].
 pub fn neighbor_allgatherv(
     neighborhood: &Neighborhood,
     sent: u64,

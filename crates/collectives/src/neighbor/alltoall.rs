@@ -4,10 +4,11 @@ use super::Neighborhood;
 use crate::CollectiveError;
 use goal::graph::{Access, Block, Graph};
 
-/// Sends one block of `bytes` bytes to each destination and receives one from each source. The input holds the blocks
-/// in the order of the destinations, the output in the order of the sources.
+/// Sends one block of `bytes` bytes to each destination and receives one from each source. The
+/// input holds the blocks in the order of the destinations, the output in the order of the sources.
 ///
-/// Hoefler, Träff: "Sparse Collective Operations for MPI" (2009). All edges at once; none waits for another.
+/// Hoefler, Träff: "Sparse Collective Operations for MPI" (2009). All edges at once; none waits for
+/// another.
 ///
 /// # Errors
 /// [`CollectiveError::TooManyBytes`].
@@ -29,11 +30,12 @@ pub fn neighbor_alltoall(
     neighbor_alltoallv(neighborhood, &sent, &received)
 }
 
-/// As [`neighbor_alltoall`], with a size in bytes for each destination and each source. Blocks follow each other without
-/// gaps; a neighbour beyond the edge of a grid has its block, too.
+/// As [`neighbor_alltoall`], with a size in bytes for each destination and each source. Blocks
+/// follow each other without gaps; a neighbour beyond the edge of a grid has its block, too.
 ///
 /// # Errors
-/// [`CollectiveError::SizesDoNotFit`], [`CollectiveError::SelfLoopSizesDiffer`], [`CollectiveError::TooManyBytes`].
+/// [`CollectiveError::SizesDoNotFit`], [`CollectiveError::SelfLoopSizesDiffer`],
+/// [`CollectiveError::TooManyBytes`].
 ///
 /// ```
 /// use collectives::neighbor::{Neighborhood, neighbor_alltoallv};

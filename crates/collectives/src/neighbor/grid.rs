@@ -3,14 +3,16 @@
 use crate::CollectiveError;
 use crate::member::Member;
 
-/// The neighbours of a rank in a grid of these extents: dimension by dimension, the one in the negative direction, then
-/// the one in the positive direction; `None` beyond the edge of a dimension that is not periodic.
+/// The neighbours of a rank in a grid of these extents: dimension by dimension, the one in the
+/// negative direction, then the one in the positive direction; `None` beyond the edge of a
+/// dimension that is not periodic.
 ///
-/// Ranks are numbered row by row: the last coordinate changes fastest. Order and numbering are those of the MPI
-/// standard, version 4.1, sections 8.5 and 8.6.
+/// Ranks are numbered row by row: the last coordinate changes fastest. Order and numbering are
+/// those of the MPI standard, version 4.1, sections 8.5 and 8.6.
 ///
 /// # Errors
-/// [`CollectiveError::PeriodicFlagsDoNotFit`], [`CollectiveError::GridSize`], [`CollectiveError::RankOutOfRange`].
+/// [`CollectiveError::PeriodicFlagsDoNotFit`], [`CollectiveError::GridSize`],
+/// [`CollectiveError::RankOutOfRange`].
 ///
 /// ```
 /// use collectives::neighbor::cartesian;
@@ -53,11 +55,12 @@ fn places(dimensions: &[u32]) -> Result<u32, CollectiveError> {
     product.ok_or_else(|| error("more places than ranks can be numbered"))
 }
 
-/// The extents of a grid that holds exactly `ranks` ranks, as close to each other as possible, largest first.
+/// The extents of a grid that holds exactly `ranks` ranks, as close to each other as possible,
+/// largest first.
 ///
-/// Of all ways to write `ranks` as a product of so many factors it is the one with the smallest largest factor, among
-/// those the one with the smallest second factor, and so on. Its task is that of `MPI_Dims_create` (MPI standard, version
-/// 4.1, section 8.5.2) with nothing fixed beforehand.
+/// Of all ways to write `ranks` as a product of so many factors it is the one with the smallest
+/// largest factor, among those the one with the smallest second factor, and so on. Its task is that
+/// of `MPI_Dims_create` (MPI standard, version 4.1, section 8.5.2) with nothing fixed beforehand.
 ///
 /// # Errors
 /// [`CollectiveError::NoGrid`] for no ranks, or for no dimensions and more than one rank.
@@ -94,7 +97,8 @@ fn divisors(number: u32) -> Vec<u32> {
     small.iter().copied().chain(large).collect()
 }
 
-/// The first of all descending lists of `count` factors with this product, none above `limit`, in lexicographic order.
+/// The first of all descending lists of `count` factors with this product, none above `limit`, in
+/// lexicographic order.
 fn factors(product: u32, count: u32, limit: u32, divisors: &[u32]) -> Option<Vec<u32>> {
     if count == 0 {
         return (product == 1).then(Vec::new);

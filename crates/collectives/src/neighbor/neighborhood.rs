@@ -8,14 +8,15 @@ use goal::graph::{Block, Graph};
 /// One entry in a rank's list of sources or destinations; one block of the buffer belongs to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Neighbor {
-    /// The rank at the other end; `None` beyond the edge of a grid, where the block exists but is neither sent nor
-    /// written.
+    /// The rank at the other end; `None` beyond the edge of a grid, where the block exists but is
+    /// neither sent nor written.
     pub rank: Option<u32>,
     /// Parallel edges are paired within the same tag only.
     pub tag: u32,
 }
 
-/// A rank's edges: whom it receives from and whom it sends to, in the order of the blocks in its buffers.
+/// A rank's edges: whom it receives from and whom it sends to, in the order of the blocks in its
+/// buffers.
 ///
 /// ```
 /// use collectives::neighbor::Neighborhood;
@@ -38,8 +39,8 @@ pub struct Neighborhood {
 impl Neighborhood {
     /// Rank `rank` of `ranks` receives from these sources and sends to these destinations.
     ///
-    /// A rank that occurs several times has several edges: the k-th edge from a to b among a's destinations is the k-th
-    /// edge from a among b's sources.
+    /// A rank that occurs several times has several edges: the k-th edge from a to b among a's
+    /// destinations is the k-th edge from a among b's sources.
     ///
     /// # Errors
     /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NeighborOutOfRange`],
@@ -57,11 +58,13 @@ impl Neighborhood {
         Self::of(rank, ranks, list(sources), list(destinations))
     }
 
-    /// The neighbours of a rank in a grid, in the order of [`cartesian`], as sources and as destinations.
+    /// The neighbours of a rank in a grid, in the order of [`cartesian`], as sources and as
+    /// destinations.
     ///
-    /// What a rank sends in the negative direction of a dimension arrives at its neighbour as coming from the positive
-    /// direction, and the reverse. This also holds where both neighbours are the same rank, in a periodic dimension of
-    /// one or two ranks (MPI standard, version 4.1, section 8.6), so a halo exchange needs no special case.
+    /// What a rank sends in the negative direction of a dimension arrives at its neighbour as
+    /// coming from the positive direction, and the reverse. This also holds where both neighbours
+    /// are the same rank, in a periodic dimension of one or two ranks (MPI standard, version 4.1,
+    /// section 8.6), so a halo exchange needs no special case.
     ///
     /// # Errors
     /// As [`cartesian`].
@@ -82,7 +85,8 @@ impl Neighborhood {
     ) -> Result<Self, CollectiveError> {
         let neighbors = cartesian(dimensions, periodic, rank)?;
         let ranks = dimensions.iter().product();
-        // The tag is the direction of travel: what comes from the negative side was sent in the positive direction.
+        // The tag is the direction of travel: what comes from the negative side was sent in the
+        // positive direction.
         let list = |opposite: u32| {
             let tags = (0..).map(|position: u32| position ^ opposite);
             neighbors.iter().zip(tags).map(|(rank, tag)| Neighbor { rank: *rank, tag }).collect()
@@ -90,8 +94,8 @@ impl Neighborhood {
         Self::of(rank, ranks, list(1), list(0))
     }
 
-    /// Rank `rank` of `ranks` has these sources and destinations, as they were given by another rank's
-    /// [`sources`](Self::sources) and [`destinations`](Self::destinations).
+    /// Rank `rank` of `ranks` has these sources and destinations, as they were given by another
+    /// rank's [`sources`](Self::sources) and [`destinations`](Self::destinations).
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -133,8 +137,9 @@ impl Neighborhood {
         Graph::new(self.rank, self.ranks)
     }
 
-    /// Draws all edges: one block for each destination and one for each source, both in the order of the lists. Vertex
-    /// order is list order, which pairs the k-th parallel edge here with the k-th over there.
+    /// Draws all edges: one block for each destination and one for each source, both in the order
+    /// of the lists. Vertex order is list order, which pairs the k-th parallel edge here with the
+    /// k-th over there.
     pub(super) fn draw(
         &self,
         graph: &mut Graph,
@@ -185,7 +190,8 @@ fn exist(list: &'static str, neighbors: &[Neighbor], ranks: u32) -> Result<(), C
     Ok(())
 }
 
-/// Pairs the ends of edges from a rank to itself, in list order within each tag: the same rule as between ranks.
+/// Pairs the ends of edges from a rank to itself, in list order within each tag: the same rule as
+/// between ranks.
 fn loops(
     rank: u32,
     sources: &[Neighbor],

@@ -48,8 +48,8 @@ pub(super) fn draw(
     gather(drawing, &mut halving, folding.position(root), output.as_ref())
 }
 
-/// What partners have kept comes together again, in the reverse order of steps, at the one whose position is more like the
-/// root's.
+/// What partners have kept comes together again, in the reverse order of steps, at the one whose
+/// position is more like the root's.
 fn gather(
     drawing: &mut Drawing,
     halving: &mut Halving<'_>,

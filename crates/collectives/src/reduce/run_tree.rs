@@ -1,4 +1,5 @@
-//! Trees whose subtrees are runs of consecutive ranks, so that contributions are combined in rank order.
+//! Trees whose subtrees are runs of consecutive ranks, so that contributions are combined in rank
+//! order.
 
 use crate::blocks::Segments;
 use crate::drawing::Drawing;
@@ -8,8 +9,8 @@ use crate::{CollectiveError, Reduction};
 use goal::graph::Block;
 use std::ops::Range;
 
-/// A rank's place in a tree that data flow up to the root. The children's subtrees and the rank itself, one beside the
-/// other, are a run of consecutive ranks.
+/// A rank's place in a tree that data flow up to the root. The children's subtrees and the rank
+/// itself, one beside the other, are a run of consecutive ranks.
 #[derive(Debug, Default)]
 pub(super) struct RunTree {
     parent: Option<u32>,
@@ -35,8 +36,8 @@ impl RunTree {
         }
     }
 
-    /// Runs of 1, 2, 4, … ranks become one with the run beside them. A run is headed by the root if it is in it, by its
-    /// first rank otherwise.
+    /// Runs of 1, 2, 4, … ranks become one with the run beside them. A run is headed by the root if
+    /// it is in it, by its first rank otherwise.
     pub(super) fn binomial(member: Member, root: u32) -> Self {
         let (rank, ranks) = (member.rank(), member.ranks());
         let holds_root = |start: u32, size: u32| root / size == start / size;
@@ -58,8 +59,9 @@ impl RunTree {
         tree
     }
 
-    /// The ranks on either side of the root are shared out, as evenly as can be, among up to `degree` runs in all, but at
-    /// least one on each side where there are ranks; each run is headed by the rank nearest to the root, and so on.
+    /// The ranks on either side of the root are shared out, as evenly as can be, among up to
+    /// `degree` runs in all, but at least one on each side where there are ranks; each run is
+    /// headed by the rank nearest to the root, and so on.
     pub(super) fn of_degree(member: Member, root: u32, degree: u32) -> Self {
         let (mut run, mut head, mut parent) = (0..member.ranks(), root, None);
         loop {

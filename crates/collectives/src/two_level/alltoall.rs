@@ -16,24 +16,27 @@ const BETWEEN: u32 = 1;
 /// From the rank that spoke with a node, with what came from there.
 const DOWN: u32 = 2;
 
-/// An all-to-all in which every node sends every other node one message: R² blocks, where in one level R² messages go between
-/// two nodes of R ranks each. The algorithm says in which order nodes turn to each other. Buffers are those of
-/// [`Algorithm::graph`].
+/// An all-to-all in which every node sends every other node one message: R² blocks, where in one
+/// level R² messages go between two nodes of R ranks each. The algorithm says in which order nodes
+/// turn to each other. Buffers are those of [`Algorithm::graph`].
 ///
-/// In a node the rank at position h mod R speaks with node h. One leader for all nodes would send and receive everything that
-/// leaves its node or arrives there, one message after the other, while the others wait. Each rank gives each speaker its
-/// blocks for all nodes of that speaker in one message, and gets what came from them in another, which also brings the
-/// speaker's own block. So a rank sends at most 2(R − 1) messages inside its node and ⌈(nodes − 1) / R⌉ to others, and the
+/// In a node the rank at position h mod R speaks with node h. One leader for all nodes would send
+/// and receive everything that leaves its node or arrives there, one message after the other, while
+/// the others wait. Each rank gives each speaker its blocks for all nodes of that speaker in one
+/// message, and gets what came from them in another, which also brings the speaker's own block. So
+/// a rank sends at most 2(R − 1) messages inside its node and ⌈(nodes − 1) / R⌉ to others, and the
 /// longest way is three messages.
 ///
-/// Bienz, Gropp, Olson: "Node aware sparse matrix–vector multiplication", Journal of Parallel and Distributed Computing 130,
-/// 2019: three steps, and the nodes to be spoken with spread over the ranks of each. Träff, Rougier: "MPI Collectives and
-/// Datatypes for Hierarchical All-to-all Communication", EuroMPI/ASIA 2014: nothing is packed. Here scatter/gather lists name
-/// each block where it lies, a speaker's own in its input and output; all others lie in scratchpads twice on their way,
-/// and once more the bytes cost what messages save when blocks are long.
+/// Bienz, Gropp, Olson: "Node aware sparse matrix–vector multiplication", Journal of Parallel and
+/// Distributed Computing 130, 2019: three steps, and the nodes to be spoken with spread over the
+/// ranks of each. Träff, Rougier: "MPI Collectives and Datatypes for Hierarchical All-to-all
+/// Communication", EuroMPI/ASIA 2014: nothing is packed. Here scatter/gather lists name each block
+/// where it lies, a speaker's own in its input and output; all others lie in scratchpads twice on
+/// their way, and once more the bytes cost what messages save when blocks are long.
 ///
 /// # Errors
-/// As [`Algorithm::graph`]; for an algorithm that passes on others' blocks, and for a join, [`CollectiveError::HasNoLevels`].
+/// As [`Algorithm::graph`]; for an algorithm that passes on others' blocks, and for a join,
+/// [`CollectiveError::HasNoLevels`].
 ///
 /// ```
 /// use collectives::{alltoall::Algorithm, two_level};
@@ -173,8 +176,8 @@ impl<'a> Speaking<'a> {
         Ok(speaking)
     }
 
-    /// A place for each rank of the node with a block for each rank of another: the scratchpad for others, this rank's own in
-    /// its buffer.
+    /// A place for each rank of the node with a block for each rank of another: the scratchpad for
+    /// others, this rank's own in its buffer.
     fn places(
         &self,
         drawing: &mut Drawing,
@@ -198,8 +201,9 @@ impl<'a> Speaking<'a> {
         !self.spoken_with[position as usize].is_empty()
     }
 
-    /// Everybody gives the speakers what is for their nodes. A block for a rank of the same node waits for the message that the
-    /// rank who has it will send down, and goes up only if there will be none.
+    /// Everybody gives the speakers what is for their nodes. A block for a rank of the same node
+    /// waits for the message that the rank who has it will send down, and goes up only if there
+    /// will be none.
     fn up(&self, drawing: &mut Drawing) {
         let goes = |from: u32, to: u32| self.speaks(to) || !self.speaks(from);
         let own = |parts: &Parts, giver: u32, other: u32| {
@@ -217,8 +221,8 @@ impl<'a> Speaking<'a> {
         exchange::draw(drawing, (Order::Rotated, UP), sent, received);
     }
 
-    /// What is for each rank there comes one after the other, in the order of the ranks here: so it lies where it arrives as it
-    /// will in the output.
+    /// What is for each rank there comes one after the other, in the order of the ranks here: so it
+    /// lies where it arrives as it will in the output.
     fn between(&self, drawing: &mut Drawing, order: Order) {
         let partner = |node: u32| self.partners.iter().find(|partner| partner.node == node);
         let sent = |node: u32| {

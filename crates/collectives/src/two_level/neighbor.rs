@@ -9,15 +9,17 @@ use crate::{CollectiveError, Sizes};
 use goal::graph::{Access, Block, Graph};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// A [neighbour all-to-all](crate::neighbor::neighbor_alltoall) in which all that the ranks of a node have for those of another goes
-/// in one message. `nodes` says on which node each rank is; all ranks give the same topology and the same nodes.
+/// A [neighbour all-to-all](crate::neighbor::neighbor_alltoall) in which all that the ranks of a
+/// node have for those of another goes in one message. `nodes` says on which node each rank is; all
+/// ranks give the same topology and the same nodes.
 ///
-/// Between two nodes those ranks speak that have most to send there, or to get from there: of several alike another one for
-/// each other node. So a block goes from its rank to the one that speaks, to that which hears, and to where it belongs, but a
-/// single edge between two nodes is a message as in one level, and two may be. Inside a node blocks go straight.
+/// Between two nodes those ranks speak that have most to send there, or to get from there: of
+/// several alike another one for each other node. So a block goes from its rank to the one that
+/// speaks, to that which hears, and to where it belongs, but a single edge between two nodes is a
+/// message as in one level, and two may be. Inside a node blocks go straight.
 ///
-/// Bienz, Gropp, Olson: "Node aware sparse matrix–vector multiplication", Journal of Parallel and Distributed Computing 130,
-/// 2019: the three steps.
+/// Bienz, Gropp, Olson: "Node aware sparse matrix–vector multiplication", Journal of Parallel and
+/// Distributed Computing 130, 2019: the three steps.
 ///
 /// # Errors
 /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`];
@@ -47,8 +49,9 @@ pub fn neighbor_alltoall(
     draw(rank, topology, nodes, (bytes, topology.neighbors_of(rank).1), &items)
 }
 
-/// A [neighbour allgather](crate::neighbor::neighbor_allgather) in which all that the ranks of a node have for those of another goes
-/// in one message, a block that several of them want but once. Else as [`neighbor_alltoall`].
+/// A [neighbour allgather](crate::neighbor::neighbor_allgather) in which all that the ranks of a
+/// node have for those of another goes in one message, a block that several of them want but once.
+/// Else as [`neighbor_alltoall`].
 ///
 /// # Errors
 /// As [`neighbor_alltoall`].
@@ -84,11 +87,12 @@ enum Step {
     Down,
 }
 
-/// Messages by step, sender and receiver, with the numbers of the items in them. At most one of a step for two ranks, with its
-/// items in the same order on both.
+/// Messages by step, sender and receiver, with the numbers of the items in them. At most one of a
+/// step for two ranks, with its items in the same order on both.
 type Messages = BTreeMap<(Step, u32, u32), BTreeSet<usize>>;
 
-/// Draws this rank's part in bringing all items to those who want them; `given` blocks of so many bytes are its input.
+/// Draws this rank's part in bringing all items to those who want them; `given` blocks of so many
+/// bytes are its input.
 fn draw(
     rank: u32,
     topology: &Topology,
@@ -153,7 +157,8 @@ fn messages(rank: u32, nodes: &[u32], items: &[Item]) -> Messages {
     messages
 }
 
-/// Where each item lies that this rank has, gets or passes on: in its buffers, or else in the scratchpad.
+/// Where each item lies that this rank has, gets or passes on: in its buffers, or else in the
+/// scratchpad.
 fn places(
     drawing: &mut Drawing,
     (rank, bytes): (u32, u64),
@@ -227,15 +232,17 @@ impl Speakers {
         Speakers { between: traffic.into_iter().filter_map(speakers).collect() }
     }
 
-    /// Who sends what goes along an edge from node to node, and who receives it: the ends of the edge, where nobody speaks.
+    /// Who sends what goes along an edge from node to node, and who receives it: the ends of the
+    /// edge, where nobody speaks.
     fn between(&self, here: u32, there: u32, edge: &Edge) -> (u32, u32) {
         self.between.get(&(here, there)).copied().unwrap_or((edge.from, edge.to))
     }
 }
 
 impl Traffic {
-    /// Whether one message is better than those there would be. Two that pass at the same time are as fast, unless putting them
-    /// together takes at most one message more inside the nodes. What goes to the speaker anyway takes a block along.
+    /// Whether one message is better than those there would be. Two that pass at the same time are
+    /// as fast, unless putting them together takes at most one message more inside the nodes. What
+    /// goes to the speaker anyway takes a block along.
     fn pays(&self, (speaker, _): (u32, u32), inside: &HashSet<(u32, u32)>) -> bool {
         let up = self
             .sent

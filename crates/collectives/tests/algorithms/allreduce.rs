@@ -100,7 +100,8 @@ fn contributions_are_combined_in_rank_order_where_that_is_claimed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Rounding differs with the order of additions: the same bits everywhere mean the same order everywhere.
+    /// Rounding differs with the order of additions: the same bits everywhere mean the same order
+    /// everywhere.
     #[test]
     fn floating_point_sums_are_the_same_bits_on_all_ranks(
         values in (1usize..=17).prop_flat_map(|ranks| {

@@ -1,7 +1,9 @@
-//! A plain evaluator of all ranks' graphs: any order that the edges allow, chosen at random, one step at a time.
+//! A plain evaluator of all ranks' graphs: any order that the edges allow, chosen at random, one
+//! step at a time.
 //!
-//! An edge that is missing shows as a wrong result in one order or another: bytes are read and written as early or as
-//! late as the edges allow, and all memory starts with bytes that no test expects.
+//! An edge that is missing shows as a wrong result in one order or another: bytes are read and
+//! written as early or as late as the edges allow, and all memory starts with bytes that no test
+//! expects.
 
 use crate::UNTOUCHED;
 use goal::arithmetic::{Arithmetic, DataType};

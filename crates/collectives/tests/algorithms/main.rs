@@ -1,4 +1,5 @@
-//! Every algorithm against the plain meaning of its collective, for many numbers of ranks, sizes and orders of execution.
+//! Every algorithm against the plain meaning of its collective, for many numbers of ranks, sizes
+//! and orders of execution.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod allgather;
@@ -43,9 +44,9 @@ fn tuning(segment_bytes: u64, degree: u32) -> Tuning {
 /// What every byte that nobody may touch, and every output before a run, is filled with.
 const UNTOUCHED: u8 = 0xA5;
 
-/// Checks and compiles all ranks' graphs, runs them in several random orders, with eager and with rendezvous messages,
-/// and gives each rank's buffers as they are afterwards, which must be the same each time. `inputs` holds each rank's
-/// input, if it has one.
+/// Checks and compiles all ranks' graphs, runs them in several random orders, with eager and with
+/// rendezvous messages, and gives each rank's buffers as they are afterwards, which must be the
+/// same each time. `inputs` holds each rank's input, if it has one.
 fn run(graphs: &[Graph], inputs: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
     run_with(reference::apply, graphs, inputs)
 }

@@ -10,7 +10,8 @@ use goal::graph::{Graph, Operation};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A directed graph as each rank's lists of sources and destinations, which need not be in the same order.
+/// A directed graph as each rank's lists of sources and destinations, which need not be in the same
+/// order.
 #[derive(Clone, Debug)]
 struct Digraph {
     sources: Vec<Vec<u32>>,
@@ -27,7 +28,8 @@ impl Digraph {
         (0..ranks).zip(lists).map(of).collect()
     }
 
-    /// For each rank and each of its sources: the position of this edge in the source's list of destinations.
+    /// For each rank and each of its sources: the position of this edge in the source's list of
+    /// destinations.
     fn other_ends(&self) -> Vec<Vec<usize>> {
         let position = |rank: u32, index: usize| {
             let source = self.sources[rank as usize][index];
@@ -172,7 +174,8 @@ fn few_messages(graphs: &[Graph], digraph: &Digraph, nodes: &[u32]) {
 
 #[test]
 fn two_messages_are_put_together_where_that_is_cheap() {
-    // A ring of four has an edge from rank 0 to rank 1, which speaks for both; in one of eight rank 0 has none to rank 3.
+    // A ring of four has an edge from rank 0 to rank 1, which speaks for both; in one of eight rank
+    // 0 has none to rank 3.
     for (ranks, expected) in [(4u32, 1), (8, 2)] {
         let own = |rank| Neighborhood::cartesian(&[ranks], &[true], rank).unwrap();
         let topology = Topology::new(&(0..ranks).map(own).collect::<Vec<_>>()).unwrap();
@@ -238,8 +241,8 @@ fn edges_that_only_one_rank_lists_are_named() {
     assert_eq!(error, CollectiveError::EdgesDiffer { from: 0, to: 1, destinations: 2, sources: 1 });
 }
 
-/// In every grid, also where both neighbours in a dimension are the same rank or the rank itself: what is sent in one
-/// direction arrives from the other, and blocks beyond the edge are left alone.
+/// In every grid, also where both neighbours in a dimension are the same rank or the rank itself:
+/// what is sent in one direction arrives from the other, and blocks beyond the edge are left alone.
 #[test]
 fn in_a_grid_blocks_travel_in_the_direction_they_were_sent() {
     const BYTES: u64 = 3;

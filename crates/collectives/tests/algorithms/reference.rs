@@ -31,8 +31,9 @@ pub(crate) fn apply(
     result
 }
 
-/// An operation in place of all others that is associative and not commutative: elements of eight bytes are functions
-/// x ↦ a·x + b modulo 2³², and left ∘ right is the left one followed by the right one.
+/// An operation in place of all others that is associative and not commutative: elements of eight
+/// bytes are functions x ↦ a·x + b modulo 2³², and left ∘ right is the left one followed by the
+/// right one.
 pub(crate) fn compose(_: Arithmetic, data_type: DataType, left: &[u8], right: &[u8]) -> Vec<u8> {
     assert_eq!(data_type.bytes(), 8);
     let pair = |bytes: &[u8]| {
@@ -65,8 +66,8 @@ pub(crate) fn fold(apply: Apply, reduction: Reduction, inputs: &[Vec<u8>]) -> Ve
     inputs[1..].iter().fold(inputs[0].clone(), |sum, next| apply(operation, data_type, &sum, next))
 }
 
-/// Little-endian bytes of small integers in the given type, with which floating-point arithmetic is exact: their sum
-/// and product stay below 2^24 for up to 33 ranks.
+/// Little-endian bytes of small integers in the given type, with which floating-point arithmetic is
+/// exact: their sum and product stay below 2^24 for up to 33 ranks.
 pub(crate) fn exact(data_type: DataType, rank: u32, elements: u64) -> Vec<u8> {
     let number = |element: u64| match (u64::from(rank) * 7 + element * 5) % 11 {
         0 | 4 => 2,

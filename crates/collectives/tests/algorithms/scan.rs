@@ -1,4 +1,5 @@
-//! After a scan everybody has the contributions of the ranks before it combined, after an inclusive one its own, too.
+//! After a scan everybody has the contributions of the ranks before it combined, after an inclusive
+//! one its own, too.
 
 use crate::evaluator::Apply;
 use crate::reference::{SHORT_SUM, SUM, all_exact, all_functions, apply, compose, fold};

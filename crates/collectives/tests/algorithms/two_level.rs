@@ -149,7 +149,8 @@ fn a_join_has_no_levels() {
     );
 }
 
-/// Sizes of nodes for every small number of ranks: all that make a difference, and one that is larger than the job.
+/// Sizes of nodes for every small number of ranks: all that make a difference, and one that is
+/// larger than the job.
 fn every_shape() -> impl Iterator<Item = (u32, NonZeroU32)> {
     let of = |ranks: u32| {
         (1..=ranks + 1).map(move |per_node| (ranks, NonZeroU32::new(per_node).unwrap()))

@@ -65,8 +65,8 @@ fn add(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
             let (from, to, length) = (select(*from), select(*to), length % (3 * plan.slot + 1));
             let count = length.div_ceil(plan.slot).max(1) as usize;
             let Some(source) = ranks[from].readable(count, memory[0], &[]) else { return };
-            // For a message to itself: the receive must not write what the send of the same step reads, since neither
-            // waits for the other.
+            // For a message to itself: the receive must not write what the send of the same step
+            // reads, since neither waits for the other.
             let avoid = if from == to { source.clone() } else { Vec::new() };
             let Some(target) = ranks[to].writable(count + 1, memory[1], &avoid) else { return };
             let data = ranks[from].cover(&source, length, plan.slot);
@@ -172,7 +172,8 @@ fn add_join(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
         })
         .collect();
     for (rank, (source, target)) in choices.into_iter().flatten().enumerate() {
-        // Only the root contributes to a broadcast. Now and then a rank, or the root, wants no result.
+        // Only the root contributes to a broadcast. Now and then a rank, or the root, wants no
+        // result.
         let listens = matches!(mode, JoinMode::Broadcast { root } if root as usize != rank);
         let gives = if listens { 0 } else { contribution };
         let takes = if (*memory as usize + rank).is_multiple_of(5) { 0 } else { result };
@@ -185,7 +186,8 @@ fn add_join(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
     }
 }
 
-/// What may be computed without a division by zero, on which engines need not agree in which round they report it.
+/// What may be computed without a division by zero, on which engines need not agree in which round
+/// they report it.
 fn allowed(operation: Arithmetic, data_type: DataType) -> (Arithmetic, DataType) {
     match operation {
         Arithmetic::Divide if !data_type.is_float() => (Arithmetic::Add, data_type),
@@ -312,8 +314,8 @@ impl RankDraft {
         Blocks(blocks)
     }
 
-    /// Adds a vertex with the edges that its use of memory calls for, and some more. Extra edges lead from operations
-    /// before `limit` only.
+    /// Adds a vertex with the edges that its use of memory calls for, and some more. Extra edges
+    /// lead from operations before `limit` only.
     fn add(
         &mut self,
         operation: Operation,
@@ -377,7 +379,8 @@ impl RankDraft {
         graph
     }
 
-    /// A random order of the drafts in which those of a group stand as the steps of both ranks, or of all, say.
+    /// A random order of the drafts in which those of a group stand as the steps of both ranks, or
+    /// of all, say.
     fn order(&self, plan: &Plan, rank: u32) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.drafts.len()).collect();
         if plan.shuffle == 0 {

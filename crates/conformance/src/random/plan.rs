@@ -10,12 +10,14 @@ const RANKS: u32 = 6;
 /// The largest number of steps.
 const STEPS: usize = 48;
 
-/// A random program before it is laid out. Selectors are numbers of which a remainder chooses among what there is.
+/// A random program before it is laid out. Selectors are numbers of which a remainder chooses among
+/// what there is.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// How many ranks take part.
     pub ranks: u32,
-    /// Bytes of a slot, the unit in which memory is used; a multiple of 8, and at least 8 for each rank.
+    /// Bytes of a slot, the unit in which memory is used; a multiple of 8, and at least 8 for each
+    /// rank.
     pub slot: u64,
     /// What happens.
     pub steps: Vec<Step>,
@@ -49,7 +51,8 @@ pub enum Step {
     Local {
         /// Selects the rank.
         rank: u32,
-        /// What is computed; divisions of integers become additions, since chance likes to divide by zero.
+        /// What is computed; divisions of integers become additions, since chance likes to divide
+        /// by zero.
         operation: Arithmetic,
         /// On what; bitwise operations on floating-point numbers become maxima.
         data_type: DataType,

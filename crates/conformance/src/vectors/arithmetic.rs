@@ -95,7 +95,8 @@ mod floats {
                 let odd_nan = T::from_bits($canonical | 5);
                 let left: [T; 10] = [1.5, -0.0, 0.0, T::INFINITY, odd_nan, 1.0, T::MAX, T::MIN_POSITIVE, -7.25, 0.1];
                 let right: [T; 10] = [2.5, 0.0, -0.0, T::INFINITY, 1.0, odd_nan, T::MAX, 2.0, 0.0, 0.2];
-                // Where neither is less, the operands are equal, or zeros: the sign bit decides, by IEEE 754-2019, 9.6.
+                // Where neither is less, the operands are equal, or zeros: the sign bit decides, by
+                // IEEE 754-2019, 9.6.
                 let minimum = |left: T, right: T| match left.partial_cmp(&right) {
                     None => T::NAN,
                     Some(std::cmp::Ordering::Less) => left,

@@ -1,4 +1,5 @@
-//! Dependencies: on completion, on a start, across ranks; completion of the run; timestamps and computations.
+//! Dependencies: on completion, on a start, across ranks; completion of the run; timestamps and
+//! computations.
 
 use super::{blank, chain, checked, exact, number, parts, pattern, world};
 use crate::vector::Vector;
@@ -21,8 +22,8 @@ pub(super) fn vectors() -> Vec<Vector> {
     vectors
 }
 
-/// A request that is sent once the receive for its answer is posted: with a dependency on completion, both ranks would
-/// wait for ever.
+/// A request that is sent once the receive for its answer is posted: with a dependency on
+/// completion, both ranks would wait for ever.
 fn posted_before_sent() -> Vector {
     let mut program = world(2);
     let (question, answer) =
@@ -67,8 +68,8 @@ fn started_is_not_complete() -> Vector {
     )
 }
 
-/// A send, short or too long to be eager, has started before it is complete: its receiver posts only after a message
-/// that waits for that start.
+/// A send, short or too long to be eager, has started before it is complete: its receiver posts
+/// only after a message that waits for that start.
 fn announced_is_started() -> Vector {
     const LENGTHS: [u64; 2] = [8, 300_000];
     let mut program = world(2);
@@ -167,7 +168,8 @@ fn backwards() -> Vector {
         let receive = graph.receive(back, 1 - rank, 0);
         let send = graph.send(there, 1 - rank, 0);
         let first = graph.copy(input, there);
-        // Rank 1 receives first, so that no send waits for a receive that waits for another send in turn.
+        // Rank 1 receives first, so that no send waits for a receive that waits for another send in
+        // turn.
         if rank == 0 {
             chain(graph, &[first, send, receive, last]);
         } else {
@@ -227,8 +229,8 @@ fn timestamps_in_order() -> Vector {
     })
 }
 
-/// A dissemination barrier between two timestamps: nobody leaves before the last has entered. The ranks enter at
-/// different times.
+/// A dissemination barrier between two timestamps: nobody leaves before the last has entered. The
+/// ranks enter at different times.
 fn dissemination(ranks: u32) -> Vector {
     let mut program = world(ranks);
     for (rank, graph) in (0..ranks).zip(&mut program) {

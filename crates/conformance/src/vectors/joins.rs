@@ -172,7 +172,8 @@ fn broadcast(ranks: u32, root: u32) -> Vector {
     })
 }
 
-/// Meetings of one run: numbered by vertex order, entered in the opposite order, of different modes.
+/// Meetings of one run: numbered by vertex order, entered in the opposite order, of different
+/// modes.
 fn several_meetings() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);

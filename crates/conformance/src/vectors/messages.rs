@@ -94,8 +94,8 @@ fn tags() -> Vector {
     })
 }
 
-/// Many messages with one tag, whose sends or receives execute from the last in vertex order to the first. Pairs are
-/// made by vertex order nevertheless. Every fourth message is a long one.
+/// Many messages with one tag, whose sends or receives execute from the last in vertex order to the
+/// first. Pairs are made by vertex order nevertheless. Every fourth message is a long one.
 fn reversed_chain(name: &str, reverse_sends: bool, reverse_receives: bool) -> Vector {
     const MESSAGES: u64 = 32;
     const LONG: u64 = 20_000;
@@ -109,7 +109,8 @@ fn reversed_chain(name: &str, reverse_sends: bool, reverse_receives: bool) -> Ve
         lengths.iter().map(|length| program[1].buffer(Access::Output, *length)).collect();
     let mut receives: Vec<_> =
         outputs.iter().map(|output| program[1].receive(*output, 0, 0)).collect();
-    // Only the start of one waits for that of another: with completion, opposite orders would wait for each other.
+    // Only the start of one waits for that of another: with completion, opposite orders would wait
+    // for each other.
     let order = |graph: &mut Graph, vertices: &[_]| {
         vertices
             .windows(2)
@@ -133,8 +134,8 @@ fn reversed_chain(name: &str, reverse_sends: bool, reverse_receives: bool) -> Ve
     })
 }
 
-/// Three ranks flood the first, which posts nothing until it has heard from all of them, and then one receive after
-/// the other, the last first.
+/// Three ranks flood the first, which posts nothing until it has heard from all of them, and then
+/// one receive after the other, the last first.
 fn flood() -> Vector {
     const RANKS: u32 = 4;
     const MESSAGES: u64 = 200;
@@ -244,7 +245,8 @@ fn all_to_all(ranks: u32) -> Vector {
     })
 }
 
-/// A binomial gather whose inner ranks collect in the scratchpad (Schneider et al. 2011, section 2.2).
+/// A binomial gather whose inner ranks collect in the scratchpad (Schneider et al. 2011, section
+/// 2.2).
 fn tree_gather() -> Vector {
     const RANKS: u32 = 8;
     const BYTES: u64 = 12;

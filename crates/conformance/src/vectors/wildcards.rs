@@ -1,4 +1,5 @@
-//! Receives from any source or of any tag, where the outcome, or the set of possible outcomes, is known.
+//! Receives from any source or of any tag, where the outcome, or the set of possible outcomes, is
+//! known.
 
 use super::{blank, chain, checked, exact, number, parts, pattern, world};
 use crate::engine::Round;
@@ -23,8 +24,8 @@ fn word(value: u64) -> Vec<u8> {
     value.to_le_bytes().to_vec()
 }
 
-/// Receives that name their sender claim the first messages in vertex order; the wildcard takes what is left, even if
-/// that arrives first.
+/// Receives that name their sender claim the first messages in vertex order; the wildcard takes
+/// what is left, even if that arrives first.
 fn leftover_after_names() -> Vector {
     let mut program = world(2);
     let input = program[1].buffer(Access::Input, 24);
@@ -118,8 +119,8 @@ fn any_message() -> Vector {
     })
 }
 
-/// Three receives are posted before rank 1 is told to send one message after the other: they are served in vertex
-/// order, whatever order they were posted in.
+/// Three receives are posted before rank 1 is told to send one message after the other: they are
+/// served in vertex order, whatever order they were posted in.
 fn first_posted_in_vertex_order() -> Vector {
     let mut program = world(2);
     let output = program[0].buffer(Access::Output, 24);

@@ -41,7 +41,8 @@ impl<'a> Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// Whether it is what buffer number `buffer` needs: `expected` bytes, and the data where the run reads it.
+    /// Whether it is what buffer number `buffer` needs: `expected` bytes, and the data where the
+    /// run reads it.
     #[inline]
     pub(crate) fn check(&self, buffer: usize, expected: u64, read: bool) -> Outcome {
         let found = match self.binding {

@@ -1,4 +1,5 @@
-//! Meetings whose result the thread that comes to them fetches itself, before it does anything else there: blocking calls.
+//! Meetings whose result the thread that comes to them fetches itself, before it does anything else
+//! there: blocking calls.
 
 use super::{Argument, Lane, Numbered, Plan, Record};
 use crate::error::{Error, Outcome};
@@ -6,7 +7,8 @@ use crate::meeting::Meeting;
 use crate::ring::{ResultBinding, Ring};
 use crate::slots::RunState;
 
-/// What became of a meeting that its starter wants to fetch itself. Two words, which come back in registers.
+/// What became of a meeting that its starter wants to fetch itself. Two words, which come back in
+/// registers.
 #[derive(Debug)]
 pub(crate) enum Hold {
     /// It has begun, under this number.
@@ -20,7 +22,8 @@ pub(crate) enum Hold {
 }
 
 impl Lane<Ring> {
-    /// Starts a meeting whose result this thread fetches itself, with [`fetch_held`](Self::fetch_held).
+    /// Starts a meeting whose result this thread fetches itself, with
+    /// [`fetch_held`](Self::fetch_held).
     pub(crate) fn hold(
         &self,
         sequence: u64,
@@ -49,8 +52,8 @@ impl Lane<Ring> {
             }
             run
         };
-        // To let go of a lock takes until all stores before are done. Those to lines that others have read take as long as such a
-        // line travels, and so they come after it.
+        // To let go of a lock takes until all stores before are done. Those to lines that others
+        // have read take as long as such a line travels, and so they come after it.
         let placed = if takes_memory { Ok(()) } else { self.plan.place(run, meeting, arguments) };
         match placed.and_then(|()| self.plan.launch(run, meeting)) {
             Ok(()) => Hold::Begun(run),
@@ -61,7 +64,8 @@ impl Lane<Ring> {
         }
     }
 
-    /// Gives up a meeting that [`hold`](Self::hold) has begun: whoever needs its slot takes it when the meeting is complete.
+    /// Gives up a meeting that [`hold`](Self::hold) has begun: whoever needs its slot takes it when
+    /// the meeting is complete.
     #[cold]
     pub(crate) fn give_up(&self, number: Numbered, meeting: &Meeting, bindings: ResultBinding) {
         let mut starter = self.lock();

@@ -23,8 +23,8 @@ shm::shared_lines! {
     }
 }
 
-/// The longest piece: long enough that a line's way from core to core does not count, short enough for several to lie in a first
-/// cache's neighbour.
+/// The longest piece: long enough that a line's way from core to core does not count, short enough
+/// for several to lie in a first cache's neighbour.
 pub(super) const PIECE_BYTES: u64 = 32 << 10;
 
 /// What a receiver is told of a message.

@@ -5,11 +5,12 @@ use crate::error::Error;
 use crate::meeting::{Label, Meeting, Pattern, block};
 use smallvec::SmallVec;
 
-/// Has a transfer send and receive what this rank has to in a meeting among so many ranks. The result lies at the beginning of
-/// `memory`.
+/// Has a transfer send and receive what this rank has to in a meeting among so many ranks. The
+/// result lies at the beginning of `memory`.
 ///
 /// # Errors
-/// When this rank's own lists of neighbours do not agree; the transfer is complete all the same, for the others' sake.
+/// When this rank's own lists of neighbours do not agree; the transfer is complete all the same,
+/// for the others' sake.
 pub(super) fn fill<'a>(
     transfer: &mut Transfer<'a>,
     meeting: &Meeting,
@@ -101,7 +102,8 @@ fn receive_blocks<'a>(
     }
 }
 
-/// The blocks between two ranks, and those of a rank for itself, in the order of their labels on both sides.
+/// The blocks between two ranks, and those of a rank for itself, in the order of their labels on
+/// both sides.
 fn neighbors<'a>(
     transfer: &mut Transfer<'a>,
     meeting: &Meeting,

@@ -339,7 +339,8 @@ impl Step<'_> {
         }
     }
 
-    /// Another rank is in another collective. Its journal has gone on if the piece it left is from long ago.
+    /// Another rank is in another collective. Its journal has gone on if the piece it left is from
+    /// long ago.
     fn mismatch(&self, rank: u32) -> Error {
         let found = self.group.board.find_mismatch(self.sequence, self.call);
         found.err().unwrap_or_else(|| {

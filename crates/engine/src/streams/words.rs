@@ -1,4 +1,5 @@
-//! The two words by which the ends of a ring of pieces agree: what lies in a place, and how many pieces were taken.
+//! The two words by which the ends of a ring of pieces agree: what lies in a place, and how many
+//! pieces were taken.
 
 use crate::sync::{AtomicU64, Ordering};
 

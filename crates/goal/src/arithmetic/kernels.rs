@@ -150,8 +150,8 @@ impl Blocks for InPlaceRight<'_> {
     }
 }
 
-/// Runs a loop over so many bytes in the widest vectors that this processor has. They round as scalars do, and nothing is fused, so
-/// that the result is the same.
+/// Runs a loop over so many bytes in the widest vectors that this processor has. They round as
+/// scalars do, and nothing is fused, so that the result is the same.
 #[inline(always)]
 #[expect(
     clippy::redundant_closure,
@@ -318,8 +318,9 @@ macro_rules! floats {
 
             #[inline(always)]
             fn minimum(self, right: Self) -> Self {
-                // Two selections and a disjunction cost less than branches. The selections differ in two cases only: for
-                // −0 and +0, whose disjunction is −0, and beside a NaN, whose disjunction with anything is a NaN.
+                // Two selections and a disjunction cost less than branches. The selections differ
+                // in two cases only: for −0 and +0, whose disjunction is −0, and beside a NaN,
+                // whose disjunction with anything is a NaN.
                 let one = if self < right { self } else { right };
                 let other = if right < self { right } else { self };
                 Self::from_bits(one.to_bits() | other.to_bits())
@@ -327,7 +328,8 @@ macro_rules! floats {
 
             #[inline(always)]
             fn maximum(self, right: Self) -> Self {
-                // As in `minimum`: the conjunction of −0 and +0 is +0. That of a NaN and a number may be a number, though.
+                // As in `minimum`: the conjunction of −0 and +0 is +0. That of a NaN and a number
+                // may be a number, though.
                 let one = if self > right { self } else { right };
                 let other = if right > self { right } else { self };
                 let greater = Self::from_bits(one.to_bits() & other.to_bits());

@@ -1,4 +1,5 @@
-//! Reads the binary format. Every count is compared with the bytes that are there before anything is allocated for it.
+//! Reads the binary format. Every count is compared with the bytes that are there before anything
+//! is allocated for it.
 
 use super::{BASE, BinaryError, CALC, ENTRY, HEADER, MAGIC, NODE, RECEIVE, SEND};
 use crate::graph::{Block, Graph, Operation, Vertex};
@@ -29,7 +30,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Graph>, BinaryError> {
     (0..ranks).zip(&sections).map(|(rank, section)| graph(section, rank, ranks, highest)).collect()
 }
 
-/// The bytes of each rank's section. Sections lie one behind the other, so together they are no longer than the file.
+/// The bytes of each rank's section. Sections lie one behind the other, so together they are no
+/// longer than the file.
 fn sections(bytes: &[u8], ranks: u32) -> Result<Vec<&[u8]>, BinaryError> {
     let found = bytes.len() as u64;
     let table_end = HEADER as u64 + ENTRY as u64 * u64::from(ranks);
@@ -82,7 +84,8 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Whether the section is as long as its roots, nodes of this size, and as many edges as the nodes count at their start.
+/// Whether the section is as long as its roots, nodes of this size, and as many edges as the nodes
+/// count at their start.
 fn fits(section: &[u8], node_size: u64) -> bool {
     let length = section.len() as u64;
     let (nodes, roots) = (u64::from(u32_at(section, 0)), u64::from(u32_at(section, 4)));
@@ -96,7 +99,8 @@ fn fits(section: &[u8], node_size: u64) -> bool {
     edges_at + 4 * (0..nodes).map(dependencies).sum::<u64>() == length
 }
 
-/// What to say about a file with a section whose length does not add up: another program's nodes, or damage.
+/// What to say about a file with a section whose length does not add up: another program's nodes,
+/// or damage.
 #[cold]
 fn other_layout(sections: &[&[u8]], rank: u32) -> BinaryError {
     const LARGEST: u64 = 256;

@@ -69,8 +69,9 @@ impl Digraph {
         if order.len() == self.nodes() { Ok(order) } else { Err(self.cycle(&missing)) }
     }
 
-    /// A cycle among the nodes that still miss something: each of them has an arc from another of them, so following
-    /// these arcs backwards must come round. Of the cycles through the node where it does, a shortest one.
+    /// A cycle among the nodes that still miss something: each of them has an arc from another of
+    /// them, so following these arcs backwards must come round. Of the cycles through the node
+    /// where it does, a shortest one.
     fn cycle(&self, missing: &[usize]) -> Vec<usize> {
         let stuck = || (0..self.nodes()).filter(|node| missing[*node] > 0);
         let mut before = vec![usize::MAX; self.nodes()];

@@ -1,5 +1,5 @@
-//! The largest flow through a network: Dinic, "Algorithm for solution of a problem of maximum flow in networks with
-//! power estimation" (1970), with a stack in place of recursion.
+//! The largest flow through a network: Dinic, "Algorithm for solution of a problem of maximum flow
+//! in networks with power estimation" (1970), with a stack in place of recursion.
 
 use std::collections::VecDeque;
 

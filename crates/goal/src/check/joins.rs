@@ -1,4 +1,5 @@
-//! Joins over all ranks: everybody meets equally often, for the same purpose, with the same amounts.
+//! Joins over all ranks: everybody meets equally often, for the same purpose, with the same
+//! amounts.
 
 use super::problem::{Place, Problem};
 use super::report::Report;

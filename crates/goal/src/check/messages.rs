@@ -27,8 +27,8 @@ pub(super) fn check(graphs: &[Graph], report: &mut Report) -> Pairing {
     pairing
 }
 
-/// All sends and all receives, in vertex order within each rank. Lengths that cannot be counted are the checker of one
-/// graph's to report.
+/// All sends and all receives, in vertex order within each rank. Lengths that cannot be counted are
+/// the checker of one graph's to report.
 fn endpoints(graphs: &[Graph]) -> (Vec<Endpoint>, Vec<Endpoint>) {
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
     for graph in graphs {
@@ -86,8 +86,9 @@ impl<Key: std::hash::Hash + Eq> Classes<Key> {
 
 /// Whether the receives with a wildcard can take exactly the sends that are left.
 ///
-/// Which one takes which depends on the order of arrival, so this asks only whether there is an assignment at all: a
-/// largest flow from classes of sends to the classes of receives that admit them, lengths being equal.
+/// Which one takes which depends on the order of arrival, so this asks only whether there is an
+/// assignment at all: a largest flow from classes of sends to the classes of receives that admit
+/// them, lengths being equal.
 fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
     let sends =
         Classes::of(&pairing.open_sends, |send| (send.peer, Some(send.rank), send.tag, send.bytes));
@@ -128,7 +129,8 @@ fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
 /// Receiving rank, source and tag.
 type Admission = (Option<u32>, Option<u32>, Option<u32>);
 
-/// Adds the sends and receives that no assignment matches; where only the lengths stand between two, it says so.
+/// Adds the sends and receives that no assignment matches; where only the lengths stand between
+/// two, it says so.
 fn unmatched(graphs: &[Graph], sends: &[Endpoint], receives: &[Endpoint], report: &mut Report) {
     let mut waiting: HashMap<Admission, Vec<&Endpoint>> = HashMap::new();
     for receive in receives.iter().rev() {

@@ -224,8 +224,8 @@ impl Inspection<'_> {
             self.report(|at| Problem::OverlapWithin { at, list: written });
         }
         for (read, blocks) in lists.reads {
-            // A copy onto itself would be allowed by "exactly the same", but there is no use in it and engines copy
-            // without regard to overlap.
+            // A copy onto itself would be allowed by "exactly the same", but there is no use in it
+            // and engines copy without regard to overlap.
             let in_place = read != List::Source && same_blocks(blocks, destination);
             if !in_place && overlap_between(spans(blocks), spans(destination)) {
                 self.report(|at| Problem::OverlapBetween { at, read, written });
@@ -238,7 +238,8 @@ fn spans(blocks: &[Block]) -> impl Iterator<Item = Span> {
     blocks.iter().filter_map(Span::of_block)
 }
 
-/// Whether two lists are the same once blocks without bytes, which the compiler drops, are left out.
+/// Whether two lists are the same once blocks without bytes, which the compiler drops, are left
+/// out.
 fn same_blocks(left: &[Block], right: &[Block]) -> bool {
     left.iter().filter(|block| block.length > 0).eq(right.iter().filter(|block| block.length > 0))
 }

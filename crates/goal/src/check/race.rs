@@ -1,10 +1,11 @@
 //! Operations that use the same bytes without an order between them.
 //!
-//! An operation comes after another only if the other has completed before it starts: if a path of edges leads from the
-//! other to it whose first edge waits for completion (behind that, waiting for a start is enough). This relation is
-//! transitive, so it suffices to go through the operations in an order that the edges allow and to compare each with
-//! the last writer of its bytes and, if it writes, with those that have read them since: were any two others unordered,
-//! so would be two of these.
+//! An operation comes after another only if the other has completed before it starts: if a path of
+//! edges leads from the other to it whose first edge waits for completion (behind that, waiting for
+//! a start is enough). This relation is transitive, so it suffices to go through the operations in
+//! an order that the edges allow and to compare each with the last writer of its bytes and, if it
+//! writes, with those that have read them since: were any two others unordered, so would be two of
+//! these.
 
 use super::digraph::Digraph;
 use super::operation::Lists;
@@ -45,7 +46,8 @@ pub(super) fn check(graph: &Graph, digraph: &Digraph, order: &[usize], report: &
 /// Sets of operations, and those that must come after all of the set.
 type Demands = Vec<(Vec<usize>, Vec<usize>)>;
 
-/// What must come after what, because of the bytes they use; in the order of the sets' earliest members.
+/// What must come after what, because of the bytes they use; in the order of the sets' earliest
+/// members.
 fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
     let mut memories: HashMap<u32, Usage> = HashMap::new();
     for entry in graph.vertices() {
@@ -93,7 +95,8 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
     demands
 }
 
-/// Answers "does this come after that?" for 64 earlier operations in one pass over the part of the graph between them.
+/// Answers "does this come after that?" for 64 earlier operations in one pass over the part of the
+/// graph between them.
 struct Search<'a> {
     digraph: &'a Digraph,
     order: &'a [usize],
@@ -143,7 +146,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// One pass: gives every vertex after a source that source's bit, and notes whom it did not reach.
+    /// One pass: gives every vertex after a source that source's bit, and notes whom it did not
+    /// reach.
     fn run(&mut self, unordered: &mut BTreeSet<(usize, usize)>) {
         let low = self.sources.iter().map(|source| self.position[*source]).min();
         let high = self.questions.iter().map(|(_, target)| self.position[*target]).max();

@@ -2,7 +2,8 @@
 
 use super::problem::Problem;
 
-/// How many problems are kept. One mistake in a program that makes graphs shows in each of its operations.
+/// How many problems are kept. One mistake in a program that makes graphs shows in each of its
+/// operations.
 const KEPT: usize = 1000;
 
 /// What has been found so far.

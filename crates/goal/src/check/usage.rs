@@ -1,9 +1,11 @@
-//! Who used which bytes last: a map from ranges of one memory to their last writer and the readers since.
+//! Who used which bytes last: a map from ranges of one memory to their last writer and the readers
+//! since.
 
 use std::collections::BTreeMap;
 
-/// Vertices that read some bytes since they were last written: the newest, and the number of the set without it.
-/// Ranges that were read together share sets, so a read adds one link however often its range was cut up.
+/// Vertices that read some bytes since they were last written: the newest, and the number of the
+/// set without it. Ranges that were read together share sets, so a read adds one link however often
+/// its range was cut up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ReaderSet(u32);
 

@@ -1,10 +1,11 @@
 //! Operations of several ranks that wait for each other for ever.
 //!
-//! Every operation has two events, its start and its completion, and this draws which event waits for which. A send
-//! completes on its own if its message is eager; above the limit it completes with its receive ("rendezvous"), after
-//! both have started. A receive completes after its send has started. A join completes after everyone's has started; of
-//! a broadcast, after the root's. Receives with a wildcard are left out, because what they take depends on the order of
-//! arrival: what is reported here does wait for ever, what is not may still do so through a wildcard.
+//! Every operation has two events, its start and its completion, and this draws which event waits
+//! for which. A send completes on its own if its message is eager; above the limit it completes
+//! with its receive ("rendezvous"), after both have started. A receive completes after its send has
+//! started. A join completes after everyone's has started; of a broadcast, after the root's.
+//! Receives with a wildcard are left out, because what they take depends on the order of arrival:
+//! what is reported here does wait for ever, what is not may still do so through a wildcard.
 
 use super::digraph::{Arc, Digraph};
 use super::joins;
@@ -78,7 +79,8 @@ impl Events {
         self.first[endpoint.rank as usize] + endpoint.operation as usize
     }
 
-    /// Adds what joins wait for, by way of one more event for each meeting, and gives the number of all events.
+    /// Adds what joins wait for, by way of one more event for each meeting, and gives the number of
+    /// all events.
     fn meet(&self, graphs: &[Graph], arcs: &mut Vec<(usize, usize)>) -> usize {
         let mut meetings = 0;
         for (graph, first) in graphs.iter().zip(&self.first) {
@@ -108,8 +110,9 @@ impl Events {
     }
 }
 
-/// The operations of a cycle of events, each once. An operation's start leads to its completion: what lies between the
-/// two is a detour, and what lies between its completion and its start is a cycle of its own.
+/// The operations of a cycle of events, each once. An operation's start leads to its completion:
+/// what lies between the two is a detour, and what lies between its completion and its start is a
+/// cycle of its own.
 fn without_detours(events: &[usize]) -> Vec<usize> {
     let mut operations: Vec<usize> = Vec::new();
     let mut place: HashMap<usize, (usize, usize)> = HashMap::new();

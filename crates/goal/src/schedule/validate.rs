@@ -26,7 +26,8 @@ pub(super) fn validate(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
     let (mut sinks, mut next_block, mut next_edge) = (0, 0, 0);
     for (index, record) in view.operations.iter().enumerate() {
         let fail = |what| ScheduleError::Operation { operation: index as u32, what };
-        // Lists that lie one behind the other are walked in linear time; shared ones could take quadratic.
+        // Lists that lie one behind the other are walked in linear time; shared ones could take
+        // quadratic.
         if u64::from(record.first_block) != next_block || u64::from(record.first_edge) != next_edge
         {
             return Err(fail(
@@ -170,8 +171,8 @@ fn join_fits(
     }
 }
 
-/// Nothing is written to what is only read, and nothing is read and written at once except by a local operation or a
-/// join in place: engines rely on it when they turn blocks into slices.
+/// Nothing is written to what is only read, and nothing is read and written at once except by a
+/// local operation or a join in place: engines rely on it when they turn blocks into slices.
 fn check_writes(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(), &'static str> {
     if record.kind() == Kind::Send {
         return Ok(());

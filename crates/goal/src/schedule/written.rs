@@ -4,7 +4,8 @@ use super::{Kind, SCRATCHPAD, ScheduleView};
 use std::ops::Range;
 
 impl ScheduleView<'_> {
-    /// The bytes of user buffers that operations write, by buffer and in order; those that touch are one range.
+    /// The bytes of user buffers that operations write, by buffer and in order; those that touch
+    /// are one range.
     ///
     /// ```
     /// use goal::{compile::compile, graph::{Access, Graph}};

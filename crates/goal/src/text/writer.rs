@@ -23,8 +23,8 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{content}");
 }
 
-/// Adds a rank's statements. Edges keep their order: each comes as early as it can behind its two operations and the
-/// edges before it.
+/// Adds a rank's statements. Edges keep their order: each comes as early as it can behind its two
+/// operations and the edges before it.
 fn rank(text: &mut String, graph: &Graph) -> Result<(), NotPortable> {
     let labels = Labels::of(graph)?;
     let mut edges = graph.edges().iter().peekable();

@@ -53,7 +53,8 @@ fn draft(most: usize) -> impl Strategy<Value = Draft> {
 pub(crate) struct Sequence(pub(crate) u64);
 
 impl Sequence {
-    /// The next number (SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+    /// The next number (SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
+    /// generators", 2014).
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -78,7 +79,8 @@ pub(crate) fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     order
 }
 
-/// Puts a schedule's checksum right: FNV-1a over all words but its own, as the layout's description has it.
+/// Puts a schedule's checksum right: FNV-1a over all words but its own, as the layout's description
+/// has it.
 pub(crate) fn seal(bytes: &mut [u8]) {
     let words = bytes.chunks_exact(8).enumerate().filter(|(index, _)| *index != 7);
     let sum = words.fold(0xcbf2_9ce4_8422_2325u64, |sum, (_, word)| {
@@ -151,7 +153,8 @@ fn moved(graph: &Graph, rank: u32, ranks: u32) -> Graph {
 
 const INPUT: u64 = 4096;
 
-/// A graph of every kind of operation. What is read is an input, what is written is each operation's own.
+/// A graph of every kind of operation. What is read is an input, what is written is each
+/// operation's own.
 pub(crate) fn placed_graph(most: usize) -> impl Strategy<Value = Graph> {
     draft(most).prop_map(|(ranks, rank, plans, edges, seed)| {
         let mut graph = Graph::new(rank, ranks);
@@ -168,7 +171,8 @@ pub(crate) fn placed_graph(most: usize) -> impl Strategy<Value = Graph> {
     })
 }
 
-/// Cuts the first `length` bytes of a block into pieces, some of them empty, in multiples of eight bytes.
+/// Cuts the first `length` bytes of a block into pieces, some of them empty, in multiples of eight
+/// bytes.
 fn pieces(block: Block, length: u64, count: u8) -> Blocks {
     let mut list = Vec::new();
     let mut at = 0;

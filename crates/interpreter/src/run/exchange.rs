@@ -123,7 +123,8 @@ impl Run {
         Ok(())
     }
 
-    /// Leaves the message its payload if the limits allow, and hands the payload back to the transport otherwise.
+    /// Leaves the message its payload if the limits allow, and hands the payload back to the
+    /// transport otherwise.
     fn within_limits(&mut self, message: Message) -> Message {
         let envelope = message.envelope;
         match message.content {

@@ -1,4 +1,5 @@
-//! An engine in memory: the interpreters of all ranks over a network that delivers in any order it likes.
+//! An engine in memory: the interpreters of all ranks over a network that delivers in any order it
+//! likes.
 
 use crate::elsewhere::Elsewhere;
 use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
@@ -66,7 +67,8 @@ struct Network<'a> {
     schedules: Vec<Arc<Schedule>>,
     limits: Limits,
     random: StdRng,
-    /// Interpreters by place, made when the first event arrives. Those of finished runs go to `idle`.
+    /// Interpreters by place, made when the first event arrives. Those of finished runs go to
+    /// `idle`.
     running: BTreeMap<Place, Interpreter>,
     /// Interpreters to be used again, by rank.
     idle: Vec<Vec<Interpreter>>,
@@ -257,7 +259,8 @@ impl<'a> Network<'a> {
         let ranks = self.program.len();
         let Some(meeting) = self.meetings.get_mut(&(round, ordinal)) else { return Ok(()) };
         let complete = meeting.contributions.len() == ranks;
-        // The contributions of ranks that are not there yet count for nothing where the root's is all that matters.
+        // The contributions of ranks that are not there yet count for nothing where the root's is
+        // all that matters.
         let all: Vec<&[u8]> = (0..ranks as u32)
             .map(|rank| meeting.contributions.get(&rank).map_or(&[][..], Vec::as_slice))
             .collect();

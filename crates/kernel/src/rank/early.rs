@@ -1,8 +1,10 @@
-//! Messages for which a rank has no receive yet, when there are too many of them: most are of runs that it has not started.
+//! Messages for which a rank has no receive yet, when there are too many of them: most are of runs
+//! that it has not started.
 //!
-//! They lie in slots. When these run out, senders are held back, and what the rank waits for may be behind what it does not
-//! want yet. So a rank that waits then takes such messages out of the slots. It brings them back when it has started their
-//! runs, a part at a time and in turns, so that each of them gets to its receive some day.
+//! They lie in slots. When these run out, senders are held back, and what the rank waits for may be
+//! behind what it does not want yet. So a rank that waits then takes such messages out of the
+//! slots. It brings them back when it has started their runs, a part at a time and in turns, so
+//! that each of them gets to its receive some day.
 
 use super::{Rank, too_large};
 use crate::layout::{
@@ -71,12 +73,12 @@ impl EarlyMessages {
             self.bytes += message.len();
             self.by_run.entry(run_name(&message)).or_default().push(message);
         }
-        // Senders of this host may wait for room.
+        // Senders of this node may wait for room.
         memory.word(FREED).store(1, Ordering::Relaxed);
     }
 
-    /// Puts messages of these runs into slots, as far as there are enough of them, and forgets those of runs that are not under
-    /// way any more. Gives whether any were put there.
+    /// Puts messages of these runs into slots, as far as there are enough of them, and forgets
+    /// those of runs that are not under way any more. Gives whether any were put there.
     fn bring_back(&mut self, memory: &Mapping, runs: &HashMap<RunName, bool>) -> bool {
         // Runs may have started since their messages were taken away.
         for name in runs.keys() {
@@ -102,7 +104,8 @@ impl EarlyMessages {
     }
 }
 
-/// A slot: where it begins in a rank's memory, how long a payload it takes, and what the program calls it.
+/// A slot: where it begins in a rank's memory, how long a payload it takes, and what the program
+/// calls it.
 struct Slot {
     place: usize,
     room: usize,
@@ -138,7 +141,8 @@ fn slots() -> impl Iterator<Item = Slot> {
     })
 }
 
-/// Puts a message into a slot that is free, as one that nobody has looked at; false if there is none.
+/// Puts a message into a slot that is free, as one that nobody has looked at; false if there is
+/// none.
 fn put(memory: &Mapping, message: &[u8]) -> bool {
     let length = message.len() - MESSAGE_HEADER_BYTES;
     let free = slots().filter(|slot| length <= slot.room).find(|slot| {
@@ -180,8 +184,8 @@ impl Rank {
         self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room if messages have found none because of others that this rank does not want yet; else brings some of these
-    /// back.
+    /// Makes room if messages have found none because of others that this rank does not want yet;
+    /// else brings some of these back.
     pub(super) fn make_room(&self) -> Result<(), Error> {
         let is_pressed = self.early().is_pressed(&self.memory);
         if is_pressed {
@@ -203,12 +207,13 @@ impl Rank {
         if early.bytes <= LIMIT_BYTES {
             return Ok(());
         }
-        let way_out = "start collectives in about the same order on all ranks, or set TRADEWIND_BETWEEN_HOSTS=agent";
+        let way_out = "start collectives in about the same order on all ranks, or set TRADEWIND_BETWEEN_NODES=agent";
         let what = "keeping messages of collectives that this rank has not started";
         Err(too_large(what, early.bytes as u64, LIMIT_BYTES as u64, way_out))
     }
 
-    /// Brings back messages of runs that have started since they were taken away. Gives whether there were any, and room.
+    /// Brings back messages of runs that have started since they were taken away. Gives whether
+    /// there were any, and room.
     pub(super) fn bring_back(&self) -> Result<bool, Error> {
         if !self.has_early.load(Ordering::Relaxed) {
             return Ok(false);

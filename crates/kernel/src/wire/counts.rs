@@ -5,7 +5,7 @@ use aya::maps::{MapError, PerCpuArray};
 
 macro_rules! counts {
     ($($(#[$meta:meta])* $name:ident,)*) => {
-        /// What one host's program has counted since it was loaded.
+        /// What one node's program has counted since it was loaded.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
             $($(#[$meta])* pub $name: u64,)*
@@ -46,7 +46,8 @@ counts! {
     stale,
     /// Packets dropped because lengths contradict each other.
     truncated,
-    /// Packets dropped that are not of this protocol and version, or hold values that no host sends.
+    /// Packets dropped that are not of this protocol and version, or hold values that no node
+    /// sends.
     strange,
     /// Packets dropped that belong to another job.
     other_job,
@@ -71,7 +72,7 @@ impl Counts {
         Ok(Counts::from_values(values.into_iter()))
     }
 
-    /// Packets that were no host's of the job, or were damaged on their way.
+    /// Packets that were no node's of the job, or were damaged on their way.
     pub fn rejected(&self) -> u64 {
         self.truncated + self.strange + self.other_job + self.forged
     }

@@ -5,7 +5,7 @@ use super::siphash::State;
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
 
-/// Where a host takes packets of a job.
+/// Where a node takes packets of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The Ethernet address of its interface, or of the router towards it.
@@ -28,7 +28,7 @@ pub fn piece_bytes(mtu: u32, address: IpAddr) -> u32 {
     (mtu.saturating_sub(overhead as u32) & !7).min(LONGEST_PIECE as u32)
 }
 
-/// How packets to a host begin: `struct peer` of the program.
+/// How packets to a node begin: `struct peer` of the program.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Peer {
@@ -43,7 +43,7 @@ pub(super) struct Peer {
     from: State,
 }
 
-/// The streams between this host and another, in which packets begin with numbers of their own.
+/// The streams between this node and another, in which packets begin with numbers of their own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub(super) job: u64,
@@ -53,8 +53,8 @@ pub(super) struct Stream {
 }
 
 impl Peer {
-    /// Headers for packets from a host to another; lengths and checksums are zero, and the sums are those of all
-    /// that does not change.
+    /// Headers for packets from a node to another; lengths and checksums are zero, and the sums are
+    /// those of all that does not change.
     pub(super) fn new(from: &Endpoint, to: &Endpoint, stream: Stream) -> Self {
         let (ip, addresses) = match (from.address, to.address) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {

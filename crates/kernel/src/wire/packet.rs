@@ -8,7 +8,7 @@ use std::hash::Hasher;
 pub const MAGIC: u32 = u32::from_le_bytes(*b"TWW1");
 /// The version of the protocol.
 pub const VERSION: u8 = 2;
-/// Data packets of one host for another that may be under way or not acknowledged.
+/// Data packets of one node for another that may be under way or not acknowledged.
 pub const WINDOW: u64 = 64;
 /// The longest piece of a message that a packet carries.
 pub const LONGEST_PIECE: usize = 8192;
@@ -109,7 +109,7 @@ pub enum Content {
     Acknowledgement,
 }
 
-/// A packet between two hosts of a job.
+/// A packet between two nodes of a job.
 ///
 /// ```
 /// use kernel::wire::{Content, Key, Packet, WINDOW};
@@ -126,9 +126,9 @@ pub enum Content {
 pub struct Packet {
     /// Which job it belongs to.
     pub job: u64,
-    /// The host that it comes from.
+    /// The node that it comes from.
     pub source: u32,
-    /// The host that it is for.
+    /// The node that it is for.
     pub destination: u32,
     /// All packets of the other stream with smaller numbers have arrived.
     pub acknowledged: u64,
@@ -147,7 +147,7 @@ pub enum DecodeError {
         /// Bytes that its header announces; those of a header where there is none.
         expected: usize,
     },
-    /// Not this protocol or version, or values that no host sends.
+    /// Not this protocol or version, or values that no node sends.
     #[error("the packet is strange: {0}")]
     Strange(&'static str),
     /// Another job's.
@@ -224,7 +224,7 @@ impl Packet {
             return Err(Forged);
         }
         if header.source == header.destination {
-            return Err(Strange("from a host to itself"));
+            return Err(Strange("from a node to itself"));
         }
         if header.acknowledged < WINDOW {
             return Err(Strange("a number before the first"));
@@ -259,12 +259,13 @@ impl Content {
                 arrived: bytemuck::pod_read_unaligned(message),
             }),
             (0, None) if message.is_empty() => Ok(Content::Acknowledgement),
-            _ => Err(Strange("flags or lengths that no host sends")),
+            _ => Err(Strange("flags or lengths that no node sends")),
         }
     }
 }
 
-/// Puts the MAC in its place before bytes that are to be taken for a packet. Fewer than eight bytes have none.
+/// Puts the MAC in its place before bytes that are to be taken for a packet. Fewer than eight bytes
+/// have none.
 pub fn seal(bytes: &mut [u8], key: &Key) {
     let Some((place, rest)) = bytes.split_at_mut_checked(MAC) else { return };
     place.copy_from_slice(&mac(rest, key).to_le_bytes());
@@ -322,9 +323,9 @@ mod tests {
         let answer = any::<(u64, u64)>()
             .prop_map(|(sequence, arrived)| Content::Answer { sequence, arrived });
         let content = prop_oneof![data, request, answer, Just(Content::Acknowledgement)];
-        let hosts = any::<(u32, u32)>()
-            .prop_filter("two hosts", |(source, destination)| source != destination);
-        (any::<u64>(), hosts, WINDOW.., content).prop_map(
+        let nodes = any::<(u32, u32)>()
+            .prop_filter("two nodes", |(source, destination)| source != destination);
+        (any::<u64>(), nodes, WINDOW.., content).prop_map(
             |(job, (source, destination), acknowledged, content)| Packet {
                 job,
                 source,

@@ -1,4 +1,4 @@
-//! Tells a loaded program about the hosts.
+//! Tells a loaded program about the nodes.
 
 use super::network::{Endpoint, Peer, Stream};
 use super::packet::{Key, WINDOW};
@@ -6,14 +6,16 @@ use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long a host may leave requests unanswered, unless somebody says otherwise.
+/// How long a node may leave requests unanswered, unless somebody says otherwise.
 pub const USUAL_PATIENCE: Duration = Duration::from_millis(4350);
-/// The last of the requests that follow each other ever more slowly, and when it is sent: `ASK_DOUBLINGS` of the program.
+/// The last of the requests that follow each other ever more slowly, and when it is sent:
+/// `ASK_DOUBLINGS` of the program.
 const DOUBLINGS: (u32, Duration) = (9, Duration::from_micros(127_500));
 /// Between two requests from then on.
 const INTERVAL: Duration = Duration::from_millis(128);
 
-/// How many requests are sent within a time to a host that answers none of them: after so many it is unreachable.
+/// How many requests are sent within a time to a node that answers none of them: after so many it
+/// is unreachable.
 ///
 /// ```
 /// use kernel::wire::{USUAL_PATIENCE, requests_within};
@@ -28,21 +30,21 @@ pub fn requests_within(patience: Duration) -> u32 {
     requests + u32::try_from(rest).unwrap_or(u32::MAX).min(1 << 24)
 }
 
-/// A job's hosts as one of them sees them.
+/// A job's nodes as one of them sees them.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// The number of the job.
     pub job: u64,
     /// Its secret.
     pub key: Key,
-    /// The number of this host.
-    pub host: u32,
-    /// Where each host takes packets, this one included: all IPv4 or all IPv6.
+    /// The number of this node.
+    pub node: u32,
+    /// Where each node takes packets, this one included: all IPv4 or all IPv6.
     pub endpoints: Vec<Endpoint>,
-    /// The number of the interface through which this host reaches the others.
+    /// The number of the interface through which this node reaches the others.
     pub interface: u32,
-    /// Whether that is one end of a pair whose other end is in another network namespace, as containers have it: then
-    /// a packet may begin its way there.
+    /// Whether that is one end of a pair whose other end is in another network namespace, as
+    /// containers have it: then a packet may begin its way there.
     pub leaves_at_peer: bool,
 }
 
@@ -51,8 +53,8 @@ pub struct Description {
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Wire {
     job: u64,
-    host: u32,
-    hosts: u32,
+    node: u32,
+    nodes: u32,
     interface: u32,
     port: [u8; 2],
     protocol: [u8; 2],
@@ -61,19 +63,19 @@ struct Wire {
     reserved: u32,
 }
 
-/// Maps whose lengths depend on the number of hosts, with the elements that they need for so many: what
-/// [`aya::EbpfLoader::map_max_entries`] wants to know before loading.
-pub fn map_lengths(hosts: u32) -> [(&'static str, u32); 3] {
-    [("peers", hosts), ("streams", hosts), ("kept_packets", hosts * WINDOW as u32)]
+/// Maps whose lengths depend on the number of nodes, with the elements that they need for so many:
+/// what [`aya::EbpfLoader::map_max_entries`] wants to know before loading.
+pub fn map_lengths(nodes: u32) -> [(&'static str, u32); 3] {
+    [("peers", nodes), ("streams", nodes), ("kept_packets", nodes * WINDOW as u32)]
 }
 
 impl Description {
     /// What the program's maps hold: name of the map, number of the element, value.
     ///
     /// # Panics
-    /// When this host is not among the hosts.
+    /// When this node is not among the nodes.
     pub fn map_values(&self) -> Vec<(&'static str, u32, Vec<u8>)> {
-        let own = self.endpoints[self.host as usize];
+        let own = self.endpoints[self.node as usize];
         let mut address = [0; 16];
         let protocol = match own.address {
             IpAddr::V4(own) => {
@@ -87,8 +89,8 @@ impl Description {
         };
         let wire = Wire {
             job: self.job,
-            host: self.host,
-            hosts: self.endpoints.len() as u32,
+            node: self.node,
+            nodes: self.endpoints.len() as u32,
             interface: self.interface,
             port: own.port.to_be_bytes(),
             protocol,
@@ -97,11 +99,11 @@ impl Description {
             reserved: 0,
         };
         let mut values = vec![("wires", 0, bytemuck::bytes_of(&wire).to_vec())];
-        for (host, endpoint) in (0..).zip(&self.endpoints) {
-            let stream = Stream { job: self.job, key: self.key, here: self.host, there: host };
+        for (node, endpoint) in (0..).zip(&self.endpoints) {
+            let stream = Stream { job: self.job, key: self.key, here: self.node, there: node };
             values.push((
                 "peers",
-                host,
+                node,
                 bytemuck::bytes_of(&Peer::new(&own, endpoint, stream)).to_vec(),
             ));
         }

@@ -3,7 +3,8 @@
 use super::packet::Key;
 use bytemuck::{Pod, Zeroable};
 
-/// SipHash-2-4 (Aumasson, Bernstein, 2012) after some whole words: `struct siphash` of the program, which goes on with it.
+/// SipHash-2-4 (Aumasson, Bernstein, 2012) after some whole words: `struct siphash` of the program,
+/// which goes on with it.
 ///
 /// Everybody who has it can seal packets that begin like that, so it is as secret as the key.
 #[repr(C)]

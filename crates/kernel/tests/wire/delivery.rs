@@ -10,17 +10,17 @@ fn messages_of_every_size_arrive() {
         [(Family::V4, 1500), (Family::V4, 9000), (Family::V6, 1500), (Family::V6, 9000)]
     {
         let testbed = testbed::or_skip!(testbed(2, Options { mtu, ..Options::default() }));
-        let hosts = stations(&testbed, family);
-        let address = crate::harness::endpoint(&testbed.hosts()[0], family, PORT).address;
+        let nodes = stations(&testbed, family);
+        let address = crate::harness::endpoint(&testbed.nodes()[0], family, PORT).address;
         let mut ordinal = 0;
         for bytes in [0, 1, 7, 8, 9, 63, 64, 65, 1000, piece_bytes(mtu, address)] {
-            assert_eq!(hosts[0].send(1, ordinal, bytes, 1), 1);
-            assert_eq!(hosts[1].send(0, ordinal, bytes, 1), 1);
+            assert_eq!(nodes[0].send(1, ordinal, bytes, 1), 1);
+            assert_eq!(nodes[1].send(0, ordinal, bytes, 1), 1);
             ordinal += 1;
         }
-        for host in &hosts {
-            assert_eq!(host.deliveries(0..ordinal), vec![ONCE; ordinal as usize]);
-            assert_eq!(host.counts().rejected(), 0);
+        for node in &nodes {
+            assert_eq!(node.deliveries(0..ordinal), vec![ONCE; ordinal as usize]);
+            assert_eq!(node.counts().rejected(), 0);
         }
     }
 }
@@ -47,11 +47,11 @@ fn a_full_window_holds_the_sender_until_it_opens() {
     let testbed = testbed::or_skip!(testbed(2, Options::default()));
     let [one, other] = &stations(&testbed, Family::V4)[..] else { unreachable!("there are two") };
     let window = WINDOW as u32;
-    testbed.unplug(1).expect("there is such a host");
+    testbed.unplug(1).expect("there is such a node");
     assert_eq!(one.send(1, 0, 8, 2 * window), window);
     assert_eq!(one.send(1, window, 8, 1), 0);
     assert_eq!((one.counts().held, one.tally(Tally::Resumed)), (2, 0));
-    testbed.plug(1).expect("there is such a host");
+    testbed.plug(1).expect("there is such a node");
     other.ask(0);
     assert_eq!(other.deliveries(0..window), vec![ONCE; window as usize]);
     assert_eq!(one.counts().resent, u64::from(window));
@@ -88,12 +88,12 @@ fn a_receiver_without_room_holds_the_sender() {
 }
 
 #[test]
-fn two_jobs_on_the_same_hosts_do_not_disturb_each_other() {
+fn two_jobs_on_the_same_nodes_do_not_disturb_each_other() {
     let testbed = testbed::or_skip!(testbed(3, Options::default()));
     let first = stations(&testbed, Family::V4);
     let (job, key) = (JOB + 1, Key([5, 6]));
     let second: Vec<_> =
-        (0..3).map(|host| Station::new(&testbed, host, Family::V4, job, key, PORT + 1)).collect();
+        (0..3).map(|node| Station::new(&testbed, node, Family::V4, job, key, PORT + 1)).collect();
     for ordinal in 0..200 {
         for from in 0..3 {
             let to = (from + 1) % 3;
@@ -102,13 +102,13 @@ fn two_jobs_on_the_same_hosts_do_not_disturb_each_other() {
             second[to].send(from, 2000 + ordinal, 16, 1);
         }
     }
-    for host in &first {
-        assert_eq!((host.deliveries(0..200), host.tally(Tally::Delivered)), (vec![ONCE; 200], 200));
-        assert_eq!(host.counts().rejected(), 0);
+    for node in &first {
+        assert_eq!((node.deliveries(0..200), node.tally(Tally::Delivered)), (vec![ONCE; 200], 200));
+        assert_eq!(node.counts().rejected(), 0);
     }
-    for host in &second {
-        assert_eq!(host.deliveries(1000..1200), [ONCE; 200]);
-        assert_eq!(host.deliveries(2000..2200), [ONCE; 200]);
-        assert_eq!((host.tally(Tally::Delivered), host.counts().rejected()), (400, 0));
+    for node in &second {
+        assert_eq!(node.deliveries(1000..1200), [ONCE; 200]);
+        assert_eq!(node.deliveries(2000..2200), [ONCE; 200]);
+        assert_eq!((node.tally(Tally::Delivered), node.counts().rejected()), (400, 0));
     }
 }

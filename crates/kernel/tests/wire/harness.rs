@@ -1,4 +1,4 @@
-//! Hosts that run the wire with an interpreter that only takes notes (`tests/echo.bpf.c`).
+//! Nodes that run the wire with an interpreter that only takes notes (`tests/echo.bpf.c`).
 
 use aya::maps::{Array, MapData};
 use aya::programs::tc::TcAttachOptions;
@@ -8,9 +8,9 @@ use kernel::wire::{Counts, Description, Endpoint, Key, map_lengths};
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use testbed::{Host, Medium, Options, Testbed};
+use testbed::{Medium, Node, Options, Testbed};
 
-/// Which IP the hosts speak.
+/// Which IP the nodes speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     V4,
@@ -43,9 +43,9 @@ static OBJECT: LazyLock<Result<Vec<u8>, String>> = LazyLock::new(|| {
 ///
 /// # Errors
 /// What is missing.
-pub(crate) fn testbed(hosts: usize, options: Options) -> Result<Testbed, Lack> {
+pub(crate) fn testbed(nodes: usize, options: Options) -> Result<Testbed, Lack> {
     OBJECT.as_ref().map_err(|why| Lack(why.clone()))?;
-    match Testbed::new(hosts, options) {
+    match Testbed::new(nodes, options) {
         Err(error) if error.is_lack() => Err(Lack(error.to_string())),
         result => Ok(result.unwrap_or_else(|error| panic!("{error}"))),
     }
@@ -68,21 +68,21 @@ impl Lack {
     }
 }
 
-/// Hosts joined by a relay.
+/// Nodes joined by a relay.
 pub(crate) fn relay(mtu: u32, seed: u64) -> Options {
     Options { mtu, medium: Medium::Relay { seed } }
 }
 
-/// One station on each host of a testbed, for the same job.
+/// One station on each node of a testbed, for the same job.
 pub(crate) fn stations(testbed: &Testbed, family: Family) -> Vec<Station<'_>> {
-    (0..testbed.hosts().len())
-        .map(|host| Station::new(testbed, host, family, JOB, KEY, PORT))
+    (0..testbed.nodes().len())
+        .map(|node| Station::new(testbed, node, family, JOB, KEY, PORT))
         .collect()
 }
 
-/// A host of a job.
+/// A node of a job.
 pub(crate) struct Station<'a> {
-    pub(crate) host: &'a Host,
+    pub(crate) node: &'a Node,
     // By turns: the program's answers are looked at between calls.
     ebpf: Mutex<Ebpf>,
 }
@@ -99,24 +99,24 @@ pub(crate) enum Tally {
 pub(crate) const ONCE: u64 = 1;
 
 impl<'a> Station<'a> {
-    /// Loads and attaches the program on a host of a testbed, for a job of its first hosts.
+    /// Loads and attaches the program on a node of a testbed, for a job of its first nodes.
     pub(crate) fn new(
         testbed: &'a Testbed,
-        host: usize,
+        node: usize,
         family: Family,
         job: u64,
         key: Key,
         port: u16,
     ) -> Self {
-        let endpoints = testbed.hosts().iter().map(|host| endpoint(host, family, port)).collect();
-        let host = &testbed.hosts()[host];
+        let endpoints = testbed.nodes().iter().map(|node| endpoint(node, family, port)).collect();
+        let node = &testbed.nodes()[node];
         let leaves_at_peer = testbed.relay().is_none();
         let description = Description {
             job,
             key,
-            host: host.number() as u32,
+            node: node.number() as u32,
             endpoints,
-            interface: host.interface_index(),
+            interface: node.interface_index(),
             leaves_at_peer,
         };
         let object = OBJECT.as_ref().expect("it was asked for");
@@ -137,9 +137,9 @@ impl<'a> Station<'a> {
         }
         let order = TcAttachOptions::TcxOrder(LinkOrder::default());
         let program = program(&mut ebpf, "ingress");
-        host.run(|| program.attach_with_options(host.interface(), TcAttachType::Ingress, order))
+        node.run(|| program.attach_with_options(node.interface(), TcAttachType::Ingress, order))
             .expect("it attaches");
-        Station { host, ebpf: Mutex::new(ebpf) }
+        Station { node, ebpf: Mutex::new(ebpf) }
     }
 
     fn ebpf<T>(&self, work: impl FnOnce(&mut Ebpf) -> T) -> T {
@@ -162,18 +162,19 @@ impl<'a> Station<'a> {
             let program: &SchedClassifier = program(ebpf, name);
             let mut options = TestRunOptions::new();
             (options.data_in, options.ctx_in) = (Some(packet), Some(&context[..]));
-            self.host.run(|| program.test_run(options)).expect("it runs").return_value
+            self.node.run(|| program.test_run(options)).expect("it runs").return_value
         })
     }
 
-    /// Sends messages with ordinals from `first` on; gives how many went out before the window was full.
-    pub(crate) fn send(&self, host: usize, first: u32, bytes: u32, many: u32) -> u32 {
-        self.run("start", [host as u32, first, bytes, many, 0])
+    /// Sends messages with ordinals from `first` on; gives how many went out before the window was
+    /// full.
+    pub(crate) fn send(&self, node: usize, first: u32, bytes: u32, many: u32) -> u32 {
+        self.run("start", [node as u32, first, bytes, many, 0])
     }
 
-    /// Asks a host for what is missing; gives how many requests have not been answered.
-    pub(crate) fn ask(&self, host: usize) -> u32 {
-        self.run("ask", [host as u32, 0, 0, 0, 0])
+    /// Asks a node for what is missing; gives how many requests have not been answered.
+    pub(crate) fn ask(&self, node: usize) -> u32 {
+        self.run("ask", [node as u32, 0, 0, 0, 0])
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -206,12 +207,12 @@ fn words<'a>(ebpf: &'a mut Ebpf, map: &str) -> Array<&'a mut MapData, u64> {
     Array::try_from(ebpf.map_mut(map).expect("the program has it")).expect("an array of words")
 }
 
-pub(crate) fn endpoint(host: &Host, family: Family, port: u16) -> Endpoint {
+pub(crate) fn endpoint(node: &Node, family: Family, port: u16) -> Endpoint {
     let address = match family {
-        Family::V4 => IpAddr::from(host.address()),
-        Family::V6 => IpAddr::from(host.address_v6()),
+        Family::V4 => IpAddr::from(node.address()),
+        Family::V6 => IpAddr::from(node.address_v6()),
     };
-    Endpoint { hardware_address: host.hardware_address(), address, port }
+    Endpoint { hardware_address: node.hardware_address(), address, port }
 }
 
 fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut SchedClassifier {

@@ -1,6 +1,8 @@
-//! The wire alone: what one host sends arrives at another once and as it was, whatever the network does.
+//! The wire alone: what one node sends arrives at another once and as it was, whatever the network
+//! does.
 //!
-//! The program is `tests/echo.bpf.c`: the wire as the kernel engine has it, and an interpreter that only takes notes.
+//! The program is `tests/echo.bpf.c`: the wire as the kernel engine has it, and an interpreter that
+//! only takes notes.
 
 mod delivery;
 mod harness;

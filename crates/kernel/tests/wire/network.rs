@@ -1,19 +1,21 @@
-//! The program's packets before the eyes of others: the kernel's own IP and UDP, and the decoder in Rust.
+//! The program's packets before the eyes of others: the kernel's own IP and UDP, and the decoder in
+//! Rust.
 
 use crate::harness::{Family, JOB, KEY, ONCE, PORT, Station, endpoint, testbed};
 use kernel::wire::{Content, MessageHeader, Packet, WINDOW};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
-use testbed::{Host, Medium, Options};
+use testbed::{Medium, Node, Options};
 
-fn socket(host: &Host, family: Family, port: u16) -> UdpSocket {
-    let address = endpoint(host, family, port).address;
-    let socket = host.run(|| UdpSocket::bind((address, port))).expect("nobody else is there");
+fn socket(node: &Node, family: Family, port: u16) -> UdpSocket {
+    let address = endpoint(node, family, port).address;
+    let socket = node.run(|| UdpSocket::bind((address, port))).expect("nobody else is there");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("it is a duration");
     socket
 }
 
-/// Host 1 has no program, so its kernel checks lengths and checksums before a socket gets the packet.
+/// Node 1 has no program, so its kernel checks lengths and checksums before a socket gets the
+/// packet.
 #[test]
 fn packets_are_sound_datagrams_and_the_decoder_reads_them() {
     for (family, medium) in [
@@ -24,11 +26,11 @@ fn packets_are_sound_datagrams_and_the_decoder_reads_them() {
     ] {
         let testbed = testbed::or_skip!(testbed(2, Options { mtu: 9000, medium }));
         let sender = Station::new(&testbed, 0, family, JOB, KEY, PORT);
-        let receiver = socket(&testbed.hosts()[1], family, PORT);
+        let receiver = socket(&testbed.nodes()[1], family, PORT);
         let mut bytes = vec![0; 10_000];
         let mut next = || {
             let (length, from) = receiver.recv_from(&mut bytes).expect("it arrives");
-            assert_eq!(from, (endpoint(&testbed.hosts()[0], family, PORT).address, PORT).into());
+            assert_eq!(from, (endpoint(&testbed.nodes()[0], family, PORT).address, PORT).into());
             Packet::decode(&bytes[..length], JOB, &KEY).expect("the program and the decoder agree")
         };
         for (ordinal, length) in (0..).zip([0, 1, 2, 3, 4, 5, 7, 8, 15, 300, 8191, 8192]) {
@@ -52,14 +54,14 @@ fn byte_of(ordinal: u32, place: u32) -> u8 {
     (ordinal.wrapping_mul(31).wrapping_add(place.wrapping_mul(7))) as u8
 }
 
-/// Host 1 has no program: a socket there sends what the encoder makes.
+/// Node 1 has no program: a socket there sends what the encoder makes.
 #[test]
 fn the_program_takes_what_the_encoder_makes() {
     for family in [Family::V4, Family::V6] {
         let testbed = testbed::or_skip!(testbed(2, Options { mtu: 9000, ..Options::default() }));
         let receiver = Station::new(&testbed, 0, family, JOB, KEY, PORT);
-        let sender = socket(&testbed.hosts()[1], family, PORT);
-        let to = (endpoint(&testbed.hosts()[0], family, PORT).address, PORT);
+        let sender = socket(&testbed.nodes()[1], family, PORT);
+        let to = (endpoint(&testbed.nodes()[0], family, PORT).address, PORT);
         let send = |content: Content| {
             let packet =
                 Packet { job: JOB, source: 1, destination: 0, acknowledged: WINDOW, content };
@@ -89,7 +91,7 @@ fn other_traffic_passes_untouched() {
     let testbed = testbed::or_skip!(testbed(2, Options::default()));
     let stations = crate::harness::stations(&testbed, Family::V4);
     for family in [Family::V4, Family::V6] {
-        let [one, other] = [0, 1].map(|host| socket(&testbed.hosts()[host], family, PORT + 7));
+        let [one, other] = [0, 1].map(|node| socket(&testbed.nodes()[node], family, PORT + 7));
         for length in [0, 1, 100, 1400] {
             let message = vec![7; length];
             one.send_to(&message, other.local_addr().expect("it is bound")).expect("it goes out");
@@ -98,13 +100,13 @@ fn other_traffic_passes_untouched() {
         }
     }
     // The same port under IPv6 is not the job's, nor is the same number under TCP.
-    let [one, other] = [0, 1].map(|host| socket(&testbed.hosts()[host], Family::V6, PORT));
+    let [one, other] = [0, 1].map(|node| socket(&testbed.nodes()[node], Family::V6, PORT));
     one.send_to(b"mine", other.local_addr().expect("it is bound")).expect("it goes out");
     assert_eq!(other.recv(&mut [0; 10]).expect("it arrives"), 4);
-    let address = (testbed.hosts()[1].address(), PORT);
+    let address = (testbed.nodes()[1].address(), PORT);
     let listener =
-        testbed.hosts()[1].run(|| TcpListener::bind(address)).expect("nobody else is there");
-    let _stream = testbed.hosts()[0].run(|| TcpStream::connect(address)).expect("somebody listens");
+        testbed.nodes()[1].run(|| TcpListener::bind(address)).expect("nobody else is there");
+    let _stream = testbed.nodes()[0].run(|| TcpStream::connect(address)).expect("somebody listens");
     listener.accept().expect("somebody connects");
     assert!(stations.iter().all(|station| station.counts() == kernel::wire::Counts::default()));
 }

@@ -9,8 +9,8 @@ const MESSAGES: u32 = 3000;
 /// A test that has not ended by then has failed; it does not say how fast the others are.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Both hosts send each other messages of many sizes, and ask when they have nothing else to do, until everything
-/// has arrived.
+/// Both nodes send each other messages of many sizes, and ask when they have nothing else to do,
+/// until everything has arrived.
 fn exchange(testbed: &Testbed, stations: &[Station<'_>], mut between: impl FnMut(u32)) {
     let mut sent = [0; 2];
     let end = Instant::now() + PATIENCE;
@@ -104,11 +104,11 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
         worst = worst.max(stations[0].ask(1));
         match since {
             None if sent > MESSAGES / 2 => {
-                testbed.unplug(1).expect("there is such a host");
+                testbed.unplug(1).expect("there is such a node");
                 since = Some(Instant::now());
             }
             Some(start) if start.elapsed() > Duration::from_secs(1) => {
-                testbed.plug(1).expect("there is such a host");
+                testbed.plug(1).expect("there is such a node");
                 since = Some(Instant::now() + PATIENCE);
             }
             _ => {}
@@ -122,16 +122,17 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
 }
 
 #[test]
-fn a_host_that_vanishes_is_noticed_by_unanswered_requests() {
+fn a_node_that_vanishes_is_noticed_by_unanswered_requests() {
     let testbed = testbed::or_skip!(testbed(2, relay(1500, 3)));
     let stations = stations(&testbed, Family::V4);
     assert_eq!(stations[0].ask(1), 1);
-    testbed.unplug(1).expect("there is such a host");
+    testbed.unplug(1).expect("there is such a node");
     let (start, mut asked, maximum) = (Instant::now(), 0, requests_within(USUAL_PATIENCE));
     while asked < maximum {
         assert!(start.elapsed() < PATIENCE);
         asked = stations[0].ask(1);
-        // As a rank does that waits: a little longer each time, so that it does not cost a processor.
+        // As a rank does that waits: a little longer each time, so that it does not cost a
+        // processor.
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(

@@ -8,11 +8,12 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use testbed::{Options, Testbed};
 
-/// Sends datagrams to host 0's port from host 2, which is not of the job: who has no key can name whatever source it likes.
+/// Sends datagrams to node 0's port from node 2, which is not of the job: who has no key can name
+/// whatever source it likes.
 fn stranger(testbed: &Testbed) -> impl Fn(&[u8]) {
-    let host = &testbed.hosts()[2];
-    let socket = host.run(|| UdpSocket::bind((host.address(), 0))).expect("nobody else is there");
-    socket.connect((testbed.hosts()[0].address(), PORT)).expect("it is a UDP socket");
+    let node = &testbed.nodes()[2];
+    let socket = node.run(|| UdpSocket::bind((node.address(), 0))).expect("nobody else is there");
+    socket.connect((testbed.nodes()[0].address(), PORT)).expect("it is a UDP socket");
     move |bytes| drop(socket.send(bytes))
 }
 
@@ -26,9 +27,9 @@ fn data(sequence: u64, ordinal: u32) -> Packet {
 fn a_million_forged_packets_change_nothing_and_are_counted() {
     const PACKETS: u64 = 1_000_000;
     let testbed = testbed::or_skip!(testbed(3, Options::default()));
-    let hosts = [0, 1].map(|host| Station::new(&testbed, host, Family::V4, JOB, KEY, PORT));
-    assert_eq!(hosts[1].send(0, 0, 8, 10), 10);
-    let before = hosts[0].counts();
+    let nodes = [0, 1].map(|node| Station::new(&testbed, node, Family::V4, JOB, KEY, PORT));
+    assert_eq!(nodes[1].send(0, 0, 8, 10), 10);
+    let before = nodes[0].counts();
     let send = stranger(&testbed);
     let mut random = SmallRng::seed_from_u64(5);
     let sound = data(WINDOW + 10, 99).encode(&KEY);
@@ -45,7 +46,7 @@ fn a_million_forged_packets_change_nothing_and_are_counted() {
         }
         send(&bytes);
     }
-    let after = hosts[0].counts();
+    let after = nodes[0].counts();
     assert_eq!(after.rejected() - before.rejected(), PACKETS, "{after:?}");
     assert!(after.other_job >= PACKETS / 5 && after.forged >= PACKETS / 5, "{after:?}");
     assert!(after.strange > PACKETS / 6 && after.truncated >= PACKETS / 5, "{after:?}");
@@ -56,12 +57,13 @@ fn a_million_forged_packets_change_nothing_and_are_counted() {
         forged: before.forged,
         ..after
     };
-    assert_eq!((unchanged, hosts[0].tally(Tally::Delivered)), (before, 10));
-    assert_eq!(hosts[1].send(0, 10, 8, 20), 20);
-    assert_eq!(hosts[0].deliveries(0..30), [ONCE; 30]);
+    assert_eq!((unchanged, nodes[0].tally(Tally::Delivered)), (before, 10));
+    assert_eq!(nodes[1].send(0, 10, 8, 20), 20);
+    assert_eq!(nodes[0].deliveries(0..30), [ONCE; 30]);
 }
 
-/// The control block of a packet says whether another one is to leave in it, and others may have written there before.
+/// The control block of a packet says whether another one is to leave in it, and others may have
+/// written there before.
 #[test]
 fn a_dropped_packet_does_not_leave_again() {
     const DROP: u32 = 2;
@@ -70,7 +72,7 @@ fn a_dropped_packet_does_not_leave_again() {
     // Ethernet, IPv4 with 20 bytes of header and 12 behind it, UDP with four bytes behind it.
     let mut packet =
         [[0; 12].as_slice(), &[8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17], &[0; 6]].concat();
-    packet.extend_from_slice(&testbed.hosts()[0].address().octets());
+    packet.extend_from_slice(&testbed.nodes()[0].address().octets());
     packet.extend_from_slice(&[PORT.to_be_bytes(), PORT.to_be_bytes(), [0, 12], [0; 2]].concat());
     packet.extend_from_slice(&[0; 4]);
     let control_block = [u32::MAX; 5];
@@ -81,18 +83,18 @@ fn a_dropped_packet_does_not_leave_again() {
 #[test]
 fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
     let testbed = testbed::or_skip!(testbed(3, Options::default()));
-    let hosts = stations(&testbed, Family::V4);
+    let nodes = stations(&testbed, Family::V4);
     let send = stranger(&testbed);
     let mut expected = Counts::default();
     let dropped = |packet: Packet| {
         send(&packet.encode(&KEY));
-        hosts[0].counts()
+        nodes[0].counts()
     };
-    // What host 0 itself has sent, sent back to it; and what was meant for host 2.
+    // What node 0 itself has sent, sent back to it; and what was meant for node 2.
     expected.strange += 2;
     dropped(Packet { source: 0, destination: 1, ..data(WINDOW, 0) });
     assert_eq!(dropped(Packet { destination: 2, ..data(WINDOW, 0) }), expected);
-    // From hosts that there are not, or with an acknowledgement of what was never sent.
+    // From nodes that there are not, or with an acknowledgement of what was never sent.
     expected.strange += 2;
     dropped(Packet { source: 3, ..data(WINDOW, 0) });
     assert_eq!(dropped(Packet { source: u32::MAX, ..data(WINDOW, 0) }), expected);
@@ -103,7 +105,7 @@ fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
     dropped(data(WINDOW, 0));
     assert_eq!(dropped(data(2 * WINDOW + 1, 0)), expected);
     // An old request.
-    hosts[0].send(1, 5, 8, 1);
+    nodes[0].send(1, 5, 8, 1);
     expected.sent += 1;
     let request = |sequence| {
         let content = Content::Request { sequence, arrived: 0 };
@@ -113,29 +115,29 @@ fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
     let after = dropped(request(7));
     expected.stale += 2;
     assert_eq!(Counts { resent: 0, ..dropped(request(6)) }, expected);
-    assert_eq!(after.resent, 1, "the message to host 1, once");
-    assert_eq!(hosts[1].tally(Tally::Delivered), 1);
+    assert_eq!(after.resent, 1, "the message to node 1, once");
+    assert_eq!(nodes[1].tally(Tally::Delivered), 1);
     // Everything still works.
-    assert_eq!(hosts[0].send(1, 6, 8, 1), 1);
-    assert_eq!(hosts[1].deliveries(5..7), [ONCE; 2]);
+    assert_eq!(nodes[0].send(1, 6, 8, 1), 1);
+    assert_eq!(nodes[1].deliveries(5..7), [ONCE; 2]);
 }
 
 #[test]
-fn old_packets_do_not_make_a_host_look_alive_that_is_gone() {
+fn old_packets_do_not_make_a_node_look_alive_that_is_gone() {
     let testbed = testbed::or_skip!(testbed(3, Options::default()));
-    let hosts = stations(&testbed, Family::V4);
+    let nodes = stations(&testbed, Family::V4);
     let send = stranger(&testbed);
     let request = Content::Request { sequence: 1, arrived: 0 };
     let request =
         Packet { job: JOB, source: 1, destination: 0, acknowledged: WINDOW, content: request };
     let old = [data(WINDOW, 0), request].map(|packet| packet.encode(&KEY));
     old.iter().for_each(|packet| send(packet));
-    assert_eq!(hosts[0].counts().received, 1);
-    testbed.unplug(1).expect("there is such a host");
+    assert_eq!(nodes[0].counts().received, 1);
+    testbed.unplug(1).expect("there is such a node");
     let end = Instant::now() + Duration::from_secs(20);
-    while hosts[0].ask(1) < 6 {
-        assert!(Instant::now() < end, "{:?}", hosts[0].counts());
+    while nodes[0].ask(1) < 6 {
+        assert!(Instant::now() < end, "{:?}", nodes[0].counts());
         old.iter().for_each(|packet| send(packet));
     }
-    assert!(hosts[0].counts().duplicate > 0 && hosts[0].counts().stale > 0, "they came");
+    assert!(nodes[0].counts().duplicate > 0 && nodes[0].counts().stale > 0, "they came");
 }

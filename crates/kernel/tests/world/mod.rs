@@ -1,4 +1,4 @@
-//! A job on a testbed: hosts with the program loaded, ranks as threads in their hosts.
+//! A job on a testbed: nodes with the program loaded, ranks as threads in their nodes.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 pub(crate) mod allreduce;
@@ -23,7 +23,7 @@ pub(crate) const PORT: u16 = 7199;
 /// Something for a rank's thread to do.
 type Work = Box<dyn FnOnce(&Rank) + Send>;
 
-/// A job of the kernel engine. Rank r is on host r modulo the number of hosts.
+/// A job of the kernel engine. Rank r is on node r modulo the number of nodes.
 pub(crate) struct World {
     // Before the testbed, so that threads and programs go first.
     workers: Vec<(Sender<Work>, Option<JoinHandle<()>>)>,
@@ -34,7 +34,7 @@ pub(crate) struct World {
     name: String,
 }
 
-/// What tells jobs on the same hosts apart.
+/// What tells jobs on the same nodes apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JobKind {
     pub(crate) number: u64,
@@ -44,74 +44,74 @@ pub(crate) struct JobKind {
 }
 
 impl World {
-    /// Hosts with so many ranks each.
+    /// Nodes with so many ranks each.
     pub(crate) fn new(
-        hosts: usize,
-        ranks_per_host: usize,
+        nodes: usize,
+        ranks_per_node: usize,
         mtu: u32,
     ) -> Result<World, testbed::Error> {
-        let testbed = Testbed::new(hosts, Options { mtu, ..Options::default() })?;
-        Ok(World::on(Arc::new(testbed), ranks_per_host, mtu, JobKind::default()))
+        let testbed = Testbed::new(nodes, Options { mtu, ..Options::default() })?;
+        Ok(World::on(Arc::new(testbed), ranks_per_node, mtu, JobKind::default()))
     }
 
-    /// A job on hosts that there are.
+    /// A job on nodes that there are.
     pub(crate) fn on(
         testbed: Arc<Testbed>,
-        ranks_per_host: usize,
+        ranks_per_node: usize,
         mtu: u32,
         kind: JobKind,
     ) -> World {
-        let hosts = testbed.hosts().len();
-        World::on_first(testbed, hosts, ranks_per_host, mtu, kind)
+        let nodes = testbed.nodes().len();
+        World::on_first(testbed, nodes, ranks_per_node, mtu, kind)
     }
 
-    /// A job on the first hosts of those that there are.
+    /// A job on the first nodes of those that there are.
     pub(crate) fn on_first(
         testbed: Arc<Testbed>,
-        hosts: usize,
-        ranks_per_host: usize,
+        nodes: usize,
+        ranks_per_node: usize,
         mtu: u32,
         kind: JobKind,
     ) -> World {
-        let ranks = hosts * ranks_per_host;
-        let host_of_rank: Vec<u32> = (0..ranks).map(|rank| (rank % hosts) as u32).collect();
-        let endpoint = |host: &testbed::Host| Endpoint {
-            hardware_address: host.hardware_address(),
+        let ranks = nodes * ranks_per_node;
+        let node_of_rank: Vec<u32> = (0..ranks).map(|rank| (rank % nodes) as u32).collect();
+        let endpoint = |node: &testbed::Node| Endpoint {
+            hardware_address: node.hardware_address(),
             address: if kind.is_version_6 {
-                host.address_v6().into()
+                node.address_v6().into()
             } else {
-                host.address().into()
+                node.address().into()
             },
             port: PORT + kind.number as u16,
         };
-        let endpoints: Vec<Endpoint> = testbed.hosts()[..hosts].iter().map(endpoint).collect();
-        let load = |(number, host): (usize, &testbed::Host)| {
+        let endpoints: Vec<Endpoint> = testbed.nodes()[..nodes].iter().map(endpoint).collect();
+        let load = |(number, node): (usize, &testbed::Node)| {
             let job = JobDescription {
-                host: number as u32,
-                host_of_rank: host_of_rank.clone(),
+                node: number as u32,
+                node_of_rank: node_of_rank.clone(),
                 endpoints: endpoints.clone(),
                 number: kind.number,
                 key: Key([kind.number, 0x5eed]),
-                interface: host.interface().to_owned(),
+                interface: node.interface().to_owned(),
                 mtu,
             };
-            host.run(|| Loader::load(&job)).expect("the program is loaded")
+            node.run(|| Loader::load(&job)).expect("the program is loaded")
         };
-        let loaders: Vec<Loader> = testbed.hosts()[..hosts].iter().enumerate().map(load).collect();
+        let loaders: Vec<Loader> = testbed.nodes()[..nodes].iter().enumerate().map(load).collect();
         let (mut all, mut workers) = (Vec::new(), Vec::new());
         for rank in 0..ranks {
             let handles =
-                loaders[rank % hosts].handles(rank as u32).expect("there are descriptors");
-            let handles = handles.expect("the rank is on this host");
-            let host = &testbed.hosts()[rank % hosts];
+                loaders[rank % nodes].handles(rank as u32).expect("there are descriptors");
+            let handles = handles.expect("the rank is on this node");
+            let node = &testbed.nodes()[rank % nodes];
             let make = || Rank::new(handles).expect("the maps can be mapped");
-            let rank_here = Arc::new(if kind.is_unheard { make() } else { host.run(make) });
+            let rank_here = Arc::new(if kind.is_unheard { make() } else { node.run(make) });
             let (sender, receiver) = channel::<Work>();
-            let worker = start_worker(host, Arc::clone(&rank_here), receiver);
+            let worker = start_worker(node, Arc::clone(&rank_here), receiver);
             all.push(rank_here);
             workers.push((sender, Some(worker)));
         }
-        let name = format!("kernel, {hosts} hosts with {ranks_per_host} ranks each, MTU {mtu}");
+        let name = format!("kernel, {nodes} nodes with {ranks_per_node} ranks each, MTU {mtu}");
         World { workers, ranks: all, loaders, testbed, communicators: AtomicU32::new(0), name }
     }
 
@@ -125,7 +125,8 @@ impl World {
         Context { number, members: (0..ranks as u32).collect(), rank: rank as u32 }
     }
 
-    /// Has the first ranks do something, each on its thread in its host; gives what each brings home.
+    /// Has the first ranks do something, each on its thread in its node; gives what each brings
+    /// home.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         ranks: usize,
@@ -154,14 +155,15 @@ impl Drop for World {
     }
 }
 
-/// A thread in a host that does what it is sent.
-fn start_worker(host: &testbed::Host, rank: Arc<Rank>, receiver: Receiver<Work>) -> JoinHandle<()> {
+/// A thread in a node that does what it is sent.
+fn start_worker(node: &testbed::Node, rank: Arc<Rank>, receiver: Receiver<Work>) -> JoinHandle<()> {
     // A thread inherits the namespace of the one that starts it.
-    host.run(|| std::thread::spawn(move || receiver.into_iter().for_each(|work| work(&rank))))
+    node.run(|| std::thread::spawn(move || receiver.into_iter().for_each(|work| work(&rank))))
 }
 
 impl World {
-    /// Runs programs on communicators of their own, all rounds of all of them under way at once as far as there is memory.
+    /// Runs programs on communicators of their own, all rounds of all of them under way at once as
+    /// far as there is memory.
     pub(crate) fn run_at_once(
         &self,
         programs: Vec<Program>,

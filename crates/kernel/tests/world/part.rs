@@ -25,8 +25,9 @@ struct Parts<'a> {
     under_way: VecDeque<(usize, Prepared, usize, Ticket)>,
 }
 
-/// Runs a rank's parts of all programs that it has a part in, one round after the other. What comes first is waited for first,
-/// and only when there is no memory for more: as the order is the same on all ranks, none waits for ever.
+/// Runs a rank's parts of all programs that it has a part in, one round after the other. What comes
+/// first is waited for first, and only when there is no memory for more: as the order is the same
+/// on all ranks, none waits for ever.
 pub(super) fn run(here: &Rank, rank: usize, programs: &[(u32, Program)]) -> Vec<RankOutcome> {
     let mine = || (0..programs.len()).filter(|number| rank < programs[*number].1.graphs.len());
     let outcomes = programs.iter().map(|_| Ok(Vec::new())).collect();

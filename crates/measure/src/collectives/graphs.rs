@@ -46,7 +46,8 @@ pub enum PlanError {
 }
 
 impl Shape {
-    /// What a reduction combines: the longest words that the bytes divide into, numbers of 64 bits or single bytes.
+    /// What a reduction combines: the longest words that the bytes divide into, numbers of 64 bits
+    /// or single bytes.
     pub(super) fn data_type(&self) -> DataType {
         if self.bytes.is_multiple_of(8) { DataType::F64 } else { DataType::U8 }
     }
@@ -65,7 +66,8 @@ impl Shape {
         ranks.saturating_mul(of_a_rank).saturating_mul(self.bytes)
     }
 
-    /// The bytes of a root's or a rank's input, and of one rank's output: what the slowest has to copy.
+    /// The bytes of a root's or a rank's input, and of one rank's output: what the slowest has to
+    /// copy.
     pub fn private_bytes(&self) -> u64 {
         use Operation as O;
         let ranks = u64::from(self.ranks);
@@ -78,8 +80,9 @@ impl Shape {
         blocks * self.bytes
     }
 
-    /// Plans for every algorithm of the operation that can be run for this shape: of those in segments, one for each of
-    /// these sizes that is below the message's; of those with a degree, one for 2 and one for 4.
+    /// Plans for every algorithm of the operation that can be run for this shape: of those in
+    /// segments, one for each of these sizes that is below the message's; of those with a degree,
+    /// one for 2 and one for 4.
     pub fn plans(&self, segments: &[NonZeroU64]) -> Vec<Plan> {
         let with = |algorithm: Algorithm| -> Vec<Plan> {
             let plan = Plan::of(algorithm);
@@ -148,7 +151,8 @@ impl Shape {
             Operation::Exscan => {
                 name.parse::<exscan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
             }
-            // The only one left; operations are non-exhaustive, so that the compiler asks for a rest.
+            // The only one left; operations are non-exhaustive, so that the compiler asks for a
+            // rest.
             _ => name.parse::<alltoall::Algorithm>()?.graph(rank, ranks, bytes, tuning)?,
         })
     }

@@ -1,4 +1,5 @@
-//! What the models of sharing are told about a plan: the operations of all ranks, linked as the engine links them.
+//! What the models of sharing are told about a plan: the operations of all ranks, linked as the
+//! engine links them.
 
 use super::graphs::{PlanError, Shape};
 use goal::compile::compile;
@@ -8,7 +9,8 @@ use goal::schedule::{Kind, OperationRecord, SCRATCHPAD, Schedule, ScheduleView};
 use plogp::select::Plan;
 use plogp::sharing::{Program, Rank, Step};
 
-/// Private buffers up to this length are staged where others can write them before their rank has started.
+/// Private buffers up to this length are staged where others can write them before their rank has
+/// started.
 const STAGED_BYTES: u64 = 8 << 10;
 
 /// How a message travels; the engine's linker decides it by the same rules.
@@ -23,7 +25,8 @@ enum Delivery {
 }
 
 impl Shape {
-    /// What the plan has all ranks do, where messages of up to `eager_limit` bytes are sent before their receives are posted.
+    /// What the plan has all ranks do, where messages of up to `eager_limit` bytes are sent before
+    /// their receives are posted.
     ///
     /// ```
     /// use measure::collectives::{Plan, Shape};
@@ -136,7 +139,8 @@ fn add_rank(
     program.ranks.push(Rank { input, output, starts });
 }
 
-/// Operations whose mere start others wait for. That of a receive is a step of its own, before its message is there.
+/// Operations whose mere start others wait for. That of a receive is a step of its own, before its
+/// message is there.
 fn add_posts(program: &mut Program, rank: usize, first: usize, view: &ScheduleView<'_>) {
     for (index, record) in
         view.operations().iter().enumerate().filter(|(_, record)| record.start_edge_count > 0)
@@ -249,8 +253,9 @@ mod tests {
         combine: 1e-4,
     };
 
-    /// Every algorithm of every operation, short and long messages: each process comes to its end, at a time that is no
-    /// shorter than the bounds. A step that nothing sets going would leave its rank waiting for ever, at time zero.
+    /// Every algorithm of every operation, short and long messages: each process comes to its end,
+    /// at a time that is no shorter than the bounds. A step that nothing sets going would leave its
+    /// rank waiting for ever, at time zero.
     #[test]
     fn every_program_comes_to_its_end() {
         for operation in Operation::ALL {

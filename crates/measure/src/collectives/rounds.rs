@@ -8,15 +8,16 @@ use crate::error::Error;
 use plogp::select::Plan;
 use tradewind::Communicator;
 
-/// How long before a common start it is announced: an announcement must have reached every rank by then.
+/// How long before a common start it is announced: an announcement must have reached every rank by
+/// then.
 const LEAD_NS: i64 = 3000;
 /// A rank that begins later than this after the common start makes a repetition say nothing.
 const LATE_NS: i64 = 300;
 /// Whatever the budget, so many repetitions.
 const LEAST_ROUNDS: u32 = 7;
 
-/// So many repetitions before any is counted, as time allows: a linked schedule's runs take turns in up to so many places
-/// in memory, each new at first.
+/// So many repetitions before any is counted, as time allows: a linked schedule's runs take turns
+/// in up to so many places in memory, each new at first.
 const WARM_UP_ROUNDS: u32 = 17;
 
 /// Who takes no longer than this times the fastest may be the fastest.
@@ -65,8 +66,8 @@ impl Timed {
     }
 }
 
-/// Times these plans side by side. All ranks call this with the same arguments and get the same result; `cores` is how many
-/// the ranks share.
+/// Times these plans side by side. All ranks call this with the same arguments and get the same
+/// result; `cores` is how many the ranks share.
 ///
 /// ```
 /// use measure::collectives::{Budget, Plan, Shape, compare};
@@ -96,8 +97,9 @@ pub fn compare(
     Ok(turns.comparison(plans, times))
 }
 
-/// As [`compare`]; then those that came close to the fastest, and `favourite`, are timed once more, longer and without the others: of
-/// many plans one is always fastest by chance, and who it is should not be told by the same repetitions that say how fast.
+/// As [`compare`]; then those that came close to the fastest, and `favourite`, are timed once more,
+/// longer and without the others: of many plans one is always fastest by chance, and who it is
+/// should not be told by the same repetitions that say how fast.
 ///
 /// # Errors
 /// As [`compare`].
@@ -209,7 +211,8 @@ impl<'a> Turns<'a> {
         Comparison { shape: self.shape, shares_cores: self.shares_cores, timed }
     }
 
-    /// Every entrant once. Each round begins with another one, so that none always follows the same.
+    /// Every entrant once. Each round begins with another one, so that none always follows the
+    /// same.
     fn take(&mut self, round: usize) -> Result<(), Error> {
         let count = self.entrants.len();
         for turn in 0..count {
@@ -224,7 +227,8 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    /// Every entrant until it runs as it will run; about how long a round takes, the same on all ranks.
+    /// Every entrant until it runs as it will run; about how long a round takes, the same on all
+    /// ranks.
     fn warm_up(&mut self, budget: Budget) -> Result<f64, Error> {
         let (mut spent, mut least) = (0.0, f64::INFINITY);
         for round in 0..WARM_UP_ROUNDS {
@@ -265,7 +269,8 @@ impl<'a> Turns<'a> {
             let kept = if in_time { &mut times } else { &mut late };
             kept[lap.entrant].push(microseconds(lap.common.unwrap_or(first[index]), end[index]));
         }
-        // On a machine so busy that some rank is nearly always late, what there is must do, for all plans alike.
+        // On a machine so busy that some rank is nearly always late, what there is must do, for all
+        // plans alike.
         if times.iter().any(|times| times.len() < LEAST_ROUNDS as usize) {
             times.iter_mut().zip(late).for_each(|(times, late)| times.extend(late));
         }

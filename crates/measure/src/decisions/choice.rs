@@ -8,14 +8,16 @@ use plogp::fingerprint::Fingerprint;
 use plogp::operation::{Algorithm, Operation};
 use plogp::select::{DecisionTable, Range, Row, RunnerUp, TableError};
 
-/// A plan is kept as long as it takes no longer than this times the best: the table stays small, and chance does not write
-/// it.
+/// A plan is kept as long as it takes no longer than this times the best: the table stays small,
+/// and chance does not write it.
 const SLACK: f64 = 1.08;
-/// Where the middle halves of their repetitions overlap, a join is taken for as good as a plan that it takes no longer than this times:
-/// who is faster changes from run to run then, and a join needs no schedule.
+/// Where the middle halves of their repetitions overlap, a join is taken for as good as a plan that
+/// it takes no longer than this times: who is faster changes from run to run then, and a join needs
+/// no schedule.
 const OVERLAPPING: f64 = 1.3;
 
-/// The decision table of this machine from the part of the [experiment](super::experiment), as far as it has been measured.
+/// The decision table of this machine from the part of the [experiment](super::experiment), as far
+/// as it has been measured.
 ///
 /// # Errors
 /// Ranges that cannot be, which is a mistake of this function.
@@ -95,8 +97,9 @@ fn join_changes(operation: Operation, ranks: u32) -> Vec<u64> {
     folds.into_iter().chain([engine::meeting::kept_in_cells(ranks) / blocks]).collect()
 }
 
-/// Ranges of one row; the first begins with 0, the last has no end. Between two sizes with different winners the plan changes
-/// in the middle, by ratio; if one of them is a join that changes its way between them, there.
+/// Ranges of one row; the first begins with 0, the last has no end. Between two sizes with
+/// different winners the plan changes in the middle, by ratio; if one of them is a join that
+/// changes its way between them, there.
 fn ranges(sizes: &[Size], changes: &[u64]) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     let mut before = 0;

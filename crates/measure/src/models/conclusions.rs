@@ -45,7 +45,8 @@ pub(super) fn draw(part: &mut Part) -> Result<(), SuiteError> {
     Ok(())
 }
 
-/// Of the visits to a size the faster one counts: what comes between makes a machine slower and never faster.
+/// Of the visits to a size the faster one counts: what comes between makes a machine slower and
+/// never faster.
 fn keep_the_faster(series: &mut Series) {
     series
         .points

@@ -9,8 +9,8 @@ use tradewind::EngineKind;
 /// More than this is no chance.
 const TOLERANCE: f64 = 1.1;
 
-/// One operation should take no longer than others that together do the same. Sizes are multiples of m, or of m / P where a
-/// message is in parts.
+/// One operation should take no longer than others that together do the same. Sizes are multiples
+/// of m, or of m / P where a message is in parts.
 struct Guideline {
     left: Operation,
     right: &'static [(Operation, Size)],

@@ -40,7 +40,8 @@ fn of_figure(figure: &Figure, operation: Operation, ranks: u32) -> Vec<Measured>
     all
 }
 
-/// Whether the constants are fitted to this algorithm: the simplest of its operation, and one with segments.
+/// Whether the constants are fitted to this algorithm: the simplest of its operation, and one with
+/// segments.
 pub(super) fn is_fitted(operation: Operation, algorithm: Algorithm) -> bool {
     let segmented = (operation, algorithm) == (Operation::Bcast, Algorithm::SegmentedFlat);
     operation.algorithms().first() == Some(&algorithm) || segmented

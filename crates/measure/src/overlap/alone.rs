@@ -1,7 +1,7 @@
 //! The collective with nothing to overlap it: start and wait, back to back.
 //!
-//! In batches, each after a barrier and long enough that reading the clock and leaving the barrier one after the other do
-//! not count. A batch is as long as on its slowest rank.
+//! In batches, each after a barrier and long enough that reading the clock and leaving the barrier
+//! one after the other do not count. A batch is as long as on its slowest rank.
 
 use super::agree;
 use super::plan::Plan;
@@ -18,7 +18,8 @@ const BUDGET_US: f64 = 200_000.0;
 /// A first look is made of batches of this length.
 const LOOK_US: f64 = 1000.0;
 const LEAST_BATCHES: f64 = 3.0;
-/// Before, it is called so often, unless that takes longer than the time below: a rank's first runs touch new memory.
+/// Before, it is called so often, unless that takes longer than the time below: a rank's first runs
+/// touch new memory.
 const WARM_UP_CALLS: u32 = 64;
 const WARM_UP_US: f64 = 2e6;
 
@@ -43,8 +44,9 @@ pub(super) fn warm_up(world: &Communicator, trial: &mut Trial) -> Result<(), Err
     Ok(())
 }
 
-/// About how long a call takes, in microseconds, the same on all ranks: the least of three batches, because a processor
-/// that is taken away only makes them longer. Batches grow until they are long enough.
+/// About how long a call takes, in microseconds, the same on all ranks: the least of three batches,
+/// because a processor that is taken away only makes them longer. Batches grow until they are long
+/// enough.
 pub(super) fn estimate(world: &Communicator, trial: &mut Trial) -> Result<f64, Error> {
     let (mut least, mut calls, mut enough) = (f64::INFINITY, trial.roots(), 0);
     while enough < 3 {

@@ -7,11 +7,12 @@ use tradewind::{
     Communicator, EngineKind, NeighborAlgorithm,
 };
 
-/// Up to this many bytes a pair the caller engine exchanges in the fewest rounds instead of with the fewest bytes.
+/// Up to this many bytes a pair the caller engine exchanges in the fewest rounds instead of with
+/// the fewest bytes.
 const BRUCK_BYTES: u64 = 256;
 
-/// A collective. Bytes follow MPI's own convention: of the whole message in allreduce and bcast, of what one rank has for
-/// one other in alltoall and in the neighbour exchange; a barrier has none.
+/// A collective. Bytes follow MPI's own convention: of the whole message in allreduce and bcast, of
+/// what one rank has for one other in alltoall and in the neighbour exchange; a barrier has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Collective {
@@ -23,8 +24,9 @@ pub enum Collective {
     Alltoall,
     /// The root's block, for all; each rank is root in turn.
     Bcast,
-    /// A block to each of four neighbours: the ranks form a grid of two dimensions that is closed to a torus. In a
-    /// dimension of two or one the two neighbours are the same rank, or the rank itself.
+    /// A block to each of four neighbours: the ranks form a grid of two dimensions that is closed
+    /// to a torus. In a dimension of two or one the two neighbours are the same rank, or the rank
+    /// itself.
     Neighbor,
 }
 
@@ -75,9 +77,9 @@ impl Collective {
         Err(Error::Bytes { collective: self, bytes, expected })
     }
 
-    /// The algorithm that an engine is measured with, and the communicator that uses it: joins where whoever comes last
-    /// can finish it for all, what libraries ship where each rank runs its own part. It is chosen here, and not by
-    /// default, so that a report says what was measured.
+    /// The algorithm that an engine is measured with, and the communicator that uses it: joins
+    /// where whoever comes last can finish it for all, what libraries ship where each rank runs its
+    /// own part. It is chosen here, and not by default, so that a report says what was measured.
     pub(super) fn with_algorithm(
         self,
         world: &Communicator,

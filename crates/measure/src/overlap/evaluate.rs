@@ -95,7 +95,8 @@ fn of_all_ranks(world: &Communicator, laps: &Laps) -> Result<Times, Error> {
     Ok(Times { alone, over, exposed })
 }
 
-/// Of all looks, by any rank, after all ranks had started: the share that found the collective complete.
+/// Of all looks, by any rank, after all ranks had started: the share that found the collective
+/// complete.
 fn unattended(world: &Communicator, laps: &Laps) -> Result<f64, Error> {
     let started: Vec<i64> = laps.over.iter().map(|lap| lap.started).collect();
     let all_started = agree::latest(world, &started)?;

@@ -17,7 +17,8 @@ const FIGURES: [Shown; 4] = [
 ];
 /// The baseline comes first.
 const ENGINES: [EngineKind; 2] = [EngineKind::Caller, EngineKind::Peers];
-/// Size, microseconds of computation (about ten times what the collective takes alone), repetitions.
+/// Size, microseconds of computation (about ten times what the collective takes alone),
+/// repetitions.
 const SIZES: [(u64, f64, u32); 6] = [
     (8, 50.0, 400),
     (1 << 10, 50.0, 400),

@@ -12,10 +12,12 @@ pub const MOST_REPETITIONS: u32 = 1_000_000;
 /// The longest computation, in microseconds.
 pub const MOST_COMPUTATION_US: f64 = 1e7;
 
-/// The node computes so many times as long as the collective takes alone, so that there is time to finish it in …
+/// The node computes so many times as long as the collective takes alone, so that there is time to
+/// finish it in …
 const TIMES_ALONE: f64 = 10.0;
-/// … but no longer than this where that still is twice the collective. Ranks that share a core compute one after the
-/// other, so that each computes for its part of that time: long repetitions would see every turn of other processes …
+/// … but no longer than this where that still is twice the collective. Ranks that share a core
+/// compute one after the other, so that each computes for its part of that time: long repetitions
+/// would see every turn of other processes …
 const ENOUGH_COMPUTATION_US: f64 = 10_000.0;
 /// … and at least so long that the ranks' leaving a barrier one after the other does not matter.
 const LEAST_COMPUTATION_US: f64 = 20.0;
@@ -96,8 +98,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// By how many steps each repetition's start is held up on this rank: up to a tenth of the computation. One rank's
-    /// skews are the same in every run with this seed.
+    /// By how many steps each repetition's start is held up on this rank: up to a tenth of the
+    /// computation. One rank's skews are the same in every run with this seed.
     pub(super) fn skews(&self, seed: u64, rank: u32) -> Vec<u64> {
         let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1 << 32) ^ u64::from(rank));
         (0..self.repetitions).map(|_| random.random_range(0..=self.steps / SKEW)).collect()

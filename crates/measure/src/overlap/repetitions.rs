@@ -40,7 +40,8 @@ pub(super) struct Laps {
     pub(super) alone: Vec<Lap>,
     /// The computation over the collective.
     pub(super) over: Vec<Lap>,
-    /// Processor time that others than the ranks used for the collective, in microseconds a repetition; on rank 0 only.
+    /// Processor time that others than the ranks used for the collective, in microseconds a
+    /// repetition; on rank 0 only.
     pub(super) others_us: f64,
 }
 
@@ -126,7 +127,8 @@ pub(super) fn run(
     Ok(laps)
 }
 
-/// How long two repetitions of each kind take, in microseconds, the same on all ranks. Also warms up.
+/// How long two repetitions of each kind take, in microseconds, the same on all ranks. Also warms
+/// up.
 pub(super) fn time_of_two_us(
     experiment: &Experiment<'_>,
     trial: &mut Trial,

@@ -1,4 +1,5 @@
-//! A collective ready to be started again and again: its communicator, its private buffers, and what must come out.
+//! A collective ready to be started again and again: its communicator, its private buffers, and
+//! what must come out.
 
 use super::collective::Collective;
 use super::plan::Case;
@@ -116,8 +117,8 @@ impl Trial {
         Ok(request)
     }
 
-    /// Runs it once on data that tell where they come from, and checks every byte received. Afterwards the buffers still
-    /// hold such data.
+    /// Runs it once on data that tell where they come from, and checks every byte received.
+    /// Afterwards the buffers still hold such data.
     pub(super) fn verify(&mut self, repetition: u32, salt: u64) -> Result<(), Error> {
         self.fill(repetition, salt);
         self.start(repetition)?.wait()?;
@@ -191,7 +192,8 @@ impl Trial {
         match self.collective {
             Collective::Bcast => byte_of(repetition % self.roots(), at, salt),
             Collective::Neighbor => {
-                // What comes from the negative side of a dimension was sent in the positive direction.
+                // What comes from the negative side of a dimension was sent in the positive
+                // direction.
                 let source = self.torus.sources()[block].unwrap_or(u32::MAX);
                 byte_of(source, (block ^ 1) * bytes + within, salt)
             }

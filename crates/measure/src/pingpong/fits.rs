@@ -150,7 +150,8 @@ mod tests {
         assert!(found.into_iter().zip(expected).all(near), "{found:?}, not {expected:?}");
     }
 
-    /// Table 1: 58, 75 + 0.011 m to 8640 bytes, 135 + 0.011 m beyond. 0.011 µs a byte are 90.90… MB/s.
+    /// Table 1: 58, 75 + 0.011 m to 8640 bytes, 135 + 0.011 m beyond. 0.011 µs a byte are 90.90…
+    /// MB/s.
     #[test]
     fn the_paragon_is_found_again() {
         let time = |m: f64| {

@@ -1,4 +1,5 @@
-//! What else a message may cost: pages that are touched for the first time, and waiting for each message by itself.
+//! What else a message may cost: pages that are touched for the first time, and waiting for each
+//! message by itself.
 
 use crate::clock::{microseconds, now_ns};
 use crate::exchange::{Exchange, Pattern, Receive};
@@ -74,8 +75,8 @@ fn first_touch(
     let mut first = Vec::new();
     let mut untouched = Vec::new();
     for _ in 0..fresh {
-        // Zeroed memory of this size comes from the system, a page at the first touch. It is kept for good: what is given
-        // back would come again, touched.
+        // Zeroed memory of this size comes from the system, a page at the first touch. It is kept
+        // for good: what is given back would come again, touched.
         let memory = vec![0; bytes as usize].leak();
         world.barrier()?;
         let begin = now_ns();

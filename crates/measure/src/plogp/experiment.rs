@@ -41,8 +41,8 @@ const FIGURES: [(&str, &str, &str); 5] = [
 const PARAMETERS: &str = "parameters";
 const MACHINE: &str = "machine";
 const JOINS: &str = "joins";
-/// Each class and engine has so many turns: a machine stays at one pace for seconds, and two measurements are to have seen the same
-/// paces.
+/// Each class and engine has so many turns: a machine stays at one pace for seconds, and two
+/// measurements are to have seen the same paces.
 const PASSES: u32 = 6;
 /// The most ranks that joins are measured among.
 const JOINED: u32 = 8;
@@ -183,7 +183,8 @@ impl Turn {
     }
 }
 
-/// Measures one class under one engine once more. What all passes found goes into the file, in the end into the part.
+/// Measures one class under one engine once more. What all passes found goes into the file, in the
+/// end into the part.
 fn pair_step(
     here: &Here<'_>,
     turn: Turn,

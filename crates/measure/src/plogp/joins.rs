@@ -13,8 +13,9 @@ pub(super) struct Measured {
     pub(super) operation: Operation,
     pub(super) ranks: u32,
     pub(super) bytes: u64,
-    /// How long one call took, from a start that all ranks have in common until the slowest was done, in microseconds: what all
-    /// models predict. Calls back to back overlap where who only gives does not wait, and would look cheaper.
+    /// How long one call took, from a start that all ranks have in common until the slowest was
+    /// done, in microseconds: what all models predict. Calls back to back overlap where who only
+    /// gives does not wait, and would look cheaper.
     pub(super) microseconds: f64,
 }
 
@@ -22,8 +23,8 @@ pub(super) struct Measured {
 const OPERATIONS: [Operation; 4] =
     [Operation::Barrier, Operation::Bcast, Operation::Allreduce, Operation::Alltoall];
 
-/// Measures all joins among the first 2, 4, 8 … ranks, which share so many cores. All ranks of the job call this; rank 0 finds
-/// something.
+/// Measures all joins among the first 2, 4, 8 … ranks, which share so many cores. All ranks of the
+/// job call this; rank 0 finds something.
 pub(super) fn measure(
     world: &Communicator,
     cores: u32,
@@ -54,7 +55,8 @@ pub(super) fn measure(
     Ok(found)
 }
 
-/// a + b × P + c × m for each operation. A barrier has no bytes: its c is nothing, and two numbers of ranks are enough.
+/// a + b × P + c × m for each operation. A barrier has no bytes: its c is nothing, and two numbers
+/// of ranks are enough.
 pub(super) fn fit(measured: &[Measured]) -> Vec<(Operation, JoinCosts)> {
     let of = |operation: Operation| {
         let mut samples: Vec<PlaneSample> = measured

@@ -11,8 +11,8 @@ fn place(directory: &Path) -> PathBuf {
     directory.join("machine.json")
 }
 
-/// Whether the file may be begun anew: if what is there is of this machine, or cannot be read any more. Another machine's
-/// file is somebody's measurement.
+/// Whether the file may be begun anew: if what is there is of this machine, or cannot be read any
+/// more. Another machine's file is somebody's measurement.
 pub(super) fn check(directory: &Path) -> Result<(), SuiteError> {
     match Machine::read_for(&place(directory), Topology::here().fingerprint()) {
         Err(error @ FileError::OtherMachine { .. }) => {

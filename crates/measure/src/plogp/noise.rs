@@ -1,4 +1,5 @@
-//! The clock, and what disturbs this processor: what a loop sees that does nothing but look at the clock.
+//! The clock, and what disturbs this processor: what a loop sees that does nothing but look at the
+//! clock.
 
 use crate::clock::now_ns;
 use plogp::machine::Noise;

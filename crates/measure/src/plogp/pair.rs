@@ -6,11 +6,11 @@ use crate::statistics::median;
 use crate::suite::SuiteError;
 use tradewind::{Buffers, Communicator, Schedule, SharedBuffer};
 
-/// How often a schedule runs in a round, and how many runs at the end count; the middle one of these, so that an interrupt
-/// does not.
+/// How often a schedule runs in a round, and how many runs at the end count; the middle one of
+/// these, so that an interrupt does not.
 ///
-/// A schedule's frames are taken in turn, up to 16 of them. Programs call the same collective again and again, and find
-/// its frames in their caches; so they are all used before runs count.
+/// A schedule's frames are taken in turn, up to 16 of them. Programs call the same collective again
+/// and again, and find its frames in their caches; so they are all used before runs count.
 const fn runs(bytes: u64) -> (usize, usize) {
     /// From here on the data take longer to come than the frames, and long enough.
     const LONG: u64 = 64 << 10;
@@ -101,7 +101,8 @@ impl<'w> Pair<'w> {
 
     fn compile(&mut self, bytes: u64) -> Result<(), SuiteError> {
         let rank = self.world.rank();
-        // As many messages as take some microseconds, while they are short; few long ones, which take long enough.
+        // As many messages as take some microseconds, while they are short; few long ones, which
+        // take long enough.
         let few = |most: u64, memory: u64| (memory / bytes.max(1)).clamp(1, most) as u32;
         let (trips, messages, calls) =
             (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));

@@ -1,8 +1,9 @@
-//! What runs as one schedule: the start of a run is paid once, and lies before the first reading of the clock.
+//! What runs as one schedule: the start of a run is paid once, and lies before the first reading of
+//! the clock.
 //!
-//! Every pattern begins with a message to and fro, so that both ranks are in the run when the clock is read. Operations that
-//! become ready together execute in the order of their vertices: a timestamp behind sends is read when they have been
-//! sent, whether or not they have arrived.
+//! Every pattern begins with a message to and fro, so that both ranks are in the run when the clock
+//! is read. Operations that become ready together execute in the order of their vertices: a
+//! timestamp behind sends is read when they have been sent, whether or not they have arrived.
 
 use goal::arithmetic::{Arithmetic, DataType};
 use tradewind::graph::{Access, Block, Graph, Vertex};
@@ -77,9 +78,10 @@ impl Sheet {
     }
 }
 
-/// Messages to and fro, each sent on from where the one before was received: what algorithms do that pass data on. Receives
-/// wait for nothing but their messages, as those of algorithms do; only the last one goes to where the first message came
-/// from, so that the next run has fresh data too. Stamps 0 and 1 are around `count` round trips.
+/// Messages to and fro, each sent on from where the one before was received: what algorithms do
+/// that pass data on. Receives wait for nothing but their messages, as those of algorithms do; only
+/// the last one goes to where the first message came from, so that the next run has fresh data too.
+/// Stamps 0 and 1 are around `count` round trips.
 pub(super) fn round_trips(rank: u32, bytes: u64, count: u32) -> Graph {
     let mut sheet = Sheet::new(rank);
     let both_there = sheet.meet();
@@ -111,8 +113,8 @@ pub(super) fn round_trips(rank: u32, bytes: u64, count: u32) -> Graph {
     sheet.graph
 }
 
-/// Messages one after the other to different places, and an empty answer when all have arrived. Stamps 0 and 1 are around
-/// all of it.
+/// Messages one after the other to different places, and an empty answer when all have arrived.
+/// Stamps 0 and 1 are around all of it.
 pub(super) fn stream(rank: u32, bytes: u64, count: u32) -> Graph {
     let mut sheet = Sheet::new(rank);
     let both_there = sheet.meet();
@@ -145,8 +147,9 @@ pub(super) fn stream(rank: u32, bytes: u64, count: u32) -> Graph {
     sheet.graph
 }
 
-/// Sends to a rank that does not receive yet, and then receives of messages that wait. Stamps 0 and 1 are around nothing, 1
-/// and 2 around the sends, 3 and 4 around the receives; the data are written anew before they are sent.
+/// Sends to a rank that does not receive yet, and then receives of messages that wait. Stamps 0 and
+/// 1 are around nothing, 1 and 2 around the sends, 3 and 4 around the receives; the data are
+/// written anew before they are sent.
 pub(super) fn overheads(rank: u32, bytes: u64, count: u32) -> Graph {
     let mut sheet = Sheet::new(rank);
     let both_there = sheet.meet();
@@ -195,7 +198,8 @@ pub(super) fn overheads(rank: u32, bytes: u64, count: u32) -> Graph {
     sheet.graph
 }
 
-/// An empty message to and fro and nothing else, with a private buffer of this length if it has one.
+/// An empty message to and fro and nothing else, with a private buffer of this length if it has
+/// one.
 pub(super) fn bare_round_trip(rank: u32, private_bytes: u64) -> Graph {
     let mut graph = Graph::new(rank, 2);
     if private_bytes > 0 {

@@ -32,8 +32,8 @@ fn lap(
     Ok(percentile(&times, 0.25))
 }
 
-/// How long a run takes that is a round trip of nothing, in microseconds, and how much longer for each byte of a private
-/// buffer. Both ranks call this.
+/// How long a run takes that is a round trip of nothing, in microseconds, and how much longer for
+/// each byte of a private buffer. Both ranks call this.
 pub(super) fn measure(world: &Communicator, laps: Laps) -> Result<StartCosts, SuiteError> {
     let private = vec![1; PRIVATE_BYTES];
     let empty = world.compile(&patterns::bare_round_trip(world.rank(), 0))?;

@@ -54,11 +54,12 @@ pub struct Survey {
 
 /// The share of the rounds that count, from the fastest on.
 ///
-/// A machine is disturbed in one direction: an interrupt, another guest on the same processor, a slower state of its memory
-/// make a round longer, and nothing makes it shorter than it can be. The faster rounds are those that two runs have in
-/// common, and the very fastest are luck: so the parameters are medians over the faster quarter. Which rounds are fast all
-/// sizes decide together. Were that done for each size by itself, the difference of two sizes would be one of two states of
-/// the machine.
+/// A machine is disturbed in one direction: an interrupt, another guest on the same processor, a
+/// slower state of its memory make a round longer, and nothing makes it shorter than it can be. The
+/// faster rounds are those that two runs have in common, and the very fastest are luck: so the
+/// parameters are medians over the faster quarter. Which rounds are fast all sizes decide together.
+/// Were that done for each size by itself, the difference of two sizes would be one of two states
+/// of the machine.
 const COUNTED: f64 = 0.25;
 
 /// Rounds between two looks at the curves, and what is discarded at the start.
@@ -66,9 +67,10 @@ const LOOK: usize = 3;
 
 /// Goes through rounds with what carries the messages.
 ///
-/// First come short looks at the curves: where a line through the two sizes before misses a size, the size in the middle of
-/// the gap is added (Kielmann et al. 2000, section 3). These rounds are discarded: they touch the memory. Then all sizes
-/// take turns in every round, so that each sees every state that the machine goes through.
+/// First come short looks at the curves: where a line through the two sizes before misses a size,
+/// the size in the middle of the gap is added (Kielmann et al. 2000, section 3). These rounds are
+/// discarded: they touch the memory. Then all sizes take turns in every round, so that each sees
+/// every state that the machine goes through.
 ///
 /// # Errors
 /// What goes wrong on the way.
@@ -125,7 +127,8 @@ impl Curves {
             nothing.sort_by(f64::total_cmp);
             let nothing = nothing.get(nothing.len() / 2).copied().unwrap_or(0.0);
             let arrival = |reading: &Reading| reading.round_trips.each(nothing) / 2.0;
-            // k messages and an empty answer take k g(m) + 2 L + g(0), and 2 (L + g(0)) is a round trip.
+            // k messages and an empty answer take k g(m) + 2 L + g(0), and 2 (L + g(0)) is a round
+            // trip.
             let zero = round.iter().find(|reading| reading.bytes == 0);
             let round_trip = zero.map_or(0.0, |zero| 2.0 * arrival(zero));
             let beyond = |reading: &Reading| reading.stream.microseconds - nothing - round_trip;
@@ -243,7 +246,8 @@ fn sample(values: &[f64]) -> Sample {
     Sample::of(values.iter().map(|value| (value * 1e4).round() / 1e4).collect())
 }
 
-/// Whether the line through the first two points misses the third by more than a quarter, and by more than matters.
+/// Whether the line through the first two points misses the third by more than a quarter, and by
+/// more than matters.
 fn is_missed(
     (before, first): (u64, f64),
     (left, second): (u64, f64),

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Carries messages between two ranks and tells how long they take. A machine does, and a simulation in tests.
+/// Carries messages between two ranks and tells how long they take. A machine does, and a
+/// simulation in tests.
 pub trait Transport {
     /// What can go wrong.
     type Error;
@@ -20,7 +21,8 @@ pub trait Transport {
     fn round(&mut self) -> Result<Vec<Reading>, Self::Error>;
 }
 
-/// What a clock showed around the messages of one size. Times in microseconds, with what it takes to read the clock.
+/// What a clock showed around the messages of one size. Times in microseconds, with what it takes
+/// to read the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reading {

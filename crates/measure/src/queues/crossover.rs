@@ -14,8 +14,9 @@ pub struct Crossover {
     pub long: Mechanism,
     /// Sending threads.
     pub threads: u32,
-    /// The smallest measured size from which on the latency of `long` is never above that of `short`; `None` if there is none.
-    /// Sizes at which the floor beneath one was one and a half times that beneath the other are left out.
+    /// The smallest measured size from which on the latency of `long` is never above that of
+    /// `short`; `None` if there is none. Sizes at which the floor beneath one was one and a half
+    /// times that beneath the other are left out.
     pub bytes: Option<u64>,
     /// Both latencies in nanoseconds there, or at the largest size that both have.
     pub latencies_ns: (f64, f64),
@@ -36,8 +37,8 @@ const PAIRS: [(Mechanism, Mechanism); 5] = [
 const ALIKE: f64 = 1.5;
 
 impl Crossover {
-    /// Those of Express to wide Express and to Tag-On, of wide Express to Tag-On and to bulk transfers, and of Basic to bulk
-    /// transfers, for all numbers of threads that were measured.
+    /// Those of Express to wide Express and to Tag-On, of wide Express to Tag-On and to bulk
+    /// transfers, and of Basic to bulk transfers, for all numbers of threads that were measured.
     pub fn all(rows: &[Row]) -> Vec<Crossover> {
         let mut threads: Vec<u32> = rows.iter().map(|row| row.threads).collect();
         threads.sort_unstable();

@@ -9,9 +9,11 @@ use crate::processor::{RankKind, used_by_rank_us};
 use std::time::{Duration, Instant};
 use tradewind::{Communicator, Op};
 
-/// Sleeping receivers of both ranks: on each one of Express, one of wide Express, one of a poll set, one of a channel.
+/// Sleeping receivers of both ranks: on each one of Express, one of wide Express, one of a poll
+/// set, one of a channel.
 const RECEIVERS: u32 = 8;
-/// Receivers look for some microseconds before they sleep; this is long enough for them to have done so.
+/// Receivers look for some microseconds before they sleep; this is long enough for them to have
+/// done so.
 const FALLING_ASLEEP: Duration = Duration::from_millis(50);
 /// How long the processor time is watched.
 const WATCHED: Duration = Duration::from_secs(1);

@@ -57,9 +57,9 @@ pub(super) fn floor(world: &Communicator) -> Result<Floor, QueuesError> {
     })
 }
 
-/// Of so many threads each gets a receive queue of its own on rank 0, and all share one on rank 1. `open` opens a receive
-/// queue on both ranks and gives it and a sender to that of the other rank; `join` makes an end of a receive queue and
-/// senders to the threads of the other rank.
+/// Of so many threads each gets a receive queue of its own on rank 0, and all share one on rank 1.
+/// `open` opens a receive queue on both ranks and gives it and a sender to that of the other rank;
+/// `join` makes an end of a receive queue and senders to the threads of the other rank.
 fn share<R, S: Clone, W>(
     world: &Communicator,
     threads: usize,

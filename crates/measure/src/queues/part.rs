@@ -122,8 +122,8 @@ fn outline() -> Part {
     part
 }
 
-/// Two ranks that share a core are not measured: the floor and remote memory are polled, each rank for as long as the
-/// scheduler lets it.
+/// Two ranks that share a core are not measured: the floor and remote memory are polled, each rank
+/// for as long as the scheduler lets it.
 fn not_here(shape: &Shape) -> Part {
     let mut part = outline();
     part.figures.clear();

@@ -1,4 +1,5 @@
-//! Ways through queues: a message is as many words or lines as it needs, and put together by its sender's name.
+//! Ways through queues: a message is as many words or lines as it needs, and put together by its
+//! sender's name.
 
 use super::error::QueuesError;
 use super::way::{LOOKS, Way, pattern};

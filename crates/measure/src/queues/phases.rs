@@ -1,7 +1,8 @@
-//! The three things that are done with a way and timed: round trips, streams, and batches into a queue that nobody empties.
+//! The three things that are done with a way and timed: round trips, streams, and batches into a
+//! queue that nobody empties.
 //!
-//! Rank 0 begins, with all its threads; rank 1 has one thread. The clock is the node's, so that a stream can be timed from
-//! the first sender's begin to the receiver's end.
+//! Rank 0 begins, with all its threads; rank 1 has one thread. The clock is the node's, so that a
+//! stream can be timed from the first sender's begin to the receiver's end.
 
 use super::error::QueuesError;
 use super::way::Way;
@@ -114,8 +115,8 @@ pub(super) fn stream<W: Way>(
     Ok((all[0] + all[1]) as f64 / messages as f64)
 }
 
-/// Nanoseconds to send and to receive a message, in batches of so many from each of the threads. First all are sent, then
-/// all are received. Medians of the batches; both ranks get them.
+/// Nanoseconds to send and to receive a message, in batches of so many from each of the threads.
+/// First all are sent, then all are received. Medians of the batches; both ranks get them.
 pub(super) fn batches<W: Way>(
     world: &Communicator,
     ways: &mut [W],

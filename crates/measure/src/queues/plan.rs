@@ -19,10 +19,11 @@ pub const MOST_ROW_MS: u64 = 600_000;
 pub struct Plan {
     /// The mechanisms.
     pub mechanisms: Vec<Mechanism>,
-    /// Numbers of sending threads. Mechanisms that one thread at a time uses are measured with 1 only.
+    /// Numbers of sending threads. Mechanisms that one thread at a time uses are measured with 1
+    /// only.
     pub threads: Vec<u32>,
-    /// Sizes in bytes. A mechanism is measured with those that it [carries](Mechanism::carries); those that have one size
-    /// only with that, whatever is asked for.
+    /// Sizes in bytes. A mechanism is measured with those that it [carries](Mechanism::carries);
+    /// those that have one size only with that, whatever is asked for.
     pub sizes: Vec<u64>,
     /// Rounds of each row.
     pub rounds: u32,
@@ -31,7 +32,8 @@ pub struct Plan {
 }
 
 impl Default for Plan {
-    /// Everything, with one thread and with two: from 0 B to 1 KiB by 8, then by doubling to 1 MiB. It takes some minutes.
+    /// Everything, with one thread and with two: from 0 B to 1 KiB by 8, then by doubling to 1 MiB.
+    /// It takes some minutes.
     fn default() -> Self {
         Plan {
             mechanisms: Mechanism::ALL.to_vec(),

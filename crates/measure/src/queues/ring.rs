@@ -1,4 +1,5 @@
-//! A way through Basic rings: composed and published where it is read, then copied to the receiver's own buffer.
+//! A way through Basic rings: composed and published where it is read, then copied to the
+//! receiver's own buffer.
 
 use super::error::QueuesError;
 use super::way::{LOOKS, Way, pattern};

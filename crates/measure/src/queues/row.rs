@@ -23,7 +23,8 @@ impl Figure {
     }
 }
 
-/// What was measured of one mechanism with one size and so many threads; the [module](super) says what the figures mean.
+/// What was measured of one mechanism with one size and so many threads; the [module](super) says
+/// what the figures mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The mechanism.
@@ -32,8 +33,8 @@ pub struct Row {
     pub threads: u32,
     /// Size of a message.
     pub bytes: u64,
-    /// Nanoseconds to send a message when there is room. `None` where sender and receiver have to meet, or one message
-    /// does not fit.
+    /// Nanoseconds to send a message when there is room. `None` where sender and receiver have to
+    /// meet, or one message does not fit.
     pub send_ns: Option<Figure>,
     /// Nanoseconds to receive a message that waits.
     pub receive_ns: Option<Figure>,

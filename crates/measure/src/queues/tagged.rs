@@ -11,7 +11,8 @@ use tradewind::queues::tag_on::{TagOnError, TagOnPool, TagOnPools};
 /// Longer than any receiver is away.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// How many buffers of so many bytes a sender has: some MiB, and enough that it does not wait for each.
+/// How many buffers of so many bytes a sender has: some MiB, and enough that it does not wait for
+/// each.
 pub(super) fn buffers(bytes: u64) -> u64 {
     ((8 << 20) / bytes.max(1)).clamp(4, 64)
 }

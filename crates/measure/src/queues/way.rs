@@ -27,7 +27,8 @@ pub(crate) trait Way: Send {
     }
 }
 
-/// The floor: a bare word in a cache line of its own for each direction, which one side stores and the other loads.
+/// The floor: a bare word in a cache line of its own for each direction, which one side stores and
+/// the other loads.
 #[derive(Debug)]
 pub(super) struct Floor {
     /// This rank stores here.

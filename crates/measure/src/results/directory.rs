@@ -38,14 +38,15 @@ pub enum ResultsError {
 }
 
 impl ResultsError {
-    /// Whether the file is a whole one of another kind, such as a decision table: no part, and no damage either.
+    /// Whether the file is a whole one of another kind, such as a decision table: no part, and no
+    /// damage either.
     pub fn is_other_kind(&self) -> bool {
         matches!(self, ResultsError::File(FileError::OtherKind { .. }))
     }
 }
 
-/// Where the results of a run lie: `NAME.json` for each part, `NAME-FIGURE.csv` for each of its figures, maps and tables,
-/// and `machine.json`. Every file is written whole or not at all.
+/// Where the results of a run lie: `NAME.json` for each part, `NAME-FIGURE.csv` for each of its
+/// figures, maps and tables, and `machine.json`. Every file is written whole or not at all.
 ///
 /// ```
 /// use measure::results::{Directory, Part};

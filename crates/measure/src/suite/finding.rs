@@ -100,8 +100,8 @@ fn finite(figure: &str, series: &str, point: &Point) -> Result<(), SuiteError> {
 }
 
 impl crate::results::Figure {
-    /// Adds a point to the curve of this name, which is begun if need be; points stay in the order of their x, and those of
-    /// one x in the order in which they come.
+    /// Adds a point to the curve of this name, which is begun if need be; points stay in the order
+    /// of their x, and those of one x in the order in which they come.
     pub fn add(&mut self, series: &str, role: Role, point: Point) {
         let at = self.series.iter().position(|known| known.name == series).unwrap_or_else(|| {
             self.series.push(Series { name: series.to_owned(), role, points: Vec::new() });
@@ -129,7 +129,8 @@ impl Part {
         self.tables.iter().find(|table| table.name == name)
     }
 
-    /// Puts these curves in the place of all of their role in a figure. Without such a figure nothing happens.
+    /// Puts these curves in the place of all of their role in a figure. Without such a figure
+    /// nothing happens.
     pub fn replace_series(&mut self, figure: &str, role: Role, curves: Vec<Series>) {
         if let Some(figure) = self.figures.iter_mut().find(|known| known.name == figure) {
             figure.series.retain(|series| series.role != role);

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tradewind::EngineKind;
 
-/// What a person asked for, and the machine that it is asked of. Every process of an experiment has the same.
+/// What a person asked for, and the machine that it is asked of. Every process of an experiment has
+/// the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
@@ -33,7 +34,8 @@ impl Default for Setting {
 }
 
 impl Setting {
-    /// What measurements that belong together have in common: parts keep it, and a part is only gone on with under the same.
+    /// What measurements that belong together have in common: parts keep it, and a part is only
+    /// gone on with under the same.
     pub fn words(&self) -> BTreeMap<String, String> {
         let list =
             |cores: &[usize]| cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
@@ -51,8 +53,9 @@ impl Setting {
         words
     }
 
-    /// In an order drawn at random, the same for all processes. Whatever disturbs a machine for a while then disturbs points
-    /// here and there, which fits leave out, and not a stretch of a curve, which would look like a property of the machine.
+    /// In an order drawn at random, the same for all processes. Whatever disturbs a machine for a
+    /// while then disturbs points here and there, which fits leave out, and not a stretch of a
+    /// curve, which would look like a property of the machine.
     pub fn shuffled<T>(&self, items: impl IntoIterator<Item = T>) -> Vec<T> {
         let mut items: Vec<T> = items.into_iter().collect();
         items.shuffle(&mut StdRng::seed_from_u64(self.seed));
@@ -79,8 +82,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Ranks on the cores that the setting maps them to: unless it says otherwise, each on a core of its own if there are
-    /// enough, and else wherever the system puts them.
+    /// Ranks on the cores that the setting maps them to: unless it says otherwise, each on a core
+    /// of its own if there are enough, and else wherever the system puts them.
     pub fn bound(setting: &Setting, ranks: u32) -> Self {
         match &setting.map {
             Some(map) => Self::on(ranks, map),

@@ -10,9 +10,10 @@
 //! | 4,263,936 | notes: what went wrong in the run of each slot, 1024 bytes | the agent |
 //! | 71,372,800 | schedules and buffers, allocated by the rank | both, in turns |
 //!
-//! The file is sparse. A run's buffers are the rank's until it publishes the entry that starts the run, then the agent's
-//! until the slot's count says that the run has ended. The agent believes nothing that it reads here: lengths and places
-//! are checked by the segment, schedules when they are taken, and bytes are copied by [`shm::copies`].
+//! The file is sparse. A run's buffers are the rank's until it publishes the entry that starts the
+//! run, then the agent's until the slot's count says that the run has ended. The agent believes
+//! nothing that it reads here: lengths and places are checked by the segment, schedules when they
+//! are taken, and bytes are copied by [`shm::copies`].
 
 use super::bell::Bell;
 use crate::carrier::Error;
@@ -71,7 +72,8 @@ shm::shared_lines! {
 /// What a rank asks of its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submission {
-    /// Take a schedule: the members of the communicator (u32 each) at `at`, the schedule's bytes at the next multiple of 8.
+    /// Take a schedule: the members of the communicator (u32 each) at `at`, the schedule's bytes at
+    /// the next multiple of 8.
     Prepare {
         id: u64,
         communicator: u32,
@@ -230,7 +232,8 @@ impl Area {
             let bytes = outcome::encode(outcome);
             let note = [&(bytes.len() as u32).to_le_bytes(), &bytes[..]].concat();
             let at = Offset(NOTES + NOTE_BYTES * u64::from(slot));
-            // Where there is no memory for it the rank reads an empty note, and says that it could not be read.
+            // Where there is no memory for it the rank reads an empty note, and says that it could
+            // not be read.
             let _ = self
                 .segment
                 .commit(at, NOTE_BYTES)
@@ -288,7 +291,8 @@ impl Area {
         words[1..].iter().take(count).map(|word| u32::from_le_bytes(*word)).collect()
     }
 
-    /// The agent: says that it does nothing any more, and wakes nobody: sleepers look up by themselves.
+    /// The agent: says that it does nothing any more, and wakes nobody: sleepers look up by
+    /// themselves.
     pub(crate) fn say_ended(&self) {
         // Release: pairs with the Acquire in `has_ended`; what it did comes before.
         self.agent.ended.store(1, Ordering::Release);

@@ -1,9 +1,11 @@
-//! How a rank tells the agent that there is something in its ring, and when it must ring the doorbell for it.
+//! How a rank tells the agent that there is something in its ring, and when it must ring the
+//! doorbell for it.
 //!
-//! The rank writes entries, publishes them, and looks whether the agent sleeps. The agent says that it is about to sleep and
-//! looks at the ring once more. Both put a full fence between their store and their look, so that not both miss the other.
-//! The agent numbers its naps and the rank remembers which one it has rung for, so that one doorbell serves many entries;
-//! each word has one writer.
+//! The rank writes entries, publishes them, and looks whether the agent sleeps. The agent says that
+//! it is about to sleep and looks at the ring once more. Both put a full fence between their store
+//! and their look, so that not both miss the other. The agent numbers its naps and the rank
+//! remembers which one it has rung for, so that one doorbell serves many entries; each word has one
+//! writer.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -19,7 +21,8 @@ pub(crate) struct Bell<'a> {
 }
 
 impl Bell<'_> {
-    /// The rank: every entry before `tail` is written; `rung` is the last nap it has rung for. True when it must ring now.
+    /// The rank: every entry before `tail` is written; `rung` is the last nap it has rung for. True
+    /// when it must ring now.
     #[must_use = "the agent may sleep"]
     pub(crate) fn publish(&self, tail: u64, rung: &mut u64) -> bool {
         // Release: pairs with the Acquire in `published`; with the count come the entries.
@@ -48,8 +51,8 @@ impl Bell<'_> {
         self.head.store(head, Ordering::Release);
     }
 
-    /// The agent: is about to take its nap of this number, from 1 on, having taken everything before `head`. False when there
-    /// is more.
+    /// The agent: is about to take its nap of this number, from 1 on, having taken everything
+    /// before `head`. False when there is more.
     #[must_use = "without looking, what was published just now would be slept over"]
     pub(crate) fn doze(&self, head: u64, nap: u64) -> bool {
         self.nap.store(nap, Ordering::Relaxed);

@@ -23,8 +23,8 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 /// Where a rank's agent is, for messages to people.
 #[derive(Clone, Debug)]
 pub struct Home {
-    /// The number of the host.
-    pub host: u32,
+    /// The number of the node.
+    pub node: u32,
     /// Its address.
     pub address: String,
 }
@@ -74,8 +74,8 @@ struct Run {
 }
 
 impl Client {
-    /// The rank's side of an area whose other side an agent has. `service` is the agent's process, where that is another
-    /// one: its death is noticed.
+    /// The rank's side of an area whose other side an agent has. `service` is the agent's process,
+    /// where that is another one: its death is noticed.
     ///
     /// # Errors
     /// When the area is too small to be one.
@@ -97,7 +97,8 @@ impl Client {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes an entry. Waits for room in the ring, which the agent makes without waiting for anybody.
+    /// Publishes an entry. Waits for room in the ring, which the agent makes without waiting for
+    /// anybody.
     fn submit(&self, books: &mut Books, submission: Submission) -> Result<(), Error> {
         let bell = self.area.bell();
         let mut looks = 0u32;
@@ -197,12 +198,12 @@ impl Client {
     fn check_agent(&self) -> Result<(), Error> {
         let gone =
             self.area.has_ended() || self.service.as_ref().is_some_and(ProcessHandle::has_exited);
-        let Home { host, address } = &self.home;
+        let Home { node, address } = &self.home;
         let why =
             "its node service, which ran this rank's collectives, has ended; start the job again"
                 .to_owned();
         if gone {
-            Err(Error::HostUnreachable { host: *host, address: address.clone(), why })
+            Err(Error::NodeUnreachable { node: *node, address: address.clone(), why })
         } else {
             Ok(())
         }

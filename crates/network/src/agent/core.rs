@@ -1,4 +1,5 @@
-//! What an agent does, without thread and sleep: runs, messages for runs not started yet, departures.
+//! What an agent does, without thread and sleep: runs, messages for runs not started yet,
+//! departures.
 
 use super::area::{ENTRIES, Submission};
 use super::departures::{Departures, Farewell, Ledger};
@@ -7,30 +8,30 @@ use super::early::{Early, EarlyMessages};
 use super::run::{Incoming, Origin, Outcome, Outside, Run, RunKey, Timers, tell_others};
 use super::windows::Windows;
 use crate::carrier::{Error, Exit};
-use crate::hosts::Hosts;
+use crate::nodes::Nodes;
 use crate::transport::frame::{Frame, Route};
 use crate::transport::{Arrival, Transport};
 use interpreter::{Event, Limits, Packet};
 use std::collections::{HashMap, VecDeque};
 
-/// A host that has as much in its queue gets no further large message before the queue is shorter.
+/// A node that has as much in its queue gets no further large message before the queue is shorter.
 const QUEUE_LIMIT: u64 = 32 << 20;
 
-/// The agent of one host.
+/// The agent of one node.
 #[derive(Debug)]
 pub(crate) struct Core {
     limits: Limits,
     outside: Outside,
-    /// By number among this host's ranks; none before the rank has come and after it has gone.
+    /// By number among this node's ranks; none before the rank has come and after it has gone.
     desks: Vec<Option<Desk>>,
-    /// Ranks of this host.
+    /// Ranks of this node.
     seats: Vec<u32>,
     runs: HashMap<RunKey, Run>,
     /// What came for runs that have not started.
     early: EarlyMessages,
     ledgers: HashMap<(u32, u32), Ledger>,
     departures: Departures,
-    /// Requests for large messages of hosts whose queue is long.
+    /// Requests for large messages of nodes whose queue is long.
     postponed: VecDeque<(u32, Route, Packet)>,
     farewell: Farewell,
     /// Runs that have ended and whose ranks do not know it yet.
@@ -40,23 +41,23 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(hosts: Hosts, transport: Box<dyn Transport>, limits: Limits) -> Core {
-        let seats: Vec<u32> = hosts.members(transport.host()).collect();
+    pub(crate) fn new(nodes: Nodes, transport: Box<dyn Transport>, limits: Limits) -> Core {
+        let seats: Vec<u32> = nodes.members(transport.node()).collect();
         Core {
             limits,
             desks: seats.iter().map(|_| None).collect(),
             seats,
             runs: HashMap::new(),
-            early: EarlyMessages::new(transport.hosts()),
+            early: EarlyMessages::new(transport.nodes()),
             ledgers: HashMap::new(),
             departures: Departures::default(),
             postponed: VecDeque::new(),
-            farewell: Farewell::of_host(transport.host(), transport.hosts()),
+            farewell: Farewell::of_node(transport.node(), transport.nodes()),
             ended: Vec::new(),
             refused: 0,
             outside: Outside {
-                windows: Windows::new(transport.hosts()),
-                hosts,
+                windows: Windows::new(transport.nodes()),
+                nodes,
                 transport,
                 local: VecDeque::new(),
                 timers: Timers::default(),
@@ -69,12 +70,13 @@ impl Core {
         &mut *self.outside.transport
     }
 
-    /// How many ranks this host has.
+    /// How many ranks this node has.
     pub(crate) fn seats(&self) -> usize {
         self.seats.len()
     }
 
-    /// Marks at every ring that the agent goes to sleep; false when something has been submitted meanwhile.
+    /// Marks at every ring that the agent goes to sleep; false when something has been submitted
+    /// meanwhile.
     pub(crate) fn doze(&mut self) -> bool {
         self.desks.iter_mut().flatten().all(Desk::doze)
     }
@@ -108,7 +110,8 @@ impl Core {
         }
     }
 
-    /// Takes in what a rank of this host has submitted, but for a lap of its ring at most: others have their turn.
+    /// Takes in what a rank of this node has submitted, but for a lap of its ring at most: others
+    /// have their turn.
     pub(crate) fn serve(&mut self, seat: usize) {
         for _ in 0..ENTRIES {
             let Some(desk) = self.desks[seat].as_mut() else { return };
@@ -118,7 +121,7 @@ impl Core {
                 Err(nonsense) => return self.distrust(seat, nonsense),
             };
             let handled = match submission {
-                Submission::Prepare { .. } => desk.prepare(submission, &self.outside.hosts),
+                Submission::Prepare { .. } => desk.prepare(submission, &self.outside.nodes),
                 Submission::Release { id } => {
                     desk.release(id);
                     Ok(())
@@ -178,7 +181,7 @@ impl Core {
             }
         };
         let verdict =
-            self.departures.verdict(&taken.members, &taken.hosts, key.communicator, sequence);
+            self.departures.verdict(&taken.members, &taken.nodes, key.communicator, sequence);
         let verdict = verdict.or_else(|| self.early.verdict(key));
         let mut run = Run::new(key, taken, place, interpreter);
         let ended = match verdict {
@@ -198,7 +201,7 @@ impl Core {
     /// Hands something to a run, or keeps it until that starts.
     fn deliver(&mut self, key: RunKey, origin: Origin, incoming: Incoming) {
         let Some(run) = self.runs.get_mut(&key) else { return self.keep(key, origin, incoming) };
-        if run.taken.hosts.get(origin.source as usize) != Some(&origin.host) {
+        if run.taken.nodes.get(origin.source as usize) != Some(&origin.node) {
             // No such rank of this communicator is there.
             self.refused += 1;
             return self.drop_message(origin, &incoming);
@@ -231,7 +234,7 @@ impl Core {
     /// A message that no run takes weighs on its sender no longer.
     fn drop_message(&mut self, origin: Origin, incoming: &Incoming) {
         if let Incoming::Packet(Packet::Eager { payload, .. }) = incoming {
-            self.outside.windows.consumed(origin.host, payload.len() as u64);
+            self.outside.windows.consumed(origin.node, payload.len() as u64);
         }
     }
 
@@ -264,7 +267,8 @@ impl Core {
         self.ended.push((key.rank, run.place, outcome));
     }
 
-    /// Tells the ranks which runs have ended. After what the others wait for has been sent: to wake a rank takes time.
+    /// Tells the ranks which runs have ended. After what the others wait for has been sent: to wake
+    /// a rank takes time.
     pub(crate) fn publish(&mut self) {
         let mut ended = std::mem::take(&mut self.ended);
         for (rank, place, outcome) in ended.drain(..) {
@@ -277,7 +281,8 @@ impl Core {
         self.sweep();
     }
 
-    /// Does everything that needs nobody outside: messages between ranks of this host, computations that have ended.
+    /// Does everything that needs nobody outside: messages between ranks of this node, computations
+    /// that have ended.
     pub(crate) fn settle(&mut self) {
         loop {
             if let Some((key, origin, incoming)) = self.outside.local.pop_front() {
@@ -293,12 +298,12 @@ impl Core {
                 break;
             }
         }
-        let own = self.outside.transport.host();
-        while let Some((host, bytes)) = self.outside.windows.report() {
-            if host == own {
-                self.outside.windows.credit(host, bytes);
+        let own = self.outside.transport.node();
+        while let Some((node, bytes)) = self.outside.windows.report() {
+            if node == own {
+                self.outside.windows.credit(node, bytes);
             } else {
-                self.outside.transport.send(host, Frame::Credit(bytes));
+                self.outside.transport.send(node, Frame::Credit(bytes));
             }
         }
     }
@@ -307,43 +312,43 @@ impl Core {
     pub(crate) fn arrive(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Bell(_) => {}
-            Arrival::Gone { host, why } => self.lose(host, why),
-            Arrival::Frame { host, frame } => self.frame(host, frame),
+            Arrival::Gone { node, why } => self.lose(node, why),
+            Arrival::Frame { node, frame } => self.frame(node, frame),
         }
     }
 
-    fn frame(&mut self, host: u32, frame: Frame) {
+    fn frame(&mut self, node: u32, frame: Frame) {
         match frame {
             Frame::Packet(route, packet @ Packet::Request { .. })
-                if self.outside.transport.queued(host) > QUEUE_LIMIT =>
+                if self.outside.transport.queued(node) > QUEUE_LIMIT =>
             {
-                self.postponed.push_back((host, route, packet));
+                self.postponed.push_back((node, route, packet));
             }
-            Frame::Packet(route, packet) => self.route(host, route, Incoming::Packet(packet)),
+            Frame::Packet(route, packet) => self.route(node, route, Incoming::Packet(packet)),
             Frame::Join { route, ordinal, contribution } => {
-                self.route(host, route, Incoming::Join { ordinal, contribution });
+                self.route(node, route, Incoming::Join { ordinal, contribution });
             }
-            Frame::Fail(route, error) => self.route(host, route, Incoming::Fail(error)),
+            Frame::Fail(route, error) => self.route(node, route, Incoming::Fail(error)),
             Frame::Departed { rank, how, started } => {
-                if self.outside.hosts.of(rank) == Some(host) {
+                if self.outside.nodes.of(rank) == Some(node) {
                     self.departures.rank(rank, how, started);
                     self.judge();
                 }
             }
-            Frame::Credit(bytes) => self.outside.windows.credit(host, bytes),
+            Frame::Credit(bytes) => self.outside.windows.credit(node, bytes),
             Frame::Bye => {
-                self.farewell.heard[host as usize] = true;
-                self.outside.transport.send(host, Frame::Farewell);
+                self.farewell.heard[node as usize] = true;
+                self.outside.transport.send(node, Frame::Farewell);
             }
-            Frame::Farewell => self.farewell.answered[host as usize] = true,
+            Frame::Farewell => self.farewell.answered[node as usize] = true,
         }
     }
 
-    fn route(&mut self, host: u32, route: Route, incoming: Incoming) {
+    fn route(&mut self, node: u32, route: Route, incoming: Incoming) {
         let Route { destination: rank, communicator, source, sequence, stamp } = route;
         self.deliver(
             RunKey { rank, communicator, sequence },
-            Origin { host, source, stamp },
+            Origin { node, source, stamp },
             incoming,
         );
     }
@@ -351,18 +356,18 @@ impl Core {
     /// Answers requests that had to wait for room.
     pub(crate) fn resume(&mut self) {
         for _ in 0..self.postponed.len() {
-            let Some((host, route, packet)) = self.postponed.pop_front() else { return };
-            self.frame(host, Frame::Packet(route, packet));
+            let Some((node, route, packet)) = self.postponed.pop_front() else { return };
+            self.frame(node, Frame::Packet(route, packet));
         }
     }
 
-    /// A host is gone.
-    fn lose(&mut self, host: u32, why: String) {
-        self.postponed.retain(|(of, ..)| *of != host);
-        self.farewell.answered[host as usize] = true;
-        if !std::mem::replace(&mut self.farewell.heard[host as usize], true) {
-            let address = self.outside.transport.address(host);
-            self.departures.host(host, Error::HostUnreachable { host, address, why });
+    /// A node is gone.
+    fn lose(&mut self, node: u32, why: String) {
+        self.postponed.retain(|(of, ..)| *of != node);
+        self.farewell.answered[node as usize] = true;
+        if !std::mem::replace(&mut self.farewell.heard[node as usize], true) {
+            let address = self.outside.transport.address(node);
+            self.departures.node(node, Error::NodeUnreachable { node, address, why });
             self.judge();
         }
     }
@@ -376,7 +381,7 @@ impl Core {
                 let (taken, key) = (&run.taken, run.key);
                 let error = self.departures.verdict(
                     &taken.members,
-                    &taken.hosts,
+                    &taken.nodes,
                     key.communicator,
                     key.sequence,
                 )?;
@@ -388,7 +393,8 @@ impl Core {
         }
     }
 
-    /// A rank of this host is gone, or says that it submits nothing more. What it has submitted is carried through.
+    /// A rank of this node is gone, or says that it submits nothing more. What it has submitted is
+    /// carried through.
     pub(crate) fn depart(&mut self, seat: usize, how: Exit) {
         let Some(rank) = self.seats.get(seat).copied() else { return };
         if self.departures.has_left(rank) {
@@ -403,10 +409,10 @@ impl Core {
             .filter(|((of, _), _)| *of == rank)
             .map(|((_, communicator), ledger)| (*communicator, ledger.started()))
             .collect();
-        let (own, hosts) = (self.outside.transport.host(), self.outside.transport.hosts());
-        for host in (0..hosts).filter(|host| *host != own) {
+        let (own, nodes) = (self.outside.transport.node(), self.outside.transport.nodes());
+        for node in (0..nodes).filter(|node| *node != own) {
             let departed = Frame::Departed { rank, how: how.clone(), started: started.clone() };
-            self.outside.transport.send(host, departed);
+            self.outside.transport.send(node, departed);
         }
         self.early.runs_of(rank).into_iter().for_each(|key| self.drop_early(key));
         self.departures.rank(rank, how, started);
@@ -423,26 +429,28 @@ impl Core {
         let over = self.seats.iter().all(|rank| self.departures.has_left(*rank))
             && self.desks.iter().all(Option::is_none);
         if over && !std::mem::replace(&mut self.farewell.said, true) {
-            for host in 0..self.outside.transport.hosts() {
-                if !self.farewell.answered[host as usize] {
-                    self.outside.transport.send(host, Frame::Bye);
+            for node in 0..self.outside.transport.nodes() {
+                if !self.farewell.answered[node as usize] {
+                    self.outside.transport.send(node, Frame::Bye);
                 }
             }
         }
     }
 
-    /// From now on this agent is not over before the ranks of all hosts are gone.
+    /// From now on this agent is not over before the ranks of all nodes are gone.
     pub(crate) fn stay(&mut self) {
         self.farewell.stays = true;
     }
 
-    /// Whether all ranks of this host are gone, all other hosts know it, and this one has nothing more to say.
+    /// Whether all ranks of this node are gone, all other nodes know it, and this one has nothing
+    /// more to say.
     pub(crate) fn is_over(&self) -> bool {
         let transport = &self.outside.transport;
-        self.farewell.is_done() && (0..transport.hosts()).all(|host| transport.queued(host) == 0)
+        self.farewell.is_done() && (0..transport.nodes()).all(|node| transport.queued(node) == 0)
     }
 
-    /// Frames that were about nothing this agent knows, and connections and frames that its transport refused.
+    /// Frames that were about nothing this agent knows, and connections and frames that its
+    /// transport refused.
     pub(crate) fn refused(&self) -> u64 {
         self.refused + self.outside.transport.refused()
     }
@@ -455,22 +463,22 @@ mod tests {
     use crate::agent::windows::WINDOW;
     use crate::transport::memory;
 
-    /// An agent that stays is over when the ranks of all hosts are gone, however they went.
+    /// An agent that stays is over when the ranks of all nodes are gone, however they went.
     #[test]
-    fn who_stays_ends_with_the_last_host() {
+    fn who_stays_ends_with_the_last_node() {
         let transport = memory::connect(3).expect("descriptors").remove(0);
         let mut core =
-            Core::new(Hosts::new(["a", "b", "c"]), Box::new(transport), Limits::default());
+            Core::new(Nodes::new(["a", "b", "c"]), Box::new(transport), Limits::default());
         core.stay();
         core.depart(0, Exit::Left);
         core.publish();
-        for host in [1, 2] {
-            core.arrive(Arrival::Frame { host, frame: Frame::Farewell });
+        for node in [1, 2] {
+            core.arrive(Arrival::Frame { node, frame: Frame::Farewell });
         }
-        assert!(!core.is_over(), "ranks of two hosts may need something");
-        core.arrive(Arrival::Frame { host: 1, frame: Frame::Bye });
-        assert!(!core.is_over(), "those of host 2 may still");
-        core.arrive(Arrival::Gone { host: 2, why: String::new() });
+        assert!(!core.is_over(), "ranks of two nodes may need something");
+        core.arrive(Arrival::Frame { node: 1, frame: Frame::Bye });
+        assert!(!core.is_over(), "those of node 2 may still");
+        core.arrive(Arrival::Gone { node: 2, why: String::new() });
         assert!(core.is_over());
     }
 
@@ -478,11 +486,11 @@ mod tests {
     #[test]
     fn what_waits_for_a_rank_is_bounded() {
         let transport = memory::connect(2).expect("descriptors").remove(0);
-        let mut core = Core::new(Hosts::new(["a", "b"]), Box::new(transport), Limits::default());
+        let mut core = Core::new(Nodes::new(["a", "b"]), Box::new(transport), Limits::default());
         for sequence in 0..EARLY_MESSAGES as u64 + 100 {
             let route = Route { destination: 0, communicator: 4, source: 1, sequence, stamp: 0 };
             let packet = Packet::Eager { tag: 0, ordinal: 0, payload: Vec::new() };
-            core.arrive(Arrival::Frame { host: 1, frame: Frame::Packet(route, packet) });
+            core.arrive(Arrival::Frame { node: 1, frame: Frame::Packet(route, packet) });
         }
         assert_eq!((core.early.by_run.len(), core.early.overrun.len()), (EARLY_MESSAGES, 1));
         assert_eq!(
@@ -498,13 +506,13 @@ mod tests {
     #[test]
     fn the_bytes_that_wait_for_a_rank_are_bounded() {
         let transport = memory::connect(2).expect("descriptors").remove(0);
-        let mut core = Core::new(Hosts::new(["a", "b"]), Box::new(transport), Limits::default());
+        let mut core = Core::new(Nodes::new(["a", "b"]), Box::new(transport), Limits::default());
         let most = EARLY_BYTES + 2 * WINDOW;
         for sequence in 0..(2 * most) >> 20 {
             let route = Route { destination: 0, communicator: 4, source: 1, sequence, stamp: 0 };
             let contribution = vec![0; 1 << 20];
             core.arrive(Arrival::Frame {
-                host: 1,
+                node: 1,
                 frame: Frame::Join { route, ordinal: 0, contribution },
             });
         }

@@ -3,11 +3,11 @@
 use crate::carrier::{Error, Exit};
 use std::collections::{BTreeSet, HashMap};
 
-/// Ranks and hosts that are gone.
+/// Ranks and nodes that are gone.
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
     ranks: HashMap<u32, Departed>,
-    hosts: HashMap<u32, Error>,
+    nodes: HashMap<u32, Error>,
 }
 
 #[derive(Debug)]
@@ -25,23 +25,24 @@ impl Departures {
             .or_insert_with(|| Departed { how, started: started.into_iter().collect() });
     }
 
-    pub(crate) fn host(&mut self, host: u32, error: Error) {
-        self.hosts.entry(host).or_insert(error);
+    pub(crate) fn node(&mut self, node: u32, error: Error) {
+        self.nodes.entry(node).or_insert(error);
     }
 
     pub(crate) fn has_left(&self, rank: u32) -> bool {
         self.ranks.contains_key(&rank)
     }
 
-    /// Why a run cannot end, if it cannot: its members and their hosts, its communicator and number.
+    /// Why a run cannot end, if it cannot: its members and their nodes, its communicator and
+    /// number.
     pub(crate) fn verdict(
         &self,
         members: &[u32],
-        hosts: &[u32],
+        nodes: &[u32],
         communicator: u32,
         sequence: u64,
     ) -> Option<Error> {
-        if self.ranks.is_empty() && self.hosts.is_empty() {
+        if self.ranks.is_empty() && self.nodes.is_empty() {
             return None;
         }
         let missing = members.iter().find_map(|member| {
@@ -50,12 +51,13 @@ impl Departures {
             (sequence >= started)
                 .then(|| Error::RankFailed { rank: *member, how: departed.how.clone() })
         });
-        missing.or_else(|| hosts.iter().find_map(|host| self.hosts.get(host)).cloned())
+        missing.or_else(|| nodes.iter().find_map(|node| self.nodes.get(node)).cloned())
     }
 }
 
-/// The runs of one communicator that a rank has started, in the order of their numbers but for threads that were faster
-/// than others. Numbers may be left out, because another engine carried those runs.
+/// The runs of one communicator that a rank has started, in the order of their numbers but for
+/// threads that were faster than others. Numbers may be left out, because another engine carried
+/// those runs.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// One more than the highest.
@@ -92,28 +94,28 @@ impl Ledger {
     }
 }
 
-/// How the agent of a host parts from the others.
+/// How the agent of a node parts from the others.
 #[derive(Debug)]
 pub(super) struct Farewell {
     pub(super) said: bool,
-    /// Hosts that know that nothing more comes from here.
+    /// Nodes that know that nothing more comes from here.
     pub(super) answered: Vec<bool>,
-    /// Hosts from which nothing more comes.
+    /// Nodes from which nothing more comes.
     pub(super) heard: Vec<bool>,
     /// Whether this agent stays until nothing more comes from any.
     pub(super) stays: bool,
 }
 
 impl Farewell {
-    /// Of one of so many hosts, which need not tell itself.
-    pub(super) fn of_host(host: u32, hosts: u32) -> Self {
-        let mut answered = vec![false; hosts as usize];
-        answered[host as usize] = true;
+    /// Of one of so many nodes, which need not tell itself.
+    pub(super) fn of_node(node: u32, nodes: u32) -> Self {
+        let mut answered = vec![false; nodes as usize];
+        answered[node as usize] = true;
         Farewell { said: false, heard: answered.clone(), answered, stays: false }
     }
 
     pub(super) fn is_done(&self) -> bool {
-        let all = |hosts: &[bool]| hosts.iter().all(|host| *host);
+        let all = |nodes: &[bool]| nodes.iter().all(|node| *node);
         self.said && all(&self.answered) && (!self.stays || all(&self.heard))
     }
 }

@@ -4,7 +4,7 @@ use super::area::{Area, ENTRIES, SLOTS, Submission, refused};
 use super::lent::LentBuffer;
 use super::plan::{Buffer, Plan};
 use crate::carrier::Error;
-use crate::hosts::Hosts;
+use crate::nodes::Nodes;
 use goal::schedule::Schedule;
 use interpreter::{Interpreter, Limits};
 use shm::copies;
@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes of all schedules of a rank, with so much for the books of each.
 const SCHEDULES: u64 = 1 << 30;
 const BOOKS: u64 = 1 << 10;
-/// Bytes of the runs of a rank under way that may be more than it has memory for: it need not be asked then.
+/// Bytes of the runs of a rank under way that may be more than it has memory for: it need not be
+/// asked then.
 const UNASKED: u64 = 64 << 20;
 /// Interpreters that a schedule keeps for its next runs, unless their buffers are large.
 const SPARE_RUNS: usize = 64;
@@ -52,9 +53,9 @@ pub(crate) struct Taken {
     pub(crate) stamp: u32,
     /// This rank of the communicator.
     pub(crate) rank: u32,
-    /// Ranks of the job, and their hosts, by rank of the communicator.
+    /// Ranks of the job, and their nodes, by rank of the communicator.
     pub(crate) members: Vec<u32>,
-    pub(crate) hosts: Vec<u32>,
+    pub(crate) nodes: Vec<u32>,
     schedule: Arc<Schedule>,
     /// What it takes of the agent's memory.
     weight: u64,
@@ -98,7 +99,8 @@ impl Desk {
         }
     }
 
-    /// What the rank has submitted next. `Err` if it wrote nonsense: then nothing of it is believed any more.
+    /// What the rank has submitted next. `Err` if it wrote nonsense: then nothing of it is believed
+    /// any more.
     pub(crate) fn next(&mut self) -> Result<Option<Submission>, Nonsense> {
         let published = self.area.bell().published();
         if published == self.taken || self.has_left {
@@ -131,7 +133,7 @@ impl Desk {
     pub(crate) fn prepare(
         &mut self,
         submission: Submission,
-        hosts: &Hosts,
+        nodes: &Nodes,
     ) -> Result<(), Nonsense> {
         let Submission::Prepare { id, communicator, rank, at, members, bytes, stamp } = submission
         else {
@@ -142,7 +144,7 @@ impl Desk {
             .and_then(|bytes| bytes.checked_next_multiple_of(8))
             .ok_or(Nonsense)?;
         let end = at.plus(second).and_then(|middle| middle.plus(bytes)).ok_or(Nonsense)?;
-        if end.0 > self.area.segment().bytes() || members > u64::from(hosts.ranks()) {
+        if end.0 > self.area.segment().bytes() || members > u64::from(nodes.ranks()) {
             return Err(Nonsense);
         }
         self.release(id);
@@ -163,18 +165,18 @@ impl Desk {
         let listed = read(at.0, 4 * members)?;
         let members: Vec<u32> =
             listed.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
-        let homes: Option<Vec<u32>> = members.iter().map(|member| hosts.of(*member)).collect();
+        let homes: Option<Vec<u32>> = members.iter().map(|member| nodes.of(*member)).collect();
         let schedule = Schedule::from_bytes(&read(at.0 + second, bytes)?).map_err(|_| Nonsense)?;
         let header = schedule.view().header();
         let fits = (header.rank, header.ranks as usize) == (rank, members.len())
             && members.get(rank as usize) == Some(&self.rank);
-        let (true, Some(hosts)) = (fits, homes) else { return Err(Nonsense) };
+        let (true, Some(nodes)) = (fits, homes) else { return Err(Nonsense) };
         let plan = Plan::of(&schedule);
         let spare = Mutex::default();
         let stamp = stamp & 0xff_ffff;
         let schedule = Arc::new(schedule);
         let taken =
-            Taken { communicator, stamp, rank, members, hosts, schedule, weight, plan, spare };
+            Taken { communicator, stamp, rank, members, nodes, schedule, weight, plan, spare };
         self.schedules.insert(id, Arc::new(taken));
         self.schedule_bytes += weight;
         Ok(())
@@ -186,8 +188,8 @@ impl Desk {
         }
     }
 
-    /// A run begins. Its buffers and those of all others under way are places in the rank's memory, each another one: a rank that
-    /// has not so much wants to lead its agent into taking it.
+    /// A run begins. Its buffers and those of all others under way are places in the rank's memory,
+    /// each another one: a rank that has not so much wants to lead its agent into taking it.
     pub(crate) fn begin(&mut self, place: Place) -> Result<(), Nonsense> {
         let bytes = self.run_bytes.saturating_add(place.bytes);
         if self.runs >= SLOTS as usize || bytes > UNASKED && bytes > self.area.committed() {
@@ -213,7 +215,8 @@ impl Desk {
         place: Place,
         limits: Limits,
     ) -> Result<Spare, Error> {
-        // The rank's own memory holds as much; what it cannot have written is not allocated here either.
+        // The rank's own memory holds as much; what it cannot have written is not allocated here
+        // either.
         if place.at.plus(taken.plan.bytes).is_none_or(|end| end.0 > self.area.segment().bytes()) {
             return Err(Error::Operation(
                 "the buffers of the run do not lie in the rank's area".into(),

@@ -1,7 +1,7 @@
-//! What has come for runs that ranks of this host have not started.
+//! What has come for runs that ranks of this node have not started.
 //!
-//! Senders hold back eager payloads (`windows`). What nobody holds back is bounded here, by number and by bytes: beyond that it is
-//! dropped, and the runs that it was for fail when they start.
+//! Senders hold back eager payloads (`windows`). What nobody holds back is bounded here, by number
+//! and by bytes: beyond that it is dropped, and the runs that it was for fail when they start.
 
 use super::run::{Incoming, Origin, RunKey};
 use super::windows::WINDOW;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// Messages that may wait for runs which a rank has not started.
 pub(super) const EARLY_MESSAGES: usize = 1 << 20;
-/// Bytes that they may have, besides a window of each host.
+/// Bytes that they may have, besides a window of each node.
 pub(super) const EARLY_BYTES: u64 = 64 << 20;
 
 #[derive(Debug)]
@@ -19,22 +19,23 @@ pub(super) struct Early {
     pub(super) incoming: Incoming,
 }
 
-/// The messages of all ranks of this host.
+/// The messages of all ranks of this node.
 #[derive(Debug)]
 pub(super) struct EarlyMessages {
     pub(super) by_run: HashMap<RunKey, Vec<Early>>,
     /// How many there are for each rank, and how many bytes they have.
     pub(super) by_rank: HashMap<u32, (usize, u64)>,
-    /// By rank and communicator: the first run for which messages were dropped, because there were too many.
+    /// By rank and communicator: the first run for which messages were dropped, because there were
+    /// too many.
     pub(super) overrun: HashMap<(u32, u32), u64>,
     /// Bytes that those of a rank may have.
     most: u64,
 }
 
 impl EarlyMessages {
-    /// Of so many hosts.
-    pub(super) fn new(hosts: u32) -> Self {
-        let most = EARLY_BYTES + WINDOW * u64::from(hosts);
+    /// Of so many nodes.
+    pub(super) fn new(nodes: u32) -> Self {
+        let most = EARLY_BYTES + WINDOW * u64::from(nodes);
         EarlyMessages {
             by_run: HashMap::new(),
             by_rank: HashMap::new(),

@@ -1,7 +1,7 @@
 //! A rank's buffer, used by the agent where it lies in the memory that both share.
 //!
-//! A long message would be copied to the agent and back otherwise. The rank may spoil what it has lent, which spoils its own
-//! messages and nothing else.
+//! A long message would be copied to the agent and back otherwise. The rank may spoil what it has
+//! lent, which spoils its own messages and nothing else.
 
 use interpreter::ExternalBuffer;
 use shm::copies;

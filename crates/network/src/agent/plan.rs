@@ -1,4 +1,5 @@
-//! What a schedule does with its buffers: where they lie in a run's memory, and which bytes it writes.
+//! What a schedule does with its buffers: where they lie in a run's memory, and which bytes it
+//! writes.
 
 use goal::graph::Access;
 use goal::schedule::{Kind, Schedule};
@@ -26,7 +27,8 @@ pub(crate) struct Buffer {
     sends_what_there_is: bool,
 }
 
-/// Buffers from this length on stay where the rank has put them; what is shorter is copied, which costs as much.
+/// Buffers from this length on stay where the rank has put them; what is shorter is copied, which
+/// costs as much.
 const LENT: u64 = 16 << 10;
 
 impl Plan {
@@ -78,8 +80,8 @@ impl Buffer {
         self.is_read || range.is_empty() || is_written()
     }
 
-    /// Whether the agent uses the rank's memory itself, if nothing is computed on the buffer. Not where it would send what lay there
-    /// before the run.
+    /// Whether the agent uses the rank's memory itself, if nothing is computed on the buffer. Not
+    /// where it would send what lay there before the run.
     pub(crate) fn stays_in_place(&self) -> bool {
         self.length >= LENT && self.sends_what_there_is
     }

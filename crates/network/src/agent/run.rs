@@ -3,7 +3,7 @@
 use super::desk::{Place, Taken};
 use super::windows::Windows;
 use crate::carrier::Error;
-use crate::hosts::Hosts;
+use crate::nodes::Nodes;
 use crate::transport::Transport;
 use crate::transport::frame::{Frame, Route};
 use goal::graph::JoinMode;
@@ -45,8 +45,8 @@ impl Incoming {
 /// Where something for a run comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// The host.
-    pub(crate) host: u32,
+    /// The node.
+    pub(crate) node: u32,
     /// The rank of the communicator.
     pub(crate) source: u32,
     /// What that rank called.
@@ -56,10 +56,10 @@ pub(crate) struct Origin {
 /// What a run touches outside of itself.
 #[derive(Debug)]
 pub(crate) struct Outside {
-    pub(crate) hosts: Hosts,
+    pub(crate) nodes: Nodes,
     pub(crate) transport: Box<dyn Transport>,
     pub(crate) windows: Windows,
-    /// For ranks of this host.
+    /// For ranks of this node.
     pub(crate) local: VecDeque<(RunKey, Origin, Incoming)>,
     pub(crate) timers: Timers,
     /// Nanoseconds of the machine's monotonic clock, read once for what happens together.
@@ -100,7 +100,8 @@ pub(crate) struct Run {
     pub(crate) taken: Arc<Taken>,
     pub(crate) place: Place,
     pub(crate) interpreter: Interpreter,
-    /// Payloads that arrived unexpectedly when the interpreter had no memory left for them: source, tag, ordinal.
+    /// Payloads that arrived unexpectedly when the interpreter had no memory left for them: source,
+    /// tag, ordinal.
     held: HashMap<(u32, u32, u32), Vec<u8>>,
     meetings: BTreeMap<u32, Meeting>,
 }
@@ -233,8 +234,8 @@ impl Run {
                     None
                 }
                 Effect::HoldBack { source, tag, ordinal, payload } => {
-                    if let Some(host) = self.taken.hosts.get(source as usize) {
-                        outside.windows.withhold(*host, payload.len() as u64);
+                    if let Some(node) = self.taken.nodes.get(source as usize) {
+                        outside.windows.withhold(*node, payload.len() as u64);
                     }
                     self.held.insert((source, tag, ordinal), payload);
                     None
@@ -244,8 +245,8 @@ impl Run {
                     self.consumed(source, payload.len() as u64, outside);
                     let released = Packet::Data { receive, payload };
                     // It comes on behalf of the rank that sent it.
-                    let host = self.taken.hosts.get(source as usize).copied().unwrap_or_default();
-                    let origin = Origin { host, source, stamp: self.taken.stamp };
+                    let node = self.taken.nodes.get(source as usize).copied().unwrap_or_default();
+                    let origin = Origin { node, source, stamp: self.taken.stamp };
                     outside.local.push_back((self.key, origin, Incoming::Packet(released)));
                     None
                 }
@@ -278,8 +279,8 @@ impl Run {
     }
 
     fn consumed(&self, source: u32, bytes: u64, outside: &mut Outside) {
-        if let (1.., Some(host)) = (bytes, self.taken.hosts.get(source as usize)) {
-            outside.windows.consumed(*host, bytes);
+        if let (1.., Some(node)) = (bytes, self.taken.nodes.get(source as usize)) {
+            outside.windows.consumed(*node, bytes);
         }
     }
 
@@ -341,14 +342,14 @@ fn transmit(key: RunKey, taken: &Taken, peer: u32, what: Incoming, outside: &mut
     let (source, stamp) = (taken.rank, taken.stamp);
     // The schedule was checked: its peers are ranks of the communicator.
     let Some(destination) = taken.members.get(peer as usize).copied() else { return };
-    let own = outside.transport.host();
-    let host = taken.hosts.get(peer as usize).copied().unwrap_or(own);
+    let own = outside.transport.node();
+    let node = taken.nodes.get(peer as usize).copied().unwrap_or(own);
     if let Incoming::Packet(Packet::Eager { payload, .. }) = &what {
-        outside.windows.sent(host, payload.len() as u64);
+        outside.windows.sent(node, payload.len() as u64);
     }
-    if host == own {
+    if node == own {
         let key = RunKey { rank: destination, communicator, sequence };
-        let origin = Origin { host: own, source, stamp };
+        let origin = Origin { node: own, source, stamp };
         return outside.local.push_back((key, origin, what));
     }
     let route = Route { destination, communicator, source, sequence, stamp };
@@ -357,7 +358,7 @@ fn transmit(key: RunKey, taken: &Taken, peer: u32, what: Incoming, outside: &mut
         Incoming::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
         Incoming::Fail(error) => Frame::Fail(route, error),
     };
-    outside.transport.send(host, frame);
+    outside.transport.send(node, frame);
 }
 
 /// Tells the other ranks of the communicator that this one's part of a run cannot end.

@@ -1,35 +1,36 @@
-//! How much may be sent to a host before its ranks want it.
+//! How much may be sent to a node before its ranks want it.
 //!
-//! An eager message that arrives before its receive takes the receiver's memory. So a host counts, for every host, itself among
-//! them, the bytes of eager messages that have not been reported to have found their receive, and has its interpreters announce
-//! messages instead once these exceed the window: then the payload stays with its sender, whose run does not complete
-//! before it is wanted. Announcements always pass, so nothing waits for ever. (Schneider et al. 2011, section 3.2, call
-//! the same condition memory pressure.)
+//! An eager message that arrives before its receive takes the receiver's memory. So a node counts,
+//! for every node, itself among them, the bytes of eager messages that have not been reported to
+//! have found their receive, and has its interpreters announce messages instead once these exceed
+//! the window: then the payload stays with its sender, whose run does not complete before it is
+//! wanted. Announcements always pass, so nothing waits for ever. (Schneider et al. 2011, section
+//! 3.2, call the same condition memory pressure.)
 
-/// Bytes of eager messages that one host may have under way to another.
+/// Bytes of eager messages that one node may have under way to another.
 pub(crate) const WINDOW: u64 = 8 << 20;
 /// What is reported to the sender at once: rarely enough to cost nothing.
 const REPORT: u64 = WINDOW / 4;
 
 #[derive(Debug)]
 pub(crate) struct Windows {
-    /// By host: what may still be sent.
+    /// By node: what may still be sent.
     left: Vec<u64>,
     /// At most the least of `left`.
     least: u64,
-    /// By host: what was received and not reported.
+    /// By node: what was received and not reported.
     unreported: Vec<u64>,
-    /// Hosts with something to report.
+    /// Nodes with something to report.
     due: Vec<u32>,
 }
 
 impl Windows {
-    pub(crate) fn new(hosts: u32) -> Self {
-        let hosts = hosts as usize;
+    pub(crate) fn new(nodes: u32) -> Self {
+        let nodes = nodes as usize;
         Windows {
-            left: vec![WINDOW; hosts],
+            left: vec![WINDOW; nodes],
             least: WINDOW,
-            unreported: vec![0; hosts],
+            unreported: vec![0; nodes],
             due: Vec::new(),
         }
     }
@@ -40,39 +41,39 @@ impl Windows {
     }
 
     /// An eager message was sent.
-    pub(crate) fn sent(&mut self, host: u32, bytes: u64) {
-        let left = &mut self.left[host as usize];
+    pub(crate) fn sent(&mut self, node: u32, bytes: u64) {
+        let left = &mut self.left[node as usize];
         *left = left.saturating_sub(bytes);
         self.least = self.least.min(*left);
     }
 
-    /// A host reports that so much has found its receives.
-    pub(crate) fn credit(&mut self, host: u32, bytes: u64) {
-        let left = &mut self.left[host as usize];
+    /// A node reports that so much has found its receives.
+    pub(crate) fn credit(&mut self, node: u32, bytes: u64) {
+        let left = &mut self.left[node as usize];
         *left = left.saturating_add(bytes).min(WINDOW);
         self.least = self.left.iter().copied().min().unwrap_or(WINDOW);
     }
 
-    /// A message from a host has found its receive, or is none of ours.
-    pub(crate) fn consumed(&mut self, host: u32, bytes: u64) {
-        let unreported = &mut self.unreported[host as usize];
+    /// A message from a node has found its receive, or is none of ours.
+    pub(crate) fn consumed(&mut self, node: u32, bytes: u64) {
+        let unreported = &mut self.unreported[node as usize];
         let before = *unreported;
         *unreported += bytes;
         if before < REPORT && *unreported >= REPORT {
-            self.due.push(host);
+            self.due.push(node);
         }
     }
 
     /// One that was said to be consumed is kept after all.
-    pub(crate) fn withhold(&mut self, host: u32, bytes: u64) {
-        let unreported = &mut self.unreported[host as usize];
+    pub(crate) fn withhold(&mut self, node: u32, bytes: u64) {
+        let unreported = &mut self.unreported[node as usize];
         *unreported = unreported.saturating_sub(bytes);
     }
 
-    /// The next report to send: host and bytes.
+    /// The next report to send: node and bytes.
     pub(crate) fn report(&mut self) -> Option<(u32, u64)> {
-        let host = self.due.pop()?;
-        Some((host, std::mem::take(&mut self.unreported[host as usize])))
+        let node = self.due.pop()?;
+        Some((node, std::mem::take(&mut self.unreported[node as usize])))
     }
 }
 

@@ -4,7 +4,7 @@ use super::area::{Area, doorbell, system};
 use super::core::Core;
 use super::desk::Desk;
 use crate::carrier::{Error, Exit};
-use crate::hosts::Hosts;
+use crate::nodes::Nodes;
 use crate::transport::Transport;
 use interpreter::Limits;
 use rustix::time::{ClockId, clock_gettime};
@@ -28,8 +28,8 @@ const OWNER: u64 = u64::MAX - 1;
 
 /// An agent at work in a thread of its own.
 ///
-/// It ends by itself when all ranks of its host are gone, their runs over and the other hosts informed; if it is told to
-/// [stay](Self::stay), when the other hosts say the same.
+/// It ends by itself when all ranks of its node are gone, their runs over and the other nodes
+/// informed; if it is told to [stay](Self::stay), when the other nodes say the same.
 #[derive(Debug)]
 pub struct Agent {
     commands: Sender<Command>,
@@ -40,12 +40,13 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the agent of the transport's host. `ended` is called when the thread ends, however it does.
+    /// Starts the agent of the transport's node. `ended` is called when the thread ends, however it
+    /// does.
     ///
     /// # Errors
     /// When the system has no thread or descriptor left.
     pub fn start(
-        hosts: Hosts,
+        nodes: Nodes,
         mut transport: Box<dyn Transport>,
         limits: Limits,
         ended: impl FnOnce() + Send + 'static,
@@ -53,7 +54,7 @@ impl Agent {
         let bell = Arc::new(doorbell()?);
         transport.watch(bell.as_fd(), OWNER)?;
         let (commands, orders) = channel();
-        let mut core = Core::new(hosts, transport, limits);
+        let mut core = Core::new(nodes, transport, limits);
         // The thread's own, so that it is still heard when the owner has let go of this agent.
         let heard = Arc::clone(&bell);
         let refused = Arc::new(AtomicU64::new(0));
@@ -67,7 +68,7 @@ impl Agent {
                 ended();
             }));
             let _heard = heard;
-            // What the system refuses an agent ends it, and so tells its ranks and the other hosts.
+            // What the system refuses an agent ends it, and so tells its ranks and the other nodes.
             let _ = work(&mut core, &orders, &counted);
             drop(core);
         };
@@ -76,18 +77,18 @@ impl Agent {
         Ok(Agent { commands, bell, refused, over })
     }
 
-    /// A rank of this host has come, with the agent's side of what it shares with it.
+    /// A rank of this node has come, with the agent's side of what it shares with it.
     pub fn open(&self, rank: u32, area: Area, doorbell: OwnedFd) {
         self.tell(Command::Open { rank, area, doorbell });
     }
 
-    /// A rank of this host is gone.
+    /// A rank of this node is gone.
     pub fn depart(&self, rank: u32, how: Exit) {
         self.tell(Command::Depart { rank, how });
     }
 
-    /// Has it end only when the ranks of all hosts are gone: another engine of this host may have something that a rank
-    /// somewhere needs.
+    /// Has it end only when the ranks of all nodes are gone: another engine of this node may have
+    /// something that a rank somewhere needs.
     pub fn stay(&self) {
         self.tell(Command::Stay);
     }
@@ -98,7 +99,8 @@ impl Agent {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Connections and frames that were refused because they were not as they should be: strangers, damage.
+    /// Connections and frames that were refused because they were not as they should be: strangers,
+    /// damage.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -164,7 +166,7 @@ fn follow(core: &mut Core, order: Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// Nanoseconds of the machine's monotonic clock, which all processes of a host share.
+/// Nanoseconds of the machine's monotonic clock, which all processes of a node share.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()

@@ -26,10 +26,11 @@
 //! | 9, 10 | [`Frame::Bye`], [`Frame::Farewell`] | 0 | 0 | none |
 //! | 11 | a segment | 0 | 0 | a part of a payload |
 //!
-//! Where the highest bit of the kind is set, nothing follows the head at once: the payload comes in segments, one frame's after
-//! the other's, and whole frames between them.
+//! Where the highest bit of the kind is set, nothing follows the head at once: the payload comes in
+//! segments, one frame's after the other's, and whole frames between them.
 //!
-//! A message is at most 2⁴⁰ − 1 bytes long, an operation's number is below 2²⁴: an announcement's last word holds both.
+//! A message is at most 2⁴⁰ − 1 bytes long, an operation's number is below 2²⁴: an announcement's
+//! last word holds both.
 
 use crate::carrier::{Error, Exit};
 use crate::outcome;
@@ -39,7 +40,7 @@ use interpreter::{Handle, Packet};
 pub const HEAD_BYTES: usize = 40;
 /// The longest message.
 pub const MAX_MESSAGE: u64 = (1 << LENGTH_BITS) - 1;
-/// The most operations of a schedule between hosts.
+/// The most operations of a schedule between nodes.
 pub const MAX_OPERATIONS: u32 = 1 << 24;
 /// The longest payload that is no message.
 const MAX_NOTICE: u64 = 1 << 20;
@@ -76,18 +77,19 @@ pub enum Frame {
     },
     /// The source's part of the run went wrong, so that the run cannot end.
     Fail(Route, Error),
-    /// A rank of the sending host starts nothing any more.
+    /// A rank of the sending node starts nothing any more.
     Departed {
         /// The rank of the job.
         rank: u32,
         /// How it went.
         how: Exit,
-        /// Communicators, and how many of their runs it had started. What it had started is carried through.
+        /// Communicators, and how many of their runs it had started. What it had started is carried
+        /// through.
         started: Vec<(u32, u64)>,
     },
     /// So many bytes of eager messages have found their receives.
     Credit(u64),
-    /// All ranks of the sending host are gone and their runs are over: it sends nothing any more.
+    /// All ranks of the sending node are gone and their runs are over: it sends nothing any more.
     Bye,
     /// A [`Frame::Bye`] has been read.
     Farewell,
@@ -97,7 +99,7 @@ pub enum Frame {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// No such kind.
-    #[error("there is no frame of kind {0}: use one version of tradewind on all hosts")]
+    #[error("there is no frame of kind {0}: use one version of tradewind on all nodes")]
     Kind(u8),
     /// A payload that is too long.
     #[error("a frame of kind {kind} with a payload of {length} bytes; at most {limit} can be")]
@@ -237,8 +239,8 @@ pub fn payload_bytes(head: &[u8; HEAD_BYTES]) -> Result<u64, FrameError> {
 }
 
 impl Frame {
-    /// Whether frames that were sent before this one must arrive before it. Messages are told apart by what they say and may
-    /// overtake each other.
+    /// Whether frames that were sent before this one must arrive before it. Messages are told apart
+    /// by what they say and may overtake each other.
     pub(crate) fn keeps_its_place(&self) -> bool {
         !matches!(self, Frame::Packet(..) | Frame::Join { .. } | Frame::Credit(_))
     }
@@ -316,8 +318,8 @@ impl Frame {
     }
 }
 
-/// Whether it left in order (u8, 1) or failed (0), the length (u32) of the text that says how, the text, then a communicator
-/// (u32) and a count (u64) each.
+/// Whether it left in order (u8, 1) or failed (0), the length (u32) of the text that says how, the
+/// text, then a communicator (u32) and a count (u64) each.
 fn encode_departure(how: &Exit, started: &[(u32, u64)]) -> Vec<u8> {
     let (left, text) = match how {
         Exit::Left => (1, ""),

@@ -1,4 +1,5 @@
-//! Connections between agents of one process, for tests and to tell what the agent costs without a network.
+//! Connections between agents of one process, for tests and to tell what the agent costs without a
+//! network.
 
 use super::frame::{Frame, HEAD_BYTES};
 use super::sleeper::{Sleeper, refused};
@@ -11,7 +12,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What lies in a host's inbox.
+/// What lies in a node's inbox.
 #[derive(Debug)]
 enum Letter {
     Frame(u32, [u8; HEAD_BYTES], Vec<u8>),
@@ -35,13 +36,13 @@ impl Inbox {
     }
 }
 
-/// One host's connections to the others.
+/// One node's connections to the others.
 #[derive(Debug)]
 pub struct Memory {
-    host: u32,
+    node: u32,
     inboxes: Arc<[Inbox]>,
     sleeper: Sleeper,
-    /// Hosts to which something was sent since the last flush.
+    /// Nodes to which something was sent since the last flush.
     written: Vec<bool>,
     gone: Vec<bool>,
     refused: u64,
@@ -50,47 +51,47 @@ pub struct Memory {
 /// The number of the inbox among the descriptors.
 const INBOX: u64 = u64::MAX;
 
-/// Connects so many hosts.
+/// Connects so many nodes.
 ///
 /// # Errors
 /// When the system has no descriptors left.
-pub fn connect(hosts: u32) -> Result<Vec<Memory>, Error> {
+pub fn connect(nodes: u32) -> Result<Vec<Memory>, Error> {
     let inbox = || {
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         Ok(Inbox { letters: Mutex::default(), bell: bell.map_err(refused("make an inbox"))? })
     };
-    let inboxes: Arc<[Inbox]> = (0..hosts).map(|_| inbox()).collect::<Result<_, Error>>()?;
-    let connect = |host: u32| {
+    let inboxes: Arc<[Inbox]> = (0..nodes).map(|_| inbox()).collect::<Result<_, Error>>()?;
+    let connect = |node: u32| {
         let sleeper = Sleeper::new()?;
-        sleeper.add(&inboxes[host as usize].bell, INBOX, EventFlags::IN | EventFlags::ET)?;
-        let (written, gone) = (vec![false; hosts as usize], vec![false; hosts as usize]);
-        Ok(Memory { host, inboxes: Arc::clone(&inboxes), sleeper, written, gone, refused: 0 })
+        sleeper.add(&inboxes[node as usize].bell, INBOX, EventFlags::IN | EventFlags::ET)?;
+        let (written, gone) = (vec![false; nodes as usize], vec![false; nodes as usize]);
+        Ok(Memory { node, inboxes: Arc::clone(&inboxes), sleeper, written, gone, refused: 0 })
     };
-    (0..hosts).map(connect).collect()
+    (0..nodes).map(connect).collect()
 }
 
 impl Transport for Memory {
-    fn host(&self) -> u32 {
-        self.host
+    fn node(&self) -> u32 {
+        self.node
     }
 
-    fn hosts(&self) -> u32 {
+    fn nodes(&self) -> u32 {
         self.inboxes.len() as u32
     }
 
-    fn address(&self, host: u32) -> String {
-        format!("host {host} of this process")
+    fn address(&self, node: u32) -> String {
+        format!("node {node} of this process")
     }
 
     fn watch(&mut self, bell: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
         self.sleeper.add(bell, number, EventFlags::IN | EventFlags::ET)
     }
 
-    fn send(&mut self, host: u32, frame: Frame) {
+    fn send(&mut self, node: u32, frame: Frame) {
         let (head, payload) = frame.encode();
-        if !self.gone[host as usize] {
-            self.inboxes[host as usize].put(Letter::Frame(self.host, head, payload));
-            self.written[host as usize] = true;
+        if !self.gone[node as usize] {
+            self.inboxes[node as usize].put(Letter::Frame(self.node, head, payload));
+            self.written[node as usize] = true;
         }
     }
 
@@ -116,20 +117,20 @@ impl Transport for Memory {
             self.sleeper.wait(timeout)?.map(|(number, _)| number).filter(|number| *number != INBOX);
         arrivals.extend(rung.map(Arrival::Bell));
         let letters = std::mem::take(
-            &mut *self.inboxes[self.host as usize]
+            &mut *self.inboxes[self.node as usize]
                 .letters
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
         );
         for letter in letters {
             match letter {
-                Letter::Frame(host, head, payload) => match Frame::decode(&head, payload) {
-                    Ok(frame) => arrivals.push(Arrival::Frame { host, frame }),
+                Letter::Frame(node, head, payload) => match Frame::decode(&head, payload) {
+                    Ok(frame) => arrivals.push(Arrival::Frame { node, frame }),
                     Err(_) => self.refused += 1,
                 },
-                Letter::Gone(host) => {
-                    self.gone[host as usize] = true;
-                    arrivals.push(Arrival::Gone { host, why: "its agent has ended".into() });
+                Letter::Gone(node) => {
+                    self.gone[node as usize] = true;
+                    arrivals.push(Arrival::Gone { node, why: "its agent has ended".into() });
                 }
             }
         }
@@ -143,11 +144,11 @@ impl Transport for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        for (host, inbox) in
-            self.inboxes.iter().enumerate().filter(|(host, _)| *host != self.host as usize)
+        for (node, inbox) in
+            self.inboxes.iter().enumerate().filter(|(node, _)| *node != self.node as usize)
         {
-            if !self.gone[host] {
-                inbox.put(Letter::Gone(self.host));
+            if !self.gone[node] {
+                inbox.put(Letter::Gone(self.node));
                 inbox.ring();
             }
         }

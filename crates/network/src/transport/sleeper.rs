@@ -46,7 +46,8 @@ impl Sleeper {
         let _ = epoll::delete(&self.epoll, descriptor);
     }
 
-    /// Sleeps until a descriptor is ready or the time is over; gives the numbers of those that are, and what for.
+    /// Sleeps until a descriptor is ready or the time is over; gives the numbers of those that are,
+    /// and what for.
     pub(super) fn wait(
         &mut self,
         timeout: Option<Duration>,

@@ -1,10 +1,10 @@
 //! Connections over TCP: what every machine has.
 //!
-//! Every host is connected with every other, by a connection that the one with the higher number made; both have shown
-//! that they know the job's key (`greeting`), whoever has not is turned away and counted. A wake-up costs one call to the
-//! system for what arrived and one for what leaves.
+//! Every node is connected with every other, by a connection that the one with the higher number
+//! made; both have shown that they know the job's key (`greeting`), whoever has not is turned away
+//! and counted. A wake-up costs one call to the system for what arrived and one for what leaves.
 //!
-//! A host that does not answer is noticed by the kernel: what was sent must be acknowledged within
+//! A node that does not answer is noticed by the kernel: what was sent must be acknowledged within
 //! [`Patience::unanswered`], and an idle connection is probed.
 
 mod connection;
@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// How long a host may say nothing.
+/// How long a node may say nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Until it has answered to a connection.
@@ -42,17 +42,17 @@ impl Default for Patience {
     }
 }
 
-/// One host's connections to the others.
+/// One node's connections to the others.
 #[derive(Debug)]
 pub struct Tcp {
-    host: u32,
+    node: u32,
     addresses: Vec<SocketAddr>,
-    /// By host; none for this one and for those that are gone.
+    /// By node; none for this one and for those that are gone.
     connections: Vec<Option<Connection>>,
     sleeper: Sleeper,
-    /// Hosts to which something was sent since the last flush.
+    /// Nodes to which something was sent since the last flush.
     written: Vec<u32>,
-    /// Hosts found to be gone while sending.
+    /// Nodes found to be gone while sending.
     lost: Vec<(u32, String)>,
     refused: u64,
 }
@@ -61,19 +61,19 @@ pub struct Tcp {
 const BELLS: u64 = 1 << 32;
 
 impl Tcp {
-    /// Connects with all other hosts, each of which does the same at about the same time.
+    /// Connects with all other nodes, each of which does the same at about the same time.
     ///
     /// # Errors
-    /// [`Error::HostUnreachable`] with the first host that cannot be reached.
+    /// [`Error::NodeUnreachable`] with the first node that cannot be reached.
     pub fn connect(
         listener: Listener,
-        host: u32,
+        node: u32,
         addresses: &[SocketAddr],
         key: Key,
         patience: Patience,
     ) -> Result<Tcp, Error> {
         let (sockets, refused) =
-            setup::connect(listener, host, addresses, key, patience.connecting)?;
+            setup::connect(listener, node, addresses, key, patience.connecting)?;
         let sleeper = Sleeper::new()?;
         let mut connections: Vec<Option<Connection>> = addresses.iter().map(|_| None).collect();
         for (other, socket) in sockets {
@@ -83,7 +83,7 @@ impl Tcp {
         }
         let addresses = addresses.to_vec();
         Ok(Tcp {
-            host,
+            node,
             addresses,
             connections,
             sleeper,
@@ -94,59 +94,59 @@ impl Tcp {
     }
 
     /// Writes what is in a connection's queue, and has the rest written when there is room.
-    fn write(&mut self, host: u32) {
-        let Some(connection) = self.connections[host as usize].as_mut() else { return };
+    fn write(&mut self, node: u32) {
+        let Some(connection) = self.connections[node as usize].as_mut() else { return };
         match connection.write() {
             Ok(Some(interest)) => {
-                let _ = self.sleeper.change(&*connection, u64::from(host), interest);
+                let _ = self.sleeper.change(&*connection, u64::from(node), interest);
             }
             Ok(None) => {}
-            Err(lost) => self.lose(host, &lost),
+            Err(lost) => self.lose(node, &lost),
         }
     }
 
-    fn lose(&mut self, host: u32, lost: &Lost) {
-        if let Some(connection) = self.connections[host as usize].take() {
+    fn lose(&mut self, node: u32, lost: &Lost) {
+        if let Some(connection) = self.connections[node as usize].take() {
             self.sleeper.remove(&connection);
             self.refused += u64::from(matches!(lost, Lost::Frame(_)));
-            self.lost.push((host, lost.to_string()));
+            self.lost.push((node, lost.to_string()));
         }
     }
 }
 
 impl Transport for Tcp {
-    fn host(&self) -> u32 {
-        self.host
+    fn node(&self) -> u32 {
+        self.node
     }
 
-    fn hosts(&self) -> u32 {
+    fn nodes(&self) -> u32 {
         self.addresses.len() as u32
     }
 
-    fn address(&self, host: u32) -> String {
-        self.addresses.get(host as usize).map_or_else(String::new, SocketAddr::to_string)
+    fn address(&self, node: u32) -> String {
+        self.addresses.get(node as usize).map_or_else(String::new, SocketAddr::to_string)
     }
 
     fn watch(&mut self, bell: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
         self.sleeper.add(bell, BELLS.wrapping_add(number), EventFlags::IN | EventFlags::ET)
     }
 
-    fn send(&mut self, host: u32, frame: Frame) {
-        if let Some(connection) = self.connections[host as usize].as_mut()
+    fn send(&mut self, node: u32, frame: Frame) {
+        if let Some(connection) = self.connections[node as usize].as_mut()
             && connection.send(frame)
         {
-            self.written.push(host);
+            self.written.push(node);
         }
     }
 
     fn flush(&mut self) {
-        while let Some(host) = self.written.pop() {
-            self.write(host);
+        while let Some(node) = self.written.pop() {
+            self.write(node);
         }
     }
 
-    fn queued(&self, host: u32) -> u64 {
-        self.connections[host as usize].as_ref().map_or(0, Connection::queued)
+    fn queued(&self, node: u32) -> u64 {
+        self.connections[node as usize].as_ref().map_or(0, Connection::queued)
     }
 
     fn wait(
@@ -159,28 +159,28 @@ impl Transport for Tcp {
         let mut writable = Vec::new();
         let mut broken = Vec::new();
         for (number, flags) in self.sleeper.wait(timeout)? {
-            let Some(host) =
-                u32::try_from(number).ok().filter(|host| (*host as usize) < self.connections.len())
+            let Some(node) =
+                u32::try_from(number).ok().filter(|node| (*node as usize) < self.connections.len())
             else {
                 arrivals.push(Arrival::Bell(number.wrapping_sub(BELLS)));
                 continue;
             };
-            let Some(connection) = self.connections[host as usize].as_mut() else { continue };
+            let Some(connection) = self.connections[node as usize].as_mut() else { continue };
             if flags.contains(EventFlags::OUT) {
-                writable.push(host);
+                writable.push(node);
             }
             if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                let mut take = |frame| arrivals.push(Arrival::Frame { host, frame });
+                let mut take = |frame| arrivals.push(Arrival::Frame { node, frame });
                 if let Err(lost) = connection.read(&mut take) {
-                    broken.push((host, lost));
+                    broken.push((node, lost));
                 }
             }
         }
-        for (host, lost) in broken {
-            self.lose(host, &lost);
+        for (node, lost) in broken {
+            self.lose(node, &lost);
         }
-        writable.into_iter().for_each(|host| self.write(host));
-        arrivals.extend(self.lost.drain(..).map(|(host, why)| Arrival::Gone { host, why }));
+        writable.into_iter().for_each(|node| self.write(node));
+        arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::Gone { node, why }));
         Ok(())
     }
 

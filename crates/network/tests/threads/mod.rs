@@ -1,4 +1,5 @@
-//! Hosts and ranks that are threads of this process, and an engine for the conformance suite made of them.
+//! Nodes and ranks that are threads of this process, and an engine for the conformance suite made
+//! of them.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
@@ -6,22 +7,22 @@ use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use network::agent::{Client, Limits, local, local_over};
 use network::carrier::{Carrier, Context, Error, Prepared};
-use network::hosts::Hosts;
+use network::nodes::Nodes;
 use network::transport::{Transport, memory};
 use std::time::{Duration, Instant};
 
-/// What connects the hosts.
+/// What connects the nodes.
 pub(crate) enum Wires {
     Memory,
     Tcp,
-    /// What connects hosts.
+    /// What connects nodes.
     Other(Connect),
 }
 
-type Connect = Box<dyn Fn(&Hosts) -> Result<Vec<Client>, Error>>;
+type Connect = Box<dyn Fn(&Nodes) -> Result<Vec<Client>, Error>>;
 
 pub(crate) struct Agents {
-    ranks_per_host: u32,
+    ranks_per_node: u32,
     wires: Wires,
     pub(crate) limits: Limits,
     pub(crate) capabilities: Capabilities,
@@ -29,41 +30,41 @@ pub(crate) struct Agents {
 }
 
 impl Agents {
-    pub(crate) fn new(ranks_per_host: u32, wires: Wires) -> Self {
-        let name = format!("agent, {ranks_per_host} ranks a host");
+    pub(crate) fn new(ranks_per_node: u32, wires: Wires) -> Self {
+        let name = format!("agent, {ranks_per_node} ranks a node");
         let capabilities = Capabilities { random_programs: 64, ..Capabilities::default() };
-        Agents { ranks_per_host, wires, limits: Limits::default(), capabilities, name }
+        Agents { ranks_per_node, wires, limits: Limits::default(), capabilities, name }
     }
 }
 
-/// The hosts of ranks that come in so many to a host.
-pub(crate) fn hosts(ranks: u32, ranks_per_host: u32) -> Hosts {
-    Hosts::new((0..ranks).map(|rank| rank / ranks_per_host))
+/// The nodes of ranks that come in so many to a node.
+pub(crate) fn nodes(ranks: u32, ranks_per_node: u32) -> Nodes {
+    Nodes::new((0..ranks).map(|rank| rank / ranks_per_node))
 }
 
-/// Connects hosts of this process.
-pub(crate) fn connect(hosts: &Hosts, wires: &Wires, limits: Limits) -> Result<Vec<Client>, Error> {
+/// Connects nodes of this process.
+pub(crate) fn connect(nodes: &Nodes, wires: &Wires, limits: Limits) -> Result<Vec<Client>, Error> {
     match wires {
-        Wires::Tcp => local(hosts),
-        Wires::Other(connect) => connect(hosts),
+        Wires::Tcp => local(nodes),
+        Wires::Other(connect) => connect(nodes),
         Wires::Memory => {
-            let connected = memory::connect(hosts.count())?;
+            let connected = memory::connect(nodes.count())?;
             let boxed = connected
                 .into_iter()
                 .map(|transport| Box::new(transport) as Box<dyn Transport>)
                 .collect();
-            local_over(hosts, boxed, limits)
+            local_over(nodes, boxed, limits)
         }
     }
 }
 
-/// Runs a body as every rank of a job on so many hosts with so many ranks each.
+/// Runs a body as every rank of a job on so many nodes with so many ranks each.
 pub(crate) fn run_job<R: Send>(
-    hosts: &Hosts,
+    nodes: &Nodes,
     wires: Wires,
     body: impl Fn(u32, Client) -> R + Sync,
 ) -> Vec<R> {
-    let clients = connect(hosts, &wires, Limits::default()).expect("threads, memory and sockets");
+    let clients = connect(nodes, &wires, Limits::default()).expect("threads, memory and sockets");
     let body = &body;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)
@@ -115,15 +116,16 @@ impl Engine for Agents {
     }
 
     fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {
-        let hosts = hosts(program.len() as u32, self.ranks_per_host);
-        let clients = connect(&hosts, &self.wires, self.limits).map_err(|error| failure(&error))?;
+        let nodes = nodes(program.len() as u32, self.ranks_per_node);
+        let clients = connect(&nodes, &self.wires, self.limits).map_err(|error| failure(&error))?;
         let outcomes: Vec<Result<RankOutcome, Error>> = std::thread::scope(|scope| {
             let rank =
                 |(rank, client)| scope.spawn(move || run_rank(client, &program[rank], inputs));
             let threads: Vec<_> = clients.into_iter().enumerate().map(rank).collect();
             threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
         });
-        // A rank whose run failed leaves, which others notice in their next round: what it found itself says more.
+        // A rank whose run failed leaves, which others notice in their next round: what it found
+        // itself says more.
         let said_most = |error: &&Error| !matches!(error, Error::RankFailed { .. });
         let errors: Vec<&Error> =
             outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();

@@ -16,7 +16,8 @@ pub struct ContentionSample {
 /// γ with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contention {
-    /// γ: where between the bounds the measurements lie. Below 0 or above 1 the machine does not keep to the bounds.
+    /// γ: where between the bounds the measurements lie. Below 0 or above 1 the machine does not
+    /// keep to the bounds.
     pub ratio: f64,
     /// Half of the measurements, by weight, say less than this and more than …
     pub upper_quartile: f64,
@@ -24,11 +25,13 @@ pub struct Contention {
     pub lower_quartile: f64,
 }
 
-/// The γ for which Lower + (Upper − Lower) × γ has the least relative errors in sum (2004, section 5.1).
+/// The γ for which Lower + (Upper − Lower) × γ has the least relative errors in sum (2004, section
+/// 5.1).
 ///
-/// Each measurement T asks for the γ (T − Lower)/(Upper − Lower), and an error of 1 in γ is an error of
-/// (Upper − Lower)/T in the prediction. So the answer is the median of what they ask for, weighted by that: the fit of
-/// least absolute deviations, which a few retransmissions do not move. Measurements whose bounds agree ask for nothing.
+/// Each measurement T asks for the γ (T − Lower)/(Upper − Lower), and an error of 1 in γ is an
+/// error of (Upper − Lower)/T in the prediction. So the answer is the median of what they ask for,
+/// weighted by that: the fit of least absolute deviations, which a few retransmissions do not move.
+/// Measurements whose bounds agree ask for nothing.
 ///
 /// # Errors
 /// No measurement that is positive and finite with bounds that differ.

@@ -16,8 +16,8 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// Of (predicted, measured), of which those with a measurement that is not positive and finite are passed over. `None`
-    /// if none is left.
+    /// Of (predicted, measured), of which those with a measurement that is not positive and finite
+    /// are passed over. `None` if none is left.
     ///
     /// ```
     /// use plogp::fit::Errors;

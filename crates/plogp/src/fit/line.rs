@@ -26,10 +26,11 @@ impl Line {
 /// How much a measurement counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// Each as much as the others: errors in microseconds are made small. For sizes of one order of magnitude.
+    /// Each as much as the others: errors in microseconds are made small. For sizes of one order of
+    /// magnitude.
     Equal,
-    /// By 1/y²: relative errors are made small. For sizes over many orders of magnitude, of which the longest messages
-    /// would decide alone otherwise.
+    /// By 1/y²: relative errors are made small. For sizes over many orders of magnitude, of which
+    /// the longest messages would decide alone otherwise.
     Relative,
 }
 
@@ -48,8 +49,8 @@ impl Weights {
 /// The line of least squares through points (x, y), in any order.
 ///
 /// # Errors
-/// Fewer than two points, a value that is not finite (with [`Weights::Relative`] also one that is not positive), or the same
-/// x throughout.
+/// Fewer than two points, a value that is not finite (with [`Weights::Relative`] also one that is
+/// not positive), or the same x throughout.
 ///
 /// ```
 /// use plogp::fit::{self, Weights};
@@ -68,13 +69,16 @@ pub fn line(points: &[(f64, f64)], weights: Weights) -> Result<Line, FitError> {
     sums.line().ok_or(FitError::NoSpread { what: "the same size" })
 }
 
-/// The line through points (x, y) that outliers hardly move: its slope is the median of the slopes between all pairs of
-/// points, its intercept the median of what that leaves. Up to 29 % of the points may be anything.
+/// The line through points (x, y) that outliers hardly move: its slope is the median of the slopes
+/// between all pairs of points, its intercept the median of what that leaves. Up to 29 % of the
+/// points may be anything.
 ///
-/// Theil, 1950; Sen: "Estimates of the Regression Coefficient Based on Kendall's Tau", Journal of the American Statistical
-/// Association 63, 1968, from where the slope's error is, too: half of the interval that holds it with 68 %, the share that
-/// one standard error on each side has of a normal distribution. Chosen over least absolute deviations because points at the
-/// ends of the range, where a single outlier pulls most, have no more say than others. Takes quadratic time and memory.
+/// Theil, 1950; Sen: "Estimates of the Regression Coefficient Based on Kendall's Tau", Journal of
+/// the American Statistical Association 63, 1968, from where the slope's error is, too: half of the
+/// interval that holds it with 68 %, the share that one standard error on each side has of a normal
+/// distribution. Chosen over least absolute deviations because points at the ends of the range,
+/// where a single outlier pulls most, have no more say than others. Takes quadratic time and
+/// memory.
 ///
 /// # Errors
 /// Fewer than two points, a value that is not finite, or the same x throughout.
@@ -109,7 +113,8 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
     let low = slopes[(middle - reach / 2.0).max(0.0) as usize];
     let high = slopes[((middle + reach / 2.0) as usize).min(slopes.len() - 1)];
     let slope_error = (high - low) / 2.0;
-    // A median's standard error is 1.25 standard deviations over √n; 1.48 median deviations estimate one of these.
+    // A median's standard error is 1.25 standard deviations over √n; 1.48 median deviations
+    // estimate one of these.
     let mut deviations: Vec<f64> = rests.iter().map(|rest| (rest - intercept).abs()).collect();
     let spread = 1.2533 * 1.4826 * median(&mut deviations) / count.sqrt();
     let mut sizes: Vec<f64> = points.iter().map(|(x, _)| *x).collect();
@@ -117,8 +122,9 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
     Ok(Line { intercept, slope, intercept_error, slope_error })
 }
 
-/// a × d + b for a barrier among 2^d ranks (Bokhari 1995, section 3), by least squares from (ranks, microseconds): the
-/// slope is a, what each doubling costs, the intercept b. With P ranks that are no power of two d is log₂ P.
+/// a × d + b for a barrier among 2^d ranks (Bokhari 1995, section 3), by least squares from (ranks,
+/// microseconds): the slope is a, what each doubling costs, the intercept b. With P ranks that are
+/// no power of two d is log₂ P.
 ///
 /// # Errors
 /// As [`line()`]; a number of ranks that is 0 is not usable.
@@ -135,7 +141,8 @@ pub fn barrier(points: &[(u32, f64)]) -> Result<Line, FitError> {
     line(&by_dimension, Weights::Equal)
 }
 
-/// Weighted sums from which a line follows, around the mean, so that nothing is lost when sizes are large.
+/// Weighted sums from which a line follows, around the mean, so that nothing is lost when sizes are
+/// large.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     count: usize,
@@ -147,7 +154,8 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// West: "Updating Mean and Variance Estimates: an Improved Method", Communications of the ACM 22(9), 1979.
+    /// West: "Updating Mean and Variance Estimates: an Improved Method", Communications of the ACM
+    /// 22(9), 1979.
     pub(super) fn add(&mut self, x: f64, y: f64, weight: f64) {
         self.count += 1;
         self.weight += weight;

@@ -5,23 +5,27 @@ use serde::{Deserialize, Serialize};
 
 /// How many usual deviations a measurement may lie off before it is left out.
 const FAR: f64 = 6.0;
-/// How many measurements on each side a measurement is compared with. Two of seven may be outliers themselves.
+/// How many measurements on each side a measurement is compared with. Two of seven may be outliers
+/// themselves.
 const NEIGHBORS: usize = 7;
 
 /// What messages take, as in Bokhari 1995, table 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Messages {
-    /// The time of a message without bytes, if it was measured, in microseconds. It takes no part in the lines: "the
-    /// performance for zero byte messages is significantly better than predicted by the short message expressions".
+    /// The time of a message without bytes, if it was measured, in microseconds. It takes no part
+    /// in the lines: "the performance for zero byte messages is significantly better than predicted
+    /// by the short message expressions".
     pub zero: Option<f64>,
-    /// Lines a + b × m one after the other, shortest messages first: one, or short and long, or three.
+    /// Lines a + b × m one after the other, shortest messages first: one, or short and long, or
+    /// three.
     pub pieces: Vec<Piece>,
     /// The places of measurements that were left out because they lie far off all others.
     pub outliers: Vec<usize>,
 }
 
 impl Messages {
-    /// The time of a message of this many bytes by the fit, in microseconds. Between two pieces, the nearer decides.
+    /// The time of a message of this many bytes by the fit, in microseconds. Between two pieces,
+    /// the nearer decides.
     pub fn at(&self, bytes: u64) -> Option<f64> {
         let m = bytes as f64;
         if bytes == 0 && self.zero.is_some() {
@@ -33,13 +37,14 @@ impl Messages {
     }
 }
 
-/// Fits zero, short and long messages, each for itself, to (bytes, microseconds) sorted by bytes, with up to `most` pieces
-/// and the breaks where the fit finds them.
+/// Fits zero, short and long messages, each for itself, to (bytes, microseconds) sorted by bytes,
+/// with up to `most` pieces and the breaks where the fit finds them.
 ///
-/// Outliers, such as the spikes of other users' messages in the report's figure 2, are borne in two ways. A measurement
-/// is left out if it lies neither on the line through the seven before it nor on the line through the seven behind it, by
-/// more than six times what is usual; next to a break one of the two still fits. Breaks are found by least squares among
-/// the others, and each piece gets its line by [`theil_sen`].
+/// Outliers, such as the spikes of other users' messages in the report's figure 2, are borne in two
+/// ways. A measurement is left out if it lies neither on the line through the seven before it nor
+/// on the line through the seven behind it, by more than six times what is usual; next to a break
+/// one of the two still fits. Breaks are found by least squares among the others, and each piece
+/// gets its line by [`theil_sen`].
 ///
 /// # Errors
 /// As [`pieces_as_needed`], for the measurements with bytes.

@@ -18,16 +18,18 @@ pub struct Piece {
     pub line: Line,
 }
 
-/// The lines of least squares through this many runs of points (x, y), sorted by x, with breaks where the squares that are
-/// left in all are least. Each run has at least three points, and equal x stay together.
+/// The lines of least squares through this many runs of points (x, y), sorted by x, with breaks
+/// where the squares that are left in all are least. Each run has at least three points, and equal
+/// x stay together.
 ///
-/// Bokhari, 1995, section 2, fits short and long messages separately; where to divide is here found by the fit itself: all
-/// divisions are compared, by dynamic programming over the last break (Bellman: "On the Approximation of Curves by Line
-/// Segments Using Dynamic Programming", Communications of the ACM 4(6), 1961). Takes time quadratic in the points.
+/// Bokhari, 1995, section 2, fits short and long messages separately; where to divide is here found
+/// by the fit itself: all divisions are compared, by dynamic programming over the last break
+/// (Bellman: "On the Approximation of Curves by Line Segments Using Dynamic Programming",
+/// Communications of the ACM 4(6), 1961). Takes time quadratic in the points.
 ///
 /// # Errors
-/// As [`line()`](super::line()), fewer than three points a piece, points that are not sorted, or so many equal x that no
-/// division is left.
+/// As [`line()`](super::line()), fewer than three points a piece, points that are not sorted, or so
+/// many equal x that no division is left.
 ///
 /// ```
 /// use plogp::fit::{self, Weights};
@@ -52,9 +54,10 @@ pub fn pieces(
         .ok_or(FitError::NoSpread { what: "too few different sizes" })
 }
 
-/// The same with as many pieces, up to `most`, as the measurements speak for: another piece must explain more than its line
-/// and its break cost by the Bayesian information criterion (Schwarz: "Estimating the Dimension of a Model", Annals of
-/// Statistics 6(2), 1978). Noise alone gives one piece.
+/// The same with as many pieces, up to `most`, as the measurements speak for: another piece must
+/// explain more than its line and its break cost by the Bayesian information criterion (Schwarz:
+/// "Estimating the Dimension of a Model", Annals of Statistics 6(2), 1978). Noise alone gives one
+/// piece.
 ///
 /// # Errors
 /// As [`pieces`] for one piece.

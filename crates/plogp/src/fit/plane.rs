@@ -23,12 +23,12 @@ pub struct Plane {
     pub errors: JoinCosts,
 }
 
-/// The a, b and c of a + b × P + c × m for which the squares of the relative errors are least in sum, so that short joins
-/// count as much as long ones.
+/// The a, b and c of a + b × P + c × m for which the squares of the relative errors are least in
+/// sum, so that short joins count as much as long ones.
 ///
 /// # Errors
-/// Fewer than three measurements, one that is not positive and finite, or measurements that differ in ranks only or in bytes
-/// only, or in both in step.
+/// Fewer than three measurements, one that is not positive and finite, or measurements that differ
+/// in ranks only or in bytes only, or in both in step.
 ///
 /// ```
 /// use plogp::fit::{self, PlaneSample};
@@ -93,7 +93,8 @@ pub fn plane(samples: &[PlaneSample]) -> Result<Plane, FitError> {
     Ok(Plane { costs: scaled(solution), errors: scaled(errors) })
 }
 
-/// The inverse of a symmetric matrix, by Gauss and Jordan with pivots; `None` if it is singular to working precision.
+/// The inverse of a symmetric matrix, by Gauss and Jordan with pivots; `None` if it is singular to
+/// working precision.
 fn inverse(mut matrix: [[f64; 3]; 3]) -> Option<[[f64; 3]; 3]> {
     let mut inverse = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
     let largest = matrix.iter().flatten().fold(0.0, |most: f64, value| most.max(value.abs()));

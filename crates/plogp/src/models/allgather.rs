@@ -8,10 +8,12 @@ pub fn ring(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     among(ranks, |others| others * network.exchange(bytes))
 }
 
-/// Recursive doubling: in round j partners exchange the 2^j blocks that they have: Σ_{j=0}^{log₂ P −1} exchange(2^j × m).
+/// Recursive doubling: in round j partners exchange the 2^j blocks that they have: Σ_{j=0}^{log₂ P
+/// −1} exchange(2^j × m).
 ///
-/// Where P is no power of two, ranks beyond the largest one below give their block to a partner first and get all blocks
-/// from it at last; messages of the rounds have up to twice the blocks: g(m) + L, the rounds, g(P×m) + L.
+/// Where P is no power of two, ranks beyond the largest one below give their block to a partner
+/// first and get all blocks from it at last; messages of the rounds have up to twice the blocks:
+/// g(m) + L, the rounds, g(P×m) + L.
 pub fn recursive_doubling(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     let (core, over) = core(ranks);
     let share = if over { 2 } else { 1 };
@@ -23,11 +25,12 @@ pub fn recursive_doubling(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     if over { rounds + folding } else { rounds }
 }
 
-/// Bruck: in round j every rank passes the 2^j blocks that it has, or as many as are still missing, to the rank 2^j
-/// before it: Σ_{j=0}^{⌈log₂ P⌉−1} exchange(min(2^j, P − 2^j) × m).
+/// Bruck: in round j every rank passes the 2^j blocks that it has, or as many as are still missing,
+/// to the rank 2^j before it: Σ_{j=0}^{⌈log₂ P⌉−1} exchange(min(2^j, P − 2^j) × m).
 ///
-/// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in Multiport
-/// Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems 8(11), 1997: the concatenation algorithm.
+/// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in
+/// Multiport Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems 8(11),
+/// 1997: the concatenation algorithm.
 pub fn bruck(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     doublings(ranks)
         .map(|count| network.exchange(blocks(count.min(u64::from(ranks) - count), bytes)))

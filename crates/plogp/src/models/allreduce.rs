@@ -1,15 +1,16 @@
-//! Allreduce: each of the P ranks gets the m bytes of each combined, at `combine` microseconds a byte.
+//! Allreduce: each of the P ranks gets the m bytes of each combined, at `combine` microseconds a
+//! byte.
 
 use super::{among, bcast, blocks, core, floor_log2, reduce};
 use crate::parameters::Parameters;
 
 /// Recursive doubling: log₂ P × (exchange(m) + c×m).
 ///
-/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a partner first and get the
-/// result from it at last: 2 × (g(m) + L) + c×m more.
+/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a
+/// partner first and get the result from it at last: 2 × (g(m) + L) + c×m more.
 ///
-/// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", International Journal of
-/// High Performance Computing Applications 19(1), 2005.
+/// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+/// International Journal of High Performance Computing Applications 19(1), 2005.
 pub fn recursive_doubling(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let combining = combine * bytes as f64;
     let rounds = f64::from(floor_log2(ranks)) * (network.exchange(bytes) + combining);
@@ -24,10 +25,12 @@ pub fn ring(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     among(ranks, |others| others * (2.0 * network.exchange(part) + combine * part as f64))
 }
 
-/// Rabenseifner: Σ_{j=1}^{log₂ P} (2 × exchange(m/2^j) + c×m/2^j): the halves of the halves are combined, and come back.
+/// Rabenseifner: Σ_{j=1}^{log₂ P} (2 × exchange(m/2^j) + c×m/2^j): the halves of the halves are
+/// combined, and come back.
 ///
-/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a partner first and get the
-/// result from it at last: 2 × (g(m) + L) + c×m more. Source as of [`recursive_doubling`].
+/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a
+/// partner first and get the result from it at last: 2 × (g(m) + L) + c×m more. Source as of
+/// [`recursive_doubling`].
 pub fn rabenseifner(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let (core, over) = core(ranks);
     let back: f64 = (1..=floor_log2(core)).map(|round| network.exchange(part(bytes, round))).sum();
@@ -35,7 +38,8 @@ pub fn rabenseifner(network: &Parameters, combine: f64, ranks: u32, bytes: u64) 
     halving(network, combine, ranks, bytes) + back + result
 }
 
-/// The first half of [`rabenseifner`], after which each rank of the power of two has its part of the result.
+/// The first half of [`rabenseifner`], after which each rank of the power of two has its part of
+/// the result.
 pub(super) fn halving(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let (core, over) = core(ranks);
     let halving =

@@ -5,8 +5,8 @@ use crate::parameters::Parameters;
 
 /// Dissemination: ⌈log₂ P⌉ × exchange(0).
 ///
-/// Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal of Parallel Programming
-/// 17(1), 1988.
+/// Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal of
+/// Parallel Programming 17(1), 1988.
 pub fn dissemination(network: &Parameters, ranks: u32) -> f64 {
     f64::from(ceil_log2(ranks)) * network.exchange(0)
 }

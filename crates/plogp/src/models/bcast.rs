@@ -76,13 +76,15 @@ pub fn segmented_binomial(
         + f64::from(ceil_log2(ranks)) * network.latency()
 }
 
-/// Tree of degree d whose ranks are numbered level by level, so that rank i passes on to d×i + 1 … d×i + d.
+/// Tree of degree d whose ranks are numbered level by level, so that rank i passes on to d×i + 1 …
+/// d×i + d.
 ///
-/// The c-th child of a rank has the message c × g(m) + L after the rank itself, so a rank has it after
-/// digits × g(m) + depth × L, where the digits are the sum of the c's on its way down. These c's are the digits of its
-/// number in the numeral system of base d with the digits 1 … d: no number has more digits than P−1, so the last rank is
-/// either P−1, or one whose number is as long, agrees with it up to some place, has a digit one lower there and only
-/// digits d behind it, or the last one of the level above, with digits d throughout.
+/// The c-th child of a rank has the message c × g(m) + L after the rank itself, so a rank has it
+/// after digits × g(m) + depth × L, where the digits are the sum of the c's on its way down. These
+/// c's are the digits of its number in the numeral system of base d with the digits 1 … d: no
+/// number has more digits than P−1, so the last rank is either P−1, or one whose number is as long,
+/// agrees with it up to some place, has a digit one lower there and only digits d behind it, or the
+/// last one of the level above, with digits d throughout.
 pub fn dary(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU32) -> f64 {
     if degree == NonZeroU32::MIN {
         return chain(network, ranks, bytes);
@@ -106,19 +108,22 @@ pub fn dary(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU32) ->
     })
 }
 
-/// The degree for which [`dary`] is fastest, of 1, a chain, to 256 and P−1, a flat tree; of equals the lowest.
+/// The degree for which [`dary`] is fastest, of 1, a chain, to 256 and P−1, a flat tree; of equals
+/// the lowest.
 ///
-/// Kielmann, Bal, Gorlatch, Verstoep, Hofman: "Network Performance-aware Collective Communication for Clustered Wide Area
-/// Systems", Parallel Computing 27(11), 2001, take the tree's shape from the parameters in this way.
+/// Kielmann, Bal, Gorlatch, Verstoep, Hofman: "Network Performance-aware Collective Communication
+/// for Clustered Wide Area Systems", Parallel Computing 27(11), 2001, take the tree's shape from
+/// the parameters in this way.
 pub fn best_degree(network: &Parameters, ranks: u32, bytes: u64) -> NonZeroU32 {
     least_degree(ranks, |degree| dary(network, ranks, bytes, degree))
 }
 
-/// The root scatters P parts of b = ⌈m/P⌉ bytes down a binomial tree, and the parts go round a ring:
-/// Σ_{j=0}^{⌈log₂ P⌉−1} g(2^j × b) + ⌈log₂ P⌉ × L + (P−1) × exchange(b).
+/// The root scatters P parts of b = ⌈m/P⌉ bytes down a binomial tree, and the parts go round a
+/// ring: Σ_{j=0}^{⌈log₂ P⌉−1} g(2^j × b) + ⌈log₂ P⌉ × L + (P−1) × exchange(b).
 ///
-/// Barnett, Payne, van de Geijn, Watts: "Broadcasting on Meshes with Wormhole Routing", Journal of Parallel and
-/// Distributed Computing 35(2), 1996. The first sum is 2004, table 2; each round of the ring is one exchange.
+/// Barnett, Payne, van de Geijn, Watts: "Broadcasting on Meshes with Wormhole Routing", Journal of
+/// Parallel and Distributed Computing 35(2), 1996. The first sum is 2004, table 2; each round of
+/// the ring is one exchange.
 pub fn scatter_allgather(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     let part = bytes.div_ceil(u64::from(ranks.max(1)));
     scatter::binomial(network, ranks, part) + super::allgather::ring(network, ranks, part)
@@ -127,10 +132,11 @@ pub fn scatter_allgather(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
 /// Two binary trees over the other ranks, each a pipeline for one half of the message:
 /// (⌊log₂(P−1)⌋ + 1) × (2 × g(s) + L) + (k−1) × 2 × g(s), where k segments are one half.
 ///
-/// Sanders, Speck, Träff: "Two-tree Algorithms for Full Bandwidth Broadcast, Reduction and Scan", Parallel Computing
-/// 35(12), 2009. A rank is inner in one tree at most, where it sends each segment to two children, so that a segment
-/// follows the other after 2 × g(s). The root serves the two trees in turn, at the same pace. The first segment comes down a
-/// level within 2 × g(s) + L, and from the root to the trees' roots is one more level.
+/// Sanders, Speck, Träff: "Two-tree Algorithms for Full Bandwidth Broadcast, Reduction and Scan",
+/// Parallel Computing 35(12), 2009. A rank is inner in one tree at most, where it sends each
+/// segment to two children, so that a segment follows the other after 2 × g(s). The root serves the
+/// two trees in turn, at the same pace. The first segment comes down a level within 2 × g(s) + L,
+/// and from the root to the trees' roots is one more level.
 pub fn two_tree(network: &Parameters, ranks: u32, bytes: u64, segment: NonZeroU64) -> f64 {
     let (size, count) = segments(bytes.div_ceil(2), segment);
     let period = 2.0 * network.gap(size);
@@ -145,7 +151,8 @@ fn rendezvous(network: &Parameters) -> f64 {
     2.0 * network.gap(1) + 3.0 * network.latency()
 }
 
-/// Which child to go to at each level to come from the root to this number; the degree is at least 2.
+/// Which child to go to at each level to come from the root to this number; the degree is at least
+/// 2.
 fn way_down(mut number: u32, degree: NonZeroU32) -> Vec<u32> {
     let mut digits = Vec::new();
     while number > 0 {

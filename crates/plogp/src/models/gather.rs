@@ -1,7 +1,8 @@
 //! Gather: the root gets m bytes from each of the P ranks.
 //!
-//! Scatter with time running backwards: "once modelling the Scatter we have a good approximation with the Gather model"
-//! (2004, section 4). What the root of a scatter sends one gap after the other, the root of a gather receives in that way.
+//! Scatter with time running backwards: "once modelling the Scatter we have a good approximation
+//! with the Gather model" (2004, section 4). What the root of a scatter sends one gap after the
+//! other, the root of a gather receives in that way.
 
 use super::scatter;
 use crate::parameters::Parameters;
@@ -16,12 +17,14 @@ pub fn chain(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     scatter::chain(network, ranks, bytes)
 }
 
-/// Pipelined chain: (P−1) × (g(m) + L). Each rank sends its own block first, then those that come to it.
+/// Pipelined chain: (P−1) × (g(m) + L). Each rank sends its own block first, then those that come
+/// to it.
 pub fn pipelined_chain(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     scatter::pipelined_chain(network, ranks, bytes)
 }
 
-/// Binomial tree: Σ_{j=0}^{⌈log₂ P⌉−1} g(2^j × m) + ⌈log₂ P⌉ × L. Each rank passes on its subtree's blocks as one message.
+/// Binomial tree: Σ_{j=0}^{⌈log₂ P⌉−1} g(2^j × m) + ⌈log₂ P⌉ × L. Each rank passes on its subtree's
+/// blocks as one message.
 pub fn binomial(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     scatter::binomial(network, ranks, bytes)
 }

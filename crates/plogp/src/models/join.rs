@@ -1,10 +1,10 @@
-//! Join: all ranks of a node meet in one vertex, through memory that they share. No messages, so no pLogP: its model is
-//! fitted to measurements of the join itself.
+//! Join: all ranks of a node meet in one vertex, through memory that they share. No messages, so no
+//! pLogP: its model is fitted to measurements of the join itself.
 
 use serde::{Deserialize, Serialize};
 
-/// a + b × P + c × m, in microseconds: to start and to be told, to look at each rank's line, to move and combine bytes.
-/// Fitted for each operation by [`fit::plane`](crate::fit::plane()).
+/// a + b × P + c × m, in microseconds: to start and to be told, to look at each rank's line, to
+/// move and combine bytes. Fitted for each operation by [`fit::plane`](crate::fit::plane()).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JoinCosts {

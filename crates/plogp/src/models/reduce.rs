@@ -1,14 +1,15 @@
 //! Reduce: the root gets the m bytes of each of the P ranks combined.
 //!
-//! Trees are those of a broadcast with time running backwards, and where messages meet they are combined at `combine`
-//! microseconds a byte.
+//! Trees are those of a broadcast with time running backwards, and where messages meet they are
+//! combined at `combine` microseconds a byte.
 
 use super::{allreduce, among, ceil_log2, gather, least_degree, segments};
 use crate::parameters::Parameters;
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// Flat tree: messages come a gap apart and each is combined while the next one is under way; whichever is slower, the
-/// network or the processor, sets the pace: L + g(m) + c×m + (P−2) × max(g(m), or(m) + c×m).
+/// Flat tree: messages come a gap apart and each is combined while the next one is under way;
+/// whichever is slower, the network or the processor, sets the pace: L + g(m) + c×m + (P−2) ×
+/// max(g(m), or(m) + c×m).
 pub fn flat(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let (gap, combining) = (network.gap(bytes), combine * bytes as f64);
     let pace = gap.max(network.receive_overhead(bytes) + combining);
@@ -20,9 +21,9 @@ pub fn chain(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 
     among(ranks, |others| others * (network.arrival(bytes) + combine * bytes as f64))
 }
 
-/// Pipeline: the first segment goes all the way, the others follow at the pace of the network or of a processor that
-/// receives, combines and sends each, whichever is slower:
-/// (P−1) × (g(s) + L + c×s) + (k−1) × max(g(s), or(s) + c×s + os(s)).
+/// Pipeline: the first segment goes all the way, the others follow at the pace of the network or of
+/// a processor that receives, combines and sends each, whichever is slower: (P−1) × (g(s) + L +
+/// c×s) + (k−1) × max(g(s), or(s) + c×s + os(s)).
 pub fn segmented_chain(
     network: &Parameters,
     combine: f64,
@@ -38,13 +39,15 @@ pub fn segmented_chain(
     })
 }
 
-/// Binomial tree: ⌈log₂ P⌉ × (g(m) + L + c×m). The longest way up has a message and a combination in each round.
+/// Binomial tree: ⌈log₂ P⌉ × (g(m) + L + c×m). The longest way up has a message and a combination
+/// in each round.
 pub fn binomial(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     f64::from(ceil_log2(ranks)) * (network.arrival(bytes) + combine * bytes as f64)
 }
 
-/// Tree of degree d, an upper bound: h times a flat reduction among d + 1 ranks, where the tree of height h, d at each rank,
-/// has room for P ranks: the smallest h with Σ_{i=0}^{h} d^i ≥ P (2004, section 3).
+/// Tree of degree d, an upper bound: h times a flat reduction among d + 1 ranks, where the tree of
+/// height h, d at each rank, has room for P ranks: the smallest h with Σ_{i=0}^{h} d^i ≥ P (2004,
+/// section 3).
 pub fn dary(network: &Parameters, combine: f64, ranks: u32, bytes: u64, degree: NonZeroU32) -> f64 {
     if degree == NonZeroU32::MIN {
         return chain(network, combine, ranks, bytes);
@@ -64,7 +67,8 @@ pub fn best_degree(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -
     least_degree(ranks, |degree| dary(network, combine, ranks, bytes, degree))
 }
 
-/// Rabenseifner: the halving of [`allreduce::rabenseifner`], then a binomial gather of the parts of ⌈m/P⌉ bytes.
+/// Rabenseifner: the halving of [`allreduce::rabenseifner`], then a binomial gather of the parts of
+/// ⌈m/P⌉ bytes.
 pub fn rabenseifner(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let (core, _) = super::core(ranks);
     let part = bytes.div_ceil(u64::from(core));

@@ -1,5 +1,5 @@
-//! Reduce-scatter: each of the P ranks gets its block of m bytes, combined from all, at `combine` microseconds a byte. A
-//! contribution has P × m bytes.
+//! Reduce-scatter: each of the P ranks gets its block of m bytes, combined from all, at `combine`
+//! microseconds a byte. A contribution has P × m bytes.
 
 use super::{allreduce, among, blocks, core, reduce, scatter};
 use crate::parameters::Parameters;
@@ -9,15 +9,16 @@ pub fn ring(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     among(ranks, |others| others * (network.exchange(bytes) + combine * bytes as f64))
 }
 
-/// Pairwise: in each of P−1 rounds every rank gets its block from another one: (P−1) × (exchange(m) + c×m).
+/// Pairwise: in each of P−1 rounds every rank gets its block from another one: (P−1) × (exchange(m)
+/// + c×m).
 pub fn pairwise(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     ring(network, combine, ranks, bytes)
 }
 
 /// Recursive halving: Σ_{j=1}^{log₂ P} (exchange(P×m/2^j) + c×P×m/2^j).
 ///
-/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a partner first, which gives
-/// them their block at last: 2 × L + g(P×m) + c×P×m + g(m) more.
+/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a
+/// partner first, which gives them their block at last: 2 × L + g(P×m) + c×P×m + g(m) more.
 pub fn recursive_halving(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let block = if core(ranks).1 { network.arrival(bytes) } else { 0.0 };
     allreduce::halving(network, combine, ranks, blocks(ranks, bytes)) + block

@@ -5,8 +5,8 @@ use super::{Candidate, Plan, Prices, Query};
 use crate::fingerprint::Fingerprint;
 use crate::operation::Operation;
 
-/// As long as a plan takes no longer than this times the fastest at the sizes of the grid, it is kept, so that the table
-/// stays small and does not change with every size.
+/// As long as a plan takes no longer than this times the fastest at the sizes of the grid, it is
+/// kept, so that the table stays small and does not change with every size.
 const SLACK: f64 = 1.02;
 
 /// For which collectives a table is made.
@@ -18,8 +18,8 @@ pub struct Grid {
     pub ranks: Vec<u32>,
     /// Numbers of ranks a node; those above the number of ranks are left out.
     pub ranks_per_node: Vec<u32>,
-    /// Sizes at which plans are compared, ascending. Between two of them with different winners, the one is used up to where
-    /// the other becomes faster.
+    /// Sizes at which plans are compared, ascending. Between two of them with different winners,
+    /// the one is used up to where the other becomes faster.
     pub bytes: Vec<u64>,
 }
 
@@ -36,8 +36,8 @@ impl Grid {
 }
 
 impl DecisionTable {
-    /// The table of the plans that the models find fastest, for the machine with this fingerprint. What nothing is known
-    /// about has no row.
+    /// The table of the plans that the models find fastest, for the machine with this fingerprint.
+    /// What nothing is known about has no row.
     pub fn build(prices: Prices<'_>, grid: &Grid, fingerprint: Fingerprint) -> Self {
         let mut rows = Vec::new();
         for operation in &grid.operations {
@@ -95,8 +95,8 @@ fn range_from(prices: Prices<'_>, query: &Query, plan: Plan) -> Range {
     Range { from: query.bytes, to: None, plan, microseconds, runner_up }
 }
 
-/// The first size above `good` that fails, if sizes fail from some point on; otherwise one that fails after one that does
-/// not. `bad` is known to fail.
+/// The first size above `good` that fails, if sizes fail from some point on; otherwise one that
+/// fails after one that does not. `bad` is known to fail.
 fn first_failure(mut good: u64, mut bad: u64, holds: impl Fn(u64) -> bool) -> u64 {
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;

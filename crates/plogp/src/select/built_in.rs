@@ -9,20 +9,23 @@ const SHORT_REDUCTION: u64 = 2 << 10;
 /// Up to this many bytes in all, an allgather has few rounds, beyond it few bytes on the way.
 const SHORT_ALLGATHER: u64 = 80 << 10;
 const SHORT_REDUCE_SCATTER: u64 = 512 << 10;
-/// Up to this many bytes a block, an all-to-all has few rounds; beyond the other one ranks take turns.
+/// Up to this many bytes a block, an all-to-all has few rounds; beyond the other one ranks take
+/// turns.
 const SHORT_ALLTOALL: u64 = 256;
 const MEDIUM_ALLTOALL: u64 = 32 << 10;
-/// An all-to-all has two levels while all that a rank has for another node is this many bytes at most. Beyond, it is more than a
-/// packet on each of its three ways, and what is saved in messages is spent on copying. So it was on 2 and 4 hosts of 2 ranks and
-/// on 2 hosts of 4, network namespaces on one Ethernet, with the kernel and the agent engine.
+/// An all-to-all has two levels while all that a rank has for another node is this many bytes at
+/// most. Beyond, it is more than a packet on each of its three ways, and what is saved in messages
+/// is spent on copying. So it was on 2 and 4 nodes of 2 ranks and on 2 nodes of 4, network
+/// namespaces on one Ethernet, with the kernel and the agent engine.
 const TWO_LEVEL_ALLTOALL: u64 = 1 << 10;
 /// Below this many ranks a broadcast in parts does not pay.
 const FEW_RANKS: u32 = 8;
 
-/// A plan for every query: joins inside one node, and between nodes the algorithms and limits of Thakur, Rabenseifner, Gropp:
-/// "Optimization of Collective Communication Operations in MPICH", International Journal of High Performance Computing
-/// Applications 19(1), 2005. In two levels wherever that saves messages between nodes, and copies cost less. Never wrong, nor
-/// fitted to any machine.
+/// A plan for every query: joins inside one node, and between nodes the algorithms and limits of
+/// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+/// International Journal of High Performance Computing Applications 19(1), 2005. In two levels
+/// wherever that saves messages between nodes, and copies cost less. Never wrong, nor fitted to any
+/// machine.
 ///
 /// ```
 /// use plogp::operation::Operation;

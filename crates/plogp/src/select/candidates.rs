@@ -25,9 +25,9 @@ pub struct Candidate {
 }
 
 impl Prices<'_> {
-    /// All ways, fastest first, each with the segment size and degree that suit it; of equals, those that come first in
-    /// [`Operation::algorithms`]. Empty if nothing is available, or if the query has several nodes and nothing is known
-    /// between nodes.
+    /// All ways, fastest first, each with the segment size and degree that suit it; of equals,
+    /// those that come first in [`Operation::algorithms`]. Empty if nothing is available, or if the
+    /// query has several nodes and nothing is known between nodes.
     pub fn candidates(&self, query: &Query) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         for algorithm in query.operation.algorithms() {
@@ -41,7 +41,8 @@ impl Prices<'_> {
 
     /// What this plan takes for a query, in microseconds; `None` if it is no plan for it.
     ///
-    /// A one-level plan on several nodes is priced as if all its messages went between nodes. A two-level plan runs
+    /// A one-level plan on several nodes is priced as if all its messages went between nodes. A
+    /// two-level plan runs
     ///
     /// | operation | first | then | last |
     /// |---|---|---|---|
@@ -52,7 +53,8 @@ impl Prices<'_> {
     /// | allgather | a binomial gather in each node | the algorithm between nodes | a binomial broadcast in each node |
     /// | alltoall | a direct exchange in each node | the algorithm, by each rank with some of the nodes | a direct exchange in each node |
     ///
-    /// and takes the sum of their times. The nodes' ranks lead at their own pace, so it is an upper bound.
+    /// and takes the sum of their times. The nodes' ranks lead at their own pace, so it is an upper
+    /// bound.
     pub fn price(&self, plan: &Plan, query: &Query) -> Option<f64> {
         let Query { operation, ranks, bytes, .. } = *query;
         let (nodes, tuning) = (query.nodes(), plan.tuning());
@@ -94,7 +96,8 @@ impl Prices<'_> {
             Allreduce => (binomial(Reduce, m)?, between(m)?, binomial(Bcast, m)?),
             Allgather => (binomial(Gather, m)?, between(of_node)?, binomial(Bcast, of_all)?),
             Alltoall => {
-                // Each rank speaks with so many nodes, in one message each, and the others of its node give it what is for them.
+                // Each rank speaks with so many nodes, in one message each, and the others of its
+                // node give it what is for them.
                 let spoken_with = (nodes - 1).div_ceil(here);
                 let for_speaker = of_node.saturating_mul(u64::from(spoken_with));
                 let inside = self.inside.predict(
@@ -126,7 +129,8 @@ impl Prices<'_> {
         if !available(algorithm) {
             return None;
         }
-        // Segments and degrees of a two-level plan are those that suit the messages between nodes, the slow ones.
+        // Segments and degrees of a two-level plan are those that suit the messages between nodes,
+        // the slow ones.
         let best = match (levels, operation) {
             (Levels::One, _) => self.among_all(nodes)?.best(operation, algorithm, ranks, bytes)?,
             (Levels::Two, Operation::Allgather) => {

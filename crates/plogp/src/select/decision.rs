@@ -46,7 +46,8 @@ pub enum Reason {
     Gap(Gap),
 }
 
-/// Decides by the table, and by the [built-in rules](built_in) if there is none, or if it has a gap here.
+/// Decides by the table, and by the [built-in rules](built_in) if there is none, or if it has a gap
+/// here.
 ///
 /// ```
 /// use plogp::operation::Operation;

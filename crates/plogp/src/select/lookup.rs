@@ -27,10 +27,11 @@ impl DecisionTable {
 
     /// The row for a query of any size.
     ///
-    /// Among the rows of the operation with one node, if the query has one node, or with several, if it has several, the
-    /// nearest number of ranks counts first, the nearest number of ranks a node second; near is by ratio, and of two equally
-    /// near ones the lower is taken. A row whose number of ranks is more than a factor of two off says nothing. Sizes are
-    /// matched exactly: each range tells where it begins and ends.
+    /// Among the rows of the operation with one node, if the query has one node, or with several,
+    /// if it has several, the nearest number of ranks counts first, the nearest number of ranks a
+    /// node second; near is by ratio, and of two equally near ones the lower is taken. A row whose
+    /// number of ranks is more than a factor of two off says nothing. Sizes are matched exactly:
+    /// each range tells where it begins and ends.
     ///
     /// # Errors
     /// [`Gap`]: what the table would have to say.

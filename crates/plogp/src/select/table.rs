@@ -125,8 +125,8 @@ impl DecisionTable {
     ///
     /// # Errors
     /// [`TableError`]: a row without ranks, a range without sizes or plan or before its predecessor's end, a plan with an
-    /// algorithm that its operation does not have, a time that is none, or two rows of one shape. What is merely missing is no
-    /// error: see [`gaps`](Self::gaps).
+    /// algorithm that its operation does not have, a time that is none, or two rows of one shape.
+    /// What is merely missing is no error: see [`gaps`](Self::gaps).
     pub fn new(fingerprint: Fingerprint, rows: Vec<Row>) -> Result<Self, TableError> {
         for (index, row) in rows.iter().enumerate() {
             let error = |what| {
@@ -207,7 +207,8 @@ impl DecisionTable {
         file::to_bytes(&Kind::DECISION_TABLE, self)
     }
 
-    /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is still there.
+    /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is
+    /// still there.
     ///
     /// # Errors
     /// [`FileError::Unwritable`].
@@ -215,8 +216,8 @@ impl DecisionTable {
         file::write(path, &Kind::DECISION_TABLE, self)
     }
 
-    /// What the table does not say: operations without a row, and sizes that a row leaves out. Where it has a gap, decisions
-    /// come from the built-in rules.
+    /// What the table does not say: operations without a row, and sizes that a row leaves out.
+    /// Where it has a gap, decisions come from the built-in rules.
     pub fn gaps(&self) -> Vec<Gap> {
         let missing = Operation::ALL
             .iter()

@@ -5,7 +5,8 @@ use super::{Constants, Program};
 /// Times that a program cannot fall below, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// All operations, starts and ends, spread evenly over the cores: without switches and without waiting.
+    /// All operations, starts and ends, spread evenly over the cores: without switches and without
+    /// waiting.
     pub work: f64,
     /// The longest chain of operations that wait for each other, with the start before it.
     pub chain: f64,

@@ -6,7 +6,8 @@ use super::{Constants, Counts, Curve, KNOTS, Program, run};
 const PASSES: u32 = 12;
 /// Sweeps over all constants in each pass.
 const SWEEPS: u32 = 3000;
-/// Constants that no measurement asks for stay near what they were: by this weight against a measurement's.
+/// Constants that no measurement asks for stay near what they were: by this weight against a
+/// measurement's.
 const INERTIA: f64 = 1e-6;
 
 /// A program and how long it took.
@@ -18,11 +19,12 @@ pub struct Sample {
     pub measured: f64,
 }
 
-/// Constants, none below zero and no copy dearer than a longer one, for which the relative errors of these samples are least in
-/// the sum of their squares.
+/// Constants, none below zero and no copy dearer than a longer one, for which the relative errors
+/// of these samples are least in the sum of their squares.
 ///
-/// What lies on a program's way depends on the constants, and the constants on what lies on the ways: programs are played,
-/// the constants are fitted to what was found, and so on a few times; the best of all passes is given back.
+/// What lies on a program's way depends on the constants, and the constants on what lies on the
+/// ways: programs are played, the constants are fitted to what was found, and so on a few times;
+/// the best of all passes is given back.
 pub fn fit(samples: &[Sample], cores: usize, guess: &Constants) -> Constants {
     let scales = of_constants(guess).map(|value| if value > 0.0 { value } else { 1.0 });
     let mut constants = guess.clone();
@@ -55,7 +57,8 @@ fn row(sample: &Sample, cores: usize, constants: &Constants) -> [f64; LENGTH] {
 
 /// Constants that are no curves.
 const SINGLE: usize = 5;
-/// Of the curves, by how much each knot lies above the one before: with none below zero, the curves do not fall.
+/// Of the curves, by how much each knot lies above the one before: with none below zero, the curves
+/// do not fall.
 const LENGTH: usize = SINGLE + 2 * KNOTS.len();
 
 fn list(counts: &Counts) -> [f64; LENGTH] {
@@ -110,8 +113,8 @@ fn to_constants(list: [f64; LENGTH]) -> Constants {
     }
 }
 
-/// Non-negative least squares by coordinate descent: row × constants = 1 for each row. `scales` say how large each constant may be
-/// expected to be.
+/// Non-negative least squares by coordinate descent: row × constants = 1 for each row. `scales` say
+/// how large each constant may be expected to be.
 fn solve(rows: &[[f64; LENGTH]], before: [f64; LENGTH], scales: &[f64; LENGTH]) -> [f64; LENGTH] {
     let mut values = before;
     let mut rest: Vec<f64> = rows

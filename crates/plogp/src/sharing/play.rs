@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 /// When the last process is done, and what lies on the way there.
 ///
-/// Rank r has core r mod `cores`. The processes of a core take turns in rank order; a process that is not done is asked
-/// again when what it waits for has come.
+/// Rank r has core r mod `cores`. The processes of a core take turns in rank order; a process that
+/// is not done is asked again when what it waits for has come.
 ///
 /// ```
 /// use plogp::sharing::{Constants, Curve, Program, Rank, run};

@@ -31,7 +31,7 @@ pub(crate) fn machine() -> Machine {
     let between =
         Parameters::linear(20.0, (2.0, 0.001), (2.0, 0.001), (5.0, 0.008)).expect("valid");
     machine.classes.insert(PairClass::SameSocket, inside);
-    machine.classes.insert(PairClass::OtherHost, between);
+    machine.classes.insert(PairClass::OtherNode, between);
     let sample = Sample::of(vec![1.0, 1.5, 1.25]);
     let size = SizeSamples {
         bytes: 0,
@@ -64,7 +64,7 @@ pub(crate) fn grid() -> Grid {
 pub(crate) fn table() -> DecisionTable {
     let machine = machine();
     let inside = machine.costs(PairClass::SameSocket).expect("measured");
-    let between = machine.costs(PairClass::OtherHost).expect("measured");
+    let between = machine.costs(PairClass::OtherNode).expect("measured");
     let prices = Prices { inside: &inside, between: Some(&between), available: &|_, _, _| true };
     DecisionTable::build(prices, &grid(), fingerprint())
 }

@@ -1,4 +1,5 @@
-//! The rules of pLogP played through, message by message: knows nothing of trees, rounds or formulas.
+//! The rules of pLogP played through, message by message: knows nothing of trees, rounds or
+//! formulas.
 
 use plogp::parameters::Parameters;
 use std::cmp::{Ordering, Reverse};
@@ -18,7 +19,8 @@ pub(crate) struct Message {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    /// The bytes have come over the network, but for what the processor still has to do. In the order of sending.
+    /// The bytes have come over the network, but for what the processor still has to do. In the
+    /// order of sending.
     Receive(Reverse<usize>),
     /// A rank looks whether it can send its next message.
     Send(u32),
@@ -32,7 +34,8 @@ struct Event {
 }
 
 impl Ord for Event {
-    /// The earliest is the greatest; at one time, what is done comes first, and what can be passed on next.
+    /// The earliest is the greatest; at one time, what is done comes first, and what can be passed
+    /// on next.
     fn cmp(&self, other: &Self) -> Ordering {
         other.time.total_cmp(&self.time).then(self.what.cmp(&other.what))
     }
@@ -62,8 +65,8 @@ struct Rank {
     may_receive: f64,
 }
 
-/// When the last message has been received, in microseconds. Messages that wait for each other are never received, which is
-/// a mistake in the schedule.
+/// When the last message has been received, in microseconds. Messages that wait for each other are
+/// never received, which is a mistake in the schedule.
 pub(crate) fn run(network: &Parameters, combine: f64, ranks: u32, messages: &[Message]) -> f64 {
     let mut state = vec![Rank::default(); ranks as usize];
     for (index, message) in messages.iter().enumerate().rev() {

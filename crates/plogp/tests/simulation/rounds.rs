@@ -2,7 +2,8 @@
 
 use super::trees::Schedule;
 
-/// Rounds in each of which every rank sends to one rank and receives from one, and goes on when it has.
+/// Rounds in each of which every rank sends to one rank and receives from one, and goes on when it
+/// has.
 pub(crate) struct Rounds {
     pub(crate) schedule: Schedule,
     ranks: u32,

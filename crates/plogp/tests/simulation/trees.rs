@@ -62,7 +62,8 @@ impl Schedule {
     }
 }
 
-/// The children of each rank, in the order in which it serves them. Parents have lower numbers than children.
+/// The children of each rank, in the order in which it serves them. Parents have lower numbers than
+/// children.
 pub(crate) type Tree = Vec<Vec<u32>>;
 
 pub(crate) fn flat(ranks: u32) -> Tree {
@@ -82,7 +83,8 @@ pub(crate) fn dary(ranks: u32, degree: u32) -> Tree {
         .collect()
 }
 
-/// The parent of a rank has its number without the lowest set bit; the largest subtree is served first.
+/// The parent of a rank has its number without the lowest set bit; the largest subtree is served
+/// first.
 pub(crate) fn binomial(ranks: u32) -> Tree {
     let mut tree = vec![Vec::new(); ranks as usize];
     for rank in 1..ranks {
@@ -172,7 +174,8 @@ pub(crate) fn segmented(tree: &Tree, segment: u64, count: usize, as_they_come: b
     schedule
 }
 
-/// The blocks of the ranks go down the chain one after the other, the one with the longest way first.
+/// The blocks of the ranks go down the chain one after the other, the one with the longest way
+/// first.
 pub(crate) fn pipelined_chain(ranks: u32, bytes: u64) -> Schedule {
     let mut schedule = Schedule::default();
     let mut arrivals: Vec<Option<usize>> = vec![None; ranks as usize];
@@ -185,12 +188,14 @@ pub(crate) fn pipelined_chain(ranks: u32, bytes: u64) -> Schedule {
     schedule
 }
 
-/// Two in-order binary trees over the ranks but the root, each for one half; inner ranks of one are leaves of the other.
+/// Two in-order binary trees over the ranks but the root, each for one half; inner ranks of one are
+/// leaves of the other.
 pub(crate) fn two_tree(ranks: u32, segment: u64, count: usize) -> Schedule {
     let others = ranks - 1;
     let mut children = vec![Vec::new(); ranks as usize];
     let root = in_order(1, others, &mut children);
-    // In the second tree, rank r plays the part that the rank before it plays in the first; rank 1 that of the last.
+    // In the second tree, rank r plays the part that the rank before it plays in the first; rank 1
+    // that of the last.
     let second = |role: u32| role % others + 1;
     let mut schedule = Schedule::default();
     let mut first_arrivals = vec![Vec::new(); ranks as usize];
@@ -219,7 +224,8 @@ pub(crate) fn two_tree(ranks: u32, segment: u64, count: usize) -> Schedule {
     schedule
 }
 
-/// The tree over consecutive ranks whose root has the largest power of two of them up to itself. Gives the root.
+/// The tree over consecutive ranks whose root has the largest power of two of them up to itself.
+/// Gives the root.
 fn in_order(first: u32, count: u32, children: &mut [Vec<u32>]) -> u32 {
     let left = (1 << count.ilog2()) - 1;
     let root = first + left;

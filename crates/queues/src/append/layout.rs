@@ -114,7 +114,8 @@ impl Layout {
         if head.label.magic.load(Ordering::Acquire) != MAGIC {
             return Err(OpenError::NoBuffer { offset });
         }
-        // Relaxed: the magic number published them. Anything may stand there by now; the numbers are checked.
+        // Relaxed: the magic number published them. Anything may stand there by now; the numbers
+        // are checked.
         let records = head.label.records.load(Ordering::Relaxed);
         let record_bytes = head.label.record_bytes.load(Ordering::Relaxed);
         let owner = Name(head.label.owner.load(Ordering::Relaxed));

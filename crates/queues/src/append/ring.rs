@@ -1,8 +1,9 @@
-//! The protocol of an append buffer: many appenders, one reader, cells that are claimed, filled and read in turn.
+//! The protocol of an append buffer: many appenders, one reader, cells that are claimed, filled and
+//! read in turn.
 //!
-//! Every cell has a stamp: a state and the position that it stands for. Positions grow for ever, cell *c* of *n* stands for *c*,
-//! *c + n*, *c + 2n* … in turn, so no stamp ever comes back and an appender that was stopped for however long cannot take a
-//! later use of its cell for its own.
+//! Every cell has a stamp: a state and the position that it stands for. Positions grow for ever,
+//! cell *c* of *n* stands for *c*, *c + n*, *c + 2n* … in turn, so no stamp ever comes back and an
+//! appender that was stopped for however long cannot take a later use of its cell for its own.
 //!
 //! ```text
 //! empty(p) ─appender→ claimed(p) ─the same→ full(p) ─reader→ empty(p + n)
@@ -14,10 +15,11 @@
 //!                      empty(p + n)
 //! ```
 //!
-//! The tail is only a hint where to look: whoever finds its cell already used moves it on. So an appender that stops between
-//! any two instructions keeps nobody from appending, and one that has claimed a cell and does not come back costs that cell: the
-//! reader declares it void and goes on. Should the appender come back after all, it finds out when it publishes, gives the
-//! cell back and appends its record again. It appends its next record only then, so its records keep their order.
+//! The tail is only a hint where to look: whoever finds its cell already used moves it on. So an
+//! appender that stops between any two instructions keeps nobody from appending, and one that has
+//! claimed a cell and does not come back costs that cell: the reader declares it void and goes on.
+//! Should the appender come back after all, it finds out when it publishes, gives the cell back and
+//! appends its record again. It appends its next record only then, so its records keep their order.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -75,7 +77,8 @@ impl Words<'_> {
         (&self.cells[first], &self.cells[first + 1..first + self.stride])
     }
 
-    /// Appends a record of `length` bytes that `fill` writes into the words it is given. It may be called several times.
+    /// Appends a record of `length` bytes that `fill` writes into the words it is given. It may be
+    /// called several times.
     pub(crate) fn append(
         self,
         length: u64,
@@ -87,7 +90,8 @@ impl Words<'_> {
             // Relaxed, here and in `fill`: the exchange below publishes them.
             words[0].store(length, Ordering::Relaxed);
             fill(&words[1..]);
-            // Release: pairs with the Acquire in `look`. If it fails, the reader has given this cell up.
+            // Release: pairs with the Acquire in `look`. If it fails, the reader has given this
+            // cell up.
             let (from, to) = (claimed << 2 | CLAIMED, claimed << 2 | FULL);
             match stamp.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
@@ -98,15 +102,17 @@ impl Words<'_> {
 
     /// Claims the next empty cell; gives its position.
     fn claim(self) -> Result<u64, IsFull> {
-        // Every attempt that fails moves the tail or the stamps on, so that so many are made only if somebody has written
-        // nonsense over the buffer.
+        // Every attempt that fails moves the tail or the stamps on, so that so many are made only
+        // if somebody has written nonsense over the buffer.
         for _ in 0..8 * self.count() + 1000 {
-            // Acquire: pairs with the Release in `move_tail`, so that the stamp below is no older than the tail.
+            // Acquire: pairs with the Release in `move_tail`, so that the stamp below is no older
+            // than the tail.
             let tail = self.tail.load(Ordering::Acquire);
             let (stamp, _) = self.cell(tail);
             let seen = stamp.load(Ordering::Acquire);
             if seen == empty(tail) {
-                // Acquire: pairs with the Release that made it empty; whoever used it before is done with it.
+                // Acquire: pairs with the Release that made it empty; whoever used it before is
+                // done with it.
                 let claimed = tail << 2 | CLAIMED;
                 if stamp
                     .compare_exchange(seen, claimed, Ordering::Acquire, Ordering::Relaxed)
@@ -119,7 +125,8 @@ impl Words<'_> {
                 // Used already: whoever did it has not moved the tail yet.
                 self.move_tail(tail);
             } else if state(seen) == VOID {
-                // Whoever it belongs to has not come back for a lap. Relaxed: nothing is read or written in a void cell.
+                // Whoever it belongs to has not come back for a lap. Relaxed: nothing is read or
+                // written in a void cell.
                 let skipped = tail << 2 | VOID;
                 let _ = stamp.compare_exchange(seen, skipped, Ordering::Relaxed, Ordering::Relaxed);
             } else {
@@ -141,11 +148,12 @@ impl Words<'_> {
 
     /// Makes a cell that was declared void usable again. Only the appender that had claimed it may.
     fn give_back(self, stamp: &AtomicU64, mut seen: u64) {
-        // Others move a void cell on from lap to lap, so this may take more than one attempt. Anything else than void was not
-        // written by this protocol, and is left alone.
+        // Others move a void cell on from lap to lap, so this may take more than one attempt.
+        // Anything else than void was not written by this protocol, and is left alone.
         while state(seen) == VOID {
             let next = empty(position(seen) + self.count());
-            // Release: pairs with the Acquire in `claim`; this appender's writes to the cell are over.
+            // Release: pairs with the Acquire in `claim`; this appender's writes to the cell are
+            // over.
             match stamp.compare_exchange(seen, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
@@ -153,8 +161,9 @@ impl Words<'_> {
         }
     }
 
-    /// Reads the record at `head`, or moves `head` past cells in which none will come. `read` gets the length of the record and
-    /// its words. Only one reader may call this, always with the head that the last call left.
+    /// Reads the record at `head`, or moves `head` past cells in which none will come. `read` gets
+    /// the length of the record and its words. Only one reader may call this, always with the head
+    /// that the last call left.
     pub(crate) fn look(self, head: &mut u64, read: impl FnOnce(u64, &[AtomicU64])) -> Look {
         // A lap of void cells is passed at most: more cannot be before something else turns up.
         for _ in 0..=self.count() {
@@ -189,7 +198,8 @@ impl Words<'_> {
     /// Declares the claimed cell at `head` void, if it is still claimed.
     pub(crate) fn give_up(self, head: u64) {
         let (stamp, _) = self.cell(head);
-        // Relaxed: nothing is read or written in a void cell. A failure means that the record is finished.
+        // Relaxed: nothing is read or written in a void cell. A failure means that the record is
+        // finished.
         let _ = stamp.compare_exchange(
             head << 2 | CLAIMED,
             head << 2 | VOID,

@@ -1,4 +1,5 @@
-//! Sleeping at an end of a ring on words of the segment, and what else the receiver may want to be told by.
+//! Sleeping at an end of a ring on words of the segment, and what else the receiver may want to be
+//! told by.
 
 use super::ring::{Bell, Interrupted, RingError, Seen};
 use super::{BasicError, UNCERTAIN};
@@ -106,7 +107,8 @@ impl Bell for FutexBell {
         let (set, index) = (Offset(set), index as usize);
         if self.member.as_ref().is_none_or(|member| member.set() != set || member.index() != index)
         {
-            // The receiver has found the set there, so that this fails only when memory has been spoilt.
+            // The receiver has found the set there, so that this fails only when memory has been
+            // spoilt.
             self.member =
                 PollSet::attach(&self.segment, set).and_then(|set| set.member(index)).ok();
         }

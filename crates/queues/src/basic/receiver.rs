@@ -39,7 +39,8 @@ pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, B: Bell> {
 }
 
 impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
-    /// `None` if the memory is too small for the ring. `position` is 0, or what [`Self::leave`] has given.
+    /// `None` if the memory is too small for the ring. `position` is 0, or what [`Self::leave`] has
+    /// given.
     pub(crate) fn new(
         memory: M,
         geometry: Geometry,
@@ -105,7 +106,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         !matches!(self.look(), Ok(None))
     }
 
-    /// Takes the next message out, as one whose sender may write to it at any time, and releases it.
+    /// Takes the next message out, as one whose sender may write to it at any time, and releases
+    /// it.
     pub(crate) fn copy_next(&mut self, into: &mut Vec<u8>) -> Result<Option<Header>, RingError> {
         let Some(found) = self.take()? else { return Ok(None) };
         into.clear();
@@ -115,7 +117,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         Ok(Some(found.header))
     }
 
-    /// Gives everything taken back to the sender; tells it when a quarter of the ring has come together.
+    /// Gives everything taken back to the sender; tells it when a quarter of the ring has come
+    /// together.
     pub(crate) fn release(&mut self) {
         if self.head - self.published >= self.geometry.quarter() {
             self.publish_credit();
@@ -124,7 +127,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
 
     fn publish_credit(&mut self) {
         self.published = self.head;
-        // Release: pairs with the Acquire load in `Sender::look_at_credit`; this end's loads of the lines come before.
+        // Release: pairs with the Acquire load in `Sender::look_at_credit`; this end's loads of the
+        // lines come before.
         self.memory[CREDIT].store(self.head, Ordering::Release);
         self.wake();
     }
@@ -133,7 +137,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         // Pairs with the heavy barrier in `Sender::sleep_for_room`.
         self.bell.light();
         if self.memory[SENDER].load(Ordering::Relaxed) != AWAKE {
-            // This end alone writes the word. Release: pairs with the Acquire load in `Sender::sleep_for_room`.
+            // This end alone writes the word. Release: pairs with the Acquire load in
+            // `Sender::sleep_for_room`.
             let rung = self.memory[ROOM].load(Ordering::Relaxed).wrapping_add(1);
             self.memory[ROOM].store(rung, Ordering::Release);
             self.bell.ring();
@@ -144,7 +149,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         self.look_at(self.head)
     }
 
-    /// The message at a position, every word of it checked. Each word is loaded once: it may be another one right after.
+    /// The message at a position, every word of it checked. Each word is loaded once: it may be
+    /// another one right after.
     #[inline]
     fn look_at(&self, mut position: u64) -> Result<Option<Found>, RingError> {
         loop {
@@ -209,10 +215,12 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
 
     /// Says that this end sleeps and looks once more; `None` if there is something after all.
     fn prepare_sleep(&mut self) -> Option<Seen> {
-        // Acquire: pairs with the Release store in `Sender::release`: whoever has seen the ring sees the message.
+        // Acquire: pairs with the Release store in `Sender::release`: whoever has seen the ring
+        // sees the message.
         let word = self.memory[ARRIVALS].load(Ordering::Acquire);
         self.announce_sleep();
-        // Pairs with the light barrier in `Sender::release`: either it sees that this end sleeps, or this end its stamp.
+        // Pairs with the light barrier in `Sender::release`: either it sees that this end sleeps,
+        // or this end its stamp.
         let certain = self.bell.heavy();
         (!self.is_ready()).then_some(Seen { word, certain })
     }
@@ -232,8 +240,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         self.memory[RECEIVER].store(state | self.wishes, Ordering::Release);
     }
 
-    /// Asks the sender for an event, once. Gives whether there is a reason for it already, or the sender may not see the
-    /// request in time.
+    /// Asks the sender for an event, once. Gives whether there is a reason for it already, or the
+    /// sender may not see the request in time.
     pub(crate) fn ask(&mut self, when: Notify) -> bool {
         if when == Notify::HalfFull {
             // The sender is to count right.
@@ -269,15 +277,16 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         end - self.head >= self.geometry.half()
     }
 
-    /// Has the sender announce every message in the poll set of this place; what is there already the caller announces.
+    /// Has the sender announce every message in the poll set of this place; what is there already
+    /// the caller announces.
     pub(crate) fn join(&mut self, set: u64, index: u64) {
         // Relaxed, both: the Release store of the state publishes them.
         self.memory[SET].store(set, Ordering::Relaxed);
         self.memory[INDEX].store(index, Ordering::Relaxed);
         self.wishes |= IN_SET;
         self.stir();
-        // Pairs with the light barrier in `Sender::release`: it announces what this end does not see after this. Where it is
-        // refused, a waiter finds that by looking through its queues.
+        // Pairs with the light barrier in `Sender::release`: it announces what this end does not
+        // see after this. Where it is refused, a waiter finds that by looking through its queues.
         self.bell.heavy();
     }
 }
@@ -285,7 +294,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
 impl<M: Deref<Target = [AtomicU64]>, B: Bell> Drop for Receiver<M, B> {
     fn drop(&mut self) {
         if self.open {
-            // Relaxed: nothing is published. The sender finds it when it next publishes or finds the ring full.
+            // Relaxed: nothing is published. The sender finds it when it next publishes or finds
+            // the ring full.
             self.memory[RECEIVER].store(CLOSED, Ordering::Relaxed);
             self.wake();
         }

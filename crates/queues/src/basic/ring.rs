@@ -1,34 +1,43 @@
-//! The protocol of a Basic ring between one sender and one receiver: where things lie, what can go wrong, how an end
-//! sleeps. The two ends are in `sender.rs` and `receiver.rs`: loads, stores and barriers, no read-modify-write.
+//! The protocol of a Basic ring between one sender and one receiver: where things lie, what can go
+//! wrong, how an end sleeps. The two ends are in `sender.rs` and `receiver.rs`: loads, stores and
+//! barriers, no read-modify-write.
 //!
-//! The ring is a row of cache lines ("transmit and receive queues consist of a cacheable message buffer region", Ang et
-//! al. 1996, section 2.2). There are no shared pointers that a message has to move: the first word of a message's first
-//! line, its stamp, tells that it is there. So a message of one line costs the transfer of one line.
+//! The ring is a row of cache lines ("transmit and receive queues consist of a cacheable message
+//! buffer region", Ang et al. 1996, section 2.2). There are no shared pointers that a message has
+//! to move: the first word of a message's first line, its stamp, tells that it is there. So a
+//! message of one line costs the transfer of one line.
 //!
-//! - **Publishing.** The sender writes the data and the stamps of all messages of a batch but the first with plain stores,
-//!   and then the first one's stamp with a release store: that one store publishes the whole batch.
-//! - **Long messages** fill several lines, one after the other, without stamps between: their bytes lie side by side. A
-//!   message that does not fit before the ring's end begins at its start, and a skip stamp says so. Data where a stamp
-//!   will be looked for could be taken for one; the sender keeps books of such lines and clears the next one before it
-//!   publishes. For that, and for the end stamp, one line always stays free.
-//! - **Credits.** The receiver publishes its position whenever a quarter of the ring has been released. With messages of
-//!   at most a quarter, a sender finds room as soon as the receiver has drained the ring, published or not: at most a
-//!   quarter is unpublished, less than a quarter is skipped, one line stays free.
-//! - **Sleeping.** Each end has a word in which it says that it sleeps, which the other reads after it has published; a
-//!   barrier on either side makes sure that one of them sees the other (store, barrier, load, on both sides).
-//! - **Events and poll sets.** In the same word the receiver says that it wants an event, or that the ring is in a poll
-//!   set; a sender that finds the word 0 has nothing to do. Requests have numbers, and the sender keeps that of the last one
-//!   it has answered: so neither writes to a word of the other's. For the bits of a set the sender passes a full fence.
+//! - **Publishing.** The sender writes the data and the stamps of all messages of a batch but the
+//!   first with plain stores, and then the first one's stamp with a release store: that one store
+//!   publishes the whole batch.
+//! - **Long messages** fill several lines, one after the other, without stamps between: their bytes
+//!   lie side by side. A message that does not fit before the ring's end begins at its start, and a
+//!   skip stamp says so. Data where a stamp will be looked for could be taken for one; the sender
+//!   keeps books of such lines and clears the next one before it publishes. For that, and for the
+//!   end stamp, one line always stays free.
+//! - **Credits.** The receiver publishes its position whenever a quarter of the ring has been
+//!   released. With messages of at most a quarter, a sender finds room as soon as the receiver has
+//!   drained the ring, published or not: at most a quarter is unpublished, less than a quarter is
+//!   skipped, one line stays free.
+//! - **Sleeping.** Each end has a word in which it says that it sleeps, which the other reads after
+//!   it has published; a barrier on either side makes sure that one of them sees the other (store,
+//!   barrier, load, on both sides).
+//! - **Events and poll sets.** In the same word the receiver says that it wants an event, or that
+//!   the ring is in a poll set; a sender that finds the word 0 has nothing to do. Requests have
+//!   numbers, and the sender keeps that of the last one it has answered: so neither writes to a
+//!   word of the other's. For the bits of a set the sender passes a full fence.
 //!
-//! The receiver believes nothing: it loads a stamp once, checks it, and `Receiver::copy_next` takes the data out before
-//! anybody looks at it. The sender believes nothing either: a credit that cannot be is an error.
+//! The receiver believes nothing: it loads a stamp once, checks it, and `Receiver::copy_next` takes
+//! the data out before anybody looks at it. The sender believes nothing either: a credit that
+//! cannot be is an error.
 
 use super::stamp::MAX_BYTES;
 use std::time::Instant;
 
 /// Words of a cache line.
 pub(crate) const LINE_WORDS: usize = 8;
-/// Words before the first line: a pair of lines for each end, because processors fetch lines in pairs.
+/// Words before the first line: a pair of lines for each end, because processors fetch lines in
+/// pairs.
 pub(crate) const HEAD_WORDS: usize = 4 * LINE_WORDS;
 /// The fewest lines of a ring.
 pub(crate) const MIN_LINES: u64 = 4;
@@ -67,20 +76,21 @@ pub(crate) const ONE_REQUEST: u64 = 32;
 
 /// How one end sleeps and how it wakes the other.
 pub(crate) trait Bell {
-    /// Keeps a publishing store before the look at whether the other end sleeps. Pairs with the other end's
-    /// [`Self::heavy`].
+    /// Keeps a publishing store before the look at whether the other end sleeps. Pairs with the
+    /// other end's [`Self::heavy`].
     fn light(&self);
-    /// Keeps the store that says "I sleep" before the last look at what the other end has published; gives whether the
-    /// other end is sure to see it.
+    /// Keeps the store that says "I sleep" before the last look at what the other end has
+    /// published; gives whether the other end is sure to see it.
     fn heavy(&self) -> bool;
-    /// Sleeps until the other end rings, the deadline is over, or for no reason; not at all if this end's word is not
-    /// what was seen any more.
+    /// Sleeps until the other end rings, the deadline is over, or for no reason; not at all if this
+    /// end's word is not what was seen any more.
     fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted>;
     /// Wakes the other end; its word has just been changed.
     fn ring(&self);
     /// Writes to the receiver's event.
     fn notify(&self) {}
-    /// Announces a message in the poll set of this place, in which the ring has this index. A full fence stands between.
+    /// Announces a message in the poll set of this place, in which the ring has this index. A full
+    /// fence stands between.
     fn announce(&mut self, _set: u64, _index: u64) {}
     /// Looks, without sleeping, whether the other end is there.
     fn check(&self) -> Result<(), Interrupted> {
@@ -129,7 +139,8 @@ pub enum Corruption {
         /// How many.
         lines: u64,
     },
-    /// The receiver says that it has released what was never sent, or takes back what it has released.
+    /// The receiver says that it has released what was never sent, or takes back what it has
+    /// released.
     #[error("the receiver's position is {credit}: it must lie between {known} and {tail}")]
     Credit {
         /// What it says.

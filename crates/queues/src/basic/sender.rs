@@ -39,7 +39,8 @@ pub(crate) struct Sender<M: Deref<Target = [AtomicU64]>, B: Bell> {
 }
 
 impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
-    /// `None` if the memory is too small for the ring. The memory is zero, and no other sender is at it.
+    /// `None` if the memory is too small for the ring. The memory is zero, and no other sender is
+    /// at it.
     pub(crate) fn new(memory: M, geometry: Geometry, bell: B, looks: u32) -> Option<Self> {
         let unstamped = vec![0; geometry.lines().div_ceil(64) as usize].into();
         let closed = false;
@@ -71,7 +72,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
 
     /// Starts a message where [`Self::room_for`] or [`Self::wait_for_room`] has found room.
     pub(crate) fn compose(&mut self, header: Header, room: Room) -> Composing<'_, M, B> {
-        // Here and not when it is finished: one that is given up has left its data there all the same.
+        // Here and not when it is finished: one that is given up has left its data there all the
+        // same.
         for line in 1..self.geometry.lines_of(room.bytes) {
             self.set_unstamped(self.tail + room.skipped + line, true);
         }
@@ -102,7 +104,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
             self.closed = true;
             return Err(RingError::Closed);
         }
-        // Acquire: pairs with the Release store of `Receiver::publish_credit`; the receiver has read the lines before it.
+        // Acquire: pairs with the Release store of `Receiver::publish_credit`; the receiver has
+        // read the lines before it.
         let credit = self.memory[CREDIT].load(Ordering::Acquire);
         if credit.wrapping_sub(self.credit) > self.tail - self.credit {
             return Err(Corruption::Credit { credit, known: self.credit, tail: self.tail }.into());
@@ -111,7 +114,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         Ok(())
     }
 
-    /// As [`Self::room_for`], sleeping until there is room. What is composed and not published is published before.
+    /// As [`Self::room_for`], sleeping until there is room. What is composed and not published is
+    /// published before.
     pub(crate) fn wait_for_room(
         &mut self,
         bytes: usize,
@@ -140,11 +144,12 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         deadline: Option<Instant>,
     ) -> Result<Room, RingError> {
         loop {
-            // Acquire: pairs with the Release store of `Receiver::wake`: whoever has seen the ring sees the credit.
+            // Acquire: pairs with the Release store of `Receiver::wake`: whoever has seen the ring
+            // sees the credit.
             let word = self.memory[ROOM].load(Ordering::Acquire);
             self.memory[SENDER].store(SLEEPS, Ordering::Relaxed);
-            // Pairs with the light barrier in `Receiver::wake`: either it sees that this end sleeps, or this end sees its
-            // credit.
+            // Pairs with the light barrier in `Receiver::wake`: either it sees that this end
+            // sleeps, or this end sees its credit.
             let seen = Seen { word, certain: self.bell.heavy() };
             if let Some(room) = self.room_for(bytes)? {
                 return Ok(room);
@@ -168,7 +173,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
     /// The receiver will look for a stamp at the tail. If data stands there, it must not find it.
     fn clear_next(&mut self) {
         if self.set_unstamped(self.tail, false) {
-            // Relaxed: ordered before the release store that publishes; the receiver looks here only after it saw that.
+            // Relaxed: ordered before the release store that publishes; the receiver looks here
+            // only after it saw that.
             self.memory[self.geometry.stamp(self.tail)].store(0, Ordering::Relaxed);
         }
     }
@@ -176,10 +182,11 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
     fn release(&mut self, position: u64, stamp: u64) {
         // Release: pairs with the Acquire load in `Receiver::look`.
         self.memory[self.geometry.stamp(position)].store(stamp, Ordering::Release);
-        // Pairs with the heavy barriers in `Receiver::prepare_sleep`, `ask` and `join`: either it sees the stamp, or this end
-        // sees what it wants.
+        // Pairs with the heavy barriers in `Receiver::prepare_sleep`, `ask` and `join`: either it
+        // sees the stamp, or this end sees what it wants.
         self.bell.light();
-        // Acquire: pairs with the Release store in `Receiver::say`; what it wrote to its other words before is seen.
+        // Acquire: pairs with the Release store in `Receiver::say`; what it wrote to its other
+        // words before is seen.
         let state = self.memory[RECEIVER].load(Ordering::Acquire);
         if state != AWAKE {
             self.attend(state);
@@ -193,12 +200,14 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         if state & IN_SET != 0 {
             // Relaxed: they do not change.
             let [set, index] = [SET, INDEX].map(|word| self.memory[word].load(Ordering::Relaxed));
-            // Pairs with the fence between a poller's clearing of the ring's bit and its last look at the ring.
+            // Pairs with the fence between a poller's clearing of the ring's bit and its last look
+            // at the ring.
             fence(Ordering::SeqCst);
             self.bell.announce(set, index);
         }
         if state & SLEEPS != 0 {
-            // This end alone writes the word. Release: pairs with the Acquire load in `Receiver::prepare_sleep`.
+            // This end alone writes the word. Release: pairs with the Acquire load in
+            // `Receiver::prepare_sleep`.
             let rung = self.memory[ARRIVALS].load(Ordering::Relaxed).wrapping_add(1);
             self.memory[ARRIVALS].store(rung, Ordering::Release);
             self.bell.ring();

@@ -8,8 +8,8 @@
 //! | 42, 43 | kind: 1 a message, 2 a skip to the ring's start, 3 the end |
 //! | 44 to 63 | lap of the ring, modulo 2²⁰ |
 //!
-//! A line that is still to be written holds 0 or a stamp of the lap before, and nothing else: so whoever writes at random
-//! is found out almost surely.
+//! A line that is still to be written holds 0 or a stamp of the lap before, and nothing else: so
+//! whoever writes at random is found out almost surely.
 
 use crate::name::SourceName;
 
@@ -43,7 +43,8 @@ pub(crate) enum Stamp {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// Nothing, and nothing in this many lines up to the ring's end: the next message begins at its start.
+    /// Nothing, and nothing in this many lines up to the ring's end: the next message begins at its
+    /// start.
     Skip {
         /// How many lines, this one included.
         lines: u64,

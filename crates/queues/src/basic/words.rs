@@ -2,7 +2,8 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Copies `bytes` into words; the rest of the last one is 0. What lies beyond the words is left out.
+/// Copies `bytes` into words; the rest of the last one is 0. What lies beyond the words is left
+/// out.
 pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
     let (whole, last) = bytes.as_chunks::<8>();
     let mut words = words.iter();
@@ -17,7 +18,8 @@ pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// Copies words into `bytes`, each word loaded once. What would come from beyond the words stays as it is.
+/// Copies words into `bytes`, each word loaded once. What would come from beyond the words stays as
+/// it is.
 pub(crate) fn load_bytes(words: &[AtomicU64], bytes: &mut [u8]) {
     let (whole, last) = bytes.as_chunks_mut::<8>();
     let mut words = words.iter();

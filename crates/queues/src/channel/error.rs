@@ -59,7 +59,8 @@ pub enum OpenError {
         offset: Offset,
         /// Which end.
         end: End,
-        /// The number of the process that holds it; `None` if it has been closed or withdrawn since.
+        /// The number of the process that holds it; `None` if it has been closed or withdrawn
+        /// since.
         process: Option<u32>,
     },
     /// The arena has no room for it.

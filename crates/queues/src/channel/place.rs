@@ -35,7 +35,8 @@ shm::shared_lines! {
         consumed: AtomicU64,
     }
 
-    /// What the receiver sleeps on; the sender loads it with every value, so nothing else is written in this line.
+    /// What the receiver sleeps on; the sender loads it with every value, so nothing else is
+    /// written in this line.
     pub(crate) struct ReceiverBell {
         word: AtomicU32,
     }
@@ -104,7 +105,8 @@ impl Place {
         if magic & 0xff != u64::from(T::KIND) {
             return Err(OpenError::OtherType { offset, asked: T::NAME });
         }
-        // Relaxed: the magic number published it. Anything may stand there by now, so it is checked.
+        // Relaxed: the magic number published it. Anything may stand there by now, so it is
+        // checked.
         let count = head.label.slots.load(Ordering::Relaxed);
         let first = offset.plus(size_of::<Head>() as u64).ok_or(OpenError::NoChannel { offset })?;
         if !count.is_power_of_two() || count > 2 * MOST_VALUES {
@@ -170,7 +172,8 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Ends that nobody has opened can be opened no more; whoever holds the other end finds the channel closed.
+    /// Ends that nobody has opened can be opened no more; whoever holds the other end finds the
+    /// channel closed.
     fn withdraw(&self) {
         let place = &self.place;
         if place.mark(End::Sender).withdraw() {
@@ -189,11 +192,13 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.withdraw();
         if [End::Sender, End::Receiver].into_iter().all(|end| self.place.mark(end).is_free()) {
-            // Nobody finds a channel here any more. Relaxed: the arena's next user orders its own stores.
+            // Nobody finds a channel here any more. Relaxed: the arena's next user orders its own
+            // stores.
             self.place.head.label.magic.store(0, Ordering::Relaxed);
             // The place came from this arena and is freed once, so that this cannot fail.
             let _ = self.arena.free(self.place.offset);
         }
-        // Otherwise the memory stays taken: better than to hand it to somebody while an end still writes there.
+        // Otherwise the memory stays taken: better than to hand it to somebody while an end still
+        // writes there.
     }
 }

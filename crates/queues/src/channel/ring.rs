@@ -1,15 +1,19 @@
-//! The protocol of a channel: one producer, one consumer, slots whose last word tells by its change that they were filled.
+//! The protocol of a channel: one producer, one consumer, slots whose last word tells by its change
+//! that they were filled.
 //!
-//! What stands in a slot is the value combined with the key of its lap. The consumer remembers what it read from the slot one
-//! lap ago; if the word differs, the value has arrived and is already in a register. So no flag travels beside the data,
-//! every bit pattern is a value, and a send is one store. If a new value happens to look exactly like the old word, the
-//! producer announces its position in a word beside the ring instead, the *notice*; the consumer looks at it when the slot
-//! has not changed. The notice holds the highest position announced so far, so it also speaks for all positions before it,
-//! whose slots the consumer then reads again. Its lowest bit says that no more values will come.
+//! What stands in a slot is the value combined with the key of its lap. The consumer remembers what
+//! it read from the slot one lap ago; if the word differs, the value has arrived and is already in
+//! a register. So no flag travels beside the data, every bit pattern is a value, and a send is one
+//! store. If a new value happens to look exactly like the old word, the producer announces its
+//! position in a word beside the ring instead, the *notice*; the consumer looks at it when the slot
+//! has not changed. The notice holds the highest position announced so far, so it also speaks for
+//! all positions before it, whose slots the consumer then reads again. Its lowest bit says that no
+//! more values will come.
 //!
-//! The consumer publishes how far it is once every quarter of the ring; the producer looks only when it has used up the room it
-//! knows of. (Rosing and Saltz, *Low Latency Messages on Distributed Memory Multiprocessors*, 1995, section 4: a channel held
-//! open, a send of one store and a receive of two loads.)
+//! The consumer publishes how far it is once every quarter of the ring; the producer looks only
+//! when it has used up the room it knows of. (Rosing and Saltz, *Low Latency Messages on
+//! Distributed Memory Multiprocessors*, 1995, section 4: a channel held open, a send of one store
+//! and a receive of two loads.)
 
 use super::key;
 use crate::sync::{AtomicU64, Ordering};
@@ -50,7 +54,8 @@ pub(crate) fn interval(slots: u64) -> u64 {
     (slots / 4).max(1)
 }
 
-/// How many values always fit into a ring of `slots` slots: the consumer may be an interval less one ahead of what it published.
+/// How many values always fit into a ring of `slots` slots: the consumer may be an interval less
+/// one ahead of what it published.
 pub(crate) fn capacity(slots: u64) -> u64 {
     slots - interval(slots) + 1
 }
@@ -116,7 +121,8 @@ impl Producer {
 
     #[cold]
     fn look_for_room(&mut self, words: Words<'_>) -> Result<(), Refused> {
-        // Acquire: pairs with the Release in `Consumer::publish`; what the consumer read, it read before the slot is written.
+        // Acquire: pairs with the Release in `Consumer::publish`; what the consumer read, it read
+        // before the slot is written.
         let consumed = words.consumed.load(Ordering::Acquire);
         let slots = self.mask + 1;
         match self.sent.checked_sub(consumed) {
@@ -134,18 +140,21 @@ impl Producer {
     #[cold]
     fn announce(&mut self, words: Words<'_>) {
         self.announced = self.sent + 1;
-        // Release: pairs with the Acquire load in `Consumer::look_beside`; all slots before are visible with it.
+        // Release: pairs with the Acquire load in `Consumer::look_beside`; all slots before are
+        // visible with it.
         words.notice.store(self.announced << 1, Ordering::Release);
     }
 
     /// Says that no more values will come.
     pub(crate) fn finish(&self, words: Words<'_>) {
-        // Release: pairs with the Acquire load in `Consumer::look_beside`; all slots are visible with it.
+        // Release: pairs with the Acquire load in `Consumer::look_beside`; all slots are visible
+        // with it.
         words.notice.store(self.announced << 1 | NO_MORE, Ordering::Release);
     }
 }
 
-/// What changes when the next value arrives or the sender ends: all that one who waits has to look at, in registers.
+/// What changes when the next value arrives or the sender ends: all that one who waits has to look
+/// at, in registers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Next<'a> {
     tell: &'a AtomicU64,
@@ -191,7 +200,8 @@ impl Consumer {
     ) -> Result<([u64; LEAD], u64), Nothing> {
         let slot = (self.received & self.mask) as usize;
         let place = &words.slots[slot * (LEAD + 1)..][..=LEAD];
-        // Acquire: pairs with the Release store in `offer`, for the words before it and for what the producer wrote elsewhere.
+        // Acquire: pairs with the Release store in `offer`, for the words before it and for what
+        // the producer wrote elsewhere.
         let mut wire = place[LEAD].load(Ordering::Acquire);
         if wire == self.seen[slot] {
             wire = self.look_beside(words, &place[LEAD], wire)?;
@@ -220,7 +230,8 @@ impl Consumer {
     /// The slot has not changed; perhaps the notice speaks for it.
     #[inline]
     fn look_beside(&self, words: Words<'_>, tell: &AtomicU64, seen: u64) -> Result<u64, Nothing> {
-        // Acquire: pairs with the Release stores in `announce` and `finish`, so that the slot read after it is no older.
+        // Acquire: pairs with the Release stores in `announce` and `finish`, so that the slot read
+        // after it is no older.
         let notice = words.notice.load(Ordering::Acquire);
         let announced = notice >> 1 > self.received;
         if !announced && notice & NO_MORE == 0 {
@@ -231,7 +242,8 @@ impl Consumer {
         if announced || wire != seen { Ok(wire) } else { Err(Nothing::More) }
     }
 
-    /// Whether the values taken out so far are to be published, so that the producer can fill their slots again.
+    /// Whether the values taken out so far are to be published, so that the producer can fill their
+    /// slots again.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         self.received & (interval(self.mask + 1) - 1) == 0

@@ -2,8 +2,8 @@
 
 use super::ring::{Consumer, Next, Nothing, Producer, Refused, Words};
 
-/// A type that a channel can carry, over the full range of its values: `u32`, `u64`, `f32`, `f64` (bit for bit, every NaN
-/// too), and whole cache lines as `[u64; 8]`, `[f64; 8]` or `[u8; 64]`.
+/// A type that a channel can carry, over the full range of its values: `u32`, `u64`, `f32`, `f64`
+/// (bit for bit, every NaN too), and whole cache lines as `[u64; 8]`, `[f64; 8]` or `[u8; 64]`.
 pub trait Value: sealed::Wire + Copy + Send + 'static {}
 
 mod sealed {

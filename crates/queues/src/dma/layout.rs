@@ -37,7 +37,8 @@ shm::shared_lines! {
     /// How far the sender is, in bytes of the stream since the link was opened.
     pub(super) struct Filled {
         pub(super) filled: AtomicU64,
-        /// Where the sender has given a message up in the middle; everything before is of that message or older.
+        /// Where the sender has given a message up in the middle; everything before is of that
+        /// message or older.
         pub(super) cut: AtomicU64,
     }
 
@@ -89,7 +90,8 @@ shm::shared_lines! {
 /// "bulk" in ASCII and a version.
 const MAGIC: u64 = 0x6275_6c6b_0000_0001;
 
-/// How much is asked for before it is copied out, in bytes. More than a processor can ask for at a time is of no use.
+/// How much is asked for before it is copied out, in bytes. More than a processor can ask for at a
+/// time is of no use.
 const PREFETCH: u64 = 4096;
 
 /// A link as one end of it, or its owner, sees it.
@@ -124,16 +126,18 @@ impl Place {
         if head.label.magic.load(Ordering::Acquire) != MAGIC {
             return Err(OpenError::NoLink { offset });
         }
-        // Relaxed: the magic number published it. Anything may stand there by now, so it is checked.
+        // Relaxed: the magic number published it. Anything may stand there by now, so it is
+        // checked.
         let staging = head.label.staging.load(Ordering::Relaxed);
         if !staging.is_power_of_two() || !(LEAST_STAGING..=MOST_STAGING).contains(&staging) {
             return Err(OpenError::NoLink { offset });
         }
         segment.bytes_ptr(offset, size_of::<Head>() as u64 + staging)?;
-        // SAFETY: `Memory` asks for a protocol that keeps two calls from touching the same bytes at the same time. The staging
-        // area is touched through here only: by the sender between `emptied` and `filled` plus the area's size, by the
-        // receiver between `emptied` and `filled`, and each publishes with Release what it is done with. Data in place
-        // are lent by the sender until the receiver has said that it is done.
+        // SAFETY: `Memory` asks for a protocol that keeps two calls from touching the same bytes at
+        // the same time. The staging area is touched through here only: by the sender between
+        // `emptied` and `filled` plus the area's size, by the receiver between `emptied` and
+        // `filled`, and each publishes with Release what it is done with. Data in place are lent by
+        // the sender until the receiver has said that it is done.
         let memory = unsafe { Memory::new(Arc::clone(segment)) };
         fence::register();
         Ok(Place { head, memory, offset, staging })
@@ -215,7 +219,8 @@ impl Place {
         })
     }
 
-    /// Copies bytes to the position `at` of the stream, around the end of the staging area if need be.
+    /// Copies bytes to the position `at` of the stream, around the end of the staging area if need
+    /// be.
     pub(super) fn stage(&self, at: u64, bytes: &[u8]) -> Result<(), SegmentError> {
         let (first, rest) = bytes.split_at(self.until_wrap(at).min(bytes.len() as u64) as usize);
         self.memory.write(self.in_staging(at), first)?;
@@ -236,7 +241,8 @@ impl Place {
         self.memory.read(self.in_staging(0), rest)
     }
 
-    /// Asks for the lines at the position `at` of the stream, which the sender will write next, while the receiver is busy.
+    /// Asks for the lines at the position `at` of the stream, which the sender will write next,
+    /// while the receiver is busy.
     pub(super) fn claim_ahead(&self, at: u64, bytes: u64) {
         // Only a hint: outside the segment there is nothing to ask for.
         let _ = self.memory.prefetch(

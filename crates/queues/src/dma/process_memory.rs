@@ -1,5 +1,6 @@
-//! Reading and writing another process's private memory by one system call, without its help: process_vm_readv(2),
-//! process_vm_writev(2). The kernel allows it to whoever may trace the process.
+//! Reading and writing another process's private memory by one system call, without its help:
+//! process_vm_readv(2), process_vm_writev(2). The kernel allows it to whoever may trace the
+//! process.
 
 use std::io;
 
@@ -32,10 +33,12 @@ pub(super) fn read(process: u32, address: u64, local: &mut [u8]) -> Result<(), R
 /// Puts `local` to `address` of the process.
 ///
 /// # Safety
-/// It must be the right process, and its owner must have said that these bytes may be overwritten at this moment.
+/// It must be the right process, and its owner must have said that these bytes may be overwritten
+/// at this moment.
 pub(super) unsafe fn write(process: u32, address: u64, local: &[u8]) -> Result<(), Refusal> {
     let first = local.as_ptr().cast_mut();
-    // SAFETY: on this side the call only reads from the rest of `local`; the other side is the caller's promise.
+    // SAFETY: on this side the call only reads from the rest of `local`; the other side is the
+    // caller's promise.
     piecewise(local.len(), |done, left| unsafe {
         let here = piece(first.add(done).cast(), left);
         libc::process_vm_writev(process.cast_signed(), &here, 1, &there(address, done, left), 1, 0)
@@ -50,8 +53,8 @@ fn there(address: u64, done: usize, left: usize) -> libc::iovec {
     piece(std::ptr::without_provenance_mut((address as usize).wrapping_add(done)), left)
 }
 
-/// Calls until all bytes are moved: the kernel stops early at its own limit, at a signal, and before an address that is not mapped;
-/// the next call says which it was.
+/// Calls until all bytes are moved: the kernel stops early at its own limit, at a signal, and
+/// before an address that is not mapped; the next call says which it was.
 fn piecewise(
     bytes: usize,
     mut call: impl FnMut(usize, usize) -> libc::ssize_t,
@@ -83,7 +86,8 @@ mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
-    /// A process that waits for the end of its input, and the first gap in its memory: the bytes before it and where it begins.
+    /// A process that waits for the end of its input, and the first gap in its memory: the bytes
+    /// before it and where it begins.
     fn process_with_a_gap() -> (Child, u64, usize) {
         let child =
             Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
@@ -131,7 +135,8 @@ mod tests {
         }
         let other = [9_u8; 100_000];
         let address = target.as_mut_ptr() as u64;
-        // SAFETY: this process, and the target is a variable of this function that nobody looks at meanwhile.
+        // SAFETY: this process, and the target is a variable of this function that nobody looks at
+        // meanwhile.
         unsafe { write(std::process::id(), address, &other) }
             .expect("what can be read can be written");
         assert_eq!(std::hint::black_box(target), other);

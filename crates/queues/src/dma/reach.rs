@@ -20,9 +20,11 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Shows the other end where this one's memory can be reached. To be called by who has taken the end.
+    /// Shows the other end where this one's memory can be reached. To be called by who has taken
+    /// the end.
     pub(super) fn new(place: &Place, end: End) -> Self {
-        // The standard library's hash keys are random; nothing more is needed to tell two processes apart.
+        // The standard library's hash keys are random; nothing more is needed to tell two processes
+        // apart.
         let token = RandomState::new().build_hasher().finish();
         let reach = Reach { end, token: Box::new(AtomicU64::new(token)), known: None };
         let shown = place.reach(end);
@@ -33,7 +35,8 @@ impl Reach {
         reach
     }
 
-    /// The number of the process at the other end if its memory can be touched. Tried when the other end was opened.
+    /// The number of the process at the other end if its memory can be touched. Tried when the
+    /// other end was opened.
     pub(super) fn find_out(&mut self, place: &Place) -> Result<u32, NoDirectPath> {
         if let Some(known) = &self.known {
             return known.clone();

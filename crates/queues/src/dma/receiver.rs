@@ -34,7 +34,8 @@ impl Receiver {
     /// Opens the receiving end of the link at `offset`. That can be done once.
     ///
     /// # Errors
-    /// [`OpenError::NoLink`], [`OpenError::AlreadyOpened`], [`OpenError::Segment`], [`OpenError::Process`].
+    /// [`OpenError::NoLink`], [`OpenError::AlreadyOpened`], [`OpenError::Segment`],
+    /// [`OpenError::Process`].
     pub fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
         let place = Place::open(segment, offset)?;
         place.take(End::Receiver)?;
@@ -50,14 +51,14 @@ impl Receiver {
     /// Receives the next message into `buffer` and waits for it if it has not come.
     ///
     /// # Errors
-    /// [`DmaError::TooLong`], [`DmaError::Closed`], [`DmaError::PeerGone`], [`DmaError::Moving`], [`DmaError::Broken`].
-    /// After all but the first, what the buffer holds means nothing.
+    /// [`DmaError::TooLong`], [`DmaError::Closed`], [`DmaError::PeerGone`], [`DmaError::Moving`],
+    /// [`DmaError::Broken`]. After all but the first, what the buffer holds means nothing.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Received, DmaError> {
         self.receive_before(buffer, None)
     }
 
-    /// As [`Receiver::receive`], but waits no longer than `deadline` for a message to begin. One that has begun is
-    /// received to its end.
+    /// As [`Receiver::receive`], but waits no longer than `deadline` for a message to begin. One
+    /// that has begun is received to its end.
     ///
     /// # Errors
     /// [`DmaError::DeadlinePassed`] and those of [`Receiver::receive`].
@@ -99,8 +100,8 @@ impl Receiver {
         }
     }
 
-    /// Receives the next message and lends it to `read`: in place if it lies in the segment, otherwise from a buffer that it
-    /// is copied to.
+    /// Receives the next message and lends it to `read`: in place if it lies in the segment,
+    /// otherwise from a buffer that it is copied to.
     ///
     /// # Errors
     /// [`DmaError::Closed`], [`DmaError::PeerGone`], [`DmaError::Moving`], [`DmaError::Broken`].
@@ -146,7 +147,8 @@ impl Receiver {
         Header::of_line(line).ok_or_else(|| self.broken())
     }
 
-    /// Copies a message out of the staging area while the sender copies it in; gives false if the sender has given it up.
+    /// Copies a message out of the staging area while the sender copies it in; gives false if the
+    /// sender has given it up.
     fn unstage(&mut self, buffer: &mut [u8]) -> Result<bool, DmaError> {
         let begin = self.at;
         self.at += header::BYTES;
@@ -183,7 +185,8 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Copies a message from the sender's memory, together with the sender; gives false if that has withdrawn it.
+    /// Copies a message from the sender's memory, together with the sender; gives false if that has
+    /// withdrawn it.
     fn copy(&mut self, address: u64, number: u64, buffer: &mut [u8]) -> Result<bool, DmaError> {
         let (place, link) = (&self.place, self.place.offset());
         let turn = &place.head.turn;
@@ -194,8 +197,9 @@ impl Receiver {
             let process = self.reach.find_out(place).ok();
             let copied = process.map_or(Ok(()), |process| {
                 turn.copy_parts(bytes, |start, count| {
-                    // SAFETY: the part lies in `buffer`, which is borrowed exclusively, and no other part overlaps it: the
-                    // sender, who writes into the buffer too, claims its parts from the same counter.
+                    // SAFETY: the part lies in `buffer`, which is borrowed exclusively, and no
+                    // other part overlaps it: the sender, who writes into the buffer too, claims
+                    // its parts from the same counter.
                     let part = unsafe {
                         std::slice::from_raw_parts_mut(target.add(start as usize), count as usize)
                     };
@@ -204,7 +208,8 @@ impl Receiver {
                 })
             });
             place.bell(End::Sender).wake();
-            // The sender may write into the buffer until then, so that this returns only when it is done or dead.
+            // The sender may write into the buffer until then, so that this returns only when it is
+            // done or dead.
             let all = place.wait(End::Receiver, &mut self.watch, None, || turn.progress(bytes))?;
             turn.finish(number);
             copied.and(if all { Ok(true) } else { Err(DmaError::Broken { link }) })
@@ -242,7 +247,8 @@ impl Receiver {
     /// Tells the sender how far this end is.
     fn publish(&mut self) {
         self.published = self.at;
-        // Release: pairs with the Acquire in `Sender::wait_for_room`; everything before has been read.
+        // Release: pairs with the Acquire in `Sender::wait_for_room`; everything before has been
+        // read.
         self.place.head.emptied.emptied.store(self.at, Ordering::Release);
         self.place.bell(End::Sender).wake();
     }
@@ -258,11 +264,11 @@ impl Receiver {
     }
 }
 
-/// How many bytes of the stream have come from position `at` on, of the message that begins at `begin` if the sender has
-/// given that up.
+/// How many bytes of the stream have come from position `at` on, of the message that begins at
+/// `begin` if the sender has given that up.
 fn available(place: &Place, begin: u64, at: u64) -> Result<u64, DmaError> {
-    // Acquire, both: pair with the Release in `Sender::publish` and `give_up`. The cut comes second: whoever sees bytes that
-    // were filled after it sees the cut.
+    // Acquire, both: pair with the Release in `Sender::publish` and `give_up`. The cut comes
+    // second: whoever sees bytes that were filled after it sees the cut.
     let filled = place.head.filled.filled.load(Ordering::Acquire);
     let cut = place.head.filled.cut.load(Ordering::Acquire);
     let end = if cut > begin { cut.min(filled) } else { filled };

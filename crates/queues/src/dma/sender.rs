@@ -17,7 +17,8 @@ use crate::channel::End;
 use crate::peer::Watch;
 use crate::sync::Ordering;
 
-/// The fewest bytes between two publications: each costs about as much as it moves a cache line or two.
+/// The fewest bytes between two publications: each costs about as much as it moves a cache line or
+/// two.
 const LEAST_PIECE: u64 = 4096;
 
 /// How much of the staging area the sender asks for ahead of the next message.
@@ -31,7 +32,8 @@ pub struct Sender {
     filled: u64,
     /// How far the receiver was when it was asked last.
     emptied: u64,
-    /// The receiver has to pass this place before anything new is sent: a message was given up there.
+    /// The receiver has to pass this place before anything new is sent: a message was given up
+    /// there.
     cut: u64,
     /// The number of the last transfer that was offered.
     turn: u64,
@@ -46,7 +48,8 @@ impl Sender {
     /// Opens the sending end of the link at `offset`. That can be done once.
     ///
     /// # Errors
-    /// [`OpenError::NoLink`], [`OpenError::AlreadyOpened`], [`OpenError::Segment`], [`OpenError::Process`].
+    /// [`OpenError::NoLink`], [`OpenError::AlreadyOpened`], [`OpenError::Segment`],
+    /// [`OpenError::Process`].
     pub fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
         let place = Place::open(segment, offset)?;
         place.take(End::Sender)?;
@@ -75,18 +78,18 @@ impl Sender {
         self.reach.direct_path(&self.place)
     }
 
-    /// Sends bytes of this process's private memory, and waits until they may be changed again: they are in the staging
-    /// area or in the receiver's buffer. Gives the path that they took.
+    /// Sends bytes of this process's private memory, and waits until they may be changed again:
+    /// they are in the staging area or in the receiver's buffer. Gives the path that they took.
     ///
     /// # Errors
-    /// [`DmaError::Closed`], [`DmaError::PeerGone`], [`DmaError::NoDirectPath`] if the policy allows no other,
-    /// [`DmaError::Moving`], [`DmaError::Broken`].
+    /// [`DmaError::Closed`], [`DmaError::PeerGone`], [`DmaError::NoDirectPath`] if the policy
+    /// allows no other, [`DmaError::Moving`], [`DmaError::Broken`].
     pub fn send(&mut self, bytes: &[u8]) -> Result<Path, DmaError> {
         self.send_before(bytes, None)
     }
 
-    /// As [`Sender::send`], but gives up if the receiver has not made room, or not come, by the deadline. A direct
-    /// transfer that both sides have begun is finished all the same.
+    /// As [`Sender::send`], but gives up if the receiver has not made room, or not come, by the
+    /// deadline. A direct transfer that both sides have begun is finished all the same.
     ///
     /// # Errors
     /// [`DmaError::DeadlinePassed`] and those of [`Sender::send`].
@@ -105,7 +108,8 @@ impl Sender {
     fn goes_directly(&mut self, bytes: usize) -> Result<bool, DmaError> {
         match self.policy {
             Policy::Staged => Ok(false),
-            // Two copies through memory that nobody's cache holds cost less than system calls that look up every page.
+            // Two copies through memory that nobody's cache holds cost less than system calls that
+            // look up every page.
             Policy::Automatic if bytes as u64 <= 2 * self.place.staging() => Ok(false),
             policy => {
                 let DirectPath { here, there } = self.direct_path();
@@ -119,11 +123,12 @@ impl Sender {
         }
     }
 
-    /// Sends bytes that lie in the segment without copying them: the receiver reads them where they are, and this waits
-    /// until it has. They must lie in the segment of the link.
+    /// Sends bytes that lie in the segment without copying them: the receiver reads them where they
+    /// are, and this waits until it has. They must lie in the segment of the link.
     ///
     /// # Errors
-    /// [`DmaError::OtherSegment`], [`DmaError::Closed`], [`DmaError::PeerGone`], [`DmaError::Broken`].
+    /// [`DmaError::OtherSegment`], [`DmaError::Closed`], [`DmaError::PeerGone`],
+    /// [`DmaError::Broken`].
     pub fn send_in_place(&mut self, bytes: &OwnedBytes) -> Result<Path, DmaError> {
         let link = self.place.offset();
         let there = self.place.memory().segment().bytes_ptr(bytes.offset(), bytes.bytes());
@@ -152,8 +157,9 @@ impl Sender {
             let target = shared.target.load(Ordering::Relaxed);
             let copied = shared.copy_parts(length, |start, count| {
                 let part = &bytes[start as usize..(start + count) as usize];
-                // SAFETY: the probe has shown that this number means the process at the other end; that has joined this
-                // transfer with a buffer of this length at `target`, and waits until all parts are done.
+                // SAFETY: the probe has shown that this number means the process at the other end;
+                // that has joined this transfer with a buffer of this length at `target`, and waits
+                // until all parts are done.
                 let moved =
                     unsafe { process_memory::write(process, target.wrapping_add(start), part) };
                 moved.map_err(|refusal| moving(link, process, count, refusal))
@@ -217,10 +223,12 @@ impl Sender {
         Ok(())
     }
 
-    /// Leaves a message half sent. The receiver throws away what it has of it; nothing new is sent before.
+    /// Leaves a message half sent. The receiver throws away what it has of it; nothing new is sent
+    /// before.
     fn give_up(&mut self) {
         self.cut = self.filled;
-        // Release: pairs with the Acquire in `Receiver::available`, which looks at it before it uses what was filled later.
+        // Release: pairs with the Acquire in `Receiver::available`, which looks at it before it
+        // uses what was filled later.
         self.place.head.filled.cut.store(self.cut, Ordering::Release);
         self.place.bell(End::Receiver).wake();
     }
@@ -235,7 +243,8 @@ impl Sender {
             return Ok(());
         }
         let look = || {
-            // Acquire: pairs with the Release in `Receiver::publish`; what was read is not overwritten before.
+            // Acquire: pairs with the Release in `Receiver::publish`; what was read is not
+            // overwritten before.
             let emptied = place.head.emptied.emptied.load(Ordering::Acquire);
             if emptied > filled {
                 return Some(Err(DmaError::Broken { link: place.offset() }));
@@ -285,8 +294,9 @@ pub(super) fn padded(bytes: usize) -> u64 {
     (bytes as u64).next_multiple_of(header::BYTES)
 }
 
-/// How many bytes are staged between two publications: about an eighth of the message, so that the receiver copies out while
-/// the sender copies in, and never more than a quarter of the staging area. Whole lines.
+/// How many bytes are staged between two publications: about an eighth of the message, so that the
+/// receiver copies out while the sender copies in, and never more than a quarter of the staging
+/// area. Whole lines.
 fn piece_bytes(bytes: usize, staging: u64) -> usize {
     let most = (staging / 4).min(16 << 10);
     (bytes as u64 / 8).next_multiple_of(header::BYTES).clamp(LEAST_PIECE.min(most), most) as usize

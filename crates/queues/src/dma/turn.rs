@@ -1,8 +1,10 @@
-//! One transfer that both ends work on: offered by the sender, joined by the receiver, its parts claimed by whoever is free.
+//! One transfer that both ends work on: offered by the sender, joined by the receiver, its parts
+//! claimed by whoever is free.
 //!
-//! A transfer between two private memories is cut into parts, and both processes copy parts at the same time: the receiver
-//! by reading from the sender's memory, the sender by writing into the receiver's. Where only one of them may, that one
-//! copies all. The parts are claimed from one counter, so that a side that has nothing else to do takes the larger share.
+//! A transfer between two private memories is cut into parts, and both processes copy parts at the
+//! same time: the receiver by reading from the sender's memory, the sender by writing into the
+//! receiver's. Where only one of them may, that one copies all. The parts are claimed from one
+//! counter, so that a side that has nothing else to do takes the larger share.
 
 use super::layout::Turn;
 use crate::sync::Ordering;
@@ -23,8 +25,8 @@ pub(super) enum State {
 /// Beside the count of parts done: one could not be copied.
 const FAILED: u64 = 1 << 63;
 
-/// The size of a part in bytes: about an eighth of the message, so that both sides end at about the same time, but large
-/// enough that a system call is worth it.
+/// The size of a part in bytes: about an eighth of the message, so that both sides end at about the
+/// same time, but large enough that a system call is worth it.
 pub(super) fn part_bytes(bytes: u64) -> u64 {
     (bytes / 8).next_multiple_of(4096).clamp(32 << 10, 256 << 10)
 }
@@ -34,9 +36,11 @@ impl Turn {
         number << 3 | state as u64
     }
 
-    /// Whether the last transfer is over, so that the next one can be offered. Transfers are numbered from 1.
+    /// Whether the last transfer is over, so that the next one can be offered. Transfers are
+    /// numbered from 1.
     pub(super) fn is_over(&self, number: u64) -> bool {
-        // Acquire: pairs with the Release in `finish`; the receiver does not look at the counters any more.
+        // Acquire: pairs with the Release in `finish`; the receiver does not look at the counters
+        // any more.
         let state = self.state.load(Ordering::Acquire);
         number == 0
             || state == Self::word(number, State::Done)
@@ -82,8 +86,9 @@ impl Turn {
         self.state.load(Ordering::Acquire) == Self::word(number, state)
     }
 
-    /// Copies parts of a transfer of `bytes` bytes with `copy`, which gets the start and the length of each, until all are
-    /// claimed. When one cannot be copied, the others are claimed all the same, so that the transfer ends.
+    /// Copies parts of a transfer of `bytes` bytes with `copy`, which gets the start and the length
+    /// of each, until all are claimed. When one cannot be copied, the others are claimed all the
+    /// same, so that the transfer ends.
     pub(super) fn copy_parts<E>(
         &self,
         bytes: u64,
@@ -92,7 +97,8 @@ impl Turn {
         let size = part_bytes(bytes);
         let mut outcome = Ok(());
         loop {
-            // Relaxed: which part it is says nothing about the bytes; both sides know each other's memory since `join`.
+            // Relaxed: which part it is says nothing about the bytes; both sides know each other's
+            // memory since `join`.
             let part = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(start) = part.checked_mul(size).filter(|&start| start < bytes) else {
                 return outcome;
@@ -104,7 +110,8 @@ impl Turn {
                 // Relaxed: the addition below publishes it.
                 self.done.fetch_or(FAILED, Ordering::Relaxed);
             }
-            // Release: pairs with the Acquire in `progress`; this side does not touch the part any more.
+            // Release: pairs with the Acquire in `progress`; this side does not touch the part any
+            // more.
             self.done.fetch_add(1, Ordering::Release);
         }
     }

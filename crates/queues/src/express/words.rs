@@ -1,4 +1,5 @@
-//! The ring of Express words: many senders and many receivers, no lock, one atomic operation that commits a message.
+//! The ring of Express words: many senders and many receivers, no lock, one atomic operation that
+//! commits a message.
 //!
 //! | who | does | with |
 //! |---|---|---|
@@ -10,21 +11,25 @@
 //! | | **takes**: moves the head from `h` to `h + 1` | compare-exchange |
 //! | | makes the slot empty for the next lap | store |
 //!
-//! A sender that is stopped, wherever it is, has either sent its message or not, and others go on: there is no claim before the
-//! commit. Should it go on after any number of laps, its compare-exchange fails, because an empty word names its lap and
-//! occurs once in a slot's life; the tail and the head only grow. A receiver that is stopped between its two steps
-//! has its message; the ring looks full when the senders come round to that slot.
+//! A sender that is stopped, wherever it is, has either sent its message or not, and others go on:
+//! there is no claim before the commit. Should it go on after any number of laps, its
+//! compare-exchange fails, because an empty word names its lap and occurs once in a slot's life;
+//! the tail and the head only grow. A receiver that is stopped between its two steps has its
+//! message; the ring looks full when the senders come round to that slot.
 //!
-//! Messages are received in the order of their commits, so each sender's in the order in which it sent them.
+//! Messages are received in the order of their commits, so each sender's in the order in which it
+//! sent them.
 //!
-//! The mechanism is that of Ang et al. 1996, section 5.1, with a compare-exchange in place of the single uncached write.
+//! The mechanism is that of Ang et al. 1996, section 5.1, with a compare-exchange in place of the
+//! single uncached write.
 
 use crate::form::{Form, advance};
 use crate::refusal::{ReceiveError, SendError};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::word::{self, Message, Slot};
 
-/// How often an operation tries again because others were faster. A memory that others spoil ends it here.
+/// How often an operation tries again because others were faster. A memory that others spoil ends
+/// it here.
 const ROUNDS: usize = 1 << 16;
 
 /// A sender that is alone moves the tail once for this many messages, a line of them.
@@ -38,9 +43,11 @@ const CLOSING: u32 = 1;
 pub(crate) struct Words<'a> {
     /// A power of two of them, at least two.
     pub(crate) slots: &'a [AtomicU64],
-    /// Everything before this position was written; the position to be written next is a few positions on.
+    /// Everything before this position was written; the position to be written next is a few
+    /// positions on.
     pub(crate) tail: &'a AtomicU64,
-    /// Positions before this one were free when a sender looked: a hint that saves a look. Beside the tail.
+    /// Positions before this one were free when a sender looked: a hint that saves a look. Beside
+    /// the tail.
     pub(crate) room: &'a AtomicU64,
     /// The position to be received next.
     pub(crate) head: &'a AtomicU64,
@@ -66,8 +73,8 @@ impl<'a> Words<'a> {
         position >> self.slots.len().trailing_zeros()
     }
 
-    /// Sends to the ring of this generation and gives the message's position. `next` is the sender's own: the position after
-    /// its last message.
+    /// Sends to the ring of this generation and gives the message's position. `next` is the
+    /// sender's own: the position after its last message.
     #[inline]
     pub(crate) fn try_send(
         &self,
@@ -75,22 +82,26 @@ impl<'a> Words<'a> {
         generation: u32,
         next: &AtomicU64,
     ) -> Result<u64, SendError> {
-        // Relaxed: everything before it was written when this sender, or a thread that shares it, stored it; the exchange decides.
+        // Relaxed: everything before it was written when this sender, or a thread that shares it,
+        // stored it; the exchange decides.
         let mut written = next.load(Ordering::Relaxed);
         let stride = STRIDE.min(self.slots.len() as u64);
         for round in 0..ROUNDS {
-            // Acquire: pairs with the Release of `pass`; everything before this position is then seen as written.
+            // Acquire: pairs with the Release of `pass`; everything before this position is then
+            // seen as written.
             let tail = self.tail.load(Ordering::Acquire);
             let position = tail.max(written);
-            // After the tail: a ring that changes hands from here on has other laps, and the exchange below fails.
+            // After the tail: a ring that changes hands from here on has other laps, and the
+            // exchange below fails.
             if self.gate.load(Ordering::Relaxed) >> 1 != generation {
                 return Err(SendError::Closed);
             }
             let (slot, empty) = (self.slot(position), word::empty(self.lap(position)));
             let seen = match self.look_for_room(position, slot, empty) {
-                // Not looked at before: a look would fetch the line once for reading and once more for writing.
-                // SeqCst: pairs with the Acquire of `try_receive`, and comes before the look whether a receiver sleeps.
-                // Acquire: pairs with the Release of `give_back`.
+                // Not looked at before: a look would fetch the line once for reading and once more
+                // for writing. SeqCst: pairs with the Acquire of `try_receive`, and comes before
+                // the look whether a receiver sleeps. Acquire: pairs with the Release of
+                // `give_back`.
                 None => {
                     let full = word::full(self.lap(position), message);
                     match slot.compare_exchange(empty, full, Ordering::SeqCst, Ordering::Acquire) {
@@ -139,8 +150,9 @@ impl<'a> Words<'a> {
         match word::read(seen) {
             _ if word::is_full_in(seen, lap) => Obstacle::Written(position + 1),
             Slot::Full { .. } => {
-                // Acquire: pairs with the Release half of a receiver's `advance`. As long as the position was not received, the
-                // slot can only hold the message of the lap before, not received or being taken.
+                // Acquire: pairs with the Release half of a receiver's `advance`. As long as the
+                // position was not received, the slot can only hold the message of the lap before,
+                // not received or being taken.
                 let head = self.head.load(Ordering::Acquire);
                 if head <= position {
                     Obstacle::Refused(SendError::Full)
@@ -189,7 +201,8 @@ impl<'a> Words<'a> {
         Err(ReceiveError::Broken)
     }
 
-    /// What it means that the slot at `head` holds `seen`, neither a message nor room for the next. `None`: look again.
+    /// What it means that the slot at `head` holds `seen`, neither a message nor room for the next.
+    /// `None`: look again.
     #[cold]
     fn nothing(&self, head: u64, seen: u64) -> Option<Result<Option<Message>, ReceiveError>> {
         let lap = self.lap(head);
@@ -239,7 +252,8 @@ impl<'a> Words<'a> {
         Err(ReceiveError::Broken)
     }
 
-    /// Makes the slot of a position that this receiver has taken writable for the next lap, or closes it.
+    /// Makes the slot of a position that this receiver has taken writable for the next lap, or
+    /// closes it.
     #[inline(always)]
     fn give_back(&self, position: u64) {
         let next = self.lap(position).wrapping_add(1);
@@ -249,7 +263,8 @@ impl<'a> Words<'a> {
         self.slot(position).store(word, Ordering::Release);
     }
 
-    /// Whether a message waits. For a look before sleeping; a fence stands between what announces the sleep and this.
+    /// Whether a message waits. For a look before sleeping; a fence stands between what announces
+    /// the sleep and this.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         for _ in 0..ROUNDS {
@@ -257,7 +272,8 @@ impl<'a> Words<'a> {
             if word::is_full_in(self.slot(head).load(Ordering::Acquire), self.lap(head)) {
                 return true;
             }
-            // Another receiver may have taken what was there, and something newer may lie behind it.
+            // Another receiver may have taken what was there, and something newer may lie behind
+            // it.
             if self.head.load(Ordering::Acquire) == head {
                 return false;
             }
@@ -276,8 +292,9 @@ impl<'a> Words<'a> {
         word::is_full_in(self.slot(last).load(Ordering::Acquire), self.lap(last))
     }
 
-    /// Lets nobody send any more; gives the position from which on nothing will be sent. `None`: the ring is full, and
-    /// receivers close it when they give back a slot. What was sent can still be received.
+    /// Lets nobody send any more; gives the position from which on nothing will be sent. `None`:
+    /// the ring is full, and receivers close it when they give back a slot. What was sent can still
+    /// be received.
     pub(crate) fn close(&self) -> Option<u64> {
         // SeqCst: receivers that give back a slot from here on close it.
         self.gate.fetch_or(CLOSING, Ordering::SeqCst);
@@ -303,8 +320,9 @@ impl<'a> Words<'a> {
         None
     }
 
-    /// Opens a closed ring from which everything was received, for another queue: senders of the former one find it closed.
-    /// Gives the new generation, or `None` if the ring is not closed and empty or a receiver is still at work in it.
+    /// Opens a closed ring from which everything was received, for another queue: senders of the
+    /// former one find it closed. Gives the new generation, or `None` if the ring is not closed and
+    /// empty or a receiver is still at work in it.
     ///
     /// No receiver may use the ring meanwhile.
     pub(crate) fn reopen(&self) -> Option<u32> {
@@ -319,7 +337,8 @@ impl<'a> Words<'a> {
             return None;
         }
         let generation = (self.gate.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
-        // First the generation: a sender that finds a slot of the new laps finds it too. SeqCst costs nothing here.
+        // First the generation: a sender that finds a slot of the new laps finds it too. SeqCst
+        // costs nothing here.
         self.gate.store(generation << 1, Ordering::SeqCst);
         // Two laps on: a slot that was closed ahead of the tail names the next one.
         let lap = self.lap(head).wrapping_add(2);

@@ -1,4 +1,5 @@
-//! The sending side of a hall: one mapping of it for a process, and a few bytes for each destination that is open.
+//! The sending side of a hall: one mapping of it for a process, and a few bytes for each
+//! destination that is open.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -18,7 +19,8 @@ use crate::sync::{AtomicBool, Ordering};
 use crate::users::Entry;
 use crate::waiting::{Wait, wait};
 
-/// How often a sender reads the descriptor again because it found a ring closed. A hall that was closed ends it here.
+/// How often a sender reads the descriptor again because it found a ring closed. A hall that was
+/// closed ends it here.
 const ROUNDS: usize = 1 << 10;
 
 /// After so many messages a sender looks whether the process that receives still lives.
@@ -42,12 +44,13 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// Finds the hall that another process or thread made at `offset`, which is still there. Its memory stays as long as the
-    /// entrance does.
+    /// Finds the hall that another process or thread made at `offset`, which is still there. Its
+    /// memory stays as long as the entrance does.
     ///
     /// # Errors
-    /// [`HallError::NoHall`] if something else lies there, [`HallError::Closed`], [`HallError::TooManyEntrances`],
-    /// [`HallError::Process`], [`HallError::Ring`] if there is no such place.
+    /// [`HallError::NoHall`] if something else lies there, [`HallError::Closed`],
+    /// [`HallError::TooManyEntrances`], [`HallError::Process`], [`HallError::Ring`] if there is no
+    /// such place.
     pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Entrance, HallError> {
         let plan = Plan::attach(segment, offset)?;
         // Before anything is written there: until then the owner may give the memory to others.
@@ -76,7 +79,8 @@ impl Entrance {
         })
     }
 
-    /// An entrance whose senders notify the receiver's event when the receiver [asks](super::Hall::ask_for_event) for that.
+    /// An entrance whose senders notify the receiver's event when the receiver
+    /// [asks](super::Hall::ask_for_event) for that.
     #[must_use]
     pub fn with_event(mut self, event: Event) -> Entrance {
         self.event = Some(event);
@@ -140,7 +144,8 @@ impl Drop for Entrance {
     }
 }
 
-/// A sender's way to one queue. Each sender has its own; messages of two senders have no order between them.
+/// A sender's way to one queue. Each sender has its own; messages of two senders have no order
+/// between them.
 #[derive(Debug)]
 pub struct Destination {
     hall: Arc<Entrance>,
@@ -182,7 +187,8 @@ impl Destination {
             if let (Some((ring, generation)), true) = (state.ring, self.is_direct()) {
                 let ring = self.hall.ring(self.class, ring)?;
                 match Wide::try_send(&ring.ring, &message, generation, &()) {
-                    // Full: into the miss ring instead. Closed: it was taken away, and the descriptor says so by now.
+                    // Full: into the miss ring instead. Closed: it was taken away, and the
+                    // descriptor says so by now.
                     Err(SendError::Full) => {}
                     Err(SendError::Closed) => continue,
                     other => {
@@ -241,7 +247,8 @@ impl Destination {
     /// Whether everything that was sent through the miss ring is sorted.
     fn is_direct(&mut self) -> bool {
         if self.diverted != 0 {
-            // Acquire: pairs with the Release in `Side::sort`: the ring's tail is then at least the boundary.
+            // Acquire: pairs with the Release in `Side::sort`: the ring's tail is then at least the
+            // boundary.
             let sorted = self.hall.plan.class(self.class).sorted.load(Ordering::Acquire);
             if sorted < self.diverted {
                 return false;

@@ -1,5 +1,5 @@
-//! How a hall lies in its segment: settings, a line for each class, who sends, the rings' places, a bit for each queue and
-//! class, and a line for each queue.
+//! How a hall lies in its segment: settings, a line for each class, who sends, the rings' places, a
+//! bit for each queue and class, and a line for each queue.
 
 use std::sync::Arc;
 
@@ -207,7 +207,8 @@ pub(super) struct Plan {
     head: Mapped<Head>,
     /// Offset plus one of each ring: those of requests, then those of replies.
     pub(super) places: MappedSlice<AtomicU64>,
-    /// Of requests, then of replies; each a line of summary if there is more than one line of bits, and the bits.
+    /// Of requests, then of replies; each a line of summary if there is more than one line of bits,
+    /// and the bits.
     bits: MappedSlice<AtomicU64>,
     pub(super) queues: MappedSlice<Descriptor>,
     offset: Offset,

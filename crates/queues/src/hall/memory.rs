@@ -9,14 +9,16 @@ use super::layout::Plan;
 use crate::lines::WideQueue;
 use crate::ring::RingError;
 
-/// What a hall has taken from its arena. Its parts hold it; the last of them to go tries to give it back.
+/// What a hall has taken from its arena. Its parts hold it; the last of them to go tries to give it
+/// back.
 #[derive(Debug)]
 pub(super) struct Memory {
     arena: Arc<Arena>,
     taken: Mutex<Taken>,
 }
 
-/// What has not been given back. Nothing of it is touched once it is: it may be others' memory then.
+/// What has not been given back. Nothing of it is touched once it is: it may be others' memory
+/// then.
 #[derive(Debug, Default)]
 struct Taken {
     pieces: Vec<Offset>,
@@ -61,7 +63,8 @@ impl Memory {
         self.taken().plan = Some(plan.clone());
     }
 
-    /// Lets nobody in any more, and gives everything back, once, if no living process is in; gives whether it is given back.
+    /// Lets nobody in any more, and gives everything back, once, if no living process is in; gives
+    /// whether it is given back.
     pub(super) fn give_back(&self) -> bool {
         let mut taken = self.taken();
         if let Some(plan) = &taken.plan {

@@ -43,7 +43,8 @@ struct Ring {
     queue: WideQueue,
     receiver: WideReceiver<Sole>,
     owner: Option<usize>,
-    /// A message that was taken from the ring and has to wait for entries of the overflow list; with its position.
+    /// A message that was taken from the ring and has to wait for entries of the overflow list;
+    /// with its position.
     held: Option<Entry>,
 }
 
@@ -60,7 +61,8 @@ pub(crate) struct Progress {
     pub(crate) sorted: u64,
     /// Nothing that was sent lies in the miss ring.
     pub(crate) is_sorted: bool,
-    /// How many messages at most the queue gives before one that would be sent now, besides those in the miss ring.
+    /// How many messages at most the queue gives before one that would be sent now, besides those
+    /// in the miss ring.
     pub(crate) backlog: u64,
     /// Nothing that was sent lies in the queue.
     pub(crate) is_empty: bool,
@@ -183,8 +185,8 @@ impl Side {
         self.deliver(queue)
     }
 
-    /// Takes the next message of the first queue that holds any. Looks at the miss ring, and at the queues whose bit is set
-    /// until one of them gives something.
+    /// Takes the next message of the first queue that holds any. Looks at the miss ring, and at the
+    /// queues whose bit is set until one of them gives something.
     pub(super) fn try_receive_any(
         &mut self,
         plan: &Plan,
@@ -211,7 +213,8 @@ impl Side {
         Ok(Some(message))
     }
 
-    /// Takes lines from the miss ring, at most as many as it holds, each into its queue's overflow list.
+    /// Takes lines from the miss ring, at most as many as it holds, each into its queue's overflow
+    /// list.
     fn sort(&mut self) -> Result<(), ReceiveError> {
         let mut sorted = 0;
         self.looks += 1;
@@ -241,7 +244,8 @@ impl Side {
         Ok(())
     }
 
-    /// Takes the next message of a queue in the order of the page of the module, and says whether it came through the ring.
+    /// Takes the next message of a queue in the order of the page of the module, and says whether
+    /// it came through the ring.
     fn next(&mut self, index: usize) -> Result<Option<(WideMessage, bool)>, ReceiveError> {
         let Some(queue) = self.queues.get_mut(index) else { return Ok(None) };
         let front = queue.overflow.front().map(|entry| entry.boundary);
@@ -266,8 +270,8 @@ impl Side {
         Ok(ring.held.take().map(|entry| (entry.message, true)))
     }
 
-    /// Makes the bit and the descriptor of a queue say how much its overflow list holds. The bit is cleared when the queue
-    /// is found empty.
+    /// Makes the bit and the descriptor of a queue say how much its overflow list holds. The bit is
+    /// cleared when the queue is found empty.
     fn settle(&mut self, index: usize) {
         let Some(queue) = self.queues.get_mut(index) else { return };
         let held = queue.overflow.len();

@@ -1,4 +1,5 @@
-//! Sleeping at an end of a lane, and waking the other end: over a socket, which also tells when that is gone.
+//! Sleeping at an end of a lane, and waking the other end: over a socket, which also tells when
+//! that is gone.
 
 use crate::basic::UNCERTAIN;
 use crate::basic::ring::{Bell, Interrupted, Seen};
@@ -11,7 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long an end sleeps before it looks what the post office says. Another thread may have taken that from the socket.
+/// How long an end sleeps before it looks what the post office says. Another thread may have taken
+/// that from the socket.
 const SLICE: Duration = Duration::from_millis(250);
 
 /// Sleeping on a socket, and on what the post office says.
@@ -75,7 +77,8 @@ impl Bell for SocketBell {
     }
 
     fn ring(&self) {
-        // A full socket wakes as well. These flags go with the call: the other end cannot change them.
+        // A full socket wakes as well. These flags go with the call: the other end cannot change
+        // them.
         let _ = send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 

@@ -140,7 +140,8 @@ impl LaneReceiver {
     fn hand_over(&mut self) -> LaneError {
         let position = self.ring.leave();
         let socket = self.ring.bell().as_fd();
-        // Without the post office nobody can receive it; the sender learns that when the socket closes.
+        // Without the post office nobody can receive it; the sender learns that when the socket
+        // closes.
         self.end.announces = self
             .end
             .control
@@ -150,8 +151,9 @@ impl LaneReceiver {
         self.end.fail(error)
     }
 
-    /// Has the sender ring from now on. After that, look once more before sleeping on the descriptor ([`AsFd`]): until it is
-    /// readable, if nothing was there. [`Self::disarm`] when awake.
+    /// Has the sender ring from now on. After that, look once more before sleeping on the
+    /// descriptor ([`AsFd`]): until it is readable, if nothing was there. [`Self::disarm`] when
+    /// awake.
     ///
     /// Gives whether the sender is sure to ring; if not, sleep no longer than a millisecond.
     pub fn arm(&mut self) -> bool {

@@ -121,7 +121,8 @@ impl LaneSender {
         Ok(put)
     }
 
-    /// As [`Self::try_send`], but the message is seen only after [`Self::publish`], together with others.
+    /// As [`Self::try_send`], but the message is seen only after [`Self::publish`], together with
+    /// others.
     ///
     /// # Errors
     ///
@@ -155,7 +156,8 @@ impl LaneSender {
         let partner = || self.end.partner.clone();
         match self.table.lookup(self.name) {
             Ok(destination) if destination.generation == self.generation => {}
-            // Re-pointed. If the receiving end goes with it, nothing changes here; if the receiver has gone, it shows.
+            // Re-pointed. If the receiving end goes with it, nothing changes here; if the receiver
+            // has gone, it shows.
             Ok(destination) => {
                 self.generation = destination.generation;
                 self.end.patience = 1;

@@ -1,9 +1,10 @@
 //! The two ends of a lane whose messages travel through a queue of the receiving process's hall.
 //!
-//! The hall's queue holds the messages of many senders, so nothing in it tells when a lane ends; the post office does. A
-//! sender that drops its end, dies or is turned away has published all that it ever will before the receiver hears so. From
-//! then on the receiver counts until everything that was in the hall at that moment has been received; then the lane has
-//! ended ([`HallLane::is_drained`]), and the receiver tells the post office.
+//! The hall's queue holds the messages of many senders, so nothing in it tells when a lane ends;
+//! the post office does. A sender that drops its end, dies or is turned away has published all that
+//! it ever will before the receiver hears so. From then on the receiver counts until everything
+//! that was in the hall at that moment has been received; then the lane has ended
+//! ([`HallLane::is_drained`]), and the receiver tells the post office.
 
 use super::{LaneError, NEWS, Partner};
 use crate::hall::{Destination, Hall, Progress};
@@ -34,7 +35,8 @@ impl Drop for Tie {
     }
 }
 
-/// The sending end, for the messages of one transmit queue to one name. There may be ten thousands of them.
+/// The sending end, for the messages of one transmit queue to one name. There may be ten thousands
+/// of them.
 #[derive(Debug)]
 pub(crate) struct HallSender {
     destination: Destination,
@@ -196,7 +198,8 @@ struct Left {
     why: LaneError,
     /// Where the miss ring ended then.
     misses: u64,
-    /// How many messages may still come before the sender's last: known when the miss ring has been sorted up to there.
+    /// How many messages may still come before the sender's last: known when the miss ring has been
+    /// sorted up to there.
     backlog: Option<u64>,
 }
 
@@ -240,10 +243,11 @@ impl HallLane {
 
     /// Whether the sender will send no more and everything that it did send has been received.
     ///
-    /// What it sent through the miss ring lies before the ring's end of then. Once that is sorted, all its messages are in
-    /// the overflow list or in the queue's ring, and come before whatever enters these later (see "Order" in
-    /// [`crate::hall`]); so the number of messages there bounds what comes before its last. A place where nothing lies
-    /// that was sent needs no counting: an unpublished line that nothing was published behind is another's.
+    /// What it sent through the miss ring lies before the ring's end of then. Once that is sorted,
+    /// all its messages are in the overflow list or in the queue's ring, and come before whatever
+    /// enters these later (see "Order" in [`crate::hall`]); so the number of messages there bounds
+    /// what comes before its last. A place where nothing lies that was sent needs no counting: an
+    /// unpublished line that nothing was published behind is another's.
     pub(crate) fn is_drained(&mut self, hall: &Hall, queue: usize) -> bool {
         let Some(left) = &mut self.left else { return false };
         let progress = hall.progress(queue, self.class);

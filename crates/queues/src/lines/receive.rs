@@ -7,17 +7,20 @@ use crate::form::{Form, advance};
 use crate::refusal::ReceiveError;
 use crate::sync::Ordering;
 
-/// How long a receiver looks at an unpublished line with full ones behind it before it voids it: about a microsecond of
-/// looks. A sender that nothing interrupts takes some tens of nanoseconds.
+/// How long a receiver looks at an unpublished line with full ones behind it before it voids it:
+/// about a microsecond of looks. A sender that nothing interrupts takes some tens of nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// So often a receiver that waits looks at the next lines (a power of two of its looks at the first).
+    /// So often a receiver that waits looks at the next lines (a power of two of its looks at the
+    /// first).
     pub(crate) near: u32,
-    /// So often at all that were claimed, for which it has to know the tail; that disturbs senders (a power of two of looks).
+    /// So often at all that were claimed, for which it has to know the tail; that disturbs senders
+    /// (a power of two of looks).
     pub(crate) far: u32,
     /// At the so-manieth time that it finds a full line behind, it voids.
     pub(crate) times: u32,
-    /// So many times more if it does not know whose the line is: whoever claimed the next line will say that, if it is only slow.
+    /// So many times more if it does not know whose the line is: whoever claimed the next line will
+    /// say that, if it is only slow.
     pub(crate) nameless_times: u32,
 }
 
@@ -40,7 +43,8 @@ pub struct Looks {
 }
 
 impl Lines<'_> {
-    /// Takes the next message if there is one. A closed ring is told from an empty one only when its gate says so.
+    /// Takes the next message if there is one. A closed ring is told from an empty one only when
+    /// its gate says so.
     #[inline]
     pub(crate) fn try_receive<F: Form>(
         &self,
@@ -54,15 +58,16 @@ impl Lines<'_> {
             let found = line.stamp.load(Ordering::Acquire);
             if found == full {
                 let message = copy(line);
-                // The copy counts only if nobody took the line before, for then nobody can have written to it: the next
-                // sender has to see the head behind it first.
+                // The copy counts only if nobody took the line before, for then nobody can have
+                // written to it: the next sender has to see the head behind it first.
                 if advance::<F>(self.head, head, head.wrapping_add(1)) {
                     return Ok(Some(message));
                 }
                 continue;
             }
             if stamp::is_later(found, full) {
-                // Voided. It fails when another receiver skips it, or the head that was read is an old one.
+                // Voided. It fails when another receiver skips it, or the head that was read is an
+                // old one.
                 advance::<F>(self.head, head, head.wrapping_add(1));
                 continue;
             }
@@ -73,7 +78,8 @@ impl Lines<'_> {
         Err(ReceiveError::Broken)
     }
 
-    /// Counts a look at a line that was not published, and after many voids it; then there is another line to look at.
+    /// Counts a look at a line that was not published, and after many voids it; then there is
+    /// another line to look at.
     #[inline]
     fn is_held_up(&self, head: u64, found: u64, looks: &mut Looks) -> Result<bool, ReceiveError> {
         if looks.head != head {
@@ -121,7 +127,8 @@ impl Lines<'_> {
         Ok(true)
     }
 
-    /// Whether a message lies at one of `count` positions from `from` on. There is none where nothing was claimed.
+    /// Whether a message lies at one of `count` positions from `from` on. There is none where
+    /// nothing was claimed.
     fn is_any_full(&self, from: u64, count: u64) -> bool {
         // However many others may have made of it.
         (0..count.min(self.count() - 1)).map(|ahead| from.wrapping_add(ahead)).any(|position| {
@@ -161,9 +168,9 @@ impl Lines<'_> {
         Err(ReceiveError::Broken)
     }
 
-    /// Whether a receiver has something to do without anybody else's doing: a message waits, or a line that holds up others
-    /// and will be voided. For a look before sleeping; a fence stands between what
-    /// announces the sleep and this.
+    /// Whether a receiver has something to do without anybody else's doing: a message waits, or a
+    /// line that holds up others and will be voided. For a look before sleeping; a fence stands
+    /// between what announces the sleep and this.
     pub(crate) fn is_ready(&self) -> bool {
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
@@ -179,7 +186,8 @@ impl Lines<'_> {
             if !is_drained(tail, head) && held_up() {
                 return true;
             }
-            // Another receiver may have taken what was there, and something newer may lie behind it.
+            // Another receiver may have taken what was there, and something newer may lie behind
+            // it.
             if self.head.load(Ordering::Acquire) == head {
                 return false;
             }

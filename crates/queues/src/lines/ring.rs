@@ -1,4 +1,5 @@
-//! The ring of cache lines: wide Express messages and the shared form of Basic. One line travels for a message.
+//! The ring of cache lines: wide Express messages and the shared form of Basic. One line travels
+//! for a message.
 //!
 //! | who | does | with |
 //! |---|---|---|
@@ -9,26 +10,30 @@
 //! | receiver | finds line `h mod n` full and copies it out | |
 //! | | **takes**: moves the head from `h` to `h + 1` | compare-exchange |
 //!
-//! A receiver never writes to a line: the head alone says which lines are free. It copies before it takes and throws the copy
-//! away if another was faster, so it never holds a line either, and one that stops or dies anywhere blocks nobody.
+//! A receiver never writes to a line: the head alone says which lines are free. It copies before it
+//! takes and throws the copy away if another was faster, so it never holds a line either, and one
+//! that stops or dies anywhere blocks nobody.
 //!
-//! A sender that is stopped between claim and publication would block everybody behind it. So a receiver that looks at an
-//! unpublished line for a while, and finds later lines full, voids it: it exchanges the stamp for `Void`, naming the lap, and
-//! goes on with the next. From then on the line is *away*, in the hands of its slow sender: senders that come round to it move
-//! the void on to their lap and go past, receivers skip it. The publication of the slow sender fails; it sends its message
-//! again through another line, and only then gives the first one back: empty in the lap after the last void. Its line was
-//! nobody else's meanwhile, so composing in it harmed nobody.
+//! A sender that is stopped between claim and publication would block everybody behind it. So a
+//! receiver that looks at an unpublished line for a while, and finds later lines full, voids it: it
+//! exchanges the stamp for `Void`, naming the lap, and goes on with the next. From then on the line
+//! is *away*, in the hands of its slow sender: senders that come round to it move the void on to
+//! their lap and go past, receivers skip it. The publication of the slow sender fails; it sends its
+//! message again through another line, and only then gives the first one back: empty in the lap
+//! after the last void. Its line was nobody else's meanwhile, so composing in it harmed nobody.
 //!
-//! A sender that is killed while it composes leaves its line to the others. For that the claim itself says whose it is: the
-//! tail names the process that claimed last, in the same exchange that moves it. Whoever claims next writes into its header,
-//! beside its own, the name that it found there. So the claimant of a line is known from the tail until somebody claims the
-//! next line, then from the line's own header, and if it never came to write that, from the next one's. A void carries the
-//! name, and senders that come round to it look now and then whether the process still lives; of a dead one they take the
-//! line over ([`Lines::recover`]). Only if two that claimed one after the other are both killed within the few
-//! instructions between claim and header, the first one's line stays away.
+//! A sender that is killed while it composes leaves its line to the others. For that the claim
+//! itself says whose it is: the tail names the process that claimed last, in the same exchange that
+//! moves it. Whoever claims next writes into its header, beside its own, the name that it found
+//! there. So the claimant of a line is known from the tail until somebody claims the next line,
+//! then from the line's own header, and if it never came to write that, from the next one's. A void
+//! carries the name, and senders that come round to it look now and then whether the process still
+//! lives; of a dead one they take the line over ([`Lines::recover`]). Only if two that claimed one
+//! after the other are both killed within the few instructions between claim and header, the first
+//! one's line stays away.
 //!
-//! Every change of a stamp makes it larger: full in one lap, empty, void, full in the next. No value returns, so no
-//! exchange can mistake an old state for a new one, however late it comes.
+//! Every change of a stamp makes it larger: full in one lap, empty, void, full in the next. No
+//! value returns, so no exchange can mistake an old state for a new one, however late it comes.
 
 use super::message::{LINE_DATA, WORDS, WideMessage};
 use super::senders::Senders;
@@ -36,7 +41,8 @@ use super::stamp::{self, Claimant, LineHeader, State, stamp};
 use crate::refusal::SendError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// How often an operation tries again because others were faster. A memory that others spoil ends it here.
+/// How often an operation tries again because others were faster. A memory that others spoil ends
+/// it here.
 pub(super) const ROUNDS: usize = 1 << 16;
 
 /// Bit of the tail: nothing may be claimed any more.
@@ -48,8 +54,8 @@ const CLAIMANT_SHIFT: u32 = 57;
 /// The bits of the tail that are a position: enough for decades.
 pub(crate) const POSITION: u64 = (1 << CLAIMANT_SHIFT) - 1;
 
-/// Senders that come round to a line that is away look once in so many laps whether its holder lives: that takes the kernel's
-/// time.
+/// Senders that come round to a line that is away look once in so many laps whether its holder
+/// lives: that takes the kernel's time.
 const LAPS_BETWEEN_LOOKS: u64 = 16;
 
 /// One line of a ring. Zeroed memory is an empty line.
@@ -147,12 +153,14 @@ impl<'a> Lines<'a> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release of whoever moved it.
             let tail = self.tail.load(Ordering::Acquire);
-            // After the tail: a ring that changes hands from here on has another tail, and the exchange below fails.
+            // After the tail: a ring that changes hands from here on has another tail, and the
+            // exchange below fails.
             if tail & CLOSED != 0 || self.gate.load(Ordering::Relaxed) >> 1 != generation {
                 return Err(SendError::Closed);
             }
             let position = tail & POSITION;
-            // Acquire: pairs with the Release in `find_room`: what receivers read from the line, they have read.
+            // Acquire: pairs with the Release in `find_room`: what receivers read from the line,
+            // they have read.
             if position.wrapping_sub(self.seen.load(Ordering::Acquire)) >= self.count() {
                 match self.find_room(tail) {
                     Ok(()) => {}
@@ -181,12 +189,15 @@ impl<'a> Lines<'a> {
     /// Looks at the head, because the line at `tail` was not free when somebody looked last.
     #[cold]
     fn find_room(&self, tail: u64) -> Result<(), Obstacle> {
-        // Acquire: pairs with the Release half of `advance`, before which the receiver has read its lines.
+        // Acquire: pairs with the Release half of `advance`, before which the receiver has read its
+        // lines.
         let head = self.head.load(Ordering::Acquire);
         let used = (tail & POSITION).wrapping_sub(head);
-        // Negative when a receiver skipped a void line at the very tail, which then has to be passed by.
+        // Negative when a receiver skipped a void line at the very tail, which then has to be
+        // passed by.
         if used < self.count() || used.cast_signed() < 0 {
-            // Release: passes on what the Acquire above has seen, to every sender that relies on this word.
+            // Release: passes on what the Acquire above has seen, to every sender that relies on
+            // this word.
             self.seen.store(head, Ordering::Release);
             return Ok(());
         }
@@ -200,7 +211,8 @@ impl<'a> Lines<'a> {
         }))
     }
 
-    /// Moves the tail past a line that is away; gives whether it did. If it did not, the tail that was read is an old one.
+    /// Moves the tail past a line that is away; gives whether it did. If it did not, the tail that
+    /// was read is an old one.
     #[cold]
     fn pass_by(&self, tail: u64, found: u64) -> bool {
         let position = tail & POSITION;
@@ -210,8 +222,8 @@ impl<'a> Lines<'a> {
                 self.take_over(self.line(position), found);
             } else {
                 let void = stamp(lap, stamp::state(found));
-                // AcqRel: keeps the chain from the void to `give_back` whole. If it fails, its sender has just given it back
-                // or another sender has moved the void on.
+                // AcqRel: keeps the chain from the void to `give_back` whole. If it fails, its
+                // sender has just given it back or another sender has moved the void on.
                 if self
                     .line(position)
                     .stamp
@@ -230,7 +242,8 @@ impl<'a> Lines<'a> {
     fn move_tail(&self, tail: u64, claimant: Claimant) -> bool {
         let next =
             (tail & POSITION).wrapping_add(1) & POSITION | claimant.number() << CLAIMANT_SHIFT;
-        // Release: pairs with the Acquire of the tail; a void that was moved on is seen by who sees the tail past it.
+        // Release: pairs with the Acquire of the tail; a void that was moved on is seen by who sees
+        // the tail past it.
         self.tail.compare_exchange(tail, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -246,7 +259,8 @@ impl<'a> Lines<'a> {
     /// Writes the header of a claimed line, first of all: it says whose the line is.
     #[inline(always)]
     pub(crate) fn put_header(&self, claimed: Claimed, header: u64) {
-        // Relaxed: the publication orders it, and whoever voids the line makes nothing of an older header.
+        // Relaxed: the publication orders it, and whoever voids the line makes nothing of an older
+        // header.
         let word = LineHeader::in_lap(header, self.lap(claimed.position), self.own, claimed.before);
         self.line(claimed.position).header.store(word, Ordering::Relaxed);
     }
@@ -275,7 +289,8 @@ impl<'a> Lines<'a> {
     pub(crate) fn publish(&self, claimed: Claimed) -> Result<(), Voided> {
         let full = self.full(claimed.position);
         let line = self.line(claimed.position);
-        // SeqCst: Release pairs with the Acquire in `try_receive`, and it comes before the look whether a receiver sleeps.
+        // SeqCst: Release pairs with the Acquire in `try_receive`, and it comes before the look
+        // whether a receiver sleeps.
         let published =
             line.stamp.compare_exchange(claimed.stamp, full, Ordering::SeqCst, Ordering::Relaxed);
         published.map(|_| ()).map_err(|_| Voided)
@@ -295,8 +310,9 @@ impl<'a> Lines<'a> {
             let found = line.stamp.load(Ordering::Relaxed);
             let State::Void(_) = stamp::state(found) else { return };
             let empty = stamp(stamp::lap_of(found).wrapping_add(1), State::Empty);
-            // Release: pairs with the Acquire in `claim`: this sender's last stores come before those of the next.
-            // It fails when a sender that comes round moves the void on to its lap.
+            // Release: pairs with the Acquire in `claim`: this sender's last stores come before
+            // those of the next. It fails when a sender that comes round moves the void on to its
+            // lap.
             if line
                 .stamp
                 .compare_exchange(found, empty, Ordering::AcqRel, Ordering::Relaxed)
@@ -307,7 +323,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Who claimed a position that is not published yet; `None` if that is not known, for now or for ever.
+    /// Who claimed a position that is not published yet; `None` if that is not known, for now or
+    /// for ever.
     pub(super) fn claimant(&self, position: u64) -> Option<Claimant> {
         let claims = |position| {
             // Relaxed: a header that is not seen yet makes the claimant unknown.
@@ -333,7 +350,8 @@ impl<'a> Lines<'a> {
     pub(super) fn void(&self, position: u64, found: u64) {
         let (line, lap) = (self.line(position), self.lap(position));
         let claimant = self.claimant(position).unwrap_or_default();
-        // AcqRel: as in `pass_by`. If it fails, the message was published after all, or another voided it.
+        // AcqRel: as in `pass_by`. If it fails, the message was published after all, or another
+        // voided it.
         let void = stamp(lap, State::Void(claimant));
         let _ = line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed);
     }
@@ -349,7 +367,8 @@ impl<'a> Lines<'a> {
         self.give_back(claimed);
     }
 
-    /// Sends a message and gives its position. A line that is voided meanwhile is given back and another one taken.
+    /// Sends a message and gives its position. A line that is voided meanwhile is given back and
+    /// another one taken.
     #[inline]
     pub(crate) fn try_send(
         &self,
@@ -367,18 +386,20 @@ impl<'a> Lines<'a> {
         Err(SendError::Broken)
     }
 
-    /// Lets nobody send any more; gives the position from which on nothing will be written. What was claimed before can
-    /// still be published, what was published still be received.
+    /// Lets nobody send any more; gives the position from which on nothing will be written. What
+    /// was claimed before can still be published, what was published still be received.
     pub(crate) fn close(&self) -> u64 {
         // AcqRel: as in `move_tail`.
         let end = self.tail.fetch_or(CLOSED, Ordering::AcqRel) & POSITION;
-        // Release: pairs with the Acquire of nobody in particular; receivers only learn from it that the tail is worth a look.
+        // Release: pairs with the Acquire of nobody in particular; receivers only learn from it
+        // that the tail is worth a look.
         self.gate.fetch_or(1, Ordering::SeqCst);
         end
     }
 
-    /// Opens a closed ring from which everything was received, for another queue: senders of the former one find it closed.
-    /// Gives the new generation, or `None` if the ring is not closed and empty.
+    /// Opens a closed ring from which everything was received, for another queue: senders of the
+    /// former one find it closed. Gives the new generation, or `None` if the ring is not closed and
+    /// empty.
     ///
     /// No receiver may use the ring meanwhile.
     pub(crate) fn reopen(&self) -> Option<u32> {
@@ -403,7 +424,8 @@ impl<'a> Lines<'a> {
         self.gate.load(Ordering::Acquire) >> 1
     }
 
-    /// Whether there is no message where the next one is to be received. In a full ring that is rare.
+    /// Whether there is no message where the next one is to be received. In a full ring that is
+    /// rare.
     #[cold]
     pub(crate) fn is_stuck(&self) -> bool {
         let head = self.head.load(Ordering::Acquire);
@@ -436,10 +458,12 @@ impl<'a> Lines<'a> {
         matches!(stamp::state(found), State::Void(claimant) if self.senders.is_dead(claimant))
     }
 
-    /// Gives back a line in its dead holder's place; gives whether this process was the one to do it.
+    /// Gives back a line in its dead holder's place; gives whether this process was the one to do
+    /// it.
     fn take_over(&self, line: &Line, found: u64) -> bool {
-        // In the lap after the void, as if it had come round: from here on the line is this process's, as one of its own that
-        // was voided, and nobody else's. AcqRel: as in `pass_by`; if it fails, the void was moved on or somebody was faster.
+        // In the lap after the void, as if it had come round: from here on the line is this
+        // process's, as one of its own that was voided, and nobody else's. AcqRel: as in `pass_by`;
+        // if it fails, the void was moved on or somebody was faster.
         let void = stamp(stamp::lap_of(found).wrapping_add(1), State::Void(self.own));
         let taken =
             line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -468,7 +492,8 @@ pub(super) fn copy(line: &Line) -> WideMessage {
     let header = line.header.load(Ordering::Relaxed);
     let mut data = [0; LINE_DATA];
     for (bytes, word) in data.chunks_exact_mut(8).zip(&line.data) {
-        // Relaxed: a receiver read the stamp with Acquire before, and moves the head with Release after.
+        // Relaxed: a receiver read the stamp with Acquire before, and moves the head with Release
+        // after.
         bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
     WideMessage::copied(header, data)

@@ -1,4 +1,5 @@
-//! The processes that send to a ring, a word each, so that the line of a dead one is told from that of a slow one.
+//! The processes that send to a ring, a word each, so that the line of a dead one is told from that
+//! of a slow one.
 
 use std::sync::Mutex;
 
@@ -6,7 +7,8 @@ use super::stamp::{CLAIMANTS, Claimant};
 use crate::peer::{Name, Watch};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The words, borrowed from shared memory; [`CLAIMANTS`] of them, the first of which is nobody's. Zeroed memory is nobody.
+/// The words, borrowed from shared memory; [`CLAIMANTS`] of them, the first of which is nobody's.
+/// Zeroed memory is nobody.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Senders<'a>(pub(crate) &'a [AtomicU64]);
 
@@ -22,8 +24,9 @@ impl Senders<'_> {
         self.0.get(number).map_or(Name::NOBODY, |word| Name(word.load(Ordering::Acquire)))
     }
 
-    /// The number of this process, which gets one if it has none. `recover` gives back the lines of dead processes; it is called
-    /// before one of their numbers is given to this process. Nobody if all numbers are those of living processes.
+    /// The number of this process, which gets one if it has none. `recover` gives back the lines of
+    /// dead processes; it is called before one of their numbers is given to this process. Nobody if
+    /// all numbers are those of living processes.
     pub(crate) fn enter(self, recover: impl FnOnce()) -> Claimant {
         let Some(own) = own_name() else { return Claimant::NOBODY };
         let numbers = 1..self.0.len().min(CLAIMANTS);
@@ -41,7 +44,8 @@ impl Senders<'_> {
     }
 
     fn take(self, number: usize, from: Name, own: Name) -> bool {
-        // AcqRel: pairs with the Acquire in `name`. Two threads of a process may take two numbers: either is right.
+        // AcqRel: pairs with the Acquire in `name`. Two threads of a process may take two numbers:
+        // either is right.
         self.0[number].compare_exchange(from.0, own.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }

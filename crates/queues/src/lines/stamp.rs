@@ -1,4 +1,5 @@
-//! The first two words of a line: the stamp, which says whose the line is, and the header of the message in it.
+//! The first two words of a line: the stamp, which says whose the line is, and the header of the
+//! message in it.
 
 use crate::name::SourceName;
 
@@ -29,16 +30,17 @@ impl Claimant {
     }
 }
 
-/// What a line's stamp says, with the lap that it says it of. In memory: the lap in the upper 48 bits, then the claimant, then
-/// two bits of state; so a later stamp is a larger number (until the laps start over).
+/// What a line's stamp says, with the lap that it says it of. In memory: the lap in the upper 48
+/// bits, then the claimant, then two bits of state; so a later stamp is a larger number (until the
+/// laps start over).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Nothing was published or voided in this lap.
     Empty,
     /// It holds the message of this lap.
     Full,
-    /// It holds none in this lap, because it is away in the hands of a sender: one of this process, or, if it is nobody, of a
-    /// process that is not known.
+    /// It holds none in this lap, because it is away in the hands of a sender: one of this process,
+    /// or, if it is nobody, of a process that is not known.
     Void(Claimant),
 }
 
@@ -78,22 +80,25 @@ pub(crate) const fn is_later(stamp: u64, than: u64) -> bool {
     stamp.wrapping_sub(than).cast_signed() > 0
 }
 
-/// Whether a stamp is that of a line which nobody has in his hands and nothing was published in yet, as long as the message
-/// of `lap`, for which `full` is the stamp, is the next to be written there.
+/// Whether a stamp is that of a line which nobody has in his hands and nothing was published in
+/// yet, as long as the message of `lap`, for which `full` is the stamp, is the next to be written
+/// there.
 #[inline(always)]
 pub(crate) const fn is_free(found: u64, full: u64) -> bool {
     found & 2 == 0 && is_later(full, found)
 }
 
-/// Whether a stamp is that of a line that is away since a lap before the one for which `full` is the stamp.
+/// Whether a stamp is that of a line that is away since a lap before the one for which `full` is
+/// the stamp.
 #[inline]
 pub(crate) const fn is_away(found: u64, full: u64) -> bool {
     found & 2 != 0 && is_later(full, found)
 }
 
-/// What travels with the data of a line. In memory: length in bits 0 to 5, handler in 6 to 13, source in 14 to 27, tag in 28 to
-/// 43, the low bits of the lap in 44 to 50, which tell a claim of this lap from what an earlier one left behind, whose claim
-/// it is in 51 to 56, whose claim the one before was in 57 to 62, and a 1 in 63, which tells it from fresh memory.
+/// What travels with the data of a line. In memory: length in bits 0 to 5, handler in 6 to 13,
+/// source in 14 to 27, tag in 28 to 43, the low bits of the lap in 44 to 50, which tell a claim of
+/// this lap from what an earlier one left behind, whose claim it is in 51 to 56, whose claim the
+/// one before was in 57 to 62, and a 1 in 63, which tells it from fresh memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LineHeader {
     /// Who sends it.
@@ -120,7 +125,8 @@ impl LineHeader {
             | (self.tag as u64) << 28
     }
 
-    /// The word as it stands in a line that was claimed in `lap` by `own`, after a claim by `before`.
+    /// The word as it stands in a line that was claimed in `lap` by `own`, after a claim by
+    /// `before`.
     #[inline(always)]
     pub(crate) const fn in_lap(word: u64, lap: u64, own: Claimant, before: Claimant) -> u64 {
         let claims = own.number() << OWN_SHIFT | before.number() << BEFORE_SHIFT;
@@ -143,7 +149,8 @@ impl LineHeader {
         word as usize & 63
     }
 
-    /// Who claimed the line in `lap`, and who claimed before; if the header was written in that lap.
+    /// Who claimed the line in `lap`, and who claimed before; if the header was written in that
+    /// lap.
     #[inline]
     pub(crate) const fn claims(word: u64, lap: u64) -> Option<(Claimant, Claimant)> {
         if word & WRITTEN != 0 && word >> HEADER_LAP_SHIFT & HEADER_LAP == lap & HEADER_LAP {

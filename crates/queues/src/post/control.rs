@@ -1,4 +1,5 @@
-//! A process's side of its conversation with the post office, shared by everything the process has from there.
+//! A process's side of its conversation with the post office, shared by everything the process has
+//! from there.
 
 use super::protocol::{Answer, Closing, Dropped, LaneOffer, Notice, Request, Said};
 use super::{PostError, system};
@@ -13,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an asker sleeps before it looks whether another thread has taken its answer from the socket.
+/// How long an asker sleeps before it looks whether another thread has taken its answer from the
+/// socket.
 const SLICE: Duration = Duration::from_millis(10);
 
 /// How long a sender sleeps that waits for news of a lane.
@@ -50,7 +52,8 @@ struct Heard {
     arrivals: HashMap<u16, VecDeque<Arrival>>,
     /// Ports at which nobody receives any more.
     deaf: HashSet<u16>,
-    /// Ends of lanes that this process does not have any more, of which the post office has not been told.
+    /// Ends of lanes that this process does not have any more, of which the post office has not
+    /// been told.
     closings: VecDeque<(u32, Dropped)>,
     /// The ends of lanes that this process has.
     lanes: HashMap<LaneEnd, News>,
@@ -84,12 +87,14 @@ impl Control {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// How many descriptors to watch, this one last: not the socket of a post office that has gone, it is always ready.
+    /// How many descriptors to watch, this one last: not the socket of a post office that has gone,
+    /// it is always ready.
     pub(crate) fn watchable(&self, others: usize) -> usize {
         others + usize::from(!self.is_lost())
     }
 
-    /// Takes in everything that the post office has said so far, and tells it what it was not told yet. Never waits.
+    /// Takes in everything that the post office has said so far, and tells it what it was not told
+    /// yet. Never waits.
     pub(crate) fn hear(&self) {
         if self.is_lost() {
             return;
@@ -109,7 +114,8 @@ impl Control {
                     None => self.lost.store(true, Ordering::Relaxed),
                 },
                 Err(BrokerError::TimedOut { .. }) => return,
-                // Too many open files here. Of a lane it has to be known, so that the post office does not keep it.
+                // Too many open files here. Of a lane it has to be known, so that the post office
+                // does not keep it.
                 Err(BrokerError::Truncated { bytes, .. }) => {
                     if let Some(said @ (Said::Answer(_, Answer::Lane(_)) | Said::Notice(_))) =
                         Said::decode(&bytes)
@@ -131,7 +137,8 @@ impl Control {
         Ok(())
     }
 
-    /// Asks and waits for the answer, until `deadline`. `action` completes "the post office refuses to …".
+    /// Asks and waits for the answer, until `deadline`. `action` completes "the post office refuses
+    /// to …".
     pub(crate) fn ask(
         &self,
         action: impl FnOnce() -> String,
@@ -189,7 +196,8 @@ impl Control {
         }
     }
 
-    /// Says something; waits a while for a post office that does not read, until `deadline` at most.
+    /// Says something; waits a while for a post office that does not read, until `deadline` at
+    /// most.
     fn tell(
         &self,
         request: &Request,
@@ -218,7 +226,8 @@ impl Control {
         }
     }
 
-    /// Says something after everything that was to be said before: a lane can be opened where one was closed.
+    /// Says something after everything that was to be said before: a lane can be opened where one
+    /// was closed.
     fn try_to_tell(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), BrokerError> {
         self.tell_closings(&mut self.heard())?;
         self.connection.send_message(bytes, descriptors)
@@ -283,8 +292,8 @@ impl Control {
         )
     }
 
-    /// An end of a lane has been dropped. Never waits: the post office is told when it reads. If it never hears it, it
-    /// notices when this process ends.
+    /// An end of a lane has been dropped. Never waits: the post office is told when it reads. If it
+    /// never hears it, it notices when this process ends.
     pub(crate) fn forget_lane(&self, lane: u32, dropped: Dropped, tell: bool) {
         let mut heard = self.heard();
         heard.lanes.remove(&(lane, dropped.is_receiver()));
@@ -294,8 +303,8 @@ impl Control {
         }
     }
 
-    /// Sleeps until the post office says something, until `deadline` at most, and not long: another thread may take from the
-    /// socket what it says.
+    /// Sleeps until the post office says something, until `deadline` at most, and not long: another
+    /// thread may take from the socket what it says.
     pub(crate) fn wait_for_news(&self, deadline: Option<Instant>) -> Result<(), PostError> {
         let left =
             deadline.map_or(NEWS, |deadline| deadline.saturating_duration_since(Instant::now()));

@@ -1,8 +1,9 @@
-//! Who is there, under which names, and with which rights; and every destination table, written accordingly.
+//! Who is there, under which names, and with which rights; and every destination table, written
+//! accordingly.
 //!
-//! A name of a job means a [`Place`]: a port of a process of some job. What a table entry says follows from the rights, from
-//! who has registered and which ports are open; whenever one of these changes, the entries concerned are noted as stale
-//! and [`Directory::settle`] writes them anew.
+//! A name of a job means a [`Place`]: a port of a process of some job. What a table entry says
+//! follows from the rights, from who has registered and which ports are open; whenever one of these
+//! changes, the entries concerned are noted as stale and [`Directory::settle`] writes them anew.
 
 use super::{Address, JobKey, JobPlan, PostError, Refusal, hall_shape};
 use crate::name::{NAMES, NodeName, QUEUES, QueueIndex, QueueName, SourceName};
@@ -370,8 +371,8 @@ impl Directory {
         }
     }
 
-    /// Writes what is stale. Writing may give names to senders, whose entries then are to be written too; that ends,
-    /// because every place gets one name in each job.
+    /// Writes what is stale. Writing may give names to senders, whose entries then are to be
+    /// written too; that ends, because every place gets one name in each job.
     fn settle(&mut self) {
         while let Some((job, name)) = self.stale.pop_first() {
             for from in self.open_ports(job) {

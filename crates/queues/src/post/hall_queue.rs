@@ -1,4 +1,5 @@
-//! A port's queue in its process's hall: the receiving side of all lanes that lead to the port through the hall.
+//! A port's queue in its process's hall: the receiving side of all lanes that lead to the port
+//! through the hall.
 
 use super::halls::Halls;
 use super::inbox::Found;
@@ -26,8 +27,8 @@ pub(super) struct HallQueue {
     lanes: Vec<HallLane>,
     /// Some of the lanes wait for their last messages.
     is_anybody_leaving: bool,
-    /// Where this inbox sleeps. The event is one for all inboxes of the process, so none may take it away from the others:
-    /// each has a set in which every notification is an edge of its own.
+    /// Where this inbox sleeps. The event is one for all inboxes of the process, so none may take
+    /// it away from the others: each has a set in which every notification is an edge of its own.
     watch: Option<OwnedFd>,
 }
 

@@ -1,4 +1,5 @@
-//! The halls of a job that shares memory: this process's own, and those of the processes that it sends to.
+//! The halls of a job that shares memory: this process's own, and those of the processes that it
+//! sends to.
 
 use super::PostError;
 use crate::event::Event;
@@ -52,7 +53,8 @@ impl Halls {
 
     /// This process's hall. Nobody keeps it for longer than a look.
     pub(crate) fn own(&self) -> MutexGuard<'_, Hall> {
-        // Whoever panicked while holding it may have left one queue's list half done; the others are as they were.
+        // Whoever panicked while holding it may have left one queue's list half done; the others
+        // are as they were.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,7 +63,8 @@ impl Halls {
         &self.event
     }
 
-    /// Opens a destination in the hall of this number; enters it first if this process is not in it yet.
+    /// Opens a destination in the hall of this number; enters it first if this process is not in it
+    /// yet.
     pub(crate) fn open(
         &self,
         number: u32,

@@ -1,5 +1,5 @@
-//! Receiving at a port: from everybody who has opened a lane to it, one message each in turn. All who send through the
-//! process's hall count as one there.
+//! Receiving at a port: from everybody who has opened a lane to it, one message each in turn. All
+//! who send through the process's hall count as one there.
 
 use super::hall_queue::{HallQueue, Seen};
 use super::{Class, Port, PostError, system};
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 /// After so many messages or looks in vain: what does the post office say?
 const NEWS: u32 = 256;
 
-/// How long to sleep at most before asking. Another thread may have taken from the socket what the post office said.
+/// How long to sleep at most before asking. Another thread may have taken from the socket what the
+/// post office said.
 const SLICE: Duration = Duration::from_millis(250);
 
 /// What an [`Inbox`] gives.
@@ -100,8 +101,9 @@ impl Inbox {
         &self.port
     }
 
-    /// How many lanes lead here, each from a port under a name: somebody sends or may send over each of them. A process
-    /// whose ports have been moved to another can leave when there are none.
+    /// How many lanes lead here, each from a port under a name: somebody sends or may send over
+    /// each of them. A process whose ports have been moved to another can leave when there are
+    /// none.
     pub fn lanes(&self) -> usize {
         let through_hall = self.queue.as_ref().map_or(0, HallQueue::lanes);
         self.lanes.len() + self.heirs.len() + through_hall + self.port.arrivals()
@@ -111,8 +113,8 @@ impl Inbox {
     ///
     /// # Errors
     ///
-    /// [`PostError::Lane`] for a lane that cannot be used, [`PostError::PostGone`] if no lane is left and nobody can open
-    /// one, [`PostError::Receive`], [`PostError::System`].
+    /// [`PostError::Lane`] for a lane that cannot be used, [`PostError::PostGone`] if no lane is
+    /// left and nobody can open one, [`PostError::Receive`], [`PostError::System`].
     pub fn receive(&mut self) -> Result<Delivery<'_>, PostError> {
         loop {
             if let Some(found) = self.find(None)? {
@@ -241,8 +243,9 @@ impl Inbox {
 
     fn take_new_lanes(&mut self) -> Result<(), PostError> {
         loop {
-            // Before the lanes: another thread may hear at any moment that one has come and that it is closed. News that is
-            // counted here is of lanes that are taken below, if they were not taken before.
+            // Before the lanes: another thread may hear at any moment that one has come and that it
+            // is closed. News that is counted here is of lanes that are taken below, if they were
+            // not taken before.
             let notices = self.port.control().notices();
             self.take_arrivals()?;
             if notices != self.notices {

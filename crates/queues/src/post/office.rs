@@ -129,7 +129,8 @@ impl Post {
     }
 
     fn office(&self) -> MutexGuard<'_, Office> {
-        // Whoever panicked while holding it may have left an event half done; the others are as they were.
+        // Whoever panicked while holding it may have left an event half done; the others are as
+        // they were.
         self.office.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,12 +146,14 @@ impl Post {
     ///
     /// # Errors
     ///
-    /// [`PostError::Plan`], [`PostError::Segment`] if its segment cannot be had, [`PostError::System`].
+    /// [`PostError::Plan`], [`PostError::Segment`] if its segment cannot be had,
+    /// [`PostError::System`].
     pub fn add_job(&self, plan: JobPlan) -> Result<JobKey, PostError> {
         self.change(|traffic| traffic.add_job(plan))
     }
 
-    /// From now on processes of job `from` may send to those of job `to`. Within a job everybody may.
+    /// From now on processes of job `from` may send to those of job `to`. Within a job everybody
+    /// may.
     ///
     /// # Errors
     ///
@@ -177,24 +180,25 @@ impl Post {
         self.change(|traffic| traffic.revoke(job, name))
     }
 
-    /// Lets a name of a job lead to another port. If that is a port of the same job as before, what is sent under this name
-    /// goes with it, and nothing is lost, doubled or reordered (see "Moving" in the [module's page](super)). Otherwise the
-    /// lanes are closed.
+    /// Lets a name of a job lead to another port. If that is a port of the same job as before, what
+    /// is sent under this name goes with it, and nothing is lost, doubled or reordered (see
+    /// "Moving" in the [module's page](super)). Otherwise the lanes are closed.
     ///
     /// # Errors
     ///
-    /// [`PostError::UnknownJob`], [`PostError::UnknownName`], [`PostError::Address`] for a port that does not exist or to
-    /// which the job may not send.
+    /// [`PostError::UnknownJob`], [`PostError::UnknownName`], [`PostError::Address`] for a port
+    /// that does not exist or to which the job may not send.
     pub fn repoint(&self, job: &str, name: QueueName, to: &Address) -> Result<(), PostError> {
         self.change(|traffic| traffic.repoint(job, name, to))
     }
 
-    /// Lets every name of a port, in every job, lead to another port of the same job: a rank moves to another process. See
-    /// [`Self::repoint`].
+    /// Lets every name of a port, in every job, lead to another port of the same job: a rank moves
+    /// to another process. See [`Self::repoint`].
     ///
     /// # Errors
     ///
-    /// [`PostError::Address`] for a port that does not exist, is of another job or, if the target, not open.
+    /// [`PostError::Address`] for a port that does not exist, is of another job or, if the target,
+    /// not open.
     pub fn move_port(&self, from: &Address, to: &Address) -> Result<(), PostError> {
         self.change(|traffic| traffic.move_port(from, to))
     }
@@ -260,7 +264,8 @@ impl Office {
                 Ok(None) => return,
                 // Turned away; the next may be one of ours.
                 Err(BrokerError::OtherUser { .. }) => {}
-                // No descriptor is left for whoever knocks. It would go on knocking, and wake this thread every time.
+                // No descriptor is left for whoever knocks. It would go on knocking, and wake this
+                // thread every time.
                 Err(_) => return self.shut_door(post, true),
             }
         }
@@ -275,7 +280,8 @@ impl Office {
 
     fn shut_door(&mut self, post: &Post, shut: bool) {
         let flags = if shut { EventFlags::empty() } else { EventFlags::IN };
-        // It cannot fail for a descriptor that is in the set; if it did, the door would stay as it is.
+        // It cannot fail for a descriptor that is in the set; if it did, the door would stay as it
+        // is.
         let _ = epoll::modify(&post.epoll, &post.broker, Event::Door.encode(), flags);
         self.is_shut = shut;
     }
@@ -386,7 +392,8 @@ impl Link {
         let is_unheard = openings.clone().any(|(opened, _)| opened == lane);
         let is_awaited = openings.any(|(_, after)| after == lane);
         if is_unheard && !is_awaited {
-            // What it has not heard of it need not forget. So nobody who does not read makes this queue long.
+            // What it has not heard of it need not forget. So nobody who does not read makes this
+            // queue long.
             self.outgoing.retain(|waiting| waiting.about.is_none_or(|(about, _)| about != lane));
         } else if what == About::Closing {
             self.outgoing.push_back(dispatch);

@@ -10,8 +10,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long even who cannot wait waits for the post office when a lane has to be opened: otherwise whoever is often in a
-/// hurry would never get one.
+/// How long even who cannot wait waits for the post office when a lane has to be opened: otherwise
+/// whoever is often in a hurry would never get one.
 const HURRY: Duration = Duration::from_millis(250);
 
 /// The sending side of a port.
@@ -91,25 +91,27 @@ impl Outbox {
         &self.port
     }
 
-    /// Sends a message of up to [`MAX_MESSAGE_BYTES`](super::MAX_MESSAGE_BYTES) (4,088) bytes to one of the receiver's
-    /// handlers; waits for room. There is none either as long as what this port has sent to the name is not received where
-    /// the name led before.
+    /// Sends a message of up to [`MAX_MESSAGE_BYTES`](super::MAX_MESSAGE_BYTES) (4,088) bytes to
+    /// one of the receiver's handlers; waits for room. There is none either as long as what this
+    /// port has sent to the name is not received where the name led before.
     ///
     /// # Errors
     ///
-    /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`], [`PostError::PostGone`],
-    /// [`PostError::NoAnswer`], [`PostError::Lane`], in which [`LaneError::Oversized`] is a message that is too long. A lane
-    /// that has failed is opened anew by the next message; by the same one, if the name leads to another process by now.
+    /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`],
+    /// [`PostError::PostGone`], [`PostError::NoAnswer`], [`PostError::Lane`], in which
+    /// [`LaneError::Oversized`] is a message that is too long. A lane that has failed is opened
+    /// anew by the next message; by the same one, if the name leads to another process by now.
     pub fn send(&mut self, name: QueueName, handler: u8, bytes: &[u8]) -> Result<(), PostError> {
         self.deliver((name, Class::Request), handler, bytes, Patience::Until(None)).map(drop)
     }
 
-    /// As [`Self::send`], but waits until `deadline` at most; if a lane has to be opened first, a quarter of a second
-    /// for the post office in any case.
+    /// As [`Self::send`], but waits until `deadline` at most; if a lane has to be opened first, a
+    /// quarter of a second for the post office in any case.
     ///
     /// # Errors
     ///
-    /// As [`Self::send`], and [`LaneError::TimedOut`]; [`PostError::NoAnswer`] if it was the post office that was late.
+    /// As [`Self::send`], and [`LaneError::TimedOut`]; [`PostError::NoAnswer`] if it was the post
+    /// office that was late.
     pub fn send_by(
         &mut self,
         name: QueueName,
@@ -121,8 +123,8 @@ impl Outbox {
             .map(drop)
     }
 
-    /// As [`Self::send`]; `false` if there is no room now, or if a lane has to be opened and the post office does not
-    /// answer within a quarter of a second.
+    /// As [`Self::send`]; `false` if there is no room now, or if a lane has to be opened and the
+    /// post office does not answer within a quarter of a second.
     ///
     /// # Errors
     ///
@@ -136,7 +138,8 @@ impl Outbox {
         self.deliver((name, Class::Request), handler, bytes, Patience::None)
     }
 
-    /// As [`Self::send`], to whom a message came from, as a reply: no number of requests on the way there holds it up.
+    /// As [`Self::send`], to whom a message came from, as a reply: no number of requests on the way
+    /// there holds it up.
     ///
     /// # Errors
     ///
@@ -175,7 +178,8 @@ impl Outbox {
         self.deliver((to.into(), Class::Reply), handler, bytes, Patience::None)
     }
 
-    /// Closes the lanes to a name, if there are any. What is sent to it later may overtake what was sent before.
+    /// Closes the lanes to a name, if there are any. What is sent to it later may overtake what was
+    /// sent before.
     pub fn close(&mut self, name: QueueName) {
         self.ways.remove(&(name, Class::Request));
         self.ways.remove(&(name, Class::Reply));
@@ -196,7 +200,8 @@ impl Outbox {
         }
         match self.ways.entry((name, class)) {
             Entry::Occupied(mut way) if alone && matches!(way.get(), Way::Hall(_)) => {
-                // The receiver takes what was sent through its hall before what comes over the new lane.
+                // The receiver takes what was sent through its hall before what comes over the new
+                // lane.
                 let new = self.port.open_way((name, class), alone, patience.for_a_way())?;
                 way.insert(new).go_on();
                 Ok(way.into_mut())
@@ -241,8 +246,8 @@ impl Outbox {
             if !error.is_final() {
                 return Err(error.into());
             }
-            // A lane that fails has not taken the message. If it is one to a process whose place another has taken, that
-            // one is meant.
+            // A lane that fails has not taken the message. If it is one to a process whose place
+            // another has taken, that one is meant.
             match self.ways.remove(&to) {
                 Some(way) if matches!(error, LaneError::Moved { .. }) || way.is_outdated() => {
                     way.go_on()

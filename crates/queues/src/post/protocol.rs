@@ -1,8 +1,9 @@
 //! What a process and the post office say to each other, in messages of [`shm::broker`].
 //!
-//! A process asks (a number, so that an answer is not taken for that to an earlier question, and a [`Request`]); the post
-//! office answers (the number, and an [`Answer`]) and gives notice of what happens ([`Notice`]). All numbers are
-//! little-endian; a text is its length in one byte and UTF-8. Descriptors go with a message in the order given here.
+//! A process asks (a number, so that an answer is not taken for that to an earlier question, and a
+//! [`Request`]); the post office answers (the number, and an [`Answer`]) and gives notice of what
+//! happens ([`Notice`]). All numbers are little-endian; a text is its length in one byte and UTF-8.
+//! Descriptors go with a message in the order given here.
 
 use super::{Address, Class, JobKey, Refusal};
 use crate::lane::Partner;
@@ -19,15 +20,18 @@ pub(crate) enum Request {
     Register { job: String, process: u32, key: JobKey, started: StartTime },
     /// A port of its own. Answered by [`Answer::PortOpened`].
     OpenPort { port: u16 },
-    /// The name of a port in the asker's job. Answered by [`Answer::Named`], if `wait` when the port is open.
+    /// The name of a port in the asker's job. Answered by [`Answer::Named`], if `wait` when the
+    /// port is open.
     LookUp { address: Address, wait: bool },
-    /// A lane from a port to a name; `alone` if it is to have a ring of its own. Answered by [`Answer::Lane`].
+    /// A lane from a port to a name; `alone` if it is to have a ring of its own. Answered by
+    /// [`Answer::Lane`].
     OpenLane { port: u16, name: QueueName, class: Class, alone: bool },
     /// An end of a lane has been dropped. Not answered.
     CloseLane { lane: u32, dropped: Dropped },
     /// The sources that a port accepts. Answered by [`Answer::Done`].
     Accept { port: u16, whom: Whom },
-    /// The receiving end of a lane, as [`Notice::MoveLane`] has asked; with the ring's memory and the bell. Not answered.
+    /// The receiving end of a lane, as [`Notice::MoveLane`] has asked; with the ring's memory and
+    /// the bell. Not answered.
     HandOver { lane: u32, position: u64 },
 }
 
@@ -59,8 +63,8 @@ pub(crate) enum Whom {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     Refused(Refusal),
-    /// With the job's segment, the memory of the process's hall and its event, if the job has a segment. The job has so many
-    /// ports a process, and so many of them are resident.
+    /// With the job's segment, the memory of the process's hall and its event, if the job has a
+    /// segment. The job has so many ports a process, and so many of them are resident.
     Welcome {
         ports: u16,
         resident: u16,
@@ -81,8 +85,8 @@ pub(crate) enum Answer {
 /// What happens without having been asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// Somebody has opened a lane to this port; with the ring's memory and the bell if it has a ring. What comes over the
-    /// lane `after`, if that is not 0, comes first.
+    /// Somebody has opened a lane to this port; with the ring's memory and the bell if it has a
+    /// ring. What comes over the lane `after`, if that is not 0, comes first.
     LaneOpened { port: u16, position: u64, after: u32, offer: LaneOffer },
     /// A lane is no more.
     LaneClosed { lane: u32, why: Closing },
@@ -107,8 +111,8 @@ pub(crate) struct LaneOffer {
 pub(crate) enum Carrier {
     /// A ring of so many lines. With its memory and the bell.
     Ring { lines: u32 },
-    /// A queue of the receiving process's hall, which has this number; and the receive queue's number on the node. For the
-    /// sender with the hall's memory and its event.
+    /// A queue of the receiving process's hall, which has this number; and the receive queue's
+    /// number on the node. For the sender with the hall's memory and its event.
     Hall { hall: u32, port: u16, queue: QueueIndex },
 }
 

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// How long to wait for answers that the post office gives at once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long to wait for the answer that tells a port that is not open from a post office that is stopped.
+/// How long to wait for the answer that tells a port that is not open from a post office that is
+/// stopped.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// Which process of which job a process is.
@@ -40,7 +41,8 @@ impl Identity {
     }
 }
 
-/// A process that the post office knows. Once it, its ports and its lanes are dropped, the process has left.
+/// A process that the post office knows. Once it, its ports and its lanes are dropped, the process
+/// has left.
 #[derive(Debug)]
 pub struct Registration {
     control: Arc<Control>,
@@ -52,12 +54,14 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Registers with the post office of this name, which may be just starting: tries until `timeout` has passed.
+    /// Registers with the post office of this name, which may be just starting: tries until
+    /// `timeout` has passed.
     ///
     /// # Errors
     ///
-    /// [`PostError::Broker`] if nobody answers at the name, [`PostError::Refused`], [`PostError::NoAnswer`],
-    /// [`PostError::PostGone`], [`PostError::Hall`], [`PostError::Segment`].
+    /// [`PostError::Broker`] if nobody answers at the name, [`PostError::Refused`],
+    /// [`PostError::NoAnswer`], [`PostError::PostGone`], [`PostError::Hall`],
+    /// [`PostError::Segment`].
     pub fn register(
         post: &str,
         identity: &Identity,
@@ -104,7 +108,8 @@ impl Registration {
     ///
     /// # Errors
     ///
-    /// [`PostError::Refused`], [`PostError::NoAnswer`], [`PostError::PostGone`], [`PostError::Table`].
+    /// [`PostError::Refused`], [`PostError::NoAnswer`], [`PostError::PostGone`],
+    /// [`PostError::Table`].
     pub fn open_port(&self, port: u16) -> Result<Port, PostError> {
         let action = || format!("open port {port}");
         let (answer, descriptors) =
@@ -136,8 +141,9 @@ impl Registration {
     ///
     /// # Errors
     ///
-    /// As [`Self::look_up`], and [`PostError::NotOpen`]. [`PostError::NoAnswer`] comes a second after the deadline: so long
-    /// the post office has to say that it is there and only the port is not.
+    /// As [`Self::look_up`], and [`PostError::NotOpen`]. [`PostError::NoAnswer`] comes a second
+    /// after the deadline: so long the post office has to say that it is there and only the port is
+    /// not.
     pub fn look_up_open(
         &self,
         address: &Address,
@@ -209,20 +215,21 @@ impl Port {
         self.table.lookup(name)
     }
 
-    /// Opens a lane with a ring of its own to where a name leads. There is one for each port and name; an [`Outbox`] opens
-    /// them by itself.
+    /// Opens a lane with a ring of its own to where a name leads. There is one for each port and
+    /// name; an [`Outbox`] opens them by itself.
     ///
     /// # Errors
     ///
-    /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`], [`PostError::Lane`].
+    /// [`PostError::Table`] for a name that leads nowhere, [`PostError::Refused`],
+    /// [`PostError::Lane`].
     pub fn open_lane(&self, name: QueueName) -> Result<LaneSender, PostError> {
         let (offer, descriptors) =
             self.ask_for_lane((name, Class::Request), true, Instant::now() + PATIENCE)?;
         self.lane_sender(name, offer, descriptors)
     }
 
-    /// A way to where a name leads: through the receiver's hall if that can be and the way need not be `alone`. Waits for
-    /// the post office until `deadline`.
+    /// A way to where a name leads: through the receiver's hall if that can be and the way need not
+    /// be `alone`. Waits for the post office until `deadline`.
     pub(super) fn open_way(
         &self,
         (name, class): (QueueName, Class),
@@ -276,8 +283,9 @@ impl Port {
         Ok(LaneSender::new(&self.control, Arc::clone(&self.table), name, parts)?)
     }
 
-    /// The next lane with a ring of its own that another process has opened to this port; an [`Inbox`] takes all lanes by
-    /// itself. Who would send through this process's hall finds that nobody receives there.
+    /// The next lane with a ring of its own that another process has opened to this port; an
+    /// [`Inbox`] takes all lanes by itself. Who would send through this process's hall finds that
+    /// nobody receives there.
     ///
     /// # Errors
     ///
@@ -321,7 +329,8 @@ impl Port {
         self.halls.as_ref().map(|halls| HallQueue::new(halls, &self.sources, self.port))
     }
 
-    /// Restricts the receive queue to these sources, which others cannot get around: their lanes are closed.
+    /// Restricts the receive queue to these sources, which others cannot get around: their lanes
+    /// are closed.
     ///
     /// # Errors
     ///
@@ -367,7 +376,8 @@ impl Port {
         }
     }
 
-    /// The two sides of the port: one to send from, one to receive with. Each may go to a thread of its own.
+    /// The two sides of the port: one to send from, one to receive with. Each may go to a thread of
+    /// its own.
     pub fn split(self) -> (Outbox, Inbox) {
         let port = Arc::new(self);
         (Outbox::new(Arc::clone(&port)), Inbox::new(port))

@@ -31,16 +31,18 @@ pub(super) enum About {
         /// The lane whose messages come first, or 0.
         after: u32,
     },
-    /// Its sender has dropped its end, and waits until the receiver says that it has received everything.
+    /// Its sender has dropped its end, and waits until the receiver says that it has received
+    /// everything.
     Leaving,
     /// It is no more.
     Closing,
-    /// Nothing: the lane was closed by the process at the other end. What it has not been told it need not know.
+    /// Nothing: the lane was closed by the process at the other end. What it has not been told it
+    /// need not know.
     Cancelling,
 }
 
-/// What a lane is for. There is one for each, and perhaps an older one through a hall from which the receiver still takes
-/// what was sent.
+/// What a lane is for. There is one for each, and perhaps an older one through a hall from which
+/// the receiver still takes what was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Route {
     from: Place,
@@ -239,7 +241,8 @@ impl Traffic {
         let place = self.directory.place(address)?;
         let name = self.directory.look_up(job, place)?;
         if wait && self.directory.owner(place).is_none() {
-            // An asker that has given up before asks again: one question a process and place is enough.
+            // An asker that has given up before asks again: one question a process and place is
+            // enough.
             self.waiting.retain(|waiting| (waiting.member, waiting.place) != (member, place));
             self.waiting.push(Waiting { member, question, place, name });
         } else {
@@ -390,7 +393,8 @@ impl Traffic {
         Some(removed)
     }
 
-    /// One of the two processes has dropped its end. The other one finds that in the ring; of a hall it is told.
+    /// One of the two processes has dropped its end. The other one finds that in the ring; of a
+    /// hall it is told.
     fn close_by(&mut self, member: MemberNumber, number: u32, dropped: Dropped) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
         let (own, other) = if dropped.is_receiver() {
@@ -442,7 +446,8 @@ impl Traffic {
             .filter(|(_, lane)| concerned(lane))
             .map(|(&number, _)| number)
             .collect();
-        // The newest first: until it has gone, the one whose messages come before its own has to be known.
+        // The newest first: until it has gone, the one whose messages come before its own has to be
+        // known.
         numbers.sort_unstable_by(|one, other| other.cmp(one));
         for number in numbers {
             let Some(lane) = self.remove(number) else { continue };

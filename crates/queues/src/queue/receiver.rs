@@ -15,8 +15,9 @@ use crate::sync::{Ordering, spin_loop};
 use crate::waiting::{Wait, wait};
 use crate::word::Message;
 
-/// How many pauses of the processor a receiver makes between two looks while messages flow. The sender is probably writing to
-/// the very line that would be looked at; a look at once takes the line away from it for a message or two.
+/// How many pauses of the processor a receiver makes between two looks while messages flow. The
+/// sender is probably writing to the very line that would be looked at; a look at once takes the
+/// line away from it for a message or two.
 const FLOW_PAUSE: u32 = 4;
 
 /// How often it looks before it takes the flow for ended.
@@ -63,7 +64,8 @@ impl<K: Kind, F: Form> Receiver<K, F> {
         received
     }
 
-    /// Takes the next message; the Empty message if there is none, or the queue is closed. So it can always be dispatched.
+    /// Takes the next message; the Empty message if there is none, or the queue is closed. So it
+    /// can always be dispatched.
     #[inline]
     pub fn receive(&mut self) -> K::Message {
         match self.try_receive() {
@@ -115,14 +117,16 @@ impl<K: Kind, F: Form> Receiver<K, F> {
         wait(self, Some(deadline)).transpose()
     }
 
-    /// Whether a message waits, or a line that holds others up and that some more looks will pass by.
+    /// Whether a message waits, or a line that holds others up and that some more looks will pass
+    /// by.
     #[inline]
     #[must_use]
     pub fn is_ready(&self) -> bool {
         K::is_ready(&self.ring)
     }
 
-    /// The message that an empty queue gives. In a new queue: from source 0 for handler 0, five bytes of 0.
+    /// The message that an empty queue gives. In a new queue: from source 0 for handler 0, five
+    /// bytes of 0.
     #[must_use]
     pub fn empty_message(&self) -> K::Message {
         // Relaxed: the message is all in the word.
@@ -134,8 +138,8 @@ impl<K: Kind, F: Form> Receiver<K, F> {
         self.ring.control.settings.empty.store(message.to_bits(), Ordering::Relaxed);
     }
 
-    /// Asks that the [`Event`](crate::event::Event) that senders were given be notified once. True if it is already so;
-    /// then receive first.
+    /// Asks that the [`Event`](crate::event::Event) that senders were given be notified once. True
+    /// if it is already so; then receive first.
     pub fn ask_for_event(&mut self, when: Notify) -> bool {
         self.ring.ask(Some(when));
         match when {
@@ -179,7 +183,8 @@ impl<K: Kind, F: Form> Wait for Receiver<K, F> {
 
 impl<K: Kind> Clone for Receiver<K, Shared> {
     fn clone(&self) -> Self {
-        // It can only fail when other programs write over the count, or at 2^32 receivers; then one goes uncounted.
+        // It can only fail when other programs write over the count, or at 2^32 receivers; then one
+        // goes uncounted.
         let _ = self.ring.enter_receiver(false);
         let mut clone = Receiver::of(self.ring.clone());
         clone.watched.clone_from(&self.watched);

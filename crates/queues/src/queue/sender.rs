@@ -25,8 +25,8 @@ impl<K: Kind> Sender<K> {
         Sender { ring, generation, aim: K::Aim::default(), event: None, watched: None }
     }
 
-    /// A sender that notifies the receiver's event when the receiver asks for that. The event is also notified for the poll
-    /// set of the queue.
+    /// A sender that notifies the receiver's event when the receiver asks for that. The event is
+    /// also notified for the poll set of the queue.
     #[must_use]
     pub fn with_event(self, event: Event) -> Self {
         Sender { event: Some(event), ..self }
@@ -64,7 +64,8 @@ impl<K: Kind> Sender<K> {
     /// Sends a message, and waits for room until `deadline` if there is none.
     ///
     /// # Errors
-    /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`], [`SendError::Departed`].
+    /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`],
+    /// [`SendError::Departed`].
     #[inline]
     pub fn send_until(&self, message: &K::Message, deadline: Instant) -> Result<(), SendError> {
         match self.try_send(message) {

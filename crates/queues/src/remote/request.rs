@@ -7,8 +7,8 @@ use crate::patience::{self, Ended};
 use crate::peer::Watch;
 use crate::window::{RemoteError, words};
 
-/// What a conditional fetch waits for: the unsigned 64-bit word at byte `at` of the window, a counter or a flag, is
-/// `at_least` or more. `at` is a multiple of 8.
+/// What a conditional fetch waits for: the unsigned 64-bit word at byte `at` of the window, a
+/// counter or a flag, is `at_least` or more. `at` is a multiple of 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition {
     /// Where the word lies, in bytes of the window.
@@ -17,9 +17,11 @@ pub struct Condition {
     pub at_least: u64,
 }
 
-/// A conditional fetch that has been started and may not have completed. Dropping it withdraws the request.
+/// A conditional fetch that has been started and may not have completed. Dropping it withdraws the
+/// request.
 ///
-/// Whoever changes the word by a command of [`RemoteWindow`], its owner included, wakes those who wait for it.
+/// Whoever changes the word by a command of [`RemoteWindow`], its owner included, wakes those who
+/// wait for it.
 #[derive(Debug)]
 #[must_use = "nothing is fetched until the request is tested or waited for"]
 pub struct FetchRequest<'window, B> {
@@ -39,11 +41,13 @@ pub enum Fetch<'window, B> {
 }
 
 impl RemoteWindow {
-    /// Starts to fetch as many bytes as `into` has, from byte `from` of the window on, as soon as the condition is true. Returns
-    /// at once; the request gives `into` back when it has completed. An empty `into` only waits.
+    /// Starts to fetch as many bytes as `into` has, from byte `from` of the window on, as soon as
+    /// the condition is true. Returns at once; the request gives `into` back when it has completed.
+    /// An empty `into` only waits.
     ///
     /// # Errors
-    /// [`RemoteError::OutOfRange`] or [`RemoteError::Misaligned`] for the range or the word, [`RemoteError::Withdrawn`].
+    /// [`RemoteError::OutOfRange`] or [`RemoteError::Misaligned`] for the range or the word,
+    /// [`RemoteError::Withdrawn`].
     ///
     /// # Examples
     /// ```

@@ -1,10 +1,11 @@
-//! Who still needs a buffer: one word that counts those who hold it, the messages under way that refer to it, and how often
-//! it was taken.
+//! Who still needs a buffer: one word that counts those who hold it, the messages under way that
+//! refer to it, and how often it was taken.
 //!
-//! A buffer is free when nobody holds it and nothing under way refers to it. Whoever takes it is its first holder and moves
-//! the generation on. A message counts from before it is sent until it is opened; from then on its receiver is a holder. So a
-//! message that is opened twice can at worst take the place of another one, which then finds nothing to open; nobody ever
-//! reads a buffer that is not held for it.
+//! A buffer is free when nobody holds it and nothing under way refers to it. Whoever takes it is
+//! its first holder and moves the generation on. A message counts from before it is sent until it
+//! is opened; from then on its receiver is a holder. So a message that is opened twice can at worst
+//! take the place of another one, which then finds nothing to open; nobody ever reads a buffer that
+//! is not held for it.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -57,7 +58,8 @@ pub(crate) fn take(word: &AtomicU64) -> Option<Generation> {
         return None;
     }
     let taken = State { generation: generation.wrapping_add(1), under_way, holders: 1 };
-    // Acquire: pairs with the Release of `release`: the last holder has read what it wanted before the new owner writes.
+    // Acquire: pairs with the Release of `release`: the last holder has read what it wanted before
+    // the new owner writes.
     let exchange = word.compare_exchange(seen, taken.word(), Ordering::Acquire, Ordering::Relaxed);
     exchange.ok().map(|_| taken.generation)
 }
@@ -72,7 +74,8 @@ pub(crate) fn take_back(word: &AtomicU64, generation: Generation) -> Result<(), 
     change(word, generation, -1, 0)
 }
 
-/// Opens a message: its receiver holds the buffer. What the sender wrote is visible, because the message was received.
+/// Opens a message: its receiver holds the buffer. What the sender wrote is visible, because the
+/// message was received.
 pub(crate) fn open(word: &AtomicU64, generation: Generation) -> Result<(), NotHeld> {
     change(word, generation, -1, 1)
 }
@@ -102,7 +105,8 @@ fn change(
             .with(under_way, holders)
             .filter(|_| state.generation == generation)
             .ok_or(NotHeld)?;
-        // Release: pairs with the Acquire of `take`. AcqRel, so that the chain of holders carries all their reading.
+        // Release: pairs with the Acquire of `take`. AcqRel, so that the chain of holders carries
+        // all their reading.
         match word.compare_exchange_weak(seen, after.word(), Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return Ok(()),
             Err(other) => seen = other,

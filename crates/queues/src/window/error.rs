@@ -46,7 +46,8 @@ pub enum WindowError {
     Process(#[from] ProcessError),
 }
 
-/// Why a remote memory command was refused. Except where it says otherwise nothing was written or read.
+/// Why a remote memory command was refused. Except where it says otherwise nothing was written or
+/// read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
@@ -103,8 +104,8 @@ pub enum RemoteError {
         /// How many bytes there are.
         bytes: usize,
     },
-    /// The operation cannot be computed. If an integer was divided by zero, all elements have been changed (see
-    /// [`goal::arithmetic`]).
+    /// The operation cannot be computed. If an integer was divided by zero, all elements have been
+    /// changed (see [`goal::arithmetic`]).
     #[error("accumulating into the window at {window}: {error}")]
     Arithmetic {
         /// The window.

@@ -30,7 +30,8 @@ shm::shared_lines! {
         bell: AtomicU32,
     }
 
-    /// What those sleep on who wait for a word; every command that changes one loads its bell, so nothing else is written here.
+    /// What those sleep on who wait for a word; every command that changes one loads its bell, so
+    /// nothing else is written here.
     pub(crate) struct Bells {
         words: [AtomicU32; BELLS],
     }
@@ -63,7 +64,8 @@ pub(crate) fn footprint(bytes: u64) -> Option<u64> {
 }
 
 impl Layout {
-    /// Writes the label of a window of `bytes` bytes at `offset`, in zeroed memory, for this process.
+    /// Writes the label of a window of `bytes` bytes at `offset`, in zeroed memory, for this
+    /// process.
     pub(crate) fn create(
         segment: &Arc<Segment>,
         offset: Offset,
@@ -85,7 +87,8 @@ impl Layout {
         if head.label.magic.load(Ordering::Acquire) != MAGIC {
             return Err(WindowError::NoWindow { offset });
         }
-        // Relaxed: the magic number published them. Anything may stand there by now; the range is checked.
+        // Relaxed: the magic number published them. Anything may stand there by now; the range is
+        // checked.
         let bytes = head.label.bytes.load(Ordering::Relaxed);
         let owner = Name(head.label.owner.load(Ordering::Relaxed));
         let first =
@@ -118,7 +121,8 @@ impl Layout {
         Wakeup(&self.head.bells.words[word as usize % BELLS])
     }
 
-    /// Wakes whoever waits for one of `count` words from `first` on. To be called after they were changed.
+    /// Wakes whoever waits for one of `count` words from `first` on. To be called after they were
+    /// changed.
     #[inline(always)]
     pub(crate) fn wake(&self, first: u64, count: u64) {
         for word in first..first + count.min(BELLS as u64) {
@@ -133,7 +137,8 @@ impl Layout {
 
     /// How many notifications there were so far.
     pub(crate) fn notifications(&self) -> u64 {
-        // Acquire: pairs with the Release in `notify`; what came before the notification is visible.
+        // Acquire: pairs with the Release in `notify`; what came before the notification is
+        // visible.
         self.head.notifications.count.load(Ordering::Acquire)
     }
 
@@ -142,7 +147,8 @@ impl Layout {
     }
 
     pub(crate) fn notify(&self) {
-        // Release: pairs with the Acquire in `notifications`. AcqRel, so that notifications of several form one chain.
+        // Release: pairs with the Acquire in `notifications`. AcqRel, so that notifications of
+        // several form one chain.
         self.head.notifications.count.fetch_add(1, Ordering::AcqRel);
         self.notification_bell().wake();
     }

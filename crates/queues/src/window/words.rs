@@ -1,8 +1,9 @@
 //! The bytes of a window as 64-bit words that any process may change at any time.
 //!
-//! Every access is an atomic access to a whole word, whatever the range: a part of a word is exchanged for new bytes in one
-//! step, so that neighbours in the same word are never disturbed and an aligned element of up to eight bytes is never seen
-//! half changed. (Accesses of different sizes to the same atomic memory would have no meaning in Rust's memory model.)
+//! Every access is an atomic access to a whole word, whatever the range: a part of a word is
+//! exchanged for new bytes in one step, so that neighbours in the same word are never disturbed and
+//! an aligned element of up to eight bytes is never seen half changed. (Accesses of different sizes
+//! to the same atomic memory would have no meaning in Rust's memory model.)
 
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
 
@@ -37,8 +38,8 @@ fn parts(at: u64, length: usize) -> impl Iterator<Item = Part> {
 /// Writes `bytes` from byte `at` on. The range has been checked.
 #[inline]
 pub(crate) fn write(words: &[AtomicU64], at: u64, bytes: &[u8]) {
-    // Release: pairs with the Acquire fence in `read` and the Acquire load of a condition. Whoever sees a word of this command
-    // sees everything that this process did before it.
+    // Release: pairs with the Acquire fence in `read` and the Acquire load of a condition. Whoever
+    // sees a word of this command sees everything that this process did before it.
     fence(Ordering::Release);
     let head = ((WORD - at % WORD) % WORD).min(bytes.len() as u64) as usize;
     let (head, rest) = bytes.split_at(head);
@@ -97,7 +98,8 @@ fn read_parts(words: &[AtomicU64], at: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Combines the elements from byte `at` on with those of `operands`, each in one step. Range and alignment have been checked.
+/// Combines the elements from byte `at` on with those of `operands`, each in one step. Range and
+/// alignment have been checked.
 #[inline]
 pub(crate) fn accumulate(
     words: &[AtomicU64],
@@ -141,9 +143,11 @@ pub(crate) fn accumulate(
     outcome
 }
 
-/// The operations on 64-bit integers that a processor does to memory in one instruction; signs do not matter to them.
+/// The operations on 64-bit integers that a processor does to memory in one instruction; signs do
+/// not matter to them.
 fn whole_word_operation(operation: Arithmetic) -> Option<fn(&AtomicU64, u64)> {
-    // AcqRel: pairs with `read`, `write` and the Acquire load of a condition, and keeps several accumulations in one chain.
+    // AcqRel: pairs with `read`, `write` and the Acquire load of a condition, and keeps several
+    // accumulations in one chain.
     Some(match operation {
         Arithmetic::Add => |word, operand| _ = word.fetch_add(operand, Ordering::AcqRel),
         Arithmetic::Subtract => |word, operand| _ = word.fetch_sub(operand, Ordering::AcqRel),
@@ -154,16 +158,19 @@ fn whole_word_operation(operation: Arithmetic) -> Option<fn(&AtomicU64, u64)> {
     })
 }
 
-/// Exchanges a word for what `with` makes of it. `with` may be called several times; the last call counts.
+/// Exchanges a word for what `with` makes of it. `with` may be called several times; the last call
+/// counts.
 #[inline]
 fn change(word: &AtomicU64, mut with: impl FnMut(&mut [u8; 8])) {
-    // The first exchange is tried on a guess, because a load would fetch the line once to read it and the exchange again to
-    // own it. A wrong guess costs a failed exchange, which brings the line and what stands there in one transfer.
+    // The first exchange is tried on a guess, because a load would fetch the line once to read it
+    // and the exchange again to own it. A wrong guess costs a failed exchange, which brings the
+    // line and what stands there in one transfer.
     let mut seen = 0;
     loop {
         let mut bytes = u64::to_le_bytes(seen);
         with(&mut bytes);
-        // AcqRel: as in `whole_word_operation`. Acquire on failure is not needed: the value is only an operand.
+        // AcqRel: as in `whole_word_operation`. Acquire on failure is not needed: the value is only
+        // an operand.
         match word.compare_exchange(
             seen,
             u64::from_le_bytes(bytes),
@@ -179,7 +186,8 @@ fn change(word: &AtomicU64, mut with: impl FnMut(&mut [u8; 8])) {
 /// What a word of a condition holds now.
 #[inline(always)]
 pub(crate) fn load(word: &AtomicU64) -> u64 {
-    // Acquire: pairs with the Release of whatever command changed it; what its origin did before is visible.
+    // Acquire: pairs with the Release of whatever command changed it; what its origin did before is
+    // visible.
     word.load(Ordering::Acquire)
 }
 
@@ -188,7 +196,8 @@ pub(crate) fn load(word: &AtomicU64) -> u64 {
 pub(crate) fn write_element(words: &[AtomicU64], at: u64, element: &[u8]) {
     let word = &words[(at / WORD) as usize];
     if let Ok(whole) = <[u8; 8]>::try_from(element) {
-        // Release: pairs with the Acquire in `read_element`, and with the Acquire load of a condition.
+        // Release: pairs with the Acquire in `read_element`, and with the Acquire load of a
+        // condition.
         word.store(u64::from_le_bytes(whole), Ordering::Release);
     } else {
         let from = (at % WORD) as usize;

@@ -1,10 +1,12 @@
 //! Loom's atomics, such that loom tries every order of two accesses to one of them.
 //!
-//! Loom decides where to try another order by looking at the last access to an atomic only. When a thread loads a word and then
-//! exchanges it, its own load hides the other threads' loads from it, and the orders in which the exchange comes before
-//! those are never tried (loom 0.7.2; two lines show it: one thread loads and exchanges, the other loads, and never sees the
-//! new value). So every access here is preceded by a read-modify-write of a companion, which depends on all others of its
-//! kind. The companion is relaxed: it orders nothing, so that missing barriers are found as before.
+//! Loom decides where to try another order by looking at the last access to an atomic only. When a
+//! thread loads a word and then exchanges it, its own load hides the other threads' loads from it,
+//! and the orders in which the exchange comes before those are never tried (loom 0.7.2; two lines
+//! show it: one thread loads and exchanges, the other loads, and never sees the new value). So
+//! every access here is preceded by a read-modify-write of a companion, which depends on all others
+//! of its kind. The companion is relaxed: it orders nothing, so that missing barriers are found as
+//! before.
 
 use loom::sync::atomic;
 pub(crate) use loom::sync::atomic::Ordering;

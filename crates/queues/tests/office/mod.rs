@@ -107,7 +107,8 @@ impl Path {
 }
 
 impl Office {
-    /// The processes of a new job with these ports opened, as outboxes and inboxes; and their registrations.
+    /// The processes of a new job with these ports opened, as outboxes and inboxes; and their
+    /// registrations.
     pub(crate) fn settle(&self, plan: JobPlan) -> (Vec<Registration>, Vec<Vec<(Outbox, Inbox)>>) {
         let (name, processes, ports) = (plan.name.clone(), plan.processes, plan.ports);
         let key = self.post.add_job(plan).expect("a new job");

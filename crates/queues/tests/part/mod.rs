@@ -1,4 +1,5 @@
-//! Other processes for tests: this very test program again, running one of its ignored tests as its whole job.
+//! Other processes for tests: this very test program again, running one of its ignored tests as its
+//! whole job.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io::{BufRead, BufReader, Lines};
@@ -13,7 +14,8 @@ use shm::arena::Arena;
 use shm::process::{ProcessState, state};
 use shm::segment::{Backing, Offset, Segment};
 
-/// The variable that tells a part what to work on. Without it (a plain `--ignored` run) parts do nothing.
+/// The variable that tells a part what to work on. Without it (a plain `--ignored` run) parts do
+/// nothing.
 const ARGUMENT: &str = "QUEUES_TEST_ARGUMENT";
 
 /// A part's own input.
@@ -36,7 +38,8 @@ pub(crate) fn memory(bytes: u64) -> (Arc<Segment>, Arc<Arena>) {
 pub(crate) struct Part(Child, Lines<BufReader<ChildStdout>>);
 
 impl Part {
-    /// Starts this program, to run the ignored test `part` in a process of its own. Its input is a pipe.
+    /// Starts this program, to run the ignored test `part` in a process of its own. Its input is a
+    /// pipe.
     pub(crate) fn start(part: &str, argument: &str) -> Part {
         Part::spawn(part, argument, |command| command.stdin(Stdio::piped()))
     }
@@ -47,7 +50,8 @@ impl Part {
         Part::start(part, &with_places(&path, places))
     }
 
-    /// The same, but the segment is the part's input, which also works for a part that another user runs.
+    /// The same, but the segment is the part's input, which also works for a part that another user
+    /// runs.
     pub(crate) fn start_as(
         user: Option<u32>,
         part: &str,

@@ -1,5 +1,5 @@
-//! A Chromium without a window, driven through its DevTools protocol: over a pipe, so there is no port that somebody else
-//! could have, and nothing to be looked up.
+//! A Chromium without a window, driven through its DevTools protocol: over a pipe, so there is no
+//! port that somebody else could have, and nothing to be looked up.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -129,7 +129,8 @@ impl Browser {
         }
     }
 
-    /// What an expression comes to, after its promise if it is one; pictures are drawn before and after.
+    /// What an expression comes to, after its promise if it is one; pictures are drawn before and
+    /// after.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let expression = format!(
             "(async () => {{ await settled(); const value = await ({expression}); await settled(); return value; }})()"

@@ -1,5 +1,5 @@
-//! The page in a real browser: that it draws everything at two widths, on light and dark ground, without a complaint; and
-//! that its figures answer.
+//! The page in a real browser: that it draws everything at two widths, on light and dark ground,
+//! without a complaint; and that its figures answer.
 //!
 //! Without Chromium these tests say SKIPPED; with `TRADEWIND_REQUIRE_BROWSER` set, they fail.
 //! `TRADEWIND_SCREENSHOTS=DIRECTORY` keeps pictures of what the browser showed.
@@ -113,7 +113,8 @@ const TOO_CLOSE: &str = "[...document.querySelectorAll('.live')].flatMap(drawing
         .map(other => `${drawing.closest('figure').id}: ${one.label.textContent} on ${other.label.textContent}`));
 })";
 
-/// A page with one figure of the suite scrolled to its middle, and where the area of that figure is.
+/// A page with one figure of the suite scrolled to its middle, and where the area of that figure
+/// is.
 struct Scene {
     browser: Browser,
     area: [f64; 4],

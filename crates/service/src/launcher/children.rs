@@ -41,8 +41,8 @@ impl Program<'_> {
         if let Some(core) = self.cores.get(rank as usize) {
             command.env(CORE, core.to_string());
         }
-        // A process group each, so that what a rank starts can be ended with it. A group that is not the terminal's may
-        // not read from the terminal, and would be stopped if it did.
+        // A process group each, so that what a rank starts can be ended with it. A group that is
+        // not the terminal's may not read from the terminal, and would be stopped if it did.
         command.process_group(0);
         let reads = rank == 0 && !std::io::stdin().is_terminal();
         command.stdin(if reads { Stdio::inherit() } else { Stdio::null() });
@@ -78,7 +78,8 @@ impl Rank {
 }
 
 fn signal_group(child: &Child, signal: Signal) {
-    // The process is its group's leader and has not been waited for, so the group cannot be somebody else's.
+    // The process is its group's leader and has not been waited for, so the group cannot be
+    // somebody else's.
     if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
         // The group may be empty but for a zombie.
         let _ = kill_process_group(group, signal);
@@ -207,14 +208,15 @@ impl Children {
 }
 
 impl Drop for Children {
-    /// Nothing of a job that failed is left behind. What a rank of a successful one leaves running in its group it may
-    /// have left on purpose.
+    /// Nothing of a job that failed is left behind. What a rank of a successful one leaves running
+    /// in its group it may have left on purpose.
     fn drop(&mut self) {
         if self.stage != Stage::Running || self.any_lives() {
             self.signal_groups(Signal::KILL);
         }
         for rank in &mut self.ranks {
-            // Only here are they waited for: until now each kept the number of its process group for us.
+            // Only here are they waited for: until now each kept the number of its process group
+            // for us.
             let _ = rank.child.wait();
         }
     }

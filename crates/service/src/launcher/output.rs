@@ -40,7 +40,8 @@ pub enum Output {
     /// Where this process's goes, as it comes.
     #[default]
     Inherit,
-    /// To a function, on a thread of its own, whole lines only; the last one of a rank may lack its end.
+    /// To a function, on a thread of its own, whole lines only; the last one of a rank may lack its
+    /// end.
     Lines(Sink),
 }
 
@@ -108,7 +109,8 @@ impl Copier {
         }
     }
 
-    /// Copies from now on. On a thread: whoever reads our output may be slow, and a death is to be noticed meanwhile.
+    /// Copies from now on. On a thread: whoever reads our output may be slow, and a death is to be
+    /// noticed meanwhile.
     pub(super) fn start(&mut self) -> Result<(), ServiceError> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
@@ -122,8 +124,8 @@ impl Copier {
         Ok(())
     }
 
-    /// Copies what has been written so far, and ends. A process that a rank has left behind may still hold its output
-    /// open; nobody waits for that.
+    /// Copies what has been written so far, and ends. A process that a rank has left behind may
+    /// still hold its output open; nobody waits for that.
     pub(super) fn finish(self) {
         drop(self);
     }
@@ -167,7 +169,8 @@ fn copy(mut sources: Vec<Source>, mut sink: Sink, stopped: &OwnedFd) {
     }
 }
 
-/// Which sources can be read, by position. None if `stopped` is closed; without it this does not sleep.
+/// Which sources can be read, by position. None if `stopped` is closed; without it this does not
+/// sleep.
 fn wait(sources: &[Source], stopped: Option<&OwnedFd>) -> Result<Vec<usize>, Errno> {
     let pipes = sources.iter().map(|source| &source.pipe).chain(stopped);
     let mut watched: Vec<PollFd<'_>> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();

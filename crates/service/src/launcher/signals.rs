@@ -21,7 +21,8 @@ const PASSED: [(i32, Signal); 7] = [
     (SIGCONT, Signal::CONT),
 ];
 
-/// Who catches signals in this process. A handler stays once it is installed; between jobs it does what the system would.
+/// Who catches signals in this process. A handler stays once it is installed; between jobs it does
+/// what the system would.
 struct Catchers {
     count: usize,
     nobody: Option<Arc<AtomicBool>>,
@@ -88,8 +89,8 @@ impl Drop for Signals {
     }
 }
 
-/// Does what is left to do in this process when the ranks have the signal: a launcher whose ranks are stopped stops too,
-/// so that the shell takes the terminal back.
+/// Does what is left to do in this process when the ranks have the signal: a launcher whose ranks
+/// are stopped stops too, so that the shell takes the terminal back.
 pub(super) fn follow(signal: Signal) {
     if signal == Signal::TSTP {
         // Without a table entry for it nothing happens, and the launcher goes on.
@@ -102,7 +103,8 @@ pub(super) fn ends(signal: Signal) -> bool {
     [Signal::INT, Signal::TERM, Signal::HUP].contains(&signal)
 }
 
-/// Signals that whoever started this process wants ignored (`nohup`), a bit each. The ranks inherit that.
+/// Signals that whoever started this process wants ignored (`nohup`), a bit each. The ranks inherit
+/// that.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -20,7 +20,8 @@ pub const MAX_DESCRIPTORS: usize = 16;
 /// "TWND", so that a stranger on the socket is recognised.
 const MAGIC: u32 = u32::from_be_bytes(*b"TWND");
 const VERSION: u16 = 1;
-/// Magic number (4 bytes), version (2), number of descriptors (2); both ends are on one machine, so in its byte order.
+/// Magic number (4 bytes), version (2), number of descriptors (2); both ends are on one machine, so
+/// in its byte order.
 const HEADER_BYTES: usize = 8;
 
 /// What came: the bytes, and descriptors that this process owns from now on (close-on-exec).
@@ -90,7 +91,8 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, BrokerE
             Err(error) => return Err(system("receive a message")(error)),
         }
     };
-    // Taken out first: whatever is wrong with the message, its descriptors are closed when this goes.
+    // Taken out first: whatever is wrong with the message, its descriptors are closed when this
+    // goes.
     let descriptors: Vec<OwnedFd> = control
         .drain()
         .filter_map(|part| match part {

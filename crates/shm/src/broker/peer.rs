@@ -19,10 +19,12 @@ pub struct Peer {
 
 impl Peer {
     pub(super) fn of(socket: &OwnedFd) -> Result<Peer, Errno> {
-        // Not rustix's call: its process number cannot be 0, which is what the kernel says for another namespace.
+        // Not rustix's call: its process number cannot be 0, which is what the kernel says for
+        // another namespace.
         let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes, the size of `found`; any bits are a valid `ucred`.
+        // SAFETY: the kernel writes at most `length` bytes, the size of `found`; any bits are a
+        // valid `ucred`.
         let result = unsafe {
             let to = (&raw mut found).cast();
             libc::getsockopt(

@@ -18,12 +18,14 @@ const MEMORY: &str = "the memory of this machine";
 pub enum Backing {
     /// Anonymous memory (memfd): no file system to fill up, sealed against a change of size.
     Memory,
-    /// A nameless file in this directory: a tmpfs with a size of its own, or any file system that reserves space.
+    /// A nameless file in this directory: a tmpfs with a size of its own, or any file system that
+    /// reserves space.
     Directory(PathBuf),
 }
 
 impl Backing {
-    /// Makes the file, `bytes` long and empty of pages, and the words that name its place in messages.
+    /// Makes the file, `bytes` long and empty of pages, and the words that name its place in
+    /// messages.
     pub(super) fn create(&self, bytes: u64) -> Result<(OwnedFd, String), SegmentError> {
         let place = match self {
             Backing::Memory => MEMORY.to_owned(),
@@ -32,7 +34,8 @@ impl Backing {
         check_limit(bytes)?;
         let made = match self {
             Backing::Memory => memory_file(bytes).and_then(|file| {
-                // Whoever got the descriptor could otherwise shorten the file under the feet of all others: SIGBUS.
+                // Whoever got the descriptor could otherwise shorten the file under the feet of all
+                // others: SIGBUS.
                 rustix::fs::fcntl_add_seals(
                     &file,
                     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
@@ -69,7 +72,8 @@ fn check_limit(bytes: u64) -> Result<(), SegmentError> {
 
 fn memory_file(bytes: u64) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Kernels before 6.3 do not know NOEXEC_SEAL; later ones may insist on it (sysctl vm.memfd_noexec).
+    // Kernels before 6.3 do not know NOEXEC_SEAL; later ones may insist on it (sysctl
+    // vm.memfd_noexec).
     let file = match rustix::fs::memfd_create("tradewind-segment", flags | MemfdFlags::NOEXEC_SEAL)
     {
         Err(Errno::INVAL) => rustix::fs::memfd_create("tradewind-segment", flags)?,
@@ -83,7 +87,8 @@ fn directory_file(directory: &Path, bytes: u64) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let file = match rustix::fs::openat(CWD, directory, flags | OFlags::TMPFILE, mode) {
-        // The file system has no nameless files (ISDIR: the kernel does not either): make a name and take it away.
+        // The file system has no nameless files (ISDIR: the kernel does not either): make a name
+        // and take it away.
         Err(Errno::OPNOTSUPP | Errno::ISDIR) => named_then_nameless(directory, flags, mode)?,
         other => other?,
     };
@@ -96,7 +101,8 @@ fn named_then_nameless(directory: &Path, flags: OFlags, mode: Mode) -> Result<Ow
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = directory.join(format!(".tradewind-segment-{}-{number}", std::process::id()));
-        // EXCL and NOFOLLOW: in a directory that others may write to, a name that exists is not ours.
+        // EXCL and NOFOLLOW: in a directory that others may write to, a name that exists is not
+        // ours.
         let exclusive = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         match rustix::fs::openat(CWD, &path, exclusive, mode) {
             Ok(file) => return rustix::fs::unlink(&path).map(|()| file),

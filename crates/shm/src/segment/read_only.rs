@@ -1,4 +1,5 @@
-//! Memory that one process writes and others only read: sealed, so that none of them can do otherwise.
+//! Memory that one process writes and others only read: sealed, so that none of them can do
+//! otherwise.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +11,8 @@ use rustix::mm::ProtFlags;
 use super::{SegmentError, backing, file_bytes, map_file};
 use crate::sync::{AtomicU64, Ordering};
 
-/// What a file must be sealed against before anybody reads it in place: new writers, and a change of size (SIGBUS).
+/// What a file must be sealed against before anybody reads it in place: new writers, and a change
+/// of size (SIGBUS).
 pub(super) const SEALS: SealFlags =
     SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
@@ -28,8 +30,9 @@ impl ReadOnlyWord {
     }
 }
 
-/// What another process made with [`Segment::create_for_readers`](super::Segment::create_for_readers). It stays mapped
-/// until the value is dropped.
+/// What another process made with
+/// [`Segment::create_for_readers`](super::Segment::create_for_readers). It stays mapped until the
+/// value is dropped.
 pub struct ReadOnlySegment {
     base: NonNull<u8>,
     bytes: u64,
@@ -55,8 +58,8 @@ impl ReadOnlySegment {
     ///
     /// # Errors
     ///
-    /// [`SegmentError::NotSealed`] for a file that could be shortened or written to, [`SegmentError::Size`] for an empty
-    /// one, [`SegmentError::Map`].
+    /// [`SegmentError::NotSealed`] for a file that could be shortened or written to,
+    /// [`SegmentError::Size`] for an empty one, [`SegmentError::Map`].
     pub fn from_fd(file: OwnedFd) -> Result<ReadOnlySegment, SegmentError> {
         let place = backing::describe(&file);
         if !rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
@@ -75,9 +78,10 @@ impl ReadOnlySegment {
     /// All of it.
     #[inline]
     pub fn words(&self) -> &[ReadOnlyWord] {
-        // SAFETY: the mapping is page-aligned, `bytes` long and lives as long as `self`. It keeps its size (the seals were
-        // checked) and its maker committed it. Others change it by atomic stores of words; here only atomic loads are
-        // possible, which never write: those of eight bytes are plain loads on x86_64 and aarch64.
+        // SAFETY: the mapping is page-aligned, `bytes` long and lives as long as `self`. It keeps
+        // its size (the seals were checked) and its maker committed it. Others change it by atomic
+        // stores of words; here only atomic loads are possible, which never write: those of eight
+        // bytes are plain loads on x86_64 and aarch64.
         unsafe {
             std::slice::from_raw_parts(
                 self.base.as_ptr().cast(),
@@ -96,8 +100,8 @@ impl AsFd for ReadOnlySegment {
 
 impl Drop for ReadOnlySegment {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `from_fd` made; every reference into it borrowed `self` and is gone. A failure
-        // would leave the mapping in place, which harms nobody.
+        // SAFETY: exactly the mapping that `from_fd` made; every reference into it borrowed `self`
+        // and is gone. A failure would leave the mapping in place, which harms nobody.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
     }
 }

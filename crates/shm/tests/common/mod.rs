@@ -1,4 +1,5 @@
-//! Other processes for tests: this very test program again, running one of its ignored tests as its whole job.
+//! Other processes for tests: this very test program again, running one of its ignored tests as its
+//! whole job.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use shm::segment::Segment;
 
-/// The variable that tells a part what to work on. Without it (a plain `--ignored` run) parts do nothing.
+/// The variable that tells a part what to work on. Without it (a plain `--ignored` run) parts do
+/// nothing.
 const ARGUMENT: &str = "SHM_TEST_ARGUMENT";
 
 /// This program, about to run the ignored test `part` in a process of its own.

@@ -18,7 +18,8 @@ pub struct Faults {
     pub mutate: f64,
     /// It ends early.
     pub truncate: f64,
-    /// One of the last [`REMEMBERED`](Self::REMEMBERED) frames of the same way comes once more behind it.
+    /// One of the last [`REMEMBERED`](Self::REMEMBERED) frames of the same way comes once more
+    /// behind it.
     pub replay: f64,
     /// How long every frame is under way.
     pub delay: Duration,
@@ -41,7 +42,7 @@ impl Faults {
     }
 }
 
-/// What has happened to frames for one host each.
+/// What has happened to frames for one node each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames that came to the relay.
@@ -58,7 +59,7 @@ pub struct Counts {
     pub truncated: u64,
     /// Sent on once more.
     pub replayed: u64,
-    /// From or for a host without its cable.
+    /// From or for a node without its cable.
     pub unplugged: u64,
 }
 

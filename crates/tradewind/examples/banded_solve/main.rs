@@ -1,13 +1,16 @@
-//! A solve so fine-grained that a message carries one number: `tradewind run -n 2 -- target/release/examples/banded_solve`.
+//! A solve so fine-grained that a message carries one number: `tradewind run -n 2 --
+//! target/release/examples/banded_solve`.
 //!
-//! The pipelined solve of a banded lower-triangular system in four versions (Rosing and Saltz, *Low Latency Messages on
-//! Distributed Memory Multiprocessors*, 1995, section 4). The grid has one column a rank. Each rank computes its column from top
-//! to bottom; for every value it needs a product from the rank before it, and gives one to the rank after it. Between two
-//! messages lie at most four floating-point operations.
+//! The pipelined solve of a banded lower-triangular system in four versions (Rosing and Saltz, *Low
+//! Latency Messages on Distributed Memory Multiprocessors*, 1995, section 4). The grid has one
+//! column a rank. Each rank computes its column from top to bottom; for every value it needs a
+//! product from the rank before it, and gives one to the rank after it. Between two messages lie at
+//! most four floating-point operations.
 //!
-//! A solve lasts from when the first rank begins until the last has finished. It is divided into *filling*, until the last rank
-//! has its first product; *computation*, the last rank's same loop without communication, measured in turn with the solves; and
-//! *communication*, what remains. `bench/c/banded_solve.c` is the same program over MPI.
+//! A solve lasts from when the first rank begins until the last has finished. It is divided into
+//! *filling*, until the last rank has its first product; *computation*, the last rank's same loop
+//! without communication, measured in turn with the solves; and *communication*, what remains.
+//! `bench/c/banded_solve.c` is the same program over MPI.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,7 +26,8 @@ use std::process::ExitCode;
 use tradewind::{Communicator, Op, Result};
 use versions::{Alone, Fetch, Message, SendReceive, Stage, Version};
 
-/// Solves a banded lower-triangular system in a pipeline of ranks, and divides the time into its parts.
+/// Solves a banded lower-triangular system in a pipeline of ranks, and divides the time into its
+/// parts.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Arguments {
     /// Rows of the grid, which are the iterations of each rank; the grid has a column for each rank
@@ -247,7 +251,8 @@ impl<'w> Solver<'w> {
         Ok(Moments { first_begun, last_begun, filled, ended })
     }
 
-    /// The loop itself, which is this rank's column from top to bottom. When it had the first product.
+    /// The loop itself, which is this rank's column from top to bottom. When it had the first
+    /// product.
     #[inline(never)]
     fn sweep<S: Stage>(&mut self, stage: &mut S) -> Result<i64> {
         let (first, last) = (self.world.rank() == 0, self.world.rank() + 1 == self.world.size());

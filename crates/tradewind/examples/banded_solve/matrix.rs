@@ -1,9 +1,9 @@
 //! The matrix: an incompletely factored five-point operator on a grid of one column a rank.
 //!
-//! The operator is that of an anisotropic Laplacian; its factors without fill-in are L D Lᵀ, with L of unit diagonal. The
-//! unknowns are numbered row by row, so that L has a diagonal immediately below the main one, zero where a row of the grid
-//! begins, and one as far below as a row of the grid is long. Number `row * ranks + column` belongs to the rank of its
-//! column: a cyclic mapping.
+//! The operator is that of an anisotropic Laplacian; its factors without fill-in are L D Lᵀ, with L
+//! of unit diagonal. The unknowns are numbered row by row, so that L has a diagonal immediately
+//! below the main one, zero where a row of the grid begins, and one as far below as a row of the
+//! grid is long. Number `row * ranks + column` belongs to the rank of its column: a cyclic mapping.
 
 /// Couplings to the neighbours of the same row and of the same column of the grid.
 const ACROSS: f64 = 1.0;

@@ -156,7 +156,8 @@ impl Stage for Pipeline<f64> {
     }
 }
 
-/// The products of a solve lie in their owner's window, each beside a count that says that it is there.
+/// The products of a solve lie in their owner's window, each beside a count that says that it is
+/// there.
 pub(crate) struct Fetch {
     windows: Windows,
     rank: usize,
@@ -166,7 +167,8 @@ pub(crate) struct Fetch {
     sent: u64,
 }
 
-/// Bytes of a count and its product. They lie in one line, so that whoever waits for the one has the other with it.
+/// Bytes of a count and its product. They lie in one line, so that whoever waits for the one has
+/// the other with it.
 const PAIR: u64 = 16;
 const PRODUCT: u64 = 8;
 

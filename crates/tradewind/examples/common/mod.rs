@@ -1,4 +1,5 @@
-//! What the measuring examples share: starting ranks, spreads over rounds, and how results are written.
+//! What the measuring examples share: starting ranks, spreads over rounds, and how results are
+//! written.
 
 mod ranks;
 

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tradewind::{Communicator, Job, Result};
 
-/// Runs `program` on so many threads of this process, or on the ranks of the job that this process belongs to, with what
-/// `prepare` makes for so many ranks. The program says whether its result is right. Either has to come to the same on every
-/// rank: what is wrong then is known to all alike, and rank 0 alone tells it.
+/// Runs `program` on so many threads of this process, or on the ranks of the job that this process
+/// belongs to, with what `prepare` makes for so many ranks. The program says whether its result is
+/// right. Either has to come to the same on every rank: what is wrong then is known to all alike,
+/// and rank 0 alone tells it.
 pub(crate) fn run<I: Sync>(
     name: &str,
     threads: Option<u32>,
@@ -49,7 +50,8 @@ fn conclude<I>(
     }
 }
 
-/// Has rank 0 of the job tell what every rank knows. The others wait for that: the first that leaves may end the job.
+/// Has rank 0 of the job tell what every rank knows. The others wait for that: the first that
+/// leaves may end the job.
 fn fail_alike(name: &str, job: Option<&Communicator>, why: impl Display) -> ExitCode {
     if job.is_none_or(|world| world.rank() == 0) {
         fail(name, why);

@@ -1,12 +1,15 @@
-//! What a message costs that arrives before it is needed: `tradewind run -n 2 -- target/release/examples/early_message`.
+//! What a message costs that arrives before it is needed: `tradewind run -n 2 --
+//! target/release/examples/early_message`.
 //!
-//! In most measurements of latency the receiver has nothing to do but wait. In a program it computes, and the message comes
-//! meanwhile. Where a message interrupts the receiver, that makes it dearer (Rosing and Saltz, *Low Latency Messages on
-//! Distributed Memory Multiprocessors*, 1995, section 4); here it should make it cheaper.
+//! In most measurements of latency the receiver has nothing to do but wait. In a program it
+//! computes, and the message comes meanwhile. Where a message interrupts the receiver, that makes
+//! it dearer (Rosing and Saltz, *Low Latency Messages on Distributed Memory Multiprocessors*, 1995,
+//! section 4); here it should make it cheaper.
 //!
-//! Rank 1 tells rank 0 that it may send, computes for a while, and only then looks for the message. There are two figures for
-//! every mechanism and delay: the *look*, which is what the receive itself takes, and the *total*, which is everything from
-//! the telling until the message is there less the computation alone, measured in turn. Other ranks look on.
+//! Rank 1 tells rank 0 that it may send, computes for a while, and only then looks for the message.
+//! There are two figures for every mechanism and delay: the *look*, which is what the receive
+//! itself takes, and the *total*, which is everything from the telling until the message is there
+//! less the computation alone, measured in turn. Other ranks look on.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -146,7 +149,8 @@ fn clock_us() -> f64 {
     middle(&mut readings.collect::<Vec<_>>())
 }
 
-/// The mean of the middle half: as steady as the median, and finer where the clock ticks in steps of a message's cost.
+/// The mean of the middle half: as steady as the median, and finer where the clock ticks in steps
+/// of a message's cost.
 fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let quarter = values.len() / 4;
@@ -166,7 +170,8 @@ struct Experiment<'w> {
 }
 
 impl Experiment<'_> {
-    /// So many messages with one delay: look, total, and how many were wrong. The same on all ranks.
+    /// So many messages with one delay: look, total, and how many were wrong. The same on all
+    /// ranks.
     fn round(&mut self, way: &mut dyn Way, delay_us: f64, messages: usize) -> Result<[f64; 3]> {
         let steps = if delay_us > 0.0 { self.pace.steps(delay_us) } else { 0 };
         let mut figures = [0.0; 3];
@@ -185,7 +190,8 @@ impl Experiment<'_> {
         for _ in 0..messages {
             let number = self.go.receive()?;
             way.send(number)?;
-            // As long as the receiver, once for the message and once alone: it is awake when it is told again.
+            // As long as the receiver, once for the message and once alone: it is awake when it is
+            // told again.
             compute(2 * steps);
         }
         Ok(())
@@ -209,7 +215,8 @@ impl Experiment<'_> {
             totals.push(microseconds(told, there));
             wrong += f64::from(received != number);
         }
-        // The look has a reading of the clock in it, the total two; of these the computation alone has one.
+        // The look has a reading of the clock in it, the total two; of these the computation alone
+        // has one.
         let total = middle(&mut totals) - middle(&mut alone) - self.clock_us;
         Ok([middle(&mut looks) - self.clock_us, total, wrong])
     }

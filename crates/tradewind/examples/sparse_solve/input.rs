@@ -49,7 +49,8 @@ pub(crate) fn of_grid(side: usize) -> Result<Input, String> {
     })
 }
 
-/// The system in a file: itself if it is lower-triangular and no part was asked for, otherwise that part, ILU(0) by default.
+/// The system in a file: itself if it is lower-triangular and no part was asked for, otherwise that
+/// part, ILU(0) by default.
 pub(crate) fn of_file(path: &Path, part: Option<Part>) -> Result<Input, String> {
     let file = path.display();
     let matrix = read(path)?;
@@ -106,9 +107,10 @@ fn parse(text: &str) -> Result<CsrMatrix<f64>, MatrixMarketError> {
     }
 }
 
-/// Looks at the sizes and indices of a file, which the library takes at their word: it would allocate a matrix of any size
-/// that is claimed, and stop the program at a number that no word of the machine holds. An element is at least a byte of the
-/// file, and each row has one, that on the diagonal.
+/// Looks at the sizes and indices of a file, which the library takes at their word: it would
+/// allocate a matrix of any size that is claimed, and stop the program at a number that no word of
+/// the machine holds. An element is at least a byte of the file, and each row has one, that on the
+/// diagonal.
 fn check_numbers(text: &str) -> Result<(), String> {
     let lines = text.split(['\n', '\r']).map(str::trim);
     let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('%'));

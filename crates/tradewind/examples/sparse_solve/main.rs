@@ -1,11 +1,12 @@
 //! A sparse triangular solve whose dependences are known at run time only: `tradewind run -n 2 --
 //! target/release/examples/sparse_solve`, with `--matrix FILE` for a matrix of one's own.
 //!
-//! Each unknown depends on those that its row names, and the rows are divided among the ranks, so that values have to travel that
-//! no program can know beforehand (Rosing and Saltz, *Low Latency Messages on Distributed Memory Multiprocessors*, 1995,
-//! section 4.1). With *fetches*, a row is solved when the values it depends on have come: each is fetched from its owner's memory
-//! on condition that the owner has got that far. With *levels*, the rows are sorted into levels that depend on earlier ones
-//! only, and all ranks meet in a barrier between two levels.
+//! Each unknown depends on those that its row names, and the rows are divided among the ranks, so
+//! that values have to travel that no program can know beforehand (Rosing and Saltz, *Low Latency
+//! Messages on Distributed Memory Multiprocessors*, 1995, section 4.1). With *fetches*, a row is
+//! solved when the values it depends on have come: each is fetched from its owner's memory on
+//! condition that the owner has got that far. With *levels*, the rows are sorted into levels that
+//! depend on earlier ones only, and all ranks meet in a barrier between two levels.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -34,7 +35,8 @@ pub(crate) struct Arguments {
     /// A Matrix Market file instead of the Laplacian
     #[arg(long, value_name = "FILE", conflicts_with = "grid")]
     pub(crate) matrix: Option<PathBuf>,
-    /// What to take of the file's matrix; by default all of it if it is lower-triangular, otherwise its ILU(0) factor
+    /// What to take of the file's matrix; by default all of it if it is lower-triangular, otherwise
+    /// its ILU(0) factor
     #[arg(long, value_enum, requires = "matrix")]
     pub(crate) part: Option<Part>,
     /// How the rows are divided among the ranks
@@ -238,8 +240,8 @@ impl Experiment<'_> {
     }
 }
 
-/// One solve by all ranks: microseconds from when the first begins until the last has finished, and how many of this rank's
-/// unknowns are wrong.
+/// One solve by all ranks: microseconds from when the first begins until the last has finished, and
+/// how many of this rank's unknowns are wrong.
 fn together<'a>(
     world: &Communicator,
     solver: &mut Solver<'a>,

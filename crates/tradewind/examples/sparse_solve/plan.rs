@@ -1,8 +1,10 @@
-//! Who solves which row, in which order, and which values have to be fetched: found out when the matrix is known.
+//! Who solves which row, in which order, and which values have to be fetched: found out when the
+//! matrix is known.
 //!
-//! Rows are taken in the order of their levels, as in a sorted doacross loop (Saltz, Crowley, Mirchandaney, Berryman, "Run-Time
-//! Scheduling and Execution of Loops on Message Passing Machines", 1990). So nobody ever waits for somebody who waits for it:
-//! of all rows that are not solved, one of the lowest level has all it needs and is the next of its rank.
+//! Rows are taken in the order of their levels, as in a sorted doacross loop (Saltz, Crowley,
+//! Mirchandaney, Berryman, "Run-Time Scheduling and Execution of Loops on Message Passing
+//! Machines", 1990). So nobody ever waits for somebody who waits for it: of all rows that are not
+//! solved, one of the lowest level has all it needs and is the next of its rank.
 
 use super::triangle::Triangle;
 use clap::ValueEnum;
@@ -40,7 +42,8 @@ pub(crate) struct Fetch {
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) row: usize,
-    /// What has to be fetched first, among all fetches. Each value is fetched once, for the first row that needs it.
+    /// What has to be fetched first, among all fetches. Each value is fetched once, for the first
+    /// row that needs it.
     pub(crate) fetches: Range<usize>,
     /// Where the value is published, if another rank needs it.
     pub(crate) publish: Option<u64>,
@@ -49,8 +52,9 @@ pub(crate) struct Step {
 /// One rank's part of a solve.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The rows of the steps. Unknowns are numbered anew: those of the steps first, then those that are fetched, each in the
-    /// order in which it becomes known. So what a row needs was touched a short time ago.
+    /// The rows of the steps. Unknowns are numbered anew: those of the steps first, then those that
+    /// are fetched, each in the order in which it becomes known. So what a row needs was touched a
+    /// short time ago.
     pub(crate) part: Triangle,
     pub(crate) steps: Vec<Step>,
     pub(crate) fetches: Vec<Fetch>,

@@ -1,16 +1,18 @@
-//! The two ways to solve: row by row, each as soon as its values have come, or level by level, with a barrier between them.
+//! The two ways to solve: row by row, each as soon as its values have come, or level by level, with
+//! a barrier between them.
 
 use super::plan::{Fetch, Plan};
 use tradewind::queues::remote::{self, Condition};
 use tradewind::{Communicator, Result, Windows};
 
-/// Bytes of a published value: first the number of the solve that it is of, then the value. They lie in one line, so that
-/// whoever waits for the number has the value with it.
+/// Bytes of a published value: first the number of the solve that it is of, then the value. They
+/// lie in one line, so that whoever waits for the number has the value with it.
 const PAIR: u64 = 16;
 const VALUE: u64 = 8;
 
-/// How often a rank looks for a value at once, about a microsecond, and how often it then offers its processor to others before
-/// it sleeps: with more ranks than processors, the owner may be the next to run, and one after another they are soon through.
+/// How often a rank looks for a value at once, about a microsecond, and how often it then offers
+/// its processor to others before it sleeps: with more ranks than processors, the owner may be the
+/// next to run, and one after another they are soon through.
 const LOOKS: u32 = 200;
 const YIELDS: u32 = 10;
 
@@ -49,8 +51,8 @@ impl<'a> Solver<'a> {
         steps.for_each(|(value, step)| *value = right_hand_side[step.row]);
     }
 
-    /// Solves every row when the values that it depends on are there: a conditional fetch completes when the owner has
-    /// published the value.
+    /// Solves every row when the values that it depends on are there: a conditional fetch completes
+    /// when the owner has published the value.
     pub(crate) fn by_fetches(&mut self) -> Result<()> {
         for step in 0..self.plan.steps.len() {
             self.step(step, Self::fetch)?;
@@ -76,7 +78,8 @@ impl<'a> Solver<'a> {
         Ok(f64::from_le_bytes(request.wait()?))
     }
 
-    /// Solves level after level. A barrier lies between them, so that nothing has to be asked before a value is read.
+    /// Solves level after level. A barrier lies between them, so that nothing has to be asked
+    /// before a value is read.
     pub(crate) fn by_levels(&mut self) -> Result<()> {
         let mut begin = 0;
         for (level, &end) in self.plan.levels.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Lower-triangular matrices: taken from others, solved by a single process, and divided into levels.
+//! Lower-triangular matrices: taken from others, solved by a single process, and divided into
+//! levels.
 
 use nalgebra_sparse::CsrMatrix;
 
@@ -28,7 +29,8 @@ impl Triangle {
         &self.columns[self.starts[row]..self.starts[row + 1]]
     }
 
-    /// Some of the rows, in this order and each with its elements in the order in which they were, of other numbers of unknowns.
+    /// Some of the rows, in this order and each with its elements in the order in which they were,
+    /// of other numbers of unknowns.
     pub(crate) fn part(
         &self,
         rows: impl Iterator<Item = usize>,
@@ -46,7 +48,8 @@ impl Triangle {
         part
     }
 
-    /// The unknown of this row, when those that it depends on are known. Always the same operations in the same order.
+    /// The unknown of this row, when those that it depends on are known. Always the same operations
+    /// in the same order.
     #[inline]
     pub(crate) fn solve_row(&self, row: usize, right_hand_side: f64, known: &[f64]) -> f64 {
         let values = &self.values[self.starts[row]..self.starts[row + 1]];
@@ -62,7 +65,8 @@ impl Triangle {
         }
     }
 
-    /// The level of each row: one more than the highest that it depends on. Rows of a level do not depend on each other.
+    /// The level of each row: one more than the highest that it depends on. Rows of a level do not
+    /// depend on each other.
     pub(crate) fn levels(&self) -> Vec<usize> {
         let mut levels = Vec::with_capacity(self.rows());
         for row in 0..self.rows() {
@@ -73,7 +77,8 @@ impl Triangle {
         levels
     }
 
-    /// The elements on and below the main diagonal; of one that is `unit`, the diagonal is taken to be one.
+    /// The elements on and below the main diagonal; of one that is `unit`, the diagonal is taken to
+    /// be one.
     fn of(matrix: &CsrMatrix<f64>, values: &[f64], unit: bool) -> Result<Self, String> {
         let rows = matrix.nrows();
         let mut triangle = Triangle {
@@ -124,8 +129,9 @@ pub(crate) fn lower_triangle(matrix: &CsrMatrix<f64>) -> Result<Triangle, String
     Triangle::of(matrix, matrix.values(), false)
 }
 
-/// The lower factor, of unit diagonal, of the incomplete factorization without fill-in (Meijerink and van der Vorst, "An
-/// Iterative Solution Method for Linear Systems of Which the Coefficient Matrix Is a Symmetric M-Matrix", 1977), row by row.
+/// The lower factor, of unit diagonal, of the incomplete factorization without fill-in (Meijerink
+/// and van der Vorst, "An Iterative Solution Method for Linear Systems of Which the Coefficient
+/// Matrix Is a Symmetric M-Matrix", 1977), row by row.
 ///
 /// # Errors
 /// In words, when an element of the diagonal is missing or becomes zero.

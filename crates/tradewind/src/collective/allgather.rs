@@ -17,8 +17,8 @@ use engine::meeting::{Meeting, Pattern};
 impl Communicator {
     /// Gives every rank the inputs of all ranks, in rank order.
     ///
-    /// Shapes: the input has n elements, the output size × n, n the same on all ranks. The input may be
-    /// [in place](crate::InPlace): block r of the output on rank r.
+    /// Shapes: the input has n elements, the output size × n, n the same on all ranks. The input
+    /// may be [in place](crate::InPlace): block r of the output on rank r.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {

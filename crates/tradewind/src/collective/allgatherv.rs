@@ -19,8 +19,8 @@ use std::sync::Arc;
 impl Communicator {
     /// Gives every rank the inputs of all ranks, in rank order, each as long as it is.
     ///
-    /// Shapes: `counts` has the number of elements of each rank, the same list on all ranks; the output has as many as they
-    /// are together. The input may be [in place](crate::InPlace).
+    /// Shapes: `counts` has the number of elements of each rank, the same list on all ranks; the
+    /// output has as many as they are together. The input may be [in place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -34,7 +34,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, the ranks' counts differ, a rank is gone or in another collective.
+    /// When the lengths do not fit, the ranks' counts differ, a rank is gone or in another
+    /// collective.
     pub fn allgatherv<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -47,7 +48,8 @@ impl Communicator {
     /// Begins an [`allgatherv`](Self::allgatherv).
     ///
     /// # Errors
-    /// As [`allgatherv`](Self::allgatherv), and when the schedule cannot be linked. Never waits, once linked.
+    /// As [`allgatherv`](Self::allgatherv), and when the schedule cannot be linked. Never waits,
+    /// once linked.
     pub fn iallgatherv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,

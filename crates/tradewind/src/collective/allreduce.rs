@@ -18,9 +18,9 @@ use engine::meeting::{Meeting, Pattern};
 impl Communicator {
     /// Combines the ranks' inputs element by element; every rank gets the same result, bit for bit.
     ///
-    /// Shapes: input and output have the same number of elements, the same on all ranks. The input may be
-    /// [in place](crate::InPlace). With the algorithm `join`, and with operations of the caller's own
-    /// ([`fold`](crate::fold())), the result is ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
+    /// Shapes: input and output have the same number of elements, the same on all ranks. The input
+    /// may be [in place](crate::InPlace). With the algorithm `join`, and with operations of the
+    /// caller's own ([`fold`](crate::fold())), the result is ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -34,7 +34,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths differ, an integer is divided by zero, a rank is gone or in another collective.
+    /// When the lengths differ, an integer is divided by zero, a rank is gone or in another
+    /// collective.
     #[inline]
     pub fn allreduce<'i, T: Pod>(
         &self,

@@ -15,7 +15,8 @@ use engine::meeting::{Meeting, Pattern};
 
 /// # All-to-all
 impl Communicator {
-    /// Every rank gives one part to every rank: part j of rank i's input becomes part i of rank j's output.
+    /// Every rank gives one part to every rank: part j of rank i's input becomes part i of rank j's
+    /// output.
     ///
     /// Shapes: input and output have size × n elements, n the same on all ranks. The input may be
     /// [in place](crate::InPlace).
@@ -33,7 +34,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths differ or are no multiple of the number of ranks, a rank is gone or in another collective.
+    /// When the lengths differ or are no multiple of the number of ranks, a rank is gone or in
+    /// another collective.
     #[inline]
     pub fn alltoall<'i, T: Pod>(
         &self,

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 /// # All-to-all, blocks of different sizes
 impl Communicator {
-    /// Every rank gives one block to every rank, each as long as it is: block j of rank i's input becomes block i of rank
-    /// j's output.
+    /// Every rank gives one block to every rank, each as long as it is: block j of rank i's input
+    /// becomes block i of rank j's output.
     ///
-    /// Shapes: `sent` has the number of elements for each rank and `received` that from each rank; blocks follow each other
-    /// without gaps. If the input is [in place](crate::InPlace), `sent` is not looked at, and the blocks of `received` are
-    /// both what is given and what is replaced.
+    /// Shapes: `sent` has the number of elements for each rank and `received` that from each rank;
+    /// blocks follow each other without gaps. If the input is [in place](crate::InPlace), `sent` is
+    /// not looked at, and the blocks of `received` are both what is given and what is replaced.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -42,8 +42,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, what a rank gives to another is not as long as what that one expects, a rank is gone or in
-    /// another collective.
+    /// When the lengths do not fit, what a rank gives to another is not as long as what that one
+    /// expects, a rank is gone or in another collective.
     pub fn alltoallv<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -58,8 +58,8 @@ impl Communicator {
     /// Begins an [`alltoallv`](Self::alltoallv).
     ///
     /// # Errors
-    /// As [`alltoallv`](Self::alltoallv). Never waits, with the algorithm `join`; with others the ranks tell each other first
-    /// whether they have the same sizes as before.
+    /// As [`alltoallv`](Self::alltoallv). Never waits, with the algorithm `join`; with others the
+    /// ranks tell each other first whether they have the same sizes as before.
     pub fn ialltoallv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -99,8 +99,8 @@ impl Communicator {
         Ok(Plan::new(course, Shape { in_place, own, ..Shape::new(sent.total, received.total) }))
     }
 
-    /// How every rank gives a block to every rank. Without `known`, sizes that all ranks know, each has blocks of its own,
-    /// and leaves that for itself to the caller.
+    /// How every rank gives a block to every rank. Without `known`, sizes that all ranks know, each
+    /// has blocks of its own, and leaves that for itself to the caller.
     #[inline(always)]
     pub(super) fn course_of_alltoallv(
         &self,
@@ -108,8 +108,8 @@ impl Communicator {
         (sent, received): (&Counts, &Counts),
         known: Option<&Counts>,
     ) -> Result<Course> {
-        // Nobody could say how many bytes there are, and all have to choose the same. Nor could a rank that speaks for a node
-        // say how long the others' blocks are, so there is one level.
+        // Nobody could say how many bytes there are, and all have to choose the same. Nor could a
+        // rank that speaks for a node say how long the others' blocks are, so there is one level.
         let choice = self.choose::<AlltoallAlgorithm>(0, Order::Any);
         let choice = Choice {
             algorithm: for_different_sizes(choice.algorithm),

@@ -77,7 +77,8 @@ impl Communicator {
         Plan::broadcast(course, bytes, self.rank() == root).start_broadcast(self, buffer)
     }
 
-    /// Prepares a bcast of `count` elements to be started many times, with [`Persistent::start_bcast`].
+    /// Prepares a bcast of `count` elements to be started many times, with
+    /// [`Persistent::start_bcast`].
     ///
     /// # Errors
     /// As [`ibcast`](Self::ibcast).

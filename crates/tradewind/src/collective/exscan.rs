@@ -14,10 +14,11 @@ use engine::meeting::{Meeting, Pattern};
 
 /// # Exclusive scan
 impl Communicator {
-    /// Rank r gets the inputs of the ranks 0, …, r − 1 combined element by element; rank 0's output stays as it is.
+    /// Rank r gets the inputs of the ranks 0, …, r − 1 combined element by element; rank 0's output
+    /// stays as it is.
     ///
-    /// Shapes: input and output have the same number of elements, the same on all ranks. The input may be
-    /// [in place](crate::InPlace).
+    /// Shapes: input and output have the same number of elements, the same on all ranks. The input
+    /// may be [in place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -32,8 +33,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths differ, an integer is divided by zero, a rank is gone or in another collective. A rank waits for
-    /// those before it only, and may not hear of the others.
+    /// When the lengths differ, an integer is divided by zero, a rank is gone or in another
+    /// collective. A rank waits for those before it only, and may not hear of the others.
     #[inline]
     pub fn exscan<'i, T: Pod>(
         &self,
@@ -47,7 +48,8 @@ impl Communicator {
     /// Begins an [`exscan`](Self::exscan).
     ///
     /// # Errors
-    /// As [`exscan`](Self::exscan), and when the schedule cannot be linked. Never waits, once linked.
+    /// As [`exscan`](Self::exscan), and when the schedule cannot be linked. Never waits, once
+    /// linked.
     #[inline]
     pub fn iexscan<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,

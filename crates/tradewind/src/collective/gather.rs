@@ -17,8 +17,9 @@ use engine::meeting::{Meeting, Pattern};
 impl Communicator {
     /// Gives the root the inputs of all ranks, in rank order.
     ///
-    /// Shapes: the input has n elements, the same on all ranks; the output size × n at the root, and is left alone
-    /// elsewhere: an empty slice will do. At the root the input may be [in place](crate::InPlace).
+    /// Shapes: the input has n elements, the same on all ranks; the output size × n at the root,
+    /// and is left alone elsewhere: an empty slice will do. At the root the input may be [in
+    /// place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -32,8 +33,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective. Ranks other than the
-    /// root do not wait, and may not hear of it.
+    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective.
+    /// Ranks other than the root do not wait, and may not hear of it.
     #[inline]
     pub fn gather<'i, T: Pod>(
         &self,
@@ -52,7 +53,8 @@ impl Communicator {
     /// Begins a [`gather`](Self::gather).
     ///
     /// # Errors
-    /// As [`gather`](Self::gather), and when the schedule cannot be linked. Never waits, once linked.
+    /// As [`gather`](Self::gather), and when the schedule cannot be linked. Never waits, once
+    /// linked.
     #[inline]
     pub fn igather<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,

@@ -19,8 +19,9 @@ use std::sync::Arc;
 impl Communicator {
     /// Gives the root the inputs of all ranks, in rank order, each as long as it is.
     ///
-    /// Shapes: at the root `counts` has the number of elements of each rank, and the output as many as they are together;
-    /// elsewhere both are left alone: empty slices will do. At the root the input may be [in place](crate::InPlace).
+    /// Shapes: at the root `counts` has the number of elements of each rank, and the output as many
+    /// as they are together; elsewhere both are left alone: empty slices will do. At the root the
+    /// input may be [in place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -39,8 +40,9 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective; at the root, when a
-    /// rank has more or fewer elements than its count says. Ranks other than the root do not wait, and may not hear of it.
+    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective;
+    /// at the root, when a rank has more or fewer elements than its count says. Ranks other than
+    /// the root do not wait, and may not hear of it.
     pub fn gatherv<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -54,8 +56,8 @@ impl Communicator {
     /// Begins a [`gatherv`](Self::gatherv).
     ///
     /// # Errors
-    /// As [`gatherv`](Self::gatherv). Never waits, with the algorithm `join`; with others the ranks tell each other their
-    /// sizes first.
+    /// As [`gatherv`](Self::gatherv). Never waits, with the algorithm `join`; with others the ranks
+    /// tell each other their sizes first.
     pub fn igatherv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -66,7 +68,8 @@ impl Communicator {
         self.plan_gatherv::<T>(input.bytes().len() as u64, counts, root)?.start(self, input, output)
     }
 
-    /// Prepares a gatherv, of `count` elements on this rank and, at the root, `counts` on all, to be started many times.
+    /// Prepares a gatherv, of `count` elements on this rank and, at the root, `counts` on all, to
+    /// be started many times.
     ///
     /// # Errors
     /// As [`igatherv`](Self::igatherv).

@@ -1,5 +1,5 @@
-//! What all collectives have in common: a plan, made once, of what is run and which buffers it needs; it is run, started,
-//! or kept to be started again and again.
+//! What all collectives have in common: a plan, made once, of what is run and which buffers it
+//! needs; it is run, started, or kept to be started again and again.
 
 use crate::algorithms::{Choice, Choosable};
 use crate::buffers::{Input, Output};
@@ -27,7 +27,7 @@ pub(crate) enum Course {
     Meeting(Meeting),
     /// A linked schedule.
     Linked(Arc<Linkage>),
-    /// A schedule between hosts.
+    /// A schedule between nodes.
     Carried(Arc<Carried>),
 }
 
@@ -41,8 +41,8 @@ impl Course {
     ) -> Result<Pending> {
         match self {
             Course::Meeting(meeting) => communicator.meet(meeting, arguments),
-            Course::Linked(linkage) => Ok(Pending::Host(linkage.start(arguments)?)),
-            Course::Carried(carried) => Ok(Pending::Hosts(carried.start(arguments)?)),
+            Course::Linked(linkage) => Ok(Pending::Node(linkage.start(arguments)?)),
+            Course::Carried(carried) => Ok(Pending::Nodes(carried.start(arguments)?)),
         }
     }
 }
@@ -186,7 +186,8 @@ impl Plan {
         Plan { course, buffers: Buffers::Broadcast { bytes, is_root }, fold: None }
     }
 
-    /// A plan whose course brings `gathered` contributions of `bytes` bytes, of which the first `count` are folded.
+    /// A plan whose course brings `gathered` contributions of `bytes` bytes, of which the first
+    /// `count` are folded.
     pub(crate) fn folded(
         course: Course,
         shape: Shape,
@@ -354,7 +355,8 @@ impl Plan {
         Ok(Request::new(communicator, pending, outputs, back))
     }
 
-    /// Checks the buffers and puts the rank's own block where it belongs, if that is the caller's part.
+    /// Checks the buffers and puts the rank's own block where it belongs, if that is the caller's
+    /// part.
     #[inline]
     fn prepare<'i, 'o, T: Pod, I: Input<'i, T>, O: Output<'o, T>>(
         &self,
@@ -384,7 +386,7 @@ impl Plan {
             (None, length, _) => Argument::output(length.unwrap_or(0)),
         };
         let from = match (shape.input, input.argument(), shape.in_place) {
-            // Between hosts nothing is used in place.
+            // Between nodes nothing is used in place.
             (Some(_), Some(from), _)
                 if matches!(from.binding, Binding::Segment(_)) && self.is_carried() =>
             {

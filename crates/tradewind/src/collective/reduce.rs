@@ -18,9 +18,10 @@ use engine::meeting::{Meeting, Pattern};
 impl Communicator {
     /// Combines the ranks' inputs element by element at the root.
     ///
-    /// Shapes: the input has n elements, the same on all ranks; the output n at the root, and is left alone elsewhere: an
-    /// empty slice will do. At the root the input may be [in place](crate::InPlace). With the algorithm `join`, and with
-    /// operations of the caller's own ([`fold`](crate::fold())), the result is ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
+    /// Shapes: the input has n elements, the same on all ranks; the output n at the root, and is
+    /// left alone elsewhere: an empty slice will do. At the root the input may be [in
+    /// place](crate::InPlace). With the algorithm `join`, and with operations of the caller's own
+    /// ([`fold`](crate::fold())), the result is ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
     ///
     /// ```
     /// use tradewind::Op;
@@ -35,8 +36,9 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, an integer is divided by zero, a rank is gone or in another
-    /// collective. Ranks other than the root do not wait, and may not hear of it.
+    /// When the lengths do not fit, there is no such root, an integer is divided by zero, a rank is
+    /// gone or in another collective. Ranks other than the root do not wait, and may not hear of
+    /// it.
     #[inline]
     pub fn reduce<'i, T: Pod>(
         &self,
@@ -52,7 +54,8 @@ impl Communicator {
     /// Begins a [`reduce`](Self::reduce).
     ///
     /// # Errors
-    /// As [`reduce`](Self::reduce), and when the schedule cannot be linked. Never waits, once linked.
+    /// As [`reduce`](Self::reduce), and when the schedule cannot be linked. Never waits, once
+    /// linked.
     #[inline]
     pub fn ireduce<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,

@@ -19,10 +19,11 @@ use smallvec::SmallVec;
 impl Communicator {
     /// Combines the ranks' inputs element by element; every rank gets its block of the result.
     ///
-    /// Shapes: `counts` has the number of elements of each rank's block, the same list on all ranks; the input has as many as
-    /// they are together, the output those of the rank. If the input is [in place](crate::InPlace), the output is as long
-    /// as an input and holds it, and the result replaces its beginning. With the algorithm `join`, and with operations of
-    /// the caller's own ([`fold`](crate::fold())), elements are ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
+    /// Shapes: `counts` has the number of elements of each rank's block, the same list on all
+    /// ranks; the input has as many as they are together, the output those of the rank. If the
+    /// input is [in place](crate::InPlace), the output is as long as an input and holds it, and the
+    /// result replaces its beginning. With the algorithm `join`, and with operations of the
+    /// caller's own ([`fold`](crate::fold())), elements are ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -36,8 +37,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, the ranks' counts differ, an integer is divided by zero, a rank is gone or in another
-    /// collective.
+    /// When the lengths do not fit, the ranks' counts differ, an integer is divided by zero, a rank
+    /// is gone or in another collective.
     pub fn reduce_scatter<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -51,7 +52,8 @@ impl Communicator {
     /// Begins a [`reduce_scatter`](Self::reduce_scatter).
     ///
     /// # Errors
-    /// As [`reduce_scatter`](Self::reduce_scatter), and when the schedule cannot be linked. Never waits, once linked.
+    /// As [`reduce_scatter`](Self::reduce_scatter), and when the schedule cannot be linked. Never
+    /// waits, once linked.
     pub fn ireduce_scatter<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -76,8 +78,9 @@ impl Communicator {
 
     /// A [`reduce_scatter`](Self::reduce_scatter) of equal blocks.
     ///
-    /// Shapes: the output has n elements, the same on all ranks, the input size × n. If the input is
-    /// [in place](crate::InPlace), the output is as long as an input and holds it, and the result replaces its beginning.
+    /// Shapes: the output has n elements, the same on all ranks, the input size × n. If the input
+    /// is [in place](crate::InPlace), the output is as long as an input and holds it, and the
+    /// result replaces its beginning.
     ///
     /// # Errors
     /// As [`reduce_scatter`](Self::reduce_scatter).

@@ -16,8 +16,8 @@ use engine::meeting::{Meeting, Pattern};
 impl Communicator {
     /// Rank r gets the inputs of the ranks 0, …, r combined element by element.
     ///
-    /// Shapes: input and output have the same number of elements, the same on all ranks. The input may be
-    /// [in place](crate::InPlace).
+    /// Shapes: input and output have the same number of elements, the same on all ranks. The input
+    /// may be [in place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -31,8 +31,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths differ, an integer is divided by zero, a rank is gone or in another collective. A rank waits for
-    /// those before it only, and may not hear of the others.
+    /// When the lengths differ, an integer is divided by zero, a rank is gone or in another
+    /// collective. A rank waits for those before it only, and may not hear of the others.
     #[inline]
     pub fn scan<'i, T: Pod>(
         &self,

@@ -17,8 +17,9 @@ use engine::meeting::{Meeting, Pattern};
 impl Communicator {
     /// Gives every rank its block of the root's input, in rank order.
     ///
-    /// Shapes: the output has n elements, the same on all ranks; the input size × n at the root, and is not looked at
-    /// elsewhere: an empty slice will do. At the root the output may be [in place](crate::InPlace).
+    /// Shapes: the output has n elements, the same on all ranks; the input size × n at the root,
+    /// and is not looked at elsewhere: an empty slice will do. At the root the output may be [in
+    /// place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -33,8 +34,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective. The root does not
-    /// wait, and may not hear of it.
+    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective.
+    /// The root does not wait, and may not hear of it.
     #[inline]
     pub fn scatter<'i, 'o, T: Pod>(
         &self,
@@ -53,7 +54,8 @@ impl Communicator {
     /// Begins a [`scatter`](Self::scatter).
     ///
     /// # Errors
-    /// As [`scatter`](Self::scatter), and when the schedule cannot be linked. Never waits, once linked.
+    /// As [`scatter`](Self::scatter), and when the schedule cannot be linked. Never waits, once
+    /// linked.
     #[inline]
     pub fn iscatter<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,

@@ -19,9 +19,9 @@ use std::sync::Arc;
 impl Communicator {
     /// Gives every rank its block of the root's input, in rank order, each as long as it is.
     ///
-    /// Shapes: at the root `counts` has the number of elements of each rank, and the input as many as they are together;
-    /// elsewhere both are not looked at: empty slices will do. The output has the rank's own number of elements. At the
-    /// root it may be [in place](crate::InPlace).
+    /// Shapes: at the root `counts` has the number of elements of each rank, and the input as many
+    /// as they are together; elsewhere both are not looked at: empty slices will do. The output has
+    /// the rank's own number of elements. At the root it may be [in place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -39,8 +39,9 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective, or when the root has
-    /// more or fewer elements for this rank than its output has. The root does not wait, and may not hear of it.
+    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective,
+    /// or when the root has more or fewer elements for this rank than its output has. The root does
+    /// not wait, and may not hear of it.
     pub fn scatterv<'i, 'o, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -54,8 +55,8 @@ impl Communicator {
     /// Begins a [`scatterv`](Self::scatterv).
     ///
     /// # Errors
-    /// As [`scatterv`](Self::scatterv). Never waits, with the algorithm `join`; with others the ranks tell each other their
-    /// sizes first.
+    /// As [`scatterv`](Self::scatterv). Never waits, with the algorithm `join`; with others the
+    /// ranks tell each other their sizes first.
     pub fn iscatterv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -67,7 +68,8 @@ impl Communicator {
             .start(self, input, output)
     }
 
-    /// Prepares a scatterv, of `count` elements on this rank and, at the root, `counts` on all, to be started many times.
+    /// Prepares a scatterv, of `count` elements on this rank and, at the root, `counts` on all, to
+    /// be started many times.
     ///
     /// # Errors
     /// As [`iscatterv`](Self::iscatterv).

@@ -57,7 +57,8 @@ impl Counts {
 
 /// A number that differs, as a rule, where the sizes do.
 pub(crate) fn digest(sizes: &[u64]) -> u64 {
-    // The multiplier is 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer Programming 3, section 6.4).
+    // The multiplier is 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer Programming 3,
+    // section 6.4).
     let mix = |so_far: u64, size: &u64| {
         (so_far.rotate_left(23) ^ size).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     };
@@ -71,8 +72,8 @@ impl Communicator {
         Ok(told.into_iter().map(|[number, ..]| number).collect())
     }
 
-    /// Every rank tells how long its block is, and the root, which has counts for all, whether they are the same. Waits for
-    /// all ranks, and fails on all if they are not.
+    /// Every rank tells how long its block is, and the root, which has counts for all, whether they
+    /// are the same. Waits for all ranks, and fails on all if they are not.
     pub(super) fn agree_with_root(
         &self,
         own: u64,

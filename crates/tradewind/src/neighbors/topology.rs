@@ -1,4 +1,5 @@
-//! What ranks of several nodes know of each other's edges, and which of their blocks travel together.
+//! What ranks of several nodes know of each other's edges, and which of their blocks travel
+//! together.
 
 use super::Neighbors;
 use crate::algorithms::{Levels, NeighborAlgorithm};
@@ -11,21 +12,23 @@ use engine::call::{Call, CallKind};
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
-/// Up to this many bytes a block, what goes from one host to another goes in one message: beyond, what is saved by that is spent on
-/// copying. Measured with the kernel and the agent engine on 2 and 4 hosts of 2 and 4 ranks, on a torus.
+/// Up to this many bytes a block, what goes from one node to another goes in one message: beyond,
+/// what is saved by that is spent on copying. Measured with the kernel and the agent engine on 2
+/// and 4 nodes of 2 and 4 ranks, on a torus.
 const TWO_LEVEL_BLOCK: u64 = 512;
 
 /// No rank: a neighbour beyond the edge of a grid.
 const NOBODY: u32 = u32::MAX;
 
-/// Every rank's edges, once they have been told; or what is wrong with them, which all ranks see alike.
+/// Every rank's edges, once they have been told; or what is wrong with them, which all ranks see
+/// alike.
 pub(super) type Told = OnceLock<Result<Topology, CollectiveError>>;
 
 /// Between what blocks are put together.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Nodes {
-    /// Hosts, as the ranks lie.
-    Hosts,
+    /// Nodes, as the ranks lie.
+    Nodes,
     /// So many consecutive ranks, as the caller says.
     Consecutive(NonZeroU32),
 }
@@ -34,7 +37,7 @@ impl Nodes {
     /// A number that differs where this does, and is none of the numbers of topologies.
     pub(super) fn digest(self) -> u64 {
         let number = match self {
-            Nodes::Hosts => 0,
+            Nodes::Nodes => 0,
             Nodes::Consecutive(ranks) => ranks.get(),
         };
         1 << 63 | u64::from(number) << 24
@@ -43,31 +46,31 @@ impl Nodes {
     /// What tells schedules apart.
     pub(super) fn levels(self) -> Levels {
         match self {
-            Nodes::Hosts => Levels::One,
+            Nodes::Nodes => Levels::One,
             Nodes::Consecutive(ranks) => Levels::Two(ranks),
         }
     }
 }
 
 impl Neighbors {
-    /// Whether blocks of so many bytes are put together: where that is asked for, and where it is left open and ranks share
-    /// hosts. All ranks come to the same answer.
+    /// Whether blocks of so many bytes are put together: where that is asked for, and where it is
+    /// left open and ranks share nodes. All ranks come to the same answer.
     pub(super) fn together(&self, bytes: u64) -> Option<Nodes> {
         let communicator = &self.communicator;
         let chosen = communicator.chosen();
         if chosen.neighbor == Some(NeighborAlgorithm::Direct) {
             return chosen.ranks_per_node.map(Nodes::Consecutive);
         }
-        let shared = communicator.span().is_some() && communicator.hosts() < communicator.size();
-        (shared && bytes <= TWO_LEVEL_BLOCK).then_some(Nodes::Hosts)
+        let shared = communicator.span().is_some() && communicator.nodes() < communicator.size();
+        (shared && bytes <= TWO_LEVEL_BLOCK).then_some(Nodes::Nodes)
     }
 
     /// The node of each rank.
     pub(super) fn nodes_of_ranks(&self, nodes: Nodes) -> Vec<u32> {
         let communicator = &self.communicator;
         match (nodes, communicator.span()) {
-            (Nodes::Hosts, Some(span)) => span.hosts_of_ranks(),
-            (Nodes::Hosts, None) => vec![0; communicator.size() as usize],
+            (Nodes::Nodes, Some(span)) => span.nodes_of_ranks(),
+            (Nodes::Nodes, None) => vec![0; communicator.size() as usize],
             (Nodes::Consecutive(per_node), _) => {
                 (0..communicator.size()).map(|rank| rank / per_node).collect()
             }
@@ -116,7 +119,8 @@ fn neighborhood(rank: u32, ranks: u32, words: &[u64]) -> Result<Neighborhood, Co
 }
 
 impl Communicator {
-    /// Every rank gives its words and gets those of all, in rank order. Waits for all ranks; words travel in rounds of a few.
+    /// Every rank gives its words and gets those of all, in rank order. Waits for all ranks; words
+    /// travel in rounds of a few.
     fn exchange_lists(&self, words: &[u64], call: Call) -> Result<Vec<Vec<u64>>> {
         let call = Call { kind: CallKind::Link, ..call };
         let lengths = self.tell_all(words.len() as u64, call)?;

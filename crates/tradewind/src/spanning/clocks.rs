@@ -1,10 +1,11 @@
-//! How much the clocks of hosts differ, so that what their ranks have recorded fits together.
+//! How much the clocks of nodes differ, so that what their ranks have recorded fits together.
 
 use crate::communicator::Communicator;
 use crate::error::Result;
 use engine::call::{Call, CallKind};
 
-/// Meetings from which the difference is found: some are slow, and each says what it must be at least and at most.
+/// Meetings from which the difference is found: some are slow, and each says what it must be at
+/// least and at most.
 const MEETINGS: usize = 9;
 
 /// When a rank came to a meeting of all ranks and when it left it, in nanoseconds of its own clock.
@@ -34,9 +35,9 @@ impl Communicator {
     }
 }
 
-/// By how much the second clock is ahead of the first one. Nobody leaves a meeting before everybody has come: that bounds the
-/// difference from both sides, and what is between the bounds is as long as a message takes. Clocks of which the bounds allow
-/// that they are one are taken for one.
+/// By how much the second clock is ahead of the first one. Nobody leaves a meeting before everybody
+/// has come: that bounds the difference from both sides, and what is between the bounds is as long
+/// as a message takes. Clocks of which the bounds allow that they are one are taken for one.
 fn ahead(visits: &[(Visit, Visit)]) -> i64 {
     let least = visits
         .iter()

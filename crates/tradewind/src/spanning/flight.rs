@@ -1,4 +1,4 @@
-//! A schedule between hosts, and its runs.
+//! A schedule between nodes, and its runs.
 
 use super::Span;
 use super::recording::Recording;
@@ -12,17 +12,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a rank that waits looks after what it has to do in communicators of its host, if there ever was anything.
+/// How often a rank that waits looks after what it has to do in communicators of its node, if there
+/// ever was anything.
 const GLANCE: Duration = Duration::from_millis(1);
 
-/// How long a run has been waited for when the rank first asks whether anybody is gone, and how long it is at most until it asks
-/// again: each time twice as long.
+/// How long a run has been waited for when the rank first asks whether anybody is gone, and how
+/// long it is at most until it asks again: each time twice as long.
 const LOOK_OUT: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(400)];
 
 /// A rank that only looks whether a run is complete reads the clock every so often.
 const LOOKS: u32 = 256;
 
-/// A schedule that an engine between hosts has taken.
+/// A schedule that an engine between nodes has taken.
 #[derive(Debug)]
 pub(crate) struct Carried {
     span: Arc<Span>,
@@ -49,7 +50,7 @@ impl Carried {
         // Counted whether it is taken or not: on all ranks alike.
         let program = span.programs.fetch_add(1, Ordering::Relaxed);
         if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
-            return Err(Error::SeveralHosts { what: "joins of a schedule of one's own" });
+            return Err(Error::SeveralNodes { what: "joins of a schedule of one's own" });
         }
         let prepared = carrier
             .prepare(&span.context, schedule, call.stamp())
@@ -121,7 +122,7 @@ struct LookOut {
     pause: Duration,
 }
 
-/// A run between hosts.
+/// A run between nodes.
 #[derive(Debug)]
 pub(crate) struct Flight {
     carried: Arc<Carried>,
@@ -195,7 +196,7 @@ impl Flight {
         let Carried { span, carrier, .. } = &*self.carried;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
-            // Others may wait for this rank in a communicator of this host before they come here.
+            // Others may wait for this rank in a communicator of this node before they come here.
             let glance = span.group.look_after_own_work()?.then(|| Instant::now() + GLANCE);
             let look_out = self.next_look_out().next;
             let until = [deadline, glance, Some(look_out)].into_iter().flatten().min();
@@ -213,7 +214,7 @@ impl Flight {
         awaited.dedup();
         let waiting_for = awaited
             .into_iter()
-            .filter_map(|rank| Some(Awaited { rank, host: span.host_of(rank)? }));
+            .filter_map(|rank| Some(Awaited { rank, node: span.node_of(rank)? }));
         Err(Error::NotComplete {
             after: limit.unwrap_or_default(),
             waiting_for: waiting_for.collect(),

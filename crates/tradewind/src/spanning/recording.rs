@@ -1,8 +1,8 @@
-//! What a schedule between hosts leaves in the profile.
+//! What a schedule between nodes leaves in the profile.
 
 use super::Span;
 use engine::call::Call;
-use engine::trace::{BETWEEN_HOSTS, Trace, TraceEvent, TraceStage, TracedProgram};
+use engine::trace::{BETWEEN_NODES, Trace, TraceEvent, TraceStage, TracedProgram};
 use goal::schedule::{Kind, Schedule, ScheduleView};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Recording {
     /// None if this rank records nothing.
     pub(super) fn new(span: &Span, program: u64, schedule: &Schedule, call: Call) -> Option<Self> {
         let trace = Arc::clone(span.group.trace()?);
-        let communicator = BETWEEN_HOSTS | u64::from(span.context.number);
+        let communicator = BETWEEN_NODES | u64::from(span.context.number);
         let (rank, members, schedule) =
             (span.rank(), span.context.members.to_vec(), schedule.clone());
         let partners = vec![None; schedule.view().operations().len()];
@@ -43,7 +43,8 @@ impl Recording {
         self.trace.call_begun(self.communicator, sequence)
     }
 
-    /// Its results are fetched; these are the times at which its operations were executed, if the engine knows.
+    /// Its results are fetched; these are the times at which its operations were executed, if the
+    /// engine knows.
     pub(super) fn ended(&self, sequence: u64, begun: u64, times: &[u64]) {
         let Recording { communicator, program, rank, .. } = *self;
         let record = |operation, stage, begun, ended| {
@@ -79,7 +80,8 @@ impl Recording {
     }
 }
 
-/// When each operation was executed, and before it, if it is a receive that had to wait, when it could be posted.
+/// When each operation was executed, and before it, if it is a receive that had to wait, when it
+/// could be posted.
 fn moments(view: &ScheduleView<'_>, begun: u64, times: &[u64]) -> Vec<(Option<u64>, u64)> {
     let operations = view.operations();
     let is_receive = |operation: usize| operations[operation].kind() == Kind::Receive;

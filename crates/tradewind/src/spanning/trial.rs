@@ -1,12 +1,13 @@
-//! Whether an engine gets through to all hosts, before a job goes by it.
+//! Whether an engine gets through to all nodes, before a job goes by it.
 //!
-//! The kernel engine writes to the hosts' own Ethernet addresses, and packets as long as their interfaces take. Behind a router,
-//! or where the network between takes less than the interfaces promise, they would never arrive.
+//! The kernel engine writes to the nodes' own Ethernet addresses, and packets as long as their
+//! interfaces take. Behind a router, or where the network between takes less than the interfaces
+//! promise, they would never arrive.
 
 use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use network::carrier::{Carrier, Context};
-use network::hosts::Hosts;
+use network::nodes::Nodes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,23 +15,23 @@ use std::time::{Duration, Instant};
 const MESSAGE_BYTES: u64 = 8192;
 /// All ranks are there by now, so this is for the network and for a processor that others use.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The communicator of the hosts' first ranks; no other one has this number.
+/// The communicator of the nodes' first ranks; no other one has this number.
 const NUMBER: u32 = u32::MAX;
 
-/// Ranks of two hosts.
+/// Ranks of two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Silence {
-    /// The rank whose host has waited in vain.
+    /// The rank whose node has waited in vain.
     pub(crate) here: u32,
-    /// A rank of the host that was not heard.
+    /// A rank of the node that was not heard.
     pub(crate) there: u32,
 }
 
-/// Exchanges a message with the first rank of every other host, if this is the first rank of its own. Gives a host that was not
-/// heard. All ranks must be there.
-pub(crate) fn exchange(carrier: &Arc<dyn Carrier>, hosts: &Hosts, rank: u32) -> Option<Silence> {
+/// Exchanges a message with the first rank of every other node, if this is the first rank of its
+/// own. Gives a node that was not heard. All ranks must be there.
+pub(crate) fn exchange(carrier: &Arc<dyn Carrier>, nodes: &Nodes, rank: u32) -> Option<Silence> {
     let members: Arc<[u32]> =
-        (0..hosts.count()).filter_map(|host| hosts.members(host).next()).collect();
+        (0..nodes.count()).filter_map(|node| nodes.members(node).next()).collect();
     let own = members.iter().position(|member| *member == rank)? as u32;
     let others: Vec<u32> = (0..members.len() as u32).filter(|other| *other != own).collect();
     let silence = |other: Option<&u32>| Some(Silence { here: rank, there: *other? });

@@ -1,8 +1,9 @@
 //! Who is gone, for engines that cannot know: a program in the kernel hears nothing of processes.
 //!
-//! The general engine does. So a rank that has waited for a while has that engine run a schedule which waits for messages from
-//! every other rank, which nobody sends: it ends when one of them, or a host, is gone. It has a communicator's number of its own,
-//! so the other ranks need not take part, and nothing travels.
+//! The general engine does. So a rank that has waited for a while has that engine run a schedule
+//! which waits for messages from every other rank, which nobody sends: it ends when one of them, or
+//! a node, is gone. It has a communicator's number of its own, so the other ranks need not take
+//! part, and nothing travels.
 
 use super::Span;
 use crate::error::Result;
@@ -13,11 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A rank that is gone may have done its part before: what it has started the kernel carries through. So much time all others
-/// have to do theirs before it is blamed.
+/// A rank that is gone may have done its part before: what it has started the kernel carries
+/// through. So much time all others have to do theirs before it is blamed.
 const GRACE: Duration = Duration::from_secs(2);
-/// The same for a rank that has left in order. It may have left because of a host that is about to be found unreachable, which is
-/// then the cause that the others want to hear of.
+/// The same for a rank that has left in order. It may have left because of a node that is about to
+/// be found unreachable, which is then the cause that the others want to hear of.
 const GRACE_OF_LEAVERS: Duration = Duration::from_secs(20);
 /// How long a look takes.
 const GLANCE: Duration = Duration::from_micros(100);
@@ -49,7 +50,8 @@ impl Watch {
         Ok(Watch { carrier: Arc::clone(carrier), state })
     }
 
-    /// Why a run that is not complete never will be; `awaited` are the ranks of the job whose messages it waits for.
+    /// Why a run that is not complete never will be; `awaited` are the ranks of the job whose
+    /// messages it waits for.
     pub(super) fn verdict(&self, span: &Span, awaited: impl FnOnce() -> Vec<u32>) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // To wait is also to see whether the node service, in which the run is, is still there.
@@ -69,7 +71,7 @@ impl Watch {
             }
         }
         if let Some((when, error)) = &state.noticed
-            && (matches!(error, Error::HostUnreachable { .. }) || when.elapsed() >= GRACE)
+            && (matches!(error, Error::NodeUnreachable { .. }) || when.elapsed() >= GRACE)
         {
             return Err(span.explain(error.clone()));
         }
@@ -96,7 +98,8 @@ fn start(span: &Span, carrier: &Arc<dyn Carrier>, leavers: &[u32]) -> Result<Tic
     for other in (0..members.len() as u32).filter(|other| *other != rank) {
         graph.receive(Blocks::none(), other, 0);
     }
-    // Different from that of every watch of every rank; what other ranks do with the number is never compared.
+    // Different from that of every watch of every rank; what other ranks do with the number is
+    // never compared.
     let count = STARTED.fetch_add(1, Ordering::Relaxed) & 0xffff;
     let context = Context { number: WATCHES | (here & 0x7fff) << 16 | count, members, rank };
     let failed = |error| span.explain(error);

@@ -1,23 +1,23 @@
 //! The kinds of jobs that what holds for every job is tried on.
 
 use std::fmt;
-use tradewind::{Communicator, EngineKind, Result, local_hosts, local_with};
+use tradewind::{Communicator, EngineKind, Result, local_nodes, local_with};
 
 /// A kind of job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// All ranks on one host.
-    OneHost(EngineKind),
-    /// Two ranks on each host, so that collectives have two levels.
+    /// All ranks on one node.
+    OneNode(EngineKind),
+    /// Two ranks on each node, so that collectives have two levels.
     Pairs,
-    /// One rank on the first host and the others on the second.
+    /// One rank on the first node and the others on the second.
     Uneven,
 }
 
 /// All of them.
 pub(crate) const KINDS: [Kind; 4] = [
-    Kind::OneHost(EngineKind::Peers),
-    Kind::OneHost(EngineKind::Caller),
+    Kind::OneNode(EngineKind::Peers),
+    Kind::OneNode(EngineKind::Caller),
     Kind::Pairs,
     Kind::Uneven,
 ];
@@ -29,22 +29,22 @@ impl Kind {
         ranks: u32,
         body: impl Fn(Communicator) -> Result<()> + Sync,
     ) -> Result<()> {
-        let hosts = match self {
-            Kind::OneHost(engine) => return local_with(ranks, engine, body),
+        let nodes = match self {
+            Kind::OneNode(engine) => return local_with(ranks, engine, body),
             Kind::Pairs => (0..ranks).step_by(2).map(|first| (ranks - first).min(2)).collect(),
             Kind::Uneven if ranks > 1 => vec![1, ranks - 1],
             Kind::Uneven => vec![1],
         };
-        local_hosts(&hosts, body)
+        local_nodes(&nodes, body)
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::OneHost(engine) => write!(formatter, "{engine}"),
-            Kind::Pairs => formatter.write_str("pairs of ranks on hosts"),
-            Kind::Uneven => formatter.write_str("one rank on one host, the others on another"),
+            Kind::OneNode(engine) => write!(formatter, "{engine}"),
+            Kind::Pairs => formatter.write_str("pairs of ranks on nodes"),
+            Kind::Uneven => formatter.write_str("one rank on one node, the others on another"),
         }
     }
 }

@@ -16,7 +16,8 @@ pub(crate) enum Form {
     Persistent,
 }
 
-/// How a call is made: the form, and whether in place; another one for every call and, unless it waits, every rank.
+/// How a call is made: the form, and whether in place; another one for every call and, unless it
+/// waits, every rank.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(pub(crate) Cell<usize>);
 
@@ -34,7 +35,8 @@ impl Turn {
     }
 }
 
-/// Makes a call in a form: `$input` is none in place, `$output` what the output holds before. Gives what it holds after.
+/// Makes a call in a form: `$input` is none in place, `$output` what the output holds before. Gives
+/// what it holds after.
 macro_rules! call {
     ($world:expr, $form:expr, $input:expr, $output:expr, |$from:ident, $to:ident|
      $blocking:expr, $nonblocking:expr, $persistent:expr) => {{
@@ -130,7 +132,8 @@ pub(crate) fn uneven(ranks: u32, count: usize) -> Vec<usize> {
     (0..ranks as usize).map(|rank| if rank % 3 == 1 { 0 } else { count + rank * 2 }).collect()
 }
 
-/// Runs a body with the default algorithms on every number of ranks, and with each that is forced on some.
+/// Runs a body with the default algorithms on every number of ranks, and with each that is forced
+/// on some.
 pub(crate) fn every_job<A: Copy + std::fmt::Display + Sync>(
     algorithms: &[A],
     force: impl Fn(A) -> Algorithms + Sync,

@@ -1,5 +1,6 @@
-//! Every collective in every form, by every algorithm, against a plain reference: any number of ranks and any root, odd and
-//! zero sizes, in place and not, private and shared buffers mixed between the ranks, every kind of job.
+//! Every collective in every form, by every algorithm, against a plain reference: any number of
+//! ranks and any root, odd and zero sizes, in place and not, private and shared buffers mixed
+//! between the ranks, every kind of job.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -8,12 +8,14 @@ fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
     let force = |algorithm| Algorithms { neighbor: Some(algorithm), ..Default::default() };
     every_job(NeighborAlgorithm::ALL, force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
-        // Two edges to the next rank, one to the one after it, one to oneself; on few ranks they are parallel.
+        // Two edges to the next rank, one to the one after it, one to oneself; on few ranks they
+        // are parallel.
         let steps = [1, 2, 1, 0];
         let next = steps.map(|step| (rank + step) % size);
         let before = steps.map(|step| (rank + 2 * size - step) % size);
         let graph = world.neighbors(&before, &next)?;
-        // The k-th edge from a to b in a's list is the k-th from a in b's, and both lists have the steps in one order.
+        // The k-th edge from a to b in a's list is the k-th from a in b's, and both lists have the
+        // steps in one order.
         let count_of = |from: u32, edge: usize, count: usize| {
             if edge == 1 { 0 } else { count + (from as usize + edge) % 4 }
         };

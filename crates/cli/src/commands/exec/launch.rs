@@ -7,7 +7,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Runs this very program as the ranks of the file, until they have ended; gives what rank 0 has reported.
+/// Runs this very program as the ranks of the file, until they have ended; gives what rank 0 has
+/// reported.
 pub(super) fn run(
     file: &Path,
     mut options: LaunchOptions,

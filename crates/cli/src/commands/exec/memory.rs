@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 
 /// Private memory of a rank before it has read the file.
 const PROCESS: u64 = 2 << 20;
-/// Private memory of a rank for each operation of all ranks: the file's graphs, schedules and links at once.
+/// Private memory of a rank for each operation of all ranks: the file's graphs, schedules and links
+/// at once.
 const OPERATION: u64 = 640;
-/// Memory of the segment for each operation of a run: its counters with a small message, its places in a list of work.
+/// Memory of the segment for each operation of a run: its counters with a small message, its places
+/// in a list of work.
 const COUNTERS: u64 = 2 * 64 + 32;
 /// Memory of the segment that goes to runs beyond the first, at least.
 const FURTHER_RUNS: u64 = 4 << 20;
@@ -63,7 +65,8 @@ fn mail(graphs: &[Graph], eager_limit: u64) -> u64 {
     waiting.fold(0, |sum, bytes| sum.saturating_add(bytes).saturating_add(64))
 }
 
-/// Sees to it that the ranks' parts of the segment are large enough, and that there is memory for everything.
+/// Sees to it that the ranks' parts of the segment are large enough, and that there is memory for
+/// everything.
 ///
 /// # Errors
 /// What is needed, what there is, and what can be done.
@@ -142,7 +145,8 @@ impl Room {
     }
 }
 
-/// What the control groups of this process still allow, file pages that can be given back included (cgroup v2).
+/// What the control groups of this process still allow, file pages that can be given back included
+/// (cgroup v2).
 fn group_room() -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();

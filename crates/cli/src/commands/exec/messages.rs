@@ -1,4 +1,5 @@
-//! Which message is which: every message gets a window of the pattern, and every receive knows which to expect.
+//! Which message is which: every message gets a window of the pattern, and every receive knows
+//! which to expect.
 
 use super::pattern::{WINDOWS, mix};
 use goal::graph::{Graph, Operation, Vertex};
@@ -10,8 +11,9 @@ const FEWEST: u64 = 4096;
 
 /// The messages of all ranks as one rank sees them.
 ///
-/// The messages to a rank are numbered by source and vertex order, in other words by source, tag and the k of the
-/// matching rule. Those with different numbers (up to the number of windows) have different windows.
+/// The messages to a rank are numbered by source and vertex order, in other words by source, tag
+/// and the k of the matching rule. Those with different numbers (up to the number of windows) have
+/// different windows.
 #[derive(Debug)]
 pub(super) struct Messages {
     /// Windows in use, the same on all ranks.
@@ -150,7 +152,8 @@ mod tests {
     fn both_ends_of_a_message_agree_on_its_window() {
         let graphs = graphs();
         let (sender, receiver) = (Messages::of(&graphs, 0), Messages::of(&graphs, 1));
-        // The k-th send with tag 1 is vertex 2 k + 1, the k-th receive with tag 1 is vertex 150 + k.
+        // The k-th send with tag 1 is vertex 2 k + 1, the k-th receive with tag 1 is vertex 150 +
+        // k.
         for k in 0..150 {
             let expected = receiver.expected[&Vertex(150 + k)];
             assert_eq!((expected.source, expected.tag), (0, 1));

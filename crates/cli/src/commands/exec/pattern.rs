@@ -1,15 +1,17 @@
 //! What messages carry: windows into one sequence of bytes.
 //!
-//! A message of n bytes is n bytes of the sequence, from a multiple of eight on: its window. So a rank needs no more
-//! memory for all that it sends than its longest message and some, and it can say what any byte of any message must be.
-//! The eight bytes at which a window begins tell it from all others: the first two are its number.
+//! A message of n bytes is n bytes of the sequence, from a multiple of eight on: its window. So a
+//! rank needs no more memory for all that it sends than its longest message and some, and it can
+//! say what any byte of any message must be. The eight bytes at which a window begins tell it from
+//! all others: the first two are its number.
 
 /// Bytes from one window to the next.
 pub(super) const STEP: u64 = 8;
 /// Windows that differ in their first two bytes.
 pub(super) const WINDOWS: u64 = 255 * 256;
 
-/// The eight bytes that begin window `index`. The first is never 0, so that memory where nothing arrived is recognised.
+/// The eight bytes that begin window `index`. The first is never 0, so that memory where nothing
+/// arrived is recognised.
 fn word(index: u64) -> [u8; STEP as usize] {
     let mut bytes = mix(index).to_le_bytes();
     bytes[0] = (index % 255) as u8 + 1;
@@ -44,7 +46,8 @@ pub(super) fn first_difference(window: u64, found: &[u8]) -> Option<(usize, u8)>
     None
 }
 
-/// What a message's first bytes say of its window: its number modulo this. Two bytes say all, one byte less, none nothing.
+/// What a message's first bytes say of its window: its number modulo this. Two bytes say all, one
+/// byte less, none nothing.
 pub(super) fn distinction(bytes: u64) -> u64 {
     match bytes {
         0 => 1,
@@ -59,7 +62,8 @@ pub(super) fn window_of(found: &[u8]) -> Option<u64> {
         [] => Some(0),
         [0, ..] => None,
         [first] => Some(u64::from(*first) - 1),
-        // 255 and 256 have no common factor, so index mod 255 and ⌊index / 255⌋ name each index below their product.
+        // 255 and 256 have no common factor, so index mod 255 and ⌊index / 255⌋ name each index
+        // below their product.
         [first, second, ..] => Some(u64::from(*second) * 255 + u64::from(*first) - 1),
     }
 }

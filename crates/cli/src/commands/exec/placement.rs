@@ -7,7 +7,8 @@ use goal::graph::{Access, Block, Graph, Operation, Until, Vertex};
 /// What a rank runs.
 #[derive(Debug)]
 pub(super) struct Placement {
-    /// Buffer 0 is the pattern, which is sent from; buffer 1 has a place for everything that is received.
+    /// Buffer 0 is the pattern, which is sent from; buffer 1 has a place for everything that is
+    /// received.
     pub(super) graph: Graph,
     pub(super) pattern_bytes: u64,
     pub(super) received_bytes: u64,

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 
 /// Everything that is wrong with what a rank has received, a line each.
 ///
-/// A receive with a wildcard holds a message that it admits; which one, its first bytes say. Messages too short to say it
-/// are alike, so it is asked whether there is any way to give each of these receives a message of its own.
+/// A receive with a wildcard holds a message that it admits; which one, its first bytes say.
+/// Messages too short to say it are alike, so it is asked whether there is any way to give each of
+/// these receives a message of its own.
 pub(super) fn verify(placement: &Placement, messages: &Messages, received: &[u8]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut wildcards: HashMap<(u64, u64), Vec<&Receive>> = HashMap::new();
@@ -55,8 +56,8 @@ fn difference(window: u64, found: &[u8]) -> Option<String> {
     Some(format!("byte {at} is {:#04x} instead of {expected:#04x}", found[at]))
 }
 
-/// Gives as many receives as possible a message each that they admit and that begins like what they hold (augmenting
-/// paths, Kuhn 1955): those that got one, and those that did not.
+/// Gives as many receives as possible a message each that they admit and that begins like what they
+/// hold (augmenting paths, Kuhn 1955): those that got one, and those that did not.
 fn assign<'a>(
     receives: &[&'a Receive],
     messages: &[&'a Message],
@@ -84,7 +85,8 @@ fn find(
     holder: &mut [Option<usize>],
     seen: &mut [bool],
 ) -> bool {
-    // A path of receives, each with the next message to try; a stack of its own, because paths can be long.
+    // A path of receives, each with the next message to try; a stack of its own, because paths can
+    // be long.
     let mut path = vec![(index, 0)];
     let mut chosen = Vec::new();
     while let Some((receive, from)) = path.last().copied() {
@@ -126,7 +128,8 @@ mod tests {
     use crate::commands::exec::pattern::{STEP, fill};
     use goal::graph::Graph;
 
-    /// Rank 1 of these graphs, and its buffer after messages have gone to receives: (vertex, position among its messages).
+    /// Rank 1 of these graphs, and its buffer after messages have gone to receives: (vertex,
+    /// position among its messages).
     struct Case {
         placement: Placement,
         messages: Messages,
@@ -209,7 +212,8 @@ mod tests {
         assert!(!Case::new(&graphs).deliver(&[(0, 0), (1, 1)]).is_empty(), "the third has nothing");
     }
 
-    /// One byte does not tell all messages apart: what counts is whether there is any way to share them out.
+    /// One byte does not tell all messages apart: what counts is whether there is any way to share
+    /// them out.
     #[test]
     fn short_messages_are_shared_out() {
         let receives: String = (0..300).map(|_| "recv 1b from -1 tag -1\n").collect();
@@ -228,7 +232,8 @@ mod tests {
         let (first, second) =
             (0..45).find_map(|first| Some((first, alike(first)?))).expect("300 are more than 255");
 
-        // Of two that are alike only the first has tag 2, which receive 1 wants; receive 0 takes any.
+        // Of two that are alike only the first has tag 2, which receive 1 wants; receive 0 takes
+        // any.
         let others = (0..300).filter(|number| *number != first && *number != second);
         let order: Vec<usize> = [second, first].into_iter().chain(others).collect();
         let deliver = |order: &[usize]| {

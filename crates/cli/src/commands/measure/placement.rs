@@ -10,16 +10,19 @@ use measure::results::{Part, Table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Messages against where two ranks lie: on cores of their own, on one core, not bound, and every mapping of two ranks to cores.
+/// Messages against where two ranks lie: on cores of their own, on one core, not bound, and every
+/// mapping of two ranks to cores.
 ///
-/// With --traffic it also proposes which core each rank of a program should run on (--map, or `tradewind run` with a wrapper
-/// that binds), and says what that would gain over ranks on cores in turn.
+/// With --traffic it also proposes which core each rank of a program should run on (--map, or
+/// `tradewind run` with a wrapper that binds), and says what that would gain over ranks on cores in
+/// turn.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlacementArguments {
     #[command(flatten)]
     suite: suite::Arguments,
 
-    /// How much the ranks of a program have to say to each other: a row of bytes for each rank, or a GOAL file.
+    /// How much the ranks of a program have to say to each other: a row of bytes for each rank, or
+    /// a GOAL file.
     #[arg(long, value_name = "FILE")]
     traffic: Option<PathBuf>,
 }

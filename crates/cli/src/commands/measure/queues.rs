@@ -17,29 +17,33 @@ use std::process::ExitCode;
 
 /// Measures overhead, latency and gap of queues, channels, remote memory and bulk transfers.
 ///
-/// All of it is 914 rows and takes a few minutes; --row-ms gives each row less time, --mechanisms, --sizes and --threads leave
-/// rows out.
+/// All of it is 914 rows and takes a few minutes; --row-ms gives each row less time, --mechanisms,
+/// --sizes and --threads leave rows out.
 ///
-/// Starts two rank processes, each bound to a core of its own where there are two. Every row consists of rounds in which the
-/// mechanism takes turns with the floor: half a round trip of a bare word that one side stores and the other loads, in a
-/// cache line for each direction. Figures are medians over the rounds; `ratio` is the latency over the floor of the same
-/// round.
+/// Starts two rank processes, each bound to a core of its own where there are two. Every row
+/// consists of rounds in which the mechanism takes turns with the floor: half a round trip of a
+/// bare word that one side stores and the other loads, in a cache line for each direction. Figures
+/// are medians over the rounds; `ratio` is the latency over the floor of the same round.
 ///
-/// `send` and `receive` are the processor overheads: of a batch of sends while there is room, of receives while messages
-/// wait. Where sender and receiver have to meet there are none. `latency` is half a round trip, with several threads over
-/// all their messages together. `gap` is the time of a message in a stream.
+/// `send` and `receive` are the processor overheads: of a batch of sends while there is room, of
+/// receives while messages wait. Where sender and receiver have to meet there are none. `latency`
+/// is half a round trip, with several threads over all their messages together. `gap` is the time
+/// of a message in a stream.
 ///
-/// Express moves 5 bytes a word and wide Express, which is also the shared form of Basic, 48 a line; a longer message is
-/// several of them. One-poll is Express behind the poll of 512 queues. Tag-on sends a line that refers to data in the segment,
-/// to one receiver; basic is the unshared ring, with messages of up to a quarter of it. Channel, write, read and accumulate move 8 bytes, whatever sizes are given. Bulk moves private
-/// buffers, on the path that the library chooses or on one that is prescribed. Receivers look for a microsecond and then
-/// sleep; with write, read and accumulate they poll. Only express, one-poll, wide and tag-on are measured with several threads, which
-/// send through one queue from the first rank's core and get their answers in a queue each.
+/// Express moves 5 bytes a word and wide Express, which is also the shared form of Basic, 48 a
+/// line; a longer message is several of them. One-poll is Express behind the poll of 512 queues.
+/// Tag-on sends a line that refers to data in the segment, to one receiver; basic is the unshared
+/// ring, with messages of up to a quarter of it. Channel, write, read and accumulate move 8 bytes,
+/// whatever sizes are given. Bulk moves private buffers, on the path that the library chooses or on
+/// one that is prescribed. Receivers look for a microsecond and then sleep; with write, read and
+/// accumulate they poll. Only express, one-poll, wide and tag-on are measured with several threads,
+/// which send through one queue from the first rank's core and get their answers in a queue each.
 ///
 /// Idle is the processor time of 8 sleeping receivers in percent of one core.
 ///
-/// With --out the rows are kept in a directory too, as they come: when the command is interrupted, it goes on behind them the
-/// next time. Without, they are printed at the end, or when it is interrupted those that there are, and kept nowhere.
+/// With --out the rows are kept in a directory too, as they come: when the command is interrupted,
+/// it goes on behind them the next time. Without, they are printed at the end, or when it is
+/// interrupted those that there are, and kept nowhere.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JSON)]
 pub(crate) struct Arguments {
@@ -62,14 +66,14 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     threads: Vec<u32>,
 
-    /// Mechanisms: express, one-poll, wide, tag-on, basic, channel, write, read, accumulate, bulk, bulk-staged, bulk-direct,
-    /// idle [default: all].
+    /// Mechanisms: express, one-poll, wide, tag-on, basic, channel, write, read, accumulate, bulk,
+    /// bulk-staged, bulk-direct, idle [default: all].
     #[arg(long, value_name = "MECHANISM,...", value_delimiter = ',')]
     mechanisms: Vec<Mechanism>,
 
-    /// Sizes in bytes, of which express and one-poll take those up to 128, wide those up to 49152, basic those up to 65528,
-    /// tag-on those up to 1048576, bulk-staged and bulk-direct those from 1024 [default: 0 to 1024 by 8, then by doubling to
-    /// 1048576].
+    /// Sizes in bytes, of which express and one-poll take those up to 128, wide those up to 49152,
+    /// basic those up to 65528, tag-on those up to 1048576, bulk-staged and bulk-direct those from
+    /// 1024 [default: 0 to 1024 by 8, then by doubling to 1048576].
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     sizes: Vec<u64>,
 

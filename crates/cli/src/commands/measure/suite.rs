@@ -1,4 +1,5 @@
-//! The experiments of the suite: measured step by step, kept in a directory, gone on with when they were cut off.
+//! The experiments of the suite: measured step by step, kept in a directory, gone on with when they
+//! were cut off.
 
 mod job;
 mod kept;
@@ -185,8 +186,8 @@ fn measure(
     }
 }
 
-/// A part of the directory is new. What is made of several parts is made here, of those that can be read: one that is damaged keeps
-/// nobody from measuring another, and the page names it.
+/// A part of the directory is new. What is made of several parts is made here, of those that can be
+/// read: one that is damaged keeps nobody from measuring another, and the page names it.
 fn part_written(directory: &Directory) -> Result<(), Failure> {
     if let Ok(Some(table)) = decisions(directory) {
         table.write(&directory.path().join(measure::decisions::FILE))?;

@@ -49,8 +49,9 @@ struct Heard {
 }
 
 impl Measurements {
-    /// Of so many rows. Progress is shown on standard error, if that is a terminal; it is drawn when something happens
-    /// and never by a clock, because drawing takes processor time from the ranks.
+    /// Of so many rows. Progress is shown on standard error, if that is a terminal; it is drawn
+    /// when something happens and never by a clock, because drawing takes processor time from the
+    /// ranks.
     pub(crate) fn new(ranks: u32, rows: usize) -> Self {
         let progress =
             ProgressBar::with_draw_target(Some(rows as u64), ProgressDrawTarget::stderr());
@@ -60,8 +61,8 @@ impl Measurements {
         Measurements { ranks, progress }
     }
 
-    /// One row for each engine, right after each other so that they see the same machine, over the same computation: that
-    /// which the first engine settles, unless the case says it.
+    /// One row for each engine, right after each other so that they see the same machine, over the
+    /// same computation: that which the first engine settles, unless the case says it.
     pub(crate) fn compare(
         &self,
         case: &Case,

@@ -10,7 +10,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use tradewind::Job;
 
-/// What the skews of every measurement are drawn from: two runs hold the same ranks up in the same way.
+/// What the skews of every measurement are drawn from: two runs hold the same ranks up in the same
+/// way.
 const SEED: u64 = 2011;
 
 /// A line that rank 0 writes to its standard output.

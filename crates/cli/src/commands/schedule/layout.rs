@@ -8,8 +8,8 @@ use std::collections::{BinaryHeap, HashMap};
 /// A rank's vertex.
 pub(super) type Place = (usize, usize);
 
-/// The messages, and the step of every vertex: a rank does one operation in each step, in the order in which they become
-/// possible, a message takes a step, and ranks meet in the same step.
+/// The messages, and the step of every vertex: a rank does one operation in each step, in the order
+/// in which they become possible, a message takes a step, and ranks meet in the same step.
 pub(super) struct Layout {
     /// Send and receive.
     pub(super) messages: Vec<(Place, Place)>,
@@ -71,7 +71,8 @@ struct Plan {
     receive_of: HashMap<Place, Place>,
     /// Each rank's first step in which it has nothing to do.
     free: Vec<usize>,
-    /// Ranks that have come to a meeting; it is the same one for all, since nobody gets past it before.
+    /// Ranks that have come to a meeting; it is the same one for all, since nobody gets past it
+    /// before.
     met: Vec<Place>,
     possible: BinaryHeap<Reverse<(usize, usize, usize)>>,
 }
@@ -91,7 +92,8 @@ impl Plan {
                     .push((edge.after.index(), edge.until == Until::Complete));
             }
         }
-        // To be drawn, a receive is where its message arrives; its start, to which ready messages refer, is earlier.
+        // To be drawn, a receive is where its message arrives; its start, to which ready messages
+        // refer, is earlier.
         for (rank, graph) in graphs.iter().enumerate() {
             for (vertex, entry) in graph.vertices().iter().enumerate() {
                 if matches!(entry.operation, Operation::Receive { .. }) {

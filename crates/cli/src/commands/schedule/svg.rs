@@ -1,4 +1,5 @@
-//! All ranks' graphs as a picture: a column for each rank, time downwards, an arrow for each message.
+//! All ranks' graphs as a picture: a column for each rank, time downwards, an arrow for each
+//! message.
 
 use super::layout::{Layout, Place, shown};
 use goal::graph::{Graph, Operation, Vertex};

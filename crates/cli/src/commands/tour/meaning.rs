@@ -54,8 +54,8 @@ fn exposed(row: &Row) -> f64 {
     row.exposed_us.max(RESOLUTION_US)
 }
 
-/// By how much the median may be off (one standard error, were the times normally distributed: 1.253 σ / √n, where 80 % lie
-/// within 2.563 σ).
+/// By how much the median may be off (one standard error, were the times normally distributed:
+/// 1.253 σ / √n, where 80 % lie within 2.563 σ).
 fn error_of_median(row: &Row) -> f64 {
     1.253 * (row.p90_us - row.p10_us) / 2.563 / f64::from(row.repetitions.max(1)).sqrt()
 }

@@ -1,4 +1,4 @@
-//! A connection with one host.
+//! A connection with one node.
 
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
@@ -27,14 +27,14 @@ pub(super) enum Lost {
 fn why(error: Errno) -> String {
     match error {
         Errno::TIMEDOUT => {
-            "it has not answered for too long; is the host up, and the network between?".into()
+            "it has not answered for too long; is the node up, and the network between?".into()
         }
         Errno::CONNRESET | Errno::PIPE => "its node service has ended".into(),
         error => std::io::Error::from(error).to_string(),
     }
 }
 
-/// One host's end of a connection.
+/// One node's end of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,

@@ -2,13 +2,13 @@
 //!
 //! | who | bytes |
 //! |---|---|
-//! | the one that connects | "TWN1", u16 version, u16 zero, u32 its host, u32 the host it wants, 16 random bytes |
+//! | the one that connects | "TWN1", u16 version, u16 zero, u32 its node, u32 the node it wants, 16 random bytes |
 //! | the one that accepts | 16 random bytes of its own; 16 bytes of proof |
 //! | the one that connects | 16 bytes of proof |
 //!
-//! A proof is the SipHash-2-4 (Aumasson and Bernstein, 2012; the variant with 128 bits) under the job's key of a letter for the
-//! side, both hosts and both random strings. So nobody can use the proof of one connection for another, or for the other
-//! side of the same.
+//! A proof is the SipHash-2-4 (Aumasson and Bernstein, 2012; the variant with 128 bits) under the
+//! job's key of a letter for the side, both nodes and both random strings. So nobody can use the
+//! proof of one connection for another, or for the other side of the same.
 
 use crate::invitation::Key;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -25,9 +25,9 @@ pub(super) type Nonce = [u8; 16];
 /// What both sides know of a connection once both have spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// The host that connects.
+    /// The node that connects.
     pub(super) from: u32,
-    /// The host that accepts.
+    /// The node that accepts.
     pub(super) to: u32,
     pub(super) from_nonce: Nonce,
     pub(super) to_nonce: Nonce,
@@ -67,7 +67,7 @@ pub(super) fn hello(from: u32, to: u32, nonce: &Nonce) -> [u8; HELLO_BYTES] {
     bytes
 }
 
-/// From which host to which, and the random bytes, if it is such a greeting.
+/// From which node to which, and the random bytes, if it is such a greeting.
 pub(super) fn read_hello(bytes: &[u8; HELLO_BYTES]) -> Option<(u32, u32, Nonce)> {
     let word =
         |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

@@ -1,7 +1,8 @@
 //! What is to be sent over one connection.
 //!
-//! Long payloads leave in segments, and what is short passes between these: else a message of many megabytes would keep
-//! everything behind it waiting. Only frames that must not overtake stay behind.
+//! Long payloads leave in segments, and what is short passes between these: else a message of many
+//! megabytes would keep everything behind it waiting. Only frames that must not overtake stay
+//! behind.
 
 use super::connection::Lost;
 use crate::transport::frame::{Frame, HEAD_BYTES, in_segments, segment_head};
@@ -117,7 +118,8 @@ impl Outgoing {
     /// Hands over what the system takes; whether that was all.
     pub(super) fn write(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Lost> {
         while self.bytes > 0 {
-            // The one under way and one more, so that the system has enough to do; what comes meanwhile waits for no others.
+            // The one under way and one more, so that the system has enough to do; what comes
+            // meanwhile waits for no others.
             if self.pieces.len() <= 2 {
                 self.refill();
             }

@@ -1,4 +1,4 @@
-//! Connecting every host with every other.
+//! Connecting every node with every other.
 
 use super::greeting::{self, ANSWER_BYTES, HELLO_BYTES, Nonce, PROOF_BYTES, Pair, Side};
 use crate::carrier::Error;
@@ -11,12 +11,15 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Strangers that may be about to prove who they are, besides all other hosts. Whoever came first gives way to the next.
+/// Strangers that may be about to prove who they are, besides all other nodes. Whoever came first
+/// gives way to the next.
 pub const STRANGERS: usize = 128;
-/// Time before another attempt where the network says that there is no way, or the system that there is no descriptor.
+/// Time before another attempt where the network says that there is no way, or the system that
+/// there is no descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the other hosts of a job knock. Its port is the kernel's choice unless it is asked for one.
+/// Where the other nodes of a job knock. Its port is the kernel's choice unless it is asked for
+/// one.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -35,7 +38,7 @@ impl Listener {
             let address = socket.local_addr()?;
             Ok::<_, std::io::Error>(Listener { socket, address })
         };
-        listen().map_err(refused("listen for the job's other hosts"))
+        listen().map_err(refused("listen for the job's other nodes"))
     }
 
     /// Where it listens.
@@ -75,26 +78,27 @@ impl Stage {
 /// What became of a connection.
 enum Step {
     Waits,
-    /// It is this host, as shown.
+    /// It is this node, as shown.
     Known(u32),
     /// The other end is not who it should be.
     Refused,
     /// The other end has closed the connection.
     Closed,
-    /// The host cannot be reached (yet).
+    /// The node cannot be reached (yet).
     Failed(Errno),
 }
 
 struct Setup<'a> {
     listener: Listener,
-    host: u32,
+    node: u32,
     addresses: &'a [SocketAddr],
     key: Key,
     guests: Vec<Guest>,
     known: Vec<Option<OwnedFd>>,
-    /// Hosts to try again, and when.
+    /// Nodes to try again, and when.
     again: Vec<(Instant, u32)>,
-    /// The last host that closed a connection: strangers may have crowded this one out there, or it is another program's address.
+    /// The last node that closed a connection: strangers may have crowded this one out there, or it
+    /// is another program's address.
     closed: Option<u32>,
     /// Until when nobody is let in, because no descriptor is left.
     is_full_until: Option<Instant>,
@@ -102,10 +106,10 @@ struct Setup<'a> {
     waited: Duration,
 }
 
-/// Sockets with all other hosts, and how many strangers were refused.
+/// Sockets with all other nodes, and how many strangers were refused.
 pub(super) fn connect(
     listener: Listener,
-    host: u32,
+    node: u32,
     addresses: &[SocketAddr],
     key: Key,
     limit: Duration,
@@ -114,7 +118,7 @@ pub(super) fn connect(
     let (guests, again) = (Vec::new(), Vec::new());
     let mut setup = Setup {
         listener,
-        host,
+        node,
         addresses,
         key,
         guests,
@@ -126,7 +130,7 @@ pub(super) fn connect(
         waited: limit,
     };
     let deadline = Instant::now() + limit;
-    (0..host).try_for_each(|to| setup.dial(to))?;
+    (0..node).try_for_each(|to| setup.dial(to))?;
     while setup.missing().is_some() {
         if Instant::now() >= deadline {
             return Err(setup.late());
@@ -141,7 +145,7 @@ pub(super) fn connect(
         }
     }
     let sockets =
-        (0..).zip(setup.known).filter_map(|(host, socket)| Some((host, socket?))).collect();
+        (0..).zip(setup.known).filter_map(|(node, socket)| Some((node, socket?))).collect();
     Ok((sockets, setup.refused))
 }
 
@@ -149,14 +153,14 @@ impl Setup<'_> {
     fn missing(&self) -> Option<u32> {
         (0..)
             .zip(&self.known)
-            .find(|(host, socket)| *host != self.host && socket.is_none())
-            .map(|(host, _)| host)
+            .find(|(node, socket)| *node != self.node && socket.is_none())
+            .map(|(node, _)| node)
     }
 
     fn late(&self) -> Error {
-        let host = self.missing().unwrap_or(self.host);
+        let node = self.missing().unwrap_or(self.node);
         let seconds = self.waited.as_secs_f64();
-        let why = if self.closed == Some(host) {
+        let why = if self.closed == Some(node) {
             format!(
                 "it has closed every connection for {seconds} s; does the job's node service listen there?"
             )
@@ -165,14 +169,14 @@ impl Setup<'_> {
                 "no connection within {seconds} s; does the job's node service run there, and do firewalls let it through?"
             )
         };
-        self.unreachable(host, why)
+        self.unreachable(node, why)
     }
 
-    fn unreachable(&self, host: u32, why: String) -> Error {
-        Error::HostUnreachable { host, address: self.addresses[host as usize].to_string(), why }
+    fn unreachable(&self, node: u32, why: String) -> Error {
+        Error::NodeUnreachable { node, address: self.addresses[node as usize].to_string(), why }
     }
 
-    /// Begins a connection to a host.
+    /// Begins a connection to a node.
     fn dial(&mut self, to: u32) -> Result<(), Error> {
         let address = self.addresses[to as usize];
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -184,7 +188,7 @@ impl Setup<'_> {
                 self.again.push((Instant::now(), to));
                 return Ok(());
             }
-            Err(error) => return Err(refused("make a socket for another host")(error)),
+            Err(error) => return Err(refused("make a socket for another node")(error)),
         };
         match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {
@@ -231,11 +235,12 @@ impl Setup<'_> {
         }));
         match poll(&mut watched, left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(refused("wait for the job's other hosts")(error)),
+            Err(error) => Err(refused("wait for the job's other nodes")(error)),
         }
     }
 
-    /// Lets in who knocks: some at a time, for strangers may knock faster than they are turned away.
+    /// Lets in who knocks: some at a time, for strangers may knock faster than they are turned
+    /// away.
     fn accept(&mut self) {
         self.is_full_until = self.is_full_until.filter(|until| *until > Instant::now());
         let most = STRANGERS + self.addresses.len();
@@ -266,7 +271,8 @@ impl Setup<'_> {
         }
     }
 
-    /// Closes the connection of whoever came first and has not proven to be a host; a host tries again. False if there is none.
+    /// Closes the connection of whoever came first and has not proven to be a node; a node tries
+    /// again. False if there is none.
     fn turn_one_away(&mut self) -> bool {
         let Some(first) = self.guests.iter().position(|guest| guest.stage.is_unproven()) else {
             return false;
@@ -280,15 +286,15 @@ impl Setup<'_> {
     fn advance(&mut self) -> Result<(), Error> {
         for mut guest in std::mem::take(&mut self.guests) {
             let step = loop {
-                match guest.step(self.host, &self.key)? {
+                match guest.step(self.node, &self.key)? {
                     Some(step) => break step,
                     None => continue,
                 }
             };
             match (step, guest.stage) {
                 (Step::Waits, _) => self.guests.push(guest),
-                (Step::Known(host), _) => match self.known.get_mut(host as usize) {
-                    Some(place @ None) if host != self.host => *place = Some(guest.socket),
+                (Step::Known(node), _) => match self.known.get_mut(node as usize) {
+                    Some(place @ None) if node != self.node => *place = Some(guest.socket),
                     _ => self.refused += 1,
                 },
                 (Step::Failed(error), Stage::Connecting { to }) => self.failed(to, error)?,
@@ -311,7 +317,7 @@ impl Setup<'_> {
 
 impl Guest {
     /// One step of the greeting; `None` if there may be another at once.
-    fn step(&mut self, host: u32, key: &Key) -> Result<Option<Step>, Error> {
+    fn step(&mut self, node: u32, key: &Key) -> Result<Option<Step>, Error> {
         match self.stage {
             Stage::Connecting { to } => {
                 let mut watched = [PollFd::new(&self.socket, PollFlags::OUT)];
@@ -322,7 +328,7 @@ impl Guest {
                     return Ok(Some(Step::Failed(error)));
                 }
                 let nonce = random_key()?;
-                self.say(&greeting::hello(host, to, &nonce));
+                self.say(&greeting::hello(node, to, &nonce));
                 self.stage = Stage::Greeted { to, nonce };
                 Ok(None)
             }
@@ -336,7 +342,7 @@ impl Guest {
                 else {
                     return Ok(Some(Step::Refused));
                 };
-                let pair = Pair { from: host, to, from_nonce: nonce, to_nonce: *to_nonce };
+                let pair = Pair { from: node, to, from_nonce: nonce, to_nonce: *to_nonce };
                 if *proof != pair.proof(key, Side::Accepting) {
                     return Ok(Some(Step::Refused));
                 }
@@ -349,7 +355,7 @@ impl Guest {
                     Err(step) => return Ok(Some(step)),
                 };
                 let Some((from, to, from_nonce)) =
-                    greeting::read_hello(&bytes).filter(|(_, to, _)| *to == host)
+                    greeting::read_hello(&bytes).filter(|(_, to, _)| *to == node)
                 else {
                     return Ok(Some(Step::Refused));
                 };
@@ -367,7 +373,8 @@ impl Guest {
         }
     }
 
-    /// Says a few bytes, for which a connection that is new always has room. Who has gone is noticed when nothing comes.
+    /// Says a few bytes, for which a connection that is new always has room. Who has gone is
+    /// noticed when nothing comes.
     fn say(&self, bytes: &[u8]) {
         let _ = send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }

@@ -1,4 +1,5 @@
-//! What the owner of a post office says: which jobs there are, who may send where, and where names lead.
+//! What the owner of a post office says: which jobs there are, who may send where, and where names
+//! lead.
 
 use super::super::directory::{JobNumber, Place};
 use super::super::protocol::{Closing, Notice};
@@ -67,7 +68,8 @@ impl Traffic {
         Ok(())
     }
 
-    /// Lets one name of a job lead to another port. Lanes go there if it is one of the same job as before.
+    /// Lets one name of a job lead to another port. Lanes go there if it is one of the same job as
+    /// before.
     pub(in crate::post) fn repoint(
         &mut self,
         job: &str,

@@ -34,8 +34,8 @@ struct Heard {
     skipped: Vec<(Mechanism, String)>,
 }
 
-/// Measures all rows of the plan in one job. Progress is shown on standard error, if that is a terminal, and drawn between
-/// rows alone, because drawing takes processor time from the ranks.
+/// Measures all rows of the plan in one job. Progress is shown on standard error, if that is a
+/// terminal, and drawn between rows alone, because drawing takes processor time from the ranks.
 pub(super) fn run(plan: &Plan) -> Result<Measured, Failure> {
     let cases = plan.cases();
     let progress =

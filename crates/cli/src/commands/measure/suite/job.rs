@@ -11,7 +11,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often what has been found is written while ranks measure: each time takes some of their processor time.
+/// How often what has been found is written while ranks measure: each time takes some of their
+/// processor time.
 const SAVE_EVERY: Duration = Duration::from_secs(3);
 /// A job may take so many times as long as expected, and …
 const PATIENCE: u32 = 20;

@@ -2,8 +2,8 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar on standard error with the time that is left, if that is a terminal. It is drawn when a step is done and never by a
-/// clock, because drawing takes processor time from the ranks.
+/// A bar on standard error with the time that is left, if that is a terminal. It is drawn when a
+/// step is done and never by a clock, because drawing takes processor time from the ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     bar: ProgressBar,

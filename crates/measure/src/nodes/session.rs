@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Calls that only warm up.
 const WARM_UP: u32 = 10;
 
-/// Where the thread of a rank runs what it is given: on its host.
+/// Where the thread of a rank runs what it is given: on its node.
 pub trait Place: Sync {
     /// Runs this rank's part.
     fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send));
 }
 
-/// Every rank where its thread was started: for hosts that are only simulated.
+/// Every rank where its thread was started: for nodes that are only simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Here;
 
@@ -33,26 +33,26 @@ impl Place for Here {
     }
 }
 
-/// An engine, with ranks on each host.
+/// An engine, with ranks on each node.
 #[derive(Debug)]
 pub struct Contender {
     name: String,
     carriers: Vec<Arc<dyn Carrier>>,
-    ranks_per_host: NonZeroU32,
+    ranks_per_node: NonZeroU32,
     communicators: AtomicU32,
 }
 
 impl Contender {
-    /// An engine of this name, with a rank on each host; `carriers` in the order of the ranks.
+    /// An engine of this name, with a rank on each node; `carriers` in the order of the ranks.
     pub fn new(name: &str, carriers: Vec<Arc<dyn Carrier>>) -> Self {
-        let (ranks_per_host, communicators) = (NonZeroU32::MIN, AtomicU32::new(1));
-        Contender { name: name.to_owned(), carriers, ranks_per_host, communicators }
+        let (ranks_per_node, communicators) = (NonZeroU32::MIN, AtomicU32::new(1));
+        Contender { name: name.to_owned(), carriers, ranks_per_node, communicators }
     }
 
-    /// The same with so many consecutive ranks on each host.
+    /// The same with so many consecutive ranks on each node.
     #[must_use]
-    pub fn with_ranks_per_host(self, ranks_per_host: NonZeroU32) -> Self {
-        Contender { ranks_per_host, ..self }
+    pub fn with_ranks_per_node(self, ranks_per_node: NonZeroU32) -> Self {
+        Contender { ranks_per_node, ..self }
     }
 }
 
@@ -61,7 +61,7 @@ impl Contender {
 pub(super) struct Session {
     engine: String,
     measure: Measure,
-    hosts: u32,
+    nodes: u32,
     /// The schedule by rank, and the shorter one that is subtracted where there is one.
     runners: Vec<Vec<Runner>>,
     /// By kind of value, then by round.
@@ -80,7 +80,7 @@ impl Session {
         for longer in [true, false] {
             let number = contender.communicators.fetch_add(1, Ordering::Relaxed);
             for (rank, carrier) in (0..).zip(&contender.carriers) {
-                let place = (rank, ranks, contender.ranks_per_host);
+                let place = (rank, ranks, contender.ranks_per_node);
                 let Some(graph) = graph(measure, place, longer)? else { continue };
                 let context = Context { number, members: Arc::clone(&members), rank };
                 let schedule = goal::compile::compile(&graph).map_err(tradewind::Error::from)?;
@@ -95,8 +95,8 @@ impl Session {
             Measure::Exchange { form, .. } => format!("{}, {}", contender.name, form.name()),
             _ => contender.name.clone(),
         };
-        let hosts = ranks.div_ceil(contender.ranks_per_host.get());
-        Ok(Some(Session { engine, measure, hosts, runners, rounds }))
+        let nodes = ranks.div_ceil(contender.ranks_per_node.get());
+        Ok(Some(Session { engine, measure, nodes, runners, rounds }))
     }
 
     /// One round.
@@ -154,7 +154,7 @@ impl Session {
             _ => 0,
         };
         let kinds = Kind::of(self.measure).into_iter().zip(&self.rounds);
-        kinds.map(|(kind, rounds)| Row::of(kind, &self.engine, self.hosts, bytes, rounds)).collect()
+        kinds.map(|(kind, rounds)| Row::of(kind, &self.engine, self.nodes, bytes, rounds)).collect()
     }
 }
 
@@ -189,8 +189,8 @@ fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
     }
 }
 
-/// Calls in a row, of which one thread starts the part of every rank and waits for all: the time of one, and the processor time of
-/// the whole process.
+/// Calls in a row, of which one thread starts the part of every rank and waits for all: the time of
+/// one, and the processor time of the whole process.
 fn by_one(calls: u32, ranks: &mut [Vec<Runner>]) -> Result<Samples, Error> {
     let mut tickets = Vec::with_capacity(ranks.len());
     let mut call = || -> Result<(), Error> {
@@ -214,7 +214,7 @@ fn by_one(calls: u32, ranks: &mut [Vec<Runner>]) -> Result<Samples, Error> {
 /// The graph of a measure, and the shorter one that is subtracted.
 fn graph(
     measure: Measure,
-    (rank, ranks, per_host): (u32, u32, NonZeroU32),
+    (rank, ranks, per_node): (u32, u32, NonZeroU32),
     longer: bool,
 ) -> Result<Option<goal::graph::Graph>, Error> {
     Ok(Some(match (measure, longer) {
@@ -232,10 +232,10 @@ fn graph(
             programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 })
         }
         (Measure::Exchange { circle: Circle::Everybody, bytes, form }, true) => {
-            programs::alltoall(rank, ranks, per_host, bytes, form)?
+            programs::alltoall(rank, ranks, per_node, bytes, form)?
         }
         (Measure::Exchange { circle: Circle::Torus, bytes, form }, true) => {
-            programs::torus(rank, ranks, per_host, bytes, form)?
+            programs::torus(rank, ranks, per_node, bytes, form)?
         }
         (_, false) => return Ok(None),
     }))
@@ -372,7 +372,8 @@ impl Course<'_> {
         Ok(vec![starts])
     }
 
-    /// How much longer the long schedule takes than the short one, in `scale` microseconds, on rank 0 by itself.
+    /// How much longer the long schedule takes than the short one, in `scale` microseconds, on rank
+    /// 0 by itself.
     fn beyond(
         &self,
         runner: &mut Runner,
@@ -399,16 +400,16 @@ impl Course<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hosts::{Form, compare};
+    use crate::nodes::{Form, compare};
     use network::agent::local;
-    use network::hosts::Hosts;
+    use network::nodes::Nodes;
 
     #[test]
     fn exchanges_are_measured_in_one_level_and_in_two() {
-        let clients = local(&Hosts::new([0, 0, 1, 1])).expect("threads need nothing");
+        let clients = local(&Nodes::new([0, 0, 1, 1])).expect("threads need nothing");
         let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
         let two = NonZeroU32::new(2).expect("not zero");
-        let contenders = [Contender::new("agent", carriers.collect()).with_ranks_per_host(two)];
+        let contenders = [Contender::new("agent", carriers.collect()).with_ranks_per_node(two)];
         let setting = Setting { rounds: 1, calls: 3, computation_us: 1.0 };
         let measures = [Circle::Everybody, Circle::Torus].map(|circle| {
             [Form::Direct, Form::TwoLevels].map(|form| Measure::Exchange { circle, bytes: 8, form })
@@ -422,7 +423,7 @@ mod tests {
             ["agent, direct", "agent, two-level", "agent, direct", "agent, two-level"]
         );
         assert!(
-            rows.len() == 12 && rows.iter().all(|row| row.hosts == 2 && row.median.is_finite()),
+            rows.len() == 12 && rows.iter().all(|row| row.nodes == 2 && row.median.is_finite()),
             "{rows:?}"
         );
     }

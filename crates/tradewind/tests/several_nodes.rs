@@ -1,20 +1,20 @@
-//! Communicators whose ranks are on several hosts, simulated in this process.
+//! Communicators whose ranks are on several nodes, simulated in this process.
 
 use std::time::Duration;
-use tradewind::{Communicator, Op, Result, local_hosts};
+use tradewind::{Communicator, Op, Result, local_nodes};
 
 #[test]
-fn splits_of_a_job_on_several_hosts_are_communicators_like_any_other() {
-    local_hosts(&[3, 2], |world| {
+fn splits_of_a_job_on_several_nodes_are_communicators_like_any_other() {
+    local_nodes(&[3, 2], |world| {
         let (rank, size) = (world.rank(), world.size());
-        assert_eq!((size, world.hosts()), (5, 2));
-        // Two that cross hosts, in reverse order, one of one rank of one host, and none.
+        assert_eq!((size, world.nodes()), (5, 2));
+        // Two that cross nodes, in reverse order, one of one rank of one node, and none.
         let color = [Some(0), Some(1), None, Some(0), Some(1)][rank as usize];
         let part = world.split(color, -i64::from(rank))?;
         match part {
             None => assert_eq!(rank, 2),
             Some(part) => {
-                assert_eq!((part.size(), part.hosts()), (2, 2));
+                assert_eq!((part.size(), part.nodes()), (2, 2));
                 let mut members = [0; 2];
                 part.allgather(&[rank], &mut members)?;
                 assert_eq!(members, if color == Some(0) { [3, 0] } else { [4, 1] });
@@ -24,23 +24,23 @@ fn splits_of_a_job_on_several_hosts_are_communicators_like_any_other() {
                 assert_eq!(sum, [members[0] + members[1]]);
             }
         }
-        // On one host again, from a communicator that is not.
-        let here = world.split_by_host()?;
-        assert_eq!((here.size(), here.hosts()), (if rank < 3 { 3 } else { 2 }, 1));
+        // On one node again, from a communicator that is not.
+        let here = world.split_by_node()?;
+        assert_eq!((here.size(), here.nodes()), (if rank < 3 { 3 } else { 2 }, 1));
         let mut sum = [0];
         here.allreduce(&[rank], &mut sum, Op::Sum)?;
         assert_eq!(sum, [if rank < 3 { 3 } else { 7 }]);
         here.express(16)?;
         let refused = world.express(16).expect_err("they share no memory").to_string();
-        assert!(refused.contains("split_by_host"), "{refused}");
+        assert!(refused.contains("split_by_node"), "{refused}");
         world.barrier()
     })
     .expect("the job is sound");
 }
 
 #[test]
-fn communicators_of_several_hosts_do_not_take_each_others_messages() {
-    local_hosts(&[1, 2], |world| {
+fn communicators_of_several_nodes_do_not_take_each_others_messages() {
+    local_nodes(&[1, 2], |world| {
         let (first, second) = (world.dup()?, world.dup()?);
         let (mut a, mut b) = ([0], [0]);
         // In another order on every rank.
@@ -68,14 +68,14 @@ fn communicators_of_several_hosts_do_not_take_each_others_messages() {
 }
 
 #[test]
-fn an_explanation_names_the_engine_and_the_hosts() {
-    local_hosts(&[2, 2], |world| {
+fn an_explanation_names_the_engine_and_the_nodes() {
+    local_nodes(&[2, 2], |world| {
         let mut sum = [0.0];
         let request = world.iallreduce(&[1.0], &mut sum, Op::Sum)?;
         let explanation = request.explain().expect("an allreduce has algorithms");
         request.wait()?;
-        assert_eq!((explanation.engine, explanation.hosts), ("agent", 2));
-        let expected = "allreduce of 8 bytes among 4 ranks on 2 hosts: two-level, 2 ranks a node, recursive-doubling, agent engine\n  built-in rules for several hosts";
+        assert_eq!((explanation.engine, explanation.nodes), ("agent", 2));
+        let expected = "allreduce of 8 bytes among 4 ranks on 2 nodes: two-level, 2 ranks a node, recursive-doubling, agent engine\n  built-in rules for several nodes";
         assert_eq!(explanation.to_string(), expected);
         assert_eq!(world.explain(tradewind::Collective::Allreduce, 8), explanation);
         Ok(())
@@ -85,11 +85,11 @@ fn an_explanation_names_the_engine_and_the_hosts() {
 
 #[test]
 fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
-    for hosts in [&[2, 2][..], &[3, 3, 1], &[2, 2, 2, 1]] {
-        local_hosts(hosts, |world| {
+    for nodes in [&[2, 2][..], &[3, 3, 1], &[2, 2, 2, 1]] {
+        local_nodes(nodes, |world| {
             let (rank, size) = (world.rank(), world.size());
-            // A kibibyte for each other host.
-            let most = 256 / hosts[0] as usize;
+            // A kibibyte for each other node.
+            let most = 256 / nodes[0] as usize;
             for (count, two_levels) in
                 [(0, true), (1, true), (most, true), (most + 1, false), (5000, false)]
             {
@@ -102,7 +102,7 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
                 let request = world.ialltoall(&given, &mut got)?;
                 let explanation = request.explain().expect("an alltoall has algorithms");
                 request.wait()?;
-                assert_eq!(got, expected, "{hosts:?}, {count} elements");
+                assert_eq!(got, expected, "{nodes:?}, {count} elements");
                 assert_eq!(explanation.ranks_per_node.is_some(), two_levels, "{explanation}");
                 assert_eq!(
                     world.explain(tradewind::Collective::Alltoall, 4 * count as u64),
@@ -110,7 +110,7 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
                 );
                 let mut both = given;
                 world.alltoall(tradewind::InPlace, &mut both)?;
-                assert_eq!(both, expected, "{hosts:?}, {count} elements in place");
+                assert_eq!(both, expected, "{nodes:?}, {count} elements in place");
             }
             let counts: Vec<usize> = (0..size).map(|other| ((rank + other) % 3) as usize).collect();
             let given = vec![rank; counts.iter().sum()];
@@ -133,7 +133,7 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
 
 #[test]
 fn algorithms_that_are_forced_have_the_levels_that_are_asked_for() {
-    local_hosts(&[2, 2], |world| {
+    local_nodes(&[2, 2], |world| {
         for (name, levels) in
             [("pairwise", true), ("direct", true), ("bruck", false), ("multiphase", false)]
         {
@@ -186,15 +186,15 @@ fn neighbors_exchange(world: &Communicator, count: usize) -> Result<()> {
 }
 
 #[test]
-fn neighbours_on_shared_hosts_exchange_short_blocks_and_long_ones() {
-    for hosts in [&[2, 2][..], &[3, 1, 2], &[1, 1, 1], &[4, 3]] {
+fn neighbours_on_shared_nodes_exchange_short_blocks_and_long_ones() {
+    for nodes in [&[2, 2][..], &[3, 1, 2], &[1, 1, 1], &[4, 3]] {
         // 128 elements are the most that are put together.
-        local_hosts(hosts, |world| {
+        local_nodes(nodes, |world| {
             [1, 0, 128, 129, 3000].iter().try_for_each(|count| neighbors_exchange(&world, *count))
         })
         .expect("the job is sound");
     }
-    // Where the caller says what a node is, on one host and on several.
+    // Where the caller says what a node is, on one node and on several.
     let per_node = |ranks: u32| tradewind::Algorithms {
         neighbor: Some(tradewind::NeighborAlgorithm::Direct),
         ranks_per_node: std::num::NonZeroU32::new(ranks),
@@ -205,12 +205,12 @@ fn neighbours_on_shared_hosts_exchange_short_blocks_and_long_ones() {
             .iter()
             .try_for_each(|ranks| neighbors_exchange(&world.with_algorithms(per_node(*ranks)), 40))
     };
-    local_hosts(&[3, 4], |world| body(&world)).expect("the job is sound");
+    local_nodes(&[3, 4], |world| body(&world)).expect("the job is sound");
     tradewind::local(5, |world| body(&world)).expect("the job is sound");
 }
 
 #[test]
-fn edges_that_only_one_rank_lists_are_named_on_all_hosts() {
+fn edges_that_only_one_rank_lists_are_named_on_all_nodes() {
     let said = errors(&[2, 2], |world| {
         // Rank 1 has nobody to send to, but rank 2 waits for it.
         let (sources, destinations): (&[u32], &[u32]) = match world.rank() {
@@ -233,9 +233,9 @@ fn edges_that_only_one_rank_lists_are_named_on_all_hosts() {
 }
 
 #[test]
-fn a_time_out_names_ranks_and_hosts_and_is_no_end() {
+fn a_time_out_names_ranks_and_nodes_and_is_no_end() {
     let late = std::sync::Barrier::new(2);
-    local_hosts(&[1, 1], |world| {
+    local_nodes(&[1, 1], |world| {
         if world.rank() == 1 {
             late.wait();
             return world.barrier();
@@ -252,7 +252,7 @@ fn a_time_out_names_ranks_and_hosts_and_is_no_end() {
 
 #[test]
 fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {
-    local_hosts(&[2, 1], |world| -> Result<()> {
+    local_nodes(&[2, 1], |world| -> Result<()> {
         let mut quotient = [0, 0];
         let outcome = world.allreduce(
             &[[48, 5], [4, 0], [3, 1]][world.rank() as usize],
@@ -273,21 +273,22 @@ fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {
 }
 
 #[test]
-fn a_host_without_ranks_is_no_host() {
-    let error = local_hosts(&[1, 0], |_| Ok(())).expect_err("nobody is there").to_string();
-    assert!(error.contains("host 1"), "{error}");
+fn a_node_without_ranks_is_no_node() {
+    let error = local_nodes(&[1, 0], |_| Ok(())).expect_err("nobody is there").to_string();
+    assert!(error.contains("node 1"), "{error}");
 }
 
 /// Runs a body on ranks whose errors are kept; gives what each said.
 fn errors(
-    hosts: &[u32],
+    nodes: &[u32],
     body: impl Fn(&Communicator) -> Result<()> + Sync,
 ) -> Vec<Option<tradewind::Error>> {
     let said =
-        std::sync::Mutex::new((0..hosts.iter().sum()).map(|_: u32| None).collect::<Vec<_>>());
-    // A rank that has its error does not leave before the others have theirs, which they would have of that.
-    let all = std::sync::Barrier::new(hosts.iter().sum::<u32>() as usize);
-    local_hosts(hosts, |world| {
+        std::sync::Mutex::new((0..nodes.iter().sum()).map(|_: u32| None).collect::<Vec<_>>());
+    // A rank that has its error does not leave before the others have theirs, which they would have
+    // of that.
+    let all = std::sync::Barrier::new(nodes.iter().sum::<u32>() as usize);
+    local_nodes(nodes, |world| {
         if let Err(error) = body(&world) {
             said.lock().expect("no rank panics")[world.rank() as usize] = Some(error);
         }
@@ -327,7 +328,7 @@ fn ranks_in_different_collectives_are_told() {
 #[test]
 fn a_rank_that_leaves_is_named_by_its_number_in_the_communicator() {
     let gone = std::sync::Barrier::new(2);
-    local_hosts(&[1, 2], |world| {
+    local_nodes(&[1, 2], |world| {
         let Some(part) = world.split((world.rank() != 1).then_some(0), -i64::from(world.rank()))?
         else {
             return Ok(());
@@ -347,9 +348,9 @@ fn a_rank_that_leaves_is_named_by_its_number_in_the_communicator() {
 }
 
 #[test]
-fn who_waits_for_other_hosts_does_not_keep_its_own_waiting() {
-    local_hosts(&[2, 1], |world| {
-        let here = world.split_by_host()?;
+fn who_waits_for_other_nodes_does_not_keep_its_own_waiting() {
+    local_nodes(&[2, 1], |world| {
+        let here = world.split_by_node()?;
         // More than there are slots for: some are started by later calls of each rank.
         let requests: Vec<_> = (0..300).map(|_| here.ibarrier()).collect::<Result<_>>()?;
         if world.rank() == 0 {

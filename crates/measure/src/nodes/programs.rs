@@ -9,7 +9,8 @@ use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Blocks, Graph, Vertex};
 use std::num::NonZeroU32;
 
-/// Round trips of one ping-pong: the cost of starting it is spread over them, as in section 3.1 of the paper.
+/// Round trips of one ping-pong: the cost of starting it is spread over them, as in section 3.1 of
+/// the paper.
 pub(super) const TRIPS: u32 = 16;
 /// Operations of the long chain, and of the short one that is subtracted.
 pub(super) const CHAINS: (u32, u32) = (224, 32);
@@ -31,8 +32,8 @@ pub(super) fn ping_pong(rank: u32, ranks: u32, bytes: u64) -> Graph {
     graph
 }
 
-/// In every round each rank sends to the next and receives from the previous one; a round begins when both messages of
-/// the one before have passed. A barrier of two ranks has one such round.
+/// In every round each rank sends to the next and receives from the previous one; a round begins
+/// when both messages of the one before have passed. A barrier of two ranks has one such round.
 pub(super) fn exchange(rank: u32, ranks: u32, bytes: u64) -> Graph {
     let mut graph = Graph::new(rank, ranks);
     let (out, back) = (graph.buffer(Access::Input, bytes), graph.buffer(Access::Output, bytes));
@@ -103,7 +104,7 @@ pub(super) fn barrier(rank: u32, ranks: u32) -> Result<Graph, Error> {
 pub(super) fn alltoall(
     rank: u32,
     ranks: u32,
-    per_host: NonZeroU32,
+    per_node: NonZeroU32,
     bytes: u64,
     form: Form,
 ) -> Result<Graph, Error> {
@@ -113,7 +114,7 @@ pub(super) fn alltoall(
         Form::Bruck => in_one_level(Algorithm::Bruck)?,
         Form::Direct => in_one_level(Algorithm::RotatedDirect)?,
         Form::TwoLevels => {
-            two_level::alltoall(rank, ranks, per_host, bytes, Algorithm::RotatedDirect)?
+            two_level::alltoall(rank, ranks, per_node, bytes, Algorithm::RotatedDirect)?
         }
     })
 }
@@ -122,7 +123,7 @@ pub(super) fn alltoall(
 pub(super) fn torus(
     rank: u32,
     ranks: u32,
-    per_host: NonZeroU32,
+    per_node: NonZeroU32,
     bytes: u64,
     form: Form,
 ) -> Result<Graph, Error> {
@@ -132,8 +133,8 @@ pub(super) fn torus(
         Form::Bruck | Form::Direct => neighbor_alltoall(&own(rank)?, bytes)?,
         Form::TwoLevels => {
             let topology = Topology::new(&(0..ranks).map(own).collect::<Result<Vec<_>, _>>()?)?;
-            let hosts: Vec<u32> = (0..ranks).map(|rank| rank / per_host.get()).collect();
-            two_level::neighbor_alltoall(rank, &topology, &hosts, bytes)?
+            let nodes: Vec<u32> = (0..ranks).map(|rank| rank / per_node.get()).collect();
+            two_level::neighbor_alltoall(rank, &topology, &nodes, bytes)?
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Starting jobs on the hosts of a testbed with hydra, and listening to their ranks.
+//! Starting jobs on the nodes of a testbed with hydra, and listening to their ranks.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,8 @@ pub(crate) const PROGRAM: &str = "TRADEWIND_TEST_PROGRAM";
 /// A file whose appearance ranks wait for before they go on.
 pub(crate) const SIGN: &str = "TRADEWIND_TEST_SIGN";
 
-/// What hydra executes to start something on a host: it gives options, the host's name, and a command line for a shell there.
+/// What hydra executes to start something on a node: it gives options, the node's name, and a
+/// command line for a shell there.
 const LAUNCHER: &str = r#"#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 name=$1; shift
@@ -68,7 +69,7 @@ pub(crate) struct Hydra<'a> {
     ranks: &'a [u32],
     options: Vec<String>,
     variables: Vec<(String, String)>,
-    one_host: bool,
+    one_node: bool,
     user: Option<User>,
 }
 
@@ -80,21 +81,21 @@ pub(crate) enum User {
 }
 
 impl<'a> Hydra<'a> {
-    /// With so many ranks on each host.
+    /// With so many ranks on each node.
     pub(crate) fn new(testbed: &'a Testbed, ranks: &'a [u32]) -> Self {
         Hydra {
             testbed,
             ranks,
             options: Vec::new(),
             variables: Vec::new(),
-            one_host: false,
+            one_node: false,
             user: None,
         }
     }
 
-    /// All names of hosts mean the first one.
+    /// All names of nodes mean the first one.
     pub(crate) fn all_on_one(mut self) -> Self {
-        self.one_host = true;
+        self.one_node = true;
         self
     }
 
@@ -120,7 +121,7 @@ impl<'a> Hydra<'a> {
     }
 
     pub(crate) fn start(self) -> Job<'a> {
-        let Hydra { testbed, ranks, options, variables, one_host, user } = self;
+        let Hydra { testbed, ranks, options, variables, one_node, user } = self;
         let directory = tempfile::tempdir().expect("there is room");
         let launcher = directory.path().join("launch");
         std::fs::write(&launcher, LAUNCHER).expect("there is room");
@@ -132,7 +133,7 @@ impl<'a> Hydra<'a> {
             give_rights(&programs[1], user);
         }
         let [program, tradewind] = programs;
-        let first = &testbed.hosts()[0];
+        let first = &testbed.nodes()[0];
         let mut command = first.command("timeout");
         command.args([
             "--kill-after=1",
@@ -143,12 +144,12 @@ impl<'a> Hydra<'a> {
         ]);
         command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher).args(options);
         let list: Vec<String> =
-            ranks.iter().enumerate().map(|(host, ranks)| format!("h{host}:{ranks}")).collect();
+            ranks.iter().enumerate().map(|(node, ranks)| format!("h{node}:{ranks}")).collect();
         command.args(["-hosts", &list.join(","), "-n", &ranks.iter().sum::<u32>().to_string()]);
         command.arg(program).args(["--exact", "rank::program", "--nocapture", "--quiet"]);
         for (number, _) in ranks.iter().enumerate() {
-            let host = if one_host { first } else { &testbed.hosts()[number] };
-            command.env(format!("NAMESPACE_h{number}"), host.namespace());
+            let node = if one_node { first } else { &testbed.nodes()[number] };
+            command.env(format!("NAMESPACE_h{number}"), node.namespace());
         }
         command.env("TAKE_RIGHTS", user.map_or("", |_| TAKE_RIGHTS));
         if user.is_some() {
@@ -250,17 +251,17 @@ impl Drop for Job<'_> {
     }
 }
 
-/// The processes on the hosts of a testbed, which this test has started.
+/// The processes on the nodes of a testbed, which this test has started.
 fn processes(testbed: &Testbed) -> Vec<i32> {
     let namespace = |path: &str| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
-    let hosts: Vec<u64> =
-        testbed.hosts().iter().filter_map(|host| namespace(&host.namespace())).collect();
+    let nodes: Vec<u64> =
+        testbed.nodes().iter().filter_map(|node| namespace(&node.namespace())).collect();
     let entries = std::fs::read_dir("/proc").expect("/proc is mounted").flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     // A zombie has no namespace any more.
     numbers
         .filter(|pid| {
-            namespace(&format!("/proc/{pid}/ns/net")).is_some_and(|ino| hosts.contains(&ino))
+            namespace(&format!("/proc/{pid}/ns/net")).is_some_and(|ino| nodes.contains(&ino))
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! One host: a network namespace with an interface and addresses.
+//! One node: a network namespace with an interface and addresses.
 
 use crate::error::Error;
 use crate::namespace::Namespace;
@@ -9,32 +9,32 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::process::Command;
 
-/// The interface of every host.
+/// The interface of every node.
 pub(crate) const INTERFACE: &str = "eth0";
 
-/// A host of a [`Testbed`](crate::Testbed).
+/// A node of a [`Testbed`](crate::Testbed).
 #[derive(Debug)]
-pub struct Host {
+pub struct Node {
     number: usize,
     pub(crate) namespace: Namespace,
     sysfs: OwnedFd,
 }
 
-impl Host {
+impl Node {
     pub(crate) fn new(number: usize) -> Result<Self, Error> {
         let namespace = Namespace::new()?;
-        // No addresses but ours, no search for routers and for others with the same address: the hosts are silent
-        // unless a test sends something.
+        // No addresses but ours, no search for routers and for others with the same address: the
+        // nodes are silent unless a test sends something.
         for (setting, value) in [("addr_gen_mode", "1"), ("dad_transmits", "0"), ("accept_ra", "0")]
         {
             namespace.tune(&format!("ipv6/conf/default/{setting}"), value)?;
         }
         let sysfs = namespace.sysfs()?;
-        Ok(Host { number, namespace, sysfs })
+        Ok(Node { number, namespace, sysfs })
     }
 
     /// Gives the interface, which is there by now, its addresses, and says where the others are.
-    pub(crate) fn set_up(&self, all: &[Host]) -> Result<(), Error> {
+    pub(crate) fn set_up(&self, all: &[Node]) -> Result<(), Error> {
         let mut orders = format!(
             "link set lo up\naddress add {}/24 dev {INTERFACE}\naddress add {}/64 dev {INTERFACE} nodad\nlink set {INTERFACE} up\n",
             self.address(),
@@ -53,15 +53,15 @@ impl Host {
     }
 
     pub(crate) fn configure(&self, orders: &str) -> Result<(), Error> {
-        self.namespace.configure(&format!("host {}", self.number), orders)
+        self.namespace.configure(&format!("node {}", self.number), orders)
     }
 
-    /// Its place among the hosts of the testbed.
+    /// Its place among the nodes of the testbed.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Its interface, beside `lo`: the same name on every host.
+    /// Its interface, beside `lo`: the same name on every node.
     pub fn interface(&self) -> &'static str {
         INTERFACE
     }
@@ -92,25 +92,26 @@ impl Host {
         self.hardware_address().map(|byte| format!("{byte:02x}")).join(":")
     }
 
-    /// Runs a closure on a thread in the host and waits for it. Sockets that it makes belong to the host and may be
-    /// taken out of it.
+    /// Runs a closure on a thread in the node and waits for it. Sockets that it makes belong to the
+    /// node and may be taken out of it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.namespace.run(work)
     }
 
-    /// A command that will run in the host. A process that is still there when the testbed has gone keeps the
-    /// namespace until it ends.
+    /// A command that will run in the node. A process that is still there when the testbed has gone
+    /// keeps the namespace until it ends.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         self.namespace.command(program)
     }
 
-    /// A path that names the host's network namespace, for `nsenter --net=…`, as long as this process lives.
+    /// A path that names the node's network namespace, for `nsenter --net=…`, as long as this
+    /// process lives.
     pub fn namespace(&self) -> String {
         self.namespace.path()
     }
 
-    /// Has arriving packets processed on one of these cores (a mask), as if a network card interrupted it there, or
-    /// with 0 as veth does it: inside the system call of the sender.
+    /// Has arriving packets processed on one of these cores (a mask), as if a network card
+    /// interrupted it there, or with 0 as veth does it: inside the system call of the sender.
     ///
     /// # Errors
     /// When the kernel cannot steer packets, or there is no such core.

@@ -1,4 +1,5 @@
-//! What the ranks of the tests do. The tests start this very program again with the name of one of these.
+//! What the ranks of the tests do. The tests start this very program again with the name of one of
+//! these.
 
 use crate::harness::{PROGRAM, SIGN};
 use rustix::process::{Signal, getpid, kill_process};
@@ -51,7 +52,7 @@ fn collectives() -> Result<()> {
         request.wait()?;
         assert!(told.iter().all(|value| *value == rank));
     }
-    let here = world.split_by_host()?;
+    let here = world.split_by_node()?;
     let mut companions = vec![0; here.size() as usize];
     here.allgather(&[rank], &mut companions)?;
     assert!(companions.contains(&rank));
@@ -62,12 +63,13 @@ fn collectives() -> Result<()> {
     world.barrier()?;
     say(
         rank,
-        &format!("{size} ranks on {} hosts, {} here, all is right", world.hosts(), here.size()),
+        &format!("{size} ranks on {} nodes, {} here, all is right", world.nodes(), here.size()),
     );
     Ok(())
 }
 
-/// All-to-alls and exchanges with neighbours of short blocks, many under way at once, and of long ones.
+/// All-to-alls and exchanges with neighbours of short blocks, many under way at once, and of long
+/// ones.
 fn levels() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
@@ -147,14 +149,15 @@ fn waits() -> Result<()> {
     world.barrier()?;
     say(world.rank(), "goes on");
     let error = until_it_fails(world);
-    match error.unreachable_host() {
-        Some(host) => say(world.rank(), &format!("host {host} is unreachable")),
+    match error.unreachable_node() {
+        Some(node) => say(world.rank(), &format!("node {node} is unreachable")),
         None => say(world.rank(), &format!("{error}")),
     }
     Ok(())
 }
 
-/// Adds up for two seconds, by short and by long vectors, whatever happens meanwhile; all ranks end with the same round.
+/// Adds up for two seconds, by short and by long vectors, whatever happens meanwhile; all ranks end
+/// with the same round.
 fn goes_on() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
@@ -192,11 +195,13 @@ fn engine() -> Result<()> {
     Ok(())
 }
 
-/// Rank 0 gives more than there is room for where nobody takes it, but for what its own host can keep, and leaves at once. Rank 1
-/// still computes, and wants it later. With a sign to wait for, both meet once more, and rank 1 gives a little of its own before it
-/// leaves: so many packets at once that some are lost where packets are.
+/// Rank 0 gives more than there is room for where nobody takes it, but for what its own node can
+/// keep, and leaves at once. Rank 1 still computes, and wants it later. With a sign to wait for,
+/// both meet once more, and rank 1 gives a little of its own before it leaves: so many packets at
+/// once that some are lost where packets are.
 fn root_leaves() -> Result<()> {
-    /// In pieces for an MTU of 1500, four are a few dozen more than the messages that a rank has room for.
+    /// In pieces for an MTU of 1500, four are a few dozen more than the messages that a rank has
+    /// room for.
     const BYTES: usize = 450_000;
     let job = Job::init()?;
     let world = job.world();

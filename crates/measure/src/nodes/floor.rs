@@ -1,4 +1,5 @@
-//! What a message between hosts needs without any protocol of ours: plain sockets (figure 4a's user-space line).
+//! What a message between nodes needs without any protocol of ours: plain sockets (figure 4a's
+//! user-space line).
 
 use super::Setting;
 use super::lap::Gate;
@@ -13,8 +14,8 @@ const BYTES: usize = 8;
 /// A socket that hears nothing for so long has lost a message.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// Half a round trip between two connected sockets, once with ranks that sleep in their calls and once with ranks that look all
-/// the time.
+/// Half a round trip between two connected sockets, once with ranks that sleep in their calls and
+/// once with ranks that look all the time.
 ///
 /// # Errors
 /// When a socket fails, or a message is lost.

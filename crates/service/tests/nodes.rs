@@ -1,10 +1,10 @@
-//! Node services and ranks as processes of their own, on several hosts that are one: over loopback.
+//! Node services and ranks as processes of their own, on several nodes that are one: over loopback.
 
 use collectives::barrier;
 use engine::node::EngineKind;
 use network::carrier::{Carrier, Context, Prepared, Ticket};
-use network::hosts::Hosts;
 use network::invitation::{Invitation, random_key};
+use network::nodes::Nodes;
 use rustix::process::{Pid, Signal, kill_process};
 use service::client;
 use service::start::{Request, serve};
@@ -84,7 +84,7 @@ impl Drop for Part {
     }
 }
 
-/// A job: so many hosts with so many ranks each.
+/// A job: so many nodes with so many ranks each.
 struct Job {
     services: Vec<Part>,
     addresses: Vec<SocketAddr>,
@@ -95,7 +95,7 @@ impl Job {
     fn start(count: u32, each: u32) -> Job {
         let name = shm::broker::unguessable_name("tradewind-test").expect("random bytes");
         let mut services: Vec<Part> = (0..count)
-            .map(|host| Part::start("part_serves", &format!("{name}-{host} {each}")))
+            .map(|node| Part::start("part_serves", &format!("{name}-{node} {each}")))
             .collect();
         let addresses: Vec<SocketAddr> = services
             .iter_mut()
@@ -103,28 +103,28 @@ impl Job {
             .collect();
         let ranks = (0..count * each)
             .map(|rank| {
-                let (host, local) = (rank / each, rank % each);
+                let (node, local) = (rank / each, rank % each);
                 Part::start(
                     "part_obeys",
-                    &format!("{name}-{host} {local} {each} {rank} {}", count * each),
+                    &format!("{name}-{node} {local} {each} {rank} {}", count * each),
                 )
             })
             .collect();
-        // Some ranks knock before their service knows the other hosts, some after.
-        let invitation = |host| Invitation {
+        // Some ranks knock before their service knows the other nodes, some after.
+        let invitation = |node| Invitation {
             key: random_key().expect("random bytes"),
-            host,
+            node,
             stations: Vec::new(),
             addresses: addresses.clone(),
-            hosts: Hosts::new((0..count * each).map(|rank| rank / each)),
+            nodes: Nodes::new((0..count * each).map(|rank| rank / each)),
         };
         let key = invitation(0).key;
         std::thread::scope(|scope| {
-            for host in 0..count {
-                let invitation = Invitation { key, ..invitation(host) };
-                let service = format!("{name}-{host}");
+            for node in 0..count {
+                let invitation = Invitation { key, ..invitation(node) };
+                let service = format!("{name}-{node}");
                 scope.spawn(move || {
-                    client::invite(&service, &invitation).expect("all hosts are there")
+                    client::invite(&service, &invitation).expect("all nodes are there")
                 });
             }
         });
@@ -217,7 +217,7 @@ fn part_obeys() {
     let (rank, ranks) = (number(3), number(4));
     let attachment = client::enter(words[0], number(1), number(2), Duration::from_secs(60))
         .expect("the service lets it in");
-    let carrier = attachment.carrier.clone().expect("there are other hosts");
+    let carrier = attachment.carrier.clone().expect("there are other nodes");
     let graph = barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range");
     let context = Context { number: 0, members: (0..ranks).collect(), rank };
     let schedule = goal::compile::compile(&graph).expect("in order");
@@ -229,7 +229,7 @@ fn part_obeys() {
 }
 
 #[test]
-fn ranks_of_several_hosts_meet_and_leave() {
+fn ranks_of_several_nodes_meet_and_leave() {
     for (count, each) in [(2, 1), (2, 2), (3, 1)] {
         let mut job = Job::start(count, each);
         assert!(job.ask_all("hundred").iter().all(|outcome| outcome == "well"));
@@ -240,7 +240,7 @@ fn ranks_of_several_hosts_meet_and_leave() {
 }
 
 #[test]
-fn a_rank_that_is_killed_is_reported_on_all_hosts() {
+fn a_rank_that_is_killed_is_reported_on_all_nodes() {
     let mut job = Job::start(3, 2);
     assert!(job.ask_all("hundred").iter().all(|outcome| outcome == "well"));
     let victim = job.ranks.remove(3);
@@ -277,7 +277,7 @@ fn a_service_that_is_killed_is_reported_like_a_rank() {
     let service = job.services.remove(1);
     service.signal(Signal::KILL);
     drop(service);
-    let unreachable = format!("host 1 ({}) is unreachable: ", job.addresses[1]);
+    let unreachable = format!("node 1 ({}) is unreachable: ", job.addresses[1]);
     let outcomes = job.ask_all("wait");
     assert!(outcomes.iter().all(|outcome| outcome.starts_with(&unreachable)), "{outcomes:?}");
     job.ranks.push(lazy);

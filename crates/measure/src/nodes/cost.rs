@@ -59,8 +59,9 @@ impl Bystanders {
             .push(shm::process::current_thread());
     }
 
-    /// What has been used up to now. All clocks are read by one thread at one moment: with more ranks than cores the ranks
-    /// pass a gate at different times, and what one has used until then another has not.
+    /// What has been used up to now. All clocks are read by one thread at one moment: with more
+    /// ranks than cores the ranks pass a gate at different times, and what one has used until then
+    /// another has not.
     pub(super) fn read(&self) -> Result<Reading, Error> {
         let process = std::process::id();
         let failed = |source| Error::Processor { process, source };

@@ -1,4 +1,4 @@
-//! `tradewind overlap --hosts`: engines between hosts, on hosts that are made for it.
+//! `tradewind overlap --nodes`: engines between nodes, on nodes that are made for it.
 
 mod contenders;
 
@@ -6,7 +6,7 @@ use super::figures::{figure, table_with, trusted};
 use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::Cell;
-use measure::hosts::{Circle, Claim, Form, Measure, Place, Row, Setting, claims, compare, part};
+use measure::nodes::{Circle, Claim, Form, Measure, Place, Row, Setting, claims, compare, part};
 use measure::results::Directory;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -20,42 +20,43 @@ const VECTORS: [u64; 4] = [4, 64, 512, 4096];
 /// Bytes of the blocks of an all-to-all.
 const BLOCKS: [u64; 7] = [8, 64, 256, 512, 1024, 4096, 16384];
 
-/// What only the measurement between hosts is asked.
+/// What only the measurement between nodes is asked.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "between-hosts")]
 pub(super) struct Arguments {
-    /// Measures engines between so many hosts instead, which are network namespaces made for it. Needs root.
+    /// Measures engines between so many nodes instead, which are network namespaces made for it.
+    /// Needs root.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=16))]
     #[arg(conflicts_with_all = ["ranks", "collectives", "bytes", "engines", "repetitions"])]
-    pub(super) hosts: Option<u32>,
+    pub(super) nodes: Option<u32>,
 
-    /// Puts so many ranks on each host, and measures what two levels bring: an all-to-all in one level and in two,
-    /// of all ranks and of neighbours on a torus.
-    #[arg(long, value_name = "R", default_value = "1", requires = "hosts")]
-    ranks_per_host: NonZeroU32,
+    /// Puts so many ranks on each node, and measures what two levels bring: an all-to-all in one
+    /// level and in two, of all ranks and of neighbours on a torus.
+    #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
+    ranks_per_node: NonZeroU32,
 
     /// Rounds in which every engine has a turn.
-    #[arg(long, value_name = "R", default_value_t = measure::hosts::ROUNDS, requires = "hosts")]
+    #[arg(long, value_name = "R", default_value_t = measure::nodes::ROUNDS, requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
     /// Calls of a round.
-    #[arg(long, value_name = "C", default_value_t = 500, requires = "hosts")]
+    #[arg(long, value_name = "C", default_value_t = 500, requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     calls: u32,
 
-    /// The largest IP packet between the hosts, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "hosts")]
+    /// The largest IP packet between the nodes, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1280..=65_535))]
     mtu: u32,
 
-    /// Packets are received on a core of the receiver, as after a network card's interrupt, instead of inside the sender's
-    /// call.
-    #[arg(long, requires = "hosts")]
+    /// Packets are received on a core of the receiver, as after a network card's interrupt, instead
+    /// of inside the sender's call.
+    #[arg(long, requires = "nodes")]
     receiver_core: bool,
 
     /// Also keeps what was found in this directory, for `tradewind report`.
-    #[arg(long, value_name = "DIR", requires = "hosts")]
+    #[arg(long, value_name = "DIR", requires = "nodes")]
     out: Option<PathBuf>,
 }
 
@@ -70,47 +71,47 @@ impl Arguments {
     }
 }
 
-/// Makes the hosts, measures, and says what the kernel engine reaches.
+/// Makes the nodes, measures, and says what the kernel engine reaches.
 pub(super) fn execute(
     arguments: &Arguments,
-    hosts: u32,
+    nodes: u32,
     compute_us: Option<f64>,
     format: Format,
 ) -> Result<ExitCode, Failure> {
     // Before anything is measured that could not be kept.
     let directory = arguments.out.as_deref().map(Directory::create).transpose()?;
     let testbed =
-        Testbed::new(hosts as usize, Options { mtu: arguments.mtu, ..Options::default() })?;
+        Testbed::new(nodes as usize, Options { mtu: arguments.mtu, ..Options::default() })?;
     if arguments.receiver_core {
         let cores = shm::process::allowed_cores();
-        for host in testbed.hosts() {
-            host.receive_on(1 << cores[host.number() % cores.len()])?;
+        for node in testbed.nodes() {
+            node.receive_on(1 << cores[node.number() % cores.len()])?;
         }
     }
     let computation_us = compute_us.unwrap_or(Setting::full().computation_us);
     let setting = Setting { rounds: arguments.rounds, calls: arguments.calls, computation_us };
     let mut rows = contenders::floor(&testbed, &setting)?;
-    let per_host = arguments.ranks_per_host;
-    let (engines, _loaders) = contenders::of(&testbed, arguments.mtu, per_host)?;
-    let measures = if per_host.get() == 1 { between_single_ranks() } else { in_levels() };
-    rows.extend(compare(&engines, &measures, &setting, &OnHosts(&testbed, per_host))?);
+    let per_node = arguments.ranks_per_node;
+    let (engines, _loaders) = contenders::of(&testbed, arguments.mtu, per_node)?;
+    let measures = if per_node.get() == 1 { between_single_ranks() } else { in_levels() };
+    rows.extend(compare(&engines, &measures, &setting, &OnNodes(&testbed, per_node))?);
     if let Some(directory) = directory {
         directory.write(&part(&rows, arguments.way()))?;
     }
-    format.print(|| table(arguments, hosts, &rows), &rows)?;
+    format.print(|| table(arguments, nodes, &rows), &rows)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// So many consecutive ranks are threads on each host.
-struct OnHosts<'t>(&'t Testbed, NonZeroU32);
+/// So many consecutive ranks are threads on each node.
+struct OnNodes<'t>(&'t Testbed, NonZeroU32);
 
-impl Place for OnHosts<'_> {
+impl Place for OnNodes<'_> {
     fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send)) {
-        self.0.hosts()[rank / self.1.get() as usize].run(part);
+        self.0.nodes()[rank / self.1.get() as usize].run(part);
     }
 }
 
-/// What is measured of engines with a rank on each host.
+/// What is measured of engines with a rank on each node.
 fn between_single_ranks() -> Vec<Measure> {
     let mut measures: Vec<Measure> = MESSAGES.map(|bytes| Measure::PingPong { bytes }).to_vec();
     measures.extend([
@@ -124,7 +125,7 @@ fn between_single_ranks() -> Vec<Measure> {
     measures
 }
 
-/// What is measured where hosts have several ranks.
+/// What is measured where nodes have several ranks.
 fn in_levels() -> Vec<Measure> {
     let among = |circle, forms: &'static [Form]| {
         let each = move |bytes| {
@@ -136,7 +137,7 @@ fn in_levels() -> Vec<Measure> {
     among(Circle::Everybody, &Form::ALL).chain(among_neighbors).collect()
 }
 
-fn table(arguments: &Arguments, hosts: u32, rows: &[Row]) -> String {
+fn table(arguments: &Arguments, nodes: u32, rows: &[Row]) -> String {
     let mut table = table_with(&["what", "bytes", "engine", "median", "least", "greatest", ""]);
     for row in rows {
         table.add_row([
@@ -151,11 +152,11 @@ fn table(arguments: &Arguments, hosts: u32, rows: &[Row]) -> String {
     }
     let cores = shm::process::allowed_cores().len();
     let mut text = format!(
-        "{hosts} hosts with {} each (network namespaces, MTU {}) on {cores} cores; packets are {}. {} rounds in turns.\n{table}",
-        if arguments.ranks_per_host.get() == 1 {
+        "{nodes} nodes with {} each (network namespaces, MTU {}) on {cores} cores; packets are {}. {} rounds in turns.\n{table}",
+        if arguments.ranks_per_node.get() == 1 {
             "a rank".into()
         } else {
-            format!("{} ranks", arguments.ranks_per_host)
+            format!("{} ranks", arguments.ranks_per_node)
         },
         arguments.mtu,
         arguments.way(),

@@ -1,19 +1,22 @@
-//! What collectives between hosts cost, by engine: the figures of the offload paper on this machine.
+//! What collectives between nodes cost, by engine: the figures of the offload paper on this
+//! machine.
 //!
-//! Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of Collective Operations", 2011, figures 4 to 7. An
-//! [`Contender`] is an engine with ranks on each host, one as a rule; every measure is a [`Measure`] that is taken of all
-//! contenders in turns, [`ROUNDS`] times or more, so that a machine that drifts drifts for all of them.
+//! Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of Collective Operations", 2011,
+//! figures 4 to 7. An [`Contender`] is an engine with ranks on each node, one as a rule; every
+//! measure is a [`Measure`] that is taken of all contenders in turns, [`ROUNDS`] times or more, so
+//! that a machine that drifts drifts for all of them.
 //!
-//! The ranks are threads of one process, bound to a core each as far as there are cores. So the processor time of the
-//! process is that of ranks, engines and, where a packet is received in its sender's call, of the network, too.
+//! The ranks are threads of one process, bound to a core each as far as there are cores. So the
+//! processor time of the process is that of ranks, engines and, where a packet is received in its
+//! sender's call, of the network, too.
 //!
 //! ```
-//! use measure::hosts::{Contender, Here, Measure, Setting, compare};
+//! use measure::nodes::{Contender, Here, Measure, Setting, compare};
 //! use network::carrier::Carrier;
 //! use std::sync::Arc;
 //!
-//! // Two hosts that are threads: no network at all.
-//! let clients = network::agent::local(&network::hosts::Hosts::new(["a", "b"]))?;
+//! // Two nodes that are threads: no network at all.
+//! let clients = network::agent::local(&network::nodes::Nodes::new(["a", "b"]))?;
 //! let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
 //! let contenders = [Contender::new("agent", carriers.collect())];
 //! let setting = Setting { rounds: 1, ..Setting::quick() };
@@ -72,8 +75,9 @@ pub enum Measure {
         /// Bytes of each vector.
         bytes: u64,
     },
-    /// An all-to-all, of all ranks or of neighbours. Where ranks share cores, what they take to wait for each other hides what
-    /// their messages cost: so it is also started and waited for by one thread for all of them.
+    /// An all-to-all, of all ranks or of neighbours. Where ranks share cores, what they take to
+    /// wait for each other hides what their messages cost: so it is also started and waited for by
+    /// one thread for all of them.
     Exchange {
         /// Among whom.
         circle: Circle,
@@ -100,7 +104,7 @@ pub enum Form {
     Bruck,
     /// In one level, straight to where blocks belong.
     Direct,
-    /// In two levels: one message from each host to each other.
+    /// In two levels: one message from each node to each other.
     TwoLevels,
 }
 

@@ -1,4 +1,4 @@
-//! What was found, and what it means for an engine between hosts.
+//! What was found, and what it means for an engine between nodes.
 
 use super::{Circle, Measure};
 use crate::statistics::percentile;
@@ -36,8 +36,8 @@ pub struct Row {
     pub what: &'static str,
     /// Which engine.
     pub engine: String,
-    /// Number of hosts.
-    pub hosts: u32,
+    /// Number of nodes.
+    pub nodes: u32,
     /// Bytes of a message or vector, 0 where there is none.
     pub bytes: u64,
     /// In what the values are counted.
@@ -54,7 +54,7 @@ pub struct Row {
 
 impl Row {
     /// What these rounds come to.
-    pub(super) fn of(kind: Kind, engine: &str, hosts: u32, bytes: u64, rounds: &[f64]) -> Self {
+    pub(super) fn of(kind: Kind, engine: &str, nodes: u32, bytes: u64, rounds: &[f64]) -> Self {
         let mut sorted = rounds.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |share| (percentile(&sorted, share) * 1e3).round() / 1e3;
@@ -63,7 +63,7 @@ impl Row {
         Row {
             what,
             engine: engine.to_owned(),
-            hosts,
+            nodes,
             bytes,
             unit,
             median,
@@ -103,7 +103,7 @@ impl Kind {
             Kind::Total => ("exchange under computation, total", Unit::Microseconds),
             Kind::Exposed => ("exchange under computation, exposed", Unit::Microseconds),
             Kind::Unattended => ("exchange complete when the computation ended", Unit::Percent),
-            Kind::Stolen => ("processor time of an exchange, all hosts", Unit::Microseconds),
+            Kind::Stolen => ("processor time of an exchange, all nodes", Unit::Microseconds),
             Kind::Test => ("test of a complete run", Unit::Nanoseconds),
             Kind::LateWait => ("wait for a complete run", Unit::Microseconds),
             Kind::Start => ("start with one send", Unit::Microseconds),
@@ -174,18 +174,19 @@ impl Claim {
     }
 }
 
-/// What these rows say of the kernel engine, by itself and beside the agent; only of what was measured.
+/// What these rows say of the kernel engine, by itself and beside the agent; only of what was
+/// measured.
 pub fn claims(rows: &[Row]) -> Vec<Claim> {
     let value = |engine: &str, kind: Kind| {
         let (what, _) = kind.name();
         rows.iter()
-            .find(|row| row.engine == engine && row.what == what && row.hosts == 2)
+            .find(|row| row.engine == engine && row.what == what && row.nodes == 2)
             .map(|row| row.median)
     };
     let mut claims = Vec::new();
     for (kind, reach) in [(Kind::Barrier, 0.7), (Kind::Exposed, 0.35), (Kind::Stolen, 0.5)] {
         if let (Some(kernel), Some(agent)) = (value("kernel", kind), value("agent", kind)) {
-            let what = format!("{}, 2 hosts, kernel against agent", kind.name().0);
+            let what = format!("{}, 2 nodes, kernel against agent", kind.name().0);
             claims.push(Claim {
                 what,
                 reach,
@@ -210,8 +211,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_is_made_of_what_was_measured_on_two_hosts() {
-        let row = |kind, engine, hosts, value| Row::of(kind, engine, hosts, 0, &[value]);
+    fn a_claim_is_made_of_what_was_measured_on_two_nodes() {
+        let row = |kind, engine, nodes, value| Row::of(kind, engine, nodes, 0, &[value]);
         let rows = [
             row(Kind::Barrier, "agent", 2, 20.0),
             row(Kind::Barrier, "kernel", 4, 1.0),

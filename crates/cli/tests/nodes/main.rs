@@ -1,4 +1,5 @@
-//! Jobs of real processes on several hosts, which are network namespaces, started by hydra, MPICH's `mpiexec`.
+//! Jobs of real processes on several nodes, which are network namespaces, started by hydra, MPICH's
+//! `mpiexec`.
 
 mod harness;
 #[expect(dead_code, reason = "the tests of `exec` read more of a profile")]
@@ -10,10 +11,10 @@ use harness::{Hydra, SIGN, Said, User};
 use std::time::Duration;
 use testbed::{Faults, Medium, Options, Testbed};
 
-/// Two hosts; none where the machine lacks what it takes, which is said.
-macro_rules! hosts {
+/// Two nodes; none where the machine lacks what it takes, which is said.
+macro_rules! nodes {
     ($count:expr) => {
-        hosts!($count, Options::default())
+        nodes!($count, Options::default())
     };
     ($count:expr, $options:expr) => {{
         if !harness::has_hydra() {
@@ -24,43 +25,44 @@ macro_rules! hosts {
 }
 
 #[test]
-fn ranks_on_several_hosts_find_each_other_by_both_versions_of_pmi() {
-    let testbed = hosts!(2);
+fn ranks_on_several_nodes_find_each_other_by_both_versions_of_pmi() {
+    let testbed = nodes!(2);
     for version in ["1", "2"] {
         let said = Hydra::new(&testbed, &[2, 2])
             .variable("TRADEWIND_PMI", version)
             .program("collectives")
             .run();
         let expected: Vec<Said> = (0..4)
-            .map(|rank| Said::new(rank, "4 ranks on 2 hosts, 2 here, all is right"))
+            .map(|rank| Said::new(rank, "4 ranks on 2 nodes, 2 here, all is right"))
             .collect();
         assert_eq!(said, expected, "PMI-{version}");
     }
 }
 
 #[test]
-fn hosts_may_be_many_and_have_different_numbers_of_ranks() {
-    let testbed = hosts!(4);
+fn nodes_may_be_many_and_have_different_numbers_of_ranks() {
+    let testbed = nodes!(4);
     let said = Hydra::new(&testbed, &[1, 3, 1, 2]).program("collectives").run();
     assert_eq!(said.len(), 7, "{said:?}");
     for Said { rank, words } in said {
         let here = [1, 3, 3, 3, 1, 2, 2][rank as usize];
-        assert_eq!(words, format!("7 ranks on 4 hosts, {here} here, all is right"));
+        assert_eq!(words, format!("7 ranks on 4 nodes, {here} here, all is right"));
     }
 }
 
 #[test]
-fn hosts_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines() {
-    let testbed = hosts!(3);
+fn nodes_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines() {
+    let testbed = nodes!(3);
     for engine in ["kernel", "agent"] {
-        // The last host may have fewer ranks; where others have, there are no levels, but for neighbours.
+        // The last node may have fewer ranks; where others have, there are no levels, but for
+        // neighbours.
         for (ranks, levels) in [
             ([2, 2, 1], "in nodes of 2"),
             ([3, 3, 3], "in nodes of 3"),
             ([1, 3, 2], "in one level"),
         ] {
             let said = Hydra::new(&testbed, &ranks)
-                .variable("TRADEWIND_BETWEEN_HOSTS", engine)
+                .variable("TRADEWIND_BETWEEN_NODES", engine)
                 .program("levels")
                 .run();
             let words = format!("{levels}, {engine}, all is right");
@@ -72,17 +74,17 @@ fn hosts_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines() {
 }
 
 #[test]
-fn ranks_whose_launcher_knows_several_names_of_one_host_are_on_one_host() {
-    let testbed = hosts!(1);
+fn ranks_whose_launcher_knows_several_names_of_one_node_are_on_one_node() {
+    let testbed = nodes!(1);
     let said = Hydra::new(&testbed, &[1, 1]).all_on_one().program("collectives").run();
     let expected: Vec<Said> =
-        (0..2).map(|rank| Said::new(rank, "2 ranks on 1 hosts, 2 here, all is right")).collect();
+        (0..2).map(|rank| Said::new(rank, "2 ranks on 1 nodes, 2 here, all is right")).collect();
     assert_eq!(said, expected);
 }
 
 #[test]
-fn a_rank_that_is_killed_is_named_on_every_host() {
-    let testbed = hosts!(2);
+fn a_rank_that_is_killed_is_named_on_every_node() {
+    let testbed = nodes!(2);
     let said =
         Hydra::new(&testbed, &[2, 2]).option("-disable-auto-cleanup").program("rank-2-dies").run();
     let expected: Vec<Said> = [0, 1, 3].map(|rank| Said::new(rank, "rank 2 failed")).to_vec();
@@ -90,21 +92,22 @@ fn a_rank_that_is_killed_is_named_on_every_host() {
 }
 
 #[test]
-fn a_host_that_vanishes_is_named() {
-    let testbed = hosts!(2);
+fn a_node_that_vanishes_is_named() {
+    let testbed = nodes!(2);
     let mut job =
         Hydra::new(&testbed, &[2, 1]).option("-disable-auto-cleanup").program("waits").start();
     job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on"), Said::new(2, "goes on")]);
     testbed.unplug(1).expect("a cable can be pulled");
-    job.hear(&[Said::new(0, "host 1 is unreachable"), Said::new(1, "host 1 is unreachable")]);
+    job.hear(&[Said::new(0, "node 1 is unreachable"), Said::new(1, "node 1 is unreachable")]);
 }
 
-/// What a rank has sent through the kernel arrives also when it, and all ranks of its host, have ended before.
+/// What a rank has sent through the kernel arrives also when it, and all ranks of its node, have
+/// ended before.
 #[test]
 fn what_a_rank_has_sent_outlives_it() {
-    let testbed = hosts!(2);
+    let testbed = nodes!(2);
     let said = Hydra::new(&testbed, &[1, 1])
-        .variable("TRADEWIND_BETWEEN_HOSTS", "kernel")
+        .variable("TRADEWIND_BETWEEN_NODES", "kernel")
         .program("root-leaves")
         .run();
     let mut expected = [both("goes on"), both("has all")].concat();
@@ -116,14 +119,14 @@ fn what_a_rank_has_sent_outlives_it() {
 #[test]
 fn what_is_lost_at_the_end_comes_again() {
     let medium = Medium::Relay { seed: 7 };
-    let testbed = hosts!(2, Options { medium, ..Options::default() });
+    let testbed = nodes!(2, Options { medium, ..Options::default() });
     let relay = testbed.relay().expect("it was asked for");
     for round in 0..2 {
         relay.set_faults(Faults::default());
         let directory = tempfile::tempdir().expect("there is room");
         let sign = directory.path().join("go");
         let job = Hydra::new(&testbed, &[1, 1])
-            .variable("TRADEWIND_BETWEEN_HOSTS", "kernel")
+            .variable("TRADEWIND_BETWEEN_NODES", "kernel")
             .program("root-leaves");
         let mut job = job.variable(SIGN, sign.to_str().expect("text")).start();
         job.hear(&both("goes on"));
@@ -139,15 +142,15 @@ fn both(words: &str) -> [Said; 2] {
 
 #[test]
 fn who_demands_what_cannot_be_had_is_told_why() {
-    let testbed = hosts!(2);
-    for host in testbed.hosts() {
+    let testbed = nodes!(2);
+    for node in testbed.nodes() {
         // Shorter packets than the engine takes; the agent goes on.
         let shortened =
-            host.command("ip").args(["link", "set", host.interface(), "mtu", "1400"]).status();
+            node.command("ip").args(["link", "set", node.interface(), "mtu", "1400"]).status();
         assert!(shortened.is_ok_and(|status| status.success()));
     }
     let said = Hydra::new(&testbed, &[1, 1])
-        .variable("TRADEWIND_BETWEEN_HOSTS", "kernel")
+        .variable("TRADEWIND_BETWEEN_NODES", "kernel")
         .program("joins")
         .run();
     assert!(!said.is_empty());
@@ -158,15 +161,15 @@ fn who_demands_what_cannot_be_had_is_told_why() {
         );
     }
     let said = Hydra::new(&testbed, &[1, 1])
-        .variable("TRADEWIND_BETWEEN_HOSTS", "kernal")
+        .variable("TRADEWIND_BETWEEN_NODES", "kernal")
         .program("joins")
         .run();
     assert!(!said.is_empty());
     for Said { words, .. } in said {
-        assert!(words.starts_with("TRADEWIND_BETWEEN_HOSTS is \"kernal\""), "{words}");
+        assert!(words.starts_with("TRADEWIND_BETWEEN_NODES is \"kernal\""), "{words}");
     }
     let said = Hydra::new(&testbed, &[1, 1]).program("collectives").run();
-    assert_eq!(said, both("2 ranks on 2 hosts, 1 here, all is right"), "by the agent");
+    assert_eq!(said, both("2 ranks on 2 nodes, 1 here, all is right"), "by the agent");
 }
 
 /// As the README says: rights for the `tradewind` command alone.
@@ -175,14 +178,14 @@ fn an_ordinary_user_has_the_kernel_engine_by_a_command_with_rights() {
     if !harness::has_setcap() {
         return testbed::say_skipped(&"setcap is not in PATH: install libcap2-bin");
     }
-    let testbed = hosts!(2);
-    let demanding = || Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_BETWEEN_HOSTS", "kernel");
+    let testbed = nodes!(2);
+    let demanding = || Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_BETWEEN_NODES", "kernel");
     let said = demanding().user(User::WithCommand).program("collectives").run();
     let expected: Vec<Said> = [2, 2, 1]
         .into_iter()
         .zip(0..)
         .map(|(here, rank)| {
-            Said::new(rank, &format!("3 ranks on 2 hosts, {here} here, all is right"))
+            Said::new(rank, &format!("3 ranks on 2 nodes, {here} here, all is right"))
         })
         .collect();
     assert_eq!(said, expected);
@@ -199,7 +202,7 @@ fn an_ordinary_user_has_the_kernel_engine_by_a_command_with_rights() {
 
 #[test]
 fn without_an_address_the_way_out_is_named() {
-    let testbed = hosts!(2);
+    let testbed = nodes!(2);
     let said =
         Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_INTERFACE", "ib7").program("joins").run();
     assert!(!said.is_empty());
@@ -213,10 +216,10 @@ fn without_an_address_the_way_out_is_named() {
 
 #[test]
 fn a_link_that_is_down_for_a_second_costs_time_only() {
-    let testbed = hosts!(2);
+    let testbed = nodes!(2);
     for engine in ["kernel", "agent"] {
         let job = Hydra::new(&testbed, &[2, 2])
-            .variable("TRADEWIND_BETWEEN_HOSTS", engine)
+            .variable("TRADEWIND_BETWEEN_NODES", engine)
             .program("goes-on");
         let mut job = job.start();
         let all = |words| [0, 1, 2, 3].map(|rank| Said::new(rank, words));
@@ -230,8 +233,8 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
 }
 
 #[test]
-fn two_jobs_on_the_same_hosts_do_not_disturb_each_other() {
-    let testbed = hosts!(2);
+fn two_jobs_on_the_same_nodes_do_not_disturb_each_other() {
+    let testbed = nodes!(2);
     let mut jobs = [(); 2].map(|()| Hydra::new(&testbed, &[1, 2]).program("goes-on").start());
     for words in ["goes on", "all is right"] {
         jobs.iter_mut().for_each(|job| job.hear(&[0, 1, 2].map(|rank| Said::new(rank, words))));
@@ -240,15 +243,15 @@ fn two_jobs_on_the_same_hosts_do_not_disturb_each_other() {
 
 #[test]
 fn the_kernel_engine_is_taken_where_its_packets_arrive_and_only_there() {
-    let testbed = hosts!(2);
+    let testbed = nodes!(2);
     let engine = || Hydra::new(&testbed, &[1, 2]).program("engine");
     let all = |name| (0..3).map(|rank| Said::new(rank, name)).collect::<Vec<_>>();
     assert_eq!(engine().run(), all("kernel"));
-    assert_eq!(engine().variable("TRADEWIND_BETWEEN_HOSTS", "agent").run(), all("agent"));
+    assert_eq!(engine().variable("TRADEWIND_BETWEEN_NODES", "agent").run(), all("agent"));
     // Interfaces that promise more than the network between them takes. TCP is told.
-    for host in testbed.hosts() {
+    for node in testbed.nodes() {
         for order in ["link set eth0 mtu 9000", "route change 10.84.0.0/24 dev eth0 advmss 1200"] {
-            let status = host.command("ip").args(order.split(' ')).status().expect("ip is there");
+            let status = node.command("ip").args(order.split(' ')).status().expect("ip is there");
             assert!(status.success(), "{order}");
         }
     }
@@ -256,25 +259,25 @@ fn the_kernel_engine_is_taken_where_its_packets_arrive_and_only_there() {
 }
 
 #[test]
-fn the_time_after_which_a_host_is_unreachable_can_be_set() {
-    let testbed = hosts!(2);
+fn the_time_after_which_a_node_is_unreachable_can_be_set() {
+    let testbed = nodes!(2);
     for engine in ["kernel", "agent"] {
         let job = Hydra::new(&testbed, &[1, 1]).option("-disable-auto-cleanup").program("waits");
         let job = job
-            .variable("TRADEWIND_BETWEEN_HOSTS", engine)
-            .variable("TRADEWIND_HOST_TIMEOUT", "1.5");
+            .variable("TRADEWIND_BETWEEN_NODES", engine)
+            .variable("TRADEWIND_NODE_TIMEOUT", "1.5");
         let mut job = job.start();
         job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on")]);
         testbed.unplug(1).expect("a cable can be pulled");
-        job.hear(&[Said::new(0, "host 1 is unreachable")]);
+        job.hear(&[Said::new(0, "node 1 is unreachable")]);
         drop(job);
         testbed.plug(1).expect("it can be put back");
     }
 }
 
 #[test]
-fn a_profile_shows_what_the_kernel_did_on_every_host() {
-    let testbed = hosts!(2);
+fn a_profile_shows_what_the_kernel_did_on_every_node() {
+    let testbed = nodes!(2);
     let folder = tempfile::tempdir().expect("there is room");
     let parts = folder.path().to_str().expect("readable");
     let said = Hydra::new(&testbed, &[2, 1])
@@ -292,7 +295,7 @@ fn a_profile_shows_what_the_kernel_did_on_every_host() {
             profile.slices.iter().filter(|slice| slice.pid == rank && slice.name == "allreduce 4b");
         assert_eq!(calls.count(), 20, "rank {rank}");
     }
-    // From one host to the other and back, by the program's own clock.
+    // From one node to the other and back, by the program's own clock.
     for (from, to) in [(0, 2), (2, 0)] {
         let crossing = |(name, left, reached): &&(String, perfetto::Slice, perfetto::Slice)| {
             name == "message" && (left.pid, reached.pid) == (from, to)
@@ -306,8 +309,8 @@ fn a_profile_shows_what_the_kernel_did_on_every_host() {
 
 #[test]
 fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
-    let testbed = hosts!(1);
-    let name = testbed.hosts()[0].interface();
+    let testbed = nodes!(1);
+    let name = testbed.nodes()[0].interface();
     let found = tradewind(&testbed, &["kernel", "--interface", name]);
     let text = String::from_utf8_lossy(&found.stdout);
     assert!(found.status.success() && text.contains("takes the kernel engine"), "{text}");
@@ -319,8 +322,8 @@ fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
     );
 }
 
-/// Runs the command on the first host.
+/// Runs the command on the first node.
 fn tradewind(testbed: &Testbed, arguments: &[&str]) -> std::process::Output {
-    let mut command = testbed.hosts()[0].command(env!("CARGO_BIN_EXE_tradewind"));
+    let mut command = testbed.nodes()[0].command(env!("CARGO_BIN_EXE_tradewind"));
     command.args(arguments).output().expect("it can be started")
 }

@@ -97,7 +97,8 @@ impl Gate {
     /// Returns when all threads have come as often as this one has.
     pub(super) fn pass(&self, turn: &mut u32) {
         *turn += 1;
-        // AcqRel: what a thread did before the gate is seen by all behind it (pairs with the load below).
+        // AcqRel: what a thread did before the gate is seen by all behind it (pairs with the load
+        // below).
         self.came.fetch_add(1, Ordering::AcqRel);
         let mut looks = 0u32;
         while self.came.load(Ordering::Acquire) < *turn * self.threads {

@@ -1,8 +1,8 @@
-/* Between hosts: half a round trip, a barrier, and an exchange of eight rounds by itself and under a computation.
+/* Between nodes: half a round trip, a barrier, and an exchange of eight rounds by itself and under a computation.
  *
  * A round begins when both messages of the round before have passed. MPI has no collective of that form, so the program does
- * between hosts what a library without offload does for one: the first round is started, the rest follows in the wait. Nothing is
- * tested in between. measure::hosts of the workspace is the same in Rust. */
+ * between nodes what a library without offload does for one: the first round is started, the rest follows in the wait. Nothing is
+ * tested in between. measure::nodes of the workspace is the same in Rust. */
 #include "report.h"
 #include <string.h>
 
@@ -64,7 +64,7 @@ static double each(void (*calls)(int), int count) {
 
 static void print_of(const char *what, int bytes, double value) {
     if (rank_here == 0)
-        printf("{\"what\":\"%s\",\"bytes\":%d,\"hosts\":%d,\"value\":%.3f}\n", what, bytes, ranks, value);
+        printf("{\"what\":\"%s\",\"bytes\":%d,\"nodes\":%d,\"value\":%.3f}\n", what, bytes, ranks, value);
 }
 
 static void print(const char *what, double value) {
@@ -124,12 +124,12 @@ static void under_computation(double computation_us, int laps) {
     sort(processor_over, laps);
     print("exchange under computation, total", percentile(total, laps, 50));
     print("exchange under computation, exposed", percentile(over, laps, 50));
-    print("processor time of an exchange, all hosts", percentile(processor_over, laps, 50));
+    print("processor time of an exchange, all nodes", percentile(processor_over, laps, 50));
     free(bare);
     free(total);
 }
 
-/* hosts CALLS COMPUTATION-US */
+/* nodes CALLS COMPUTATION-US */
 int main(int count, char **arguments) {
     MPI_Init(&count, &arguments);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_here);

@@ -5,8 +5,8 @@ use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
 
 /// All rows as a part of the suite. `way` says how packets were received.
 pub fn part(rows: &[Row], way: &str) -> Part {
-    let mut part = Part::new("hosts", "Between hosts");
-    part.about = "Engines between hosts, which are network namespaces on this machine. An exchange has eight rounds, each of which \
+    let mut part = Part::new("nodes", "Between nodes");
+    part.about = "Engines between nodes, which are network namespaces on this machine. An exchange has eight rounds, each of which \
                   begins when both messages of the one before have passed; the computation calls nothing. Trust the exposed time."
         .to_owned();
     part.source = "Schneider, Eckelmann, Hoefler, Rehm 2011, figures 4 to 7".to_owned();
@@ -19,9 +19,9 @@ pub fn part(rows: &[Row], way: &str) -> Part {
     part.tables = vec![values(rows), reached(&claims(rows))];
     part.tables.retain(|table| !table.rows.is_empty());
     if let Some(row) =
-        rows.iter().find(|row| row.hosts as usize > shm::process::allowed_cores().len())
+        rows.iter().find(|row| row.nodes as usize > shm::process::allowed_cores().len())
     {
-        part.notes.push(format!("{} hosts share the cores of this machine.", row.hosts));
+        part.notes.push(format!("{} nodes share the cores of this machine.", row.nodes));
     }
     part
 }
