@@ -7,9 +7,9 @@ use crate::measure::{repetitions_within, wall_us};
 use crate::report::{Line, Options, agree};
 use crate::row::Row;
 use tradewind::queues::dma;
-use tradewind::queues::lines::{LINE_DATA, LineHeader, WideMessage};
+use tradewind::queues::cache_line::{LINE_DATA, CacheLineHeader, CacheLineMessage};
 use tradewind::queues::name::SourceName;
-use tradewind::queues::word::Message;
+use tradewind::queues::express::Message;
 use tradewind::{BulkEnd, BulkReceiver, Communicator, ExpressPort, WidePort};
 
 const LEAST_BATCHES: usize = 10;
@@ -83,13 +83,13 @@ pub fn name(rank: u32) -> SourceName {
 struct Latency {
     rank: u32,
     port: WidePort,
-    header: LineHeader,
+    header: CacheLineHeader,
     bytes: usize,
 }
 
 impl Latency {
     fn open(world: &Communicator, row: Row) -> Result<Self, Failure> {
-        let header = LineHeader { source: name(world.rank()), handler: 0, tag: 0 };
+        let header = CacheLineHeader { source: name(world.rank()), handler: 0, tag: 0 };
         Ok(Self { rank: world.rank(), port: world.wide(64)?, header, bytes: row.bytes })
     }
 
@@ -98,7 +98,7 @@ impl Latency {
     fn send(&self, number: u64) -> Result<(), Failure> {
         let mut bytes = [0; LINE_DATA];
         bytes[..8].copy_from_slice(&number.to_le_bytes());
-        let message = WideMessage::new(self.header, &bytes[..self.bytes])
+        let message = CacheLineMessage::new(self.header, &bytes[..self.bytes])
             .ok_or("a wide message has 48 bytes at most")?;
         Ok(self.port.senders[1 - self.rank as usize].send(&message)?)
     }

@@ -9,7 +9,7 @@ use crate::report::Options;
 use crate::row::Row;
 use std::sync::Barrier;
 use tradewind::queues::express::{ExpressReceiver, ExpressSender};
-use tradewind::queues::word::Message;
+use tradewind::queues::express::Message;
 use tradewind::{Communicator, ExpressPort};
 
 const THREADS: u64 = 2;

@@ -19,7 +19,7 @@ use crate::lane::SharedStates;
 use crate::slots::RunStates;
 use crate::wait::{self, Counted, Patience};
 use shm::completion::Completion;
-use shm::handle::{Mapped, MappedSlice};
+use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
 use shm::shared::SharedBytes;
 use shm::sync::{AtomicU32, AtomicU64, Ordering};

@@ -16,7 +16,7 @@ use crate::streams::StreamsState;
 use crate::trace::Trace;
 use crate::wait;
 use shm::arena::Arena;
-use shm::handle::Mapped;
+use shm::mapped::Mapped;
 use shm::owned::OwnedBytes;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};

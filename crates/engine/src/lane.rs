@@ -13,7 +13,7 @@ pub(crate) use held::Hold;
 
 use crate::error::Outcome;
 use crate::slots::{RunState, RunStates, Turn};
-use shm::handle::MappedSlice;
+use shm::mapped::MappedSlice;
 use shm::sync::{AtomicBool, AtomicU64, Ordering};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -5,7 +5,7 @@ use crate::node::Node;
 use crate::program::ReleaseLine;
 use crate::trace::Trace;
 use shm::arena::Arena;
-use shm::handle::Mapped;
+use shm::mapped::Mapped;
 use shm::process::ProcessHandle;
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, Ordering};

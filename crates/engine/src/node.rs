@@ -7,8 +7,8 @@ use crate::member::{Member, Watch};
 use crate::wait::Patience;
 use shm::arena::Arena;
 use shm::completion::Completion;
-use shm::handle::{Mapped, MappedSlice};
-use shm::memory::Memory;
+use shm::mapped::{Mapped, MappedSlice};
+use shm::memory::SegmentMemory;
 use shm::process::ProcessState;
 use shm::segment::{Backing, Offset, Segment};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
@@ -187,7 +187,7 @@ fn number(name: &str, usual: u64, range: std::ops::RangeInclusive<u64>) -> Resul
 /// The job as every process of the node sees it.
 #[derive(Debug)]
 pub struct Node {
-    memory: Memory,
+    memory: SegmentMemory,
     header: Mapped<JobHeader>,
     lines: MappedSlice<RankLine>,
     ranks: u32,
@@ -275,7 +275,7 @@ impl Node {
             // SAFETY: the engine is the protocol: operations start when their counters say so, in
             // graphs that the checker has found free of races, and slots are used again when every
             // rank has consumed the run before.
-            memory: unsafe { Memory::new(segment) },
+            memory: unsafe { SegmentMemory::new(segment) },
             header,
             lines,
         }))
@@ -330,7 +330,7 @@ impl Node {
     }
 
     /// The segment's bytes.
-    pub(crate) fn memory(&self) -> &Memory {
+    pub(crate) fn memory(&self) -> &SegmentMemory {
         &self.memory
     }
 

@@ -17,8 +17,8 @@ use crate::trace::ProgramTrace;
 use crate::wildcard::Matcher;
 use goal::schedule::{BlockRecord, OperationRecord, SCRATCHPAD};
 use shm::completion::Completion;
-use shm::handle::{Mapped, MappedSlice};
-use shm::memory::Memory;
+use shm::mapped::{Mapped, MappedSlice};
+use shm::memory::SegmentMemory;
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub(crate) struct Frame {
 /// Everything runs of a program use, as one rank sees it.
 #[derive(Debug)]
 pub(crate) struct Program {
-    pub(crate) memory: Memory,
+    pub(crate) memory: SegmentMemory,
     pub(crate) linked: Linked,
     /// This rank.
     pub(crate) rank: u32,
@@ -124,7 +124,7 @@ pub(crate) struct Setting {
 impl Program {
     /// A program whose zeroed block lies at `at`.
     pub(crate) fn new(
-        memory: Memory,
+        memory: SegmentMemory,
         at: Offset,
         linked: Linked,
         setting: Setting,

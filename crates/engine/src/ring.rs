@@ -22,8 +22,8 @@ use crate::staging::Staging;
 use crate::wait::Counted;
 use crate::work::{self, Places, WorkLine};
 use shm::futex;
-use shm::handle::{Mapped, MappedSlice};
-use shm::memory::{Memory, Purpose};
+use shm::mapped::{Mapped, MappedSlice};
+use shm::memory::{Purpose, SegmentMemory};
 use shm::prefetch::prefetch;
 use shm::segment::Offset;
 use shm::sync::{Ordering, fence};
@@ -49,7 +49,7 @@ struct Slot {
 /// A rank's view of its communicator's slots.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    pub(crate) memory: Memory,
+    pub(crate) memory: SegmentMemory,
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
     cells: u64,
@@ -61,7 +61,12 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    pub(crate) fn new(memory: Memory, board: Arc<Board>, rank: u32, ranks: u32) -> Outcome<Self> {
+    pub(crate) fn new(
+        memory: SegmentMemory,
+        board: Arc<Board>,
+        rank: u32,
+        ranks: u32,
+    ) -> Outcome<Self> {
         let layout = *board.layout();
         let segment = memory.segment();
         let slots = (0..RING_SLOTS)

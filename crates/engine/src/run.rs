@@ -65,7 +65,7 @@ pub(crate) struct LinkedPlan {
 #[derive(Clone, Debug)]
 pub(crate) struct Bell {
     /// By rank of the communicator.
-    pub(crate) words: Arc<Vec<shm::handle::Mapped<crate::node::BellLine>>>,
+    pub(crate) words: Arc<Vec<shm::mapped::Mapped<crate::node::BellLine>>>,
 }
 
 impl Bell {

@@ -29,7 +29,7 @@ use crate::ring::Ring;
 use crate::wait::{self, Awaited};
 use ring::PieceRing;
 use shm::futex;
-use shm::handle::Mapped;
+use shm::mapped::Mapped;
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::ops::Range;

@@ -12,7 +12,7 @@
 use crate::combiner;
 use crate::error::Error;
 use crate::linking::{LinkedRank, MatchedSend};
-use shm::handle::{Mapped, MappedSlice};
+use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::meeting::{Meeting, Pattern};
 use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
 use shm::completion::Completion;
-use shm::memory::{Memory, Operands};
+use shm::memory::{Operands, SegmentMemory};
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 
@@ -78,12 +78,12 @@ impl Places {
         Places { contribution: at, result: at, spare: Offset(0), fetches: true }
     }
 
-    pub(crate) fn write(self, memory: &Memory, cell: Offset) -> Result<(), Error> {
+    pub(crate) fn write(self, memory: &SegmentMemory, cell: Offset) -> Result<(), Error> {
         let words = [self.contribution.0, self.result.0, self.spare.0, u64::from(self.fetches)];
         Ok(memory.write(cell, words.map(u64::to_le_bytes).as_flattened())?)
     }
 
-    pub(crate) fn read(memory: &Memory, cell: Offset) -> Result<Self, Error> {
+    pub(crate) fn read(memory: &SegmentMemory, cell: Offset) -> Result<Self, Error> {
         let mut words = [[0; 8]; 4];
         memory.read(cell, words.as_flattened_mut())?;
         let [contribution, result, spare, fetches] = words.map(u64::from_le_bytes);
@@ -192,7 +192,7 @@ impl Work {
     }
 
     /// Does one chunk; true when an integer was divided by zero.
-    fn run(&self, memory: &Memory, chunk: u32) -> Result<bool, Error> {
+    fn run(&self, memory: &SegmentMemory, chunk: u32) -> Result<bool, Error> {
         match self {
             Work::Reduce { arithmetic, places, bytes } => {
                 let size = reduce_chunk(*bytes);
@@ -218,7 +218,12 @@ impl Work {
 
     /// Claims and does chunks until none is left; true when it did any. All contributions have
     /// arrived.
-    pub(crate) fn claim(&self, memory: &Memory, line: &WorkLine, lap: u32) -> Result<bool, Error> {
+    pub(crate) fn claim(
+        &self,
+        memory: &SegmentMemory,
+        line: &WorkLine,
+        lap: u32,
+    ) -> Result<bool, Error> {
         let chunks = self.chunks();
         let mut did_any = false;
         while let Some(chunk) = next_in_lap(&line.claimed, lap, chunks) {
@@ -245,7 +250,7 @@ fn reduce_chunk(bytes: u64) -> u64 {
 /// Folds one chunk of all contributions, from the left in rank order, and puts it wherever it is
 /// wanted; true when an integer was divided by zero.
 fn fold_chunk(
-    memory: &Memory,
+    memory: &SegmentMemory,
     arithmetic: (Arithmetic, DataType),
     places: &[Places],
     from: u64,
@@ -290,7 +295,7 @@ fn fold_chunk(
 
 /// destination = left ∘ right within the segment; true when an integer was divided by zero.
 pub(crate) fn combine(
-    memory: &Memory,
+    memory: &SegmentMemory,
     (operation, data_type): (Arithmetic, DataType),
     left: Offset,
     right: Offset,

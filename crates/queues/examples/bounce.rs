@@ -17,14 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use queues::express::{Express, ExpressQueue, ExpressSender, Shared, Sole};
-use queues::lines::{LineHeader, Wide, WideMessage, WideQueue, WideSender};
+use queues::cache_line::{
+    CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineSender,
+};
+use queues::express::Message;
+use queues::express::{Express, ExpressQueue, ExpressSender, Multi, Single};
 use queues::name::SourceName;
 use queues::one_poll::{OnePoll, PollSet};
-use queues::queue::{Form, Receiver};
-use queues::word::Message;
+use queues::queue::{Consumers, Receiver};
 use shm::arena::Arena;
-use shm::handle::Mapped;
+use shm::mapped::Mapped;
 use shm::process::{allowed_cores, bind_current_thread};
 use shm::segment::{Backing, Offset, Segment};
 
@@ -68,9 +70,9 @@ impl Way for Bare {
     }
 }
 
-struct Words<F: Form>(ExpressSender, Option<Receiver<Express, F>>);
+struct Words<C: Consumers>(ExpressSender, Option<Receiver<Express, C>>);
 
-impl<F: Form> Way for Words<F> {
+impl<C: Consumers> Way for Words<C> {
     fn send(&mut self, number: u64) {
         let message = Message::of_number(SourceName::default(), 1, number).expect("40 bits");
         self.0.try_send(&message).expect("room");
@@ -87,7 +89,7 @@ impl<F: Form> Way for Words<F> {
 }
 
 /// The same, with the receive that falls asleep when nothing comes.
-struct SleepyWords(ExpressSender, Option<Receiver<Express, Shared>>);
+struct SleepyWords(ExpressSender, Option<Receiver<Express, Multi>>);
 
 impl Way for SleepyWords {
     fn send(&mut self, number: u64) {
@@ -101,7 +103,7 @@ impl Way for SleepyWords {
     }
 }
 
-struct PolledWords(ExpressSender, OnePoll, Vec<Option<Receiver<Express, Shared>>>);
+struct PolledWords(ExpressSender, OnePoll, Vec<Option<Receiver<Express, Multi>>>);
 
 impl Way for PolledWords {
     fn send(&mut self, number: u64) {
@@ -118,17 +120,17 @@ impl Way for PolledWords {
     }
 }
 
-fn wide(number: u64) -> WideMessage {
-    WideMessage::new(LineHeader::default(), &number.to_le_bytes()).expect("8 bytes")
+fn wide(number: u64) -> CacheLineMessage {
+    CacheLineMessage::new(CacheLineHeader::default(), &number.to_le_bytes()).expect("8 bytes")
 }
 
-fn number(message: &WideMessage) -> u64 {
+fn number(message: &CacheLineMessage) -> u64 {
     message.data().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-struct Lines<F: Form>(WideSender, Option<Receiver<Wide, F>>);
+struct Lines<C: Consumers>(CacheLineSender, Option<Receiver<CacheLine, C>>);
 
-impl<F: Form> Way for Lines<F> {
+impl<C: Consumers> Way for Lines<C> {
     fn send(&mut self, number: u64) {
         self.0.try_send(&wide(number)).expect("room");
     }
@@ -143,7 +145,7 @@ impl<F: Form> Way for Lines<F> {
     }
 }
 
-struct PolledLines(WideSender, OnePoll, Vec<Option<Receiver<Wide, Shared>>>);
+struct PolledLines(CacheLineSender, OnePoll, Vec<Option<Receiver<CacheLine, Multi>>>);
 
 impl Way for PolledLines {
     fn send(&mut self, number: u64) {
@@ -184,13 +186,13 @@ fn make(segment: &Arc<Segment>) -> Result<(), Failure> {
                 let (capacity, index) = if kind == 3 { (1, 0) } else { (QUEUES, INDEX) };
                 let set = PollSet::create(&arena, capacity)?;
                 let queue = match kind {
-                    7 => WideQueue::create(&arena, CAPACITY, Some((&set, index)))?.offset(),
+                    7 => CacheLineQueue::create(&arena, CAPACITY, Some((&set, index)))?.offset(),
                     _ => ExpressQueue::create(&arena, CAPACITY, Some((&set, index)))?.offset(),
                 };
                 (queue, set.offset())
             }
             1 | 2 | 8 => (ExpressQueue::create(&arena, CAPACITY, None)?.offset(), Offset(0)),
-            _ => (WideQueue::create(&arena, CAPACITY, None)?.offset(), Offset(0)),
+            _ => (CacheLineQueue::create(&arena, CAPACITY, None)?.offset(), Offset(0)),
         };
         entry[0].store(queue.0, Ordering::Relaxed);
         entry[1].store(set.0, Ordering::Relaxed);
@@ -215,12 +217,12 @@ fn open(
         1 => {
             let queue = ExpressQueue::attach(segment, offset)?;
             let receiver = receives.then(|| queue.receiver()).transpose()?;
-            Box::new(Words::<Shared>(queue.sender(), receiver))
+            Box::new(Words::<Multi>(queue.sender(), receiver))
         }
         2 => {
             let queue = ExpressQueue::attach(segment, offset)?;
-            let receiver = receives.then(|| queue.sole_receiver()).transpose()?;
-            Box::new(Words::<Sole>(queue.sender(), receiver))
+            let receiver = receives.then(|| queue.single_receiver()).transpose()?;
+            Box::new(Words::<Single>(queue.sender(), receiver))
         }
         3 | 4 => {
             let (queue, set) = (ExpressQueue::attach(segment, offset)?, poll()?);
@@ -231,14 +233,14 @@ fn open(
             Box::new(PolledWords(queue.sender(), OnePoll::new(&set), receivers))
         }
         5 => {
-            let queue = WideQueue::attach(segment, offset)?;
+            let queue = CacheLineQueue::attach(segment, offset)?;
             let receiver = receives.then(|| queue.receiver()).transpose()?;
-            Box::new(Lines::<Shared>(queue.sender(), receiver))
+            Box::new(Lines::<Multi>(queue.sender(), receiver))
         }
         6 => {
-            let queue = WideQueue::attach(segment, offset)?;
-            let receiver = receives.then(|| queue.sole_receiver()).transpose()?;
-            Box::new(Lines::<Sole>(queue.sender(), receiver))
+            let queue = CacheLineQueue::attach(segment, offset)?;
+            let receiver = receives.then(|| queue.single_receiver()).transpose()?;
+            Box::new(Lines::<Single>(queue.sender(), receiver))
         }
         8 => {
             let queue = ExpressQueue::attach(segment, offset)?;
@@ -246,7 +248,7 @@ fn open(
             Box::new(SleepyWords(queue.sender(), receiver))
         }
         _ => {
-            let (queue, set) = (WideQueue::attach(segment, offset)?, poll()?);
+            let (queue, set) = (CacheLineQueue::attach(segment, offset)?, poll()?);
             let mut receivers: Vec<_> = (0..set.capacity()).map(|_| None).collect();
             if receives {
                 receivers[INDEX] = Some(queue.receiver()?);

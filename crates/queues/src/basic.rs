@@ -49,12 +49,11 @@
 
 use crate::event::{Event, Notify};
 use crate::one_poll::{PollSet, Polled};
-use crate::ring::RingError;
 use bell::FutexBell;
 use receiver::Found;
 use ring::{ARRIVALS, Bell, Geometry, ROOM};
 use sender::{Composing, Room};
-use shm::handle::MappedSlice;
+use shm::mapped::MappedSlice;
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment, SegmentError};
 use shm::sync::AtomicU64;
@@ -125,7 +124,7 @@ pub enum BasicError {
     Corrupt(#[from] Corruption),
     /// The poll set that the ring is to be in does not lie in its segment, or has no such index.
     #[error("the ring cannot be in the poll set: {0}")]
-    NotInSet(#[from] RingError),
+    NotInSet(#[from] crate::error::CreateError),
 }
 
 /// The size of a ring of so many lines, in bytes: 64 a line and 256.

@@ -9,10 +9,10 @@
 //! ([`ExpressQueue::bytes_for`](Queue::bytes_for)), and less than 256 bytes in a process for each
 //! sender or receiver.
 //!
-//! After Ang et al. 1996, section 5.1. The bits of a word are those of [`crate::word`].
+//! After Ang et al. 1996, section 5.1. The bits of a word are those of [`slot`].
 //!
 //! ```
-//! use queues::{express::ExpressQueue, handlers::Handlers, name::SourceName, word::Message};
+//! use queues::{express::{ExpressQueue, Message}, handlers::Handlers, name::SourceName};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!
@@ -39,17 +39,18 @@
 //! # }
 //! ```
 
+pub use crate::message::Message;
+use crate::queue::memory::{ControlLines, RingMemory, Slot};
 use crate::queue::sealed::Protocol;
 use crate::queue::{Kind, Queue, Receiver, Sender};
-use crate::ring::{Control, Ring, Slots};
 use crate::sync::{AtomicU64, Ordering};
-use crate::word::{self, Message};
 
-pub use crate::queue::{Closing, Form, ReceiveError, SendError, Shared, Sole};
+pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
 
-mod words;
+mod ring;
+mod slot;
 
-use words::Words;
+use ring::WordRing;
 
 /// Messages of one word.
 #[derive(Debug, Clone, Copy)]
@@ -62,22 +63,22 @@ pub type ExpressQueue = Queue<Express>;
 pub type ExpressSender = Sender<Express>;
 
 /// Receives Express messages.
-pub type ExpressReceiver<F = Shared> = Receiver<Express, F>;
+pub type ExpressReceiver<C = Multi> = Receiver<Express, C>;
 
-impl Slots for AtomicU64 {
+impl Slot for AtomicU64 {
     const KIND: u8 = 1;
     const NAME: &'static str = "Express";
 
     fn clear(&self) {
         // Relaxed: whoever makes the ring publishes it.
-        self.store(word::empty(0), Ordering::Relaxed);
+        self.store(slot::empty(0), Ordering::Relaxed);
     }
 }
 
 #[inline(always)]
-fn words(ring: &Ring<AtomicU64>) -> Words<'_> {
-    let Control { settings, tail, head, .. } = &*ring.control;
-    Words {
+fn word_ring(ring: &RingMemory<AtomicU64>) -> WordRing<'_> {
+    let ControlLines { settings, tail, head, .. } = &*ring.control;
+    WordRing {
         slots: &ring.slots,
         tail: &tail.position,
         room: &tail.hint,
@@ -91,55 +92,55 @@ impl Kind for Express {}
 impl Protocol for Express {
     type Slot = AtomicU64;
     type Message = Message;
-    type Looks = ();
+    type RecvState = ();
     /// The position after its last message.
-    type Aim = AtomicU64;
+    type SendState = AtomicU64;
 
     #[inline(always)]
     fn try_send(
-        ring: &Ring<AtomicU64>,
+        ring: &RingMemory<AtomicU64>,
         message: &Message,
         generation: u32,
         next: &AtomicU64,
     ) -> Result<u64, SendError> {
-        words(ring).try_send(*message, generation, next)
+        word_ring(ring).try_send(*message, generation, next)
     }
 
     #[inline(always)]
-    fn try_receive<F: Form>(
-        ring: &Ring<AtomicU64>,
+    fn try_receive<C: Consumers>(
+        ring: &RingMemory<AtomicU64>,
         _looks: &mut (),
-    ) -> Result<Option<Message>, ReceiveError> {
-        words(ring).try_receive::<F>()
+    ) -> Result<Option<Message>, RecvError> {
+        word_ring(ring).try_receive::<C>()
     }
 
-    fn try_receive_many<F: Form>(
-        ring: &Ring<AtomicU64>,
+    fn try_receive_many<C: Consumers>(
+        ring: &RingMemory<AtomicU64>,
         _looks: &mut (),
         into: &mut [Message],
-    ) -> Result<usize, ReceiveError> {
-        words(ring).try_receive_many::<F>(into)
+    ) -> Result<usize, RecvError> {
+        word_ring(ring).try_receive_many::<C>(into)
     }
 
     #[inline]
-    fn is_ready(ring: &Ring<AtomicU64>) -> bool {
-        words(ring).is_ready()
+    fn is_ready(ring: &RingMemory<AtomicU64>) -> bool {
+        word_ring(ring).is_ready()
     }
 
-    fn holds(ring: &Ring<AtomicU64>, count: u64) -> bool {
-        words(ring).holds(count)
+    fn holds(ring: &RingMemory<AtomicU64>, count: u64) -> bool {
+        word_ring(ring).holds(count)
     }
 
-    fn close(ring: &Ring<AtomicU64>) -> Closing {
-        words(ring).close().map_or(Closing::WhenReceived, Closing::At)
+    fn close(ring: &RingMemory<AtomicU64>) -> Closing {
+        word_ring(ring).close().map_or(Closing::WhenReceived, Closing::At)
     }
 
-    fn reopen(ring: &Ring<AtomicU64>) -> Option<u32> {
-        words(ring).reopen()
+    fn reopen(ring: &RingMemory<AtomicU64>) -> Option<u32> {
+        word_ring(ring).reopen()
     }
 
-    fn generation(ring: &Ring<AtomicU64>) -> u32 {
-        words(ring).generation()
+    fn generation(ring: &RingMemory<AtomicU64>) -> u32 {
+        word_ring(ring).generation()
     }
 
     fn of_empty(message: Message) -> Message {

@@ -3,7 +3,7 @@
 //!
 //! Every queue has two classes, requests and replies, that share nothing: each class has its own
 //! miss ring and its own rings, so full requests never hold up a reply. The messages are those of
-//! [`crate::lines`]; their tag is the index of the queue. The process that makes the [`Hall`]
+//! [`crate::cache_line`]; their tag is the index of the queue. The process that makes the [`Hall`]
 //! receives; any process with the segment opens a [`Destination`] for each of its senders.
 //!
 //! # Residency
@@ -72,7 +72,7 @@
 //! sender that dies costs one line of a ring at most.
 //!
 //! ```
-//! use queues::{hall::{Class, Entrance, Hall, Shape}, lines::{LineHeader, WideMessage}};
+//! use queues::{hall::{Class, Entrance, Hall, Shape}, cache_line::{CacheLineHeader, CacheLineMessage}};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!
@@ -84,7 +84,7 @@
 //! // Another process would do the same with its own mapping of the segment.
 //! let entrance = Arc::new(Entrance::attach(&segment, hall.offset())?);
 //! let mut destination = entrance.open(500, Class::Request)?;
-//! destination.try_send(&WideMessage::new(LineHeader::default(), b"a message").expect("at most 48 bytes"))?;
+//! destination.try_send(&CacheLineMessage::new(CacheLineHeader::default(), b"a message").expect("at most 48 bytes"))?;
 //! let received = hall.receive_any()?;
 //! assert_eq!((received.queue, received.class, received.message.data()), (500, Class::Request, &b"a message"[..]));
 //! # Ok(())
@@ -98,10 +98,10 @@ use shm::arena::Arena;
 use shm::segment::Offset;
 
 use crate::bell::Bell;
-use crate::lines::WideMessage;
-use crate::refusal::ReceiveError;
+use crate::cache_line::CacheLineMessage;
+use crate::error::RecvError;
 #[cfg(doc)]
-use crate::refusal::SendError;
+use crate::error::SendError;
 use crate::sync::{Ordering, fence};
 use crate::waiting::{Wait, wait};
 
@@ -128,7 +128,7 @@ pub struct Received {
     /// Its class.
     pub class: Class,
     /// What was sent; its tag is the index of the queue.
-    pub message: WideMessage,
+    pub message: CacheLineMessage,
 }
 
 /// The receiving end of all queues of a hall. When it is dropped, senders find the hall closed; its
@@ -195,12 +195,12 @@ impl Hall {
     /// Takes the next message of one queue if there is one.
     ///
     /// # Errors
-    /// [`ReceiveError::Broken`]; [`ReceiveError::Closed`] if there is no such queue.
+    /// [`RecvError::Broken`]; [`RecvError::Closed`] if there is no such queue.
     pub fn try_receive(
         &mut self,
         queue: usize,
         class: Class,
-    ) -> Result<Option<WideMessage>, ReceiveError> {
+    ) -> Result<Option<CacheLineMessage>, RecvError> {
         self.side(class).try_receive(queue)
     }
 
@@ -208,7 +208,7 @@ impl Hall {
     ///
     /// # Errors
     /// Those of [`Hall::try_receive`].
-    pub fn receive(&mut self, queue: usize, class: Class) -> Result<WideMessage, ReceiveError> {
+    pub fn receive(&mut self, queue: usize, class: Class) -> Result<CacheLineMessage, RecvError> {
         loop {
             if let Some(message) = wait(&mut One { hall: self, queue, class }, None).transpose()? {
                 return Ok(message);
@@ -225,7 +225,7 @@ impl Hall {
         queue: usize,
         class: Class,
         deadline: Instant,
-    ) -> Result<Option<WideMessage>, ReceiveError> {
+    ) -> Result<Option<CacheLineMessage>, RecvError> {
         wait(&mut One { hall: self, queue, class }, Some(deadline)).transpose()
     }
 
@@ -233,8 +233,8 @@ impl Hall {
     /// index.
     ///
     /// # Errors
-    /// [`ReceiveError::Broken`].
-    pub fn try_receive_any(&mut self) -> Result<Option<Received>, ReceiveError> {
+    /// [`RecvError::Broken`].
+    pub fn try_receive_any(&mut self) -> Result<Option<Received>, RecvError> {
         for class in [Class::Reply, Class::Request] {
             if let Some((queue, message)) =
                 self.sides[class as usize].try_receive_any(&self.plan)?
@@ -248,8 +248,8 @@ impl Hall {
     /// As [`Hall::try_receive_any`], and sleeps until there is a message.
     ///
     /// # Errors
-    /// [`ReceiveError::Broken`].
-    pub fn receive_any(&mut self) -> Result<Received, ReceiveError> {
+    /// [`RecvError::Broken`].
+    pub fn receive_any(&mut self) -> Result<Received, RecvError> {
         loop {
             if let Some(received) = wait(&mut Any(self), None).transpose()? {
                 return Ok(received);
@@ -260,11 +260,8 @@ impl Hall {
     /// As [`Hall::receive_any`], until the deadline; then `None`.
     ///
     /// # Errors
-    /// [`ReceiveError::Broken`].
-    pub fn receive_any_until(
-        &mut self,
-        deadline: Instant,
-    ) -> Result<Option<Received>, ReceiveError> {
+    /// [`RecvError::Broken`].
+    pub fn receive_any_until(&mut self, deadline: Instant) -> Result<Option<Received>, RecvError> {
         wait(&mut Any(self), Some(deadline)).transpose()
     }
 
@@ -323,8 +320,8 @@ impl Hall {
     /// Takes a queue's ring away, if it has one.
     ///
     /// # Errors
-    /// [`ReceiveError::Broken`]; the ring is then lost, with what is in it.
-    pub fn demote(&mut self, queue: usize, class: Class) -> Result<(), ReceiveError> {
+    /// [`RecvError::Broken`]; the ring is then lost, with what is in it.
+    pub fn demote(&mut self, queue: usize, class: Class) -> Result<(), RecvError> {
         self.side(class).demote(queue)
     }
 
@@ -349,7 +346,7 @@ struct One<'a> {
 }
 
 impl Wait for One<'_> {
-    type Found = Result<WideMessage, ReceiveError>;
+    type Found = Result<CacheLineMessage, RecvError>;
 
     fn bell(&self) -> Bell<'_> {
         self.hall.plan.arrival()
@@ -368,7 +365,7 @@ impl Wait for One<'_> {
 struct Any<'a>(&'a mut Hall);
 
 impl Wait for Any<'_> {
-    type Found = Result<Received, ReceiveError>;
+    type Found = Result<Received, RecvError>;
 
     fn bell(&self) -> Bell<'_> {
         self.0.plan.arrival()
@@ -382,7 +379,7 @@ impl Wait for Any<'_> {
         self.0.is_ready()
     }
 
-    fn mend(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Found> {
         self.0.sides.iter().for_each(Side::survey);
         None
     }

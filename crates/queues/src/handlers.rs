@@ -1,8 +1,8 @@
 //! Active messages: a table of what to do with a message, by the handler number that it carries.
 
-use crate::lines::WideMessage;
+use crate::cache_line::CacheLineMessage;
+use crate::message::Message;
 use crate::name::SourceName;
-use crate::word::Message;
 
 /// What to do with a message: it is given the receiver's state, who has sent the message, and its
 /// bytes (five of an Express message, as many as were sent of a wide one). A handler may send.
@@ -12,7 +12,7 @@ pub type Handler<C> = fn(&mut C, SourceName, &[u8]);
 /// do nothing.
 ///
 /// ```
-/// use queues::{handlers::Handlers, name::SourceName, word::Message};
+/// use queues::{express::Message, handlers::Handlers, name::SourceName};
 ///
 /// let mut handlers = Handlers::<u64>::new();
 /// handlers.set(3, |sum, _source, data| *sum += u64::from(data[0]));
@@ -45,7 +45,7 @@ impl<C> Handlers<C> {
 
     /// Runs the handler of a wide message.
     #[inline]
-    pub fn dispatch_wide(&self, state: &mut C, message: &WideMessage) {
+    pub fn dispatch_wide(&self, state: &mut C, message: &CacheLineMessage) {
         let header = message.header();
         self.table[usize::from(header.handler)](state, header.source, message.data());
     }

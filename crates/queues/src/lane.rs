@@ -17,7 +17,7 @@ use crate::basic::ring::{Geometry, RingError};
 use crate::basic::{Corruption, geometry, map};
 use crate::post::control::Control;
 use crate::post::{Carrier, Closing, Dropped, LaneOffer};
-use shm::handle::MappedSlice;
+use shm::mapped::MappedSlice;
 use shm::segment::{Offset, Segment};
 use shm::sync::AtomicU64;
 use std::fmt;

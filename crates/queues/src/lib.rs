@@ -8,7 +8,7 @@
 //! | to send | take | senders, receivers |
 //! |---|---|---|
 //! | five bytes, as an active message | [`express`] | any, any |
-//! | up to 48 bytes | [`lines`] (wide Express; the shared form of Basic) | any, any |
+//! | up to 48 bytes | [`cache_line`] (wide Express; the shared form of Basic) | any, any |
 //! | messages of some hundred bytes, several at once | [`basic`] | one, one |
 //! | the same data to many | [`tag_on`] | any, any |
 //! | number after number | [`channel`] | one, one |
@@ -25,17 +25,19 @@
 pub mod append;
 pub mod basic;
 mod bell;
+pub mod cache_line;
 pub mod channel;
+mod consumers;
 pub mod departures;
 pub mod dma;
 mod ends;
+pub mod error;
 pub mod event;
 pub mod express;
-mod form;
 pub mod hall;
 pub mod handlers;
 pub mod lane;
-pub mod lines;
+mod message;
 pub mod name;
 pub mod one_poll;
 mod order;
@@ -44,16 +46,13 @@ mod peer;
 mod poll_set;
 pub mod post;
 pub mod queue;
-mod refusal;
 pub mod remote;
-pub mod ring;
 pub mod table;
 pub mod tag_on;
 mod users;
 mod waiting;
 mod wakeup;
 pub mod window;
-pub mod word;
 
 pub use shm::sync;
 

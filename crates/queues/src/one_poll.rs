@@ -8,7 +8,7 @@
 //! [`Members`] of its own.
 //!
 //! ```
-//! use queues::{express::ExpressQueue, name::SourceName, one_poll::{OnePoll, PollSet}, word::Message};
+//! use queues::{express::{ExpressQueue, Message}, name::SourceName, one_poll::{OnePoll, PollSet}};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!
@@ -39,21 +39,21 @@
 //! ```
 //! use queues::basic::{self, bytes_for};
 //! use queues::express::{ExpressQueue, ExpressReceiver};
-//! use queues::lines::{LineHeader, WideMessage, WideQueue, WideReceiver};
+//! use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineReceiver};
 //! use queues::one_poll::{OnePoll, PollSet, Polled};
-//! use queues::word::Message;
+//! use queues::express::Message;
 //! # use shm::{arena::Arena, segment::{Backing, Segment}};
 //!
 //! enum Queue {
 //!     Words(ExpressReceiver),
-//!     Lines(WideReceiver),
+//!     Lines(CacheLineReceiver),
 //!     Ring(basic::Receiver),
 //! }
 //!
 //! #[derive(Debug, PartialEq)]
 //! enum Got {
 //!     Word(Message),
-//!     Line(WideMessage),
+//!     Line(CacheLineMessage),
 //!     /// The message waits in its ring, to be received where it lies.
 //!     Ring,
 //! }
@@ -83,14 +83,14 @@
 //! # let arena = Arena::new(std::sync::Arc::clone(&segment), 0..1 << 20)?;
 //! let set = PollSet::create(&arena, 3)?;
 //! let words = ExpressQueue::create(&arena, 16, Some((&set, 0)))?;
-//! let lines = WideQueue::create(&arena, 16, Some((&set, 1)))?;
+//! let lines = CacheLineQueue::create(&arena, 16, Some((&set, 1)))?;
 //! let ring = arena.allocate_zeroed(bytes_for(16)?, 128)?;
 //! let mut sender = basic::Sender::open(&segment, ring, 16)?;
 //! let receiver = basic::Receiver::open(&segment, ring, 16)?.in_set(&set, 2)?;
 //! let mut queues = [Queue::Words(words.receiver()?), Queue::Lines(lines.receiver()?), Queue::Ring(receiver)].map(Some);
 //!
 //! sender.send(basic::Header::default(), b"a message of any length")?;
-//! let line = WideMessage::new(LineHeader::default(), b"a line").expect("at most 48 bytes");
+//! let line = CacheLineMessage::new(CacheLineHeader::default(), b"a line").expect("at most 48 bytes");
 //! lines.sender().try_send(&line)?;
 //! let mut poll = OnePoll::new(&set);
 //! assert_eq!(poll.poll(&mut queues[..]), Some((1, Got::Line(line))));
@@ -107,13 +107,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use shm::arena::Arena;
-use shm::handle::{Mapped, MappedSlice};
+use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
 
 use crate::bell::{Bell, Request};
+use crate::error::CreateError;
 use crate::event::{Event, Notify};
 use crate::poll_set::{Bit, Bits, Poller, QUEUES_PER_LINE};
-use crate::ring::RingError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::waiting::{Wait, wait};
 
@@ -165,10 +165,10 @@ impl PollSet {
     /// How many bytes a set of so many queues takes.
     ///
     /// # Errors
-    /// [`RingError::Capacity`] for none or more than [`MOST_QUEUES`].
-    pub fn bytes_for(capacity: usize) -> Result<u64, RingError> {
+    /// [`CreateError::Capacity`] for none or more than [`MOST_QUEUES`].
+    pub fn bytes_for(capacity: usize) -> Result<u64, CreateError> {
         if !(1..=MOST_QUEUES).contains(&capacity) {
-            return Err(RingError::Capacity { capacity });
+            return Err(CreateError::Capacity { capacity });
         }
         let (lines, summary) = lines_for(capacity);
         Ok(64 * (1 + summary + lines) as u64)
@@ -178,7 +178,7 @@ impl PollSet {
     ///
     /// # Errors
     /// Those of [`PollSet::bytes_for`] and [`Arena::allocate`].
-    pub fn create(arena: &Arena, capacity: usize) -> Result<PollSet, RingError> {
+    pub fn create(arena: &Arena, capacity: usize) -> Result<PollSet, CreateError> {
         let offset = arena.allocate_zeroed(Self::bytes_for(capacity)?, 128)?;
         let set = Self::map(arena.segment(), offset, capacity)?;
         // Release: pairs with the Acquire in `attach`.
@@ -189,19 +189,23 @@ impl PollSet {
     /// Finds the set that another made at `offset`.
     ///
     /// # Errors
-    /// [`RingError::NoQueue`] if something else lies there, [`RingError::Segment`] if there is no
+    /// [`CreateError::NoQueue`] if something else lies there, [`CreateError::Segment`] if there is no
     /// such place.
-    pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<PollSet, RingError> {
+    pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<PollSet, CreateError> {
         // Acquire: pairs with the Release in `create`.
         let found = Mapped::<Settings>::new(segment, offset)?.layout.load(Ordering::Acquire);
         let capacity = (found & 0xffff_ffff) as usize;
         if found >> 32 != MAGIC || Self::bytes_for(capacity).is_err() {
-            return Err(RingError::NoQueue { offset, kind: "poll set" });
+            return Err(CreateError::NoQueue { offset, kind: "poll set" });
         }
         Self::map(segment, offset, capacity)
     }
 
-    fn map(segment: &Arc<Segment>, offset: Offset, capacity: usize) -> Result<PollSet, RingError> {
+    fn map(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        capacity: usize,
+    ) -> Result<PollSet, CreateError> {
         let (lines, summary) = lines_for(capacity);
         let after = |count: usize| Offset(offset.0.saturating_add(64 * count as u64));
         Ok(PollSet {
@@ -231,9 +235,9 @@ impl PollSet {
     }
 
     /// What the senders of one queue need.
-    pub(crate) fn member(&self, index: usize) -> Result<Member, RingError> {
+    pub(crate) fn member(&self, index: usize) -> Result<Member, CreateError> {
         if index >= self.capacity {
-            return Err(RingError::NoMember {
+            return Err(CreateError::NoMember {
                 offset: self.offset,
                 capacity: self.capacity,
                 index,
@@ -387,7 +391,7 @@ impl<M: Members + ?Sized> Wait for Waiter<'_, M> {
         self.poll.poller.is_any_ready(self.poll.set.bits(), None, self.members)
     }
 
-    fn mend(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Found> {
         self.poll.survey(self.members);
         None
     }

@@ -23,7 +23,7 @@
 //! [`MAX_MESSAGE_BYTES`] bytes. Between jobs a lane is a ring of its own. If a job has a segment,
 //! each of its processes has a [hall](crate::hall) too, with a queue for each of its ports, of
 //! which [`JobPlan::resident`] have rings at a time; within the job messages of up to
-//! [`LINE_DATA`](crate::lines::LINE_DATA) bytes travel through it, and the lane is no more than an
+//! [`LINE_DATA`](crate::cache_line::LINE_DATA) bytes travel through it, and the lane is no more than an
 //! entry in the post office. The first longer message to a name gets a lane with a ring, and so do
 //! all after it; the receiver takes what came through the hall first. A process to which more than
 //! 255 others send gives the rest lanes with rings. Programs need not know which it is. A hall lies
@@ -104,10 +104,10 @@
 //! ```
 
 use crate::basic::BasicError;
+use crate::error::RecvError;
 use crate::hall::{HallError, MOST_RINGS, Shape};
 use crate::lane::LaneError;
 use crate::name::QueueName;
-use crate::refusal::ReceiveError;
 use crate::table::TableError;
 use shm::broker::BrokerError;
 use shm::process::ProcessError;
@@ -488,7 +488,7 @@ pub enum PostError {
     Hall(#[from] HallError),
     /// This process's hall is spoilt.
     #[error(transparent)]
-    Receive(#[from] ReceiveError),
+    Receive(#[from] RecvError),
     /// Watching a process.
     #[error(transparent)]
     Process(#[from] ProcessError),

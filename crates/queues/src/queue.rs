@@ -7,20 +7,21 @@
 //! | receive | [`Receiver::try_receive`], [`Receiver::receive`] | [`Receiver::receive_blocking`] | [`Receiver::receive_until`] |
 //!
 //! To wait is to look some hundred times and then to sleep. See [`crate::express`] and
-//! [`crate::lines`] for what a message is.
+//! [`crate::cache_line`] for what a message is.
 
 use std::sync::Arc;
 
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 
+use crate::error::CreateError;
+use crate::message::Message;
 use crate::one_poll::PollSet;
-use crate::ring::{self, Ring, RingError, Slots};
 use crate::sync::Ordering;
-use crate::word::Message;
+use memory::{RingMemory, Slot};
 
-pub use crate::form::{Form, Shared, Sole};
-pub use crate::refusal::{ReceiveError, SendError};
+pub use crate::consumers::{Consumers, Multi, Single};
+pub use crate::error::{RecvError, SendError};
 
 macro_rules! debug_by_offset {
     ($name:literal, $($type:tt)+) => {
@@ -32,6 +33,7 @@ macro_rules! debug_by_offset {
     };
 }
 
+pub(crate) mod memory;
 mod receiver;
 mod sender;
 
@@ -53,44 +55,44 @@ pub enum Closing {
 pub trait Kind: sealed::Protocol {}
 
 pub(crate) mod sealed {
-    use super::{Closing, Form, Message, ReceiveError, Ring, SendError, Slots};
+    use super::{Closing, Consumers, Message, RecvError, RingMemory, SendError, Slot};
 
     /// The operations on a ring; those of `Kind` that are nobody else's business.
     pub trait Protocol: Sized + 'static {
         /// What lies in a slot.
-        type Slot: Slots;
+        type Slot: Slot;
         /// What is sent.
         type Message: Copy;
         /// What a receiver remembers.
-        type Looks: Default + Send + std::fmt::Debug;
+        type RecvState: Default + Send + std::fmt::Debug;
         /// What a sender remembers.
-        type Aim: Default + Send + Sync + std::fmt::Debug;
+        type SendState: Default + Send + Sync + std::fmt::Debug;
 
         fn try_send(
-            ring: &Ring<Self::Slot>,
+            ring: &RingMemory<Self::Slot>,
             message: &Self::Message,
             generation: u32,
-            aim: &Self::Aim,
+            state: &Self::SendState,
         ) -> Result<u64, SendError>;
-        fn try_receive<F: Form>(
-            ring: &Ring<Self::Slot>,
-            looks: &mut Self::Looks,
-        ) -> Result<Option<Self::Message>, ReceiveError>;
-        fn try_receive_many<F: Form>(
-            ring: &Ring<Self::Slot>,
-            looks: &mut Self::Looks,
+        fn try_receive<C: Consumers>(
+            ring: &RingMemory<Self::Slot>,
+            state: &mut Self::RecvState,
+        ) -> Result<Option<Self::Message>, RecvError>;
+        fn try_receive_many<C: Consumers>(
+            ring: &RingMemory<Self::Slot>,
+            state: &mut Self::RecvState,
             into: &mut [Self::Message],
-        ) -> Result<usize, ReceiveError>;
-        fn is_ready(ring: &Ring<Self::Slot>) -> bool;
-        fn holds(ring: &Ring<Self::Slot>, count: u64) -> bool;
-        fn close(ring: &Ring<Self::Slot>) -> Closing;
-        fn reopen(ring: &Ring<Self::Slot>) -> Option<u32>;
-        fn generation(ring: &Ring<Self::Slot>) -> u32;
+        ) -> Result<usize, RecvError>;
+        fn is_ready(ring: &RingMemory<Self::Slot>) -> bool;
+        fn holds(ring: &RingMemory<Self::Slot>, count: u64) -> bool;
+        fn close(ring: &RingMemory<Self::Slot>) -> Closing;
+        fn reopen(ring: &RingMemory<Self::Slot>) -> Option<u32>;
+        fn generation(ring: &RingMemory<Self::Slot>) -> u32;
         fn of_empty(message: Message) -> Self::Message;
         /// Looks after a ring in which nothing has moved for a while.
-        fn mend(_ring: &Ring<Self::Slot>) {}
+        fn recover(_ring: &RingMemory<Self::Slot>) {}
         /// This process's number among those that send.
-        fn enter(_ring: &Ring<Self::Slot>) -> u8 {
+        fn enter(_ring: &RingMemory<Self::Slot>) -> u8 {
             0
         }
     }
@@ -98,17 +100,17 @@ pub(crate) mod sealed {
 
 /// A queue in a segment: what its senders and receivers are made from.
 pub struct Queue<K: Kind> {
-    pub(crate) ring: Ring<K::Slot>,
+    pub(crate) ring: RingMemory<K::Slot>,
 }
 
 impl<K: Kind> Queue<K> {
     /// How many bytes of a segment a queue takes that holds so many messages.
     ///
     /// # Errors
-    /// [`RingError::Capacity`] unless it is a power of two from [`ring::LEAST_CAPACITY`] to
-    /// [`ring::MOST_CAPACITY`].
-    pub fn bytes_for(capacity: usize) -> Result<u64, RingError> {
-        ring::bytes_for::<K::Slot>(capacity)
+    /// [`CreateError::Capacity`] unless it is a power of two from [`memory::MIN_CAPACITY`] to
+    /// [`memory::MAX_CAPACITY`].
+    pub fn bytes_for(capacity: usize) -> Result<u64, CreateError> {
+        memory::bytes_for::<K::Slot>(capacity)
     }
 
     /// Makes a queue that holds so many messages of a new piece of the arena, in a poll set if one
@@ -116,36 +118,36 @@ impl<K: Kind> Queue<K> {
     /// the arena when nobody uses the queue any more.
     ///
     /// # Errors
-    /// Those of [`Queue::bytes_for`], [`Arena::allocate`], and [`RingError::NoMember`].
+    /// Those of [`Queue::bytes_for`], [`Arena::allocate`], and [`CreateError::NoMember`].
     pub fn create(
         arena: &Arena,
         capacity: usize,
         poll: Option<(&PollSet, usize)>,
-    ) -> Result<Self, RingError> {
-        Ok(Queue { ring: Ring::create(arena, capacity, poll)? })
+    ) -> Result<Self, CreateError> {
+        Ok(Queue { ring: RingMemory::create(arena, capacity, poll)? })
     }
 
     /// As [`Queue::create`], at a place that is committed, a multiple of 64 (better 128), and
     /// nobody else's.
     ///
     /// # Errors
-    /// Those of [`Queue::create`], and [`RingError::Segment`] if there is no such place.
+    /// Those of [`Queue::create`], and [`CreateError::Segment`] if there is no such place.
     pub fn create_at(
         segment: &Arc<Segment>,
         offset: Offset,
         capacity: usize,
         poll: Option<(&PollSet, usize)>,
-    ) -> Result<Self, RingError> {
-        Ok(Queue { ring: Ring::create_at(segment, offset, capacity, poll)? })
+    ) -> Result<Self, CreateError> {
+        Ok(Queue { ring: RingMemory::create_at(segment, offset, capacity, poll)? })
     }
 
     /// Finds the queue that another process or thread made at `offset`.
     ///
     /// # Errors
-    /// [`RingError::NoQueue`] if something else lies there, [`RingError::Segment`] if there is no
+    /// [`CreateError::NoQueue`] if something else lies there, [`CreateError::Segment`] if there is no
     /// such place.
-    pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Self, RingError> {
-        Ok(Queue { ring: Ring::attach(segment, offset)? })
+    pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        Ok(Queue { ring: RingMemory::attach(segment, offset)? })
     }
 
     /// Where the queue lies: what others attach to.
@@ -189,8 +191,8 @@ impl<K: Kind> Queue<K> {
     /// One of several receivers.
     ///
     /// # Errors
-    /// [`RingError::Held`] while there is a sole receiver.
-    pub fn receiver(&self) -> Result<Receiver<K, Shared>, RingError> {
+    /// [`CreateError::Held`] while there is a sole receiver.
+    pub fn receiver(&self) -> Result<Receiver<K, Multi>, CreateError> {
         self.ring.enter_receiver(false)?;
         Ok(Receiver::of(self.ring.clone()))
     }
@@ -198,8 +200,8 @@ impl<K: Kind> Queue<K> {
     /// The only receiver, which needs no read-modify-write.
     ///
     /// # Errors
-    /// [`RingError::Held`] while there is any receiver.
-    pub fn sole_receiver(&self) -> Result<Receiver<K, Sole>, RingError> {
+    /// [`CreateError::Held`] while there is any receiver.
+    pub fn single_receiver(&self) -> Result<Receiver<K, Single>, CreateError> {
         self.ring.enter_receiver(true)?;
         Ok(Receiver::of(self.ring.clone()))
     }
@@ -211,7 +213,7 @@ impl<K: Kind> Queue<K> {
     }
 
     /// Lets nobody send any more; what was sent can still be received. Receivers that have received
-    /// it all get [`ReceiveError::Closed`]. An Express queue that is full closes as soon as
+    /// it all get [`RecvError::Closed`]. An Express queue that is full closes as soon as
     /// something is received; if it was not closed by then, because a receiver was just at work,
     /// close it again.
     pub fn close(&self) -> Closing {

@@ -1,6 +1,6 @@
 //! Tag-On: a wide Express message and, with it, data that already lies in the segment.
 //!
-//! The header travels through a [wide queue](crate::lines); the data stays where it is and is only
+//! The header travels through a [wide queue](crate::cache_line); the data stays where it is and is only
 //! referred to. So a multicast moves the data once, whoever the receivers are: they read the same
 //! bytes in place. A receiver takes the header first, like any other message, and the data when it
 //! wants to ([`TagOnPools::open`]). The buffer is free again when the last receiver has let go, in
@@ -14,21 +14,21 @@
 //! that its sender could change.
 //!
 //! ```
-//! use queues::{lines::{LineHeader, WideQueue}, tag_on::{TagOnPool, TagOnPools}};
+//! use queues::{cache_line::{CacheLineHeader, CacheLineQueue}, tag_on::{TagOnPool, TagOnPools}};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
 //! let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
-//! let queues = [WideQueue::create(&arena, 8, None)?, WideQueue::create(&arena, 8, None)?];
+//! let queues = [CacheLineQueue::create(&arena, 8, None)?, CacheLineQueue::create(&arena, 8, None)?];
 //! let pool = TagOnPool::create(&arena, 4, 65536)?;
 //!
 //! let mut draft = pool.take()?;
 //! draft[..5].copy_from_slice(b"hello");
 //! let data = draft.finish(5);
 //! for queue in &queues {
-//!     data.send(&queue.sender(), LineHeader::default(), b"a greeting")?;
+//!     data.send(&queue.sender(), CacheLineHeader::default(), b"a greeting")?;
 //! }
 //! drop(data);
 //!
@@ -48,10 +48,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use shm::arena::{Arena, ArenaError};
-use shm::handle::{Mapped, MappedSlice};
+use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment, SegmentError};
 
-use crate::lines::{LINE_DATA, LineHeader, SendError, WideMessage, WideSender};
+use crate::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineSender, LINE_DATA, SendError};
 use crate::sync::{AtomicU64, Ordering};
 use holds::Generation;
 
@@ -336,7 +336,12 @@ impl Data {
     ///
     /// # Errors
     /// [`TagOnError::Note`], [`TagOnError::Send`], [`TagOnError::TooMany`]: nothing was sent.
-    pub fn send(&self, to: &WideSender, header: LineHeader, note: &[u8]) -> Result<(), TagOnError> {
+    pub fn send(
+        &self,
+        to: &CacheLineSender,
+        header: CacheLineHeader,
+        note: &[u8],
+    ) -> Result<(), TagOnError> {
         self.send_by(header, note, |message| to.try_send(message))
     }
 
@@ -346,8 +351,8 @@ impl Data {
     /// As [`send`](Self::send).
     pub fn send_until(
         &self,
-        to: &WideSender,
-        header: LineHeader,
+        to: &CacheLineSender,
+        header: CacheLineHeader,
         note: &[u8],
         deadline: std::time::Instant,
     ) -> Result<(), TagOnError> {
@@ -356,9 +361,9 @@ impl Data {
 
     fn send_by(
         &self,
-        header: LineHeader,
+        header: CacheLineHeader,
         note: &[u8],
-        send: impl FnOnce(&WideMessage) -> Result<(), SendError>,
+        send: impl FnOnce(&CacheLineMessage) -> Result<(), SendError>,
     ) -> Result<(), TagOnError> {
         let held = &self.0;
         let place = held.buffers.data.0 - 64 - words_bytes(held.buffers.words.len() as u64);
@@ -374,7 +379,7 @@ impl Data {
         line.get_mut(REFERENCE_BYTES..length)
             .ok_or(TagOnError::Note { bytes: note.len() })?
             .copy_from_slice(note);
-        let message = WideMessage::new(header, &line[..length])
+        let message = CacheLineMessage::new(header, &line[..length])
             .ok_or(TagOnError::Note { bytes: note.len() })?;
         // Held for the receiver before it can see the message.
         holds::send(held.word(), held.generation).map_err(|_| TagOnError::TooMany)?;
@@ -421,7 +426,7 @@ impl TagOnPools {
 
     /// The note of a header.
     #[must_use]
-    pub fn note(message: &WideMessage) -> &[u8] {
+    pub fn note(message: &CacheLineMessage) -> &[u8] {
         message.data().get(REFERENCE_BYTES..).unwrap_or(&[])
     }
 
@@ -429,7 +434,7 @@ impl TagOnPools {
     ///
     /// # Errors
     /// [`TagOnError::NoData`], [`TagOnError::Segment`].
-    pub fn open(&mut self, message: &WideMessage) -> Result<TaggedOn, TagOnError> {
+    pub fn open(&mut self, message: &CacheLineMessage) -> Result<TaggedOn, TagOnError> {
         let reference = message.data().get(..REFERENCE_BYTES).ok_or(TagOnError::NoData)?;
         let mut words = reference
             .chunks_exact(8)

@@ -57,7 +57,7 @@ pub(crate) trait Wait {
 
     /// Asked when nothing has rung for a while: does what a ringer that died has left undone; gives
     /// what ends the wait, if nothing will come any more.
-    fn mend(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Found> {
         None
     }
 }
@@ -128,7 +128,7 @@ pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option
             return found;
         }
         if slept {
-            let end = waiter.mend();
+            let end = waiter.recover();
             if end.is_some() {
                 return end;
             }

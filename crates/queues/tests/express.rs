@@ -7,12 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use queues::express::{Closing, Express, ExpressQueue, ReceiveError, SendError, Shared};
+use queues::error::CreateError;
+use queues::express::Message;
+use queues::express::{Closing, Express, ExpressQueue, Multi, RecvError, SendError};
 use queues::handlers::Handlers;
 use queues::name::SourceName;
-use queues::queue::{Form, Receiver};
-use queues::ring::RingError;
-use queues::word::Message;
+use queues::queue::{Consumers, Receiver};
 use shm::arena::Arena;
 use shm::segment::{Backing, Offset, Segment};
 
@@ -86,7 +86,7 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
                             }
                             Ok(None) => thread::yield_now(),
                             Err(why) => {
-                                assert_eq!(why, ReceiveError::Closed);
+                                assert_eq!(why, RecvError::Closed);
                                 return sequence.count;
                             }
                         }
@@ -137,7 +137,7 @@ fn a_hundred_million_messages_with_four_threads() {
 
 /// One sender and one receiver, with the checks of `soak`, in the form that takes several at a
 /// time.
-fn in_batches<F: Form>(mut receiver: Receiver<Express, F>, queue: &ExpressQueue, count: u64) {
+fn in_batches<C: Consumers>(mut receiver: Receiver<Express, C>, queue: &ExpressQueue, count: u64) {
     thread::scope(|scope| {
         let sender = queue.sender();
         scope.spawn(move || {
@@ -162,7 +162,7 @@ fn in_batches<F: Form>(mut receiver: Receiver<Express, F>, queue: &ExpressQueue,
 fn batches_keep_the_order_in_both_forms() {
     let queue = queue(32);
     in_batches(queue.receiver().expect("free"), &queue, 50_000);
-    in_batches(queue.sole_receiver().expect("free"), &queue, 50_000);
+    in_batches(queue.single_receiver().expect("free"), &queue, 50_000);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     assert_eq!(receiver.try_receive(), Ok(Some(message(0, 0))));
     assert_eq!(sender.try_send(&message(0, 4)), Err(SendError::Closed));
     (1..4).for_each(|number| assert_eq!(receiver.try_receive(), Ok(Some(message(0, number)))));
-    assert_eq!(receiver.try_receive(), Err(ReceiveError::Closed));
+    assert_eq!(receiver.try_receive(), Err(RecvError::Closed));
     assert_eq!(queue.close(), Closing::At(4));
 
     // Its memory serves another queue, and the former senders do not reach that one.
@@ -294,27 +294,27 @@ fn ten_thousand_open_destinations_take_less_than_four_mebibytes() {
     assert!(10_000 * size_of::<queues::express::ExpressSender>() < 4 << 20);
     assert!(
         size_of::<queues::express::ExpressSender>() <= 256
-            && size_of::<queues::lines::WideReceiver>() <= 256
+            && size_of::<queues::cache_line::CacheLineReceiver>() <= 256
     );
 }
 
 #[test]
 fn a_sole_receiver_is_alone() {
     let queue = queue(2);
-    let sole = queue.sole_receiver().expect("free");
-    assert!(matches!(queue.receiver(), Err(RingError::Held { .. })));
-    assert!(matches!(queue.sole_receiver(), Err(RingError::Held { .. })));
+    let sole = queue.single_receiver().expect("free");
+    assert!(matches!(queue.receiver(), Err(CreateError::Held { .. })));
+    assert!(matches!(queue.single_receiver(), Err(CreateError::Held { .. })));
     drop(sole);
     let shared = queue.receiver().expect("free again");
-    assert!(matches!(queue.sole_receiver(), Err(RingError::Held { .. })));
+    assert!(matches!(queue.single_receiver(), Err(CreateError::Held { .. })));
     let another = shared.clone();
     drop(shared);
-    assert!(matches!(queue.sole_receiver(), Err(RingError::Held { .. })));
+    assert!(matches!(queue.single_receiver(), Err(CreateError::Held { .. })));
     drop(another);
-    let sole = queue.sole_receiver().expect("free again");
+    let sole = queue.single_receiver().expect("free again");
     std::mem::forget(sole);
     queue.forget_receivers();
-    assert!(queue.sole_receiver().is_ok(), "the dead are forgotten");
+    assert!(queue.single_receiver().is_ok(), "the dead are forgotten");
 }
 
 #[test]
@@ -322,18 +322,18 @@ fn what_is_no_queue_is_not_taken_for_one() {
     let arena = arena();
     for capacity in [0, 1, 3, usize::MAX] {
         let made = ExpressQueue::create(&arena, capacity, None);
-        assert!(matches!(made, Err(RingError::Capacity { capacity: told }) if told == capacity));
+        assert!(matches!(made, Err(CreateError::Capacity { capacity: told }) if told == capacity));
     }
-    assert!(matches!(ExpressQueue::create(&arena, 1 << 20, None), Err(RingError::Arena(_))));
+    assert!(matches!(ExpressQueue::create(&arena, 1 << 20, None), Err(CreateError::Arena(_))));
     let empty = arena.allocate_zeroed(4096, 64).expect("room");
     let attach = |offset| ExpressQueue::attach(arena.segment(), offset);
-    assert!(matches!(attach(empty), Err(RingError::NoQueue { .. })));
-    assert!(matches!(attach(Offset(u64::MAX - 63)), Err(RingError::Segment(_))));
-    assert!(matches!(attach(Offset(8)), Err(RingError::Segment(_))));
+    assert!(matches!(attach(empty), Err(CreateError::NoQueue { .. })));
+    assert!(matches!(attach(Offset(u64::MAX - 63)), Err(CreateError::Segment(_))));
+    assert!(matches!(attach(Offset(8)), Err(CreateError::Segment(_))));
     let queue = ExpressQueue::create(&arena, 8, None).expect("room");
     assert_eq!(attach(queue.offset()).expect("a queue").capacity(), 8);
-    let wide = queues::lines::WideQueue::attach(arena.segment(), queue.offset());
-    assert!(matches!(wide, Err(RingError::NoQueue { .. })), "of another kind");
+    let wide = queues::cache_line::CacheLineQueue::attach(arena.segment(), queue.offset());
+    assert!(matches!(wide, Err(CreateError::NoQueue { .. })), "of another kind");
 }
 
 #[test]
@@ -401,9 +401,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..200)
 }
 
-fn behaves_like_a_bounded_list<F: Form>(
+fn behaves_like_a_bounded_list<C: Consumers>(
     queue: &ExpressQueue,
-    mut receiver: Receiver<Express, F>,
+    mut receiver: Receiver<Express, C>,
     steps: &[Step],
 ) -> Result<(), TestCaseError> {
     let sender = queue.sender();
@@ -435,12 +435,12 @@ proptest! {
     #[test]
     fn a_queue_is_a_bounded_list(steps in steps(), shift in 1..5u32) {
         let queue = queue(1 << shift);
-        behaves_like_a_bounded_list::<Shared>(&queue, queue.receiver().expect("free"), &steps)?;
+        behaves_like_a_bounded_list::<Multi>(&queue, queue.receiver().expect("free"), &steps)?;
     }
 
     #[test]
     fn a_queue_with_a_sole_receiver_is_a_bounded_list(steps in steps(), shift in 1..5u32) {
         let queue = queue(1 << shift);
-        behaves_like_a_bounded_list(&queue, queue.sole_receiver().expect("free"), &steps)?;
+        behaves_like_a_bounded_list(&queue, queue.single_receiver().expect("free"), &steps)?;
     }
 }

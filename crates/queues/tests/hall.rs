@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use queues::cache_line::{CacheLineHeader, CacheLineMessage};
 use queues::hall::{Class, Destination, Entrance, Event, Hall, HallError, NEWS, Notify, Shape};
-use queues::lines::{LineHeader, WideMessage};
 use queues::name::SourceName;
 use queues::queue::SendError;
 use shm::arena::Arena;
@@ -33,13 +33,13 @@ fn tiny() -> Shape {
     Shape { queues: 8, rings: 2, ring_capacity: 2, miss_capacity: 4, quota: 3 }
 }
 
-fn message(source: usize, number: u64) -> WideMessage {
+fn message(source: usize, number: u64) -> CacheLineMessage {
     let source = SourceName::new(source as u16).expect("few of them");
-    let header = LineHeader { source, handler: 0, tag: 0 };
-    WideMessage::new(header, &number.to_le_bytes()).expect("eight bytes")
+    let header = CacheLineHeader { source, handler: 0, tag: 0 };
+    CacheLineMessage::new(header, &number.to_le_bytes()).expect("eight bytes")
 }
 
-fn number(message: &WideMessage) -> u64 {
+fn number(message: &CacheLineMessage) -> u64 {
     u64::from_le_bytes(message.data().try_into().expect("eight bytes"))
 }
 

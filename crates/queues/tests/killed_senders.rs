@@ -1,4 +1,4 @@
-//! Wide queues whose sending processes are killed: at every instruction of a send, and at random in
+//! CacheLine queues whose sending processes are killed: at every instruction of a send, and at random in
 //! the middle of a flow.
 
 mod part;
@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use part::{Part, given, memory, until};
-use queues::lines::{LineHeader, SendError, Shared, WideMessage, WideQueue, WideReceiver};
+use queues::cache_line::{
+    CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineReceiver, Multi, SendError,
+};
 use queues::name::SourceName;
 use shm::segment::{Offset, Segment};
 
@@ -18,15 +20,15 @@ const TAIL: u64 = 64;
 /// Long enough never to matter, short enough to end a broken test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn message(from: u16, number: u64) -> WideMessage {
+fn message(from: u16, number: u64) -> CacheLineMessage {
     let source = SourceName::new(from).expect("14 bits");
-    let header = LineHeader { source, handler: number as u8, tag: 7 };
+    let header = CacheLineHeader { source, handler: number as u8, tag: 7 };
     let words = [number, !number, number.rotate_left(9), number, number, !number];
-    WideMessage::new(header, &words.map(u64::to_le_bytes).concat()).expect("48 bytes")
+    CacheLineMessage::new(header, &words.map(u64::to_le_bytes).concat()).expect("48 bytes")
 }
 
 /// Who sent it, and its number; it must be whole.
-fn read(got: &WideMessage) -> (u16, u64) {
+fn read(got: &CacheLineMessage) -> (u16, u64) {
     let from = got.header().source.number();
     let number = got.data().first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
     assert_eq!(*got, message(from, number), "whole and of one piece");
@@ -34,7 +36,7 @@ fn read(got: &WideMessage) -> (u16, u64) {
 }
 
 /// Takes what there is, past lines that hold it up.
-fn drain(receiver: &mut WideReceiver<Shared>) -> Vec<(u16, u64)> {
+fn drain(receiver: &mut CacheLineReceiver<Multi>) -> Vec<(u16, u64)> {
     let mut got = Vec::new();
     loop {
         match receiver.try_receive().expect("open") {
@@ -46,7 +48,7 @@ fn drain(receiver: &mut WideReceiver<Shared>) -> Vec<(u16, u64)> {
 }
 
 /// After some laps in which senders come round to the lines of the dead, every line can be used.
-fn assert_whole(queue: &WideQueue, receiver: &mut WideReceiver<Shared>) {
+fn assert_whole(queue: &CacheLineQueue, receiver: &mut CacheLineReceiver<Multi>) {
     let (sender, capacity) = (queue.sender(), queue.capacity() as u64);
     for number in 0..20 * capacity {
         assert_eq!(sender.try_send(&message(9, number)), Ok(()));
@@ -120,7 +122,7 @@ impl Traced {
 #[test]
 fn a_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
     let (segment, arena) = memory(1 << 20);
-    let queue = WideQueue::create(&arena, 4, None).expect("room");
+    let queue = CacheLineQueue::create(&arena, 4, None).expect("room");
     let mut receiver = queue.receiver().expect("free");
     let tail = segment.at::<AtomicU64>(Offset(queue.offset().0 + TAIL)).expect("inside");
     let sender = queue.sender();
@@ -155,7 +157,7 @@ fn a_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
 #[ignore = "a part of a_sender_may_be_killed_at_every_instruction_between_claim_and_publication"]
 fn part_sends_one_between_stops() {
     let Some((segment, places)) = given() else { return };
-    let sender = WideQueue::attach(&segment, places[0]).expect("a queue").sender();
+    let sender = CacheLineQueue::attach(&segment, places[0]).expect("a queue").sender();
     let one = message(1, 77);
     // SAFETY: these calls let the parent trace this thread, and stop it; they touch no memory.
     let stop = || unsafe { libc::raise(libc::SIGSTOP) };
@@ -179,7 +181,7 @@ fn part_sends_one_between_stops() {
 #[test]
 fn two_senders_that_are_killed_one_after_the_other_leave_both_lines() {
     let (segment, arena) = memory(1 << 20);
-    let queue = WideQueue::create(&arena, 4, None).expect("room");
+    let queue = CacheLineQueue::create(&arena, 4, None).expect("room");
     let mut receiver = queue.receiver().expect("free");
     let tail = segment.at::<AtomicU64>(Offset(queue.offset().0 + TAIL)).expect("inside");
     let claims = || {
@@ -207,7 +209,7 @@ fn two_senders_that_are_killed_one_after_the_other_leave_both_lines() {
 fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away() {
     const KILLS: u64 = 60;
     let (segment, arena) = memory(1 << 20);
-    let queue = WideQueue::create(&arena, 8, None).expect("room");
+    let queue = CacheLineQueue::create(&arena, 8, None).expect("room");
     let mut receiver = queue.receiver().expect("free");
     let first = |from: u16| {
         Part::start_on("part_sends_for_ever", &segment, &[queue.offset(), Offset(from.into())])
@@ -252,7 +254,7 @@ fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away
 #[ignore = "a part of senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away"]
 fn part_sends_for_ever() {
     let Some((segment, places)) = given() else { return };
-    let sender = WideQueue::attach(&segment, places[0]).expect("a queue").sender();
+    let sender = CacheLineQueue::attach(&segment, places[0]).expect("a queue").sender();
     let from = u16::try_from(places[1].0).expect("a name");
     (0..).try_for_each(|number| sender.send(&message(from, number))).expect("open");
 }
@@ -262,7 +264,7 @@ fn part_sends_for_ever() {
 #[test]
 fn numbers_are_given_again_when_their_processes_have_ended() {
     let (segment, arena) = memory(1 << 20);
-    let queue = WideQueue::create(&arena, 2, None).expect("room");
+    let queue = CacheLineQueue::create(&arena, 2, None).expect("room");
     let mut receiver = queue.receiver().expect("free");
     for number in 0..80 {
         let mut victim = Part::start_on("part_claims_and_ends", &segment, &[queue.offset()]);
@@ -281,7 +283,7 @@ fn numbers_are_given_again_when_their_processes_have_ended() {
 #[ignore = "a part of numbers_are_given_again_when_their_processes_have_ended"]
 fn part_claims_and_ends() {
     let Some((segment, places)) = given() else { return };
-    let sender = WideQueue::attach(&segment, places[0]).expect("a queue").sender();
-    let claim = sender.claim(LineHeader::default());
+    let sender = CacheLineQueue::attach(&segment, places[0]).expect("a queue").sender();
+    let claim = sender.claim(CacheLineHeader::default());
     std::mem::forget(claim);
 }

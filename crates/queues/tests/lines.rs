@@ -1,4 +1,4 @@
-//! Wide queues in a segment, with real threads: order, nothing lost or doubled, slow and dead
+//! CacheLine queues in a segment, with real threads: order, nothing lost or doubled, slow and dead
 //! senders, and hostile memory.
 
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use queues::lines::{
-    Closing, LINE_DATA, LineHeader, ReceiveError, SendError, Shared, Wide, WideMessage, WideQueue,
-    WideReceiver,
+use queues::cache_line::{
+    CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineReceiver, Closing,
+    LINE_DATA, Multi, RecvError, SendError,
 };
+use queues::express::Message;
 use queues::name::SourceName;
-use queues::queue::{Form, Receiver};
-use queues::word::Message;
+use queues::queue::{Consumers, Receiver};
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
 
@@ -22,35 +22,36 @@ fn arena() -> Arena {
     Arena::new(segment, 0..1 << 20).expect("a range of the segment")
 }
 
-fn queue(capacity: usize) -> WideQueue {
-    WideQueue::create(&arena(), capacity, None).expect("room in the arena")
+fn queue(capacity: usize) -> CacheLineQueue {
+    CacheLineQueue::create(&arena(), capacity, None).expect("room in the arena")
 }
 
 fn source(number: u16) -> SourceName {
     SourceName::new(number).expect("14 bits")
 }
 
-fn header(from: u16) -> LineHeader {
-    LineHeader { source: source(from), handler: 3, tag: 0xbeef }
+fn header(from: u16) -> CacheLineHeader {
+    CacheLineHeader { source: source(from), handler: 3, tag: 0xbeef }
 }
 
 /// A message whose every word and length depends on its number.
-fn message(from: u16, number: u64) -> WideMessage {
+fn message(from: u16, number: u64) -> CacheLineMessage {
     let mut bytes = [0; LINE_DATA];
     for (index, word) in bytes.chunks_exact_mut(8).enumerate() {
         word.copy_from_slice(&number.rotate_left(8 * index as u32).to_le_bytes());
     }
-    WideMessage::new(header(from), &bytes[..8 + (number % 41) as usize]).expect("at most 48 bytes")
+    CacheLineMessage::new(header(from), &bytes[..8 + (number % 41) as usize])
+        .expect("at most 48 bytes")
 }
 
-fn number(got: &WideMessage) -> u64 {
+fn number(got: &CacheLineMessage) -> u64 {
     let number = got.data().first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
     assert_eq!(*got, message(got.header().source.number(), number), "whole and of one piece");
     number
 }
 
 /// Takes the next message, past lines that hold it up.
-fn receive_through<F: Form>(receiver: &mut WideReceiver<F>) -> Option<WideMessage> {
+fn receive_through<C: Consumers>(receiver: &mut CacheLineReceiver<C>) -> Option<CacheLineMessage> {
     loop {
         match receiver.try_receive().expect("open") {
             None if receiver.is_ready() => {}
@@ -106,7 +107,7 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
                             }
                             Ok(None) => thread::yield_now(),
                             Err(why) => {
-                                assert_eq!(why, ReceiveError::Closed);
+                                assert_eq!(why, RecvError::Closed);
                                 return count;
                             }
                         }
@@ -149,14 +150,14 @@ fn a_hundred_million_messages_with_four_threads() {
 #[test]
 fn batches_keep_the_order_with_a_sole_receiver() {
     let queue = queue(32);
-    let mut receiver = queue.sole_receiver().expect("free");
+    let mut receiver = queue.single_receiver().expect("free");
     const COUNT: u64 = 30_000;
     thread::scope(|scope| {
         let sender = queue.sender();
         scope.spawn(move || {
             (0..COUNT).try_for_each(|number| sender.send(&message(0, number))).expect("open")
         });
-        let mut some = [WideMessage::default(); 5];
+        let mut some = [CacheLineMessage::default(); 5];
         let mut next = 0;
         while next < COUNT {
             let taken = receiver.receive_many(&mut some).expect("open");
@@ -215,7 +216,7 @@ fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
     let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
     let bytes: Vec<u8> = (1..=LINE_DATA as u8).collect();
     for length in 0..=LINE_DATA {
-        let sent = WideMessage::new(header(7), &bytes[..length]).expect("at most 48 bytes");
+        let sent = CacheLineMessage::new(header(7), &bytes[..length]).expect("at most 48 bytes");
         sender.try_send(&sent).expect("room");
         let mut claim = sender.claim(header(8)).expect("room");
         claim.write(0, &bytes[..length / 2]).write(length / 2, &bytes[length / 2..length]);
@@ -225,7 +226,7 @@ fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
             assert_eq!((got.header(), got.data()), (header(from), &bytes[..length]));
         }
     }
-    assert!(WideMessage::new(header(7), &[0; LINE_DATA + 1]).is_none());
+    assert!(CacheLineMessage::new(header(7), &[0; LINE_DATA + 1]).is_none());
     let mut claim = sender.claim(header(7)).expect("room");
     claim.write(LINE_DATA - 1, &[1, 2, 3]).write(usize::MAX, &[4]).write_word(6, 5);
     claim.publish(usize::MAX).expect("in time");
@@ -276,7 +277,7 @@ fn a_slow_message_that_finds_no_room_comes_back_to_its_sender() {
 
     let claim = sender.claim(header(1)).expect("room");
     queue.close();
-    while receiver.try_receive() != Err(ReceiveError::Closed) {}
+    while receiver.try_receive() != Err(RecvError::Closed) {}
     assert_eq!(claim.publish(0).expect_err("closed").reason, SendError::Closed);
 }
 
@@ -295,7 +296,7 @@ fn a_dropped_claim_sends_nothing_and_leaves_nothing() {
 fn an_empty_queue_gives_its_empty_message() {
     let queue = queue(2);
     let mut receiver = queue.receiver().expect("free");
-    assert_eq!(receiver.receive().header(), LineHeader::default());
+    assert_eq!(receiver.receive().header(), CacheLineHeader::default());
     receiver.set_empty_message(Message::new(source(5), 9, *b"idle."));
     let got = receiver.clone().receive();
     assert_eq!(
@@ -313,8 +314,8 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     assert_eq!(sender.try_send(&message(0, 4)), Err(SendError::Closed));
     assert_eq!(queue.reopen(), None, "it is not empty");
     (0..4).for_each(|number| assert_eq!(receiver.try_receive(), Ok(Some(message(0, number)))));
-    assert_eq!(receiver.try_receive(), Err(ReceiveError::Closed));
-    assert_eq!(receiver.receive_blocking(), Err(ReceiveError::Closed));
+    assert_eq!(receiver.try_receive(), Err(RecvError::Closed));
+    assert_eq!(receiver.receive_blocking(), Err(RecvError::Closed));
 
     // Its memory serves another queue, and the former senders do not reach that one.
     let generation = queue.reopen().expect("closed and empty");
@@ -329,8 +330,8 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
 #[test]
 fn random_bytes_in_a_queue_neither_panic_nor_hang() {
     let arena = arena();
-    let victim = WideQueue::create(&arena, 8, None).expect("room");
-    let bytes = WideQueue::bytes_for(8).expect("a capacity");
+    let victim = CacheLineQueue::create(&arena, 8, None).expect("room");
+    let bytes = CacheLineQueue::bytes_for(8).expect("a capacity");
     let words = arena
         .segment()
         .slice_at::<AtomicU64>(victim.offset(), bytes as usize / 8)
@@ -354,7 +355,7 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
                 thread::yield_now();
             }
         });
-        let (sender, mut some) = (victim.sender(), [WideMessage::default(); 5]);
+        let (sender, mut some) = (victim.sender(), [CacheLineMessage::default(); 5]);
         for number in 0..300 {
             // Whatever they say, they say it.
             let _ = sender.try_send(&message(1, number));
@@ -386,9 +387,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..200)
 }
 
-fn behaves_like_a_bounded_list<F: Form>(
-    queue: &WideQueue,
-    mut receiver: Receiver<Wide, F>,
+fn behaves_like_a_bounded_list<C: Consumers>(
+    queue: &CacheLineQueue,
+    mut receiver: Receiver<CacheLine, C>,
     steps: &[Step],
 ) -> Result<(), TestCaseError> {
     let sender = queue.sender();
@@ -396,7 +397,7 @@ fn behaves_like_a_bounded_list<F: Form>(
     for step in steps {
         match step {
             Step::Send(bytes) => {
-                let sent = WideMessage::new(header(3), bytes).expect("at most 48 bytes");
+                let sent = CacheLineMessage::new(header(3), bytes).expect("at most 48 bytes");
                 let expected =
                     if list.len() < queue.capacity() { Ok(()) } else { Err(SendError::Full) };
                 prop_assert_eq!(sender.try_send(&sent), expected);
@@ -406,7 +407,7 @@ fn behaves_like_a_bounded_list<F: Form>(
             }
             Step::Receive => prop_assert_eq!(receiver.try_receive(), Ok(list.pop_front())),
             Step::ReceiveMany(count) => {
-                let mut some = vec![WideMessage::default(); *count];
+                let mut some = vec![CacheLineMessage::default(); *count];
                 let taken = receiver.receive_many(&mut some).expect("open");
                 let expected: Vec<_> = list.drain(..count.min(&list.len()).to_owned()).collect();
                 prop_assert_eq!(&some[..taken], &expected[..]);
@@ -421,12 +422,12 @@ proptest! {
     #[test]
     fn a_queue_is_a_bounded_list(steps in steps(), shift in 1..5u32) {
         let queue = queue(1 << shift);
-        behaves_like_a_bounded_list::<Shared>(&queue, queue.receiver().expect("free"), &steps)?;
+        behaves_like_a_bounded_list::<Multi>(&queue, queue.receiver().expect("free"), &steps)?;
     }
 
     #[test]
     fn a_queue_with_a_sole_receiver_is_a_bounded_list(steps in steps(), shift in 1..5u32) {
         let queue = queue(1 << shift);
-        behaves_like_a_bounded_list(&queue, queue.sole_receiver().expect("free"), &steps)?;
+        behaves_like_a_bounded_list(&queue, queue.single_receiver().expect("free"), &steps)?;
     }
 }

@@ -5,13 +5,27 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
-#[path = "../src/express/words.rs"]
+#[path = "../src/express/ring.rs"]
 #[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]
-mod words;
+mod ring;
 
-#[path = "../src/form.rs"]
+#[path = "../src/consumers.rs"]
 #[allow(unreachable_pub, reason = "the file is a library module")]
-mod form;
+mod consumers;
+#[path = "../src/error.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod error;
+#[path = "../src/message.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod message;
 #[path = "../src/name.rs"]
 #[allow(
     dead_code,
@@ -19,25 +33,22 @@ mod form;
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod name;
-#[path = "../src/refusal.rs"]
-#[allow(unreachable_pub, reason = "the file is a library module")]
-mod refusal;
-#[path = "../src/word.rs"]
+#[path = "../src/express/slot.rs"]
 #[allow(
     dead_code,
     unreachable_pub,
     reason = "the file is a library module; the models below use parts of it"
 )]
-mod word;
+mod slot;
 
-use form::{Form, Shared, Sole};
+use consumers::{Consumers, Multi, Single};
+use error::{RecvError, SendError};
 use loom::sync::Arc;
 use loom::thread;
+use message::Message;
 use name::SourceName;
-use refusal::{ReceiveError, SendError};
+use ring::WordRing;
 use sync::{AtomicU32, AtomicU64, Ordering};
-use word::Message;
-use words::Words;
 
 /// Zeroed memory of a ring.
 struct Memory {
@@ -61,8 +72,8 @@ impl Memory {
         })
     }
 
-    fn words(&self) -> Words<'_> {
-        Words {
+    fn words(&self) -> WordRing<'_> {
+        WordRing {
             slots: &self.slots,
             tail: &self.tail,
             room: &self.room,
@@ -89,22 +100,22 @@ impl Memory {
         })
     }
 
-    fn receive<F: Form>(&self) -> Result<Option<Message>, ReceiveError> {
-        self.words().try_receive::<F>()
+    fn receive<C: Consumers>(&self) -> Result<Option<Message>, RecvError> {
+        self.words().try_receive::<C>()
     }
 
     /// Tries so often to receive.
-    fn receive_some<F: Form>(&self, tries: usize) -> Vec<(u16, u64)> {
+    fn receive_some<C: Consumers>(&self, tries: usize) -> Vec<(u16, u64)> {
         (0..tries)
-            .filter_map(|_| self.receive::<F>().expect("neither closed nor broken"))
+            .filter_map(|_| self.receive::<C>().expect("neither closed nor broken"))
             .map(read)
             .collect()
     }
 
     /// Receives what is left when all others have ended.
-    fn drain<F: Form>(&self) -> Vec<(u16, u64)> {
+    fn drain<C: Consumers>(&self) -> Vec<(u16, u64)> {
         let got: Vec<_> =
-            std::iter::from_fn(|| self.receive::<F>().expect("neither closed nor broken"))
+            std::iter::from_fn(|| self.receive::<C>().expect("neither closed nor broken"))
                 .collect();
         got.into_iter().map(read).collect()
     }
@@ -114,7 +125,7 @@ impl Memory {
     fn used(slots: usize, full: u64) -> Arc<Memory> {
         let ring = Memory::new(slots);
         for _ in 0..4 {
-            assert!(ring.send(9, 0).is_ok() && ring.receive::<Shared>().is_ok());
+            assert!(ring.send(9, 0).is_ok() && ring.receive::<Multi>().is_ok());
         }
         assert_eq!(ring.send_some(9, full as usize), full);
         ring
@@ -144,16 +155,16 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-fn two_senders_one_receiver<F: Form>(preemptions: usize, full: u64, tries: usize) {
+fn two_senders_one_receiver<C: Consumers>(preemptions: usize, full: u64, tries: usize) {
     model(preemptions, move || {
         let ring = Memory::used(2, full);
         let senders = [1, 2].map(|source| {
             let ring = Arc::clone(&ring);
             thread::spawn(move || ring.send_some(source, tries))
         });
-        let mut got = ring.receive_some::<F>(tries + 1);
+        let mut got = ring.receive_some::<C>(tries + 1);
         let sent = senders.map(|sender| sender.join().expect("no panic"));
-        got.extend(ring.drain::<F>());
+        got.extend(ring.drain::<C>());
         for (source, sent) in [(1, sent[0]), (2, sent[1]), (9, full)] {
             assert_eq!(
                 of(source, &got),
@@ -166,17 +177,17 @@ fn two_senders_one_receiver<F: Form>(preemptions: usize, full: u64, tries: usize
 
 #[test]
 fn two_senders_and_a_receiver_of_a_full_ring() {
-    two_senders_one_receiver::<Shared>(2, 2, 2);
+    two_senders_one_receiver::<Multi>(2, 2, 2);
 }
 
 #[test]
 fn two_senders_and_a_receiver_of_an_empty_ring() {
-    two_senders_one_receiver::<Shared>(3, 0, 2);
+    two_senders_one_receiver::<Multi>(3, 0, 2);
 }
 
 #[test]
 fn two_senders_and_a_sole_receiver() {
-    two_senders_one_receiver::<Sole>(2, 1, 2);
+    two_senders_one_receiver::<Single>(2, 1, 2);
 }
 
 fn a_sender_and_two_receivers(full: u64, tries: usize) {
@@ -184,11 +195,11 @@ fn a_sender_and_two_receivers(full: u64, tries: usize) {
         let ring = Memory::used(2, full);
         let receivers = [0, 1].map(|_| {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || ring.receive_some::<Shared>(2))
+            thread::spawn(move || ring.receive_some::<Multi>(2))
         });
         let sent = ring.send_some(1, tries);
         let mut got = receivers.map(|receiver| receiver.join().expect("no panic")).to_vec();
-        got.push(ring.drain::<Shared>());
+        got.push(ring.drain::<Multi>());
         for source in [1, 9] {
             assert!(
                 got.iter().all(|each| of(source, each).is_sorted()),
@@ -225,9 +236,9 @@ fn a_sender_that_never_helps_holds_up_nobody() {
                 // The first steps of `try_send`, and then nothing any more.
                 let tail = words.tail.load(Ordering::Acquire);
                 let lap = tail / 2;
-                let full = word::full(lap, message(1, 77));
+                let full = slot::full(lap, message(1, 77));
                 let slot = &words.slots[tail as usize % 2];
-                slot.compare_exchange(word::empty(lap), full, Ordering::SeqCst, Ordering::Acquire)
+                slot.compare_exchange(slot::empty(lap), full, Ordering::SeqCst, Ordering::Acquire)
                     .is_ok()
             })
         };
@@ -235,10 +246,10 @@ fn a_sender_that_never_helps_holds_up_nobody() {
             let ring = Arc::clone(&ring);
             thread::spawn(move || ring.send_some(2, 2))
         };
-        let mut got = ring.receive_some::<Shared>(2);
+        let mut got = ring.receive_some::<Multi>(2);
         let committed = stopped.join().expect("no panic");
         let sent = other.join().expect("no panic");
-        got.extend(ring.drain::<Shared>());
+        got.extend(ring.drain::<Multi>());
         assert_eq!(of(2, &got), (0..sent).collect::<Vec<_>>());
         assert_eq!(
             of(1, &got),
@@ -248,7 +259,7 @@ fn a_sender_that_never_helps_holds_up_nobody() {
         // And the ring goes on as if nothing had been.
         for number in 0..4 {
             assert!(ring.send(3, number).is_ok());
-            assert_eq!(ring.drain::<Shared>(), [(3, number)]);
+            assert_eq!(ring.drain::<Multi>(), [(3, number)]);
         }
     });
 }
@@ -267,9 +278,9 @@ fn what_was_sent_before_closing_is_received_and_nothing_afterwards() {
         };
         let end = ring.words().close();
         let mut got = Vec::new();
-        let mut receive = || match ring.receive::<Shared>() {
+        let mut receive = || match ring.receive::<Multi>() {
             Ok(message) => got.extend(message.map(|message| read(message).1)),
-            Err(why) => assert_eq!(why, ReceiveError::Closed),
+            Err(why) => assert_eq!(why, RecvError::Closed),
         };
         receive();
         receive();
@@ -278,7 +289,7 @@ fn what_was_sent_before_closing_is_received_and_nothing_afterwards() {
         receive();
         assert_eq!(got, (0..sent as u64).collect::<Vec<_>>(), "what was sent was received");
         assert!(end.is_none_or(|end| end == 4 + sent as u64));
-        assert_eq!(ring.receive::<Shared>(), Err(ReceiveError::Closed));
+        assert_eq!(ring.receive::<Multi>(), Err(RecvError::Closed));
         assert_eq!(ring.send(2, 0), Err(SendError::Closed));
     });
 }
@@ -295,7 +306,7 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         let words = ring.words();
         let end = words.close().expect("it is not full");
         let mut got = Vec::new();
-        while let Ok(Some(message)) = words.try_receive::<Shared>() {
+        while let Ok(Some(message)) = words.try_receive::<Multi>() {
             got.push(read(message));
         }
         let generation = words.reopen().expect("it is closed and empty");
@@ -306,11 +317,8 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         let sent = late.join().expect("no panic");
         assert_eq!(got, if sent.is_ok() { vec![(1, 7)] } else { vec![] });
         assert_eq!(end, got.len() as u64);
-        assert_eq!(
-            words.try_receive::<Shared>().map(|message| message.map(read)),
-            Ok(Some((2, 8)))
-        );
-        assert_eq!(words.try_receive::<Shared>(), Ok(None));
+        assert_eq!(words.try_receive::<Multi>().map(|message| message.map(read)), Ok(Some((2, 8))));
+        assert_eq!(words.try_receive::<Multi>(), Ok(None));
     });
 }
 
@@ -321,7 +329,7 @@ fn several_messages_are_taken_at_once_beside_another_receiver() {
         assert_eq!(ring.send_some(9, 3), 3);
         let other = {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || ring.receive_some::<Shared>(1))
+            thread::spawn(move || ring.receive_some::<Multi>(1))
         };
         let sender = {
             let ring = Arc::clone(&ring);
@@ -332,13 +340,13 @@ fn several_messages_are_taken_at_once_beside_another_receiver() {
         for _ in 0..2 {
             let count = ring
                 .words()
-                .try_receive_many::<Shared>(&mut some)
+                .try_receive_many::<Multi>(&mut some)
                 .expect("neither closed nor broken");
             got.extend(some[..count].iter().map(|&message| read(message)));
         }
         let sent = sender.join().expect("no panic");
         got.extend(other.join().expect("no panic"));
-        got.extend(ring.drain::<Shared>());
+        got.extend(ring.drain::<Multi>());
         got.sort_unstable();
         let expected = (0..sent).map(|number| (1, number)).chain((0..3).map(|number| (9, number)));
         assert_eq!(got, expected.collect::<Vec<_>>());

@@ -5,21 +5,21 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
-#[path = "../src/lines"]
+#[path = "../src/cache_line"]
 #[allow(
     dead_code,
     unreachable_pub,
     reason = "the files are library modules; the models below use parts of them"
 )]
-mod lines {
+mod cache_line {
     pub(crate) mod message;
     pub(crate) mod receive;
     pub(crate) mod ring;
-    pub(crate) mod stamp;
+    pub(crate) mod state;
 
     /// Whether a process lives, which in a segment the kernel says.
     pub(crate) mod senders {
-        use super::stamp::Claimant;
+        use super::state::SenderId;
         use crate::sync::{AtomicU64, Ordering};
 
         /// A bit for each that is dead.
@@ -27,16 +27,23 @@ mod lines {
         pub(crate) struct Senders<'a>(pub(crate) &'a AtomicU64);
 
         impl Senders<'_> {
-            pub(crate) fn is_dead(self, claimant: Claimant) -> bool {
+            pub(crate) fn is_dead(self, claimant: SenderId) -> bool {
                 self.0.load(Ordering::Acquire) >> claimant.number() & 1 != 0
             }
         }
     }
 }
 
-#[path = "../src/form.rs"]
+#[path = "../src/consumers.rs"]
 #[allow(unreachable_pub, reason = "the file is a library module")]
-mod form;
+mod consumers;
+#[path = "../src/error.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod error;
 #[path = "../src/name.rs"]
 #[allow(
     dead_code,
@@ -44,20 +51,17 @@ mod form;
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod name;
-#[path = "../src/refusal.rs"]
-#[allow(unreachable_pub, reason = "the file is a library module")]
-mod refusal;
 
-use form::{Form, Shared, Sole};
-use lines::message::WideMessage;
-use lines::receive::{Looks, Patience};
-use lines::ring::{Line, Lines};
-use lines::senders::Senders;
-use lines::stamp::{Claimant, LineHeader};
+use cache_line::message::CacheLineMessage;
+use cache_line::receive::{RecvState, VoidPolicy};
+use cache_line::ring::{Line, SlotRing};
+use cache_line::senders::Senders;
+use cache_line::state::{CacheLineHeader, SenderId};
+use consumers::{Consumers, Multi, Single};
+use error::{RecvError, SendError};
 use loom::sync::Arc;
 use loom::thread;
 use name::SourceName;
-use refusal::{ReceiveError, SendError};
 use sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Zeroed memory of a ring.
@@ -75,15 +79,18 @@ fn source(number: u16) -> SourceName {
 }
 
 /// A message of two words that a mixture of two messages could not pass for.
-fn message(from: u16, number: u64) -> WideMessage {
+fn message(from: u16, number: u64) -> CacheLineMessage {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes[8..].copy_from_slice(&(!number ^ u64::from(from)).to_le_bytes());
-    WideMessage::new(LineHeader { source: source(from), handler: 1, tag: number as u16 }, &bytes)
-        .expect("16 bytes")
+    CacheLineMessage::new(
+        CacheLineHeader { source: source(from), handler: 1, tag: number as u16 },
+        &bytes,
+    )
+    .expect("16 bytes")
 }
 
-fn read(got: WideMessage) -> (u16, u64) {
+fn read(got: CacheLineMessage) -> (u16, u64) {
     let header = got.header();
     assert_eq!(
         got,
@@ -94,9 +101,9 @@ fn read(got: WideMessage) -> (u16, u64) {
 }
 
 /// Voids as soon as it may.
-fn impatient() -> Looks {
-    let mut looks = Looks::default();
-    looks.patience = Patience { near: 1, far: 1, times: 1, nameless_times: 0 };
+fn impatient() -> RecvState {
+    let mut looks = RecvState::default();
+    looks.patience = VoidPolicy { near: 1, far: 1, times: 1, nameless_times: 0 };
     looks
 }
 
@@ -113,28 +120,28 @@ impl Memory {
             dead: word(),
         };
         for _ in 0..3 {
-            assert!(memory.send(9, 0).is_ok() && memory.drain::<Shared>() == [(9, 0)]);
+            assert!(memory.send(9, 0).is_ok() && memory.drain::<Multi>() == [(9, 0)]);
         }
         assert_eq!(memory.send_some(9, full as usize), full);
         Arc::new(memory)
     }
 
     /// As seen by somebody else than the senders.
-    fn lines(&self) -> Lines<'_> {
+    fn lines(&self) -> SlotRing<'_> {
         self.lines_of(0)
     }
 
     /// As seen by the process of this sender.
-    fn lines_of(&self, from: u16) -> Lines<'_> {
+    fn lines_of(&self, from: u16) -> SlotRing<'_> {
         let Memory { lines, tail, seen, head, gate, dead } = self;
-        Lines {
+        SlotRing {
             lines,
             tail,
             seen,
             head,
             gate,
             senders: Senders(dead),
-            own: Claimant::from_bits(from.into()),
+            own: SenderId::from_bits(from.into()),
         }
     }
 
@@ -151,7 +158,7 @@ impl Memory {
     fn die_composing(&self, from: u16, has_named_itself: bool) {
         let claimed = self.lines_of(from).claim(0).expect("room");
         if has_named_itself {
-            self.lines_of(from).put_header(claimed, LineHeader::default().pack(0));
+            self.lines_of(from).put_header(claimed, CacheLineHeader::default().pack(0));
             self.lines_of(from).put(claimed, 0, 77);
         }
         // Release, as the kernel's word about a death would be.
@@ -168,18 +175,18 @@ impl Memory {
     }
 
     /// Tries so often to receive.
-    fn receive_some<F: Form>(&self, tries: usize) -> Vec<(u16, u64)> {
+    fn receive_some<C: Consumers>(&self, tries: usize) -> Vec<(u16, u64)> {
         let mut looks = impatient();
         let mut receive =
-            |_| self.lines().try_receive::<F>(&mut looks).expect("neither closed nor broken");
+            |_| self.lines().try_receive::<C>(&mut looks).expect("neither closed nor broken");
         (0..tries).filter_map(&mut receive).map(read).collect()
     }
 
     /// Receives what is left when all others have ended.
-    fn drain<F: Form>(&self) -> Vec<(u16, u64)> {
+    fn drain<C: Consumers>(&self) -> Vec<(u16, u64)> {
         let mut looks = impatient();
         let mut receive =
-            || self.lines().try_receive::<F>(&mut looks).expect("neither closed nor broken");
+            || self.lines().try_receive::<C>(&mut looks).expect("neither closed nor broken");
         let got: Vec<_> = std::iter::from_fn(|| receive().map(read)).collect();
         assert!(!self.lines().is_ready());
         got
@@ -189,7 +196,7 @@ impl Memory {
     fn pass_laps(&self, laps: usize) {
         for _ in 0..laps * self.lines.len() {
             let sent = self.send_some(7, 1);
-            assert_eq!(self.drain::<Shared>().len() as u64, sent);
+            assert_eq!(self.drain::<Multi>().len() as u64, sent);
         }
     }
 
@@ -199,7 +206,7 @@ impl Memory {
             let count = self.lines.len() as u64;
             assert_eq!(self.send_some(8, self.lines.len() + 1), count, "no line is lost");
             assert_eq!(
-                self.drain::<Shared>(),
+                self.drain::<Multi>(),
                 (0..count).map(|number| (8, number)).collect::<Vec<_>>()
             );
         }
@@ -220,16 +227,16 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-fn two_senders_one_receiver<F: Form>(preemptions: usize, full: u64, tries: usize) {
+fn two_senders_one_receiver<C: Consumers>(preemptions: usize, full: u64, tries: usize) {
     model(preemptions, move || {
         let ring = Memory::used(2, full);
         let senders = [1, 2].map(|from| {
             let ring = Arc::clone(&ring);
             thread::spawn(move || ring.send_some(from, tries))
         });
-        let mut got = ring.receive_some::<F>(tries + 1);
+        let mut got = ring.receive_some::<C>(tries + 1);
         let sent = senders.map(|sender| sender.join().expect("no panic"));
-        got.extend(ring.drain::<F>());
+        got.extend(ring.drain::<C>());
         for (from, sent) in [(1, sent[0]), (2, sent[1]), (9, full)] {
             assert_eq!(
                 of(from, &got),
@@ -243,17 +250,17 @@ fn two_senders_one_receiver<F: Form>(preemptions: usize, full: u64, tries: usize
 
 #[test]
 fn two_senders_and_an_impatient_receiver_of_an_empty_ring() {
-    two_senders_one_receiver::<Shared>(3, 0, 1);
+    two_senders_one_receiver::<Multi>(3, 0, 1);
 }
 
 #[test]
 fn two_senders_and_an_impatient_receiver_of_a_full_ring() {
-    two_senders_one_receiver::<Shared>(2, 2, 2);
+    two_senders_one_receiver::<Multi>(2, 2, 2);
 }
 
 #[test]
 fn two_senders_and_an_impatient_sole_receiver() {
-    two_senders_one_receiver::<Sole>(2, 1, 2);
+    two_senders_one_receiver::<Single>(2, 1, 2);
 }
 
 #[test]
@@ -262,11 +269,11 @@ fn a_sender_and_two_receivers() {
         let ring = Memory::used(2, 2);
         let receivers = [0, 1].map(|_| {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || ring.receive_some::<Shared>(2))
+            thread::spawn(move || ring.receive_some::<Multi>(2))
         });
         let sent = ring.send_some(1, 3);
         let mut got = receivers.map(|receiver| receiver.join().expect("no panic")).to_vec();
-        got.push(ring.drain::<Shared>());
+        got.push(ring.drain::<Multi>());
         for from in [1, 9] {
             assert!(
                 got.iter().all(|each| of(from, each).is_sorted()),
@@ -288,13 +295,15 @@ fn a_voided_line_is_passed_by_and_comes_back() {
     model(2, || {
         let ring = Memory::used(2, 0);
         let slow = ring.lines_of(1).claim(0).expect("room");
-        ring.lines_of(1)
-            .put_header(slow, LineHeader { source: source(1), ..LineHeader::default() }.pack(0));
+        ring.lines_of(1).put_header(
+            slow,
+            CacheLineHeader { source: source(1), ..CacheLineHeader::default() }.pack(0),
+        );
         // The other line passes three messages on meanwhile, and the slow one is voided again every
         // lap.
         for number in 0..3 {
             assert!(ring.send(2, number).is_ok());
-            assert_eq!(ring.receive_some::<Shared>(1), [(2, number)]);
+            assert_eq!(ring.receive_some::<Multi>(1), [(2, number)]);
         }
         let late = {
             let ring = Arc::clone(&ring);
@@ -315,9 +324,9 @@ fn a_voided_line_is_passed_by_and_comes_back() {
             let ring = Arc::clone(&ring);
             thread::spawn(move || ring.send_some(2, 2))
         };
-        let mut got = ring.receive_some::<Shared>(2);
+        let mut got = ring.receive_some::<Multi>(2);
         let sent = [late, other].map(|sender| sender.join().expect("no panic"));
-        got.extend(ring.drain::<Shared>());
+        got.extend(ring.drain::<Multi>());
         assert_eq!(of(1, &got), (0..sent[0]).collect::<Vec<_>>());
         assert_eq!(of(2, &got), (0..sent[1]).collect::<Vec<_>>());
         ring.assert_whole();
@@ -345,11 +354,11 @@ fn a_line_is_published_or_voided_and_never_both() {
         };
         let receivers = [0, 1].map(|_| {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || ring.receive_some::<Shared>(1))
+            thread::spawn(move || ring.receive_some::<Multi>(1))
         });
         let mut got = receivers.map(|receiver| receiver.join().expect("no panic")).concat();
         let published = composing.join().expect("no panic");
-        got.extend(ring.drain::<Shared>());
+        got.extend(ring.drain::<Multi>());
         assert_eq!(of(1, &got), if published { vec![0] } else { vec![] });
         assert_eq!(of(2, &got), [0]);
         ring.assert_whole();
@@ -371,15 +380,15 @@ fn a_dead_claimer_costs_one_line_until_it_is_recovered() {
                 let ring = Arc::clone(&ring);
                 thread::spawn(move || ring.send_some(2, 3))
             };
-            let mut got = ring.receive_some::<Shared>(2);
+            let mut got = ring.receive_some::<Multi>(2);
             dead.join().expect("no panic");
             assert_eq!(other.join().expect("no panic"), 3);
-            got.extend(ring.drain::<Shared>());
+            got.extend(ring.drain::<Multi>());
             assert_eq!(got, [(2, 0), (2, 1), (2, 2)]);
             // With one line less the ring still works, lap after lap.
             for lap in 0..3 {
                 assert!(ring.send_some(3, 4) >= 2, "lap {lap}");
-                assert!(of(3, &ring.drain::<Shared>()).len() >= 2, "lap {lap}");
+                assert!(of(3, &ring.drain::<Multi>()).len() >= 2, "lap {lap}");
             }
             assert!(ring.lines_of(3).recover() <= 1, "if no sender has done so");
             assert_eq!(ring.lines_of(3).recover(), 0, "once");
@@ -397,13 +406,13 @@ fn a_dead_claimers_line_is_taken_over_once() {
         let ring = Memory::used(2, 0);
         ring.die_composing(1, true);
         assert!(ring.send(2, 9).is_ok());
-        assert_eq!(ring.receive_some::<Shared>(1), [(2, 9)]);
+        assert_eq!(ring.receive_some::<Multi>(1), [(2, 9)]);
         let recoverers = [3, 4].map(|from| {
             let ring = Arc::clone(&ring);
             thread::spawn(move || ring.lines_of(from).recover())
         });
         let sent = ring.send_some(2, 2);
-        let got = ring.drain::<Shared>();
+        let got = ring.drain::<Multi>();
         // None of them, if the void was just being moved on.
         assert!(
             recoverers.map(|one| one.join().expect("no panic")).into_iter().sum::<usize>() <= 1
@@ -452,13 +461,13 @@ fn who_claimed_is_known_from_the_next_claim() {
         for _ in 0..3 {
             got.extend(
                 ring.lines()
-                    .try_receive::<Shared>(&mut looks)
+                    .try_receive::<Multi>(&mut looks)
                     .expect("neither closed nor broken")
                     .map(read),
             );
         }
         next.join().expect("no panic");
-        got.extend(ring.drain::<Shared>());
+        got.extend(ring.drain::<Multi>());
         assert_eq!(got, [(2, 0), (2, 1)]);
         assert_eq!(ring.lines_of(3).recover(), 1, "it was not lost");
         ring.pass_laps(2);
@@ -482,10 +491,10 @@ fn a_claim_that_is_given_up_leaves_a_whole_ring() {
             let ring = Arc::clone(&ring);
             thread::spawn(move || ring.send_some(2, 2))
         };
-        let mut got = ring.receive_some::<Shared>(1);
+        let mut got = ring.receive_some::<Multi>(1);
         giving_up.join().expect("no panic");
         let sent = other.join().expect("no panic");
-        got.extend(ring.drain::<Shared>());
+        got.extend(ring.drain::<Multi>());
         assert_eq!(got, (0..sent).map(|number| (2, number)).collect::<Vec<_>>());
         ring.assert_whole();
     });
@@ -505,9 +514,9 @@ fn what_was_claimed_before_closing_is_received_or_refused() {
         };
         ring.lines().close();
         let (mut got, mut looks) = (Vec::new(), impatient());
-        let mut receive = || match ring.lines().try_receive::<Shared>(&mut looks) {
+        let mut receive = || match ring.lines().try_receive::<Multi>(&mut looks) {
             Ok(message) => got.extend(message.map(read)),
-            Err(why) => assert_eq!(why, ReceiveError::Closed),
+            Err(why) => assert_eq!(why, RecvError::Closed),
         };
         receive();
         receive();
@@ -518,7 +527,7 @@ fn what_was_claimed_before_closing_is_received_or_refused() {
             (0..sent).map(|number| (1, number)).collect::<Vec<_>>(),
             "what was sent was received"
         );
-        assert_eq!(ring.lines().try_receive::<Shared>(&mut looks), Err(ReceiveError::Closed));
+        assert_eq!(ring.lines().try_receive::<Multi>(&mut looks), Err(RecvError::Closed));
         assert_eq!(ring.send(2, 0), Err(SendError::Closed));
     });
 }
@@ -536,9 +545,9 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         lines.close();
         let (mut got, mut looks) = (Vec::new(), impatient());
         let generation = loop {
-            match lines.try_receive::<Shared>(&mut looks) {
+            match lines.try_receive::<Multi>(&mut looks) {
                 Ok(message) => got.extend(message.map(read)),
-                Err(ReceiveError::Closed) => break lines.reopen().expect("it is closed and empty"),
+                Err(RecvError::Closed) => break lines.reopen().expect("it is closed and empty"),
                 Err(why) => panic!("{why}"),
             }
         };
@@ -548,12 +557,12 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         );
         let sent = late.join().expect("no panic");
         assert_eq!(got, if sent.is_ok() { vec![(1, 7)] } else { vec![] });
-        assert_eq!(of(2, &ring.drain::<Shared>()).len(), 1);
+        assert_eq!(of(2, &ring.drain::<Multi>()).len(), 1);
         assert_eq!(lines.recover(), 0, "the late sender has given back what it had");
         for number in 0..4 {
             assert!(lines.try_send(&message(2, number), generation).is_ok());
             assert!(lines.try_send(&message(3, number), generation).is_ok(), "no line is lost");
-            assert_eq!(ring.drain::<Shared>(), [(2, number), (3, number)]);
+            assert_eq!(ring.drain::<Multi>(), [(2, number), (3, number)]);
         }
     });
 }

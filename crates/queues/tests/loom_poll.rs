@@ -70,13 +70,27 @@ mod futex {
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod bell;
-#[path = "../src/form.rs"]
+#[path = "../src/consumers.rs"]
 #[allow(
     dead_code,
     unreachable_pub,
     reason = "the file is a library module; the models below use parts of it"
 )]
-mod form;
+mod consumers;
+#[path = "../src/error.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod error;
+#[path = "../src/message.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod message;
 #[path = "../src/name.rs"]
 #[allow(
     dead_code,
@@ -91,33 +105,26 @@ mod name;
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod poll_set;
-#[path = "../src/refusal.rs"]
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the file is a library module; the models below use parts of it"
-)]
-mod refusal;
-#[path = "../src/word.rs"]
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the file is a library module; the models below use parts of it"
-)]
-mod word;
-#[path = "../src/express/words.rs"]
+#[path = "../src/express/ring.rs"]
 #[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]
-mod words;
+mod ring;
+#[path = "../src/express/slot.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod slot;
 
 use bell::{Bell, Notify, Request};
-use form::Shared;
+use consumers::Multi;
 use loom::sync::Arc;
 use loom::thread;
+use message::Message;
 use name::SourceName;
 use poll_set::{Bits, Members, Poller, QUEUES_PER_LINE};
+use ring::WordRing;
 use sync::{AtomicU32, AtomicU64, Ordering, fence};
-use word::Message;
-use words::Words;
 
 /// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
 /// practice.
@@ -144,9 +151,9 @@ impl Ring {
         Ring { slots: [word(), word()], control: [word(), word(), word()], gate: AtomicU32::new(0) }
     }
 
-    fn words(&self) -> Words<'_> {
+    fn words(&self) -> WordRing<'_> {
         let [tail, room, head] = &self.control;
-        Words { slots: &self.slots, tail, room, head, gate: &self.gate }
+        WordRing { slots: &self.slots, tail, room, head, gate: &self.gate }
     }
 
     fn send(&self, number: u64) {
@@ -155,10 +162,7 @@ impl Ring {
     }
 
     fn receive(&self) -> Option<u64> {
-        self.words()
-            .try_receive::<Shared>()
-            .expect("neither closed nor broken")
-            .map(Message::number)
+        self.words().try_receive::<Multi>().expect("neither closed nor broken").map(Message::number)
     }
 }
 

@@ -7,14 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use queues::basic;
+use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineReceiver};
+use queues::error::CreateError;
 use queues::event::{Event, Notify};
+use queues::express::Message;
 use queues::express::{Express, ExpressQueue, ExpressReceiver, Shared};
-use queues::lines::{LineHeader, WideMessage, WideQueue, WideReceiver};
 use queues::name::SourceName;
 use queues::one_poll::{MOST_QUEUES, Members, OnePoll, PollSet, Polled};
 use queues::queue::Receiver;
-use queues::ring::RingError;
-use queues::word::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
@@ -28,7 +28,7 @@ fn message(source: u16, number: u64) -> Message {
     Message::of_number(SourceName::new(source).expect("14 bits"), 0, number).expect("40 bits")
 }
 
-type Receivers = Vec<Option<Receiver<Express, Shared>>>;
+type Receivers = Vec<Option<Receiver<Express, Multi>>>;
 
 /// Queues of these indices in a set of `capacity`, and their receivers.
 fn queues(arena: &Arena, set: &PollSet, indices: &[usize]) -> (Vec<ExpressQueue>, Receivers) {
@@ -90,14 +90,14 @@ fn only_wanted_queues_are_received_from() {
 /// Express queues and wide ones in one set: what they are is for the caller to say.
 struct Mixed {
     words: ExpressReceiver,
-    lines: WideReceiver,
+    lines: CacheLineReceiver,
     ring: basic::Receiver,
 }
 
 #[derive(Debug, PartialEq)]
 enum Item {
     Word(Message),
-    Line(WideMessage),
+    Line(CacheLineMessage),
     Ring,
 }
 
@@ -127,14 +127,14 @@ fn queues_of_several_kinds_share_a_set() {
     let arena = arena(1 << 20);
     let set = PollSet::create(&arena, 64).expect("room");
     let words = ExpressQueue::create(&arena, 8, Some((&set, 1))).expect("room");
-    let lines = WideQueue::create(&arena, 8, Some((&set, 2))).expect("room");
+    let lines = CacheLineQueue::create(&arena, 8, Some((&set, 2))).expect("room");
     let (mut sender, ring) = ring(&arena, &set, 3);
     let mut members = Mixed {
         words: words.receiver().expect("free"),
         lines: lines.receiver().expect("free"),
         ring,
     };
-    let line = WideMessage::new(LineHeader::default(), b"a line").expect("short");
+    let line = CacheLineMessage::new(CacheLineHeader::default(), b"a line").expect("short");
     let mut view = OnePoll::new(&set);
     sender.send(basic::Header::default(), b"in a ring").expect("room");
     lines.sender().try_send(&line).expect("room");
@@ -214,7 +214,7 @@ fn a_ring_can_join_a_set_late_and_only_one_that_is_there() {
     let refused = open(place()).in_set(&set, 8);
     assert!(matches!(
         refused,
-        Err(basic::BasicError::NotInSet(RingError::NoMember { index: 8, .. }))
+        Err(basic::BasicError::NotInSet(CreateError::NoMember { index: 8, .. }))
     ));
     let at = place();
     let mut sender = basic::Sender::open(arena.segment(), at, 16).expect("inside");
@@ -351,15 +351,15 @@ fn a_poll_set_asks_for_an_event_too() {
 #[test]
 fn what_is_no_set_or_no_member_is_refused() {
     let arena = arena(1 << 20);
-    assert!(matches!(PollSet::create(&arena, 0), Err(RingError::Capacity { capacity: 0 })));
-    assert!(matches!(PollSet::create(&arena, MOST_QUEUES + 1), Err(RingError::Capacity { .. })));
+    assert!(matches!(PollSet::create(&arena, 0), Err(CreateError::Capacity { capacity: 0 })));
+    assert!(matches!(PollSet::create(&arena, MOST_QUEUES + 1), Err(CreateError::Capacity { .. })));
     let set = PollSet::create(&arena, 3).expect("room");
     assert_eq!(PollSet::attach(arena.segment(), set.offset()).expect("a set").capacity(), 3);
     let beyond = ExpressQueue::create(&arena, 4, Some((&set, 3)));
-    assert!(matches!(beyond, Err(RingError::NoMember { capacity: 3, index: 3, .. })));
+    assert!(matches!(beyond, Err(CreateError::NoMember { capacity: 3, index: 3, .. })));
     let queue = ExpressQueue::create(&arena, 4, Some((&set, 2))).expect("room");
     assert!(matches!(
         PollSet::attach(arena.segment(), queue.offset()),
-        Err(RingError::NoQueue { .. })
+        Err(CreateError::NoQueue { .. })
     ));
 }

@@ -1,6 +1,6 @@
 //! Tag-On: data moved once, read by many, freed by the last.
 
-use queues::lines::{LineHeader, WideMessage, WideQueue};
+use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue};
 use queues::tag_on::{NOTE_BYTES, TagOnError, TagOnPool, TagOnPools};
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
@@ -16,8 +16,8 @@ fn arena(bytes: u64) -> Result<Arc<Arena>, Failure> {
 fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure> {
     const MESSAGES: u64 = 400;
     let arena = arena(1 << 22)?;
-    let queues: Vec<WideQueue> =
-        (0..3).map(|_| WideQueue::create(&arena, 16, None)).collect::<Result<_, _>>()?;
+    let queues: Vec<CacheLineQueue> =
+        (0..3).map(|_| CacheLineQueue::create(&arena, 16, None)).collect::<Result<_, _>>()?;
     let pool = TagOnPool::create(&arena, 4, 1000)?;
     std::thread::scope(|scope| {
         let senders: Vec<_> = (0..2u8)
@@ -37,7 +37,8 @@ fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure
                         let length = number % 1001;
                         draft[..length as usize].fill(number as u8 ^ thread);
                         let data = draft.finish(length);
-                        let header = LineHeader { handler: thread, ..LineHeader::default() };
+                        let header =
+                            CacheLineHeader { handler: thread, ..CacheLineHeader::default() };
                         for queue in queues {
                             let far =
                                 std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -83,7 +84,7 @@ fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure
 #[test]
 fn what_is_wrong_is_refused() -> Result<(), Failure> {
     let arena = arena(1 << 20)?;
-    let queue = WideQueue::create(&arena, 2, None)?;
+    let queue = CacheLineQueue::create(&arena, 2, None)?;
     for (buffers, bytes) in [(0, 8), (8, 0), (u64::MAX, 8), (8, u64::MAX)] {
         assert!(
             matches!(TagOnPool::create(&arena, buffers, bytes), Err(TagOnError::Size { .. })),
@@ -94,7 +95,7 @@ fn what_is_wrong_is_refused() -> Result<(), Failure> {
     let data = pool.take()?.finish(100);
     assert_eq!(data.len(), 8, "no longer than the buffer");
     assert!(matches!(pool.take(), Err(TagOnError::Exhausted { buffers: 1 })));
-    let (sender, header) = (queue.sender(), LineHeader::default());
+    let (sender, header) = (queue.sender(), CacheLineHeader::default());
     assert!(matches!(
         data.send(&sender, header, &[0; NOTE_BYTES + 1]),
         Err(TagOnError::Note { .. })
@@ -142,11 +143,13 @@ fn made_up_references_open_nothing() -> Result<(), Failure> {
                 .wrapping_add(1_442_695_040_888_963_407);
             *byte = (number >> 60) as u8;
         }
-        let message = WideMessage::new(LineHeader::default(), &line).ok_or("short")?;
+        let message = CacheLineMessage::new(CacheLineHeader::default(), &line).ok_or("short")?;
         assert!(pools.open(&message).is_err());
     }
     assert!(
-        pools.open(&WideMessage::new(LineHeader::default(), b"short").ok_or("short")?).is_err()
+        pools
+            .open(&CacheLineMessage::new(CacheLineHeader::default(), b"short").ok_or("short")?)
+            .is_err()
     );
     Ok(())
 }

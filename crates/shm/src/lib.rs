@@ -7,9 +7,9 @@
 //! | make or map memory that all ranks see | [`segment`] |
 //! | divide it, each rank its own part | [`arena`] |
 //! | say which types may lie in it | [`shared`] |
-//! | keep checked references into it | [`handle`] |
+//! | keep checked references into it | [`mapped`] |
 //! | copy and combine the bytes of its data areas | [`memory`] |
-//! | copy bytes although the other side may not keep to the protocol | [`copies`] |
+//! | copy bytes although the other side may not keep to the protocol | [`word_copy`] |
 //! | count completions and sleep until they come | [`completion`], on top of [`futex`] |
 //! | fence a frequent side against a rare one for nothing | [`fence`] |
 //! | watch other processes, bind threads to cores | [`process`] |
@@ -44,12 +44,11 @@
 pub mod arena;
 pub mod broker;
 pub mod completion;
-pub mod copies;
 pub mod fence;
 mod free_list;
 pub mod futex;
-pub mod handle;
 pub mod inherited;
+pub mod mapped;
 pub mod memory;
 pub mod owned;
 pub mod prefetch;
@@ -58,6 +57,7 @@ pub mod random;
 pub mod segment;
 pub mod shared;
 pub mod sync;
+pub mod word_copy;
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(

@@ -16,7 +16,7 @@ use crate::prefetch::prefetch;
 
 /// All bytes of a segment as one address range.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct SegmentMemory {
     segment: Arc<Segment>,
 }
 
@@ -50,7 +50,7 @@ pub enum Operands<'a> {
     AllOne(&'a mut [u8]),
 }
 
-impl Memory {
+impl SegmentMemory {
     /// The bytes of this segment.
     ///
     /// # Safety
@@ -59,7 +59,7 @@ impl Memory {
     /// only read; not even from inside [`inspect`](Self::inspect), [`fill`](Self::fill) and
     /// [`combine`](Self::combine).
     pub unsafe fn new(segment: Arc<Segment>) -> Self {
-        Memory { segment }
+        SegmentMemory { segment }
     }
 
     /// The segment.

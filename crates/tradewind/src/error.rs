@@ -117,11 +117,11 @@ impl From<Box<engine::Error>> for Error {
 #[expect(missing_docs, reason = "each is the error it names")]
 pub enum MessageError {
     #[error(transparent)]
-    Queue(#[from] queues::ring::RingError),
+    Queue(#[from] queues::error::CreateError),
     #[error(transparent)]
     Send(#[from] queues::queue::SendError),
     #[error(transparent)]
-    Receive(#[from] queues::queue::ReceiveError),
+    Receive(#[from] queues::queue::RecvError),
     #[error(transparent)]
     ChannelOpen(#[from] queues::channel::OpenError),
     #[error(transparent)]
@@ -151,9 +151,9 @@ macro_rules! from_messages {
 }
 
 from_messages!(
-    queues::ring::RingError,
+    queues::error::CreateError,
     queues::queue::SendError,
-    queues::queue::ReceiveError,
+    queues::queue::RecvError,
     queues::channel::OpenError,
     queues::channel::SendError,
     queues::channel::ReceiveError,

@@ -11,11 +11,11 @@ use crate::error::argument;
 use engine::Departure;
 use engine::call::{Call, CallKind};
 use engine::group::Group;
+use queues::cache_line::{CacheLineQueue, CacheLineReceiver, CacheLineSender};
 use queues::channel::{self, Channel, Value};
 use queues::departures::Departures;
 use queues::dma::{self, Link};
 use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
-use queues::lines::{WideQueue, WideReceiver, WideSender};
 use queues::remote::RemoteWindow;
 use queues::window::Window;
 use shm::arena::Arena;
@@ -99,9 +99,9 @@ pub struct ExpressPort {
 #[derive(Debug)]
 pub struct WidePort {
     /// Receives what any rank sends to this one; clones receive from the same queue, in any thread.
-    pub receiver: WideReceiver,
+    pub receiver: CacheLineReceiver,
     /// Sends to each rank, by rank, this one included; clones may send in any thread.
-    pub senders: Vec<WideSender>,
+    pub senders: Vec<CacheLineSender>,
 }
 
 /// The ranks at the other end of a port. Does not keep the communicator.
@@ -407,11 +407,13 @@ impl Communicator {
     /// # Errors
     /// As [`express`](Self::express).
     pub fn wide(&self, capacity: usize) -> Result<WidePort> {
-        let made = WideQueue::create(self.arena(), capacity, None);
+        let made = CacheLineQueue::create(self.arena(), capacity, None);
         let call = Call::new(CallKind::Queues, capacity as u64, 1);
-        let (queue, places) = self.share("a queue", call, made, WideQueue::offset)?;
+        let (queue, places) = self.share("a queue", call, made, CacheLineQueue::offset)?;
         let open = |(place, rank)| {
-            Ok(WideQueue::attach(self.segment(), place)?.sender().watching(self.watch_one(rank)))
+            Ok(CacheLineQueue::attach(self.segment(), place)?
+                .sender()
+                .watching(self.watch_one(rank)))
         };
         let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
         Ok(WidePort { receiver: queue.receiver()?.watching(self.watch_all()), senders })

@@ -1,8 +1,8 @@
 //! Queues, channels and windows between the ranks of a job, on several rank counts.
 
 use tradewind::queues::dma::STAGING;
+use tradewind::queues::express::Message;
 use tradewind::queues::name::SourceName;
-use tradewind::queues::word::Message;
 use tradewind::{BulkEnd, ChannelEnd, Error, Op, Result, local};
 
 fn name(rank: u32) -> SourceName {
@@ -73,13 +73,13 @@ fn everybody_writes_to_everybody() -> Result<()> {
 #[test]
 fn wide_messages_carry_their_bytes() -> Result<()> {
     local(3, |world| {
-        use tradewind::queues::lines::{LineHeader, WideMessage};
+        use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
         let mut port = world.wide(8)?;
         let text = format!("rank {} says: a line holds this", world.rank());
         let right = &port.senders[((world.rank() + 1) % world.size()) as usize];
         right.send(
-            &WideMessage::new(
-                LineHeader { source: name(world.rank()), handler: 9, tag: 0 },
+            &CacheLineMessage::new(
+                CacheLineHeader { source: name(world.rank()), handler: 9, tag: 0 },
                 text.as_bytes(),
             )
             .expect("short enough"),
@@ -176,7 +176,7 @@ fn a_bulk_link_carries_messages_of_any_length_one_way() -> Result<()> {
 
 #[test]
 fn who_waits_for_ranks_that_have_gone_is_told() -> Result<()> {
-    use tradewind::queues::queue::{ReceiveError, SendError};
+    use tradewind::queues::queue::{RecvError, SendError};
     local(3, |world| {
         let mut words = world.express(16)?;
         let mut lines = world.wide(16)?;
@@ -193,10 +193,10 @@ fn who_waits_for_ranks_that_have_gone_is_told() -> Result<()> {
         }
         let gone = |rank: u32| rank == 0 || rank == 2;
         assert!(
-            matches!(words.receiver.receive_blocking(), Err(ReceiveError::Departed { rank }) if gone(rank))
+            matches!(words.receiver.receive_blocking(), Err(RecvError::Departed { rank }) if gone(rank))
         );
         assert!(
-            matches!(lines.receiver.receive_blocking(), Err(ReceiveError::Departed { rank }) if gone(rank))
+            matches!(lines.receiver.receive_blocking(), Err(RecvError::Departed { rank }) if gone(rank))
         );
         let refused = std::iter::repeat_with(|| words.senders[2].send(&Message::default()))
             .find(|sent| sent.is_err());

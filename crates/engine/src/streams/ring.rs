@@ -2,8 +2,8 @@
 
 use super::words::{self, Found};
 use crate::error::Error;
-use shm::handle::{Mapped, MappedSlice};
-use shm::memory::Memory;
+use shm::mapped::{Mapped, MappedSlice};
+use shm::memory::SegmentMemory;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 
@@ -44,7 +44,7 @@ const BYTES_BITS: u32 = 48;
 /// One side's view of a ring.
 #[derive(Debug)]
 pub(super) struct PieceRing {
-    memory: Memory,
+    memory: SegmentMemory,
     taken: Mapped<TakenLine>,
     pieces: MappedSlice<PieceLine>,
     data: Offset,
@@ -61,7 +61,7 @@ impl PieceRing {
     }
 
     /// The ring at this place. Zeroed memory is an empty one.
-    pub(super) fn new(memory: &Memory, at: Offset, data: u64) -> Result<Self, Error> {
+    pub(super) fn new(memory: &SegmentMemory, at: Offset, data: u64) -> Result<Self, Error> {
         let count = data / PIECE_BYTES;
         Ok(PieceRing {
             memory: memory.clone(),

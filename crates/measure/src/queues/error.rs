@@ -72,10 +72,10 @@ macro_rules! by_way_of_tradewind {
 }
 
 by_way_of_tradewind!(
-    tradewind::queues::ring::RingError,
+    tradewind::queues::error::CreateError,
     tradewind::queues::queue::SendError,
-    tradewind::queues::queue::ReceiveError,
+    tradewind::queues::queue::RecvError,
     tradewind::queues::channel::SendError,
-    tradewind::queues::channel::ReceiveError,
+    tradewind::queues::channel::RecvError,
     tradewind::queues::window::RemoteError,
 );

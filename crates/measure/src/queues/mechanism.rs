@@ -5,7 +5,7 @@ use super::plan::MOST_BYTES;
 use super::ring::LINES;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
-use tradewind::queues::lines::LINE_DATA;
+use tradewind::queues::cache_line::LINE_DATA;
 
 /// What moves a message from one rank to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

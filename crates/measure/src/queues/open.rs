@@ -7,7 +7,7 @@ use super::ring::{LINES, Ring};
 use super::tagged::{Tagged, buffers};
 use super::way::Floor;
 use super::words::{Command, Doubles, Remote, WORDS};
-use shm::handle::Mapped;
+use shm::mapped::Mapped;
 use shm::segment::Offset;
 use tradewind::queues::basic;
 use tradewind::queues::dma::{Policy, STAGING};

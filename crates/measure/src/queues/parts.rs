@@ -5,11 +5,13 @@ use super::error::QueuesError;
 use super::way::{LOOKS, Way, pattern};
 use std::hint::black_box;
 use std::time::Instant;
+use tradewind::queues::cache_line::{
+    CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
+};
+use tradewind::queues::express::Message;
 use tradewind::queues::express::{ExpressReceiver, ExpressSender};
-use tradewind::queues::lines::{LINE_DATA, LineHeader, WideMessage, WideReceiver, WideSender};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::one_poll::OnePoll;
-use tradewind::queues::word::Message;
 
 /// Messages that a queue holds.
 pub(super) const CAPACITY: usize = 1024;
@@ -177,8 +179,8 @@ impl Carrier for Polled {
 pub(crate) struct Lines {
     pub(super) source: SourceName,
     /// By thread of the other rank.
-    pub(super) senders: Vec<WideSender>,
-    pub(super) receiver: WideReceiver,
+    pub(super) senders: Vec<CacheLineSender>,
+    pub(super) receiver: CacheLineReceiver,
 }
 
 impl Carrier for Lines {
@@ -186,9 +188,9 @@ impl Carrier for Lines {
 
     #[inline]
     fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), QueuesError> {
-        let header = LineHeader { source: self.source, handler: 0, tag: 0 };
+        let header = CacheLineHeader { source: self.source, handler: 0, tag: 0 };
         // A part always fits.
-        let message = WideMessage::new(header, bytes).unwrap_or_default();
+        let message = CacheLineMessage::new(header, bytes).unwrap_or_default();
         Ok(self.senders[to].send(&message)?)
     }
 

@@ -4,7 +4,9 @@ use super::error::QueuesError;
 use super::way::{LOOKS, Way, pattern};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use tradewind::queues::lines::{LineHeader, SendError, WideReceiver, WideSender};
+use tradewind::queues::cache_line::{
+    CacheLineHeader, CacheLineReceiver, CacheLineSender, SendError,
+};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::tag_on::{TagOnError, TagOnPool, TagOnPools};
 
@@ -22,8 +24,8 @@ pub(super) fn buffers(bytes: u64) -> u64 {
 pub(super) struct Tagged {
     pub(super) source: SourceName,
     /// By thread of the other rank.
-    pub(super) senders: Vec<WideSender>,
-    pub(super) receiver: WideReceiver,
+    pub(super) senders: Vec<CacheLineSender>,
+    pub(super) receiver: CacheLineReceiver,
     pub(super) pool: TagOnPool,
     pub(super) buffers: u64,
     /// What the other rank's threads send from.
@@ -53,7 +55,7 @@ impl Way for Tagged {
         draft[..self.payload.len()].copy_from_slice(&self.payload);
         let data = draft.finish(self.payload.len() as u64);
         let (sender, header) =
-            (&self.senders[to], LineHeader { source: self.source, handler: 0, tag: 0 });
+            (&self.senders[to], CacheLineHeader { source: self.source, handler: 0, tag: 0 });
         match data.send(sender, header, &[]) {
             Err(TagOnError::Send(SendError::Full)) => {
                 Ok(data.send_until(sender, header, &[], Instant::now() + PATIENCE)?)

@@ -1,7 +1,7 @@
 //! A way between two ranks, as the experiment sees all mechanisms; and the floor beneath them all.
 
 use super::error::QueuesError;
-use shm::handle::Mapped;
+use shm::mapped::Mapped;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often a receiver looks before it calls what puts it to sleep: about a microsecond.

@@ -90,7 +90,7 @@ macro_rules! by_way_of_tradewind {
 }
 
 by_way_of_tradewind!(
-    tradewind::queues::ring::RingError,
+    tradewind::queues::error::CreateError,
     tradewind::queues::queue::SendError,
-    tradewind::queues::queue::ReceiveError,
+    tradewind::queues::queue::RecvError,
 );

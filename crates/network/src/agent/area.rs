@@ -13,17 +13,17 @@
 //! The file is sparse. A run's buffers are the rank's until it publishes the entry that starts the
 //! run, then the agent's until the slot's count says that the run has ended. The agent believes
 //! nothing that it reads here: lengths and places are checked by the segment, schedules when they
-//! are taken, and bytes are copied by [`shm::copies`].
+//! are taken, and bytes are copied by [`shm::word_copy`].
 
 use super::bell::Bell;
 use crate::carrier::Error;
 use crate::outcome;
 use rustix::event::EventfdFlags;
 use shm::completion::Completion;
-use shm::copies;
-use shm::handle::{Mapped, MappedSlice};
+use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Backing, Offset, Segment, SegmentError};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
+use shm::word_copy;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -237,7 +237,7 @@ impl Area {
             let _ = self
                 .segment
                 .commit(at, NOTE_BYTES)
-                .and_then(|()| copies::store(&self.segment, at, &note));
+                .and_then(|()| word_copy::store(&self.segment, at, &note));
         }
         // Relaxed: the count releases it.
         line.failed.store(u32::from(outcome.is_err()), Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl Area {
         let unknown =
             || Error::Operation("the run failed, and what went wrong could not be read".into());
         let mut note = [0; NOTE_BYTES as usize];
-        copies::load(&self.segment, Offset(NOTES + NOTE_BYTES * u64::from(slot)), &mut note)
+        word_copy::load(&self.segment, Offset(NOTES + NOTE_BYTES * u64::from(slot)), &mut note)
             .map_err(refused)?;
         let length = u32::from_le_bytes([note[0], note[1], note[2], note[3]]) as usize;
         let bytes = note.get(4..4usize.saturating_add(length)).ok_or_else(unknown)?;
@@ -268,7 +268,7 @@ impl Area {
             .flat_map(|word| word.to_le_bytes())
             .collect();
         // It lies in the first page, which was committed with the area.
-        let _ = copies::store(&self.segment, Offset(ANSWER), &bytes);
+        let _ = word_copy::store(&self.segment, Offset(ANSWER), &bytes);
         self.agent.answered.add(1);
     }
 
@@ -283,7 +283,7 @@ impl Area {
             self.agent.answered.sleep(marked, Some(left));
         }
         let mut bytes = [0; 4 + 4 * NAMED];
-        if copies::load(&self.segment, Offset(ANSWER), &mut bytes).is_err() {
+        if word_copy::load(&self.segment, Offset(ANSWER), &mut bytes).is_err() {
             return Vec::new();
         }
         let (words, _) = bytes.as_chunks::<4>();

@@ -6,10 +6,10 @@ use crate::carrier::{Carrier, Context, Error, Prepared, Ticket};
 use crate::transport::frame::{MAX_MESSAGE, MAX_OPERATIONS};
 use goal::schedule::Schedule;
 use shm::arena::{Arena, ArenaError};
-use shm::copies;
 use shm::process::ProcessHandle;
 use shm::segment::Offset;
 use shm::sync::spin_loop;
+use shm::word_copy;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -213,7 +213,8 @@ impl Client {
     fn write_inputs(&self, plan: &Plan, at: Offset, inputs: &[&[u8]]) -> Result<(), Error> {
         for (buffer, input) in plan.buffers.iter().zip(inputs).filter(|(buffer, _)| buffer.is_read)
         {
-            copies::store(self.area.segment(), Offset(at.0 + buffer.at), input).map_err(refused)?;
+            word_copy::store(self.area.segment(), Offset(at.0 + buffer.at), input)
+                .map_err(refused)?;
         }
         Ok(())
     }
@@ -286,8 +287,8 @@ impl Carrier for Client {
             context.members.iter().flat_map(|member| member.to_le_bytes()).collect();
         let second = (members.len() as u64).next_multiple_of(8);
         let at = self.allocate("a schedule", second + bytes.len() as u64)?;
-        copies::store(self.area.segment(), at, &members).map_err(refused)?;
-        copies::store(self.area.segment(), Offset(at.0 + second), bytes).map_err(refused)?;
+        word_copy::store(self.area.segment(), at, &members).map_err(refused)?;
+        word_copy::store(self.area.segment(), Offset(at.0 + second), bytes).map_err(refused)?;
         let mut books = self.books();
         self.tidy(&mut books);
         let id = books.next_prepared;
@@ -441,7 +442,7 @@ impl Client {
             }
             for range in &buffer.written {
                 let into = &mut output[range.start as usize..range.end as usize];
-                copies::load(self.area.segment(), Offset(at.0 + buffer.at + range.start), into)
+                word_copy::load(self.area.segment(), Offset(at.0 + buffer.at + range.start), into)
                     .map_err(refused)?;
             }
         }

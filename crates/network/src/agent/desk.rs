@@ -7,8 +7,8 @@ use crate::carrier::Error;
 use crate::nodes::Nodes;
 use goal::schedule::Schedule;
 use interpreter::{Interpreter, Limits};
-use shm::copies;
 use shm::segment::Offset;
+use shm::word_copy;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -158,7 +158,7 @@ impl Desk {
             let mut copy = Vec::new();
             copy.try_reserve_exact(bytes as usize).map_err(|_| Nonsense)?;
             copy.resize(bytes as usize, 0);
-            copies::load(self.area.segment(), Offset(at), &mut copy)
+            word_copy::load(self.area.segment(), Offset(at), &mut copy)
                 .map(|()| copy)
                 .map_err(|_| Nonsense)
         };
@@ -238,7 +238,7 @@ impl Desk {
                 let lent = LentBuffer::new(Arc::clone(self.area.segment()), at, buffer.length);
                 interpreter.lend(number, Box::new(lent)).map_err(operation)?;
             } else if buffer.is_read {
-                copies::load(self.area.segment(), at, bytes).map_err(refused)?;
+                word_copy::load(self.area.segment(), at, bytes).map_err(refused)?;
             }
         }
         Ok((interpreter, buffers))
@@ -261,7 +261,7 @@ impl Desk {
             for range in &buffer.written {
                 let at = place.at.plus(buffer.at + range.start).unwrap_or(Offset(u64::MAX));
                 // A place outside the area is of the rank's own making: it gets no results.
-                let _ = copies::store(
+                let _ = word_copy::store(
                     self.area.segment(),
                     at,
                     &bytes[range.start as usize..range.end as usize],

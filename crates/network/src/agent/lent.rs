@@ -4,8 +4,8 @@
 //! lent, which spoils its own messages and nothing else.
 
 use interpreter::ExternalBuffer;
-use shm::copies;
 use shm::segment::{Offset, Segment};
+use shm::word_copy;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl ExternalBuffer for LentBuffer {
         while at < range.end {
             let bytes = &mut piece[..STRIDE.min((range.end - at) as usize)];
             // Inside the area: that was looked at when the run started.
-            let read = copies::load(&self.segment, Offset(self.at.0 + at), bytes);
+            let read = word_copy::load(&self.segment, Offset(self.at.0 + at), bytes);
             debug_assert!(read.is_ok(), "{read:?}");
             into.extend_from_slice(bytes);
             at += bytes.len() as u64;
@@ -46,7 +46,7 @@ impl ExternalBuffer for LentBuffer {
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) {
-        let written = copies::store(&self.segment, Offset(self.at.0 + at), bytes);
+        let written = word_copy::store(&self.segment, Offset(self.at.0 + at), bytes);
         debug_assert!(written.is_ok(), "{written:?}");
     }
 }

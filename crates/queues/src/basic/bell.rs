@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::fence;
 use crate::one_poll::{Member, PollSet};
 use shm::futex;
-use shm::handle::Mapped;
+use shm::mapped::Mapped;
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment, SegmentError};
 use shm::sync::AtomicU32;

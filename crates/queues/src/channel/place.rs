@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shm::arena::Arena;
-use shm::handle::{Mapped, MappedSlice};
+use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
 
 use super::error::{End, OpenError};

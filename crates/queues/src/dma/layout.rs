@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use shm::arena::Arena;
-use shm::handle::Mapped;
-use shm::memory::{Memory, Purpose};
+use shm::mapped::Mapped;
+use shm::memory::{Purpose, SegmentMemory};
 use shm::prefetch::populate;
 use shm::segment::{Offset, Segment, SegmentError};
 
@@ -98,7 +98,7 @@ const PREFETCH: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) head: Mapped<Head>,
-    memory: Memory,
+    memory: SegmentMemory,
     offset: Offset,
     staging: u64,
 }
@@ -133,12 +133,12 @@ impl Place {
             return Err(OpenError::NoLink { offset });
         }
         segment.bytes_ptr(offset, size_of::<Head>() as u64 + staging)?;
-        // SAFETY: `Memory` asks for a protocol that keeps two calls from touching the same bytes at
+        // SAFETY: `SegmentMemory` asks for a protocol that keeps two calls from touching the same bytes at
         // the same time. The staging area is touched through here only: by the sender between
         // `emptied` and `filled` plus the area's size, by the receiver between `emptied` and
         // `filled`, and each publishes with Release what it is done with. Data in place are lent by
         // the sender until the receiver has said that it is done.
-        let memory = unsafe { Memory::new(Arc::clone(segment)) };
+        let memory = unsafe { SegmentMemory::new(Arc::clone(segment)) };
         fence::register();
         Ok(Place { head, memory, offset, staging })
     }
@@ -147,7 +147,7 @@ impl Place {
         self.offset
     }
 
-    pub(super) fn memory(&self) -> &Memory {
+    pub(super) fn memory(&self) -> &SegmentMemory {
         &self.memory
     }
 

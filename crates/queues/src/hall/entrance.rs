@@ -9,12 +9,12 @@ use shm::segment::{Offset, Segment};
 use super::layout::{Class, HallError, Plan};
 use super::side::is_half_full;
 use crate::bell::Bell;
+use crate::cache_line::{CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue};
+use crate::error::SendError;
 use crate::event::Event;
-use crate::lines::{LineHeader, Wide, WideMessage, WideQueue};
 use crate::order;
 use crate::peer::{Name, Watch};
 use crate::queue::sealed::Protocol;
-use crate::refusal::SendError;
 use crate::sync::{AtomicBool, Ordering};
 use crate::users::Entry;
 use crate::waiting::{Wait, wait};
@@ -30,9 +30,9 @@ pub const NEWS: u8 = 128;
 #[derive(Debug)]
 pub struct Entrance {
     plan: Plan,
-    misses: [(WideQueue, u32); 2],
+    misses: [(CacheLineQueue, u32); 2],
     /// As the places in the hall. Rings stay where they are.
-    rings: Box<[OnceLock<WideQueue>]>,
+    rings: Box<[OnceLock<CacheLineQueue>]>,
     segment: Arc<Segment>,
     event: Option<Event>,
     /// That this process may touch the hall.
@@ -105,7 +105,7 @@ impl Entrance {
         }
     }
 
-    fn ring(&self, class: Class, ring: usize) -> Result<&WideQueue, SendError> {
+    fn ring(&self, class: Class, ring: usize) -> Result<&CacheLineQueue, SendError> {
         let half = self.rings.len() / 2;
         let place = self.plan.place(class, ring).ok_or(SendError::Broken)?;
         let known = self.rings.get(class as usize * half + ring).ok_or(SendError::Broken)?;
@@ -115,7 +115,7 @@ impl Entrance {
         // Relaxed: the descriptor published it.
         let offset = place.load(Ordering::Relaxed).checked_sub(1).ok_or(SendError::Broken)?;
         let found =
-            WideQueue::attach(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
+            CacheLineQueue::attach(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
         Ok(known.get_or_init(|| found.entered()))
     }
 
@@ -165,7 +165,7 @@ impl Destination {
     ///
     /// # Errors
     /// [`SendError`]; the message was then not sent.
-    pub fn try_send(&mut self, message: &WideMessage) -> Result<(), SendError> {
+    pub fn try_send(&mut self, message: &CacheLineMessage) -> Result<(), SendError> {
         self.hall.gone()?;
         self.patience -= 1;
         if self.patience == 0 {
@@ -178,15 +178,15 @@ impl Destination {
         }
     }
 
-    fn attempt(&mut self, message: &WideMessage) -> Result<(), SendError> {
-        let header = LineHeader { tag: self.index, ..message.header() };
-        let message = WideMessage::new(header, message.data()).unwrap_or_default();
+    fn attempt(&mut self, message: &CacheLineMessage) -> Result<(), SendError> {
+        let header = CacheLineHeader { tag: self.index, ..message.header() };
+        let message = CacheLineMessage::new(header, message.data()).unwrap_or_default();
         let queue = usize::from(self.index);
         for _ in 0..ROUNDS {
             let state = self.hall.plan.state(queue, self.class);
             if let (Some((ring, generation)), true) = (state.ring, self.is_direct()) {
                 let ring = self.hall.ring(self.class, ring)?;
-                match Wide::try_send(&ring.ring, &message, generation, &()) {
+                match CacheLine::try_send(&ring.ring, &message, generation, &()) {
                     // Full: into the miss ring instead. Closed: it was taken away, and the
                     // descriptor says so by now.
                     Err(SendError::Full) => {}
@@ -203,7 +203,7 @@ impl Destination {
                 return Err(SendError::Full);
             }
             let (miss, generation) = &self.hall.misses[self.class as usize];
-            let position = Wide::try_send(&miss.ring, &message, *generation, &())?;
+            let position = CacheLine::try_send(&miss.ring, &message, *generation, &())?;
             self.diverted = position.wrapping_add(1);
             self.announce(miss);
             return Ok(());
@@ -215,7 +215,7 @@ impl Destination {
     ///
     /// # Errors
     /// [`SendError::Closed`], [`SendError::Gone`], [`SendError::Broken`].
-    pub fn send(&mut self, message: &WideMessage) -> Result<(), SendError> {
+    pub fn send(&mut self, message: &CacheLineMessage) -> Result<(), SendError> {
         // Without a deadline the wait has no other end than a result.
         self.wait_to_send(message, None)
     }
@@ -226,7 +226,7 @@ impl Destination {
     /// [`SendError::Full`] at the deadline, and those of [`Destination::send`].
     pub fn send_until(
         &mut self,
-        message: &WideMessage,
+        message: &CacheLineMessage,
         deadline: Instant,
     ) -> Result<(), SendError> {
         self.wait_to_send(message, Some(deadline))
@@ -234,7 +234,7 @@ impl Destination {
 
     fn wait_to_send(
         &mut self,
-        message: &WideMessage,
+        message: &CacheLineMessage,
         deadline: Option<Instant>,
     ) -> Result<(), SendError> {
         match self.try_send(message) {
@@ -259,7 +259,7 @@ impl Destination {
     }
 
     /// Tells the receiver of a message that was just sent into this ring.
-    fn announce(&self, ring: &WideQueue) {
+    fn announce(&self, ring: &CacheLineQueue) {
         order::settle();
         self.hall.plan.arrival().ring();
         if let Some(event) = &self.hall.event {
@@ -271,7 +271,7 @@ impl Destination {
 /// A message that waits for room.
 struct Later<'a> {
     destination: &'a mut Destination,
-    message: &'a WideMessage,
+    message: &'a CacheLineMessage,
 }
 
 impl Wait for Later<'_> {
@@ -287,7 +287,7 @@ impl Wait for Later<'_> {
         Some(attempt).filter(|result| *result != Err(SendError::Full))
     }
 
-    fn mend(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Found> {
         // Nobody has rung for a while. What it finds the next look says.
         let _ = self.destination.hall.look_at_owner();
         None

@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use shm::handle::{Mapped, MappedSlice};
+use shm::mapped::{Mapped, MappedSlice};
 use shm::process::ProcessError;
 use shm::segment::{Offset, Segment};
 
 use super::memory::Memory;
 use crate::bell::{Bell, Request};
-use crate::lines::WideQueue;
+use crate::cache_line::CacheLineQueue;
+use crate::error::CreateError;
 use crate::peer::Name;
 use crate::poll_set::{Bits, QUEUES_PER_LINE};
-use crate::ring::RingError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::users::{Entry, MOST_USERS, NotEntered, Users};
 
@@ -75,7 +75,7 @@ impl Shape {
     pub fn bytes(self) -> Result<u64, HallError> {
         self.check()?;
         Ok(Sections::of(self.queues, self.rings).bytes()
-            + 2 * WideQueue::bytes_for(self.miss_capacity)?)
+            + 2 * CacheLineQueue::bytes_for(self.miss_capacity)?)
     }
 
     /// How many bytes an arena needs for a hall of this shape with all its rings.
@@ -85,7 +85,9 @@ impl Shape {
     pub fn most_bytes(self) -> Result<u64, HallError> {
         let rings = 2 * self.rings as u64;
         // Every piece starts at a multiple of two lines, which may cost the line before it.
-        Ok(self.bytes()? + rings * WideQueue::bytes_for(self.ring_capacity)? + 64 * (rings + 3))
+        Ok(self.bytes()?
+            + rings * CacheLineQueue::bytes_for(self.ring_capacity)?
+            + 64 * (rings + 3))
     }
 }
 
@@ -136,7 +138,7 @@ pub enum HallError {
     Process(#[from] ProcessError),
     /// A ring cannot be made or found.
     #[error(transparent)]
-    Ring(#[from] RingError),
+    Ring(#[from] CreateError),
 }
 
 shm::shared_lines! {
@@ -242,7 +244,7 @@ impl Plan {
     pub(super) fn create(
         memory: &Memory,
         shape: Shape,
-    ) -> Result<(Plan, [WideQueue; 2]), HallError> {
+    ) -> Result<(Plan, [CacheLineQueue; 2]), HallError> {
         let Shape { queues, rings, .. } = shape;
         let owner = Name::own()?;
         shape.most_bytes()?;
@@ -263,7 +265,7 @@ impl Plan {
 
     /// Finds a hall.
     pub(super) fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Plan, HallError> {
-        let head = Mapped::<Head>::new(segment, offset).map_err(RingError::from)?;
+        let head = Mapped::<Head>::new(segment, offset).map_err(CreateError::from)?;
         // Acquire: pairs with the Release in `create`.
         let found = head.settings.magic.load(Ordering::Acquire);
         let queues =
@@ -277,10 +279,13 @@ impl Plan {
     }
 
     /// The hall's miss rings, of requests and of replies.
-    pub(super) fn misses(&self, segment: &Arc<Segment>) -> Result<[WideQueue; 2], RingError> {
+    pub(super) fn misses(
+        &self,
+        segment: &Arc<Segment>,
+    ) -> Result<[CacheLineQueue; 2], CreateError> {
         // Relaxed: the magic number published them.
         let miss = |class| {
-            WideQueue::attach(segment, Offset(self.class(class).miss.load(Ordering::Relaxed)))
+            CacheLineQueue::attach(segment, Offset(self.class(class).miss.load(Ordering::Relaxed)))
         };
         Ok([miss(Class::Request)?, miss(Class::Reply)?])
     }
@@ -290,7 +295,7 @@ impl Plan {
         offset: Offset,
         queues: usize,
         rings: usize,
-    ) -> Result<Plan, RingError> {
+    ) -> Result<Plan, CreateError> {
         let Sections { places, summary, bits, .. } = Sections::of(queues, rings);
         let after =
             |lines: usize| Offset(offset.0.saturating_add((size_of::<Head>() + 64 * lines) as u64));

@@ -6,8 +6,8 @@ use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 
 use super::layout::Plan;
-use crate::lines::WideQueue;
-use crate::ring::RingError;
+use crate::cache_line::CacheLineQueue;
+use crate::error::CreateError;
 
 /// What a hall has taken from its arena. Its parts hold it; the last of them to go tries to give it
 /// back.
@@ -41,15 +41,15 @@ impl Memory {
     }
 
     /// Zeroed lines.
-    pub(super) fn lines(&self, bytes: u64) -> Result<Offset, RingError> {
+    pub(super) fn lines(&self, bytes: u64) -> Result<Offset, CreateError> {
         let offset = self.arena.allocate_zeroed(bytes, 128)?;
         self.note(offset);
         Ok(offset)
     }
 
     /// A new ring.
-    pub(super) fn ring(&self, capacity: usize) -> Result<WideQueue, RingError> {
-        let ring = WideQueue::create(&self.arena, capacity, None)?;
+    pub(super) fn ring(&self, capacity: usize) -> Result<CacheLineQueue, CreateError> {
+        let ring = CacheLineQueue::create(&self.arena, capacity, None)?;
         self.note(ring.offset());
         Ok(ring)
     }

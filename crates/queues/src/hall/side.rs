@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::layout::{Class, HallError, Plan, Shape, State};
 use super::memory::Memory;
-use crate::lines::ring::POSITION;
-use crate::lines::{Sole, Wide, WideMessage, WideQueue, WideReceiver};
+use crate::cache_line::ring::POSITION;
+use crate::cache_line::{CacheLine, CacheLineMessage, CacheLineQueue, CacheLineReceiver, Single};
+use crate::error::RecvError;
 use crate::poll_set::{Members, Poller};
 use crate::queue::sealed::Protocol;
-use crate::refusal::ReceiveError;
 use crate::sync::{Ordering, fence};
 
 /// So many recent messages through the miss ring give a queue a ring.
@@ -25,7 +25,7 @@ const LOOKS: usize = 1 << 22;
 #[derive(Debug)]
 struct Entry {
     boundary: u64,
-    message: WideMessage,
+    message: CacheLineMessage,
 }
 
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ struct Queue {
 
 #[derive(Debug)]
 struct Ring {
-    queue: WideQueue,
-    receiver: WideReceiver<Sole>,
+    queue: CacheLineQueue,
+    receiver: CacheLineReceiver<Single>,
     owner: Option<usize>,
     /// A message that was taken from the ring and has to wait for entries of the overflow list;
     /// with its position.
@@ -75,8 +75,8 @@ pub(super) struct Side {
     plan: Plan,
     class: Class,
     shape: Shape,
-    miss: WideQueue,
-    misses: WideReceiver<Sole>,
+    miss: CacheLineQueue,
+    misses: CacheLineReceiver<Single>,
     queues: Box<[Queue]>,
     rings: Vec<Ring>,
     poller: Poller,
@@ -85,7 +85,7 @@ pub(super) struct Side {
     /// Looks at rings and lists so far.
     pub(super) looks: u64,
     /// What a look found out that has not been told yet.
-    failed: Option<ReceiveError>,
+    failed: Option<RecvError>,
 }
 
 impl Side {
@@ -93,7 +93,7 @@ impl Side {
         memory: &Arc<Memory>,
         plan: &Plan,
         class: Class,
-        miss: WideQueue,
+        miss: CacheLineQueue,
         shape: Shape,
     ) -> Result<Side, HallError> {
         Ok(Side {
@@ -101,7 +101,7 @@ impl Side {
             plan: plan.clone(),
             class,
             shape,
-            misses: miss.sole_receiver()?,
+            misses: miss.single_receiver()?,
             miss,
             queues: (0..shape.queues).map(|_| Queue::default()).collect(),
             rings: Vec::new(),
@@ -135,7 +135,7 @@ impl Side {
 
     pub(super) fn progress(&self, index: usize) -> Progress {
         // Acquire: what was sent before its sender said so elsewhere lies before these.
-        let bounds = |queue: &WideQueue| {
+        let bounds = |queue: &CacheLineQueue| {
             let control = &queue.ring.control;
             let tail = control.tail.position.load(Ordering::Acquire) & POSITION;
             (control.head.position.load(Ordering::Relaxed), tail)
@@ -177,9 +177,9 @@ impl Side {
     pub(super) fn try_receive(
         &mut self,
         queue: usize,
-    ) -> Result<Option<WideMessage>, ReceiveError> {
+    ) -> Result<Option<CacheLineMessage>, RecvError> {
         if queue >= self.queues.len() {
-            return Err(ReceiveError::Closed);
+            return Err(RecvError::Closed);
         }
         self.sort()?;
         self.deliver(queue)
@@ -190,7 +190,7 @@ impl Side {
     pub(super) fn try_receive_any(
         &mut self,
         plan: &Plan,
-    ) -> Result<Option<(usize, WideMessage)>, ReceiveError> {
+    ) -> Result<Option<(usize, CacheLineMessage)>, RecvError> {
         self.sort()?;
         let mut poller = self.poller.clone();
         let found = poller.poll(plan.bits(self.class), None, self);
@@ -201,7 +201,7 @@ impl Side {
         }
     }
 
-    fn deliver(&mut self, queue: usize) -> Result<Option<WideMessage>, ReceiveError> {
+    fn deliver(&mut self, queue: usize) -> Result<Option<CacheLineMessage>, RecvError> {
         let Some((message, was_direct)) = self.next(queue)? else { return Ok(None) };
         if was_direct {
             self.count_message(queue);
@@ -215,7 +215,7 @@ impl Side {
 
     /// Takes lines from the miss ring, at most as many as it holds, each into its queue's overflow
     /// list.
-    fn sort(&mut self) -> Result<(), ReceiveError> {
+    fn sort(&mut self) -> Result<(), RecvError> {
         let mut sorted = 0;
         self.looks += 1;
         while sorted < self.shape.miss_capacity {
@@ -246,7 +246,7 @@ impl Side {
 
     /// Takes the next message of a queue in the order of the page of the module, and says whether
     /// it came through the ring.
-    fn next(&mut self, index: usize) -> Result<Option<(WideMessage, bool)>, ReceiveError> {
+    fn next(&mut self, index: usize) -> Result<Option<(CacheLineMessage, bool)>, RecvError> {
         let Some(queue) = self.queues.get_mut(index) else { return Ok(None) };
         let front = queue.overflow.front().map(|entry| entry.boundary);
         let Some(ring) = queue.ring.and_then(|ring| self.rings.get_mut(ring)) else {
@@ -310,7 +310,7 @@ impl Side {
     }
 
     /// Gives a queue a ring if its traffic deserves one.
-    fn rebalance(&mut self, index: usize) -> Result<(), ReceiveError> {
+    fn rebalance(&mut self, index: usize) -> Result<(), RecvError> {
         let recent = self.recent(index);
         if recent < PROMOTE || self.is_resident(index) || self.promote(index) {
             return Ok(());
@@ -347,14 +347,14 @@ impl Side {
         let number = self.rings.len();
         let place = self.plan.place(self.class, number).filter(|_| number < self.shape.rings)?;
         let queue = self.memory.ring(self.shape.ring_capacity).ok()?;
-        let receiver = queue.sole_receiver().ok()?;
+        let receiver = queue.single_receiver().ok()?;
         // Relaxed: the descriptor publishes it.
         place.store(queue.offset().0 + 1, Ordering::Relaxed);
         self.rings.push(Ring { queue, receiver, owner: None, held: None });
         Some(number)
     }
 
-    pub(super) fn demote(&mut self, index: usize) -> Result<(), ReceiveError> {
+    pub(super) fn demote(&mut self, index: usize) -> Result<(), RecvError> {
         let Some(number) = self.queues.get(index).and_then(|queue| queue.ring) else {
             return Ok(());
         };
@@ -368,7 +368,7 @@ impl Side {
             match self.next(index) {
                 Ok(Some((message, _))) => in_order.push_back(Entry { boundary: 0, message }),
                 Ok(None) if looks < LOOKS => looks += 1,
-                Ok(None) => break Err(ReceiveError::Broken),
+                Ok(None) => break Err(RecvError::Broken),
                 Err(why) => break Err(why),
             }
         };
@@ -379,24 +379,23 @@ impl Side {
         in_order.append(&mut queue.overflow);
         queue.overflow = in_order;
         self.settle(index);
-        if end == Err::<(), _>(ReceiveError::Closed) && self.rings[number].queue.reopen().is_some()
-        {
+        if end == Err::<(), _>(RecvError::Closed) && self.rings[number].queue.reopen().is_some() {
             self.rings[number].owner = None;
             return Ok(());
         }
-        Err(ReceiveError::Broken)
+        Err(RecvError::Broken)
     }
 }
 
 /// Whether a ring holds half of what it can.
-pub(super) fn is_half_full(queue: &WideQueue) -> bool {
-    Wide::holds(&queue.ring, queue.capacity() as u64 / 2)
+pub(super) fn is_half_full(queue: &CacheLineQueue) -> bool {
+    CacheLine::holds(&queue.ring, queue.capacity() as u64 / 2)
 }
 
 impl Members for Side {
-    type Item = WideMessage;
+    type Item = CacheLineMessage;
 
-    fn take(&mut self, index: usize) -> Option<WideMessage> {
+    fn take(&mut self, index: usize) -> Option<CacheLineMessage> {
         self.looks += 1;
         self.deliver(index).unwrap_or_else(|why| {
             self.failed = Some(why);

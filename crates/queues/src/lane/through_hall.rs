@@ -7,13 +7,13 @@
 //! ([`HallLane::is_drained`]), and the receiver tells the post office.
 
 use super::{LaneError, NEWS, Partner};
+use crate::cache_line::{CacheLineHeader, CacheLineMessage, LINE_DATA};
+use crate::error::SendError;
 use crate::hall::{Destination, Hall, Progress};
-use crate::lines::{LINE_DATA, LineHeader, WideMessage};
 use crate::name::{QueueIndex, QueueName, SourceName};
 use crate::post::control::Control;
 use crate::post::halls::Peer;
 use crate::post::{Class, Dropped, LaneOffer};
-use crate::refusal::SendError;
 use crate::table::{DestinationTable, TableError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -116,7 +116,7 @@ impl HallSender {
     #[cold]
     fn wait_to_send(
         &mut self,
-        message: &WideMessage,
+        message: &CacheLineMessage,
         deadline: Option<Instant>,
     ) -> Result<(), LaneError> {
         loop {
@@ -138,10 +138,10 @@ impl HallSender {
         }
     }
 
-    fn compose(&mut self, handler: u8, bytes: &[u8]) -> Result<WideMessage, LaneError> {
+    fn compose(&mut self, handler: u8, bytes: &[u8]) -> Result<CacheLineMessage, LaneError> {
         self.translate()?;
-        let header = LineHeader { source: self.source, handler, tag: 0 };
-        WideMessage::new(header, bytes)
+        let header = CacheLineHeader { source: self.source, handler, tag: 0 };
+        CacheLineMessage::new(header, bytes)
             .ok_or(LaneError::Oversized { bytes: bytes.len(), most: LINE_DATA })
     }
 

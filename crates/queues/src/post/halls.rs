@@ -43,7 +43,7 @@ impl Halls {
         let bytes = segment.bytes();
         let arena = Arc::new(
             Arena::new(segment, PLACE.0..bytes)
-                .map_err(crate::ring::RingError::from)
+                .map_err(crate::error::CreateError::from)
                 .map_err(crate::hall::HallError::from)?,
         );
         let hall = Hall::create(&arena, shape)?;

@@ -2,8 +2,8 @@
 
 use super::registration::PATIENCE;
 use super::{Class, Port, PostError, Refusal};
+use crate::cache_line::LINE_DATA;
 use crate::lane::{HallSender, LaneError, LaneSender};
-use crate::lines::LINE_DATA;
 use crate::name::{QueueName, SourceName};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -4,16 +4,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Form, Kind, Shared};
+use super::memory::RingMemory;
+use super::{Consumers, Kind, Multi};
 use crate::bell::Bell;
 use crate::departures::{Departures, Watched, departed};
+use crate::error::RecvError;
 use crate::event::Notify;
+use crate::message::Message;
 use crate::one_poll::Polled;
-use crate::refusal::ReceiveError;
-use crate::ring::Ring;
 use crate::sync::{Ordering, spin_loop};
 use crate::waiting::{Wait, wait};
-use crate::word::Message;
 
 /// How many pauses of the processor a receiver makes between two looks while messages flow. The
 /// sender is probably writing to the very line that would be looked at; a look at once takes the
@@ -23,21 +23,21 @@ const FLOW_PAUSE: u32 = 4;
 /// How often it looks before it takes the flow for ended.
 const FLOW_LOOKS: u32 = 8;
 
-/// Receives from one queue. Those of the form [`Shared`] can be cloned, one for each thread.
-pub struct Receiver<K: Kind, F: Form = Shared> {
-    ring: Ring<K::Slot>,
-    looks: K::Looks,
+/// Receives from one queue. Those of the form [`Multi`] can be cloned, one for each thread.
+pub struct Receiver<K: Kind, C: Consumers = Multi> {
+    ring: RingMemory<K::Slot>,
+    looks: K::RecvState,
     /// The last batch was not empty.
     flows: bool,
     watched: Watched,
-    form: PhantomData<F>,
+    form: PhantomData<C>,
 }
 
-impl<K: Kind, F: Form> Receiver<K, F> {
-    pub(super) fn of(ring: Ring<K::Slot>) -> Self {
+impl<K: Kind, C: Consumers> Receiver<K, C> {
+    pub(super) fn of(ring: RingMemory<K::Slot>) -> Self {
         Receiver {
             ring,
-            looks: K::Looks::default(),
+            looks: K::RecvState::default(),
             flows: false,
             watched: None,
             form: PhantomData,
@@ -54,10 +54,10 @@ impl<K: Kind, F: Form> Receiver<K, F> {
     /// Takes the next message if there is one.
     ///
     /// # Errors
-    /// [`ReceiveError`].
+    /// [`RecvError`].
     #[inline]
-    pub fn try_receive(&mut self) -> Result<Option<K::Message>, ReceiveError> {
-        let received = K::try_receive::<F>(&self.ring, &mut self.looks);
+    pub fn try_receive(&mut self) -> Result<Option<K::Message>, RecvError> {
+        let received = K::try_receive::<C>(&self.ring, &mut self.looks);
         if let Ok(Some(_)) = received {
             self.ring.announce_room();
         }
@@ -77,15 +77,15 @@ impl<K: Kind, F: Form> Receiver<K, F> {
     /// Takes up to `into.len()` messages, as many as there are, with one handshake; gives how many.
     ///
     /// # Errors
-    /// [`ReceiveError`], when there is no message before it.
-    pub fn receive_many(&mut self, into: &mut [K::Message]) -> Result<usize, ReceiveError> {
+    /// [`RecvError`], when there is no message before it.
+    pub fn receive_many(&mut self, into: &mut [K::Message]) -> Result<usize, RecvError> {
         let looks = if self.flows { FLOW_LOOKS } else { 1 };
         let mut count = 0;
         for _ in 0..looks {
             if self.flows {
                 (0..FLOW_PAUSE).for_each(|_| spin_loop());
             }
-            count = K::try_receive_many::<F>(&self.ring, &mut self.looks, into)?;
+            count = K::try_receive_many::<C>(&self.ring, &mut self.looks, into)?;
             if count != 0 {
                 break;
             }
@@ -100,8 +100,8 @@ impl<K: Kind, F: Form> Receiver<K, F> {
     /// Takes the next message, and sleeps until there is one.
     ///
     /// # Errors
-    /// [`ReceiveError`].
-    pub fn receive_blocking(&mut self) -> Result<K::Message, ReceiveError> {
+    /// [`RecvError`].
+    pub fn receive_blocking(&mut self) -> Result<K::Message, RecvError> {
         loop {
             if let Some(message) = wait(self, None).transpose()? {
                 return Ok(message);
@@ -112,8 +112,8 @@ impl<K: Kind, F: Form> Receiver<K, F> {
     /// Takes the next message, and sleeps until there is one or the deadline has come; then `None`.
     ///
     /// # Errors
-    /// [`ReceiveError`].
-    pub fn receive_until(&mut self, deadline: Instant) -> Result<Option<K::Message>, ReceiveError> {
+    /// [`RecvError`].
+    pub fn receive_until(&mut self, deadline: Instant) -> Result<Option<K::Message>, RecvError> {
         wait(self, Some(deadline)).transpose()
     }
 
@@ -154,8 +154,8 @@ impl<K: Kind, F: Form> Receiver<K, F> {
     }
 }
 
-impl<K: Kind, F: Form> Wait for Receiver<K, F> {
-    type Found = Result<K::Message, ReceiveError>;
+impl<K: Kind, C: Consumers> Wait for Receiver<K, C> {
+    type Found = Result<K::Message, RecvError>;
 
     fn bell(&self) -> Bell<'_> {
         self.ring.bell()
@@ -174,14 +174,14 @@ impl<K: Kind, F: Form> Wait for Receiver<K, F> {
         Receiver::is_ready(self)
     }
 
-    fn mend(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Found> {
         let rank = departed(&self.watched)?;
         // What it sent before it went comes first.
-        Some(self.look().unwrap_or(Err(ReceiveError::Departed { rank })))
+        Some(self.look().unwrap_or(Err(RecvError::Departed { rank })))
     }
 }
 
-impl<K: Kind> Clone for Receiver<K, Shared> {
+impl<K: Kind> Clone for Receiver<K, Multi> {
     fn clone(&self) -> Self {
         // It can only fail when other programs write over the count, or at 2^32 receivers; then one
         // goes uncounted.
@@ -192,15 +192,15 @@ impl<K: Kind> Clone for Receiver<K, Shared> {
     }
 }
 
-impl<K: Kind, F: Form> Drop for Receiver<K, F> {
+impl<K: Kind, C: Consumers> Drop for Receiver<K, C> {
     fn drop(&mut self) {
-        self.ring.leave_receiver(F::SOLE);
+        self.ring.leave_receiver(C::SINGLE);
     }
 }
 
-debug_by_offset!("Receiver", K: Kind, F: Form> std::fmt::Debug for Receiver<K, F>);
+debug_by_offset!("Receiver", K: Kind, C: Consumers> std::fmt::Debug for Receiver<K, C>);
 
-impl<K: Kind, F: Form> Polled for Receiver<K, F> {
+impl<K: Kind, C: Consumers> Polled for Receiver<K, C> {
     type Item = K::Message;
 
     #[inline]

@@ -4,25 +4,25 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Kind;
+use super::memory::RingMemory;
 use crate::bell::Bell;
 use crate::departures::{Departures, Watched, departed};
+use crate::error::SendError;
 use crate::event::Event;
-use crate::refusal::SendError;
-use crate::ring::Ring;
 use crate::waiting::{Ringers, Wait, wait};
 
 /// Sends to one queue. Any number of threads may use one, or clones of one.
 pub struct Sender<K: Kind> {
-    pub(crate) ring: Ring<K::Slot>,
+    pub(crate) ring: RingMemory<K::Slot>,
     pub(crate) generation: u32,
-    aim: K::Aim,
+    state: K::SendState,
     event: Option<Event>,
     watched: Watched,
 }
 
 impl<K: Kind> Sender<K> {
-    pub(super) fn of(ring: Ring<K::Slot>, generation: u32) -> Self {
-        Sender { ring, generation, aim: K::Aim::default(), event: None, watched: None }
+    pub(super) fn of(ring: RingMemory<K::Slot>, generation: u32) -> Self {
+        Sender { ring, generation, state: K::SendState::default(), event: None, watched: None }
     }
 
     /// A sender that notifies the receiver's event when the receiver asks for that. The event is
@@ -44,7 +44,7 @@ impl<K: Kind> Sender<K> {
     /// [`SendError`]; the message was then not sent.
     #[inline]
     pub fn try_send(&self, message: &K::Message) -> Result<(), SendError> {
-        K::try_send(&self.ring, message, self.generation, &self.aim)?;
+        K::try_send(&self.ring, message, self.generation, &self.state)?;
         self.announce();
         Ok(())
     }
@@ -110,8 +110,8 @@ impl<K: Kind> Wait for Later<'_, K> {
         Some(self.sender.try_send(self.message)).filter(|result| *result != Err(SendError::Full))
     }
 
-    fn mend(&mut self) -> Option<Self::Found> {
-        K::mend(&self.sender.ring);
+    fn recover(&mut self) -> Option<Self::Found> {
+        K::recover(&self.sender.ring);
         let rank = departed(&self.sender.watched)?;
         // It may have made room as the last that it did; then the message is sent, to nobody.
         Some(self.look().unwrap_or(Err(SendError::Departed { rank })))

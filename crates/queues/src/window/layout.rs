@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shm::handle::{Mapped, MappedSlice};
+use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
 
 use super::error::WindowError;

@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 use std::hint::black_box;
+use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
 use tradewind::queues::dma::{self, STAGING};
-use tradewind::queues::lines::{LineHeader, WideMessage};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::remote::Condition;
 use tradewind::{BulkEnd, BulkReceiver, Communicator, Pipeline, Result, WidePort, Windows};
@@ -106,7 +106,7 @@ impl Stage for SendReceive {
 /// A message with a header for every value, into a queue to which everybody may send.
 pub(crate) struct Message {
     port: WidePort,
-    header: LineHeader,
+    header: CacheLineHeader,
     next: usize,
 }
 
@@ -116,7 +116,7 @@ impl Message {
         let port = world.wide(capacity)?;
         Ok(Message {
             port,
-            header: LineHeader { source, handler: 0, tag: 0 },
+            header: CacheLineHeader { source, handler: 0, tag: 0 },
             next: world.rank() as usize + 1,
         })
     }
@@ -132,7 +132,8 @@ impl Stage for Message {
     #[inline(always)]
     fn send(&mut self, product: f64) -> Result<()> {
         // Eight bytes are never too long.
-        let message = WideMessage::new(self.header, &product.to_le_bytes()).unwrap_or_default();
+        let message =
+            CacheLineMessage::new(self.header, &product.to_le_bytes()).unwrap_or_default();
         Ok(self.port.senders[self.next].send(&message)?)
     }
 }

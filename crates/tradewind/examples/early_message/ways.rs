@@ -1,8 +1,8 @@
 //! The mechanisms by which a number comes from rank 0 to rank 1.
 
 use clap::ValueEnum;
+use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
 use tradewind::queues::channel;
-use tradewind::queues::lines::{LineHeader, WideMessage};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::remote::Condition;
 use tradewind::queues::word;
@@ -74,9 +74,9 @@ impl Way for ExpressPort {
 
 impl Way for WidePort {
     fn send(&mut self, number: u64) -> Result<()> {
-        let header = LineHeader { source: SourceName::default(), handler: 0, tag: 0 };
+        let header = CacheLineHeader { source: SourceName::default(), handler: 0, tag: 0 };
         // Eight bytes are never too long.
-        let message = WideMessage::new(header, &number.to_le_bytes()).unwrap_or_default();
+        let message = CacheLineMessage::new(header, &number.to_le_bytes()).unwrap_or_default();
         Ok(self.senders[RECEIVER as usize].send(&message)?)
     }
 

@@ -1,6 +1,6 @@
 //! Bytes that a process copies into or out of a segment whose other user it does not trust.
 //!
-//! [`Memory`](crate::memory::Memory) leaves it to a protocol that no two processes touch the same
+//! [`SegmentMemory`](crate::memory::Memory) leaves it to a protocol that no two processes touch the same
 //! bytes at once. Where the other side may break the protocol, because it has gone mad or belongs
 //! to another program, even reading would then be a data race. Here every byte moves in an atomic
 //! word: whoever breaks the protocol spoils what is copied and nothing else. It costs about as much
@@ -17,7 +17,7 @@ const WORD: usize = size_of::<u64>();
 /// When the range, in whole words, leaves the segment.
 ///
 /// ```
-/// use shm::copies::{load, store};
+/// use shm::word_copy::{load, store};
 /// use shm::segment::{Backing, Offset, Segment};
 ///
 /// # fn main() -> Result<(), shm::segment::SegmentError> {

@@ -23,10 +23,11 @@
 //! The mechanism is that of Ang et al. 1996, section 5.1, with a compare-exchange in place of the
 //! single uncached write.
 
-use crate::form::{Form, advance};
-use crate::refusal::{ReceiveError, SendError};
+use super::slot::{self, SlotState};
+use crate::consumers::{Consumers, advance};
+use crate::error::{RecvError, SendError};
+use crate::message::Message;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::word::{self, Message, Slot};
 
 /// How often an operation tries again because others were faster. A memory that others spoil ends
 /// it here.
@@ -40,7 +41,7 @@ const CLOSING: u32 = 1;
 
 /// The words of a ring, wherever they lie. Zeroed words are an empty ring of generation 0.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Words<'a> {
+pub(crate) struct WordRing<'a> {
     /// A power of two of them, at least two.
     pub(crate) slots: &'a [AtomicU64],
     /// Everything before this position was written; the position to be written next is a few
@@ -62,7 +63,7 @@ enum Obstacle {
     Refused(SendError),
 }
 
-impl<'a> Words<'a> {
+impl<'a> WordRing<'a> {
     #[inline(always)]
     fn slot(&self, position: u64) -> &'a AtomicU64 {
         &self.slots[position as usize & (self.slots.len() - 1)]
@@ -96,14 +97,14 @@ impl<'a> Words<'a> {
             if self.gate.load(Ordering::Relaxed) >> 1 != generation {
                 return Err(SendError::Closed);
             }
-            let (slot, empty) = (self.slot(position), word::empty(self.lap(position)));
+            let (slot, empty) = (self.slot(position), slot::empty(self.lap(position)));
             let seen = match self.look_for_room(position, slot, empty) {
                 // Not looked at before: a look would fetch the line once for reading and once more
                 // for writing. SeqCst: pairs with the Acquire of `try_receive`, and comes before
                 // the look whether a receiver sleeps. Acquire: pairs with the Release of
                 // `give_back`.
                 None => {
-                    let full = word::full(self.lap(position), message);
+                    let full = slot::full(self.lap(position), message);
                     match slot.compare_exchange(empty, full, Ordering::SeqCst, Ordering::Acquire) {
                         Ok(_) => {
                             next.store(position + 1, Ordering::Relaxed);
@@ -147,9 +148,9 @@ impl<'a> Words<'a> {
     #[cold]
     fn obstacle(&self, position: u64, seen: u64) -> Obstacle {
         let lap = self.lap(position);
-        match word::read(seen) {
-            _ if word::is_full_in(seen, lap) => Obstacle::Written(position + 1),
-            Slot::Full { .. } => {
+        match slot::read(seen) {
+            _ if slot::is_full_in(seen, lap) => Obstacle::Written(position + 1),
+            SlotState::Full { .. } => {
                 // Acquire: pairs with the Release half of a receiver's `advance`. As long as the
                 // position was not received, the slot can only hold the message of the lap before,
                 // not received or being taken.
@@ -160,12 +161,14 @@ impl<'a> Words<'a> {
                     Obstacle::Written(head)
                 }
             }
-            Slot::Closed(_) if seen == word::closed(lap) => Obstacle::Refused(SendError::Closed),
+            SlotState::Closed(_) if seen == slot::closed(lap) => {
+                Obstacle::Refused(SendError::Closed)
+            }
             // Written, received and given back.
-            Slot::Empty(next) | Slot::Closed(next) if word::is_later(next, lap) => {
+            SlotState::Empty(next) | SlotState::Closed(next) if slot::is_later(next, lap) => {
                 Obstacle::Written(position + 1)
             }
-            Slot::Empty(_) | Slot::Closed(_) => Obstacle::Refused(SendError::Broken),
+            SlotState::Empty(_) | SlotState::Closed(_) => Obstacle::Refused(SendError::Broken),
         }
     }
 
@@ -178,52 +181,52 @@ impl<'a> Words<'a> {
 
     /// Takes the next message if there is one.
     #[inline]
-    pub(crate) fn try_receive<F: Form>(&self) -> Result<Option<Message>, ReceiveError> {
+    pub(crate) fn try_receive<C: Consumers>(&self) -> Result<Option<Message>, RecvError> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release half of another receiver's `advance`.
             let head = self.head.load(Ordering::Acquire);
             // Acquire: pairs with the sender's exchange; what it wrote before it sent is visible.
             let seen = self.slot(head).load(Ordering::Acquire);
-            if word::is_full_in(seen, self.lap(head)) {
-                if advance::<F>(self.head, head, head.wrapping_add(1)) {
+            if slot::is_full_in(seen, self.lap(head)) {
+                if advance::<C>(self.head, head, head.wrapping_add(1)) {
                     self.give_back(head);
                     return Ok(Some(Message::from_bits(seen)));
                 }
                 continue;
             }
-            if seen == word::empty(self.lap(head)) {
+            if seen == slot::empty(self.lap(head)) {
                 return Ok(None);
             }
             if let Some(verdict) = self.nothing(head, seen) {
                 return verdict;
             }
         }
-        Err(ReceiveError::Broken)
+        Err(RecvError::Broken)
     }
 
     /// What it means that the slot at `head` holds `seen`, neither a message nor room for the next.
     /// `None`: look again.
     #[cold]
-    fn nothing(&self, head: u64, seen: u64) -> Option<Result<Option<Message>, ReceiveError>> {
+    fn nothing(&self, head: u64, seen: u64) -> Option<Result<Option<Message>, RecvError>> {
         let lap = self.lap(head);
-        if seen == word::closed(lap) {
-            return Some(Err(ReceiveError::Closed));
+        if seen == slot::closed(lap) {
+            return Some(Err(RecvError::Closed));
         }
         if self.head.load(Ordering::Acquire) != head {
             return None;
         }
-        match word::read(seen) {
+        match slot::read(seen) {
             // Of the lap before: its receiver has not given the slot back.
-            Slot::Full { .. } => Some(Ok(None)),
-            Slot::Empty(_) | Slot::Closed(_) => Some(Err(ReceiveError::Broken)),
+            SlotState::Full { .. } => Some(Ok(None)),
+            SlotState::Empty(_) | SlotState::Closed(_) => Some(Err(RecvError::Broken)),
         }
     }
 
     /// Takes up to `into.len()` messages with one exchange; gives how many.
-    pub(crate) fn try_receive_many<F: Form>(
+    pub(crate) fn try_receive_many<C: Consumers>(
         &self,
         into: &mut [Message],
-    ) -> Result<usize, ReceiveError> {
+    ) -> Result<usize, RecvError> {
         let limit = into.len().min(self.slots.len());
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
@@ -231,7 +234,7 @@ impl<'a> Words<'a> {
             while count < limit {
                 let position = head.wrapping_add(count as u64);
                 let seen = self.slot(position).load(Ordering::Acquire);
-                if !word::is_full_in(seen, self.lap(position)) {
+                if !slot::is_full_in(seen, self.lap(position)) {
                     break;
                 }
                 into[count] = Message::from_bits(seen);
@@ -241,15 +244,15 @@ impl<'a> Words<'a> {
                 // One by one, which also tells an empty ring from a closed one.
                 let Some(first) = into.first_mut() else { return Ok(0) };
                 return self
-                    .try_receive::<F>()
+                    .try_receive::<C>()
                     .map(|message| message.map(|message| *first = message).iter().count());
             }
-            if advance::<F>(self.head, head, head.wrapping_add(count as u64)) {
+            if advance::<C>(self.head, head, head.wrapping_add(count as u64)) {
                 (0..count as u64).for_each(|taken| self.give_back(head.wrapping_add(taken)));
                 return Ok(count);
             }
         }
-        Err(ReceiveError::Broken)
+        Err(RecvError::Broken)
     }
 
     /// Makes the slot of a position that this receiver has taken writable for the next lap, or
@@ -258,7 +261,7 @@ impl<'a> Words<'a> {
     fn give_back(&self, position: u64) {
         let next = self.lap(position).wrapping_add(1);
         let closing = self.gate.load(Ordering::Relaxed) & CLOSING != 0;
-        let word = if closing { word::closed(next) } else { word::empty(next) };
+        let word = if closing { slot::closed(next) } else { slot::empty(next) };
         // Release: pairs with the Acquire of a sender's exchange.
         self.slot(position).store(word, Ordering::Release);
     }
@@ -269,7 +272,7 @@ impl<'a> Words<'a> {
     pub(crate) fn is_ready(&self) -> bool {
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
-            if word::is_full_in(self.slot(head).load(Ordering::Acquire), self.lap(head)) {
+            if slot::is_full_in(self.slot(head).load(Ordering::Acquire), self.lap(head)) {
                 return true;
             }
             // Another receiver may have taken what was there, and something newer may lie behind
@@ -289,7 +292,7 @@ impl<'a> Words<'a> {
         let head = self.head.load(Ordering::Acquire);
         let last = head.wrapping_add(count - 1);
         // Positions are written in order, so the last of them tells for all.
-        word::is_full_in(self.slot(last).load(Ordering::Acquire), self.lap(last))
+        slot::is_full_in(self.slot(last).load(Ordering::Acquire), self.lap(last))
     }
 
     /// Lets nobody send any more; gives the position from which on nothing will be sent. `None`:
@@ -302,7 +305,7 @@ impl<'a> Words<'a> {
         for _ in 0..ROUNDS {
             let position = self.tail.load(Ordering::Acquire).max(written);
             let (empty, closed) =
-                (word::empty(self.lap(position)), word::closed(self.lap(position)));
+                (slot::empty(self.lap(position)), slot::closed(self.lap(position)));
             match self.slot(position).compare_exchange(
                 empty,
                 closed,
@@ -327,11 +330,11 @@ impl<'a> Words<'a> {
     /// No receiver may use the ring meanwhile.
     pub(crate) fn reopen(&self) -> Option<u32> {
         let head = self.head.load(Ordering::Acquire);
-        if self.slot(head).load(Ordering::Acquire) != word::closed(self.lap(head)) {
+        if self.slot(head).load(Ordering::Acquire) != slot::closed(self.lap(head)) {
             return None;
         }
         let is_full = |slot: &AtomicU64| {
-            matches!(word::read(slot.load(Ordering::Acquire)), Slot::Full { .. })
+            matches!(slot::read(slot.load(Ordering::Acquire)), SlotState::Full { .. })
         };
         if self.slots.iter().any(is_full) {
             return None;
@@ -344,7 +347,7 @@ impl<'a> Words<'a> {
         let lap = self.lap(head).wrapping_add(2);
         let start = lap << self.slots.len().trailing_zeros();
         // Release: pairs with the Acquire of a sender's exchange.
-        self.slots.iter().for_each(|slot| slot.store(word::empty(lap), Ordering::Release));
+        self.slots.iter().for_each(|slot| slot.store(slot::empty(lap), Ordering::Release));
         self.head.store(start, Ordering::Release);
         self.room.store(start, Ordering::Relaxed);
         // Release: pairs with the Acquire of the tail in `try_send`; the slots above are then seen.

@@ -28,17 +28,17 @@
 //! there. So the claimant of a line is known from the tail until somebody claims the next line,
 //! then from the line's own header, and if it never came to write that, from the next one's. A void
 //! carries the name, and senders that come round to it look now and then whether the process still
-//! lives; of a dead one they take the line over ([`Lines::recover`]). Only if two that claimed one
+//! lives; of a dead one they take the line over ([`SlotRing::recover`]). Only if two that claimed one
 //! after the other are both killed within the few instructions between claim and header, the first
 //! one's line stays away.
 //!
 //! Every change of a stamp makes it larger: full in one lap, empty, void, full in the next. No
 //! value returns, so no exchange can mistake an old state for a new one, however late it comes.
 
-use super::message::{LINE_DATA, WORDS, WideMessage};
+use super::message::{CacheLineMessage, LINE_DATA, WORDS};
 use super::senders::Senders;
-use super::stamp::{self, Claimant, LineHeader, State, stamp};
-use crate::refusal::SendError;
+use super::state::{self, CacheLineHeader, SenderId, State, encode};
+use crate::error::SendError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How often an operation tries again because others were faster. A memory that others spoil ends
@@ -92,7 +92,7 @@ pub(crate) struct Claimed {
     /// Its stamp when it was claimed, which only a void or the publication changes.
     stamp: u64,
     /// Who claimed before.
-    before: Claimant,
+    before: SenderId,
 }
 
 /// The line was voided while it was composed.
@@ -101,7 +101,7 @@ pub(crate) struct Voided;
 
 /// The words of a ring, wherever they lie. Zeroed words are an empty ring of generation 0.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lines<'a> {
+pub(crate) struct SlotRing<'a> {
     /// A power of two of them, at least two.
     pub(crate) lines: &'a [Line],
     /// The position to be claimed next, who claimed the one before, and [`CLOSED`].
@@ -115,7 +115,7 @@ pub(crate) struct Lines<'a> {
     /// Who sends.
     pub(crate) senders: Senders<'a>,
     /// This process's number among them.
-    pub(crate) own: Claimant,
+    pub(crate) own: SenderId,
 }
 
 /// What a sender finds before it claims.
@@ -125,7 +125,7 @@ enum Obstacle {
     Refused(SendError),
 }
 
-impl<'a> Lines<'a> {
+impl<'a> SlotRing<'a> {
     #[inline(always)]
     pub(super) fn line(&self, position: u64) -> &'a Line {
         &self.lines[position as usize & (self.lines.len() - 1)]
@@ -139,7 +139,7 @@ impl<'a> Lines<'a> {
     /// The stamp of a line when it holds the message of this position.
     #[inline(always)]
     pub(super) fn full(&self, position: u64) -> u64 {
-        stamp(self.lap(position), State::Full)
+        encode(self.lap(position), State::Full)
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -170,7 +170,7 @@ impl<'a> Lines<'a> {
             }
             // Acquire: pairs with the Release of `give_back` and of the void that others moved on.
             let found = self.line(position).stamp.load(Ordering::Acquire);
-            if !stamp::is_free(found, self.full(position)) {
+            if !state::is_free(found, self.full(position)) {
                 passed += u64::from(self.pass_by(tail, found));
                 if passed > 2 * self.count() {
                     // All lines are away.
@@ -186,7 +186,7 @@ impl<'a> Lines<'a> {
         Err(SendError::Broken)
     }
 
-    /// Looks at the head, because the line at `tail` was not free when somebody looked last.
+    /// RecvState at the head, because the line at `tail` was not free when somebody looked last.
     #[cold]
     fn find_room(&self, tail: u64) -> Result<(), Obstacle> {
         // Acquire: pairs with the Release half of `advance`, before which the receiver has read its
@@ -216,12 +216,12 @@ impl<'a> Lines<'a> {
     #[cold]
     fn pass_by(&self, tail: u64, found: u64) -> bool {
         let position = tail & POSITION;
-        if stamp::is_away(found, self.full(position)) {
+        if state::is_away(found, self.full(position)) {
             let lap = self.lap(position);
             if lap.is_multiple_of(LAPS_BETWEEN_LOOKS) && self.is_of_the_dead(found) {
                 self.take_over(self.line(position), found);
             } else {
-                let void = stamp(lap, stamp::state(found));
+                let void = encode(lap, state::decode(found));
                 // AcqRel: keeps the chain from the void to `give_back` whole. If it fails, its
                 // sender has just given it back or another sender has moved the void on.
                 if self
@@ -235,11 +235,11 @@ impl<'a> Lines<'a> {
             }
         }
         // Nobody claims the line.
-        self.move_tail(tail, Claimant::NOBODY)
+        self.move_tail(tail, SenderId::NOBODY)
     }
 
     #[inline(always)]
-    fn move_tail(&self, tail: u64, claimant: Claimant) -> bool {
+    fn move_tail(&self, tail: u64, claimant: SenderId) -> bool {
         let next =
             (tail & POSITION).wrapping_add(1) & POSITION | claimant.number() << CLAIMANT_SHIFT;
         // Release: pairs with the Acquire of the tail; a void that was moved on is seen by who sees
@@ -249,7 +249,7 @@ impl<'a> Lines<'a> {
 
     /// Writes a whole message into a claimed line.
     #[inline(always)]
-    pub(crate) fn write(&self, claimed: Claimed, message: &WideMessage) {
+    pub(crate) fn write(&self, claimed: Claimed, message: &CacheLineMessage) {
         self.put_header(claimed, message.header_word());
         for index in 0..message.length().div_ceil(8) {
             self.put(claimed, index, message.word(index));
@@ -261,7 +261,8 @@ impl<'a> Lines<'a> {
     pub(crate) fn put_header(&self, claimed: Claimed, header: u64) {
         // Relaxed: the publication orders it, and whoever voids the line makes nothing of an older
         // header.
-        let word = LineHeader::in_lap(header, self.lap(claimed.position), self.own, claimed.before);
+        let word =
+            CacheLineHeader::in_lap(header, self.lap(claimed.position), self.own, claimed.before);
         self.line(claimed.position).header.store(word, Ordering::Relaxed);
     }
 
@@ -280,7 +281,7 @@ impl<'a> Lines<'a> {
 
     /// What was composed in a claimed line.
     #[cold]
-    pub(crate) fn composed(&self, claimed: Claimed) -> WideMessage {
+    pub(crate) fn composed(&self, claimed: Claimed) -> CacheLineMessage {
         copy(self.line(claimed.position))
     }
 
@@ -308,8 +309,8 @@ impl<'a> Lines<'a> {
         line.header.store(0, Ordering::Relaxed);
         for _ in 0..ROUNDS {
             let found = line.stamp.load(Ordering::Relaxed);
-            let State::Void(_) = stamp::state(found) else { return };
-            let empty = stamp(stamp::lap_of(found).wrapping_add(1), State::Empty);
+            let State::Void(_) = state::decode(found) else { return };
+            let empty = encode(state::lap_of(found).wrapping_add(1), State::Empty);
             // Release: pairs with the Acquire in `claim`: this sender's last stores come before
             // those of the next. It fails when a sender that comes round moves the void on to its
             // lap.
@@ -325,10 +326,10 @@ impl<'a> Lines<'a> {
 
     /// Who claimed a position that is not published yet; `None` if that is not known, for now or
     /// for ever.
-    pub(super) fn claimant(&self, position: u64) -> Option<Claimant> {
+    pub(super) fn claimant(&self, position: u64) -> Option<SenderId> {
         let claims = |position| {
             // Relaxed: a header that is not seen yet makes the claimant unknown.
-            LineHeader::claims(
+            CacheLineHeader::claims(
                 self.line(position).header.load(Ordering::Relaxed),
                 self.lap(position),
             )
@@ -352,14 +353,14 @@ impl<'a> Lines<'a> {
         let claimant = self.claimant(position).unwrap_or_default();
         // AcqRel: as in `pass_by`. If it fails, the message was published after all, or another
         // voided it.
-        let void = stamp(lap, State::Void(claimant));
+        let void = encode(lap, State::Void(claimant));
         let _ = line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Gives up a claimed line without a message in it.
     #[cold]
     pub(crate) fn abandon(&self, claimed: Claimed) {
-        let void = stamp(self.lap(claimed.position), State::Void(self.own));
+        let void = encode(self.lap(claimed.position), State::Void(self.own));
         // AcqRel: as in `pass_by`. If it fails, a receiver has voided the line.
         let line = self.line(claimed.position);
         let _ =
@@ -372,7 +373,7 @@ impl<'a> Lines<'a> {
     #[inline]
     pub(crate) fn try_send(
         &self,
-        message: &WideMessage,
+        message: &CacheLineMessage,
         generation: u32,
     ) -> Result<u64, SendError> {
         for _ in 0..ROUNDS {
@@ -410,7 +411,7 @@ impl<'a> Lines<'a> {
         let generation = (self.gate.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
         // First the generation: a sender that reads the new tail finds it too.
         self.gate.store(generation << 1, Ordering::SeqCst);
-        // A lap on. Lines that are away stay so; senders that come round move the void on.
+        // A lap on. SlotRing that are away stay so; senders that come round move the void on.
         let start = self.lap(head).wrapping_add(1) << self.lines.len().trailing_zeros();
         self.head.store(start, Ordering::Release);
         self.seen.store(start, Ordering::Release);
@@ -441,7 +442,7 @@ impl<'a> Lines<'a> {
         for ahead in 0..tail.wrapping_sub(head).min(self.count()) {
             let position = head.wrapping_add(ahead);
             let found = self.line(position).stamp.load(Ordering::Acquire);
-            if stamp::is_free(found, self.full(position))
+            if state::is_free(found, self.full(position))
                 && self.claimant(position).is_some_and(|claimant| self.senders.is_dead(claimant))
             {
                 self.void(position, found);
@@ -455,7 +456,7 @@ impl<'a> Lines<'a> {
     }
 
     fn is_of_the_dead(&self, found: u64) -> bool {
-        matches!(stamp::state(found), State::Void(claimant) if self.senders.is_dead(claimant))
+        matches!(state::decode(found), State::Void(claimant) if self.senders.is_dead(claimant))
     }
 
     /// Gives back a line in its dead holder's place; gives whether this process was the one to do
@@ -464,7 +465,7 @@ impl<'a> Lines<'a> {
         // In the lap after the void, as if it had come round: from here on the line is this
         // process's, as one of its own that was voided, and nobody else's. AcqRel: as in `pass_by`;
         // if it fails, the void was moved on or somebody was faster.
-        let void = stamp(stamp::lap_of(found).wrapping_add(1), State::Void(self.own));
+        let void = encode(state::lap_of(found).wrapping_add(1), State::Void(self.own));
         let taken =
             line.stamp.compare_exchange(found, void, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if taken {
@@ -476,8 +477,8 @@ impl<'a> Lines<'a> {
 
 /// Who claimed the position before the tail.
 #[inline(always)]
-fn claimant_of(tail: u64) -> Claimant {
-    Claimant::from_bits(tail >> CLAIMANT_SHIFT)
+fn claimant_of(tail: u64) -> SenderId {
+    SenderId::from_bits(tail >> CLAIMANT_SHIFT)
 }
 
 /// Whether nothing will be claimed any more and everything that was has been received or skipped.
@@ -488,7 +489,7 @@ pub(super) fn is_drained(tail: u64, head: u64) -> bool {
 
 /// The message in a line, or, if others write to it, anything.
 #[inline(always)]
-pub(super) fn copy(line: &Line) -> WideMessage {
+pub(super) fn copy(line: &Line) -> CacheLineMessage {
     let header = line.header.load(Ordering::Relaxed);
     let mut data = [0; LINE_DATA];
     for (bytes, word) in data.chunks_exact_mut(8).zip(&line.data) {
@@ -496,5 +497,5 @@ pub(super) fn copy(line: &Line) -> WideMessage {
         // after.
         bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
-    WideMessage::copied(header, data)
+    CacheLineMessage::copied(header, data)
 }

@@ -1,7 +1,7 @@
 //! Wide Express: messages of up to 48 bytes, each in one cache line; also the shared form of Basic.
 //!
 //! Any number of threads and processes send through one queue, and any number of threads receive
-//! from it, without a lock. A sender may compose in place ([`WideSender::claim`](Sender::claim)), a
+//! from it, without a lock. A sender may compose in place ([`CacheLineSender::claim`](Sender::claim)), a
 //! receiver gets the message as a value of its own, so it never holds up the queue. A sender that
 //! is stopped or dies while it composes does not hold it up either: receivers pass its line by, and
 //! if it goes on, its message is sent again through another line. A full queue refuses
@@ -17,25 +17,25 @@
 //! process that made it: after a fork, a child makes its own.
 //!
 //! Each sender's messages are received in the order in which they were published. Memory: 768 bytes
-//! and 64 more a message of the capacity ([`WideQueue::bytes_for`](Queue::bytes_for)), and less
+//! and 64 more a message of the capacity ([`CacheLineQueue::bytes_for`](Queue::bytes_for)), and less
 //! than 256 bytes in a process for each sender or receiver.
 //!
 //! After Ang et al. 1996, section 5, whose Express messages are narrower.
 //!
 //! ```
-//! use queues::{lines::{LineHeader, WideMessage, WideQueue}, name::SourceName};
+//! use queues::{cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue}, name::SourceName};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
 //! let arena = Arena::new(Arc::clone(&segment), 0..1 << 20)?;
-//! let queue = WideQueue::create(&arena, 64, None)?;
+//! let queue = CacheLineQueue::create(&arena, 64, None)?;
 //! let mut receiver = queue.receiver()?;
 //! let sender = queue.sender();
 //!
-//! let header = LineHeader { source: SourceName::new(7).expect("below 16,384"), handler: 3, tag: 0 };
-//! sender.try_send(&WideMessage::new(header, b"a whole message").expect("at most 48 bytes"))?;
+//! let header = CacheLineHeader { source: SourceName::new(7).expect("below 16,384"), handler: 3, tag: 0 };
+//! sender.try_send(&CacheLineMessage::new(header, b"a whole message").expect("at most 48 bytes"))?;
 //! let mut claim = sender.claim(header)?;
 //! claim.write(0, b"composed ").write(9, b"in place");
 //! claim.publish(17)?;
@@ -50,45 +50,45 @@ use std::cell::Cell;
 
 use shm::shared::Shared as SharedMemory;
 
+use crate::message::Message;
+use crate::queue::memory::{ControlLines, RingMemory, Slot};
 use crate::queue::sealed::Protocol;
 use crate::queue::{Kind, Queue, Receiver, Sender};
-use crate::ring::{Control, Ring, Slots};
 use crate::sync::{Ordering, fence};
-use crate::word::Message;
 
-pub use crate::queue::{Closing, Form, ReceiveError, SendError, Shared, Sole};
-pub use message::{LINE_DATA, WideMessage};
-pub use stamp::LineHeader;
+pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
+pub use message::{CacheLineMessage, LINE_DATA};
+pub use state::CacheLineHeader;
 
 mod message;
 mod receive;
 pub(crate) mod ring;
 mod senders;
-mod stamp;
+mod state;
 
-use receive::Looks;
-use ring::{Claimed, Line, Lines};
+use receive::RecvState;
+use ring::{Claimed, Line, SlotRing};
 use senders::Senders;
-use stamp::{CLAIMANTS, Claimant};
+use state::{CLAIMANTS, SenderId};
 
 /// Messages of one line.
 #[derive(Debug, Clone, Copy)]
-pub struct Wide;
+pub struct CacheLine;
 
 /// A queue of wide messages in a segment.
-pub type WideQueue = Queue<Wide>;
+pub type CacheLineQueue = Queue<CacheLine>;
 
 /// Sends wide messages.
-pub type WideSender = Sender<Wide>;
+pub type CacheLineSender = Sender<CacheLine>;
 
 /// Receives wide messages.
-pub type WideReceiver<F = Shared> = Receiver<Wide, F>;
+pub type CacheLineReceiver<C = Multi> = Receiver<CacheLine, C>;
 
 // SAFETY: `repr(C)` of atomics alone, which take every bit pattern and change atomically only; no
 // address, no `Drop`.
 unsafe impl SharedMemory for Line {}
 
-impl Slots for Line {
+impl Slot for Line {
     const KIND: u8 = 2;
     const NAME: &'static str = "wide";
     const SENDERS: usize = CLAIMANTS;
@@ -99,20 +99,20 @@ impl Slots for Line {
 }
 
 #[inline(always)]
-fn lines(ring: &Ring<Line>) -> Lines<'_> {
-    let Control { settings, tail, head, .. } = &*ring.control;
-    Lines {
+fn slot_ring(ring: &RingMemory<Line>) -> SlotRing<'_> {
+    let ControlLines { settings, tail, head, .. } = &*ring.control;
+    SlotRing {
         lines: &ring.slots,
         tail: &tail.position,
         seen: &tail.hint,
         head: &head.position,
         gate: &settings.gate,
         senders: Senders(&ring.senders),
-        own: Claimant::from_bits(ring.own.into()),
+        own: SenderId::from_bits(ring.own.into()),
     }
 }
 
-impl Kind for Wide {}
+impl Kind for CacheLine {}
 
 /// So many refusals of a thread lead to one recovery, which looks at all lines and asks the system
 /// about processes.
@@ -122,7 +122,7 @@ const REFUSALS: u32 = 64;
 /// senders have died, or are slow. Receivers void only what holds up something, and may not have
 /// been told to skip what was voided.
 #[cold]
-fn refused(ring: &Ring<Line>, why: SendError) {
+fn refused(ring: &RingMemory<Line>, why: SendError) {
     thread_local! {
         static COUNT: Cell<u32> = const { Cell::new(0) };
     }
@@ -133,102 +133,103 @@ fn refused(ring: &Ring<Line>, why: SendError) {
 }
 
 #[cold]
-fn recover_if_stuck(ring: &Ring<Line>) {
-    if lines(ring).is_stuck() {
-        lines(ring).recover();
+fn recover_if_stuck(ring: &RingMemory<Line>) {
+    if slot_ring(ring).is_stuck() {
+        slot_ring(ring).recover();
         fence(Ordering::SeqCst);
         ring.announce(None, || false);
     }
 }
 
-impl Protocol for Wide {
+impl Protocol for CacheLine {
     type Slot = Line;
-    type Message = WideMessage;
-    type Looks = Looks;
-    type Aim = ();
+    type Message = CacheLineMessage;
+    type RecvState = RecvState;
+    type SendState = ();
 
     #[inline(always)]
     fn try_send(
-        ring: &Ring<Line>,
-        message: &WideMessage,
+        ring: &RingMemory<Line>,
+        message: &CacheLineMessage,
         generation: u32,
         (): &(),
     ) -> Result<u64, SendError> {
-        lines(ring).try_send(message, generation).inspect_err(|&why| refused(ring, why))
+        slot_ring(ring).try_send(message, generation).inspect_err(|&why| refused(ring, why))
     }
 
     #[inline(always)]
-    fn try_receive<F: Form>(
-        ring: &Ring<Line>,
-        looks: &mut Looks,
-    ) -> Result<Option<WideMessage>, ReceiveError> {
-        lines(ring).try_receive::<F>(looks)
+    fn try_receive<C: Consumers>(
+        ring: &RingMemory<Line>,
+        state: &mut RecvState,
+    ) -> Result<Option<CacheLineMessage>, RecvError> {
+        slot_ring(ring).try_receive::<C>(state)
     }
 
-    fn try_receive_many<F: Form>(
-        ring: &Ring<Line>,
-        looks: &mut Looks,
-        into: &mut [WideMessage],
-    ) -> Result<usize, ReceiveError> {
-        lines(ring).try_receive_many::<F>(looks, into)
+    fn try_receive_many<C: Consumers>(
+        ring: &RingMemory<Line>,
+        state: &mut RecvState,
+        into: &mut [CacheLineMessage],
+    ) -> Result<usize, RecvError> {
+        slot_ring(ring).try_receive_many::<C>(state, into)
     }
 
     #[inline]
-    fn is_ready(ring: &Ring<Line>) -> bool {
-        lines(ring).is_ready()
+    fn is_ready(ring: &RingMemory<Line>) -> bool {
+        slot_ring(ring).is_ready()
     }
 
-    fn holds(ring: &Ring<Line>, count: u64) -> bool {
-        lines(ring).holds(count)
+    fn holds(ring: &RingMemory<Line>, count: u64) -> bool {
+        slot_ring(ring).holds(count)
     }
 
-    fn close(ring: &Ring<Line>) -> Closing {
-        Closing::At(lines(ring).close())
+    fn close(ring: &RingMemory<Line>) -> Closing {
+        Closing::At(slot_ring(ring).close())
     }
 
-    fn reopen(ring: &Ring<Line>) -> Option<u32> {
-        lines(ring).reopen()
+    fn reopen(ring: &RingMemory<Line>) -> Option<u32> {
+        slot_ring(ring).reopen()
     }
 
-    fn mend(ring: &Ring<Line>) {
+    fn recover(ring: &RingMemory<Line>) {
         recover_if_stuck(ring);
     }
 
-    fn generation(ring: &Ring<Line>) -> u32 {
-        lines(ring).generation()
+    fn generation(ring: &RingMemory<Line>) -> u32 {
+        slot_ring(ring).generation()
     }
 
-    fn enter(ring: &Ring<Line>) -> u8 {
+    fn enter(ring: &RingMemory<Line>) -> u8 {
         let recover = || {
-            lines(ring).recover();
+            slot_ring(ring).recover();
         };
         Senders(&ring.senders).enter(recover).number() as u8
     }
 
-    fn of_empty(message: Message) -> WideMessage {
-        let header = LineHeader { source: message.source(), handler: message.handler(), tag: 0 };
-        WideMessage::new(header, &message.data()).unwrap_or_default()
+    fn of_empty(message: Message) -> CacheLineMessage {
+        let header =
+            CacheLineHeader { source: message.source(), handler: message.handler(), tag: 0 };
+        CacheLineMessage::new(header, &message.data()).unwrap_or_default()
     }
 }
 
-impl Queue<Wide> {
+impl Queue<CacheLine> {
     /// Gets back the lines of senders whose processes have ended; gives how many. Senders do that
     /// themselves before long.
     pub fn recover(&self) -> usize {
-        let count = lines(&self.ring).recover();
+        let count = slot_ring(&self.ring).recover();
         self.ring.announce_room();
         count
     }
 }
 
-impl Sender<Wide> {
+impl Sender<CacheLine> {
     /// Claims the next line to compose a message in it. A claim that is dropped is given up.
     ///
     /// # Errors
     /// [`SendError`].
     #[inline]
-    pub fn claim(&self, header: LineHeader) -> Result<Claim<'_>, SendError> {
-        let lines = lines(&self.ring);
+    pub fn claim(&self, header: CacheLineHeader) -> Result<Claim<'_>, SendError> {
+        let lines = slot_ring(&self.ring);
         let claimed = lines.claim(self.generation).inspect_err(|&why| refused(&self.ring, why))?;
         lines.put_header(claimed, header.pack(0));
         Ok(Claim { sender: self, header, claimed: Some(claimed) })
@@ -246,15 +247,15 @@ pub struct PublishError {
     #[source]
     pub reason: SendError,
     /// What was composed.
-    pub message: WideMessage,
+    pub message: CacheLineMessage,
 }
 
 /// A line in which a message is composed. Nobody waits for it: others send and receive meanwhile.
 #[derive(Debug)]
 #[must_use = "a claim that is dropped sends nothing"]
 pub struct Claim<'a> {
-    sender: &'a WideSender,
-    header: LineHeader,
+    sender: &'a CacheLineSender,
+    header: CacheLineHeader,
     /// Until it is published.
     claimed: Option<Claimed>,
 }
@@ -264,7 +265,7 @@ impl Claim<'_> {
     /// a line holds before it is written is not specified.
     pub fn write(&mut self, start: usize, bytes: &[u8]) -> &mut Self {
         let Some(claimed) = self.claimed else { return self };
-        let lines = lines(&self.sender.ring);
+        let lines = slot_ring(&self.sender.ring);
         for (index, &byte) in (start..LINE_DATA).zip(bytes) {
             let mut word = lines.get(claimed, index / 8).to_le_bytes();
             word[index % 8] = byte;
@@ -277,13 +278,13 @@ impl Claim<'_> {
     /// number.
     ///
     /// ```
-    /// # use queues::lines::{LineHeader, WideQueue};
+    /// # use queues::cache_line::{CacheLineHeader, CacheLineQueue};
     /// # use shm::{arena::Arena, segment::{Backing, Segment}};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let segment = std::sync::Arc::new(Segment::create(1 << 20, Backing::Memory)?);
-    /// # let queue = WideQueue::create(&Arena::new(segment, 0..1 << 20)?, 64, None)?;
+    /// # let queue = CacheLineQueue::create(&Arena::new(segment, 0..1 << 20)?, 64, None)?;
     /// # let sender = queue.sender();
-    /// let mut claim = sender.claim(LineHeader::default())?;
+    /// let mut claim = sender.claim(CacheLineHeader::default())?;
     /// claim.write_word(0, u64::from_le_bytes(*b"8 bytes."));
     /// claim.publish(8)?;
     /// assert_eq!(queue.receiver()?.try_receive()?.expect("it").data(), b"8 bytes.");
@@ -295,7 +296,7 @@ impl Claim<'_> {
         if let Some(claimed) = self.claimed
             && index < LINE_DATA / 8
         {
-            lines(&self.sender.ring).put(claimed, index, word);
+            slot_ring(&self.sender.ring).put(claimed, index, word);
         }
         self
     }
@@ -307,7 +308,7 @@ impl Claim<'_> {
     #[inline]
     pub fn publish(mut self, length: usize) -> Result<(), PublishError> {
         let Some(claimed) = self.claimed.take() else { return Ok(()) };
-        let lines = lines(&self.sender.ring);
+        let lines = slot_ring(&self.sender.ring);
         let length = length.min(LINE_DATA);
         lines.put_header(claimed, self.header.pack(length));
         if lines.publish(claimed).is_ok() {
@@ -319,7 +320,7 @@ impl Claim<'_> {
 
     #[cold]
     fn send_again(&self, claimed: Claimed) -> Result<(), PublishError> {
-        let lines = lines(&self.sender.ring);
+        let lines = slot_ring(&self.sender.ring);
         let message = lines.composed(claimed);
         lines.give_back(claimed);
         self.sender.ring.announce_room();
@@ -330,7 +331,7 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if let Some(claimed) = self.claimed {
-            lines(&self.sender.ring).abandon(claimed);
+            slot_ring(&self.sender.ring).abandon(claimed);
             // Receivers that wait for what lies behind the line have to look again.
             self.sender.announce();
         }

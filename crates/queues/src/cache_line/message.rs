@@ -1,6 +1,6 @@
 //! The message of one line, as a value of its own.
 
-use super::stamp::LineHeader;
+use super::state::CacheLineHeader;
 
 /// How many bytes of data a line carries.
 pub const LINE_DATA: usize = 48;
@@ -10,27 +10,27 @@ pub(crate) const WORDS: usize = LINE_DATA / 8;
 
 /// A message of a line: a header and up to [`LINE_DATA`] bytes.
 #[derive(Clone, Copy)]
-pub struct WideMessage {
+pub struct CacheLineMessage {
     /// As in a line, the lap left to whoever writes it there.
     header: u64,
     data: [u8; LINE_DATA],
 }
 
-impl WideMessage {
+impl CacheLineMessage {
     /// A message of at most [`LINE_DATA`] bytes; `None` if there are more.
     #[inline]
     #[must_use]
-    pub fn new(header: LineHeader, bytes: &[u8]) -> Option<WideMessage> {
+    pub fn new(header: CacheLineHeader, bytes: &[u8]) -> Option<CacheLineMessage> {
         let mut data = [0; LINE_DATA];
         data.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(WideMessage { header: header.pack(bytes.len()), data })
+        Some(CacheLineMessage { header: header.pack(bytes.len()), data })
     }
 
     /// Who sent it, for which handler, with which tag.
     #[inline]
     #[must_use]
-    pub fn header(&self) -> LineHeader {
-        LineHeader::unpack(self.header)
+    pub fn header(&self) -> CacheLineHeader {
+        CacheLineHeader::unpack(self.header)
     }
 
     /// The bytes that were sent.
@@ -42,7 +42,7 @@ impl WideMessage {
 
     #[inline]
     pub(super) fn length(&self) -> usize {
-        LineHeader::length(self.header).min(LINE_DATA)
+        CacheLineHeader::length(self.header).min(LINE_DATA)
     }
 
     #[inline]
@@ -52,8 +52,8 @@ impl WideMessage {
 
     /// What was read from a line; any header will do.
     #[inline(always)]
-    pub(super) fn copied(header: u64, data: [u8; LINE_DATA]) -> WideMessage {
-        WideMessage { header, data }
+    pub(super) fn copied(header: u64, data: [u8; LINE_DATA]) -> CacheLineMessage {
+        CacheLineMessage { header, data }
     }
 
     #[inline(always)]
@@ -64,25 +64,25 @@ impl WideMessage {
     }
 }
 
-impl Default for WideMessage {
+impl Default for CacheLineMessage {
     /// No bytes.
     fn default() -> Self {
-        WideMessage { header: 0, data: [0; LINE_DATA] }
+        CacheLineMessage { header: 0, data: [0; LINE_DATA] }
     }
 }
 
-impl PartialEq for WideMessage {
+impl PartialEq for CacheLineMessage {
     fn eq(&self, other: &Self) -> bool {
         self.header() == other.header() && self.data() == other.data()
     }
 }
 
-impl Eq for WideMessage {}
+impl Eq for CacheLineMessage {}
 
-impl core::fmt::Debug for WideMessage {
+impl core::fmt::Debug for CacheLineMessage {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter
-            .debug_struct("WideMessage")
+            .debug_struct("CacheLineMessage")
             .field("header", &self.header())
             .field("data", &self.data())
             .finish()

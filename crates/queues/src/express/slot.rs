@@ -13,33 +13,17 @@
 //! occurs once in a slot's life. That is what keeps a sender that was stopped for any number of
 //! laps from writing where it should not. Zeroed slots are empty in lap 0.
 
-use crate::name::SourceName;
+use crate::message::{MESSAGE_BITS, Message};
 
 const FULL: u64 = 1 << 63;
 const PARITY_SHIFT: u32 = 62;
 const CLOSED: u64 = 1 << 62;
 /// The bits that a message or a lap has.
-const CONTENT: u64 = (1 << 62) - 1;
-const SOURCE_SHIFT: u32 = 48;
-const HANDLER_SHIFT: u32 = 40;
-const DATA: u64 = (1 << 40) - 1;
-
-/// An Express message: who sent it, which handler is to run, and five bytes (Ang et al. 1996,
-/// section 5.1).
-///
-/// ```
-/// use queues::{name::SourceName, word::Message};
-/// let message = Message::new(SourceName::new(7).expect("below 16,384"), 3, *b"hello");
-/// assert_eq!((message.source().number(), message.handler()), (7, 3));
-/// assert_eq!(&message.data(), b"hello");
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[repr(transparent)]
-pub struct Message(u64);
+const CONTENT: u64 = MESSAGE_BITS;
 
 /// What a slot's word says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) enum SlotState {
     /// A message of a lap with this parity.
     Full { odd: bool, message: Message },
     /// To be written in this lap.
@@ -48,94 +32,10 @@ pub(crate) enum Slot {
     Closed(u64),
 }
 
-impl Message {
-    /// A message of five bytes.
-    #[inline]
-    #[must_use]
-    pub const fn new(source: SourceName, handler: u8, data: [u8; 5]) -> Message {
-        let [a, b, c, d, e] = data;
-        let number = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
-        Message(
-            (source.number() as u64) << SOURCE_SHIFT | (handler as u64) << HANDLER_SHIFT | number,
-        )
-    }
-
-    /// A message of one number; `None` if it has more than 40 bits.
-    ///
-    /// ```
-    /// use queues::{name::SourceName, word::Message};
-    /// let source = SourceName::default();
-    /// assert_eq!(Message::of_number(source, 0, 1 << 39).map(Message::number), Some(1 << 39));
-    /// assert!(Message::of_number(source, 0, 1 << 40).is_none());
-    /// ```
-    #[inline]
-    #[must_use]
-    pub const fn of_number(source: SourceName, handler: u8, number: u64) -> Option<Message> {
-        if number > DATA {
-            return None;
-        }
-        Some(Message(
-            (source.number() as u64) << SOURCE_SHIFT | (handler as u64) << HANDLER_SHIFT | number,
-        ))
-    }
-
-    /// Who sent it, and where an answer goes.
-    #[inline]
-    #[must_use]
-    pub const fn source(self) -> SourceName {
-        SourceName::from_bits(self.0 >> SOURCE_SHIFT)
-    }
-
-    /// Which handler is to run.
-    #[inline]
-    #[must_use]
-    pub const fn handler(self) -> u8 {
-        (self.0 >> HANDLER_SHIFT) as u8
-    }
-
-    /// The five bytes.
-    #[inline]
-    #[must_use]
-    pub const fn data(self) -> [u8; 5] {
-        let [a, b, c, d, e, ..] = self.0.to_le_bytes();
-        [a, b, c, d, e]
-    }
-
-    /// The five bytes as a number, the first the least significant.
-    #[inline]
-    #[must_use]
-    pub const fn number(self) -> u64 {
-        self.0 & DATA
-    }
-
-    /// The message as 62 bits of a word, to be kept in shared memory.
-    #[inline]
-    pub(crate) const fn to_bits(self) -> u64 {
-        self.0
-    }
-
-    /// The message in the low 62 bits of a word that any process may have written.
-    #[inline]
-    pub(crate) const fn from_bits(word: u64) -> Message {
-        Message(word & CONTENT)
-    }
-}
-
-impl core::fmt::Debug for Message {
-    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter
-            .debug_struct("Message")
-            .field("source", &self.source().number())
-            .field("handler", &self.handler())
-            .field("data", &self.data())
-            .finish()
-    }
-}
-
 /// The word of a slot that holds `message`, written in `lap`.
 #[inline]
 pub(crate) const fn full(lap: u64, message: Message) -> u64 {
-    FULL | (lap & 1) << PARITY_SHIFT | message.0
+    FULL | (lap & 1) << PARITY_SHIFT | message.to_bits()
 }
 
 /// The word of a slot that is to be written in `lap`.
@@ -158,13 +58,13 @@ pub(crate) const fn is_full_in(word: u64, lap: u64) -> bool {
 
 /// What `word` says. Every word says something.
 #[inline]
-pub(crate) const fn read(word: u64) -> Slot {
+pub(crate) const fn read(word: u64) -> SlotState {
     if word & FULL != 0 {
-        Slot::Full { odd: word & CLOSED != 0, message: Message::from_bits(word) }
+        SlotState::Full { odd: word & CLOSED != 0, message: Message::from_bits(word) }
     } else if word & CLOSED != 0 {
-        Slot::Closed(word & CONTENT)
+        SlotState::Closed(word & CONTENT)
     } else {
-        Slot::Empty(word & CONTENT)
+        SlotState::Empty(word & CONTENT)
     }
 }
 
@@ -178,6 +78,7 @@ pub(crate) const fn is_later(in_word: u64, lap: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::SourceName;
 
     #[test]
     fn every_field_keeps_its_bits_and_no_other() {
@@ -187,7 +88,7 @@ mod tests {
                     for lap in [0, 1, 2, CONTENT] {
                         let source = SourceName::new(source).expect("14 bits");
                         let word = full(lap, Message::new(source, handler, data));
-                        let Slot::Full { odd, message } = read(word) else {
+                        let SlotState::Full { odd, message } = read(word) else {
                             panic!("a full word is full")
                         };
                         assert_eq!(odd, lap % 2 == 1);
@@ -206,8 +107,8 @@ mod tests {
     #[test]
     fn empty_and_closed_words_are_no_messages_and_know_their_lap() {
         for lap in [0, 1, 77, CONTENT] {
-            assert_eq!(read(empty(lap)), Slot::Empty(lap));
-            assert_eq!(read(closed(lap)), Slot::Closed(lap));
+            assert_eq!(read(empty(lap)), SlotState::Empty(lap));
+            assert_eq!(read(closed(lap)), SlotState::Closed(lap));
             assert!(!is_full_in(empty(lap), lap) && !is_full_in(closed(lap), lap));
         }
         assert_eq!(empty(0), 0, "zeroed memory is an empty ring");

@@ -1,16 +1,16 @@
 //! The receiving side of the ring of lines (see `ring.rs`).
 
-use super::message::WideMessage;
-use super::ring::{CLOSED, Lines, POSITION, ROUNDS, copy, is_drained};
-use super::stamp;
-use crate::form::{Form, advance};
-use crate::refusal::ReceiveError;
+use super::message::CacheLineMessage;
+use super::ring::{CLOSED, POSITION, ROUNDS, SlotRing, copy, is_drained};
+use super::state;
+use crate::consumers::{Consumers, advance};
+use crate::error::RecvError;
 use crate::sync::Ordering;
 
 /// How long a receiver looks at an unpublished line with full ones behind it before it voids it:
 /// about a microsecond of looks. A sender that nothing interrupts takes some tens of nanoseconds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct VoidPolicy {
     /// So often a receiver that waits looks at the next lines (a power of two of its looks at the
     /// first).
     pub(crate) near: u32,
@@ -24,9 +24,9 @@ pub(crate) struct Patience {
     pub(crate) nameless_times: u32,
 }
 
-impl Default for Patience {
+impl Default for VoidPolicy {
     fn default() -> Self {
-        Patience { near: 16, far: 1024, times: 8, nameless_times: 64 }
+        VoidPolicy { near: 16, far: 1024, times: 8, nameless_times: 64 }
     }
 }
 
@@ -35,21 +35,21 @@ const NEXT: u64 = 4;
 
 /// What a receiver remembers of the line that it waits for.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Looks {
+pub struct RecvState {
     head: u64,
     looks: u32,
     held_up: u32,
-    pub(crate) patience: Patience,
+    pub(crate) patience: VoidPolicy,
 }
 
-impl Lines<'_> {
+impl SlotRing<'_> {
     /// Takes the next message if there is one. A closed ring is told from an empty one only when
     /// its gate says so.
     #[inline]
-    pub(crate) fn try_receive<F: Form>(
+    pub(crate) fn try_receive<C: Consumers>(
         &self,
-        looks: &mut Looks,
-    ) -> Result<Option<WideMessage>, ReceiveError> {
+        looks: &mut RecvState,
+    ) -> Result<Option<CacheLineMessage>, RecvError> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release half of another receiver's `advance`.
             let head = self.head.load(Ordering::Acquire);
@@ -60,30 +60,30 @@ impl Lines<'_> {
                 let message = copy(line);
                 // The copy counts only if nobody took the line before, for then nobody can have
                 // written to it: the next sender has to see the head behind it first.
-                if advance::<F>(self.head, head, head.wrapping_add(1)) {
+                if advance::<C>(self.head, head, head.wrapping_add(1)) {
                     return Ok(Some(message));
                 }
                 continue;
             }
-            if stamp::is_later(found, full) {
+            if state::is_later(found, full) {
                 // Voided. It fails when another receiver skips it, or the head that was read is an
                 // old one.
-                advance::<F>(self.head, head, head.wrapping_add(1));
+                advance::<C>(self.head, head, head.wrapping_add(1));
                 continue;
             }
             if !self.is_held_up(head, found, looks)? {
                 return Ok(None);
             }
         }
-        Err(ReceiveError::Broken)
+        Err(RecvError::Broken)
     }
 
     /// Counts a look at a line that was not published, and after many voids it; then there is
     /// another line to look at.
     #[inline]
-    fn is_held_up(&self, head: u64, found: u64, looks: &mut Looks) -> Result<bool, ReceiveError> {
+    fn is_held_up(&self, head: u64, found: u64, looks: &mut RecvState) -> Result<bool, RecvError> {
         if looks.head != head {
-            *looks = Looks { head, looks: 0, held_up: 0, ..*looks };
+            *looks = RecvState { head, looks: 0, held_up: 0, ..*looks };
         }
         looks.looks = looks.looks.wrapping_add(1);
         // Relaxed: a receiver learns a little sooner or later that the queue was closed.
@@ -99,15 +99,15 @@ impl Lines<'_> {
         &self,
         head: u64,
         found: u64,
-        looks: &mut Looks,
+        looks: &mut RecvState,
         far: bool,
-    ) -> Result<bool, ReceiveError> {
+    ) -> Result<bool, RecvError> {
         let next = head.wrapping_add(1);
         if far || looks.looks & (looks.patience.far - 1) == 0 {
             // Acquire: pairs with the Release of whoever moved it.
             let tail = self.tail.load(Ordering::Acquire);
             if is_drained(tail, head) {
-                return Err(ReceiveError::Closed);
+                return Err(RecvError::Closed);
             }
             // A closed ring has to end even if nothing comes behind.
             if tail & CLOSED == 0 && !self.is_any_full(next, (tail & POSITION).wrapping_sub(next)) {
@@ -117,7 +117,7 @@ impl Lines<'_> {
             return Ok(false);
         }
         looks.held_up += 1;
-        let Patience { times, nameless_times, .. } = looks.patience;
+        let VoidPolicy { times, nameless_times, .. } = looks.patience;
         if looks.held_up < times
             || (looks.held_up < times + nameless_times && self.claimant(head).is_none())
         {
@@ -137,11 +137,11 @@ impl Lines<'_> {
     }
 
     /// Takes up to `into.len()` messages with one exchange; gives how many.
-    pub(crate) fn try_receive_many<F: Form>(
+    pub(crate) fn try_receive_many<C: Consumers>(
         &self,
-        looks: &mut Looks,
-        into: &mut [WideMessage],
-    ) -> Result<usize, ReceiveError> {
+        looks: &mut RecvState,
+        into: &mut [CacheLineMessage],
+    ) -> Result<usize, RecvError> {
         let limit = into.len().min(self.lines.len());
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
@@ -158,14 +158,14 @@ impl Lines<'_> {
             if count == 0 {
                 // One by one, which knows about voided lines.
                 let Some(first) = into.first_mut() else { return Ok(0) };
-                let one = self.try_receive::<F>(looks)?;
+                let one = self.try_receive::<C>(looks)?;
                 return Ok(one.map(|message| *first = message).iter().count());
             }
-            if advance::<F>(self.head, head, head.wrapping_add(count as u64)) {
+            if advance::<C>(self.head, head, head.wrapping_add(count as u64)) {
                 return Ok(count);
             }
         }
-        Err(ReceiveError::Broken)
+        Err(RecvError::Broken)
     }
 
     /// Whether a receiver has something to do without anybody else's doing: a message waits, or a
@@ -175,7 +175,7 @@ impl Lines<'_> {
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
             let (found, full) = (self.line(head).stamp.load(Ordering::Acquire), self.full(head));
-            if found == full || stamp::is_later(found, full) {
+            if found == full || state::is_later(found, full) {
                 return true;
             }
             let tail = self.tail.load(Ordering::Acquire);

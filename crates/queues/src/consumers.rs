@@ -7,36 +7,36 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// [`Shared`] or [`Sole`].
-pub trait Form: sealed::Sealed + Send + Sync + 'static {
+/// [`Multi`] or [`Single`].
+pub trait Consumers: sealed::Sealed + Send + Sync + 'static {
     /// Whether one alone receives.
     #[doc(hidden)]
-    const SOLE: bool;
+    const SINGLE: bool;
 }
 
 /// Any number of threads receive from the queue, each message goes to one of them.
 #[derive(Debug, Clone, Copy)]
-pub struct Shared;
+pub struct Multi;
 
 /// One thread at a time receives from the queue.
 #[derive(Debug, Clone, Copy)]
-pub struct Sole;
+pub struct Single;
 
-impl sealed::Sealed for Shared {}
-impl sealed::Sealed for Sole {}
+impl sealed::Sealed for Multi {}
+impl sealed::Sealed for Single {}
 
-impl Form for Shared {
-    const SOLE: bool = false;
+impl Consumers for Multi {
+    const SINGLE: bool = false;
 }
 
-impl Form for Sole {
-    const SOLE: bool = true;
+impl Consumers for Single {
+    const SINGLE: bool = true;
 }
 
 /// Moves the head of a queue from `from` to `to`; false if another receiver was faster.
 #[inline(always)]
-pub(crate) fn advance<F: Form>(head: &AtomicU64, from: u64, to: u64) -> bool {
-    if F::SOLE {
+pub(crate) fn advance<C: Consumers>(head: &AtomicU64, from: u64, to: u64) -> bool {
+    if C::SINGLE {
         // Release: pairs with the Acquire of a sender's look at the head, which makes the slots
         // before it writable.
         head.store(to, Ordering::Release);

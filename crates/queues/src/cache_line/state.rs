@@ -11,16 +11,16 @@ pub(crate) const CLAIMANTS: usize = 1 << CLAIMANT_BITS;
 
 /// Which of the processes that send to a ring has claimed a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Claimant(u8);
+pub(crate) struct SenderId(u8);
 
-impl Claimant {
+impl SenderId {
     /// A process without a number in this ring, or none.
-    pub(crate) const NOBODY: Claimant = Claimant(0);
+    pub(crate) const NOBODY: SenderId = SenderId(0);
 
     /// From the lowest bits of a word.
     #[inline(always)]
-    pub(crate) const fn from_bits(bits: u64) -> Claimant {
-        Claimant(bits as u8 & (CLAIMANTS as u8 - 1))
+    pub(crate) const fn from_bits(bits: u64) -> SenderId {
+        SenderId(bits as u8 & (CLAIMANTS as u8 - 1))
     }
 
     /// Its number, below [`CLAIMANTS`].
@@ -41,7 +41,7 @@ pub(crate) enum State {
     Full,
     /// It holds none in this lap, because it is away in the hands of a sender: one of this process,
     /// or, if it is nobody, of a process that is not known.
-    Void(Claimant),
+    Void(SenderId),
 }
 
 const LAP_SHIFT: u32 = 16;
@@ -49,7 +49,7 @@ const CLAIMANT_SHIFT: u32 = 2;
 
 /// The stamp of a line in this state of this lap.
 #[inline]
-pub(crate) const fn stamp(lap: u64, state: State) -> u64 {
+pub(crate) const fn encode(lap: u64, state: State) -> u64 {
     let low = match state {
         State::Empty => 0,
         State::Full => 1,
@@ -60,11 +60,11 @@ pub(crate) const fn stamp(lap: u64, state: State) -> u64 {
 
 /// The state in a stamp. Every word is some stamp.
 #[inline]
-pub(crate) const fn state(stamp: u64) -> State {
+pub(crate) const fn decode(stamp: u64) -> State {
     match stamp & 3 {
         0 => State::Empty,
         1 => State::Full,
-        _ => State::Void(Claimant::from_bits(stamp >> CLAIMANT_SHIFT)),
+        _ => State::Void(SenderId::from_bits(stamp >> CLAIMANT_SHIFT)),
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) const fn is_away(found: u64, full: u64) -> bool {
 /// this lap from what an earlier one left behind, whose claim it is in 51 to 56, whose claim the
 /// one before was in 57 to 62, and a 1 in 63, which tells it from fresh memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LineHeader {
+pub struct CacheLineHeader {
     /// Who sends it.
     pub source: SourceName,
     /// Which handler is to run.
@@ -115,7 +115,7 @@ const OWN_SHIFT: u32 = 51;
 const BEFORE_SHIFT: u32 = 57;
 const WRITTEN: u64 = 1 << 63;
 
-impl LineHeader {
+impl CacheLineHeader {
     /// The header's word for a message of `length` bytes (at most 63), without the lap.
     #[inline(always)]
     pub(crate) const fn pack(self, length: usize) -> u64 {
@@ -128,7 +128,7 @@ impl LineHeader {
     /// The word as it stands in a line that was claimed in `lap` by `own`, after a claim by
     /// `before`.
     #[inline(always)]
-    pub(crate) const fn in_lap(word: u64, lap: u64, own: Claimant, before: Claimant) -> u64 {
+    pub(crate) const fn in_lap(word: u64, lap: u64, own: SenderId, before: SenderId) -> u64 {
         let claims = own.number() << OWN_SHIFT | before.number() << BEFORE_SHIFT;
         (word & ((1 << HEADER_LAP_SHIFT) - 1))
             | (lap & HEADER_LAP) << HEADER_LAP_SHIFT
@@ -138,9 +138,9 @@ impl LineHeader {
 
     /// The header in a word.
     #[inline]
-    pub(crate) const fn unpack(word: u64) -> LineHeader {
+    pub(crate) const fn unpack(word: u64) -> CacheLineHeader {
         let source = SourceName::from_bits(word >> 14);
-        LineHeader { source, handler: (word >> 6) as u8, tag: (word >> 28) as u16 }
+        CacheLineHeader { source, handler: (word >> 6) as u8, tag: (word >> 28) as u16 }
     }
 
     /// The length in a word, which may be anything below 64.
@@ -152,11 +152,11 @@ impl LineHeader {
     /// Who claimed the line in `lap`, and who claimed before; if the header was written in that
     /// lap.
     #[inline]
-    pub(crate) const fn claims(word: u64, lap: u64) -> Option<(Claimant, Claimant)> {
+    pub(crate) const fn claims(word: u64, lap: u64) -> Option<(SenderId, SenderId)> {
         if word & WRITTEN != 0 && word >> HEADER_LAP_SHIFT & HEADER_LAP == lap & HEADER_LAP {
             Some((
-                Claimant::from_bits(word >> OWN_SHIFT),
-                Claimant::from_bits(word >> BEFORE_SHIFT),
+                SenderId::from_bits(word >> OWN_SHIFT),
+                SenderId::from_bits(word >> BEFORE_SHIFT),
             ))
         } else {
             None
@@ -180,32 +180,32 @@ mod tests {
             for of in [
                 State::Empty,
                 State::Full,
-                State::Void(Claimant::NOBODY),
-                State::Void(Claimant(63)),
+                State::Void(SenderId::NOBODY),
+                State::Void(SenderId(63)),
             ] {
-                let word = stamp(lap, of);
-                assert_eq!((state(word), lap_of(word)), (of, lap));
+                let word = encode(lap, of);
+                assert_eq!((decode(word), lap_of(word)), (of, lap));
             }
         }
-        assert_eq!(stamp(0, State::Empty), 0, "zeroed memory is an empty ring");
+        assert_eq!(encode(0, State::Empty), 0, "zeroed memory is an empty ring");
     }
 
     #[test]
     fn a_line_goes_through_its_stamps_in_ascending_order() {
         for lap in [0, 1, 77, LAP - 1] {
             let in_order = [
-                stamp(lap, State::Empty),
-                stamp(lap, State::Full),
-                stamp(lap, State::Void(Claimant::NOBODY)),
-                stamp(lap, State::Void(Claimant(63))),
-                stamp(lap + 1, State::Empty),
+                encode(lap, State::Empty),
+                encode(lap, State::Full),
+                encode(lap, State::Void(SenderId::NOBODY)),
+                encode(lap, State::Void(SenderId(63))),
+                encode(lap + 1, State::Empty),
             ];
             assert!(
                 in_order
                     .windows(2)
                     .all(|two| is_later(two[1], two[0]) && !is_later(two[0], two[1]))
             );
-            let full = stamp(lap + 1, State::Full);
+            let full = encode(lap + 1, State::Full);
             assert_eq!(
                 in_order.map(|found| is_free(found, full)),
                 [true, true, false, false, true]
@@ -214,7 +214,7 @@ mod tests {
                 in_order.map(|found| is_away(found, full)),
                 [false, false, true, true, false]
             );
-            let full = stamp(lap, State::Full);
+            let full = encode(lap, State::Full);
             assert_eq!(
                 in_order.map(|found| is_free(found, full)),
                 [true, false, false, false, false]
@@ -222,7 +222,7 @@ mod tests {
             assert!(!in_order.into_iter().any(|found| is_away(found, full)));
         }
         assert!(
-            is_later(stamp(0, State::Empty), stamp(LAP, State::Full)),
+            is_later(encode(0, State::Empty), encode(LAP, State::Full)),
             "laps start over after 2^48"
         );
     }
@@ -231,20 +231,20 @@ mod tests {
     fn a_header_keeps_its_fields_and_names_the_claimant_of_its_own_lap_only() {
         for number in [0, 0x2aaa, 0x3fff] {
             for (handler, tag, length) in [(0, 0, 0), (0xff, 0xffff, 48), (3, 9, 1)] {
-                let header = LineHeader { source: source(number), handler, tag };
+                let header = CacheLineHeader { source: source(number), handler, tag };
                 for lap in [0, 1, HEADER_LAP, HEADER_LAP + 1] {
                     let (own, before) =
-                        (Claimant::from_bits(number.into()), Claimant::from_bits(lap));
-                    let word = LineHeader::in_lap(header.pack(length), lap, own, before);
+                        (SenderId::from_bits(number.into()), SenderId::from_bits(lap));
+                    let word = CacheLineHeader::in_lap(header.pack(length), lap, own, before);
                     assert_eq!(
-                        (LineHeader::unpack(word), LineHeader::length(word)),
+                        (CacheLineHeader::unpack(word), CacheLineHeader::length(word)),
                         (header, length)
                     );
-                    assert_eq!(LineHeader::claims(word, lap), Some((own, before)));
-                    assert_eq!(LineHeader::claims(word, lap + 1), None);
+                    assert_eq!(CacheLineHeader::claims(word, lap), Some((own, before)));
+                    assert_eq!(CacheLineHeader::claims(word, lap + 1), None);
                 }
             }
         }
-        assert_eq!(LineHeader::claims(0, 0), None, "nobody claimed fresh memory");
+        assert_eq!(CacheLineHeader::claims(0, 0), None, "nobody claimed fresh memory");
     }
 }

@@ -1,5 +1,60 @@
 //! Why a queue does not take or give a message.
 
+use shm::arena::ArenaError;
+use shm::segment::{Offset, SegmentError};
+
+/// The smallest capacity of a ring, in messages.
+pub const MIN_CAPACITY: usize = 2;
+
+/// The largest capacity of a ring, in messages.
+pub const MAX_CAPACITY: usize = 1 << 24;
+
+/// What can go wrong when a queue is made or found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// A capacity that no ring has.
+    #[error(
+        "a queue cannot hold {capacity} messages: take a power of two from {MIN_CAPACITY} to {MAX_CAPACITY}"
+    )]
+    Capacity {
+        /// What was asked for, in messages.
+        capacity: usize,
+    },
+    /// Something else lies there.
+    #[error("no {kind} queue lies at {offset}: attach to the offset that its maker gave")]
+    NoQueue {
+        /// Where it was looked for.
+        offset: Offset,
+        /// Which kind.
+        kind: &'static str,
+    },
+    /// The queue already has receivers that another receiver would disturb.
+    #[error(
+        "the queue at {offset} has a receiver that the new one cannot share it with: drop that one first"
+    )]
+    Held {
+        /// The queue.
+        offset: Offset,
+    },
+    /// The poll set has fewer queues.
+    #[error("the poll set at {offset} has {capacity} queues, so none of index {index}")]
+    NoMember {
+        /// The set.
+        offset: Offset,
+        /// How many queues it has.
+        capacity: usize,
+        /// What was asked for.
+        index: usize,
+    },
+    /// The segment has no such place.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// No memory is left.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+}
+
 /// Why a message was not sent. The message is still the caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -37,7 +92,7 @@ pub enum SendError {
 /// Why there will be no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReceiveError {
+pub enum RecvError {
     /// The queue was closed and everything sent to it has been received.
     #[error("the receive queue is closed and everything sent to it has been received")]
     Closed,

@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use super::stamp::{CLAIMANTS, Claimant};
+use super::state::{CLAIMANTS, SenderId};
 use crate::peer::{Name, Watch};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ pub(crate) struct Senders<'a>(pub(crate) &'a [AtomicU64]);
 impl Senders<'_> {
     /// Whether the process of this number has ended. Nobody has not.
     #[cold]
-    pub(crate) fn is_dead(self, claimant: Claimant) -> bool {
+    pub(crate) fn is_dead(self, claimant: SenderId) -> bool {
         Watch::default().has_ended(self.name(claimant.number() as usize))
     }
 
@@ -27,8 +27,8 @@ impl Senders<'_> {
     /// The number of this process, which gets one if it has none. `recover` gives back the lines of
     /// dead processes; it is called before one of their numbers is given to this process. Nobody if
     /// all numbers are those of living processes.
-    pub(crate) fn enter(self, recover: impl FnOnce()) -> Claimant {
-        let Some(own) = own_name() else { return Claimant::NOBODY };
+    pub(crate) fn enter(self, recover: impl FnOnce()) -> SenderId {
+        let Some(own) = own_name() else { return SenderId::NOBODY };
         let numbers = 1..self.0.len().min(CLAIMANTS);
         let known = numbers.clone().find(|&number| self.name(number) == own);
         let taken =
@@ -40,7 +40,7 @@ impl Senders<'_> {
                 Watch::default().has_ended(held) && self.take(number, held, own)
             })
         });
-        Claimant::from_bits(number.unwrap_or(0) as u64)
+        SenderId::from_bits(number.unwrap_or(0) as u64)
     }
 
     fn take(self, number: usize, from: Name, own: Name) -> bool {

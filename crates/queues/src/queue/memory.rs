@@ -15,23 +15,18 @@
 
 use std::sync::Arc;
 
-use shm::arena::{Arena, ArenaError};
-use shm::handle::{Mapped, MappedSlice};
-use shm::segment::{Offset, Segment, SegmentError};
+use shm::arena::Arena;
+use shm::mapped::{Mapped, MappedSlice};
+use shm::segment::{Offset, Segment};
 use shm::shared::Shared;
 
 use crate::bell::{Bell, Request};
+use crate::error::{CreateError, MAX_CAPACITY, MIN_CAPACITY};
 use crate::event::{Event, Notify};
 use crate::one_poll::{Member, PollSet};
 use crate::order;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::waiting::Ringers;
-
-/// The smallest capacity of a ring, in messages.
-pub const LEAST_CAPACITY: usize = 2;
-
-/// The largest capacity of a ring, in messages.
-pub const MOST_CAPACITY: usize = 1 << 24;
 
 /// Says in the upper half of the layout word that a ring lies here.
 const MAGIC: u64 = 0x7477_7269;
@@ -68,74 +63,28 @@ shm::shared_lines! {
     pub(crate) struct Head {
         /// The position to be received next.
         pub(crate) position: AtomicU64,
-        /// How many receivers there are; [`SOLE`] for one alone.
+        /// How many receivers there are; [`SINGLE`] for one alone.
         receivers: AtomicU32,
     }
 
     /// Where senders wait.
-    pub(crate) struct Room {
+    pub(crate) struct SendersWaiting {
         bell: AtomicU32,
     }
 
     /// Everything but the slots.
-    pub(crate) struct Control {
+    pub(crate) struct ControlLines {
         pub(crate) settings: Settings,
         pub(crate) tail: Tail,
         pub(crate) head: Head,
-        room: Room,
+        room: SendersWaiting,
     }
 }
 
-const SOLE: u32 = u32::MAX;
-
-/// What can go wrong when a queue is made or found.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RingError {
-    /// A capacity that no ring has.
-    #[error(
-        "a queue cannot hold {capacity} messages: take a power of two from {LEAST_CAPACITY} to {MOST_CAPACITY}"
-    )]
-    Capacity {
-        /// What was asked for, in messages.
-        capacity: usize,
-    },
-    /// Something else lies there.
-    #[error("no {kind} queue lies at {offset}: attach to the offset that its maker gave")]
-    NoQueue {
-        /// Where it was looked for.
-        offset: Offset,
-        /// Which kind.
-        kind: &'static str,
-    },
-    /// The queue already has receivers that another receiver would disturb.
-    #[error(
-        "the queue at {offset} has a receiver that the new one cannot share it with: drop that one first"
-    )]
-    Held {
-        /// The queue.
-        offset: Offset,
-    },
-    /// The poll set has fewer queues.
-    #[error("the poll set at {offset} has {capacity} queues, so none of index {index}")]
-    NoMember {
-        /// The set.
-        offset: Offset,
-        /// How many queues it has.
-        capacity: usize,
-        /// What was asked for.
-        index: usize,
-    },
-    /// The segment has no such place.
-    #[error(transparent)]
-    Segment(#[from] SegmentError),
-    /// No memory is left.
-    #[error(transparent)]
-    Arena(#[from] ArenaError),
-}
+const SINGLE: u32 = u32::MAX;
 
 /// What lies in the slots of a ring.
-pub trait Slots: Shared {
+pub trait Slot: Shared {
     /// A number for the layout word.
     const KIND: u8;
     /// For messages.
@@ -147,8 +96,8 @@ pub trait Slots: Shared {
 }
 
 /// A ring in a segment, kept mapped.
-pub struct Ring<S: Slots> {
-    pub(crate) control: Mapped<Control>,
+pub struct RingMemory<S: Slot> {
+    pub(crate) control: Mapped<ControlLines>,
     pub(crate) slots: MappedSlice<S>,
     pub(crate) senders: MappedSlice<AtomicU64>,
     /// The number of this process among the senders; 0: it has none.
@@ -157,9 +106,9 @@ pub struct Ring<S: Slots> {
     offset: Offset,
 }
 
-impl<S: Slots> Clone for Ring<S> {
+impl<S: Slot> Clone for RingMemory<S> {
     fn clone(&self) -> Self {
-        Ring {
+        RingMemory {
             control: self.control.clone(),
             slots: self.slots.clone(),
             senders: self.senders.clone(),
@@ -171,29 +120,29 @@ impl<S: Slots> Clone for Ring<S> {
 }
 
 /// How many bytes a ring takes.
-pub(crate) fn bytes_for<S: Slots>(capacity: usize) -> Result<u64, RingError> {
+pub(crate) fn bytes_for<S: Slot>(capacity: usize) -> Result<u64, CreateError> {
     check(capacity)?;
-    Ok((size_of::<Control>() + capacity * size_of::<S>() + S::SENDERS * 8) as u64)
+    Ok((size_of::<ControlLines>() + capacity * size_of::<S>() + S::SENDERS * 8) as u64)
 }
 
-fn check(capacity: usize) -> Result<(), RingError> {
-    if capacity.is_power_of_two() && (LEAST_CAPACITY..=MOST_CAPACITY).contains(&capacity) {
+fn check(capacity: usize) -> Result<(), CreateError> {
+    if capacity.is_power_of_two() && (MIN_CAPACITY..=MAX_CAPACITY).contains(&capacity) {
         return Ok(());
     }
-    Err(RingError::Capacity { capacity })
+    Err(CreateError::Capacity { capacity })
 }
 
-fn layout<S: Slots>(capacity: usize) -> u64 {
+fn layout<S: Slot>(capacity: usize) -> u64 {
     MAGIC << 32 | u64::from(S::KIND) << 8 | u64::from(capacity.trailing_zeros())
 }
 
-impl<S: Slots> Ring<S> {
+impl<S: Slot> RingMemory<S> {
     /// Makes a ring of a new piece of the arena.
     pub(crate) fn create(
         arena: &Arena,
         capacity: usize,
         member: Option<(&PollSet, usize)>,
-    ) -> Result<Self, RingError> {
+    ) -> Result<Self, CreateError> {
         // Two lines at a time are what processors like to fetch.
         let offset = arena.allocate(bytes_for::<S>(capacity)?, 128)?;
         Self::create_at(arena.segment(), offset, capacity, member).inspect_err(|_| {
@@ -208,10 +157,10 @@ impl<S: Slots> Ring<S> {
         offset: Offset,
         capacity: usize,
         member: Option<(&PollSet, usize)>,
-    ) -> Result<Self, RingError> {
+    ) -> Result<Self, CreateError> {
         let ring = Self::map(segment, offset, capacity, None)?;
         let member = member.map(|(set, index)| set.member(index)).transpose()?;
-        let Control { settings, tail, head, room } = &*ring.control;
+        let ControlLines { settings, tail, head, room } = &*ring.control;
         // Relaxed: the layout word publishes them.
         let place =
             member.as_ref().map_or((0, 0), |member| (member.set().0 + 1, member.index() as u64));
@@ -234,17 +183,17 @@ impl<S: Slots> Ring<S> {
         ring.senders.iter().for_each(|name| name.store(0, Ordering::Relaxed));
         // Release: pairs with the Acquire in `attach`.
         settings.layout.store(layout::<S>(capacity), Ordering::Release);
-        Ok(Ring { member, ..ring })
+        Ok(RingMemory { member, ..ring })
     }
 
     /// Finds the ring that another made at `offset`.
-    pub(crate) fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Self, RingError> {
+    pub(crate) fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let settings = Mapped::<Settings>::new(segment, offset)?;
         // Acquire: pairs with the Release in `create_at`.
         let found = settings.layout.load(Ordering::Acquire);
         let capacity = 1usize.checked_shl((found & 0xff) as u32).unwrap_or(0);
         if check(capacity).is_err() || found != layout::<S>(capacity) {
-            return Err(RingError::NoQueue { offset, kind: S::NAME });
+            return Err(CreateError::NoQueue { offset, kind: S::NAME });
         }
         let member = match settings.poll_set.load(Ordering::Relaxed).checked_sub(1) {
             None => None,
@@ -262,10 +211,10 @@ impl<S: Slots> Ring<S> {
         offset: Offset,
         capacity: usize,
         member: Option<Member>,
-    ) -> Result<Self, RingError> {
+    ) -> Result<Self, CreateError> {
         let bytes = bytes_for::<S>(capacity)?;
         let control = Mapped::new(segment, offset)?;
-        let after = Offset(offset.0.saturating_add(size_of::<Control>() as u64));
+        let after = Offset(offset.0.saturating_add(size_of::<ControlLines>() as u64));
         let slots = MappedSlice::new(segment, after, capacity)?;
         let after = Offset(after.0.saturating_add((capacity * size_of::<S>()) as u64));
         let senders = MappedSlice::new(segment, after, S::SENDERS)?;
@@ -274,7 +223,7 @@ impl<S: Slots> Ring<S> {
             (size_of_val(&*control) + size_of_val(&*slots) + size_of_val(&*senders)) as u64
         );
         crate::fence::register();
-        Ok(Ring { control, slots, senders, own: 0, member, offset })
+        Ok(RingMemory { control, slots, senders, own: 0, member, offset })
     }
 
     /// Where the ring lies.
@@ -339,14 +288,14 @@ impl<S: Slots> Ring<S> {
     }
 
     /// Counts one more receiver.
-    pub(crate) fn enter_receiver(&self, sole: bool) -> Result<(), RingError> {
+    pub(crate) fn enter_receiver(&self, sole: bool) -> Result<(), CreateError> {
         let receivers = &self.control.head.receivers;
         let mut seen = receivers.load(Ordering::Relaxed);
         loop {
             let after = match (sole, seen) {
-                (true, 0) => SOLE,
-                (false, count) if count < SOLE - 1 => count + 1,
-                _ => return Err(RingError::Held { offset: self.offset }),
+                (true, 0) => SINGLE,
+                (false, count) if count < SINGLE - 1 => count + 1,
+                _ => return Err(CreateError::Held { offset: self.offset }),
             };
             // Acquire: pairs with the Release of `leave_receiver`: where the former receiver left
             // the head is seen.
@@ -362,9 +311,9 @@ impl<S: Slots> Ring<S> {
     pub(crate) fn leave_receiver(&self, sole: bool) {
         let receivers = &self.control.head.receivers;
         if sole {
-            let _ = receivers.compare_exchange(SOLE, 0, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = receivers.compare_exchange(SINGLE, 0, Ordering::AcqRel, Ordering::Relaxed);
         } else {
-            let less = |count: u32| if count == SOLE { None } else { count.checked_sub(1) };
+            let less = |count: u32| if count == SINGLE { None } else { count.checked_sub(1) };
             let _ = receivers.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
         }
     }
