@@ -377,7 +377,7 @@ impl Communicator {
     /// lives.
     ///
     /// ```
-    /// use tradewind::queues::{name::SourceName, word::Message};
+    /// use tradewind::queues::{name::SourceName, express::Message};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
     ///     let mut port = world.express(64)?;

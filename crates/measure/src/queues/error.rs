@@ -76,6 +76,6 @@ by_way_of_tradewind!(
     tradewind::queues::queue::SendError,
     tradewind::queues::queue::RecvError,
     tradewind::queues::channel::SendError,
-    tradewind::queues::channel::RecvError,
+    tradewind::queues::channel::ReceiveError,
     tradewind::queues::window::RemoteError,
 );

@@ -5,7 +5,7 @@ use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
 use tradewind::queues::channel;
 use tradewind::queues::name::SourceName;
 use tradewind::queues::remote::Condition;
-use tradewind::queues::word;
+use tradewind::queues::express;
 use tradewind::{
     ChannelEnd, ChannelReceiver, Communicator, ExpressPort, Result, WidePort, Windows,
 };
@@ -63,7 +63,7 @@ impl Way for ExpressPort {
     fn send(&mut self, number: u64) -> Result<()> {
         // The receiver would notice a number of more than five bytes.
         let message =
-            word::Message::of_number(SourceName::default(), 0, number).unwrap_or_default();
+            express::Message::of_number(SourceName::default(), 0, number).unwrap_or_default();
         Ok(self.senders[RECEIVER as usize].send(&message)?)
     }
 
