@@ -3,9 +3,9 @@
 use clap::ValueEnum;
 use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
 use tradewind::queues::channel;
+use tradewind::queues::express;
 use tradewind::queues::name::SourceName;
 use tradewind::queues::remote::Condition;
-use tradewind::queues::express;
 use tradewind::{
     ChannelEnd, ChannelReceiver, Communicator, ExpressPort, Result, WidePort, Windows,
 };
