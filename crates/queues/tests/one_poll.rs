@@ -11,7 +11,7 @@ use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue, Cach
 use queues::error::CreateError;
 use queues::event::{Event, Notify};
 use queues::express::Message;
-use queues::express::{Express, ExpressQueue, ExpressReceiver, Shared};
+use queues::express::{Express, ExpressQueue, ExpressReceiver, Multi};
 use queues::name::SourceName;
 use queues::one_poll::{MOST_QUEUES, Members, OnePoll, PollSet, Polled};
 use queues::queue::Receiver;
