@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::measure::{repetitions_within, wall_us};
 use crate::report::{Line, Options, agree};
 use crate::row::Row;
-use tradewind::queues::dma;
+use tradewind::queues::bulk;
 use tradewind::queues::cache_line::{LINE_DATA, CacheLineHeader, CacheLineMessage};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::express::Message;
@@ -196,7 +196,7 @@ impl Batch for Rate {
 /// the program after, timed.
 struct Large<'w> {
     world: &'w Communicator,
-    sender: dma::Sender,
+    sender: bulk::Sender,
     receiver: BulkReceiver,
     sent: Vec<u64>,
     received: Vec<u64>,
@@ -206,7 +206,7 @@ impl<'w> Large<'w> {
     fn open(world: &'w Communicator, row: Row) -> Result<Self, Failure> {
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for (from, to) in [(0, 1), (1, 0)] {
-            match world.bulk(from, to, dma::STAGING)? {
+            match world.bulk(from, to, bulk::DEFAULT_STAGING_BYTES)? {
                 Some(BulkEnd::Sender(sender)) => senders.push(sender),
                 Some(BulkEnd::Receiver(receiver)) => receivers.push(receiver),
                 None => {}
@@ -225,7 +225,7 @@ impl<'w> Large<'w> {
     }
 
     fn receive(&mut self, first: u64) -> Result<(), Failure> {
-        self.receiver.receive(bytemuck::cast_slice_mut(&mut self.received))?;
+        self.receiver.recv(bytemuck::cast_slice_mut(&mut self.received))?;
         let words = self.received.len() as u64;
         // The sum of all words, and so a look at every byte.
         let sum = self.received.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word));

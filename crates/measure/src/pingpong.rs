@@ -12,7 +12,7 @@ use crate::queues::{open, phases};
 use crate::results::{Axis, Figure, Part, Point, Table};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
 use tradewind::EngineKind;
-use tradewind::queues::dma::Policy;
+use tradewind::queues::bulk::Policy;
 
 const TABLE: &str = "fits";
 /// Figures with the patterns they show, in two ranges of lengths: 0 to 16000 and 0 to 2000 bytes.

@@ -53,7 +53,7 @@ pub use plan::{Case, LEAST_ROUNDS, MOST_BYTES, MOST_ROUNDS, MOST_ROW_MS, MOST_TH
 pub use row::{Figure, Row};
 
 use tradewind::Communicator;
-use tradewind::queues::dma::Policy;
+use tradewind::queues::bulk::Policy;
 use way::{Floor, Way};
 use words::Command;
 

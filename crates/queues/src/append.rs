@@ -44,10 +44,10 @@ use shm::segment::{Offset, Segment};
 
 pub use error::{AppendError, OpenError};
 
+use crate::liveness::{ProcessId, ProcessWatch};
 use crate::patience::{self, Ended};
-use crate::peer::{Name, Watch};
+use crate::process_table::Entry;
 use crate::sync::{AtomicU64, Ordering, spin_loop};
-use crate::users::Entry;
 use layout::Layout;
 use ring::{IsFull, Look};
 
@@ -109,8 +109,14 @@ impl Buffer {
     fn take_before(&mut self, record: &mut Vec<u8>, deadline: Option<Instant>) -> bool {
         let (layout, head) = (&self.layout, &mut self.head);
         let look = || take(layout, head, record).then_some(());
-        patience::wait(layout.owner_bell(), &mut Watch::default(), || Name::NOBODY, deadline, look)
-            .is_ok()
+        patience::wait(
+            layout.owner_bell(),
+            &mut ProcessWatch::default(),
+            || ProcessId::NONE,
+            deadline,
+            look,
+        )
+        .is_ok()
     }
 }
 
@@ -161,7 +167,7 @@ fn copy_in(words: &[AtomicU64], record: &[u8]) {
 impl Drop for Buffer {
     fn drop(&mut self) {
         self.layout.withdraw();
-        if !self.layout.users().are_left() {
+        if !self.layout.processes().has_living() {
             self.layout.erase();
             // The place came from this arena and is freed once, so that this cannot fail.
             let _ = self.arena.free(self.layout.offset());
@@ -203,7 +209,7 @@ impl Appender {
         if record.len() as u64 > most {
             return Err(AppendError::TooLong { buffer, bytes: record.len(), most });
         }
-        if self.layout.users().are_turned_away() {
+        if self.layout.processes().is_closed() {
             return Err(AppendError::Withdrawn { buffer, owner: self.layout.owner().pid() });
         }
         match self.layout.ring().append(record.len() as u64, |words| copy_in(words, record)) {
@@ -238,8 +244,13 @@ impl Appender {
             other => Some(other),
         };
         let owner = || layout.owner();
-        match patience::wait(layout.appenders_bell(), &mut Watch::default(), owner, deadline, look)
-        {
+        match patience::wait(
+            layout.appenders_bell(),
+            &mut ProcessWatch::default(),
+            owner,
+            deadline,
+            look,
+        ) {
             Ok(outcome) => outcome,
             Err(Ended::Deadline) => Err(AppendError::DeadlinePassed { buffer }),
             Err(Ended::PeerGone(owner)) => Err(AppendError::OwnerGone { buffer, owner }),
@@ -249,6 +260,6 @@ impl Appender {
 
 impl Drop for Appender {
     fn drop(&mut self) {
-        self.layout.users().leave(&self.entry);
+        self.layout.processes().detach(&self.entry);
     }
 }

@@ -12,9 +12,9 @@
 //! | messages of some hundred bytes, several at once | [`basic`] | one, one |
 //! | the same data to many | [`tag_on`] | any, any |
 //! | number after number | [`channel`] | one, one |
-//! | to memory of another process, without its taking part | [`window`], [`remote`], [`append`] | any, one |
+//! | to memory of another process, without its taking part | [`window`], [`append`] | any, one |
 //! | to one of hundreds of queues of a process, few of them busy | [`hall`] | any, one |
-//! | much, from private memory to private memory | [`dma`] | one, one |
+//! | much, from private memory to private memory | [`bulk`] | one, one |
 //! | up to 4,088 bytes to a name: a port of this job, or of one that need not be trusted | [`post`], through halls or over [`lane`]s | as the post office allows |
 //!
 //! [`one_poll`] receives from the first non-empty queue of hundreds at the price of one. Waiting is
@@ -25,11 +25,11 @@
 pub mod append;
 pub mod basic;
 mod bell;
+pub mod bulk;
 pub mod cache_line;
 pub mod channel;
 mod consumers;
 pub mod departures;
-pub mod dma;
 mod ends;
 pub mod error;
 pub mod event;
@@ -37,19 +37,18 @@ pub mod express;
 pub mod hall;
 pub mod handlers;
 pub mod lane;
+mod liveness;
 mod message;
 pub mod name;
 pub mod one_poll;
 mod order;
 mod patience;
-mod peer;
 mod poll_set;
 pub mod post;
+mod process_table;
 pub mod queue;
-pub mod remote;
 pub mod table;
 pub mod tag_on;
-mod users;
 mod waiting;
 mod wakeup;
 pub mod window;

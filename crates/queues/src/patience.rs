@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::peer::{Name, Watch};
+use crate::liveness::{ProcessId, ProcessWatch};
 use crate::sync::spin_loop;
 use crate::wakeup::Wakeup;
 
@@ -40,8 +40,8 @@ pub(crate) enum Ended {
 /// wake-up. `peer` says, whenever it is asked, whose death would make waiting useless.
 pub(crate) fn wait<R>(
     wakeup: Wakeup<'_>,
-    watch: &mut Watch,
-    peer: impl Fn() -> Name,
+    watch: &mut ProcessWatch,
+    peer: impl Fn() -> ProcessId,
     deadline: Option<Instant>,
     mut look: impl FnMut() -> Option<R>,
 ) -> Result<R, Ended> {

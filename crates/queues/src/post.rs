@@ -140,7 +140,7 @@ pub const LANE_LINES: u32 = 256;
 pub const LANE_BYTES: u64 = 64 * LANE_LINES as u64 + 256;
 /// Bytes of the longest message that goes over a lane: a quarter of its ring, less the word that
 /// says what it is. Longer data is sent in pieces, or between processes of one job through their
-/// segment ([`tag_on`](crate::tag_on), [`dma`](crate::dma)).
+/// segment ([`tag_on`](crate::tag_on), [`bulk`](crate::bulk)).
 pub const MAX_MESSAGE_BYTES: usize = LANE_LINES as usize / 4 * 64 - 8;
 /// The most lanes of a process that have a ring of their own, both directions together.
 pub const MAX_LANES: usize = 4096;

@@ -1,5 +1,5 @@
-//! What channels claim: every value of every type, in order, once; between threads and processes;
-//! deaths and closings.
+//! Channels: every value of every type, in order, once, between threads and processes; deaths and
+//! closed ends.
 
 #[path = "../src/channel/key.rs"]
 mod key;
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 use part::{Part, given, memory, until};
 use proptest::prelude::*;
 use queues::channel::{
-    Channel, End, OpenError, ReceiveError, Receiver, SendError, Sender, Value, pair,
+    Channel, End, OpenError, Receiver, RecvError, SendError, Sender, Value, pair,
 };
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
 
-/// Which values a property test sends.
+/// Values that a property test sends.
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     /// Any bits.
     Any(u64),
-    /// The value that leaves this word in its slot, whatever the lap: twice in a row in one slot,
-    /// nothing changes there.
+    /// The value that leaves this word in its slot in any lap: sent twice in a row into one slot, it
+    /// changes nothing there.
     Leaving(u64),
 }
 
@@ -38,7 +38,7 @@ fn choices() -> impl Strategy<Value = Choice> {
 }
 
 impl Choice {
-    /// The bits of the value when it is the one at `position` in a ring of `slots` slots.
+    /// Returns the bits of the value at `position` in a ring of `slots` slots.
     fn bits(self, position: u64, slots: u64) -> u64 {
         match self {
             Choice::Any(bits) => bits,
@@ -47,8 +47,8 @@ impl Choice {
     }
 }
 
-/// Sends and receives in the order that `turns` says (true: send) and holds every outcome against a
-/// plain queue.
+/// Sends and receives in the order of `turns` (true: send) and compares every result with a plain
+/// queue.
 fn behaves_like_a_queue<T: Value>(
     capacity: u64,
     values: &[Choice],
@@ -57,10 +57,11 @@ fn behaves_like_a_queue<T: Value>(
     to_bits: impl Fn(T) -> u64,
 ) {
     let (_, arena) = memory(1 << 20);
-    let (mut sender, mut receiver) = pair::<T>(&arena, capacity).expect("room");
+    let (mut sender, mut receiver) = pair::<T>(&arena, capacity).expect("space");
     let slots =
-        Channel::<T>::create(&arena, capacity).expect("room").capacity().next_power_of_two();
-    let (mut pending, mut sent) = (VecDeque::new(), 0);
+        Channel::<T>::create(&arena, capacity).expect("space").capacity().next_power_of_two();
+    let mut pending = VecDeque::new();
+    let mut sent = 0;
     for (choice, &send) in values.iter().zip(turns) {
         if send {
             let bits = to_bits(of_bits(choice.bits(sent, slots)));
@@ -76,21 +77,21 @@ fn behaves_like_a_queue<T: Value>(
                 Err(other) => panic!("{other}"),
             }
         } else {
-            match (receiver.try_receive(), pending.pop_front()) {
+            match (receiver.try_recv(), pending.pop_front()) {
                 (Ok(value), Some(expected)) => assert_eq!(to_bits(value), expected),
-                (Err(ReceiveError::Empty { .. }), None) => {}
+                (Err(RecvError::Empty { .. }), None) => {}
                 (outcome, expected) => panic!("{:?} instead of {expected:?}", outcome.map(to_bits)),
             }
         }
     }
     drop(sender);
     for expected in pending {
-        assert_eq!(to_bits(receiver.try_receive().expect("sent before the end")), expected);
+        assert_eq!(to_bits(receiver.try_recv().expect("sent before the end")), expected);
     }
-    assert!(matches!(receiver.try_receive(), Err(ReceiveError::Closed { .. })));
+    assert!(matches!(receiver.try_recv(), Err(RecvError::Closed { .. })));
 }
 
-/// A line that differs in every word.
+/// Returns a line that differs in every word.
 fn line(bits: u64) -> [u64; 8] {
     std::array::from_fn(|index| {
         if index == 7 { bits } else { bits.rotate_left(index as u32 * 7) ^ index as u64 }
@@ -124,29 +125,33 @@ proptest! {
 }
 
 #[test]
-fn values_chosen_by_an_adversary_arrive_although_no_slot_changes() {
+fn values_that_change_no_slot_arrive() {
     let (segment, arena) = memory(1 << 20);
-    let channel = Channel::<u64>::create(&arena, 4).expect("room");
+    let channel = Channel::<u64>::create(&arena, 4).expect("space");
     assert_eq!(channel.capacity(), 4);
     let slots_at = channel.offset().plus(channel.bytes() - 4 * 8).expect("inside");
-    let mut sender = Sender::<u64>::open(&segment, channel.offset()).expect("unopened");
-    let mut receiver = Receiver::<u64>::open(&segment, channel.offset()).expect("unopened");
+    let mut sender = Sender::<u64>::connect(&segment, channel.offset()).expect("free");
+    let mut receiver = Receiver::<u64>::connect(&segment, channel.offset()).expect("free");
     for lap in 0..1000 {
         for _ in 0..4 {
-            sender.try_send(key::of_lap(lap)).expect("room");
+            sender.try_send(key::of_lap(lap)).expect("space");
         }
         for _ in 0..4 {
-            assert_eq!(receiver.try_receive().expect("sent"), key::of_lap(lap));
+            assert_eq!(receiver.try_recv().expect("sent"), key::of_lap(lap));
         }
-        assert!(matches!(receiver.try_receive(), Err(ReceiveError::Empty { .. })));
+        assert!(matches!(receiver.try_recv(), Err(RecvError::Empty { .. })));
         for slot in segment.slice_at::<AtomicU64>(slots_at, 4).expect("inside") {
-            assert_eq!(slot.load(Ordering::Relaxed), 0, "so that only the notice can have told");
+            assert_eq!(
+                slot.load(Ordering::Relaxed),
+                0,
+                "so that only the notice announces the value"
+            );
         }
     }
 }
 
-/// What both sides of a long stream agree on: runs of unchanged words among others, for a ring of
-/// `slots` slots.
+/// Returns the value at a position of a long stream: runs of unchanged words among others, for a ring
+/// of `slots` slots.
 fn streamed(position: u64, slots: u64) -> u64 {
     let choice = match position / 5 % 3 {
         0 => Choice::Any(position),
@@ -160,7 +165,7 @@ fn streamed(position: u64, slots: u64) -> u64 {
 fn a_long_stream_between_two_threads_keeps_its_order() {
     let (_, arena) = memory(1 << 20);
     for capacity in [1, 2, 7, 64] {
-        let (mut sender, mut receiver) = pair::<u64>(&arena, capacity).expect("room");
+        let (mut sender, mut receiver) = pair::<u64>(&arena, capacity).expect("space");
         let slots = capacity.next_power_of_two();
         let count = 10_000 * slots;
         std::thread::scope(|scope| {
@@ -169,12 +174,12 @@ fn a_long_stream_between_two_threads_keeps_its_order() {
             });
             for position in 0..count {
                 assert_eq!(
-                    receiver.receive().expect("sent"),
+                    receiver.recv().expect("sent"),
                     streamed(position, slots),
                     "at {position}"
                 );
             }
-            assert!(matches!(receiver.receive(), Err(ReceiveError::Closed { .. })));
+            assert!(matches!(receiver.recv(), Err(RecvError::Closed { .. })));
         });
     }
 }
@@ -182,19 +187,19 @@ fn a_long_stream_between_two_threads_keeps_its_order() {
 #[test]
 fn a_stream_to_another_process_and_back_keeps_its_order() {
     let (segment, arena) = memory(1 << 20);
-    let there = Channel::<[u64; 8]>::create(&arena, 16).expect("room");
-    let back = Channel::<u64>::create(&arena, 16).expect("room");
+    let there = Channel::<[u64; 8]>::create(&arena, 16).expect("space");
+    let back = Channel::<u64>::create(&arena, 16).expect("space");
     let mut other = Part::start_on("part_answers", &segment, &[there.offset(), back.offset()]);
-    let mut sender = Sender::<[u64; 8]>::open(&segment, there.offset()).expect("unopened");
-    let mut receiver = Receiver::<u64>::open(&segment, back.offset()).expect("unopened");
+    let mut sender = Sender::<[u64; 8]>::open(&segment, there.offset()).expect("free");
+    let mut receiver = Receiver::<u64>::connect(&segment, back.offset()).expect("free");
     for position in 0..20_000 {
         sender.send(line(position)).expect("received");
         if position % 3 == 0 {
-            assert_eq!(receiver.receive().expect("answered"), !position);
+            assert_eq!(receiver.recv().expect("answered"), !position);
         }
     }
     drop(sender);
-    assert!(matches!(receiver.receive(), Err(ReceiveError::Closed { .. })));
+    assert!(matches!(receiver.recv(), Err(RecvError::Closed { .. })));
     assert!(other.succeeds());
 }
 
@@ -202,10 +207,10 @@ fn a_stream_to_another_process_and_back_keeps_its_order() {
 #[ignore = "a part of a_stream_to_another_process_and_back_keeps_its_order"]
 fn part_answers() {
     let Some((segment, places)) = given() else { return };
-    let mut receiver = Receiver::<[u64; 8]>::open(&segment, places[0]).expect("unopened");
-    let mut sender = Sender::<u64>::open(&segment, places[1]).expect("unopened");
+    let mut receiver = Receiver::<[u64; 8]>::open(&segment, places[0]).expect("free");
+    let mut sender = Sender::<u64>::connect(&segment, places[1]).expect("free");
     let mut position = 0;
-    while let Ok(value) = receiver.receive() {
+    while let Ok(value) = receiver.recv() {
         assert_eq!(value, line(position));
         if position % 3 == 0 {
             sender.send(!position).expect("received");
@@ -218,19 +223,19 @@ fn part_answers() {
 #[test]
 fn a_sleeping_receiver_is_woken_and_a_sleeping_sender_too() {
     let (segment, arena) = memory(1 << 20);
-    let there = Channel::<u64>::create(&arena, 2).expect("room");
-    let back = Channel::<u64>::create(&arena, 2).expect("room");
+    let there = Channel::<u64>::create(&arena, 2).expect("space");
+    let back = Channel::<u64>::create(&arena, 2).expect("space");
     let mut other = Part::start_on("part_sleeps", &segment, &[there.offset(), back.offset()]);
-    let mut sender = Sender::<u64>::open(&segment, there.offset()).expect("unopened");
-    let mut receiver = Receiver::<u64>::open(&segment, back.offset()).expect("unopened");
-    assert_eq!(receiver.receive().expect("it starts"), 0);
+    let mut sender = Sender::<u64>::connect(&segment, there.offset()).expect("free");
+    let mut receiver = Receiver::<u64>::connect(&segment, back.offset()).expect("free");
+    assert_eq!(receiver.recv().expect("it starts"), 0);
     other.until_asleep();
     sender.send(1).expect("received");
-    assert_eq!(receiver.receive().expect("woken"), 1);
-    // It sends more than fits and sleeps until there is room.
+    assert_eq!(receiver.recv().expect("woken"), 1);
+    // It sends more values than fit and sleeps until slots are free.
     other.until_asleep();
     for expected in 2..8 {
-        assert_eq!(receiver.receive().expect("woken again"), expected);
+        assert_eq!(receiver.recv().expect("woken again"), expected);
     }
     assert!(other.succeeds());
 }
@@ -239,35 +244,35 @@ fn a_sleeping_receiver_is_woken_and_a_sleeping_sender_too() {
 #[ignore = "a part of a_sleeping_receiver_is_woken_and_a_sleeping_sender_too"]
 fn part_sleeps() {
     let Some((segment, places)) = given() else { return };
-    let mut receiver = Receiver::<u64>::open(&segment, places[0]).expect("unopened");
-    let mut sender = Sender::<u64>::open(&segment, places[1]).expect("unopened");
-    sender.send(0).expect("room");
-    let value = receiver.receive().expect("sent");
+    let mut receiver = Receiver::<u64>::connect(&segment, places[0]).expect("free");
+    let mut sender = Sender::<u64>::connect(&segment, places[1]).expect("free");
+    sender.send(0).expect("space");
+    let value = receiver.recv().expect("sent");
     for value in value..8 {
         sender.send(value).expect("room at last");
     }
 }
 
 #[test]
-fn the_death_of_the_sender_is_told_by_its_number_after_all_that_it_sent() {
+fn the_death_of_the_sender_is_reported_after_its_values() {
     let (segment, arena) = memory(1 << 20);
-    let channel = Channel::<u64>::create(&arena, 8).expect("room");
-    let ready = Channel::<u32>::create(&arena, 2).expect("room");
+    let channel = Channel::<u64>::create(&arena, 8).expect("space");
+    let ready = Channel::<u32>::create(&arena, 2).expect("space");
     let mut other =
         Part::start_on("part_sends_three_and_stays", &segment, &[channel.offset(), ready.offset()]);
-    let mut receiver = Receiver::<u64>::open(&segment, channel.offset()).expect("unopened");
-    Receiver::<u32>::open(&segment, ready.offset())
-        .expect("unopened")
-        .receive()
+    let mut receiver = Receiver::<u64>::connect(&segment, channel.offset()).expect("free");
+    Receiver::<u32>::connect(&segment, ready.offset())
+        .expect("free")
+        .recv()
         .expect("it has sent all three");
     let process = other.pid();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            (0..3).for_each(|value| assert_eq!(receiver.receive(), Ok(value)));
-            receiver.receive()
+            (0..3).for_each(|value| assert_eq!(receiver.recv(), Ok(value)));
+            receiver.recv()
         });
         other.kill();
-        let gone = Err(ReceiveError::PeerGone { channel: channel.offset(), process });
+        let gone = Err(RecvError::PeerGone { channel: channel.offset(), process });
         assert_eq!(waiting.join().expect("it ends"), gone);
     });
     drop(receiver);
@@ -277,26 +282,26 @@ fn the_death_of_the_sender_is_told_by_its_number_after_all_that_it_sent() {
 }
 
 #[test]
-#[ignore = "a part of the_death_of_the_sender_is_told_by_its_number_after_all_that_it_sent"]
+#[ignore = "a part of the_death_of_the_sender_is_reported_after_its_values"]
 fn part_sends_three_and_stays() {
     let Some((segment, places)) = given() else { return };
-    let mut sender = Sender::<u64>::open(&segment, places[0]).expect("unopened");
-    (0..3).for_each(|value| sender.send(value).expect("room"));
-    Sender::<u32>::open(&segment, places[1]).expect("unopened").send(1).expect("room");
+    let mut sender = Sender::<u64>::connect(&segment, places[0]).expect("free");
+    (0..3).for_each(|value| sender.send(value).expect("space"));
+    Sender::<u32>::connect(&segment, places[1]).expect("free").send(1).expect("space");
     std::io::stdin().read_line(&mut String::new()).expect("the parent's pipe");
 }
 
 #[test]
-fn the_death_of_the_receiver_is_told_by_its_number() {
+fn the_death_of_the_receiver_is_reported_with_its_number() {
     let (segment, arena) = memory(1 << 20);
-    let there = Channel::<u64>::create(&arena, 2).expect("room");
-    let ready = Channel::<u32>::create(&arena, 2).expect("room");
+    let there = Channel::<u64>::create(&arena, 2).expect("space");
+    let ready = Channel::<u32>::create(&arena, 2).expect("space");
     let mut other =
         Part::start_on("part_never_receives", &segment, &[there.offset(), ready.offset()]);
-    let mut sender = Sender::<u64>::open(&segment, there.offset()).expect("unopened");
-    Receiver::<u32>::open(&segment, ready.offset())
-        .expect("unopened")
-        .receive()
+    let mut sender = Sender::<u64>::connect(&segment, there.offset()).expect("free");
+    Receiver::<u32>::connect(&segment, ready.offset())
+        .expect("free")
+        .recv()
         .expect("it has opened its end");
     sender.send(0).and_then(|()| sender.send(1)).expect("room for two");
     let process = other.pid();
@@ -309,33 +314,39 @@ fn the_death_of_the_receiver_is_told_by_its_number() {
 }
 
 #[test]
-#[ignore = "a part of the_death_of_the_receiver_is_told_by_its_number"]
+#[ignore = "a part of the_death_of_the_receiver_is_reported_with_its_number"]
 fn part_never_receives() {
     let Some((segment, places)) = given() else { return };
-    let _receiver = Receiver::<u64>::open(&segment, places[0]).expect("unopened");
-    Sender::<u32>::open(&segment, places[1]).expect("unopened").send(1).expect("room");
+    let _receiver = Receiver::<u64>::connect(&segment, places[0]).expect("free");
+    Sender::<u32>::connect(&segment, places[1]).expect("free").send(1).expect("space");
     std::io::stdin().read_line(&mut String::new()).expect("the parent's pipe");
 }
 
 #[test]
-fn an_end_opens_once_with_its_own_type_where_a_channel_is() {
+fn an_end_connects_once_and_with_its_own_type() {
     let (segment, arena) = memory(1 << 20);
-    let channel = Channel::<f64>::create(&arena, 8).expect("room");
+    let channel = Channel::<f64>::create(&arena, 8).expect("space");
     let at = channel.offset();
     assert!(matches!(
-        Sender::<u64>::open(&segment, at),
+        Sender::<u64>::connect(&segment, at),
         Err(OpenError::OtherType { asked: "u64", .. })
     ));
-    assert!(matches!(Sender::<f64>::open(&segment, Offset(64)), Err(OpenError::NoChannel { .. })));
-    assert!(matches!(Sender::<f64>::open(&segment, Offset(1 << 20)), Err(OpenError::Segment(_))));
-    let sender = Sender::<f64>::open(&segment, at).expect("unopened");
+    assert!(matches!(
+        Sender::<f64>::connect(&segment, Offset(64)),
+        Err(OpenError::NoChannel { .. })
+    ));
+    assert!(matches!(
+        Sender::<f64>::connect(&segment, Offset(1 << 20)),
+        Err(OpenError::Segment(_))
+    ));
+    let sender = Sender::<f64>::connect(&segment, at).expect("free");
     let own = Some(std::process::id());
-    let second = Sender::<f64>::open(&segment, at).map(|_| ());
+    let second = Sender::<f64>::connect(&segment, at).map(|_| ());
     assert!(
         matches!(second, Err(OpenError::AlreadyOpened { end: End::Sender, process, .. }) if process == own)
     );
     drop(sender);
-    let later = Sender::<f64>::open(&segment, at).map(|_| ());
+    let later = Sender::<f64>::connect(&segment, at).map(|_| ());
     assert!(matches!(later, Err(OpenError::AlreadyOpened { end: End::Sender, process: None, .. })));
     assert!(matches!(
         Channel::<u32>::create(&arena, 0),
@@ -346,22 +357,22 @@ fn an_end_opens_once_with_its_own_type_where_a_channel_is() {
 }
 
 #[test]
-fn whoever_waits_learns_that_the_other_end_was_closed() {
+fn a_wait_ends_when_the_other_end_is_closed() {
     let (_, arena) = memory(1 << 20);
-    let (mut sender, receiver) = pair::<u64>(&arena, 1).expect("room");
-    sender.send(1).expect("room");
+    let (mut sender, receiver) = pair::<u64>(&arena, 1).expect("space");
+    sender.send(1).expect("space");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(move || sender.send(2));
         drop(receiver);
         assert!(matches!(waiting.join().expect("it ends"), Err(SendError::Closed { .. })));
     });
-    let (sender, mut receiver) = pair::<u64>(&arena, 1).expect("room");
+    let (sender, mut receiver) = pair::<u64>(&arena, 1).expect("space");
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(move || receiver.receive());
+        let waiting = scope.spawn(move || receiver.recv());
         drop(sender);
-        assert!(matches!(waiting.join().expect("it ends"), Err(ReceiveError::Closed { .. })));
+        assert!(matches!(waiting.join().expect("it ends"), Err(RecvError::Closed { .. })));
     });
-    let (mut sender, receiver) = pair::<u64>(&arena, 8).expect("room");
+    let (mut sender, receiver) = pair::<u64>(&arena, 8).expect("space");
     drop(receiver);
     assert!(matches!(sender.send(2), Err(SendError::Closed { .. })), "although there is room");
     drop(sender);
@@ -371,49 +382,49 @@ fn whoever_waits_learns_that_the_other_end_was_closed() {
 #[test]
 fn a_deadline_ends_the_wait_and_nothing_else() {
     let (_, arena) = memory(1 << 20);
-    let (mut sender, mut receiver) = pair::<f32>(&arena, 1).expect("room");
+    let (mut sender, mut receiver) = pair::<f32>(&arena, 1).expect("space");
     let soon = || Instant::now() + Duration::from_millis(2);
-    assert!(matches!(receiver.receive_until(soon()), Err(ReceiveError::DeadlinePassed { .. })));
-    sender.send_until(1.5, soon()).expect("room");
-    assert!(matches!(sender.send_until(2.5, soon()), Err(SendError::DeadlinePassed { .. })));
-    assert_eq!(receiver.receive_until(soon()), Ok(1.5));
+    assert!(matches!(receiver.recv_deadline(soon()), Err(RecvError::DeadlinePassed { .. })));
+    sender.send_deadline(1.5, soon()).expect("space");
+    assert!(matches!(sender.send_deadline(2.5, soon()), Err(SendError::DeadlinePassed { .. })));
+    assert_eq!(receiver.recv_deadline(soon()), Ok(1.5));
     assert!(
-        matches!(receiver.receive_until(soon()), Err(ReceiveError::DeadlinePassed { .. })),
+        matches!(receiver.recv_deadline(soon()), Err(RecvError::DeadlinePassed { .. })),
         "2.5 was not sent"
     );
-    sender.send_until(3.5, soon()).expect("room");
-    assert_eq!(receiver.receive(), Ok(3.5));
+    sender.send_deadline(3.5, soon()).expect("space");
+    assert_eq!(receiver.recv(), Ok(3.5));
 }
 
 #[test]
-fn a_channel_whose_owner_goes_is_closed_for_who_has_not_come_and_kept_for_who_has() {
+fn a_dropped_channel_closes_its_free_end_and_keeps_memory_for_the_taken_one() {
     let (segment, arena) = memory(1 << 20);
-    let channel = Channel::<u64>::create(&arena, 4).expect("room");
+    let channel = Channel::<u64>::create(&arena, 4).expect("space");
     let at = channel.offset();
-    let mut receiver = Receiver::<u64>::open(&segment, at).expect("unopened");
+    let mut receiver = Receiver::<u64>::connect(&segment, at).expect("free");
     let used = arena.used();
     drop(channel);
-    assert!(matches!(receiver.receive(), Err(ReceiveError::Closed { .. })));
-    let late = Sender::<u64>::open(&segment, at).map(|_| ());
+    assert!(matches!(receiver.recv(), Err(RecvError::Closed { .. })));
+    let late = Sender::<u64>::connect(&segment, at).map(|_| ());
     assert!(matches!(late, Err(OpenError::AlreadyOpened { process: None, .. })));
-    assert_eq!(arena.used(), used, "the receiver still holds it");
-    drop(Channel::<u64>::create(&arena, 4).expect("room"));
-    assert_eq!(arena.used(), used, "nobody held this one");
+    assert_eq!(arena.used(), used, "the receiver still uses it");
+    drop(Channel::<u64>::create(&arena, 4).expect("space"));
+    assert_eq!(arena.used(), used, "both ends were free");
 }
 
 #[test]
-fn whatever_somebody_writes_over_a_channel_nobody_panics() {
+fn an_overwritten_channel_causes_no_panic() {
     let (segment, arena) = memory(1 << 20);
     for seed in 1..200u64 {
         overwritten(&segment, &arena, seed);
     }
 }
 
-/// Opens a channel, overwrites it, and uses it; any outcome will do that is one.
+/// Creates a channel, overwrites it, and uses it. Any result is acceptable.
 fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
-    let channel = Channel::<u64>::create(arena, 4).expect("room");
-    let mut sender = Sender::<u64>::open(segment, channel.offset()).expect("unopened");
-    let mut receiver = Receiver::<u64>::open(segment, channel.offset()).expect("unopened");
+    let channel = Channel::<u64>::create(arena, 4).expect("space");
+    let mut sender = Sender::<u64>::connect(segment, channel.offset()).expect("free");
+    let mut receiver = Receiver::<u64>::connect(segment, channel.offset()).expect("free");
     let words = segment
         .slice_at::<AtomicU64>(channel.offset(), (channel.bytes() / 8) as usize)
         .expect("inside");
@@ -423,11 +434,11 @@ fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
     let deadline = Instant::now();
     for value in 0..20 {
         let _ = sender.try_send(value);
-        let _ = receiver.try_receive();
-        let _ = sender.send_until(value, deadline);
-        let _ = receiver.receive_until(deadline);
+        let _ = receiver.try_recv();
+        let _ = sender.send_deadline(value, deadline);
+        let _ = receiver.recv_deadline(deadline);
     }
-    let _ = Sender::<u64>::open(segment, channel.offset());
+    let _ = Sender::<u64>::connect(segment, channel.offset());
     drop((sender, receiver));
     for word in words {
         word.store(0, Ordering::Relaxed);
@@ -437,7 +448,7 @@ fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
 #[test]
 fn an_idle_receiver_sleeps() {
     let (_, arena) = memory(1 << 20);
-    let (mut sender, mut receiver) = pair::<u64>(&arena, 4).expect("room");
+    let (mut sender, mut receiver) = pair::<u64>(&arena, 4).expect("space");
     let stat = |thread: &str| {
         std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("/proc")
     };
@@ -446,13 +457,13 @@ fn an_idle_receiver_sleeps() {
         let waiting = scope.spawn(move || {
             tell.send(rustix::thread::gettid().as_raw_nonzero().to_string())
                 .expect("the test listens");
-            receiver.receive()
+            receiver.recv()
         });
         let thread = told.recv().expect("it starts");
         until("it sleeps", || {
             stat(&thread).rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
         });
-        sender.send(9).expect("room");
+        sender.send(9).expect("space");
         assert_eq!(waiting.join().expect("it ends"), Ok(9));
     });
 }

@@ -1,11 +1,11 @@
-//! The protocol of a channel under loom: every interleaving of a sender and a receiver, on the very
-//! source files that run.
+//! The protocol of a channel under loom: every interleaving of a sender and a receiver, on the
+//! library's source files.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
-/// What the kernel's barrier does, as loom can explore it: a full barrier on both sides.
+/// The kernel's barrier as loom can explore it: a full barrier on both sides.
 mod fence {
     use loom::sync::atomic::{Ordering, fence};
 
@@ -19,7 +19,7 @@ mod fence {
     }
 }
 
-/// What the kernel does for a futex: comparing and falling asleep are one step against a wake.
+/// A futex: comparison and sleep are one step with respect to a wake.
 mod futex {
     use core::time::Duration;
 
@@ -62,7 +62,7 @@ mod channel {
 mod wakeup;
 
 use channel::key;
-use channel::ring::{Consumer, Nothing, Producer, Refused, Words};
+use channel::ring::{Consumer, Producer, PutError, RingWords, TakeError};
 use loom::thread;
 use std::sync::Arc;
 use sync::{AtomicU32, AtomicU64};
@@ -97,8 +97,8 @@ impl Memory {
         })
     }
 
-    fn words(&self) -> Words<'_> {
-        Words { slots: &self.slots, notice: &self.notice, consumed: &self.consumed }
+    fn words(&self) -> RingWords<'_> {
+        RingWords { slots: &self.slots, notice: &self.notice, consumed: &self.consumed }
     }
 
     fn receiver_bell(&self) -> Wakeup<'_> {
@@ -110,7 +110,7 @@ impl Memory {
     }
 }
 
-/// Looks, and sleeps when there is nothing: what `patience.rs` does, without its clock.
+/// Polls, and sleeps in between: the loop of `patience.rs` without its clock.
 fn wait<R>(bell: Wakeup<'_>, mut look: impl FnMut() -> Option<R>) -> R {
     loop {
         if let Some(found) = look() {
@@ -128,10 +128,10 @@ fn wait<R>(bell: Wakeup<'_>, mut look: impl FnMut() -> Option<R>) -> R {
 fn send<const LEAD: usize>(memory: &Memory, values: &[([u64; LEAD], u64)]) {
     let mut producer = Producer::new(SLOTS);
     for &(lead, tell) in values {
-        wait(memory.sender_bell(), || match producer.offer(memory.words(), lead, tell) {
+        wait(memory.sender_bell(), || match producer.put(memory.words(), lead, tell) {
             Ok(()) => Some(()),
-            Err(Refused::Full) => None,
-            Err(Refused::Broken) => panic!("nobody writes nonsense"),
+            Err(PutError::Full) => None,
+            Err(PutError::Broken) => panic!("no position is overwritten"),
         });
         memory.receiver_bell().wake();
     }
@@ -139,15 +139,15 @@ fn send<const LEAD: usize>(memory: &Memory, values: &[([u64; LEAD], u64)]) {
     memory.receiver_bell().wake();
 }
 
-/// Receives until no more come.
+/// Receives until the end of the stream.
 fn receive<const LEAD: usize>(memory: &Memory) -> Vec<([u64; LEAD], u64)> {
     let mut consumer = Consumer::new(SLOTS);
     let mut received = Vec::new();
     loop {
         let next = wait(memory.receiver_bell(), || match consumer.take::<LEAD>(memory.words()) {
             Ok(value) => Some(Some(value)),
-            Err(Nothing::Yet) => None,
-            Err(Nothing::More) => Some(None),
+            Err(TakeError::Empty) => None,
+            Err(TakeError::Closed) => Some(None),
         });
         let Some(value) = next else { return received };
         received.push(value);
@@ -158,8 +158,8 @@ fn receive<const LEAD: usize>(memory: &Memory) -> Vec<([u64; LEAD], u64)> {
     }
 }
 
-/// All values arrive, each once, in order, whatever the interleaving; nobody sleeps for ever (loom
-/// reports a deadlock).
+/// All values arrive once and in order in every interleaving, and no wait lasts for ever (loom reports
+/// a deadlock).
 fn all_arrive<const LEAD: usize>(values: Vec<([u64; LEAD], u64)>) {
     model(move || {
         let memory = Memory::new(LEAD as u64 + 1);
@@ -196,20 +196,20 @@ fn changed_and_unchanged_words_in_turn_keep_their_order() {
 }
 
 #[test]
-fn the_words_before_the_telling_one_come_with_it() {
+fn the_words_before_the_last_one_are_visible_with_it() {
     all_arrive::<1>((0..4).map(|value| ([10 + value], value)).collect());
 }
 
 #[test]
-fn the_words_before_an_unchanged_telling_word_come_with_the_notice() {
+fn the_words_before_an_unchanged_last_word_are_visible_with_the_notice() {
     all_arrive::<1>((0..4).map(|position| ([10 + position], unchanged(position, 0))).collect());
 }
 
-/// The mistake that the second look after marking is there to prevent, made on purpose: the model
-/// has to find it.
+/// Omits the second poll after the announcement of the sleeper on purpose: the model has to find the
+/// lost wake-up.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn without_the_second_look_a_wakeup_is_lost() {
+fn without_the_second_poll_a_wakeup_is_lost() {
     model(|| {
         let memory = Memory::new(1);
         let theirs = Arc::clone(&memory);

@@ -1,5 +1,4 @@
-//! What remote memory commands claim: against a plain reference, between threads and processes, at
-//! the limits.
+//! Remote memory commands: against a plain reference, between threads and processes, at the limits.
 
 mod part;
 
@@ -10,7 +9,7 @@ use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_lef
 use part::{Part, given, memory};
 use proptest::prelude::*;
 use queues::append::{Appender, Buffer};
-use queues::remote::{Condition, Fetch, RemoteWindow};
+use queues::window::{Condition, Fetch, RemoteWindow};
 use queues::window::{RemoteError, Window, WindowError};
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
@@ -18,11 +17,11 @@ use shm::sync::{AtomicU64, Ordering};
 /// One command of a random program.
 #[derive(Debug, Clone)]
 enum Command {
-    Write(u64, Vec<u8>),
-    Read(u64, usize),
+    Put(u64, Vec<u8>),
+    Get(u64, usize),
     Accumulate(Arithmetic, DataType, u64, Vec<u8>),
-    WriteIndexed(DataType, u64, Vec<u64>, Vec<u8>),
-    ReadIndexed(DataType, u64, Vec<u64>),
+    Scatter(DataType, u64, Vec<u64>, Vec<u8>),
+    Gather(DataType, u64, Vec<u64>),
 }
 
 const BYTES: u64 = 100;
@@ -39,8 +38,8 @@ fn commands() -> impl Strategy<Value = Command> {
             .prop_map(|(word, whole, byte)| word * 8 + if whole { 0 } else { byte })
     };
     prop_oneof![
-        (at(), bytes(60)).prop_map(|(at, bytes)| Command::Write(at, bytes)),
-        (at(), 0..60usize).prop_map(|(at, length)| Command::Read(at, length)),
+        (at(), bytes(60)).prop_map(|(at, bytes)| Command::Put(at, bytes)),
+        (at(), 0..60usize).prop_map(|(at, length)| Command::Get(at, length)),
         (operation, data_type(), element_at(), bytes(5), any::<bool>()).prop_map(
             |(operation, data_type, at, seeds, whole)| {
                 let mut operands: Vec<u8> =
@@ -54,16 +53,16 @@ fn commands() -> impl Strategy<Value = Command> {
         (data_type(), element_at(), indices(), bytes(50)).prop_map(
             |(data_type, at, indices, mut bytes)| {
                 bytes.resize(indices.len() * data_type.bytes(), 7);
-                Command::WriteIndexed(data_type, at, indices, bytes)
+                Command::Scatter(data_type, at, indices, bytes)
             }
         ),
         (data_type(), element_at(), indices())
-            .prop_map(|(data_type, at, indices)| Command::ReadIndexed(data_type, at, indices)),
+            .prop_map(|(data_type, at, indices)| Command::Gather(data_type, at, indices)),
     ]
 }
 
-/// The plain reference: a vector. Gives what was read, or `None` where the command has to be
-/// refused.
+/// Executes a command on the reference, a vector. Returns the loaded bytes, or `None` if the command
+/// has to fail.
 fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
     let range = |at: u64, length: usize| {
         Some(at as usize..at as usize + length).filter(|range| range.end <= BYTES as usize)
@@ -79,11 +78,11 @@ fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
         places.collect::<Option<Vec<_>>>().filter(|_| aligned)
     };
     match command {
-        Command::Write(at, bytes) => {
+        Command::Put(at, bytes) => {
             memory[range(*at, bytes.len())?].copy_from_slice(bytes);
             Some(Vec::new())
         }
-        Command::Read(at, length) => Some(memory[range(*at, *length)?].to_vec()),
+        Command::Get(at, length) => Some(memory[range(*at, *length)?].to_vec()),
         Command::Accumulate(operation, data_type, at, operands) => {
             let range = range(*at, operands.len())
                 .filter(|range| range.start.is_multiple_of(data_type.bytes()))?;
@@ -92,7 +91,7 @@ fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
                 Err(_) => None,
             }
         }
-        Command::WriteIndexed(data_type, at, indices, bytes) => {
+        Command::Scatter(data_type, at, indices, bytes) => {
             let size = data_type.bytes();
             for (place, element) in
                 places(*data_type, *at, indices)?.into_iter().zip(bytes.chunks(size))
@@ -101,7 +100,7 @@ fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
             }
             Some(Vec::new())
         }
-        Command::ReadIndexed(data_type, at, indices) => {
+        Command::Gather(data_type, at, indices) => {
             let size = data_type.bytes();
             Some(
                 places(*data_type, *at, indices)?
@@ -113,23 +112,23 @@ fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
     }
 }
 
-/// The same through a window.
+/// Executes a command through a window.
 fn execute(window: &RemoteWindow, command: &Command) -> Result<Vec<u8>, RemoteError> {
     match command {
-        Command::Write(at, bytes) => window.write(*at, bytes).map(|()| Vec::new()),
-        Command::Read(at, length) => {
+        Command::Put(at, bytes) => window.put(*at, bytes).map(|()| Vec::new()),
+        Command::Get(at, length) => {
             let mut bytes = vec![0; *length];
-            window.read(*at, &mut bytes).map(|()| bytes)
+            window.get(*at, &mut bytes).map(|()| bytes)
         }
         Command::Accumulate(operation, data_type, at, operands) => {
             window.accumulate(*operation, *data_type, *at, operands).map(|()| Vec::new())
         }
-        Command::WriteIndexed(data_type, at, indices, bytes) => {
-            window.write_indexed(*data_type, *at, indices, bytes).map(|()| Vec::new())
+        Command::Scatter(data_type, at, indices, bytes) => {
+            window.scatter(*data_type, *at, indices, bytes).map(|()| Vec::new())
         }
-        Command::ReadIndexed(data_type, at, indices) => {
+        Command::Gather(data_type, at, indices) => {
             let mut bytes = vec![0; indices.len() * data_type.bytes()];
-            window.read_indexed(*data_type, *at, indices, &mut bytes).map(|()| bytes)
+            window.gather(*data_type, *at, indices, &mut bytes).map(|()| bytes)
         }
     }
 }
@@ -140,8 +139,8 @@ proptest! {
     #[test]
     fn every_command_does_what_it_does_to_a_vector(commands in prop::collection::vec(commands(), 1..40)) {
         let (segment, arena) = memory(1 << 20);
-        let window = Window::expose(&arena, BYTES).expect("room");
-        let remote = RemoteWindow::open(&segment, window.offset()).expect("exposed");
+        let window = Window::create(&arena, BYTES).expect("memory");
+        let remote = RemoteWindow::connect(&segment, window.offset()).expect("a window");
         let mut reference = vec![0; BYTES as usize];
         for command in &commands {
             let outcome = execute(&remote, command);
@@ -151,7 +150,7 @@ proptest! {
                 (expected, _) => prop_assert!(false, "{:?}: {:?} instead of {:?}", command, outcome, expected),
             }
             let mut all = vec![0; BYTES as usize];
-            window.local().read(0, &mut all).expect("the whole window");
+            window.local().get(0, &mut all).expect("the whole window");
             prop_assert_eq!(&all, &reference, "after {:?}", command);
         }
     }
@@ -159,50 +158,47 @@ proptest! {
     #[test]
     fn single_values_are_elements(bits in any::<u64>(), operand in any::<f64>()) {
         let (_, arena) = memory(1 << 20);
-        let window = Window::expose(&arena, 64).expect("room");
+        let window = Window::create(&arena, 64).expect("memory");
         let remote = window.local();
-        remote.write_value(8, bits).expect("inside");
-        prop_assert_eq!(remote.read_value::<u64>(8), Ok(bits));
-        prop_assert_eq!(remote.read_value::<u16>(10), Ok((bits >> 16) as u16));
-        remote.write_value(12, 7_u32).expect("inside");
-        prop_assert_eq!(remote.read_value::<u64>(8), Ok(bits & 0xffff_ffff | 7 << 32));
-        remote.write_value(16, f64::from_bits(bits)).expect("inside");
+        remote.put_value(8, bits).expect("inside");
+        prop_assert_eq!(remote.get_value::<u64>(8), Ok(bits));
+        prop_assert_eq!(remote.get_value::<u16>(10), Ok((bits >> 16) as u16));
+        remote.put_value(12, 7_u32).expect("inside");
+        prop_assert_eq!(remote.get_value::<u64>(8), Ok(bits & 0xffff_ffff | 7 << 32));
+        remote.put_value(16, f64::from_bits(bits)).expect("inside");
         remote.accumulate_value(Arithmetic::Maximum, 16, operand).expect("defined");
         let mut expected = bits.to_le_bytes();
         apply_in_place_left(Arithmetic::Maximum, DataType::F64, &mut expected, &operand.to_le_bytes()).expect("defined");
-        prop_assert_eq!(remote.read_value::<f64>(16).expect("inside").to_bits(), u64::from_le_bytes(expected));
+        prop_assert_eq!(remote.get_value::<f64>(16).expect("inside").to_bits(), u64::from_le_bytes(expected));
     }
 }
 
 #[test]
-fn errors_name_the_range_and_the_place() {
+fn errors_name_the_range_and_the_position() {
     let (segment, arena) = memory(1 << 20);
-    let exposed = Window::expose(&arena, 100).expect("room");
-    let window = exposed.offset();
-    let remote = RemoteWindow::open(&segment, window).expect("exposed");
+    let own = Window::create(&arena, 100).expect("memory");
+    let window = own.offset();
+    let remote = RemoteWindow::connect(&segment, window).expect("a window");
     let outside = |at, length| Err(RemoteError::OutOfRange { window, at, length, bytes: 100 });
-    assert_eq!(remote.write(96, &[0; 5]), outside(96, 5));
-    assert_eq!(remote.read(u64::MAX, &mut [0; 2]), outside(u64::MAX, 2));
+    assert_eq!(remote.put(96, &[0; 5]), outside(96, 5));
+    assert_eq!(remote.get(u64::MAX, &mut [0; 2]), outside(u64::MAX, 2));
     assert_eq!(
-        remote.read_value::<u64>(96),
+        remote.get_value::<u64>(96),
         Err(RemoteError::OutOfRange { window, at: 96, length: 8, bytes: 100 })
     );
-    assert_eq!(
-        remote.write_value(4, 1_u64),
-        Err(RemoteError::Misaligned { window, at: 4, size: 8 })
-    );
-    assert_eq!(remote.write(100, &[]), Ok(()), "nothing at the end lies inside");
-    let index = remote.write_indexed(DataType::U32, 4, &[0, 23, 24], &[0; 12]);
+    assert_eq!(remote.put_value(4, 1_u64), Err(RemoteError::Misaligned { window, at: 4, size: 8 }));
+    assert_eq!(remote.put(100, &[]), Ok(()), "nothing at the end lies inside");
+    let index = remote.scatter(DataType::U32, 4, &[0, 23, 24], &[0; 12]);
     assert_eq!(
         index,
         Err(RemoteError::Index { window, position: 2, index: 24, at: 4, elements: 24 })
     );
-    let index = remote.read_indexed(DataType::U64, 0, &[u64::MAX], &mut [0; 8]);
+    let index = remote.gather(DataType::U64, 0, &[u64::MAX], &mut [0; 8]);
     assert_eq!(
         index,
         Err(RemoteError::Index { window, position: 0, index: u64::MAX, at: 0, elements: 12 })
     );
-    let differ = remote.write_indexed(DataType::U64, 0, &[0, 1], &[0; 15]);
+    let differ = remote.scatter(DataType::U64, 0, &[0, 1], &[0; 15]);
     assert_eq!(
         differ,
         Err(RemoteError::IndicesAndDataDiffer { indices: 2, data_type: DataType::U64, bytes: 15 })
@@ -219,55 +215,59 @@ fn errors_name_the_range_and_the_place() {
         &[1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0],
     );
     assert_eq!(outcome, Err(RemoteError::Arithmetic { window, error: zero }));
-    assert!(matches!(RemoteWindow::open(&segment, Offset(64)), Err(WindowError::NoWindow { .. })));
-    assert!(matches!(Window::expose(&arena, u64::MAX), Err(WindowError::Arena(_))));
-    drop(exposed);
+    assert!(matches!(
+        RemoteWindow::connect(&segment, Offset(64)),
+        Err(WindowError::NoWindow { .. })
+    ));
+    assert!(matches!(Window::create(&arena, u64::MAX), Err(WindowError::Arena(_))));
+    drop(own);
     let owner = std::process::id();
-    assert_eq!(remote.write(0, &[1]), Err(RemoteError::Withdrawn { window, owner }));
-    assert!(matches!(RemoteWindow::open(&segment, window), Err(WindowError::Withdrawn { .. })));
+    assert_eq!(remote.put(0, &[1]), Err(RemoteError::Withdrawn { window, owner }));
+    assert!(matches!(RemoteWindow::connect(&segment, window), Err(WindowError::Withdrawn { .. })));
 }
 
 #[test]
-fn a_window_keeps_its_memory_while_somebody_can_write_there() {
+fn a_window_keeps_its_memory_while_a_handle_is_connected() {
     let (segment, arena) = memory(1 << 20);
-    let window = Window::expose(&arena, 100).expect("room");
+    let window = Window::create(&arena, 100).expect("memory");
     let offset = window.offset();
-    drop(RemoteWindow::open(&segment, offset).expect("exposed"));
+    drop(RemoteWindow::connect(&segment, offset).expect("a window"));
     drop(window);
-    assert_eq!(arena.used(), 0, "everybody has gone");
-    let window = Window::expose(&arena, 100).expect("room");
+    assert_eq!(arena.used(), 0, "all handles are dropped");
+    let window = Window::create(&arena, 100).expect("memory");
     let used = arena.used();
-    let remote = RemoteWindow::open(&segment, window.offset()).expect("exposed");
+    let remote = RemoteWindow::connect(&segment, window.offset()).expect("a window");
     drop(window);
     assert_eq!(arena.used(), used);
-    assert!(remote.read_value::<u8>(0).is_err());
+    assert!(remote.get_value::<u8>(0).is_err());
 }
 
 #[test]
-fn the_dead_do_not_keep_a_window_and_their_entries_are_used_again() {
+fn dead_processes_keep_no_window_and_their_entries_are_reused() {
     let (segment, arena) = memory(4 << 20);
-    let window = Window::expose(&arena, 8).expect("room");
+    let window = Window::create(&arena, 8).expect("memory");
     let handles: Vec<_> = (0..254)
-        .map(|_| RemoteWindow::open(&segment, window.offset()).expect("an entry"))
+        .map(|_| RemoteWindow::connect(&segment, window.offset()).expect("an entry"))
         .collect();
     let mut other = Part::start_on("part_holds_a_handle", &segment, &[window.offset()]);
     window.wait_for_notifications(1, None);
     assert!(matches!(
-        RemoteWindow::open(&segment, window.offset()),
+        RemoteWindow::connect(&segment, window.offset()),
         Err(WindowError::TooManyHandles { most: 255, .. })
     ));
     other.kill();
-    let last = RemoteWindow::open(&segment, window.offset()).expect("the dead one's entry");
+    let last =
+        RemoteWindow::connect(&segment, window.offset()).expect("the entry of the dead process");
     drop((handles, last, window));
     assert_eq!(arena.used(), 0);
 }
 
 #[test]
-#[ignore = "a part of the_dead_do_not_keep_a_window_and_their_entries_are_used_again"]
+#[ignore = "a part of dead_processes_keep_no_window_and_their_entries_are_reused"]
 fn part_holds_a_handle() {
     let Some((segment, places)) = given() else { return };
-    RemoteWindow::open(&segment, places[0]).expect("exposed").notify();
-    let _held = RemoteWindow::open(&segment, places[0]);
+    RemoteWindow::connect(&segment, places[0]).expect("a window").notify();
+    let _held = RemoteWindow::connect(&segment, places[0]);
     std::io::stdin().read_line(&mut String::new()).expect("the parent's pipe");
 }
 
@@ -276,7 +276,7 @@ fn accumulations_of_many_threads_add_up_and_disturb_no_neighbour() {
     const THREADS: usize = 4;
     const TIMES: usize = 5_000;
     let (_, arena) = memory(1 << 20);
-    let window = Window::expose(&arena, 64).expect("room");
+    let window = Window::create(&arena, 64).expect("memory");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let remote = window.local();
@@ -289,33 +289,33 @@ fn accumulations_of_many_threads_add_up_and_disturb_no_neighbour() {
                         .expect("inside");
                     remote.accumulate_value(Arithmetic::Add, 24, 1_u16).expect("inside");
                     // Bytes of the same word as the sum above; each thread its own.
-                    remote.write_value(26 + thread as u64, time as u8).expect("inside");
+                    remote.put_value(26 + thread as u64, time as u8).expect("inside");
                     remote
-                        .write(32 + 4 * thread as u64, &(time as u32).to_le_bytes())
+                        .put(32 + 4 * thread as u64, &(time as u32).to_le_bytes())
                         .expect("inside");
-                    assert_eq!(remote.read_value::<u8>(26 + thread as u64), Ok(time as u8));
-                    assert_eq!(remote.read_value::<u32>(32 + 4 * thread as u64), Ok(time as u32));
+                    assert_eq!(remote.get_value::<u8>(26 + thread as u64), Ok(time as u8));
+                    assert_eq!(remote.get_value::<u32>(32 + 4 * thread as u64), Ok(time as u32));
                 }
             });
         }
     });
     let remote = window.local();
-    assert_eq!(remote.read_value::<u64>(0), Ok((THREADS * TIMES) as u64));
-    assert_eq!(remote.read_value::<f64>(8), Ok((THREADS * TIMES) as f64));
-    assert_eq!(remote.read_value::<i64>(16), Ok((THREADS * TIMES - 1) as i64));
-    assert_eq!(remote.read_value::<u16>(24), Ok((THREADS * TIMES) as u16));
+    assert_eq!(remote.get_value::<u64>(0), Ok((THREADS * TIMES) as u64));
+    assert_eq!(remote.get_value::<f64>(8), Ok((THREADS * TIMES) as f64));
+    assert_eq!(remote.get_value::<i64>(16), Ok((THREADS * TIMES - 1) as i64));
+    assert_eq!(remote.get_value::<u16>(24), Ok((THREADS * TIMES) as u16));
 }
 
 #[test]
-fn whoever_sees_the_flag_sees_the_data() {
+fn a_process_that_sees_the_flag_sees_the_data() {
     let (_, arena) = memory(1 << 20);
-    let window = Window::expose(&arena, 4096).expect("room");
+    let window = Window::create(&arena, 4096).expect("memory");
     let remote = window.local();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for time in 1..=2_000_u64 {
-                remote.write(1003, &[time as u8; 500]).expect("inside");
-                remote.write_value(0, time).expect("inside");
+                remote.put(1003, &[time as u8; 500]).expect("inside");
+                remote.put_value(0, time).expect("inside");
                 remote
                     .fetch_when(Condition { at: 8, at_least: time }, 0, [])
                     .and_then(|request| request.wait())
@@ -335,20 +335,20 @@ fn whoever_sees_the_flag_sees_the_data() {
 #[test]
 fn a_conditional_fetch_sleeps_until_another_process_makes_it_true() {
     let (segment, arena) = memory(1 << 20);
-    let window = Window::expose(&arena, 256).expect("room");
+    let window = Window::create(&arena, 256).expect("memory");
     let mut other = Part::start_on("part_fetches", &segment, &[window.offset()]);
     window.wait_for_notifications(1, None);
-    // Both of its threads sleep: on words that share a bell, for different values.
+    // Both of its threads sleep, on words that share a wake-up word, for different values.
     other.until_asleep();
     let remote = window.local();
-    remote.write_value(200, 1.5_f64).expect("inside");
+    remote.put_value(200, 1.5_f64).expect("inside");
     for count in 1..=3_u64 {
-        assert_eq!(remote.read_value::<u64>(240), Ok(0), "not before the counter has reached 3");
+        assert_eq!(remote.get_value::<u64>(240), Ok(0), "not before the counter has reached 3");
         remote.accumulate_value(Arithmetic::Add, 0, 1_u64).expect("inside");
         assert!(count < 3 || window.wait_for_notifications(2, None) == 2);
     }
-    assert_eq!(remote.read_value::<f64>(240), Ok(1.5));
-    remote.write(128, &9_u64.to_le_bytes()).expect("inside");
+    assert_eq!(remote.get_value::<f64>(240), Ok(1.5));
+    remote.put(128, &9_u64.to_le_bytes()).expect("inside");
     window.wait_for_notifications(3, None);
     assert!(other.succeeds());
 }
@@ -357,10 +357,10 @@ fn a_conditional_fetch_sleeps_until_another_process_makes_it_true() {
 #[ignore = "a part of a_conditional_fetch_sleeps_until_another_process_makes_it_true"]
 fn part_fetches() {
     let Some((segment, places)) = given() else { return };
-    let remote = RemoteWindow::open(&segment, places[0]).expect("exposed");
+    let remote = RemoteWindow::connect(&segment, places[0]).expect("a window");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // The word at 128 rings the same bell as the one at 0.
+            // The word at 128 shares its wake-up word with the one at 0.
             let request =
                 remote.fetch_when(Condition { at: 128, at_least: 9 }, 0, []).expect("inside");
             request.wait().expect("reached");
@@ -370,7 +370,7 @@ fn part_fetches() {
             remote.fetch_when(Condition { at: 0, at_least: 3 }, 200, [0; 8]).expect("inside");
         remote.notify();
         let bytes = request.wait().expect("reached");
-        remote.write(240, &bytes).expect("inside");
+        remote.put(240, &bytes).expect("inside");
         remote.notify();
     });
 }
@@ -378,16 +378,16 @@ fn part_fetches() {
 #[test]
 fn a_request_is_tested_waited_for_until_a_deadline_and_dropped() {
     let (_, arena) = memory(1 << 20);
-    let window = Window::expose(&arena, 64).expect("room");
+    let window = Window::create(&arena, 64).expect("memory");
     let remote = window.local();
     let condition = Condition { at: 8, at_least: 5 };
     drop(remote.fetch_when(condition, 0, [0; 8]).expect("inside"));
     let request = remote.fetch_when(condition, 0, [0; 8]).expect("inside");
-    remote.write_value(8, 4_u64).expect("inside");
+    remote.put_value(8, 4_u64).expect("inside");
     let Ok(Fetch::Pending(request)) = request.test() else { panic!("4 is less than 5") };
     let soon = Instant::now() + Duration::from_millis(2);
-    let Ok(Fetch::Pending(request)) = request.wait_until(soon) else { panic!("still 4") };
-    remote.write_value(0, 77_u64).expect("inside");
+    let Ok(Fetch::Pending(request)) = request.wait_deadline(soon) else { panic!("still 4") };
+    remote.put_value(0, 77_u64).expect("inside");
     remote.accumulate_value(Arithmetic::Multiply, 8, 2_u64).expect("inside");
     assert!(
         matches!(request.test(), Ok(Fetch::Complete(bytes)) if bytes == 77_u64.to_le_bytes()),
@@ -399,13 +399,13 @@ fn a_request_is_tested_waited_for_until_a_deadline_and_dropped() {
 }
 
 #[test]
-fn who_waits_learns_that_the_owner_has_ended_or_withdrawn() {
+fn a_wait_ends_when_the_owner_dies_or_withdraws_the_window() {
     let (segment, arena) = memory(1 << 20);
-    let told = Window::expose(&arena, 8).expect("room");
-    let mut other = Part::start_on("part_exposes", &segment, &[told.offset()]);
+    let told = Window::create(&arena, 8).expect("memory");
+    let mut other = Part::start_on("part_creates_a_window", &segment, &[told.offset()]);
     told.wait_for_notifications(1, None);
-    let at = Offset(told.local().read_value(0).expect("inside"));
-    let remote = RemoteWindow::open(&segment, at).expect("exposed");
+    let at = Offset(told.local().get_value(0).expect("inside"));
+    let remote = RemoteWindow::connect(&segment, at).expect("a window");
     assert_eq!(remote.owner(), other.pid());
     std::thread::scope(|scope| {
         let request = remote.fetch_when(Condition { at: 0, at_least: 1 }, 0, []).expect("inside");
@@ -414,10 +414,10 @@ fn who_waits_learns_that_the_owner_has_ended_or_withdrawn() {
         let gone = RemoteError::OwnerGone { window: at, owner: other.pid(), at: 0, at_least: 1 };
         assert_eq!(waiting.join().expect("it ends"), Err(gone));
     });
-    assert_eq!(remote.write_value(0, 1_u64), Ok(()), "its memory is still there");
+    assert_eq!(remote.put_value(0, 1_u64), Ok(()), "its memory is still there");
 
-    let window = Window::expose(&arena, 8).expect("room");
-    let remote = RemoteWindow::open(&segment, window.offset()).expect("exposed");
+    let window = Window::create(&arena, 8).expect("memory");
+    let remote = RemoteWindow::connect(&segment, window.offset()).expect("a window");
     std::thread::scope(|scope| {
         let request = remote.fetch_when(Condition { at: 0, at_least: 1 }, 0, []).expect("inside");
         let waiting = scope.spawn(move || request.wait());
@@ -427,45 +427,45 @@ fn who_waits_learns_that_the_owner_has_ended_or_withdrawn() {
 }
 
 #[test]
-#[ignore = "a part of who_waits_learns_that_the_owner_has_ended_or_withdrawn"]
-fn part_exposes() {
+#[ignore = "a part of a_wait_ends_when_the_owner_dies_or_withdraws_the_window"]
+fn part_creates_a_window() {
     let Some((segment, places)) = given() else { return };
     let arena =
         Arc::new(shm::arena::Arena::new(Arc::clone(&segment), 512 << 10..1 << 20).expect("inside"));
-    let window = Window::expose(&arena, 8).expect("room");
-    let told = RemoteWindow::open(&segment, places[0]).expect("exposed");
-    told.write_value(0, window.offset().0).expect("inside");
+    let window = Window::create(&arena, 8).expect("memory");
+    let told = RemoteWindow::connect(&segment, places[0]).expect("a window");
+    told.put_value(0, window.offset().0).expect("inside");
     told.notify();
     std::io::stdin().read_line(&mut String::new()).expect("the parent's pipe");
 }
 
-/// The target's processor takes no part: it is stopped, and everything but an unmet condition
-/// completes.
+/// The target's process is stopped, and all commands complete except a fetch whose condition is not
+/// met.
 #[test]
 fn commands_complete_at_a_stopped_target() {
     let (segment, arena) = memory(1 << 20);
-    let told = Window::expose(&arena, 16).expect("room");
+    let told = Window::create(&arena, 16).expect("memory");
     let mut other = Part::start_on("part_is_stopped", &segment, &[told.offset()]);
     told.wait_for_notifications(1, None);
-    let place = |at| Offset(told.local().read_value(at).expect("inside"));
-    let remote = RemoteWindow::open(&segment, place(0)).expect("exposed");
+    let place = |at| Offset(told.local().get_value(at).expect("inside"));
+    let remote = RemoteWindow::connect(&segment, place(0)).expect("a window");
     let appender = Appender::open(&segment, place(8)).expect("made");
     other.stop();
-    remote.write(16, b"written while it stood").expect("inside");
+    remote.put(16, b"written while stopped!").expect("inside");
     remote.accumulate_value(Arithmetic::Add, 8, 5_u64).expect("inside");
-    remote.write_indexed(DataType::U8, 64, &[2, 0], b"ab").expect("inside");
+    remote.scatter(DataType::U8, 64, &[2, 0], b"ab").expect("inside");
     let mut read = [0; 7];
-    remote.read(16, &mut read).expect("inside");
+    remote.get(16, &mut read).expect("inside");
     assert_eq!(&read, b"written");
     let mut gathered = [0; 2];
-    remote.read_indexed(DataType::U8, 64, &[0, 2], &mut gathered).expect("inside");
+    remote.gather(DataType::U8, 64, &[0, 2], &mut gathered).expect("inside");
     assert_eq!(&gathered, b"ba");
     let met = remote.fetch_when(Condition { at: 8, at_least: 5 }, 8, [0; 8]).expect("inside");
     assert_eq!(met.wait().expect("met"), 5_u64.to_le_bytes());
-    appender.append(b"appended").expect("room");
+    appender.append(b"appended").expect("memory");
     let unmet = remote.fetch_when(Condition { at: 0, at_least: 1 }, 8, [0; 8]).expect("inside");
     let soon = Instant::now() + Duration::from_millis(5);
-    let Ok(Fetch::Pending(unmet)) = unmet.wait_until(soon) else {
+    let Ok(Fetch::Pending(unmet)) = unmet.wait_deadline(soon) else {
         panic!("only the target will meet it")
     };
     remote.notify();
@@ -480,50 +480,51 @@ fn part_is_stopped() {
     let Some((segment, places)) = given() else { return };
     let arena =
         Arc::new(shm::arena::Arena::new(Arc::clone(&segment), 512 << 10..1 << 20).expect("inside"));
-    let window = Window::expose(&arena, 256).expect("room");
-    let mut buffer = Buffer::create(&arena, 4, 16).expect("room");
-    let told = RemoteWindow::open(&segment, places[0]).expect("exposed");
-    told.write_value(0, window.offset().0).expect("inside");
-    told.write_value(8, buffer.offset().0).expect("inside");
+    let window = Window::create(&arena, 256).expect("memory");
+    let mut buffer = Buffer::create(&arena, 4, 16).expect("memory");
+    let told = RemoteWindow::connect(&segment, places[0]).expect("a window");
+    told.put_value(0, window.offset().0).expect("inside");
+    told.put_value(8, buffer.offset().0).expect("inside");
     told.notify();
     window.wait_for_notifications(1, None);
     let mut bytes = [0; 22];
-    window.local().read(16, &mut bytes).expect("inside");
-    assert_eq!(&bytes, b"written while it stood");
+    window.local().get(16, &mut bytes).expect("inside");
+    assert_eq!(&bytes, b"written while stopped!");
     let mut record = Vec::new();
     assert!(buffer.try_take(&mut record));
     assert_eq!(record, b"appended");
     window.local().accumulate_value(Arithmetic::Add, 8, 1_u64).expect("inside");
-    window.local().write_value(0, 1_u64).expect("inside");
-    // The one who waits reads the window after this; it stays until the other has seen it.
+    window.local().put_value(0, 1_u64).expect("inside");
+    // The waiting process reads the window after this, so it is not withdrawn.
     std::mem::forget(window);
 }
 
 #[test]
-fn whatever_somebody_writes_over_windows_and_buffers_nobody_panics() {
+fn overwritten_windows_and_buffers_cause_no_panic() {
     let (segment, arena) = memory(1 << 20);
     let noise = |seed: u64| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(seed as u32 % 64);
     for seed in 1..100_u64 {
-        let window = Window::expose(&arena, 64).expect("room");
-        let mut buffer = Buffer::create(&arena, 3, 20).expect("room");
-        let remote = RemoteWindow::open(&segment, window.offset()).expect("exposed");
+        let window = Window::create(&arena, 64).expect("memory");
+        let mut buffer = Buffer::create(&arena, 3, 20).expect("memory");
+        let remote = RemoteWindow::connect(&segment, window.offset()).expect("a window");
         let appender = Appender::open(&segment, buffer.offset()).expect("made");
         let words = segment.slice_at::<AtomicU64>(window.offset(), 200).expect("inside");
         let cells = segment.slice_at::<AtomicU64>(buffer.offset(), 290).expect("inside");
         for (index, word) in words.iter().chain(cells).enumerate() {
             word.store(noise(seed * 1000 + index as u64), Ordering::Relaxed);
         }
-        let (mut record, now) = (Vec::new(), Instant::now());
+        let mut record = Vec::new();
+        let now = Instant::now();
         for _ in 0..10 {
-            let _ = remote.write(3, &[1; 20]);
+            let _ = remote.put(3, &[1; 20]);
             let _ = remote
                 .fetch_when(Condition { at: 0, at_least: u64::MAX }, 0, [])
-                .and_then(|request| request.wait_until(now).map(|_| ()));
+                .and_then(|request| request.wait_deadline(now).map(|_| ()));
             let _ = appender.append_until(b"record", now);
             let _ = buffer.take_until(&mut record, now);
             window.wait_for_notifications(u64::MAX, Some(now));
         }
-        let _ = RemoteWindow::open(&segment, window.offset());
+        let _ = RemoteWindow::connect(&segment, window.offset());
         let _ = Appender::open(&segment, buffer.offset());
         for word in words.iter().chain(cells) {
             word.store(0, Ordering::Relaxed);

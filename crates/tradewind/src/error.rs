@@ -127,15 +127,15 @@ pub enum MessageError {
     #[error(transparent)]
     ChannelSend(#[from] queues::channel::SendError),
     #[error(transparent)]
-    ChannelReceive(#[from] queues::channel::ReceiveError),
+    ChannelReceive(#[from] queues::channel::RecvError),
     #[error(transparent)]
     Window(#[from] queues::window::WindowError),
     #[error(transparent)]
     Remote(#[from] queues::window::RemoteError),
     #[error(transparent)]
-    LinkOpen(#[from] queues::dma::OpenError),
+    LinkOpen(#[from] queues::bulk::OpenError),
     #[error(transparent)]
-    Link(#[from] queues::dma::DmaError),
+    Link(#[from] queues::bulk::BulkError),
 }
 
 macro_rules! from_messages {
@@ -156,11 +156,11 @@ from_messages!(
     queues::queue::RecvError,
     queues::channel::OpenError,
     queues::channel::SendError,
-    queues::channel::ReceiveError,
+    queues::channel::RecvError,
     queues::window::WindowError,
     queues::window::RemoteError,
-    queues::dma::OpenError,
-    queues::dma::DmaError,
+    queues::bulk::OpenError,
+    queues::bulk::BulkError,
 );
 
 /// A result whose error is [`Error`].

@@ -11,12 +11,12 @@ use crate::error::argument;
 use engine::Departure;
 use engine::call::{Call, CallKind};
 use engine::group::Group;
+use queues::bulk::{self, BulkLink};
 use queues::cache_line::{CacheLineQueue, CacheLineReceiver, CacheLineSender};
 use queues::channel::{self, Channel, Value};
 use queues::departures::Departures;
-use queues::dma::{self, Link};
 use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
-use queues::remote::RemoteWindow;
+use queues::window::RemoteWindow;
 use queues::window::Window;
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
@@ -35,7 +35,7 @@ pub enum ChannelEnd<T: Value> {
 #[derive(Debug)]
 pub enum BulkEnd {
     /// This rank sends.
-    Sender(dma::Sender),
+    Sender(bulk::Sender),
     /// This rank receives.
     Receiver(BulkReceiver),
 }
@@ -52,7 +52,7 @@ pub struct Kept<R, M> {
 pub type ChannelReceiver<T> = Kept<channel::Receiver<T>, Channel<T>>;
 
 /// The receiving end of a link.
-pub type BulkReceiver = Kept<dma::Receiver, Link>;
+pub type BulkReceiver = Kept<bulk::Receiver, BulkLink>;
 
 impl<R, M> std::ops::Deref for Kept<R, M> {
     type Target = R;
@@ -191,7 +191,7 @@ impl Communicator {
     ///         window.accumulate_value(Op::Sum.into(), 0, u64::from(world.rank()))?;
     ///     }
     ///     world.barrier()?;
-    ///     assert_eq!(windows.own.local().read_value::<u64>(0)?, 3);
+    ///     assert_eq!(windows.own.local().get_value::<u64>(0)?, 3);
     ///     // Nobody takes its window away before all have looked.
     ///     world.barrier()
     /// })
@@ -201,10 +201,10 @@ impl Communicator {
     /// # Errors
     /// When a rank has no room, is gone, or in another collective.
     pub fn windows(&self, bytes: u64) -> Result<Windows> {
-        let made = Window::expose(self.arena(), bytes);
+        let made = Window::create(self.arena(), bytes);
         let (own, places) =
             self.share("a window", Call::new(CallKind::Windows, 0, 0), made, Window::offset)?;
-        let open = |place| Ok(RemoteWindow::open(self.segment(), place)?);
+        let open = |place| Ok(RemoteWindow::connect(self.segment(), place)?);
         Ok(Windows { all: places.into_iter().map(open).collect::<Result<_>>()?, own })
     }
 
@@ -239,31 +239,31 @@ impl Communicator {
         let make = || Channel::<T>::create(self.arena(), capacity);
         Ok(match self.between("a channel", call, from, to, make, Channel::offset)? {
             Between::Made(memory) => {
-                let receiver = channel::Receiver::open(segment, memory.offset())?;
+                let receiver = channel::Receiver::connect(segment, memory.offset())?;
                 Some(ChannelEnd::Receiver(Kept { receiver, _memory: memory }))
             }
             Between::Lies(place) => {
-                Some(ChannelEnd::Sender(channel::Sender::open(segment, place)?))
+                Some(ChannelEnd::Sender(channel::Sender::connect(segment, place)?))
             }
             Between::Elsewhere => None,
         })
     }
 
     /// Opens a link for messages of any length from rank `from` to rank `to`, with a staging area
-    /// of `staging` bytes ([`dma::STAGING`] is a good size); the other ranks get none. A collective
+    /// of `staging` bytes ([`bulk::DEFAULT_STAGING_BYTES`] is a good size); the other ranks get none. A collective
     /// call.
     ///
     /// ```
-    /// use tradewind::{BulkEnd, queues::dma};
+    /// use tradewind::{BulkEnd, queues::bulk};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
-    ///     match world.bulk(0, 1, dma::STAGING)? {
+    ///     match world.bulk(0, 1, bulk::DEFAULT_STAGING_BYTES)? {
     ///         Some(BulkEnd::Sender(mut sender)) => {
     ///             sender.send(&[7; 100_000])?;
     ///         }
     ///         Some(BulkEnd::Receiver(mut receiver)) => {
     ///             let mut buffer = vec![0; 100_000];
-    ///             assert_eq!(receiver.receive(&mut buffer)?.bytes, 100_000);
+    ///             assert_eq!(receiver.recv(&mut buffer)?.bytes, 100_000);
     ///             assert!(buffer.iter().all(|byte| *byte == 7));
     ///         }
     ///         None => {}
@@ -284,14 +284,16 @@ impl Communicator {
                 call,
                 from,
                 to,
-                || Link::create(self.arena(), staging),
-                Link::offset,
+                || BulkLink::create(self.arena(), staging),
+                BulkLink::offset,
             )? {
                 Between::Made(memory) => {
-                    let receiver = dma::Receiver::open(segment, memory.offset())?;
+                    let receiver = bulk::Receiver::connect(segment, memory.offset())?;
                     Some(BulkEnd::Receiver(Kept { receiver, _memory: memory }))
                 }
-                Between::Lies(place) => Some(BulkEnd::Sender(dma::Sender::open(segment, place)?)),
+                Between::Lies(place) => {
+                    Some(BulkEnd::Sender(bulk::Sender::connect(segment, place)?))
+                }
                 Between::Elsewhere => None,
             },
         )
@@ -351,10 +353,10 @@ impl Communicator {
         let at = |made: &Option<Channel<T>>| made.as_ref().map_or(Offset(0), Channel::offset);
         let (made, places) = self.share("a channel", call, made, at)?;
         let receive = |memory: Channel<T>| -> Result<_> {
-            let receiver = channel::Receiver::open(self.segment(), memory.offset())?;
+            let receiver = channel::Receiver::connect(self.segment(), memory.offset())?;
             Ok(Kept { receiver, _memory: memory })
         };
-        let send = |after: u32| channel::Sender::open(self.segment(), places[after as usize]);
+        let send = |after: u32| channel::Sender::connect(self.segment(), places[after as usize]);
         Ok(Pipeline {
             previous: made.map(receive).transpose()?,
             next: (rank + 1 < size).then(|| send(rank + 1)).transpose()?,

@@ -1,6 +1,6 @@
 //! Queues, channels and windows between the ranks of a job, on several rank counts.
 
-use tradewind::queues::dma::STAGING;
+use tradewind::queues::bulk::DEFAULT_STAGING_BYTES;
 use tradewind::queues::express::Message;
 use tradewind::queues::name::SourceName;
 use tradewind::{BulkEnd, ChannelEnd, Error, Op, Result, local};
@@ -26,7 +26,7 @@ fn a_pipeline_of_channels_carries_every_value_in_order() -> Result<()> {
                 let square = value * value;
                 let hops = u64::from(world.rank());
                 if let Some(receiver) = &mut from {
-                    assert_eq!(receiver.receive()?, square + hops - 1);
+                    assert_eq!(receiver.recv()?, square + hops - 1);
                 }
                 if let Some(sender) = &mut to {
                     sender.send(square + hops)?;
@@ -97,7 +97,7 @@ fn windows_are_worked_on_from_afar() -> Result<()> {
         local(ranks, |world| {
             let windows = world.windows(8 * u64::from(world.size()) + 8)?;
             for (index, window) in windows.all.iter().enumerate() {
-                window.write_value(
+                window.put_value(
                     8 * u64::from(world.rank()),
                     u64::from(world.rank()) << 8 | index as u64,
                 )?;
@@ -106,12 +106,9 @@ fn windows_are_worked_on_from_afar() -> Result<()> {
             world.barrier()?;
             let own = windows.own.local();
             for rank in 0..u64::from(world.size()) {
-                assert_eq!(own.read_value::<u64>(8 * rank)?, rank << 8 | u64::from(world.rank()));
+                assert_eq!(own.get_value::<u64>(8 * rank)?, rank << 8 | u64::from(world.rank()));
             }
-            assert_eq!(
-                own.read_value::<u64>(8 * u64::from(world.size()))?,
-                u64::from(world.size())
-            );
+            assert_eq!(own.get_value::<u64>(8 * u64::from(world.size()))?, u64::from(world.size()));
             world.barrier()
         })?;
     }
@@ -142,7 +139,7 @@ fn every_rank_has_its_place_in_a_pipeline() -> Result<()> {
             assert_eq!(pipeline.next.is_none(), world.rank() + 1 == ranks);
             for value in 0..1000 {
                 let before =
-                    pipeline.previous.as_mut().map_or(Ok(value), |previous| previous.receive())?;
+                    pipeline.previous.as_mut().map_or(Ok(value), |previous| previous.recv())?;
                 assert_eq!(before, value + u64::from(world.rank()));
                 pipeline.next.as_mut().map_or(Ok(()), |next| next.send(before + 1))?;
             }
@@ -155,20 +152,20 @@ fn every_rank_has_its_place_in_a_pipeline() -> Result<()> {
 #[test]
 fn a_bulk_link_carries_messages_of_any_length_one_way() -> Result<()> {
     local(3, |world| {
-        let mut end = world.bulk(2, 0, STAGING)?;
+        let mut end = world.bulk(2, 0, DEFAULT_STAGING_BYTES)?;
         for length in [0, 1, 8, 5000, 1 << 20] {
             let message: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
             match &mut end {
                 Some(BulkEnd::Sender(sender)) => _ = sender.send(&message)?,
                 Some(BulkEnd::Receiver(receiver)) => {
                     let mut buffer = vec![255; length];
-                    assert_eq!(receiver.receive(&mut buffer)?.bytes, length);
+                    assert_eq!(receiver.recv(&mut buffer)?.bytes, length);
                     assert!(buffer == message, "{length} bytes");
                 }
                 None => assert_eq!(world.rank(), 1),
             }
         }
-        let error = world.bulk(1, 1, STAGING).expect_err("a link has two ends");
+        let error = world.bulk(1, 1, DEFAULT_STAGING_BYTES).expect_err("a link has two ends");
         assert!(error.to_string().contains("two ranks"), "{error}");
         world.barrier()
     })

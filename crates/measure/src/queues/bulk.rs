@@ -4,12 +4,12 @@ use super::error::QueuesError;
 use super::way::{Way, pattern};
 use std::hint::black_box;
 use tradewind::BulkReceiver;
-use tradewind::queues::dma::{Policy, STAGING, Sender};
+use tradewind::queues::bulk::{DEFAULT_STAGING_BYTES, Policy, Sender};
 
 /// Every message has a line of its own before its bytes.
 const HEADER: u64 = 64;
 /// The library may take a direct path above; up to here, messages are staged.
-const MAY_BE_DIRECT: u64 = 2 * STAGING;
+const MAY_BE_DIRECT: u64 = 2 * DEFAULT_STAGING_BYTES;
 
 /// A link in each direction.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Way for Bulk {
         match self.policy {
             Policy::Direct => 0,
             Policy::Automatic if bytes > MAY_BE_DIRECT => 0,
-            _ => (STAGING / (HEADER + bytes.next_multiple_of(HEADER))) as usize,
+            _ => (DEFAULT_STAGING_BYTES / (HEADER + bytes.next_multiple_of(HEADER))) as usize,
         }
     }
 
@@ -44,7 +44,7 @@ impl Way for Bulk {
 
     #[inline]
     fn receive(&mut self) -> Result<usize, QueuesError> {
-        self.receiver.receive(&mut self.received)?;
+        self.receiver.recv(&mut self.received)?;
         let (words, rest) = self.received.as_chunks::<8>();
         let sum =
             words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_ne_bytes(*word)));

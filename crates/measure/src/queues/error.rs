@@ -1,7 +1,7 @@
 //! What can go wrong with this experiment.
 
 use super::mechanism::Mechanism;
-use tradewind::queues::dma;
+use tradewind::queues::bulk;
 
 /// Why messages could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum QueuesError {
     Tradewind(#[from] tradewind::Error),
     /// A bulk transfer failed.
     #[error(transparent)]
-    Bulk(#[from] dma::DmaError),
+    Bulk(#[from] bulk::BulkError),
     /// A Basic ring failed.
     #[error(transparent)]
     Basic(#[from] tradewind::queues::basic::BasicError),
@@ -21,7 +21,7 @@ pub enum QueuesError {
     TagOn(#[from] tradewind::queues::tag_on::TagOnError),
     /// There can be no bulk transfers.
     #[error(transparent)]
-    BulkOpen(#[from] dma::OpenError),
+    BulkOpen(#[from] bulk::OpenError),
     /// No place in the segment.
     #[error(transparent)]
     Arena(#[from] shm::arena::ArenaError),
@@ -76,6 +76,6 @@ by_way_of_tradewind!(
     tradewind::queues::queue::SendError,
     tradewind::queues::queue::RecvError,
     tradewind::queues::channel::SendError,
-    tradewind::queues::channel::ReceiveError,
+    tradewind::queues::channel::RecvError,
     tradewind::queues::window::RemoteError,
 );

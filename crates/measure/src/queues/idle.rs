@@ -36,7 +36,7 @@ pub(super) fn measure(world: &Communicator) -> Result<Row, QueuesError> {
             scope.spawn(|| way.carrier_mut().sleep_until(until));
         }
         for way in &mut channels {
-            scope.spawn(|| way.receiver.receive_until(until).is_ok());
+            scope.spawn(|| way.receiver.recv_deadline(until).is_ok());
         }
         std::thread::sleep(FALLING_ASLEEP);
         let before = used_by_rank_us(RankKind::Process);

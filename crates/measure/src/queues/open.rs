@@ -10,7 +10,7 @@ use super::words::{Command, Doubles, Remote, WORDS};
 use shm::mapped::Mapped;
 use shm::segment::Offset;
 use tradewind::queues::basic;
-use tradewind::queues::dma::{Policy, STAGING};
+use tradewind::queues::bulk::{DEFAULT_STAGING_BYTES, Policy};
 use tradewind::queues::express::{ExpressQueue, ExpressSender};
 use tradewind::queues::name::SourceName;
 use tradewind::queues::one_poll::{OnePoll, PollSet};
@@ -217,7 +217,7 @@ pub(crate) fn bulk(
 ) -> Result<(Vec<Bulk>, Option<String>), QueuesError> {
     let (mut receivers, mut senders) = (Vec::new(), Vec::new());
     for (from, to) in [(0, 1), (1, 0)] {
-        match world.bulk(from, to, STAGING)? {
+        match world.bulk(from, to, DEFAULT_STAGING_BYTES)? {
             Some(BulkEnd::Sender(sender)) => senders.push(sender),
             Some(BulkEnd::Receiver(receiver)) => receivers.push(receiver),
             None => {}

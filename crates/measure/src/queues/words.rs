@@ -33,7 +33,7 @@ impl Way for Doubles {
 
     #[inline]
     fn receive(&mut self) -> Result<usize, QueuesError> {
-        let value = self.receiver.receive()?;
+        let value = self.receiver.recv()?;
         self.seen += 1.0;
         self.is_right &= value == self.seen;
         Ok(0)
@@ -79,8 +79,8 @@ impl Way for Remote {
         self.sent += 1;
         let there = &self.windows.all[self.other];
         match self.command {
-            Command::Write => there.write_value(at, self.sent)?,
-            Command::Read => self.windows.own.local().write_value(at, self.sent)?,
+            Command::Write => there.put_value(at, self.sent)?,
+            Command::Read => self.windows.own.local().put_value(at, self.sent)?,
             Command::Accumulate => there.accumulate_value(Op::Sum.into(), at, 1_u64)?,
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Way for Remote {
             Command::Accumulate => (self.windows.own.local(), lap),
         };
         // A stream may be laps ahead: nobody holds up who sends.
-        while window.read_value::<u64>(at)? < awaited {}
+        while window.get_value::<u64>(at)? < awaited {}
         Ok(0)
     }
 }

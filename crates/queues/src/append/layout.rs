@@ -8,9 +8,9 @@ use shm::segment::{Offset, Segment};
 use super::error::OpenError;
 use super::ring::{self, Words};
 use crate::fence;
-use crate::peer::Name;
+use crate::liveness::ProcessId;
+use crate::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::users::{Entry, MOST_USERS, NotEntered, Users};
 use crate::wakeup::Wakeup;
 
 /// The most records that a buffer can be asked to hold.
@@ -53,7 +53,7 @@ shm::shared_lines! {
         tail: Tail,
         owner_bell: OwnerBell,
         appenders_bell: AppendersBell,
-        users: Users,
+        processes: ProcessTable,
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Layout {
     head: Mapped<Head>,
     cells: MappedSlice<AtomicU64>,
     offset: Offset,
-    owner: Name,
+    owner: ProcessId,
     stride: usize,
     record_bytes: u64,
 }
@@ -96,7 +96,7 @@ impl Layout {
         // Relaxed: the magic number publishes them.
         head.label.records.store(records, Ordering::Relaxed);
         head.label.record_bytes.store(record_bytes, Ordering::Relaxed);
-        head.label.owner.store(Name::own()?.0, Ordering::Relaxed);
+        head.label.owner.store(ProcessId::own()?.0, Ordering::Relaxed);
         let cells = Layout::cells(segment, offset, records, record_bytes)?;
         for (position, cell) in cells.chunks_exact(stride(record_bytes) as usize).enumerate() {
             // Relaxed: as above.
@@ -118,7 +118,7 @@ impl Layout {
         // are checked.
         let records = head.label.records.load(Ordering::Relaxed);
         let record_bytes = head.label.record_bytes.load(Ordering::Relaxed);
-        let owner = Name(head.label.owner.load(Ordering::Relaxed));
+        let owner = ProcessId(head.label.owner.load(Ordering::Relaxed));
         let cells = Layout::cells(segment, offset, records, record_bytes)?;
         let stride = stride(record_bytes) as usize;
         fence::register();
@@ -140,7 +140,7 @@ impl Layout {
         self.offset
     }
 
-    pub(super) fn owner(&self) -> Name {
+    pub(super) fn owner(&self) -> ProcessId {
         self.owner
     }
 
@@ -160,23 +160,23 @@ impl Layout {
         Wakeup(&self.head.appenders_bell.word)
     }
 
-    pub(super) fn users(&self) -> &Users {
-        &self.head.users
+    pub(super) fn processes(&self) -> &ProcessTable {
+        &self.head.processes
     }
 
     /// Enters this process as a user of the buffer.
     pub(super) fn enter(&self) -> Result<Entry, OpenError> {
         let offset = self.offset;
-        self.users().enter().map_err(|reason| match reason {
-            NotEntered::Withdrawn => OpenError::Withdrawn { offset, owner: self.owner.pid() },
-            NotEntered::TooMany => OpenError::TooManyHandles { offset, most: MOST_USERS },
-            NotEntered::Nameless(error) => error.into(),
+        self.processes().attach().map_err(|reason| match reason {
+            AttachError::Closed => OpenError::Withdrawn { offset, owner: self.owner.pid() },
+            AttachError::TooMany => OpenError::TooManyHandles { offset, most: MAX_PROCESSES },
+            AttachError::Unidentified(error) => error.into(),
         })
     }
 
     /// Nobody can append any more; whoever waits for room learns it.
     pub(super) fn withdraw(&self) {
-        self.users().turn_away();
+        self.processes().close();
         self.appenders_bell().wake();
     }
 

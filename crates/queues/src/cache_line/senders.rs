@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use super::state::{CLAIMANTS, SenderId};
-use crate::peer::{Name, Watch};
+use crate::liveness::{ProcessId, ProcessWatch};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The words, borrowed from shared memory; [`CLAIMANTS`] of them, the first of which is nobody's.
@@ -16,12 +16,12 @@ impl Senders<'_> {
     /// Whether the process of this number has ended. Nobody has not.
     #[cold]
     pub(crate) fn is_dead(self, claimant: SenderId) -> bool {
-        Watch::default().has_ended(self.name(claimant.number() as usize))
+        ProcessWatch::default().has_ended(self.name(claimant.number() as usize))
     }
 
-    fn name(self, number: usize) -> Name {
+    fn name(self, number: usize) -> ProcessId {
         // Acquire: pairs with the Release half of `take`.
-        self.0.get(number).map_or(Name::NOBODY, |word| Name(word.load(Ordering::Acquire)))
+        self.0.get(number).map_or(ProcessId::NONE, |word| ProcessId(word.load(Ordering::Acquire)))
     }
 
     /// The number of this process, which gets one if it has none. `recover` gives back the lines of
@@ -31,19 +31,19 @@ impl Senders<'_> {
         let Some(own) = own_name() else { return SenderId::NOBODY };
         let numbers = 1..self.0.len().min(CLAIMANTS);
         let known = numbers.clone().find(|&number| self.name(number) == own);
-        let taken =
-            known.or_else(|| numbers.clone().find(|&number| self.take(number, Name::NOBODY, own)));
+        let taken = known
+            .or_else(|| numbers.clone().find(|&number| self.take(number, ProcessId::NONE, own)));
         let number = taken.or_else(|| {
             recover();
             numbers.clone().find(|&number| {
                 let held = self.name(number);
-                Watch::default().has_ended(held) && self.take(number, held, own)
+                ProcessWatch::default().has_ended(held) && self.take(number, held, own)
             })
         });
         SenderId::from_bits(number.unwrap_or(0) as u64)
     }
 
-    fn take(self, number: usize, from: Name, own: Name) -> bool {
+    fn take(self, number: usize, from: ProcessId, own: ProcessId) -> bool {
         // AcqRel: pairs with the Acquire in `name`. Two threads of a process may take two numbers:
         // either is right.
         self.0[number].compare_exchange(from.0, own.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -51,12 +51,12 @@ impl Senders<'_> {
 }
 
 /// The name of this process, asked of the system once. `None` where that does not tell.
-fn own_name() -> Option<Name> {
-    static OWN: Mutex<Option<Name>> = Mutex::new(None);
+fn own_name() -> Option<ProcessId> {
+    static OWN: Mutex<Option<ProcessId>> = Mutex::new(None);
     let mut own = OWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // A forked child is another process.
     if own.is_none_or(|name| name.pid() != std::process::id()) {
-        *own = Name::own().ok();
+        *own = ProcessId::own().ok();
     }
     *own
 }

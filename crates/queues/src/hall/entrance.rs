@@ -12,11 +12,11 @@ use crate::bell::Bell;
 use crate::cache_line::{CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue};
 use crate::error::SendError;
 use crate::event::Event;
+use crate::liveness::{ProcessId, ProcessWatch};
 use crate::order;
-use crate::peer::{Name, Watch};
+use crate::process_table::Entry;
 use crate::queue::sealed::Protocol;
 use crate::sync::{AtomicBool, Ordering};
-use crate::users::Entry;
 use crate::waiting::{Wait, wait};
 
 /// How often a sender reads the descriptor again because it found a ring closed. A hall that was
@@ -37,8 +37,8 @@ pub struct Entrance {
     event: Option<Event>,
     /// That this process may touch the hall.
     entry: Entry,
-    owner: Name,
-    watch: Mutex<Watch>,
+    owner: ProcessId,
+    watch: Mutex<ProcessWatch>,
     /// The owner has ended.
     gone: AtomicBool,
 }
@@ -58,7 +58,7 @@ impl Entrance {
         let misses = match plan.misses(segment) {
             Ok(misses) => misses,
             Err(error) => {
-                plan.users().leave(&entry);
+                plan.processes().detach(&entry);
                 return Err(error.into());
             }
         };
@@ -140,7 +140,7 @@ impl Entrance {
 
 impl Drop for Entrance {
     fn drop(&mut self) {
-        self.plan.users().leave(&self.entry);
+        self.plan.processes().detach(&self.entry);
     }
 }
 

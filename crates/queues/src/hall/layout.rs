@@ -11,10 +11,10 @@ use super::memory::Memory;
 use crate::bell::{Bell, Request};
 use crate::cache_line::CacheLineQueue;
 use crate::error::CreateError;
-use crate::peer::Name;
+use crate::liveness::ProcessId;
 use crate::poll_set::{Bits, QUEUES_PER_LINE};
+use crate::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::users::{Entry, MOST_USERS, NotEntered, Users};
 
 /// How many queues a hall has at most: as many as a line's tag can name.
 pub const MOST_QUEUES: usize = 1 << 16;
@@ -127,7 +127,7 @@ pub enum HallError {
     },
     /// Too many processes send, or one of them has too many entrances.
     #[error(
-        "the hall at {offset} has {MOST_USERS} entrances, and no more are possible: share one in a process"
+        "the hall at {offset} has {MAX_PROCESSES} entrances, and no more are possible: share one in a process"
     )]
     TooManyEntrances {
         /// The hall.
@@ -168,7 +168,7 @@ shm::shared_lines! {
         settings: Settings,
         request: ClassLine,
         reply: ClassLine,
-        users: Users,
+        processes: ProcessTable,
     }
 
     /// What the hall says about a queue: a word for each class, written by the receiver alone.
@@ -246,7 +246,7 @@ impl Plan {
         shape: Shape,
     ) -> Result<(Plan, [CacheLineQueue; 2]), HallError> {
         let Shape { queues, rings, .. } = shape;
-        let owner = Name::own()?;
+        let owner = ProcessId::own()?;
         shape.most_bytes()?;
         let offset = memory.lines(Sections::of(queues, rings).bytes())?;
         let plan = Self::map(memory.segment(), offset, queues, rings)?;
@@ -315,24 +315,24 @@ impl Plan {
     }
 
     /// Who may still touch the hall.
-    pub(super) fn users(&self) -> &Users {
-        &self.head.users
+    pub(super) fn processes(&self) -> &ProcessTable {
+        &self.head.processes
     }
 
     /// Enters this process as one that sends.
     pub(super) fn enter(&self) -> Result<Entry, HallError> {
         let offset = self.offset;
-        self.users().enter().map_err(|reason| match reason {
-            NotEntered::Withdrawn => HallError::Closed { offset },
-            NotEntered::TooMany => HallError::TooManyEntrances { offset },
-            NotEntered::Nameless(error) => error.into(),
+        self.processes().attach().map_err(|reason| match reason {
+            AttachError::Closed => HallError::Closed { offset },
+            AttachError::TooMany => HallError::TooManyEntrances { offset },
+            AttachError::Unidentified(error) => error.into(),
         })
     }
 
     /// Who receives.
-    pub(super) fn owner(&self) -> Name {
+    pub(super) fn owner(&self) -> ProcessId {
         // Relaxed: the magic number published it.
-        Name(self.head.settings.owner.load(Ordering::Relaxed))
+        ProcessId(self.head.settings.owner.load(Ordering::Relaxed))
     }
 
     /// What the receiver wants its eventfd for.

@@ -68,8 +68,8 @@ impl Memory {
     pub(super) fn give_back(&self) -> bool {
         let mut taken = self.taken();
         if let Some(plan) = &taken.plan {
-            plan.users().turn_away();
-            if plan.users().are_left() {
+            plan.processes().close();
+            if plan.processes().has_living() {
                 return false;
             }
             plan.erase();

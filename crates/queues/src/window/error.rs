@@ -1,124 +1,124 @@
-//! What can go wrong with windows and the commands on them.
+//! Errors of windows and of the commands on them.
 
 use goal::arithmetic::{ArithmeticError, DataType};
 use shm::arena::ArenaError;
 use shm::process::ProcessError;
 use shm::segment::{Offset, SegmentError};
 
-/// Why a window could not be exposed or opened.
+/// Reason why a window could not be created or connected to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
-    /// There is something else at that place.
+    /// The offset is not that of a window.
     #[error(
-        "there is no window at {offset}: use the offset that `Window::offset` gave, in the same segment"
+        "there is no window at {offset}: use the offset that `Window::offset` returned, in the same segment"
     )]
     NoWindow {
-        /// Where it was looked for.
+        /// Offset of the search.
         offset: Offset,
     },
-    /// The window's owner has withdrawn it.
+    /// The owner has withdrawn the window.
     #[error("the window at {offset} was withdrawn by its owner, process {owner}")]
     Withdrawn {
-        /// The window.
+        /// Offset of the window.
         offset: Offset,
-        /// The number of the process that had exposed it.
+        /// Number of the process that created it.
         owner: u32,
     },
-    /// As many handles are open as a window can have.
+    /// The window has the largest number of connected handles.
     #[error(
-        "the window at {offset} has {most} open handles, the most there can be: share one among threads"
+        "the window at {offset} has {most} connected handles, the maximum: share one among threads"
     )]
     TooManyHandles {
-        /// The window.
+        /// Offset of the window.
         offset: Offset,
-        /// How many there can be.
+        /// Maximum.
         most: usize,
     },
-    /// The arena has no room for it.
-    #[error("no room for a window: {0}")]
+    /// The arena has no memory for the window.
+    #[error("no memory for a window: {0}")]
     Arena(#[from] ArenaError),
-    /// The place does not lie in the segment.
+    /// The offset does not lie in the segment.
     #[error("a window cannot lie there: {0}")]
     Segment(#[from] SegmentError),
-    /// This process cannot name itself to the others.
+    /// The identity of this process is unavailable.
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
 
-/// Why a remote memory command was refused. Except where it says otherwise nothing was written or
-/// read.
+/// Reason why a remote memory command failed. Nothing was written or read, except where a variant
+/// says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// The range leaves the window.
+    /// The range exceeds the window.
     #[error(
         "{length} bytes from byte {at} on do not lie in the window at {window}, which has {bytes} bytes"
     )]
     OutOfRange {
-        /// The window.
+        /// Offset of the window.
         window: Offset,
-        /// Where the range starts, in bytes of the window.
+        /// Start of the range, in bytes of the window.
         at: u64,
-        /// How many bytes it covers.
+        /// Length of the range in bytes.
         length: u64,
-        /// The bytes of the window.
+        /// Size of the window in bytes.
         bytes: u64,
     },
-    /// An element would not lie on a multiple of its size, so it could not be changed in one step.
+    /// The element is not aligned to its size, so that it cannot be changed in one step.
     #[error(
         "byte {at} of the window at {window} is not a multiple of {size}, the size of an element there"
     )]
     Misaligned {
-        /// The window.
+        /// Offset of the window.
         window: Offset,
-        /// The place in the window, in bytes.
+        /// Position in the window, in bytes.
         at: u64,
-        /// The size of an element in bytes.
+        /// Size of an element in bytes.
         size: u64,
     },
-    /// An index of an indirect command leads out of the window.
+    /// An index of a scatter or gather exceeds the window.
     #[error(
-        "index {index}, number {position} of the index array, leads out of the window at {window}: from byte {at} on \
-         it has room for {elements} elements"
+        "index {index}, number {position} of the index array, exceeds the window at {window}: from byte {at} on \
+         it holds {elements} elements"
     )]
     Index {
-        /// The window.
+        /// Offset of the window.
         window: Offset,
-        /// The place of the index in the array, from 0.
+        /// Position of the index in the array, from 0.
         position: usize,
         /// The index.
         index: u64,
-        /// Where the indexed elements start, in bytes of the window.
+        /// Start of the indexed elements, in bytes of the window.
         at: u64,
-        /// How many there can be.
+        /// Number of elements from there on.
         elements: u64,
     },
-    /// The data of an indirect command do not match its indices.
+    /// The data of a scatter or gather do not match its indices.
     #[error("{indices} indices need {indices} {data_type} elements, but there are {bytes} bytes")]
     IndicesAndDataDiffer {
-        /// How many indices there are.
+        /// Number of indices.
         indices: usize,
-        /// The type of the elements.
+        /// Type of the elements.
         data_type: DataType,
-        /// How many bytes there are.
+        /// Number of data bytes.
         bytes: usize,
     },
     /// The operation cannot be computed. If an integer was divided by zero, all elements have been
     /// changed (see [`goal::arithmetic`]).
     #[error("accumulating into the window at {window}: {error}")]
     Arithmetic {
-        /// The window.
+        /// Offset of the window.
         window: Offset,
-        /// Why.
+        /// Reason.
         error: ArithmeticError,
     },
-    /// The window's owner has withdrawn it.
+    /// The owner has withdrawn the window.
     #[error("the window at {window} was withdrawn by its owner, process {owner}")]
     Withdrawn {
-        /// The window.
+        /// Offset of the window.
         window: Offset,
-        /// The number of the process that had exposed it.
+        /// Number of the process that created it.
         owner: u32,
     },
     /// The process that owns the window has ended before the condition came true.
@@ -127,13 +127,13 @@ pub enum RemoteError {
          has ended"
     )]
     OwnerGone {
-        /// The window.
+        /// Offset of the window.
         window: Offset,
-        /// The number that the process had.
+        /// Number that the process had.
         owner: u32,
-        /// The place of the word, in bytes of the window.
+        /// Position of the word, in bytes of the window.
         at: u64,
-        /// What it was to reach.
+        /// Value that it had to reach.
         at_least: u64,
     },
 }

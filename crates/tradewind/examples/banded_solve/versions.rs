@@ -2,10 +2,10 @@
 
 use clap::ValueEnum;
 use std::hint::black_box;
+use tradewind::queues::bulk::{self, DEFAULT_STAGING_BYTES};
 use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
-use tradewind::queues::dma::{self, STAGING};
 use tradewind::queues::name::SourceName;
-use tradewind::queues::remote::Condition;
+use tradewind::queues::window::Condition;
 use tradewind::{BulkEnd, BulkReceiver, Communicator, Pipeline, Result, WidePort, Windows};
 
 /// A version of the solve.
@@ -67,14 +67,14 @@ impl Stage for Alone {
 /// The general library: messages of any length from buffer to buffer, as MPI's.
 pub(crate) struct SendReceive {
     previous: Option<BulkReceiver>,
-    next: Option<dma::Sender>,
+    next: Option<bulk::Sender>,
 }
 
 impl SendReceive {
     pub(crate) fn open(world: &Communicator) -> Result<Self> {
         let (mut previous, mut next) = (None, None);
         for rank in 1..world.size() {
-            match world.bulk(rank - 1, rank, STAGING)? {
+            match world.bulk(rank - 1, rank, DEFAULT_STAGING_BYTES)? {
                 Some(BulkEnd::Sender(sender)) => next = Some(sender),
                 Some(BulkEnd::Receiver(receiver)) => previous = Some(receiver),
                 None => {}
@@ -89,7 +89,7 @@ impl Stage for SendReceive {
     fn receive(&mut self) -> Result<f64> {
         let mut buffer = [0; 8];
         if let Some(previous) = &mut self.previous {
-            previous.receive(&mut buffer)?;
+            previous.recv(&mut buffer)?;
         }
         Ok(f64::from_le_bytes(buffer))
     }
@@ -143,7 +143,7 @@ impl Stage for Pipeline<f64> {
     #[inline(always)]
     fn receive(&mut self) -> Result<f64> {
         match &mut self.previous {
-            Some(previous) => Ok(previous.receive()?),
+            Some(previous) => Ok(previous.recv()?),
             None => Ok(0.0),
         }
     }
@@ -196,7 +196,7 @@ impl Stage for Fetch {
         let own = self.windows.own.local();
         let at = self.sent % self.rows * PAIR;
         self.sent += 1;
-        own.write_value(at + PRODUCT, product)?;
-        Ok(own.write_value(at, self.sent)?)
+        own.put_value(at + PRODUCT, product)?;
+        Ok(own.put_value(at, self.sent)?)
     }
 }

@@ -5,7 +5,7 @@ use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
 use tradewind::queues::channel;
 use tradewind::queues::express;
 use tradewind::queues::name::SourceName;
-use tradewind::queues::remote::Condition;
+use tradewind::queues::window::Condition;
 use tradewind::{
     ChannelEnd, ChannelReceiver, Communicator, ExpressPort, Result, WidePort, Windows,
 };
@@ -109,7 +109,7 @@ impl Way for Ends {
     }
 
     fn receive(&mut self) -> Result<u64> {
-        self.receiver.as_mut().map_or(Ok(0), |receiver| Ok(receiver.receive()?))
+        self.receiver.as_mut().map_or(Ok(0), |receiver| Ok(receiver.recv()?))
     }
 }
 
@@ -126,9 +126,9 @@ const NUMBER: u64 = 64;
 impl Way for Fetched {
     fn send(&mut self, number: u64) -> Result<()> {
         let own = self.windows.own.local();
-        own.write_value(NUMBER, number)?;
+        own.put_value(NUMBER, number)?;
         self.sent += 1;
-        Ok(own.write_value(0, self.sent)?)
+        Ok(own.put_value(0, self.sent)?)
     }
 
     fn receive(&mut self) -> Result<u64> {
@@ -148,7 +148,7 @@ struct Written {
 impl Way for Written {
     fn send(&mut self, number: u64) -> Result<()> {
         let there = &self.windows.all[RECEIVER as usize];
-        there.write_value(0, number)?;
+        there.put_value(0, number)?;
         there.notify();
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Way for Written {
     fn receive(&mut self) -> Result<u64> {
         self.received += 1;
         self.windows.own.wait_for_notifications(self.received, None);
-        Ok(self.windows.own.local().read_value(0)?)
+        Ok(self.windows.own.local().get_value(0)?)
     }
 }
 

@@ -2,7 +2,7 @@
 //! a barrier between them.
 
 use super::plan::{Fetch, Plan};
-use tradewind::queues::remote::{self, Condition};
+use tradewind::queues::window::{self, Condition};
 use tradewind::{Communicator, Result, Windows};
 
 /// Bytes of a published value: first the number of the solve that it is of, then the value. They
@@ -68,8 +68,8 @@ impl<'a> Solver<'a> {
             self.windows.all[owner].fetch_when(condition, place * PAIR + VALUE, [0; 8])?;
         for look in 0..LOOKS + YIELDS {
             match request.test()? {
-                remote::Fetch::Complete(value) => return Ok(f64::from_le_bytes(value)),
-                remote::Fetch::Pending(pending) => request = pending,
+                window::Fetch::Complete(value) => return Ok(f64::from_le_bytes(value)),
+                window::Fetch::Pending(pending) => request = pending,
             }
             if look >= LOOKS {
                 std::thread::yield_now();
@@ -88,7 +88,7 @@ impl<'a> Solver<'a> {
             }
             for step in begin..end {
                 self.step(step, |solver, Fetch { owner, place }| {
-                    Ok(solver.windows.all[owner].read_value(place * PAIR + VALUE)?)
+                    Ok(solver.windows.all[owner].get_value(place * PAIR + VALUE)?)
                 })?;
             }
             begin = end;
@@ -108,8 +108,8 @@ impl<'a> Solver<'a> {
         self.known[number] = value;
         if let Some(place) = step.publish {
             let window = self.windows.own.local();
-            window.write_value(place * PAIR + VALUE, value)?;
-            window.write_value(place * PAIR, self.solve)?;
+            window.put_value(place * PAIR + VALUE, value)?;
+            window.put_value(place * PAIR, self.solve)?;
         }
         Ok(())
     }

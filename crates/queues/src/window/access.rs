@@ -1,9 +1,9 @@
 //! The bytes of a window as 64-bit words that any process may change at any time.
 //!
-//! Every access is an atomic access to a whole word, whatever the range: a part of a word is
-//! exchanged for new bytes in one step, so that neighbours in the same word are never disturbed and
-//! an aligned element of up to eight bytes is never seen half changed. (Accesses of different sizes
-//! to the same atomic memory would have no meaning in Rust's memory model.)
+//! Every access is an atomic access to a whole word, for any range. A part of a word is replaced by
+//! an exchange of the word, so that its other bytes are never lost and an aligned element of up to
+//! eight bytes is never seen half changed. (Accesses of different sizes to the same atomic memory
+//! are undefined in Rust's memory model.)
 
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
 
@@ -11,25 +11,25 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 const WORD: u64 = 8;
 
-/// The part of a byte range that lies in one word.
-struct Part {
-    /// Which word.
+/// Part of a byte range that lies in one word.
+struct WordPart {
+    /// Index of the word.
     word: usize,
-    /// From which byte of it.
+    /// First byte in the word.
     from: usize,
-    /// The first byte of the range.
+    /// First byte in the range.
     at: usize,
     bytes: usize,
 }
 
-/// Cuts `length` bytes from byte `at` on into the parts that lie in one word each.
-fn parts(at: u64, length: usize) -> impl Iterator<Item = Part> {
+/// Splits `length` bytes from byte `at` on into parts of one word each.
+fn parts(at: u64, length: usize) -> impl Iterator<Item = WordPart> {
     let mut done = 0;
     std::iter::from_fn(move || {
-        let place = at + done as u64;
-        let from = (place % WORD) as usize;
+        let position = at + done as u64;
+        let from = (position % WORD) as usize;
         let bytes = (WORD as usize - from).min(length - done);
-        let part = Part { word: (place / WORD) as usize, from, at: done, bytes };
+        let part = WordPart { word: (position / WORD) as usize, from, at: done, bytes };
         done += bytes;
         (bytes > 0).then_some(part)
     })
@@ -38,8 +38,8 @@ fn parts(at: u64, length: usize) -> impl Iterator<Item = Part> {
 /// Writes `bytes` from byte `at` on. The range has been checked.
 #[inline]
 pub(crate) fn write(words: &[AtomicU64], at: u64, bytes: &[u8]) {
-    // Release: pairs with the Acquire fence in `read` and the Acquire load of a condition. Whoever
-    // sees a word of this command sees everything that this process did before it.
+    // Release: pairs with the Acquire fence in `read` and the Acquire load of a condition. A
+    // process that sees a word of this command sees everything that this process did before it.
     fence(Ordering::Release);
     let head = ((WORD - at % WORD) % WORD).min(bytes.len() as u64) as usize;
     let (head, rest) = bytes.split_at(head);
@@ -67,7 +67,7 @@ fn write_parts(words: &[AtomicU64], at: u64, bytes: &[u8]) {
     }
 }
 
-/// Reads the bytes from byte `at` on. The range has been checked.
+/// Reads bytes from byte `at` on. The range has been checked.
 #[inline]
 pub(crate) fn read(words: &[AtomicU64], at: u64, bytes: &mut [u8]) {
     let head = ((WORD - at % WORD) % WORD).min(bytes.len() as u64) as usize;
@@ -132,7 +132,7 @@ pub(crate) fn accumulate(
                 operand,
             );
         });
-        // The first one is reported, counted in elements of the whole command.
+        // The first error is reported, with the element counted from the start of the command.
         outcome = outcome.and(of_part.map_err(|error| match error {
             ArithmeticError::DivisionByZero { element } => {
                 ArithmeticError::DivisionByZero { element: element + part.at / data_type.bytes() }
@@ -143,8 +143,8 @@ pub(crate) fn accumulate(
     outcome
 }
 
-/// The operations on 64-bit integers that a processor does to memory in one instruction; signs do
-/// not matter to them.
+/// Returns the instruction for operations on 64-bit integers that the processor executes on memory
+/// atomically. They are the same for signed and unsigned integers.
 fn whole_word_operation(operation: Arithmetic) -> Option<fn(&AtomicU64, u64)> {
     // AcqRel: pairs with `read`, `write` and the Acquire load of a condition, and keeps several
     // accumulations in one chain.
@@ -158,19 +158,19 @@ fn whole_word_operation(operation: Arithmetic) -> Option<fn(&AtomicU64, u64)> {
     })
 }
 
-/// Exchanges a word for what `with` makes of it. `with` may be called several times; the last call
-/// counts.
+/// Replaces a word by the result of `with`, which may be called several times; the last call takes
+/// effect.
 #[inline]
 fn change(word: &AtomicU64, mut with: impl FnMut(&mut [u8; 8])) {
-    // The first exchange is tried on a guess, because a load would fetch the line once to read it
-    // and the exchange again to own it. A wrong guess costs a failed exchange, which brings the
-    // line and what stands there in one transfer.
+    // The first exchange guesses the old value. A load would transfer the line once in shared state
+    // and the exchange again in exclusive state; a failed exchange returns the value and the line
+    // in exclusive state by one transfer.
     let mut seen = 0;
     loop {
         let mut bytes = u64::to_le_bytes(seen);
         with(&mut bytes);
-        // AcqRel: as in `whole_word_operation`. Acquire on failure is not needed: the value is only
-        // an operand.
+        // AcqRel: as in `whole_word_operation`. Relaxed on failure: the value is only an
+        // operand of the next attempt.
         match word.compare_exchange(
             seen,
             u64::from_le_bytes(bytes),
@@ -183,15 +183,15 @@ fn change(word: &AtomicU64, mut with: impl FnMut(&mut [u8; 8])) {
     }
 }
 
-/// What a word of a condition holds now.
+/// Loads a word of a condition.
 #[inline(always)]
 pub(crate) fn load(word: &AtomicU64) -> u64 {
-    // Acquire: pairs with the Release of whatever command changed it; what its origin did before is
-    // visible.
+    // Acquire: pairs with the Release of the command that changed it; everything that its origin
+    // did before is visible.
     word.load(Ordering::Acquire)
 }
 
-/// Writes one element that fills no more than a word. Place and alignment have been checked.
+/// Writes one element of at most a word. Range and alignment have been checked.
 #[inline]
 pub(crate) fn write_element(words: &[AtomicU64], at: u64, element: &[u8]) {
     let word = &words[(at / WORD) as usize];
@@ -205,7 +205,7 @@ pub(crate) fn write_element(words: &[AtomicU64], at: u64, element: &[u8]) {
     }
 }
 
-/// Reads one element that fills no more than a word. Place and alignment have been checked.
+/// Reads one element of at most a word. Range and alignment have been checked.
 #[inline]
 pub(crate) fn read_element(words: &[AtomicU64], at: u64, element: &mut [u8]) {
     // Acquire: pairs with the Release of `write_element`, `write` and `change`.

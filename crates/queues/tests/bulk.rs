@@ -1,5 +1,5 @@
-//! What bulk transfers claim: every byte, by every path, between two processes; and what happens
-//! when a path is forbidden, a side is late, dies, or writes nonsense.
+//! Bulk transfers: every byte over every path between two processes, and the behaviour when a path is
+//! forbidden, an end is late, its process dies, or it overwrites the link.
 
 mod part;
 
@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use part::{Part, given, memory, until};
-use queues::channel::End;
-use queues::dma::{
-    DmaError, Link, NoDirectPath, OpenError, Path, Policy, Receiver, STAGING, Sender, pair,
+use queues::bulk::End;
+use queues::bulk::{
+    BulkError, BulkLink, DEFAULT_STAGING_BYTES, NoDirectPath, OpenError, Path, Policy, Receiver,
+    Sender, pair,
 };
-use queues::remote::RemoteWindow;
+use queues::window::RemoteWindow;
 use queues::window::Window;
 use shm::arena::Arena;
 use shm::owned::OwnedBytes;
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
 
-/// The bytes of message `number`: different in every place and for every number.
+/// Returns the bytes of message `number`, different at every position and for every number.
 fn message(number: u64, bytes: usize) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -33,7 +34,7 @@ fn message(number: u64, bytes: usize) -> Vec<u8> {
     all
 }
 
-/// A staging area of which many of the lengths below are longer than twice.
+/// Staging area; many of the lengths below are more than twice as long.
 const AREA: u64 = 16 << 10;
 
 /// Lengths around every limit: empty, one line, one piece, the staging area, several parts and odd
@@ -57,18 +58,18 @@ const LENGTHS: [usize; 16] = [
     (3 << 20) + 4097,
 ];
 
-/// A link and a window through which the other side of a test says that it is ready.
-fn link_and_window(arena: &Arc<Arena>, staging: u64) -> (Link, Window) {
-    (Link::create(arena, staging).expect("room"), Window::expose(arena, 64).expect("room"))
+/// Creates a link, and a window through which the other process of a test reports that it is ready.
+fn link_and_window(arena: &Arc<Arena>, staging: u64) -> (BulkLink, Window) {
+    (BulkLink::create(arena, staging).expect("memory"), Window::create(arena, 64).expect("memory"))
 }
 
-/// Receives messages of all lengths and compares every byte; gives the paths they came.
+/// Receives messages of all lengths, compares every byte, and returns their paths.
 fn receive_all(receiver: &mut Receiver) -> Vec<Path> {
     let mut buffer = vec![0; 4 << 20];
     let mut paths = Vec::new();
     for (number, length) in LENGTHS.into_iter().enumerate() {
         buffer[..length + 1].fill(0xee);
-        let received = receiver.receive(&mut buffer[..length + 1]).expect("sent");
+        let received = receiver.recv(&mut buffer[..length + 1]).expect("sent");
         assert_eq!(received.bytes, length);
         assert!(
             buffer[..length] == message(number as u64, length),
@@ -88,13 +89,14 @@ fn send_all(sender: &mut Sender) -> Vec<Path> {
     LENGTHS.into_iter().enumerate().map(send).collect()
 }
 
-/// A sender here and a part that receives all lengths, for a link with this staging area.
+/// Runs `test` with a sender here and a child that receives all lengths, over a link with this staging
+/// area.
 fn with_a_receiver(staging: u64, part: &str, test: impl FnOnce(&mut Sender, &Window)) {
     let (segment, arena) = memory(8 << 20);
     let (link, ready) = link_and_window(&arena, staging);
     let mut other = Part::start_on(part, &segment, &[link.offset(), ready.offset()]);
     ready.wait_for_notifications(1, None);
-    let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
+    let mut sender = Sender::connect(&segment, link.offset()).expect("free");
     test(&mut sender, &ready);
     drop(sender);
     assert!(other.succeeds());
@@ -102,7 +104,7 @@ fn with_a_receiver(staging: u64, part: &str, test: impl FnOnce(&mut Sender, &Win
 
 #[test]
 fn every_byte_arrives_through_the_staging_area() {
-    for staging in [4096, 10_000, STAGING] {
+    for staging in [4096, 10_000, DEFAULT_STAGING_BYTES] {
         with_a_receiver(staging, "part_receives_all", |sender, _| {
             sender.set_policy(Policy::Staged);
             assert_eq!(send_all(sender), [Path::Staged; LENGTHS.len()]);
@@ -111,14 +113,14 @@ fn every_byte_arrives_through_the_staging_area() {
 }
 
 #[test]
-fn every_byte_arrives_directly_where_that_is_allowed() {
+fn every_byte_arrives_directly_if_permitted() {
     with_a_receiver(AREA, "part_receives_all", |sender, _| {
         sender.set_policy(Policy::Direct);
         if sender.direct_path().exists() {
             assert_eq!(send_all(sender), [Path::Direct; LENGTHS.len()]);
         } else {
-            // A sandbox forbids it: then it says so, and everything is staged.
-            assert!(matches!(sender.send(&[1]), Err(DmaError::NoDirectPath { .. })));
+            // A sandbox forbids it: the send reports so, and everything is staged.
+            assert!(matches!(sender.send(&[1]), Err(BulkError::NoDirectPath { .. })));
             sender.set_policy(Policy::Automatic);
             send_all(sender);
         }
@@ -126,7 +128,7 @@ fn every_byte_arrives_directly_where_that_is_allowed() {
 }
 
 #[test]
-fn every_byte_arrives_by_the_path_that_is_chosen() {
+fn every_byte_arrives_over_the_chosen_path() {
     with_a_receiver(AREA, "part_receives_all", |sender, _| {
         let exists = sender.direct_path().exists();
         for (path, length) in send_all(sender).into_iter().zip(LENGTHS) {
@@ -139,47 +141,47 @@ fn every_byte_arrives_by_the_path_that_is_chosen() {
 #[ignore = "a part of the tests above"]
 fn part_receives_all() {
     let Some((segment, places)) = given() else { return };
-    let mut receiver = Receiver::open(&segment, places[0]).expect("unopened");
-    RemoteWindow::open(&segment, places[1]).expect("exposed").notify();
+    let mut receiver = Receiver::connect(&segment, places[0]).expect("free");
+    RemoteWindow::connect(&segment, places[1]).expect("exposed").notify();
     receive_all(&mut receiver);
-    assert!(matches!(receiver.receive(&mut []), Err(DmaError::Closed { .. })));
+    assert!(matches!(receiver.recv(&mut []), Err(BulkError::Closed { .. })));
 }
 
 #[test]
-fn bytes_in_the_segment_are_read_where_they_are() {
+fn bytes_in_the_segment_are_read_in_place() {
     let (segment, arena) = memory(16 << 20);
     let (link, ready) = link_and_window(&arena, AREA);
     let mut other =
         Part::start_on("part_reads_in_place", &segment, &[link.offset(), ready.offset()]);
-    let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
+    let mut sender = Sender::connect(&segment, link.offset()).expect("free");
     for number in 0..3 {
-        let mut bytes = OwnedBytes::new(&arena, 1 << 20).expect("room");
+        let mut bytes = OwnedBytes::new(&arena, 1 << 20).expect("memory");
         bytes.as_mut_slice().copy_from_slice(&message(number, 1 << 20));
         assert_eq!(sender.send_in_place(&bytes).expect("received"), Path::InPlace);
     }
     assert_eq!(sender.send(&message(3, 100)).expect("received"), Path::Staged);
     let (_, elsewhere) = memory(1 << 20);
-    let foreign = OwnedBytes::new(&elsewhere, 10).expect("room");
-    assert!(matches!(sender.send_in_place(&foreign), Err(DmaError::OtherSegment { .. })));
+    let foreign = OwnedBytes::new(&elsewhere, 10).expect("memory");
+    assert!(matches!(sender.send_in_place(&foreign), Err(BulkError::OtherSegment { .. })));
     assert!(other.succeeds());
 }
 
 #[test]
-#[ignore = "a part of bytes_in_the_segment_are_read_where_they_are"]
+#[ignore = "a part of bytes_in_the_segment_are_read_in_place"]
 fn part_reads_in_place() {
     let Some((segment, places)) = given() else { return };
-    let mut receiver = Receiver::open(&segment, places[0]).expect("unopened");
-    let mut seen = receiver.receive_with(|bytes| bytes == message(0, 1 << 20)).expect("sent");
-    seen &= receiver.receive_with(|bytes| bytes == message(1, 1 << 20)).expect("sent");
+    let mut receiver = Receiver::connect(&segment, places[0]).expect("free");
+    let mut seen = receiver.recv_with(|bytes| bytes == message(0, 1 << 20)).expect("sent");
+    seen &= receiver.recv_with(|bytes| bytes == message(1, 1 << 20)).expect("sent");
     assert!(seen);
     let mut copy = vec![0; 1 << 20];
-    assert_eq!(receiver.receive(&mut copy).expect("sent").path, Path::InPlace);
+    assert_eq!(receiver.recv(&mut copy).expect("sent").path, Path::InPlace);
     assert!(copy == message(2, 1 << 20));
-    assert!(receiver.receive_with(|bytes| bytes == message(3, 100)).expect("sent"));
+    assert!(receiver.recv_with(|bytes| bytes == message(3, 100)).expect("sent"));
 }
 
-/// Two processes that may not touch each other's memory: not dumpable, and not root.
-fn two_strangers(parts: [&str; 2]) -> (Link, Window, [Part; 2]) {
+/// Starts two processes that may not access each other's memory: not dumpable, and not root.
+fn two_isolated(parts: [&str; 2]) -> (BulkLink, Window, [Part; 2]) {
     let (segment, arena) = memory(8 << 20);
     let (link, ready) = link_and_window(&arena, AREA);
     let user = rustix::process::geteuid().is_root().then_some(65534);
@@ -187,31 +189,31 @@ fn two_strangers(parts: [&str; 2]) -> (Link, Window, [Part; 2]) {
     (link, ready, parts.map(|part| Part::start_as(user, part, &segment, &places)))
 }
 
-fn become_a_stranger() {
+fn become_isolated() {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .expect("always allowed");
 }
 
 #[test]
-fn where_the_direct_path_is_forbidden_everything_is_staged_and_the_reason_is_kept() {
-    let (_link, _ready, others) = two_strangers(["part_stranger_sends", "part_stranger_receives"]);
+fn without_a_direct_path_everything_is_staged_and_the_reason_is_kept() {
+    let (_link, _ready, others) = two_isolated(["part_isolated_sends", "part_isolated_receives"]);
     for mut other in others {
         assert!(other.succeeds());
     }
 }
 
 #[test]
-#[ignore = "a part of where_the_direct_path_is_forbidden_everything_is_staged_and_the_reason_is_kept"]
-fn part_stranger_sends() {
+#[ignore = "a part of without_a_direct_path_everything_is_staged_and_the_reason_is_kept"]
+fn part_isolated_sends() {
     let Some((segment, places)) = given() else { return };
-    become_a_stranger();
-    let mut sender = Sender::open(&segment, places[0]).expect("unopened");
-    let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
-    let condition = queues::remote::Condition { at: 0, at_least: 1 };
+    become_isolated();
+    let mut sender = Sender::connect(&segment, places[0]).expect("free");
+    let ready = RemoteWindow::connect(&segment, places[1]).expect("exposed");
+    let condition = queues::window::Condition { at: 0, at_least: 1 };
     ready
         .fetch_when(condition, 0, [])
         .and_then(|request| request.wait())
-        .expect("the other one comes");
+        .expect("the other end connects");
     let forbidden = |outcome: &Result<(), NoDirectPath>| match outcome {
         Err(NoDirectPath::Forbidden { reason, .. }) => {
             assert!(reason.contains("not permitted"), "{reason}")
@@ -223,38 +225,38 @@ fn part_stranger_sends() {
     assert_eq!(send_all(&mut sender), [Path::Staged; LENGTHS.len()]);
     forbidden(&sender.direct_path().here);
     sender.set_policy(Policy::Direct);
-    assert!(matches!(sender.send(&[1]), Err(DmaError::NoDirectPath { .. })));
+    assert!(matches!(sender.send(&[1]), Err(BulkError::NoDirectPath { .. })));
 }
 
 #[test]
-#[ignore = "a part of where_the_direct_path_is_forbidden_everything_is_staged_and_the_reason_is_kept"]
-fn part_stranger_receives() {
+#[ignore = "a part of without_a_direct_path_everything_is_staged_and_the_reason_is_kept"]
+fn part_isolated_receives() {
     let Some((segment, places)) = given() else { return };
-    become_a_stranger();
-    let mut receiver = Receiver::open(&segment, places[0]).expect("unopened");
-    RemoteWindow::open(&segment, places[1])
+    become_isolated();
+    let mut receiver = Receiver::connect(&segment, places[0]).expect("free");
+    RemoteWindow::connect(&segment, places[1])
         .expect("exposed")
-        .write_value(0, 1_u64)
+        .put_value(0, 1_u64)
         .expect("inside");
-    until("the other one comes", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
+    until("the other end connects", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
     assert!(matches!(receiver.direct_path().here, Err(NoDirectPath::Forbidden { .. })));
     assert_eq!(receive_all(&mut receiver), [Path::Staged; LENGTHS.len()]);
 }
 
-/// Only root can be the one of two who may.
+/// Needs root: only then can exactly one of the two have the permission.
 #[test]
-fn one_side_that_may_copies_for_both() {
+fn the_only_end_with_permission_copies_for_both() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let (segment, arena) = memory(8 << 20);
-    for part in ["part_powerless_receives", "part_powerless_sends"] {
+    for part in ["part_unprivileged_receives", "part_unprivileged_sends"] {
         let (link, ready) = link_and_window(&arena, AREA);
         let mut other =
             Part::start_as(Some(65534), part, &segment, &[link.offset(), ready.offset()]);
-        if part == "part_powerless_receives" {
+        if part == "part_unprivileged_receives" {
             ready.wait_for_notifications(1, None);
-            let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
+            let mut sender = Sender::connect(&segment, link.offset()).expect("free");
             sender.set_policy(Policy::Direct);
             if sender.direct_path().exists() {
                 assert_eq!(send_all(&mut sender), [Path::Direct; LENGTHS.len()]);
@@ -263,15 +265,15 @@ fn one_side_that_may_copies_for_both() {
                 send_all(&mut sender);
             }
         } else {
-            let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
-            let condition = queues::remote::Condition { at: 0, at_least: 1 };
+            let mut receiver = Receiver::connect(&segment, link.offset()).expect("free");
+            let condition = queues::window::Condition { at: 0, at_least: 1 };
             ready
                 .local()
                 .fetch_when(condition, 0, [])
                 .and_then(|request| request.wait())
-                .expect("it comes");
+                .expect("the other end connects");
             receiver.direct_path();
-            ready.local().write_value(8, 1_u64).expect("inside");
+            ready.local().put_value(8, 1_u64).expect("inside");
             receive_all(&mut receiver);
         }
         assert!(other.succeeds());
@@ -279,28 +281,28 @@ fn one_side_that_may_copies_for_both() {
 }
 
 #[test]
-#[ignore = "a part of one_side_that_may_copies_for_both"]
-fn part_powerless_receives() {
+#[ignore = "a part of the_only_end_with_permission_copies_for_both"]
+fn part_unprivileged_receives() {
     let Some((segment, places)) = given() else { return };
-    let mut receiver = Receiver::open(&segment, places[0]).expect("unopened");
-    RemoteWindow::open(&segment, places[1]).expect("exposed").notify();
-    until("the other one comes", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
+    let mut receiver = Receiver::connect(&segment, places[0]).expect("free");
+    RemoteWindow::connect(&segment, places[1]).expect("exposed").notify();
+    until("the other end connects", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
     assert!(receiver.direct_path().here.is_err(), "so that the sender copies it all");
     receive_all(&mut receiver);
 }
 
 #[test]
-#[ignore = "a part of one_side_that_may_copies_for_both"]
-fn part_powerless_sends() {
+#[ignore = "a part of the_only_end_with_permission_copies_for_both"]
+fn part_unprivileged_sends() {
     let Some((segment, places)) = given() else { return };
-    let mut sender = Sender::open(&segment, places[0]).expect("unopened");
-    let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
-    ready.write_value(0, 1_u64).expect("inside");
-    let condition = queues::remote::Condition { at: 8, at_least: 1 };
+    let mut sender = Sender::connect(&segment, places[0]).expect("free");
+    let ready = RemoteWindow::connect(&segment, places[1]).expect("exposed");
+    ready.put_value(0, 1_u64).expect("inside");
+    let condition = queues::window::Condition { at: 8, at_least: 1 };
     ready
         .fetch_when(condition, 0, [])
         .and_then(|request| request.wait())
-        .expect("the other one has tried");
+        .expect("the other end has probed");
     let direct = sender.direct_path();
     assert!(direct.here.is_err());
     for (path, length) in send_all(&mut sender).into_iter().zip(LENGTHS) {
@@ -309,21 +311,21 @@ fn part_powerless_sends() {
 }
 
 #[test]
-fn a_buffer_too_small_leaves_the_message_for_a_larger_one() {
+fn a_message_longer_than_the_buffer_stays_available() {
     let (_, arena) = memory(8 << 20);
-    let (mut sender, mut receiver) = pair(&arena, AREA).expect("room");
+    let (mut sender, mut receiver) = pair(&arena, AREA).expect("memory");
     for length in [100, 1 << 20] {
         std::thread::scope(|scope| {
             let sending = scope.spawn(|| sender.send(&message(5, length)));
             let mut buffer = vec![0; length];
-            let room = length as u64 - 1;
-            match receiver.receive(&mut buffer[..length - 1]) {
-                Err(DmaError::TooLong { bytes, room: there, .. }) => {
-                    assert_eq!((bytes, there), (length as u64, room))
+            let small = length as u64 - 1;
+            match receiver.recv(&mut buffer[..length - 1]) {
+                Err(BulkError::TooLong { bytes, capacity: there, .. }) => {
+                    assert_eq!((bytes, there), (length as u64, small))
                 }
                 other => panic!("{other:?}"),
             }
-            assert_eq!(receiver.receive(&mut buffer).expect("still there").bytes, length);
+            assert_eq!(receiver.recv(&mut buffer).expect("still there").bytes, length);
             assert!(buffer == message(5, length));
             sending.join().expect("it ends").expect("received");
         });
@@ -331,27 +333,27 @@ fn a_buffer_too_small_leaves_the_message_for_a_larger_one() {
 }
 
 #[test]
-fn a_message_given_up_at_its_deadline_was_never_sent() {
+fn a_message_aborted_at_its_deadline_was_never_sent() {
     let (_, arena) = memory(8 << 20);
     let soon = || Instant::now() + Duration::from_millis(2);
-    let late = |outcome: Result<Path, DmaError>| {
-        assert!(matches!(outcome, Err(DmaError::DeadlinePassed { .. })))
+    let late = |outcome: Result<Path, BulkError>| {
+        assert!(matches!(outcome, Err(BulkError::DeadlinePassed { .. })))
     };
-    let (mut sender, mut receiver) = pair(&arena, 4096).expect("room");
+    let (mut sender, mut receiver) = pair(&arena, 4096).expect("memory");
     let mut buffer = vec![0; 100_000];
     assert!(matches!(
-        receiver.receive_until(&mut buffer, soon()),
-        Err(DmaError::DeadlinePassed { .. })
+        receiver.recv_deadline(&mut buffer, soon()),
+        Err(BulkError::DeadlinePassed { .. })
     ));
     for policy in [Policy::Staged, Policy::Direct] {
         if policy == Policy::Direct && !sender.direct_path().exists() {
             continue;
         }
         sender.set_policy(policy);
-        // Nobody receives: it stops in the middle of the staging area, or before anything was
-        // copied.
-        late(sender.send_until(&message(1, 100_000), soon()));
-        late(sender.send_until(&message(2, 100_000), soon()));
+        // Without a receiver the send stops in the middle of the staging area, or before anything
+        // was copied.
+        late(sender.send_deadline(&message(1, 100_000), soon()));
+        late(sender.send_deadline(&message(2, 100_000), soon()));
         std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
                 sender
@@ -360,10 +362,10 @@ fn a_message_given_up_at_its_deadline_was_never_sent() {
                     .expect("received")
             });
             for (number, length) in [(3, 50_000), (4, 70_000)] {
-                assert_eq!(receiver.receive(&mut buffer).expect("sent").bytes, length);
+                assert_eq!(receiver.recv(&mut buffer).expect("sent").bytes, length);
                 assert!(
                     buffer[..length] == message(number, length),
-                    "the first that was not given up"
+                    "the first that was not aborted"
                 );
             }
             sending.join().expect("it ends");
@@ -371,10 +373,9 @@ fn a_message_given_up_at_its_deadline_was_never_sent() {
     }
 }
 
-/// The other side is killed at a moment that nobody has chosen, in the middle of a stream of
-/// messages.
+/// The other process is killed at an arbitrary moment in the middle of a stream of messages.
 #[test]
-fn the_death_of_either_side_is_told_by_its_number() {
+fn the_death_of_either_process_is_reported_with_its_number() {
     for (policy, part) in [
         (Policy::Staged, "part_receives_for_ever"),
         (Policy::Automatic, "part_receives_for_ever"),
@@ -383,17 +384,17 @@ fn the_death_of_either_side_is_told_by_its_number() {
     ] {
         let (segment, arena) = memory(8 << 20);
         let (link, ready) = link_and_window(&arena, 16 << 10);
-        ready.local().write_value(0, u64::from(policy == Policy::Staged)).expect("inside");
+        ready.local().put_value(0, u64::from(policy == Policy::Staged)).expect("inside");
         let mut other = Part::start_on(part, &segment, &[link.offset(), ready.offset()]);
         let process = other.pid();
         let outcome = std::thread::scope(|scope| {
             let streaming = scope.spawn(|| match part {
                 "part_sends_for_ever" => {
-                    let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
+                    let mut receiver = Receiver::connect(&segment, link.offset()).expect("free");
                     receive_for_ever(&mut receiver, ready.local())
                 }
                 _ => send_for_ever(
-                    &mut Sender::open(&segment, link.offset()).expect("unopened"),
+                    &mut Sender::connect(&segment, link.offset()).expect("free"),
                     policy,
                 ),
             });
@@ -402,24 +403,24 @@ fn the_death_of_either_side_is_told_by_its_number() {
             streaming.join().expect("it ends")
         });
         match outcome {
-            DmaError::PeerGone { process: gone, .. } => assert_eq!(gone, process),
+            BulkError::PeerGone { process: gone, .. } => assert_eq!(gone, process),
             other => panic!("{other:?}"),
         }
         drop((link, ready));
-        assert_eq!(arena.used(), 0, "the dead keep nothing");
+        assert_eq!(arena.used(), 0, "dead processes keep no memory");
     }
 }
 
-fn send_for_ever(sender: &mut Sender, policy: Policy) -> DmaError {
+fn send_for_ever(sender: &mut Sender, policy: Policy) -> BulkError {
     sender.set_policy(policy);
     (0..).find_map(|number| sender.send(&message(number, 100_000)).err()).expect("for ever")
 }
 
-/// Compares every byte and counts the messages for whoever waits for notifications.
-fn receive_for_ever(receiver: &mut Receiver, count: &RemoteWindow) -> DmaError {
+/// Receives until an error, compares every byte, and notifies the window of every message.
+fn receive_for_ever(receiver: &mut Receiver, count: &RemoteWindow) -> BulkError {
     let mut buffer = vec![0; 100_000];
     let mut receive = |number: u64| {
-        let outcome = receiver.receive(&mut buffer);
+        let outcome = receiver.recv(&mut buffer);
         count.notify();
         outcome.map(|_| assert!(buffer == message(number, 100_000))).err()
     };
@@ -427,91 +428,91 @@ fn receive_for_ever(receiver: &mut Receiver, count: &RemoteWindow) -> DmaError {
 }
 
 #[test]
-#[ignore = "a part of the_death_of_either_side_is_told_by_its_number"]
+#[ignore = "a part of the_death_of_either_process_is_reported_with_its_number"]
 fn part_receives_for_ever() {
     let Some((segment, places)) = given() else { return };
-    let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
-    receive_for_ever(&mut Receiver::open(&segment, places[0]).expect("unopened"), &ready);
+    let ready = RemoteWindow::connect(&segment, places[1]).expect("exposed");
+    receive_for_ever(&mut Receiver::connect(&segment, places[0]).expect("free"), &ready);
 }
 
 #[test]
-#[ignore = "a part of the_death_of_either_side_is_told_by_its_number"]
+#[ignore = "a part of the_death_of_either_process_is_reported_with_its_number"]
 fn part_sends_for_ever() {
     let Some((segment, places)) = given() else { return };
-    let ready = RemoteWindow::open(&segment, places[1]).expect("exposed");
-    let staged = ready.read_value::<u64>(0) == Ok(1);
+    let ready = RemoteWindow::connect(&segment, places[1]).expect("exposed");
+    let staged = ready.get_value::<u64>(0) == Ok(1);
     let policy = if staged { Policy::Staged } else { Policy::Automatic };
-    send_for_ever(&mut Sender::open(&segment, places[0]).expect("unopened"), policy);
+    send_for_ever(&mut Sender::connect(&segment, places[0]).expect("free"), policy);
 }
 
 #[test]
-fn ends_open_once_where_a_link_is_and_tell_when_they_are_closed() {
+fn each_end_connects_once_and_reports_when_the_other_is_closed() {
     let (segment, arena) = memory(8 << 20);
-    let link = Link::create(&arena, 4096).expect("room");
-    assert!(matches!(Sender::open(&segment, Offset(64)), Err(OpenError::NoLink { .. })));
-    let mut sender = Sender::open(&segment, link.offset()).expect("unopened");
-    assert_eq!(sender.direct_path().here, Err(NoDirectPath::Unknown), "nobody is there");
+    let link = BulkLink::create(&arena, 4096).expect("memory");
+    assert!(matches!(Sender::connect(&segment, Offset(64)), Err(OpenError::NoLink { .. })));
+    let mut sender = Sender::connect(&segment, link.offset()).expect("free");
+    assert_eq!(sender.direct_path().here, Err(NoDirectPath::Unknown), "not connected yet");
     let own = Some(std::process::id());
-    let second = Sender::open(&segment, link.offset()).map(|_| ());
+    let second = Sender::connect(&segment, link.offset()).map(|_| ());
     assert!(
         matches!(second, Err(OpenError::AlreadyOpened { end: End::Sender, process, .. }) if process == own),
         "{second:?}"
     );
-    let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
-    sender.send(&[1, 2, 3]).expect("room");
+    let mut receiver = Receiver::connect(&segment, link.offset()).expect("free");
+    sender.send(&[1, 2, 3]).expect("memory");
     drop(sender);
     let mut buffer = [0; 10];
-    assert_eq!(receiver.receive(&mut buffer).expect("sent before it closed").bytes, 3);
-    assert!(matches!(receiver.receive(&mut buffer), Err(DmaError::Closed { .. })));
+    assert_eq!(receiver.recv(&mut buffer).expect("sent before it closed").bytes, 3);
+    assert!(matches!(receiver.recv(&mut buffer), Err(BulkError::Closed { .. })));
     drop((receiver, link));
     assert_eq!(arena.used(), 0);
-    let (mut sender, receiver) = pair(&arena, 4096).expect("room");
+    let (mut sender, receiver) = pair(&arena, 4096).expect("memory");
     drop(receiver);
-    assert!(matches!(sender.send(&[1]), Err(DmaError::Closed { .. })));
-    assert!(matches!(sender.send(&[1; 1 << 20]), Err(DmaError::Closed { .. })));
+    assert!(matches!(sender.send(&[1]), Err(BulkError::Closed { .. })));
+    assert!(matches!(sender.send(&[1; 1 << 20]), Err(BulkError::Closed { .. })));
     for staging in [0, 4095, u64::MAX] {
-        assert!(matches!(Link::create(&arena, staging), Err(OpenError::Staging { .. })));
+        assert!(matches!(BulkLink::create(&arena, staging), Err(OpenError::Staging { .. })));
     }
-    // An owner that goes closes the end that nobody has opened.
-    let link = Link::create(&arena, 4096).expect("room");
-    let mut receiver = Receiver::open(&segment, link.offset()).expect("unopened");
+    // A dropped owner closes the end that is still free.
+    let link = BulkLink::create(&arena, 4096).expect("memory");
+    let mut receiver = Receiver::connect(&segment, link.offset()).expect("free");
     drop(link);
-    assert!(matches!(receiver.receive(&mut buffer), Err(DmaError::Closed { .. })));
+    assert!(matches!(receiver.recv(&mut buffer), Err(BulkError::Closed { .. })));
 }
 
 #[test]
-fn a_sender_that_waits_for_a_receiver_learns_that_it_was_closed() {
+fn a_waiting_sender_fails_when_the_receiver_is_closed() {
     let (_, arena) = memory(8 << 20);
     for policy in [Policy::Staged, Policy::Automatic] {
-        let (mut sender, receiver) = pair(&arena, 4096).expect("room");
+        let (mut sender, receiver) = pair(&arena, 4096).expect("memory");
         sender.set_policy(policy);
         std::thread::scope(|scope| {
             let sending = scope.spawn(move || sender.send(&message(1, 1 << 20)));
             drop(receiver);
-            assert!(matches!(sending.join().expect("it ends"), Err(DmaError::Closed { .. })));
+            assert!(matches!(sending.join().expect("it ends"), Err(BulkError::Closed { .. })));
         });
     }
 }
 
 #[test]
-fn whatever_somebody_writes_over_a_link_nobody_panics() {
+fn an_overwritten_link_causes_no_panic() {
     let (segment, arena) = memory(4 << 20);
     for seed in 1..200_u64 {
         overwritten(&segment, &arena, seed);
     }
 }
 
-/// Opens a link, overwrites its positions and its staging area, and uses it; any outcome will do
-/// that is one.
+/// Creates a link, overwrites its positions and its staging area, and uses it. Any result is
+/// acceptable.
 fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
-    let link = Link::create(arena, 4096).expect("room");
-    let mut sender = Sender::open(segment, link.offset()).expect("unopened");
-    let mut receiver = Receiver::open(segment, link.offset()).expect("unopened");
+    let link = BulkLink::create(arena, 4096).expect("memory");
+    let mut sender = Sender::connect(segment, link.offset()).expect("free");
+    let mut receiver = Receiver::connect(segment, link.offset()).expect("free");
     let noise = message(seed, link.bytes() as usize);
     let (noise, _) = noise.as_chunks::<8>();
     let words = segment.slice_at::<AtomicU64>(link.offset(), noise.len()).expect("inside");
-    // Small numbers get further than large ones. The first line says who holds the ends; without it
-    // every wait would end at once.
+    // Small numbers pass more checks than large ones. The first line, with the holders of the ends,
+    // is kept: without it every wait would end at once.
     for (index, (word, noise)) in words.iter().zip(noise).enumerate().skip(8) {
         let noise = u64::from_le_bytes(*noise);
         let value = if seed.is_multiple_of(2) { noise } else { noise >> (noise % 64) };
@@ -520,11 +521,12 @@ fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
             Ordering::Relaxed,
         );
     }
-    let (mut buffer, now) = (vec![0; 1 << 16], Instant::now());
+    let mut buffer = vec![0; 1 << 16];
+    let now = Instant::now();
     sender.set_policy(Policy::Staged);
     for _ in 0..5 {
-        let _ = sender.send_until(&[1; 100], now);
-        let _ = receiver.receive_until(&mut buffer, now);
+        let _ = sender.send_deadline(&[1; 100], now);
+        let _ = receiver.recv_deadline(&mut buffer, now);
     }
     drop((sender, receiver));
     for word in words {

@@ -1,120 +1,101 @@
-//! Remote memory commands: what a process can do to another's window by itself.
-//!
-//! | command | what it does at the target |
-//! |---|---|
-//! | [`write`](RemoteWindow::write), [`write_value`](RemoteWindow::write_value) | stores bytes, or one element in one step |
-//! | [`read`](RemoteWindow::read), [`read_value`](RemoteWindow::read_value) | loads them |
-//! | [`accumulate`](RemoteWindow::accumulate), [`accumulate_value`](RemoteWindow::accumulate_value) | combines elements with operands, each in one step, with every operation and type of [`goal::arithmetic`] |
-//! | [`write_indexed`](RemoteWindow::write_indexed), [`read_indexed`](RemoteWindow::read_indexed) | stores or loads elements where an index array says |
-//! | [`fetch_when`](RemoteWindow::fetch_when) | loads bytes as soon as a word has reached a value |
-//! | [`notify`](RemoteWindow::notify) | counts one up for the owner, and wakes it if it waits for that |
-//!
-//! (To append to a buffer see [`crate::append`].)
-//!
-//! A command is executed by the processor that gives it; the target's takes no part. Nothing is
-//! queued, so no command waits for anybody: when it returns, it is complete at the origin and at
-//! the target. The one that may have to wait is a request: [`fetch_when`](RemoteWindow::fetch_when)
-//! returns at once and completes later (see [`FetchRequest`]).
-//!
-//! Order: whoever sees something of a command sees everything that its origin did before. So data
-//! written before a flag are there when the flag is seen, and everything written before a
-//! [`notify`](RemoteWindow::notify) when it is counted. Two commands that touch the same bytes at
-//! the same time leave bytes of either; aligned elements of up to 8 bytes stay whole.
-//!
-//! After Rosing and Saltz, *Low Latency Messages on Distributed Memory Multiprocessors* (1995),
-//! sections 4.1 and 5.
+//! Remote memory commands on a window.
 
-mod request;
+use std::sync::Arc;
 
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, Element};
-use shm::segment::Offset;
+use shm::segment::{Offset, Segment};
 
-pub use request::{Condition, Fetch, FetchRequest};
+use super::access;
+use super::error::{RemoteError, WindowError};
+use super::memory::WindowMemory;
+use crate::process_table::Entry;
 
-use crate::users::Entry;
-use crate::window::layout::Layout;
-use crate::window::{RemoteError, WindowError, words};
-
-/// A window of another process, to be worked on. Any number of threads may use it at once.
+/// Handle to a window of another process. Any number of threads may use it concurrently.
 #[derive(Debug)]
 pub struct RemoteWindow {
-    layout: Layout,
-    /// The entry of this process among the window's users; the owner has none.
+    memory: WindowMemory,
+    /// Entry of this handle in the window's process table; the owner has none.
     entry: Option<Entry>,
 }
 
 impl RemoteWindow {
-    pub(crate) fn of_owner(layout: Layout) -> Self {
-        RemoteWindow { layout, entry: None }
+    /// Connects to the window at `offset` of the segment.
+    ///
+    /// # Errors
+    /// [`WindowError::NoWindow`], [`WindowError::Withdrawn`], [`WindowError::TooManyHandles`],
+    /// [`WindowError::Segment`], [`WindowError::Process`].
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, WindowError> {
+        let memory = WindowMemory::open(segment, offset)?;
+        let entry = Some(memory.attach()?);
+        Ok(RemoteWindow { memory, entry })
     }
 
-    pub(crate) fn of_other(layout: Layout) -> Result<Self, WindowError> {
-        let entry = Some(layout.enter()?);
-        Ok(RemoteWindow { layout, entry })
+    pub(super) fn of_owner(memory: WindowMemory) -> Self {
+        RemoteWindow { memory, entry: None }
     }
 
     #[inline(always)]
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
+    pub(super) fn memory(&self) -> &WindowMemory {
+        &self.memory
     }
 
-    /// Where it lies.
+    /// Returns the offset of the window in the segment.
     pub fn offset(&self) -> Offset {
-        self.layout.offset()
+        self.memory.offset()
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.layout.bytes()
+        self.memory.bytes()
     }
 
-    /// The number of the process that exposed it.
+    /// Returns the number of the process that owns the window.
     pub fn owner(&self) -> u32 {
-        self.layout.owner().pid()
+        self.memory.owner().pid()
     }
 
-    /// Writes `bytes` from byte `at` of the window on.
+    /// Stores `bytes` from byte `at` of the window on.
     ///
     /// # Errors
     /// [`RemoteError::OutOfRange`], [`RemoteError::Withdrawn`].
-    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RemoteError> {
+    pub fn put(&self, at: u64, bytes: &[u8]) -> Result<(), RemoteError> {
         self.check(at, bytes.len() as u64)?;
-        words::write(self.layout.words(), at, bytes);
+        access::write(self.memory.words(), at, bytes);
         self.wake(at, bytes.len() as u64);
         Ok(())
     }
 
-    /// Reads from byte `at` of the window on.
+    /// Loads bytes from byte `at` of the window on.
     ///
     /// # Errors
     /// [`RemoteError::OutOfRange`], [`RemoteError::Withdrawn`].
-    pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), RemoteError> {
+    pub fn get(&self, at: u64, bytes: &mut [u8]) -> Result<(), RemoteError> {
         self.check(at, bytes.len() as u64)?;
-        words::read(self.layout.words(), at, bytes);
+        access::read(self.memory.words(), at, bytes);
         Ok(())
     }
 
-    /// Writes one element at byte `at`, a multiple of its size, in one step.
+    /// Stores one element at byte `at`, a multiple of its size, in one step.
     ///
     /// # Errors
     /// [`RemoteError::OutOfRange`], [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
     #[inline]
-    pub fn write_value<T: Element>(&self, at: u64, value: T) -> Result<(), RemoteError> {
+    pub fn put_value<T: Element>(&self, at: u64, value: T) -> Result<(), RemoteError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
-        words::write_element(self.layout.words(), at, bytemuck::bytes_of(&value));
-        self.layout.bell_of(at / 8).wake();
+        access::write_element(self.memory.words(), at, bytemuck::bytes_of(&value));
+        self.memory.wakeup_of(at / 8).wake();
         Ok(())
     }
 
-    /// Reads one element at byte `at`, a multiple of its size, in one step.
+    /// Loads one element at byte `at`, a multiple of its size, in one step.
     ///
     /// # Errors
     /// [`RemoteError::OutOfRange`], [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
     #[inline]
-    pub fn read_value<T: Element>(&self, at: u64) -> Result<T, RemoteError> {
+    pub fn get_value<T: Element>(&self, at: u64) -> Result<T, RemoteError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         let mut value = T::zeroed();
-        words::read_element(self.layout.words(), at, bytemuck::bytes_of_mut(&mut value));
+        access::read_element(self.memory.words(), at, bytemuck::bytes_of_mut(&mut value));
         Ok(value)
     }
 
@@ -124,7 +105,7 @@ impl RemoteWindow {
     ///
     /// # Errors
     /// [`RemoteError::OutOfRange`], [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`], and
-    /// [`RemoteError::Arithmetic`]: only if an integer was divided by zero, something has been written.
+    /// [`RemoteError::Arithmetic`]. Only after a division by zero has anything been changed.
     ///
     /// # Examples
     /// ```
@@ -135,12 +116,12 @@ impl RemoteWindow {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
     /// # let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
-    /// let window = Window::expose(&arena, 64)?;
+    /// let window = Window::create(&arena, 64)?;
     /// let remote = window.local();
-    /// remote.write(0, &[1, 2, 3, 255])?;
+    /// remote.put(0, &[1, 2, 3, 255])?;
     /// remote.accumulate(Arithmetic::Add, DataType::U8, 0, &[10, 10, 10, 10])?;
     /// let mut bytes = [0; 4];
-    /// remote.read(0, &mut bytes)?;
+    /// remote.get(0, &mut bytes)?;
     /// assert_eq!(bytes, [11, 12, 13, 9], "integers wrap");
     /// # Ok(())
     /// # }
@@ -160,7 +141,7 @@ impl RemoteWindow {
                 data_type,
             }));
         }
-        let outcome = words::accumulate(self.layout.words(), operation, data_type, at, operands);
+        let outcome = access::accumulate(self.memory.words(), operation, data_type, at, operands);
         self.wake(at, length);
         outcome.map_err(|error| self.arithmetic(error))
     }
@@ -178,17 +159,17 @@ impl RemoteWindow {
     ) -> Result<(), RemoteError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         let operand = bytemuck::bytes_of(&operand);
-        let outcome = words::accumulate(self.layout.words(), operation, T::DATA_TYPE, at, operand);
-        self.layout.bell_of(at / 8).wake();
+        let outcome = access::accumulate(self.memory.words(), operation, T::DATA_TYPE, at, operand);
+        self.memory.wakeup_of(at / 8).wake();
         outcome.map_err(|error| self.arithmetic(error))
     }
 
-    /// Writes elements where the index array says: number `i` of `elements` (little-endian, back to
-    /// back) goes to element `indices[i]`, counted from byte `at` of the window. Of equal indices
-    /// the last one counts.
+    /// Stores elements at the indices of an array: number `i` of `elements` (little-endian, back to
+    /// back) becomes element `indices[i]`, counted from byte `at` of the window. Of equal indices
+    /// the last one takes effect.
     ///
     /// # Errors
-    /// [`RemoteError::Index`] (every index is checked before anything is written),
+    /// [`RemoteError::Index`] (all indices are checked before the first store),
     /// [`RemoteError::IndicesAndDataDiffer`], [`RemoteError::OutOfRange`],
     /// [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
     ///
@@ -201,20 +182,20 @@ impl RemoteWindow {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
     /// # let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
-    /// let window = Window::expose(&arena, 8)?;
+    /// let window = Window::create(&arena, 8)?;
     /// let remote = window.local();
-    /// remote.write_indexed(DataType::U8, 0, &[7, 0, 3], b"abc")?;
+    /// remote.scatter(DataType::U8, 0, &[7, 0, 3], b"abc")?;
     /// let mut gathered = [0; 4];
-    /// remote.read_indexed(DataType::U8, 0, &[3, 7, 7, 0], &mut gathered)?;
+    /// remote.gather(DataType::U8, 0, &[3, 7, 7, 0], &mut gathered)?;
     /// assert_eq!(&gathered, b"caab");
     /// assert!(matches!(
-    ///     remote.write_indexed(DataType::U8, 0, &[0, 8], b"xy"),
+    ///     remote.scatter(DataType::U8, 0, &[0, 8], b"xy"),
     ///     Err(RemoteError::Index { position: 1, index: 8, .. })
     /// ));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn write_indexed(
+    pub fn scatter(
         &self,
         data_type: DataType,
         at: u64,
@@ -224,21 +205,21 @@ impl RemoteWindow {
         self.check_indices(data_type, at, indices, elements.len())?;
         let size = data_type.bytes();
         for (&index, element) in indices.iter().zip(elements.chunks_exact(size)) {
-            let place = at + index * size as u64;
-            words::write_element(self.layout.words(), place, element);
-            self.layout.bell_of(place / 8).wake();
+            let element_at = at + index * size as u64;
+            access::write_element(self.memory.words(), element_at, element);
+            self.memory.wakeup_of(element_at / 8).wake();
         }
         Ok(())
     }
 
-    /// Reads elements from where the index array says: element `indices[i]`, counted from byte `at`
-    /// of the window, becomes number `i` of `elements` (little-endian, back to back).
+    /// Loads elements at the indices of an array: element `indices[i]`, counted from byte `at` of
+    /// the window, becomes number `i` of `elements` (little-endian, back to back).
     ///
     /// # Errors
-    /// [`RemoteError::Index`] (every index is checked before anything is read),
+    /// [`RemoteError::Index`] (all indices are checked before the first load),
     /// [`RemoteError::IndicesAndDataDiffer`], [`RemoteError::OutOfRange`],
     /// [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
-    pub fn read_indexed(
+    pub fn gather(
         &self,
         data_type: DataType,
         at: u64,
@@ -248,41 +229,46 @@ impl RemoteWindow {
         self.check_indices(data_type, at, indices, elements.len())?;
         let size = data_type.bytes();
         for (&index, element) in indices.iter().zip(elements.chunks_exact_mut(size)) {
-            words::read_element(self.layout.words(), at + index * size as u64, element);
+            access::read_element(self.memory.words(), at + index * size as u64, element);
         }
         Ok(())
     }
 
-    /// Counts one up for the owner of the window, who may wait for that. Everything that this
+    /// Increments the owner's counter of notifications, on which it may wait. Everything that this
     /// process did before is visible to the owner when it sees the count.
     #[inline]
     pub fn notify(&self) {
-        self.layout.notify();
+        self.memory.notify();
     }
 
-    /// Wakes whoever waits for a word of the range, which was changed just now.
+    /// Wakes waits for a word of the range, which was just changed.
     fn wake(&self, at: u64, length: u64) {
         if length > 0 {
             let first = at / 8;
-            self.layout.wake(first, (at + length - 1) / 8 - first + 1);
+            self.memory.wake(first, (at + length - 1) / 8 - first + 1);
         }
     }
 
-    /// Checks that the range lies in the window and that the window is still there.
+    /// Checks that the range lies in the window and that the window is not withdrawn.
     #[inline]
-    fn check(&self, at: u64, length: u64) -> Result<(), RemoteError> {
+    pub(super) fn check(&self, at: u64, length: u64) -> Result<(), RemoteError> {
         if at.checked_add(length).is_none_or(|end| end > self.bytes()) {
             return Err(self.out_of_range(at, length));
         }
-        if self.layout.users().are_turned_away() {
+        if self.memory.processes().is_closed() {
             return Err(self.withdrawn());
         }
         Ok(())
     }
 
-    /// As `check`, and that elements of this type can lie at `at`.
+    /// Checks the range as `check` does, and the alignment of `at` for elements of this type.
     #[inline]
-    fn check_elements(&self, at: u64, data_type: DataType, length: u64) -> Result<(), RemoteError> {
+    pub(super) fn check_elements(
+        &self,
+        at: u64,
+        data_type: DataType,
+        length: u64,
+    ) -> Result<(), RemoteError> {
         let size = data_type.bytes() as u64;
         if at & (size - 1) != 0 {
             return Err(RemoteError::Misaligned { window: self.offset(), at, size });
@@ -308,7 +294,8 @@ impl RemoteWindow {
         let elements = (self.bytes() - at) / data_type.bytes() as u64;
         match indices.iter().position(|&index| index >= elements) {
             Some(position) => {
-                let (window, index) = (self.offset(), indices[position]);
+                let window = self.offset();
+                let index = indices[position];
                 Err(RemoteError::Index { window, position, index, at, elements })
             }
             None => Ok(()),
@@ -321,7 +308,7 @@ impl RemoteWindow {
     }
 
     #[cold]
-    fn withdrawn(&self) -> RemoteError {
+    pub(super) fn withdrawn(&self) -> RemoteError {
         RemoteError::Withdrawn { window: self.offset(), owner: self.owner() }
     }
 
@@ -334,7 +321,7 @@ impl RemoteWindow {
 impl Drop for RemoteWindow {
     fn drop(&mut self) {
         if let Some(entry) = &self.entry {
-            self.layout.users().leave(entry);
+            self.memory.processes().detach(entry);
         }
     }
 }

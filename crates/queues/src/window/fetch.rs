@@ -1,27 +1,29 @@
-//! The conditional fetch: a request that completes when a word at the target has reached a value.
+//! The conditional fetch: a request that completes when a word of the window has reached a value.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::RemoteWindow;
+use goal::arithmetic::DataType;
+
+use super::access;
+use super::error::RemoteError;
+use super::remote::RemoteWindow;
+use crate::liveness::ProcessWatch;
 use crate::patience::{self, Ended};
-use crate::peer::Watch;
-use crate::window::{RemoteError, words};
 
-/// What a conditional fetch waits for: the unsigned 64-bit word at byte `at` of the window, a
-/// counter or a flag, is `at_least` or more. `at` is a multiple of 8.
+/// Condition of a fetch: the unsigned 64-bit word at byte `at` of the window, a counter or a flag,
+/// is `at_least` or more. `at` is a multiple of 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition {
-    /// Where the word lies, in bytes of the window.
+    /// Position of the word, in bytes of the window.
     pub at: u64,
-    /// What it has to reach.
+    /// Smallest value that fulfils the condition.
     pub at_least: u64,
 }
 
-/// A conditional fetch that has been started and may not have completed. Dropping it withdraws the
-/// request.
+/// A started conditional fetch. Dropping it cancels the request.
 ///
-/// Whoever changes the word by a command of [`RemoteWindow`], its owner included, wakes those who
-/// wait for it.
+/// Every command of [`RemoteWindow`] that changes the word, including the owner's, wakes the waits
+/// for it.
 #[derive(Debug)]
 #[must_use = "nothing is fetched until the request is tested or waited for"]
 pub struct FetchRequest<'window, B> {
@@ -31,19 +33,19 @@ pub struct FetchRequest<'window, B> {
     into: B,
 }
 
-/// What a test of a request found.
+/// Result of a test of a request.
 #[derive(Debug)]
 pub enum Fetch<'window, B> {
-    /// The condition was true; here are the bytes.
+    /// The condition was true; the fetched bytes.
     Complete(B),
-    /// The condition is not true yet; the request goes on.
+    /// The condition is not true yet; the request, to be tested again.
     Pending(FetchRequest<'window, B>),
 }
 
 impl RemoteWindow {
-    /// Starts to fetch as many bytes as `into` has, from byte `from` of the window on, as soon as
-    /// the condition is true. Returns at once; the request gives `into` back when it has completed.
-    /// An empty `into` only waits.
+    /// Starts a fetch of as many bytes as `into` has, from byte `from` of the window on, as soon as
+    /// the condition is true. Returns at once; the request returns `into` when it has completed. A
+    /// fetch with an empty `into` only waits.
     ///
     /// # Errors
     /// [`RemoteError::OutOfRange`] or [`RemoteError::Misaligned`] for the range or the word,
@@ -54,16 +56,16 @@ impl RemoteWindow {
     /// # use queues::window::Window;
     /// # use shm::{arena::Arena, segment::{Backing, Segment}};
     /// # use std::sync::Arc;
-    /// use queues::remote::{Condition, Fetch};
+    /// use queues::window::{Condition, Fetch};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
     /// # let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
-    /// let window = Window::expose(&arena, 64)?;
+    /// let window = Window::create(&arena, 64)?;
     /// let remote = window.local();
     /// let request = remote.fetch_when(Condition { at: 0, at_least: 1 }, 8, [0; 8])?;
     /// let Fetch::Pending(request) = request.test()? else { panic!("the flag is still 0") };
-    /// remote.write_value(8, 2.5_f64)?;
-    /// remote.write_value(0, 1_u64)?;
+    /// remote.put_value(8, 2.5_f64)?;
+    /// remote.put_value(0, 1_u64)?;
     /// assert_eq!(request.wait()?, 2.5_f64.to_le_bytes());
     /// # Ok(())
     /// # }
@@ -74,14 +76,14 @@ impl RemoteWindow {
         from: u64,
         mut into: B,
     ) -> Result<FetchRequest<'_, B>, RemoteError> {
-        self.check_elements(condition.at, goal::arithmetic::DataType::U64, 8)?;
+        self.check_elements(condition.at, DataType::U64, 8)?;
         self.check(from, into.as_mut().len() as u64)?;
         Ok(FetchRequest { window: self, condition, from, into })
     }
 }
 
 impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
-    /// Gives the bytes if the condition is true.
+    /// Returns the bytes if the condition is true.
     ///
     /// # Errors
     /// [`RemoteError::Withdrawn`] if the condition is not true and the window was withdrawn.
@@ -89,14 +91,14 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     pub fn test(self) -> Result<Fetch<'window, B>, RemoteError> {
         if self.is_true() {
             Ok(Fetch::Complete(self.fetch()))
-        } else if self.window.layout().users().are_turned_away() {
+        } else if self.window.memory().processes().is_closed() {
             Err(self.window.withdrawn())
         } else {
             Ok(Fetch::Pending(self))
         }
     }
 
-    /// Waits until the condition is true: a short look, then sleep.
+    /// Waits until the condition is true: spins briefly, then sleeps.
     ///
     /// # Errors
     /// [`RemoteError::Withdrawn`], and [`RemoteError::OwnerGone`] if the window's owner has ended.
@@ -107,17 +109,27 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
         Ok(self.fetch())
     }
 
+    /// Waits until the condition is true, at most for `timeout`.
+    ///
+    /// # Errors
+    /// Those of [`FetchRequest::wait`].
+    #[inline]
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Fetch<'window, B>, RemoteError> {
+        let is_true = self.until_true(Instant::now().checked_add(timeout))?;
+        Ok(if is_true { Fetch::Complete(self.fetch()) } else { Fetch::Pending(self) })
+    }
+
     /// Waits until the condition is true, or until the deadline.
     ///
     /// # Errors
     /// Those of [`FetchRequest::wait`].
     #[inline]
-    pub fn wait_until(self, deadline: Instant) -> Result<Fetch<'window, B>, RemoteError> {
+    pub fn wait_deadline(self, deadline: Instant) -> Result<Fetch<'window, B>, RemoteError> {
         let is_true = self.until_true(Some(deadline))?;
         Ok(if is_true { Fetch::Complete(self.fetch()) } else { Fetch::Pending(self) })
     }
 
-    /// Waits; gives false if the deadline has passed.
+    /// Waits. Returns false if the deadline has passed.
     #[inline]
     fn until_true(&self, deadline: Option<Instant>) -> Result<bool, RemoteError> {
         for _ in 0..patience::EAGER_LOOKS {
@@ -130,18 +142,19 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
 
     #[cold]
     fn sleep_until_true(&self, deadline: Option<Instant>) -> Result<bool, RemoteError> {
-        let (window, Condition { at, at_least }) = (self.window, self.condition);
-        let layout = window.layout();
-        let look = || {
-            let gone = || layout.users().are_turned_away().then(|| Err(window.withdrawn()));
+        let window = self.window;
+        let Condition { at, at_least } = self.condition;
+        let memory = window.memory();
+        let poll = || {
+            let gone = || memory.processes().is_closed().then(|| Err(window.withdrawn()));
             if self.is_true() { Some(Ok(true)) } else { gone() }
         };
         match patience::wait(
-            layout.bell_of(at / 8),
-            &mut Watch::default(),
-            || layout.owner(),
+            memory.wakeup_of(at / 8),
+            &mut ProcessWatch::default(),
+            || memory.owner(),
             deadline,
-            look,
+            poll,
         ) {
             Ok(outcome) => outcome,
             Err(Ended::Deadline) => Ok(false),
@@ -153,14 +166,14 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
 
     #[inline(always)]
     fn is_true(&self) -> bool {
-        words::load(&self.window.layout().words()[(self.condition.at / 8) as usize])
+        access::load(&self.window.memory().words()[(self.condition.at / 8) as usize])
             >= self.condition.at_least
     }
 
     #[inline]
     fn fetch(self) -> B {
         let mut into = self.into;
-        words::read(self.window.layout().words(), self.from, into.as_mut());
+        access::read(self.window.memory().words(), self.from, into.as_mut());
         into
     }
 }

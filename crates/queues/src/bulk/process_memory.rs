@@ -1,44 +1,45 @@
-//! Reading and writing another process's private memory by one system call, without its help:
-//! process_vm_readv(2), process_vm_writev(2). The kernel allows it to whoever may trace the
-//! process.
+//! Reads and writes of another process's private memory by one system call, without its
+//! participation: process_vm_readv(2), process_vm_writev(2). The kernel requires the permission to
+//! trace the process.
 
 use std::io;
 
-/// Why bytes were not moved, or not all.
+/// Reason why bytes were not copied, or not all.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum AccessFailure {
     /// The kernel, or a filter in front of it, forbids it.
     Forbidden(io::Error),
-    /// There is no process with this number.
+    /// No process has this number.
     NoProcess,
-    /// After so many bytes comes an address that one of the processes has not mapped.
+    /// One of the processes has not mapped the next address.
     NotMapped {
-        /// How many bytes were moved.
+        /// Number of bytes copied before.
         after: usize,
     },
-    /// Anything else, such as too little memory.
+    /// Any other reason, such as a lack of memory.
     Failed(io::Error),
 }
 
-/// Fills `local` with what the process has at `address`.
-pub(super) fn read(process: u32, address: u64, local: &mut [u8]) -> Result<(), Refusal> {
+/// Fills `local` from `address` of the process.
+pub(super) fn read(process: u32, address: u64, local: &mut [u8]) -> Result<(), AccessFailure> {
     let first = local.as_mut_ptr();
-    // SAFETY: the call writes only into the rest of `local`, which is borrowed exclusively.
+    // SAFETY: the call writes only into the rest of `local`, which is borrowed exclusively. The
+    // kernel checks the remote address and reports one that is not mapped.
     piecewise(local.len(), |done, left| unsafe {
         let here = piece(first.add(done).cast(), left);
         libc::process_vm_readv(process.cast_signed(), &here, 1, &there(address, done, left), 1, 0)
     })
 }
 
-/// Puts `local` to `address` of the process.
+/// Copies `local` to `address` of the process.
 ///
 /// # Safety
-/// It must be the right process, and its owner must have said that these bytes may be overwritten
-/// at this moment.
-pub(super) unsafe fn write(process: u32, address: u64, local: &[u8]) -> Result<(), Refusal> {
+/// `process` must be the intended process, and it must have permitted that these bytes are
+/// overwritten at this moment.
+pub(super) unsafe fn write(process: u32, address: u64, local: &[u8]) -> Result<(), AccessFailure> {
     let first = local.as_ptr().cast_mut();
-    // SAFETY: on this side the call only reads from the rest of `local`; the other side is the
-    // caller's promise.
+    // SAFETY: on this side the call only reads the rest of `local`; for the other side the caller
+    // guarantees that the target bytes may be overwritten.
     piecewise(local.len(), |done, left| unsafe {
         let here = piece(first.add(done).cast(), left);
         libc::process_vm_writev(process.cast_signed(), &here, 1, &there(address, done, left), 1, 0)
@@ -53,27 +54,27 @@ fn there(address: u64, done: usize, left: usize) -> libc::iovec {
     piece(std::ptr::without_provenance_mut((address as usize).wrapping_add(done)), left)
 }
 
-/// Calls until all bytes are moved: the kernel stops early at its own limit, at a signal, and
-/// before an address that is not mapped; the next call says which it was.
+/// Repeats the call until all bytes are copied. The kernel stops early at its own limit, at a
+/// signal, and before an address that is not mapped; the next call distinguishes these cases.
 fn piecewise(
     bytes: usize,
     mut call: impl FnMut(usize, usize) -> libc::ssize_t,
-) -> Result<(), Refusal> {
+) -> Result<(), AccessFailure> {
     let mut done = 0;
     while done < bytes {
         match usize::try_from(call(done, bytes - done)) {
-            Ok(0) => return Err(Refusal::NotMapped { after: done }),
+            Ok(0) => return Err(AccessFailure::NotMapped { after: done }),
             Ok(moved) => done += moved,
             Err(_) => {
                 let error = io::Error::last_os_error();
                 match error.raw_os_error() {
                     Some(libc::EINTR) => {}
                     Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => {
-                        return Err(Refusal::Forbidden(error));
+                        return Err(AccessFailure::Forbidden(error));
                     }
-                    Some(libc::ESRCH) => return Err(Refusal::NoProcess),
-                    Some(libc::EFAULT) => return Err(Refusal::NotMapped { after: done }),
-                    _ => return Err(Refusal::Failed(error)),
+                    Some(libc::ESRCH) => return Err(AccessFailure::NoProcess),
+                    Some(libc::EFAULT) => return Err(AccessFailure::NotMapped { after: done }),
+                    _ => return Err(AccessFailure::Failed(error)),
                 }
             }
         }
@@ -86,12 +87,12 @@ mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
-    /// A process that waits for the end of its input, and the first gap in its memory: the bytes
-    /// before it and where it begins.
+    /// Starts a process that waits for the end of its input. Returns it with the address of the
+    /// first gap in its memory and the number of bytes mapped before it.
     fn process_with_a_gap() -> (Child, u64, usize) {
         let child =
             Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
-        // Until it has become another program its memory is a copy of this one's; both have gaps.
+        // Before its exec the child's memory is a copy of this process's; both have gaps.
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).expect("/proc");
         let range = |line: &str| {
             let (ends, rights) = line.split_once(' ').expect("a range and rights");
@@ -107,42 +108,41 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_ends_unmapped_is_moved_up_to_there() {
+    fn a_range_is_copied_up_to_the_first_unmapped_address() {
         let (mut child, gap, before) = process_with_a_gap();
         let mut bytes = vec![0; before + 100];
         match read(child.id(), gap - before as u64, &mut bytes) {
-            Err(Refusal::NotMapped { after }) => assert_eq!(after, before),
-            // A sandbox may forbid it altogether.
-            Err(Refusal::Forbidden(_)) => {}
+            Err(AccessFailure::NotMapped { after }) => assert_eq!(after, before),
+            // A sandbox may forbid the call.
+            Err(AccessFailure::Forbidden(_)) => {}
             other => panic!("{other:?}"),
         }
         drop(child.stdin.take());
         child.wait().expect("a child");
         assert!(matches!(
             read(child.id(), gap, &mut bytes),
-            Err(Refusal::NoProcess | Refusal::Forbidden(_))
+            Err(AccessFailure::NoProcess | AccessFailure::Forbidden(_))
         ));
     }
 
     #[test]
-    fn own_memory_is_moved_both_ways() {
+    fn own_memory_is_copied_both_ways() {
         let source = [7_u8; 100_000];
         let mut target = [0_u8; 100_000];
         match read(std::process::id(), source.as_ptr() as u64, &mut target) {
             Ok(()) => assert_eq!(source, target),
-            Err(Refusal::Forbidden(_)) => return,
+            Err(AccessFailure::Forbidden(_)) => return,
             other => panic!("{other:?}"),
         }
         let other = [9_u8; 100_000];
         let address = target.as_mut_ptr() as u64;
-        // SAFETY: this process, and the target is a variable of this function that nobody looks at
-        // meanwhile.
-        unsafe { write(std::process::id(), address, &other) }
-            .expect("what can be read can be written");
+        // SAFETY: the process is this one, and the target is a local variable that is not accessed
+        // during the call.
+        unsafe { write(std::process::id(), address, &other) }.expect("readable memory is writable");
         assert_eq!(std::hint::black_box(target), other);
         assert!(matches!(
             read(std::process::id(), 8, &mut target),
-            Err(Refusal::NotMapped { after: 0 })
+            Err(AccessFailure::NotMapped { after: 0 })
         ));
     }
 }

@@ -1,0 +1,90 @@
+//! Probe of the direct path: one real transfer determines whether an end can access the private
+//! memory of the other.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
+use super::error::NoDirectPath;
+use super::memory::LinkMemory;
+use super::path::DirectPath;
+use super::process_memory::{self, AccessFailure};
+use crate::ends::End;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Access of one end to the other's memory, and the word that the other probes.
+#[derive(Debug)]
+pub(super) struct DirectAccess {
+    end: End,
+    /// Word that the other end reads to verify that it reads the intended process.
+    token: Box<AtomicU64>,
+    probed: Option<Result<u32, NoDirectPath>>,
+}
+
+impl DirectAccess {
+    /// Publishes the address and value of this end's token. Requires that this process has taken
+    /// the end.
+    pub(super) fn new(memory: &LinkMemory, end: End) -> Self {
+        // The standard library seeds its hash keys randomly; that suffices to distinguish two
+        // processes.
+        let token = RandomState::new().build_hasher().finish();
+        let access = DirectAccess { end, token: Box::new(AtomicU64::new(token)), probed: None };
+        let published = memory.probe_line(end);
+        // Relaxed: the address publishes it.
+        published.token.store(token, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `probe`.
+        published.address.store(&raw const *access.token as u64, Ordering::Release);
+        access
+    }
+
+    /// Returns the number of the process at the other end if its memory is accessible. Probes once,
+    /// as soon as the other end is connected.
+    pub(super) fn peer(&mut self, memory: &LinkMemory) -> Result<u32, NoDirectPath> {
+        if let Some(probed) = &self.probed {
+            return probed.clone();
+        }
+        let result = self.probe(memory);
+        if !matches!(result, Err(NoDirectPath::Unknown)) {
+            // Release: pairs with the Acquire in `peer_can_access`. It publishes no other data.
+            memory
+                .probe_line(self.end)
+                .outcome
+                .store(if result.is_ok() { 1 } else { 2 }, Ordering::Release);
+            self.probed = Some(result.clone());
+        }
+        result
+    }
+
+    fn probe(&self, memory: &LinkMemory) -> Result<u32, NoDirectPath> {
+        let process = memory.holder_of(self.end.other()).holder().pid();
+        let published = memory.probe_line(self.end.other());
+        // Acquire: pairs with the Release in `new`. Relaxed: the address published the token.
+        let address = published.address.load(Ordering::Acquire);
+        let token = published.token.load(Ordering::Relaxed);
+        if process == 0 || address == 0 {
+            return Err(NoDirectPath::Unknown);
+        }
+        let mut read = [0; 8];
+        match process_memory::read(process, address, &mut read) {
+            Ok(()) if u64::from_ne_bytes(read) == token => Ok(process),
+            // The number refers to another process here, whose memory holds something else.
+            Ok(()) | Err(AccessFailure::NoProcess | AccessFailure::NotMapped { .. }) => {
+                Err(NoDirectPath::OtherNamespace { process })
+            }
+            Err(AccessFailure::Forbidden(error) | AccessFailure::Failed(error)) => {
+                Err(NoDirectPath::Forbidden { process, reason: error.to_string() })
+            }
+        }
+    }
+
+    /// Returns true if the other end has reported that it can access this one's memory.
+    pub(super) fn peer_can_access(&self, memory: &LinkMemory) -> bool {
+        // Acquire: pairs with the Release in `peer`.
+        memory.probe_line(self.end.other()).outcome.load(Ordering::Acquire) == 1
+    }
+
+    /// Returns the state of the direct path in both directions.
+    pub(super) fn direct_path(&mut self, memory: &LinkMemory) -> DirectPath {
+        let here = self.peer(memory).map(|_| ());
+        DirectPath { here, there: self.peer_can_access(memory) }
+    }
+}

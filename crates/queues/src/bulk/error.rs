@@ -1,0 +1,176 @@
+//! Errors of bulk transfers.
+
+use shm::arena::ArenaError;
+use shm::process::ProcessError;
+use shm::segment::{Offset, SegmentError};
+
+use super::memory::{MAX_STAGING, MIN_STAGING};
+use super::process_memory::AccessFailure;
+use crate::ends::{End, TakenBy};
+
+/// Reason why a link could not be created, or an end not be connected to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The staging area is too small for two pieces, or too large.
+    #[error(
+        "a staging area of {bytes} bytes cannot be created: request {MIN_STAGING} to {MAX_STAGING} bytes"
+    )]
+    Staging {
+        /// Requested size.
+        bytes: u64,
+    },
+    /// The offset is not that of a link.
+    #[error(
+        "there is no link at {offset}: use the offset that `BulkLink::offset` returned, in the same segment"
+    )]
+    NoLink {
+        /// Offset of the search.
+        offset: Offset,
+    },
+    /// The end was connected to before; that is possible once.
+    #[error("the {end} of the link at {offset} {}: create a link for each pair", TakenBy(*.process))]
+    AlreadyOpened {
+        /// Offset of the link.
+        offset: Offset,
+        /// The end.
+        end: End,
+        /// Number of the process that holds it; `None` if it has been closed or withdrawn since.
+        process: Option<u32>,
+    },
+    /// The arena has no memory for the link.
+    #[error("no memory for a link: {0}")]
+    Arena(#[from] ArenaError),
+    /// The offset does not lie in the segment.
+    #[error("a link cannot lie there: {0}")]
+    Segment(#[from] SegmentError),
+    /// The identity of this process is unavailable.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// Reason why a process cannot access the private memory of the process at the other end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoDirectPath {
+    /// The kernel or a filter forbids it.
+    #[error(
+        "process {process}'s memory may not be accessed: {reason}. Both processes must run as the same user, \
+         kernel.yama.ptrace_scope must be 0, and a container's seccomp filter must allow process_vm_readv"
+    )]
+    Forbidden {
+        /// Number of the process at the other end.
+        process: u32,
+        /// Reason of the system.
+        reason: String,
+    },
+    /// The number of the process at the other end means another process here, or none.
+    #[error(
+        "process {process} is not the process at the other end: the two are in different process namespaces"
+    )]
+    OtherNamespace {
+        /// Number of the process.
+        process: u32,
+    },
+    /// The other end is not connected yet, so there was no probe.
+    #[error("the other end is not connected yet, so that access to its memory is not yet probed")]
+    Unknown,
+}
+
+/// Reason why a message was not transferred.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BulkError {
+    /// The message is longer than the receive buffer. It remains available.
+    #[error(
+        "a message of {bytes} bytes came through the link at {link}, but the buffer has {capacity}: receive it with a larger one"
+    )]
+    TooLong {
+        /// Offset of the link.
+        link: Offset,
+        /// Length of the message.
+        bytes: u64,
+        /// Length of the buffer.
+        capacity: u64,
+    },
+    /// The bytes to be sent in place lie in another segment.
+    #[error(
+        "the bytes do not lie in the segment of the link at {link}: allocate them in an arena of the same mapping"
+    )]
+    OtherSegment {
+        /// Offset of the link.
+        link: Offset,
+    },
+    /// The requested path is unavailable.
+    #[error("the link at {link} has no direct path: {reason}")]
+    NoDirectPath {
+        /// Offset of the link.
+        link: Offset,
+        /// Reason.
+        reason: NoDirectPath,
+    },
+    /// The other end was not ready before the deadline. Nothing was transferred.
+    #[error("the other end of the link at {link} was not ready before the deadline")]
+    DeadlinePassed {
+        /// Offset of the link.
+        link: Offset,
+    },
+    /// The other end was closed.
+    #[error("the other end of the link at {link} is closed")]
+    Closed {
+        /// Offset of the link.
+        link: Offset,
+    },
+    /// The process at the other end has ended.
+    #[error("process {process}, at the other end of the link at {link}, has ended")]
+    PeerGone {
+        /// Offset of the link.
+        link: Offset,
+        /// Number that the process had.
+        process: u32,
+    },
+    /// The kernel could not copy all bytes, because one process had unmapped them.
+    #[error(
+        "copying between this process and {process} over the link at {link} failed after {moved} of {bytes} bytes: {reason}"
+    )]
+    Moving {
+        /// Offset of the link.
+        link: Offset,
+        /// Number of the process at the other end.
+        process: u32,
+        /// Bytes of the part that were copied.
+        moved: u64,
+        /// Bytes of the part.
+        bytes: u64,
+        /// Reason.
+        reason: String,
+    },
+    /// The memory of the link holds values that its ends never write.
+    #[error("the link at {link} is corrupt: its memory was overwritten; close it")]
+    Broken {
+        /// Offset of the link.
+        link: Offset,
+    },
+}
+
+impl BulkError {
+    /// Returns the error for a part of `bytes` bytes that could not be copied.
+    pub(super) fn of_access(
+        link: Offset,
+        process: u32,
+        bytes: u64,
+        failure: AccessFailure,
+    ) -> BulkError {
+        let failed =
+            |moved: u64, reason: String| BulkError::Moving { link, process, moved, bytes, reason };
+        match failure {
+            AccessFailure::NoProcess => BulkError::PeerGone { link, process },
+            AccessFailure::NotMapped { after } => {
+                failed(after as u64, "one of them has not mapped the memory there".to_owned())
+            }
+            AccessFailure::Forbidden(error) | AccessFailure::Failed(error) => {
+                failed(0, error.to_string())
+            }
+        }
+    }
+}

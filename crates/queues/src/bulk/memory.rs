@@ -1,0 +1,270 @@
+//! Layout of a link in the segment, as both ends and the owner map it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use shm::arena::Arena;
+use shm::mapped::Mapped;
+use shm::memory::{Purpose, SegmentMemory};
+use shm::prefetch::populate;
+use shm::segment::{Offset, Segment, SegmentError};
+
+use super::error::{BulkError, OpenError};
+use crate::ends::{End, EndHolder, TakeError};
+use crate::fence;
+use crate::liveness::ProcessWatch;
+use crate::patience::{self, Ended};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::wakeup::Wakeup;
+
+/// Smallest staging area: two pieces of the smallest size and their headers.
+pub(super) const MIN_STAGING: u64 = 4096;
+
+/// Largest staging area.
+pub(super) const MAX_STAGING: u64 = 1 << 30;
+
+shm::shared_lines! {
+    /// Description of the link; written when it is created and when an end is taken or released.
+    pub(super) struct LinkLabel {
+        /// [`MAGIC`]; stored last.
+        magic: AtomicU64,
+        staging: AtomicU64,
+        sender: AtomicU64,
+        receiver: AtomicU64,
+    }
+
+    /// Progress of the sender, in bytes of the stream.
+    pub(super) struct SenderProgress {
+        pub(super) filled: AtomicU64,
+        /// Position at which the sender last aborted a message; everything before belongs to that
+        /// message or to older ones.
+        pub(super) aborted_at: AtomicU64,
+    }
+
+    /// Progress of the receiver, in bytes of the stream.
+    pub(super) struct ReceiverProgress {
+        pub(super) emptied: AtomicU64,
+    }
+
+    /// Wake-up word of one end. The other end loads it with every publication, so it has a line of
+    /// its own.
+    pub(super) struct WakeupLine {
+        word: AtomicU32,
+    }
+
+    /// State of the current transfer between private memories, or in place.
+    pub(super) struct SharedTransfer {
+        /// `number of the transfer << 3 | state`
+        pub(super) state: AtomicU64,
+        /// Index of the first unclaimed part.
+        pub(super) next: AtomicU64,
+        /// Number of completed parts, and a bit for a part that could not be copied.
+        pub(super) done: AtomicU64,
+        /// Address of the receiver's buffer in its own memory.
+        pub(super) target: AtomicU64,
+    }
+
+    /// Data for the probe of the direct path to one end; written by that end.
+    pub(super) struct ProbeLine {
+        /// Address of a word in the end's private memory; 0 before it is published.
+        pub(super) address: AtomicU64,
+        /// Value of that word. A probe that reads another value has read another process.
+        pub(super) token: AtomicU64,
+        /// Result of this end's probe of the other: 0 not done, 1 accessible, 2 not accessible.
+        pub(super) outcome: AtomicU64,
+    }
+
+    /// The whole header; the staging area follows.
+    pub(super) struct LinkHeader {
+        label: LinkLabel,
+        pub(super) sent: SenderProgress,
+        pub(super) received: ReceiverProgress,
+        sender_wakeup: WakeupLine,
+        receiver_wakeup: WakeupLine,
+        pub(super) transfer: SharedTransfer,
+        sender_probe: ProbeLine,
+        receiver_probe: ProbeLine,
+    }
+}
+
+/// "bulk" in ASCII and a version.
+const MAGIC: u64 = 0x6275_6c6b_0000_0001;
+
+/// Bytes prefetched before a copy out of the staging area. A core cannot have more requests in
+/// flight than that.
+const PREFETCH: u64 = 4096;
+
+/// A link mapped by one of its ends, or by its owner.
+#[derive(Debug)]
+pub(super) struct LinkMemory {
+    pub(super) header: Mapped<LinkHeader>,
+    memory: SegmentMemory,
+    offset: Offset,
+    staging: u64,
+}
+
+impl LinkMemory {
+    /// Creates a link with a staging area of `staging` bytes, rounded up to a power of two.
+    pub(super) fn create(arena: &Arena, staging: u64) -> Result<Self, OpenError> {
+        if !(MIN_STAGING..=MAX_STAGING).contains(&staging) {
+            return Err(OpenError::Staging { bytes: staging });
+        }
+        let staging = staging.next_power_of_two();
+        let offset = arena.allocate_zeroed(size_of::<LinkHeader>() as u64 + staging, 64)?;
+        let header = Mapped::<LinkHeader>::new(arena.segment(), offset)?;
+        // Relaxed: the magic number publishes it.
+        header.label.staging.store(staging, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `open`.
+        header.label.magic.store(MAGIC, Ordering::Release);
+        LinkMemory::open(arena.segment(), offset)
+    }
+
+    /// Maps the link at `offset`.
+    pub(super) fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
+        let header = Mapped::<LinkHeader>::new(segment, offset)?;
+        // Acquire: pairs with the Release in `create`.
+        if header.label.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(OpenError::NoLink { offset });
+        }
+        // Relaxed: the magic number published it. The memory may have been overwritten since, so
+        // the value is checked before any range is computed from it.
+        let staging = header.label.staging.load(Ordering::Relaxed);
+        if !staging.is_power_of_two() || !(MIN_STAGING..=MAX_STAGING).contains(&staging) {
+            return Err(OpenError::NoLink { offset });
+        }
+        segment.bytes_ptr(offset, size_of::<LinkHeader>() as u64 + staging)?;
+        // SAFETY: `SegmentMemory` requires a protocol that keeps two calls from accessing the same bytes
+        // at the same time. The staging area is accessed through this object only: by the sender
+        // between `emptied` and `filled` plus the area's size, by the receiver between `emptied`
+        // and `filled`, and each publishes with Release the bytes that it is done with. Data in
+        // place stay unmodified by the sender until the receiver has finished the transfer.
+        let memory = unsafe { SegmentMemory::new(Arc::clone(segment)) };
+        fence::register();
+        Ok(LinkMemory { header, memory, offset, staging })
+    }
+
+    pub(super) fn offset(&self) -> Offset {
+        self.offset
+    }
+
+    pub(super) fn memory(&self) -> &SegmentMemory {
+        &self.memory
+    }
+
+    /// Returns the size of the staging area in bytes.
+    pub(super) fn staging(&self) -> u64 {
+        self.staging
+    }
+
+    /// Returns the number of bytes that the link occupies in the segment.
+    pub(super) fn footprint(&self) -> u64 {
+        size_of::<LinkHeader>() as u64 + self.staging
+    }
+
+    /// Returns the wake-up word on which the holder of `end` sleeps.
+    #[inline]
+    pub(super) fn wakeup(&self, end: End) -> Wakeup<'_> {
+        let line = match end {
+            End::Sender => &self.header.sender_wakeup,
+            End::Receiver => &self.header.receiver_wakeup,
+        };
+        Wakeup(&line.word)
+    }
+
+    /// Returns the word with the holder of `end`.
+    pub(super) fn holder_of(&self, end: End) -> EndHolder<'_> {
+        match end {
+            End::Sender => EndHolder(&self.header.label.sender),
+            End::Receiver => EndHolder(&self.header.label.receiver),
+        }
+    }
+
+    pub(super) fn probe_line(&self, end: End) -> &ProbeLine {
+        match end {
+            End::Sender => &self.header.sender_probe,
+            End::Receiver => &self.header.receiver_probe,
+        }
+    }
+
+    /// Takes `end` for this process, for good.
+    pub(super) fn take(&self, end: End) -> Result<(), OpenError> {
+        populate(self.memory.segment(), self.offset, self.footprint());
+        self.holder_of(end).take().map_err(|reason| match reason {
+            TakeError::Taken(process) => {
+                OpenError::AlreadyOpened { offset: self.offset, end, process }
+            }
+            TakeError::Unidentified(error) => error.into(),
+        })
+    }
+
+    /// Closes `end` for good. The release comes last: the owner may free the memory from then on.
+    pub(super) fn close(&self, end: End) {
+        self.wakeup(end).close();
+        self.wakeup(end.other()).wake();
+        self.holder_of(end).release();
+    }
+
+    /// Waits at `end` until `poll` returns a value; the death of the other end's process ends the
+    /// wait.
+    pub(super) fn wait<R>(
+        &self,
+        end: End,
+        watch: &mut ProcessWatch,
+        deadline: Option<Instant>,
+        poll: impl FnMut() -> Option<R>,
+    ) -> Result<R, BulkError> {
+        let peer = || self.holder_of(end.other()).holder();
+        let waited = patience::wait(self.wakeup(end), watch, peer, deadline, poll);
+        waited.map_err(|ended| match ended {
+            Ended::Deadline => BulkError::DeadlinePassed { link: self.offset },
+            Ended::PeerGone(process) => BulkError::PeerGone { link: self.offset, process },
+        })
+    }
+
+    /// Copies bytes into the stream at position `at`, around the end of the staging area if
+    /// necessary.
+    pub(super) fn stage(&self, at: u64, bytes: &[u8]) -> Result<(), SegmentError> {
+        let (first, rest) = bytes.split_at(self.until_wrap(at).min(bytes.len() as u64) as usize);
+        self.memory.write(self.in_staging(at), first)?;
+        self.memory.write(self.in_staging(0), rest)
+    }
+
+    /// Copies bytes out of the stream at position `at`.
+    pub(super) fn unstage(&self, at: u64, bytes: &mut [u8]) -> Result<(), SegmentError> {
+        let (first, rest) =
+            bytes.split_at_mut(self.until_wrap(at).min(bytes.len() as u64) as usize);
+        // One prefetch for all lines: the copy alone would request a few at a time.
+        self.memory.prefetch(
+            self.in_staging(at),
+            (first.len() as u64).min(PREFETCH),
+            Purpose::Read,
+        )?;
+        self.memory.read(self.in_staging(at), first)?;
+        self.memory.read(self.in_staging(0), rest)
+    }
+
+    /// Prefetches the lines at position `at` of the stream, which the sender will write next, for
+    /// writing while the receiver is busy.
+    pub(super) fn prefetch_ahead(&self, at: u64, bytes: u64) {
+        // Only a hint: a range outside the segment has no lines to prefetch.
+        let _ = self.memory.prefetch(
+            self.in_staging(at),
+            bytes.min(self.until_wrap(at)),
+            Purpose::Write,
+        );
+    }
+
+    fn until_wrap(&self, at: u64) -> u64 {
+        self.staging - (at & (self.staging - 1))
+    }
+
+    fn in_staging(&self, at: u64) -> Offset {
+        Offset(self.offset.0 + size_of::<LinkHeader>() as u64 + (at & (self.staging - 1)))
+    }
+
+    /// Erases the label, so that later connects fail.
+    pub(super) fn erase(&self) {
+        // Relaxed: the arena's next user orders its own stores.
+        self.header.label.magic.store(0, Ordering::Relaxed);
+    }
+}

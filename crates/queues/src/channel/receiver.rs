@@ -1,0 +1,162 @@
+//! The receiving end of a channel.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shm::segment::{Offset, Segment};
+
+use super::error::{OpenError, RecvError};
+use super::memory::ChannelMemory;
+use super::owner::ChannelOwner;
+use super::ring::{Consumer, TakeError};
+use super::value::{self, Value};
+use crate::ends::End;
+use crate::liveness::ProcessWatch;
+use crate::patience::{self, Ended};
+
+/// The receiving end. Used by one thread at a time.
+#[derive(Debug)]
+pub struct Receiver<T: Value> {
+    consumer: Consumer,
+    memory: ChannelMemory,
+    watch: ProcessWatch,
+    carries: PhantomData<Cell<T>>,
+    /// Dropped after the end was closed (see `drop`).
+    owner: Option<Arc<ChannelOwner>>,
+}
+
+impl<T: Value> Receiver<T> {
+    /// Connects to the receiving end of the channel at `offset`. That is possible once.
+    ///
+    /// # Errors
+    /// [`OpenError::NoChannel`], [`OpenError::OtherType`], [`OpenError::AlreadyOpened`],
+    /// [`OpenError::Segment`], [`OpenError::Process`].
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
+        let memory = ChannelMemory::open::<T>(segment, offset)?;
+        memory.take(End::Receiver)?;
+        let consumer = Consumer::new(memory.slots());
+        let watch = ProcessWatch::default();
+        Ok(Receiver { consumer, memory, watch, carries: PhantomData, owner: None })
+    }
+
+    /// Keeps the channel's memory allocated as long as this end.
+    pub(super) fn keep_owner(&mut self, owner: Arc<ChannelOwner>) {
+        self.owner = Some(owner);
+    }
+
+    /// Receives the next value if it has arrived.
+    ///
+    /// # Errors
+    /// [`RecvError::Empty`], [`RecvError::Closed`].
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<T, RecvError> {
+        match take(&mut self.consumer, &self.memory) {
+            Ok(value) => Ok(value),
+            Err(TakeError::Empty) => Err(RecvError::Empty { channel: self.memory.offset() }),
+            Err(TakeError::Closed) => Err(RecvError::Closed { channel: self.memory.offset() }),
+        }
+    }
+
+    /// Receives the next value. Blocks until it has arrived: spins briefly, then sleeps.
+    ///
+    /// # Errors
+    /// [`RecvError::Closed`], [`RecvError::PeerGone`].
+    #[inline]
+    pub fn recv(&mut self) -> Result<T, RecvError> {
+        self.spin();
+        match take(&mut self.consumer, &self.memory) {
+            Ok(value) => Ok(value),
+            Err(_) => self.wait_to_recv(None),
+        }
+    }
+
+    /// Receives the next value as [`Receiver::recv`] does, and blocks at most for `timeout`.
+    ///
+    /// # Errors
+    /// [`RecvError::DeadlinePassed`] and those of [`Receiver::recv`].
+    #[inline]
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvError> {
+        self.spin();
+        match take(&mut self.consumer, &self.memory) {
+            Ok(value) => Ok(value),
+            Err(_) => self.wait_to_recv(Instant::now().checked_add(timeout)),
+        }
+    }
+
+    /// Receives the next value as [`Receiver::recv`] does, and blocks at most until `deadline`.
+    ///
+    /// # Errors
+    /// [`RecvError::DeadlinePassed`] and those of [`Receiver::recv`].
+    #[inline]
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<T, RecvError> {
+        self.spin();
+        match take(&mut self.consumer, &self.memory) {
+            Ok(value) => Ok(value),
+            Err(_) => self.wait_to_recv(Some(deadline)),
+        }
+    }
+
+    /// Polls for a value that is about to arrive. Must stay inlined: after the arrival only the
+    /// exit of this loop delays the use of the value.
+    #[inline(always)]
+    fn spin(&self) {
+        let next = value::next::<T>(&self.consumer, self.memory.words());
+        for _ in 0..patience::EAGER_LOOKS {
+            if next.is_there() {
+                break;
+            }
+        }
+    }
+
+    fn wait_to_recv(&mut self, deadline: Option<Instant>) -> Result<T, RecvError> {
+        let memory = &self.memory;
+        let consumer = &mut self.consumer;
+        let channel = memory.offset();
+        let next = value::next::<T>(consumer, memory.words());
+        let poll = || {
+            if !next.is_there() {
+                return None;
+            }
+            match take(consumer, memory) {
+                Ok(value) => Some(Ok(value)),
+                Err(TakeError::Empty) => None,
+                Err(TakeError::Closed) => Some(Err(RecvError::Closed { channel })),
+            }
+        };
+        let holder = || memory.holder_of(End::Sender).holder();
+        match patience::wait(memory.wakeup(End::Receiver), &mut self.watch, holder, deadline, poll)
+        {
+            Ok(received) => received,
+            Err(Ended::Deadline) => Err(RecvError::DeadlinePassed { channel }),
+            Err(Ended::PeerGone(process)) => Err(RecvError::PeerGone { channel, process }),
+        }
+    }
+
+    /// Returns the offset of the channel.
+    pub fn channel(&self) -> Offset {
+        self.memory.offset()
+    }
+}
+
+/// Takes a value out of the ring. Publishes the freed slots once every quarter of the ring.
+#[inline(always)]
+fn take<T: Value>(consumer: &mut Consumer, memory: &ChannelMemory) -> Result<T, TakeError> {
+    let value = value::take(consumer, memory.words())?;
+    if consumer.is_due() {
+        consumer.publish(memory.words());
+        memory.wakeup(End::Sender).wake();
+    }
+    Ok(value)
+}
+
+impl<T: Value> Drop for Receiver<T> {
+    /// Closes the end. The sender's next send fails; a sender that waits is woken.
+    fn drop(&mut self) {
+        self.memory.wakeup(End::Receiver).close();
+        self.memory.wakeup(End::Sender).wake();
+        // Last: the owner may free the memory from then on.
+        self.memory.holder_of(End::Receiver).release();
+    }
+}

@@ -1,0 +1,152 @@
+//! The sending end of a channel.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shm::segment::{Offset, Segment};
+
+use super::error::{OpenError, SendError};
+use super::memory::ChannelMemory;
+use super::owner::ChannelOwner;
+use super::ring::{Producer, PutError};
+use super::value::{self, Value};
+use crate::ends::End;
+use crate::liveness::ProcessWatch;
+use crate::patience::{self, Ended};
+
+/// The sending end. Used by one thread at a time.
+#[derive(Debug)]
+pub struct Sender<T: Value> {
+    producer: Producer,
+    memory: ChannelMemory,
+    watch: ProcessWatch,
+    carries: PhantomData<Cell<T>>,
+    /// Dropped after the end was closed (see `drop`).
+    owner: Option<Arc<ChannelOwner>>,
+}
+
+impl<T: Value> Sender<T> {
+    /// Connects to the sending end of the channel at `offset`. That is possible once.
+    ///
+    /// # Errors
+    /// [`OpenError::NoChannel`], [`OpenError::OtherType`], [`OpenError::AlreadyOpened`],
+    /// [`OpenError::Segment`], [`OpenError::Process`].
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
+        let memory = ChannelMemory::open::<T>(segment, offset)?;
+        memory.take(End::Sender)?;
+        let producer = Producer::new(memory.slots());
+        let watch = ProcessWatch::default();
+        Ok(Sender { producer, memory, watch, carries: PhantomData, owner: None })
+    }
+
+    /// Keeps the channel's memory allocated as long as this end.
+    pub(super) fn keep_owner(&mut self, owner: Arc<ChannelOwner>) {
+        self.owner = Some(owner);
+    }
+
+    /// Sends a value if the channel has space.
+    ///
+    /// # Errors
+    /// [`SendError::Full`], [`SendError::Closed`], [`SendError::Broken`].
+    #[inline]
+    pub fn try_send(&mut self, value: T) -> Result<(), SendError> {
+        match value::put(value, &mut self.producer, self.memory.words()) {
+            // One load of a line that only a sleeping or closing receiver writes.
+            Ok(()) if self.memory.wakeup(End::Receiver).wake() => Err(self.closed()),
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Sends a value. Blocks while the channel is full: spins briefly, then sleeps.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`], [`SendError::PeerGone`], [`SendError::Broken`].
+    #[inline]
+    pub fn send(&mut self, value: T) -> Result<(), SendError> {
+        match self.try_send(value) {
+            Err(SendError::Full { .. }) => self.wait_to_send(value, None),
+            other => other,
+        }
+    }
+
+    /// Sends a value as [`Sender::send`] does, and blocks at most for `timeout`.
+    ///
+    /// # Errors
+    /// [`SendError::DeadlinePassed`] and those of [`Sender::send`].
+    #[inline]
+    pub fn send_timeout(&mut self, value: T, timeout: Duration) -> Result<(), SendError> {
+        match self.try_send(value) {
+            Err(SendError::Full { .. }) => {
+                self.wait_to_send(value, Instant::now().checked_add(timeout))
+            }
+            other => other,
+        }
+    }
+
+    /// Sends a value as [`Sender::send`] does, and blocks at most until `deadline`.
+    ///
+    /// # Errors
+    /// [`SendError::DeadlinePassed`] and those of [`Sender::send`].
+    #[inline]
+    pub fn send_deadline(&mut self, value: T, deadline: Instant) -> Result<(), SendError> {
+        match self.try_send(value) {
+            Err(SendError::Full { .. }) => self.wait_to_send(value, Some(deadline)),
+            other => other,
+        }
+    }
+
+    #[cold]
+    fn wait_to_send(&mut self, value: T, deadline: Option<Instant>) -> Result<(), SendError> {
+        let memory = &self.memory;
+        let producer = &mut self.producer;
+        let channel = memory.offset();
+        let receiver = memory.wakeup(End::Receiver);
+        let poll = || match value::put(value, producer, memory.words()) {
+            Err(PutError::Full) => receiver.is_closed().then_some(Ok(true)),
+            Err(PutError::Broken) => Some(Err(SendError::Broken { channel })),
+            Ok(()) => Some(Ok(receiver.wake())),
+        };
+        let holder = || memory.holder_of(End::Receiver).holder();
+        match patience::wait(memory.wakeup(End::Sender), &mut self.watch, holder, deadline, poll) {
+            Ok(Ok(true)) => Err(self.closed()),
+            Ok(other) => other.map(|_| ()),
+            Err(Ended::Deadline) => Err(SendError::DeadlinePassed { channel }),
+            Err(Ended::PeerGone(process)) => Err(SendError::PeerGone { channel, process }),
+        }
+    }
+
+    #[cold]
+    fn closed(&self) -> SendError {
+        SendError::Closed { channel: self.memory.offset() }
+    }
+
+    #[cold]
+    fn failed(&self, error: PutError) -> SendError {
+        let channel = self.memory.offset();
+        match error {
+            PutError::Full if self.memory.wakeup(End::Receiver).is_closed() => {
+                SendError::Closed { channel }
+            }
+            PutError::Full => SendError::Full { channel },
+            PutError::Broken => SendError::Broken { channel },
+        }
+    }
+
+    /// Returns the offset of the channel.
+    pub fn channel(&self) -> Offset {
+        self.memory.offset()
+    }
+}
+
+impl<T: Value> Drop for Sender<T> {
+    /// Closes the end. The receiver gets all sent values and then [`super::RecvError::Closed`].
+    fn drop(&mut self) {
+        self.producer.finish(self.memory.words());
+        self.memory.wakeup(End::Receiver).wake();
+        // Last: the owner may free the memory from then on.
+        self.memory.holder_of(End::Sender).release();
+    }
+}

@@ -1,0 +1,100 @@
+//! The identity of a process in shared memory, and checks that it is still alive.
+//!
+//! A process number alone is not an identity: the kernel assigns it again. A [`ProcessId`]
+//! therefore combines it with the process's start time.
+
+use shm::process::{ProcessError, ProcessHandle, ProcessState, StartTime, start_time};
+
+/// Identity of a process in one word of shared memory: its number and the lower half of its start
+/// time. 0 stands for no process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessId(pub(crate) u64);
+
+impl ProcessId {
+    pub(crate) const NONE: ProcessId = ProcessId(0);
+
+    /// Returns the identity of the calling process.
+    pub(crate) fn own() -> Result<ProcessId, ProcessError> {
+        let pid = std::process::id();
+        Ok(ProcessId::new(pid, start_time(pid)?))
+    }
+
+    fn new(pid: u32, started: StartTime) -> ProcessId {
+        ProcessId(u64::from(pid) << 32 | started.0 & 0xffff_ffff)
+    }
+
+    /// Returns the process number.
+    pub(crate) fn pid(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Liveness check of a peer process. It keeps the pidfd of the last process that it checked, so
+/// that repeated checks of the same peer cost one system call.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessWatch {
+    watched: Option<(ProcessId, ProcessHandle)>,
+}
+
+impl ProcessWatch {
+    /// Returns true if the process has ended; false for [`ProcessId::NONE`].
+    pub(crate) fn has_ended(&mut self, process: ProcessId) -> bool {
+        if process == ProcessId::NONE {
+            return false;
+        }
+        if self.watched.as_ref().is_none_or(|&(watched, _)| watched != process) {
+            match ProcessHandle::open(process.pid()) {
+                // The start time is read after the pidfd was opened. If it matches, the pidfd
+                // refers to this process: the number cannot be assigned again while it is open.
+                Ok(handle) if ProcessId::new(process.pid(), handle.start_time()) == process => {
+                    self.watched = Some((process, handle))
+                }
+                // The number belongs to another process by now, or to none.
+                Ok(_) | Err(ProcessError::NoSuchProcess { .. }) => return true,
+                // pidfds are not available here, but /proc may be.
+                Err(_) => return has_ended_by_proc(process),
+            }
+        }
+        self.watched.as_ref().is_some_and(|(_, handle)| handle.has_exited())
+    }
+}
+
+/// Checks the process through /proc. An error other than "no such process" counts as alive, because
+/// a wrong "has ended" would free memory that is in use.
+pub(crate) fn has_ended_by_proc(process: ProcessId) -> bool {
+    let other = match start_time(process.pid()) {
+        Ok(started) => ProcessId::new(process.pid(), started) != process,
+        Err(ProcessError::NoSuchProcess { .. }) => true,
+        Err(_) => false,
+    };
+    other || shm::process::state(process.pid()).is_ok_and(|state| state == ProcessState::Zombie)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn this_process_is_alive_and_a_reaped_child_is_not() {
+        let mut watch = ProcessWatch::default();
+        assert!(!watch.has_ended(ProcessId::own().expect("/proc")));
+        let mut child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let process = ProcessId::new(child.id(), start_time(child.id()).expect("it lives"));
+        assert!(!watch.has_ended(process) && !has_ended_by_proc(process));
+        drop(child.stdin.take());
+        child.wait().expect("a child");
+        assert!(watch.has_ended(process) && has_ended_by_proc(process));
+        assert!(ProcessWatch::default().has_ended(process));
+    }
+
+    #[test]
+    fn a_number_with_another_start_time_is_a_dead_process() {
+        let own = ProcessId::own().expect("/proc");
+        assert_eq!(own.pid(), std::process::id());
+        let other = ProcessId(own.0 ^ 1);
+        assert!(ProcessWatch::default().has_ended(other), "the same number, another start time");
+        assert!(!ProcessWatch::default().has_ended(ProcessId::NONE));
+    }
+}
