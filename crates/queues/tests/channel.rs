@@ -190,7 +190,7 @@ fn a_stream_to_another_process_and_back_keeps_its_order() {
     let there = Channel::<[u64; 8]>::create(&arena, 16).expect("space");
     let back = Channel::<u64>::create(&arena, 16).expect("space");
     let mut other = Part::start_on("part_answers", &segment, &[there.offset(), back.offset()]);
-    let mut sender = Sender::<[u64; 8]>::open(&segment, there.offset()).expect("free");
+    let mut sender = Sender::<[u64; 8]>::connect(&segment, there.offset()).expect("free");
     let mut receiver = Receiver::<u64>::connect(&segment, back.offset()).expect("free");
     for position in 0..20_000 {
         sender.send(line(position)).expect("received");
@@ -207,7 +207,7 @@ fn a_stream_to_another_process_and_back_keeps_its_order() {
 #[ignore = "a part of a_stream_to_another_process_and_back_keeps_its_order"]
 fn part_answers() {
     let Some((segment, places)) = given() else { return };
-    let mut receiver = Receiver::<[u64; 8]>::open(&segment, places[0]).expect("free");
+    let mut receiver = Receiver::<[u64; 8]>::connect(&segment, places[0]).expect("free");
     let mut sender = Sender::<u64>::connect(&segment, places[1]).expect("free");
     let mut position = 0;
     while let Ok(value) = receiver.recv() {
