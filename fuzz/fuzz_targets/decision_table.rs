@@ -5,11 +5,12 @@ mod changes;
 
 use changes::changed;
 use libfuzzer_sys::fuzz_target;
-use plogp::costs::Costs;
-use plogp::fingerprint::Fingerprint;
-use plogp::operation::Operation;
-use plogp::parameters::Parameters;
-use plogp::select::{DecisionTable, Grid, Prices, Query, decide};
+use models::costs::Costs;
+use models::machine::Fingerprint;
+use collectives::Collective;
+use models::parameters::Parameters;
+use models::decision::{DecisionTable, Grid, Query, decide};
+use models::costs::CostModel;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -17,7 +18,7 @@ use std::sync::LazyLock;
 static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let parameters = Parameters::linear(10.0, (1.0, 0.0), (1.0, 0.0), (2.0, 0.25)).expect("valid");
     let costs = Costs::of_messages(parameters);
-    let prices = Prices { inside: &costs, between: Some(&costs), available: &|_, _, _| true };
+    let prices = CostModel { inside: &costs, between: Some(&costs), available: &|_, _, _| true };
     let grid = Grid::usual(vec![8], vec![2, 8], 1 << 16);
     DecisionTable::build(prices, &grid, Fingerprint::default()).to_bytes().expect("can be written")
 });
@@ -37,7 +38,7 @@ fn use_table(bytes: &[u8]) {
     let written = table.to_bytes().expect("what was read can be written");
     assert!(DecisionTable::from_bytes(path, &written).expect("what was written can be read") == table);
     assert!(table.gaps().iter().all(|gap| !gap.to_string().is_empty()));
-    for operation in Operation::ALL {
+    for operation in Collective::ALL {
         for (ranks, ranks_per_node, bytes) in [(8, 8, 0), (8, 2, 1000), (1, 1, u64::MAX)] {
             let decision = decide(Some(&table), &Query { operation: *operation, ranks, ranks_per_node, bytes });
             assert!(operation.algorithms().contains(&decision.plan.algorithm) && !decision.to_string().is_empty());

@@ -5,13 +5,13 @@ mod changes;
 
 use changes::changed;
 use libfuzzer_sys::fuzz_target;
-use plogp::costs::Tuning;
-use plogp::fingerprint::Fingerprint;
-use plogp::machine::Machine;
-use plogp::models::join::JoinCosts;
-use plogp::operation::Operation;
-use plogp::pair_class::PairClass;
-use plogp::parameters::Parameters;
+use models::costs::Tuning;
+use models::machine::Fingerprint;
+use models::machine_file::Machine;
+use models::formulas::join::JoinCosts;
+use collectives::Collective;
+use models::machine::PairClass;
+use models::parameters::Parameters;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut machine = Machine::new(Fingerprint::default());
     let parameters = Parameters::linear(0.25, (0.125, 0.0), (0.125, 0.0), (0.5, 0.25)).expect("valid");
     machine.classes.insert(PairClass::SameSocket, parameters);
-    machine.joins.insert(Operation::Bcast, JoinCosts { fixed: 0.5, per_rank: 0.25, per_byte: 0.5 });
+    machine.joins.insert(Collective::Bcast, JoinCosts { fixed: 0.5, per_rank: 0.25, per_byte: 0.5 });
     machine.to_bytes().expect("can be written")
 });
 
@@ -40,7 +40,7 @@ fn use_machine(bytes: &[u8]) {
     assert_eq!(Machine::from_bytes(path, &written).expect("what was written can be read"), machine);
     for class in PairClass::ALL {
         let Some(costs) = machine.costs(*class) else { continue };
-        for operation in Operation::ALL {
+        for operation in Collective::ALL {
             for algorithm in operation.algorithms() {
                 let time = costs.predict(*operation, *algorithm, 5, 1000, Tuning::default());
                 assert!(time.is_none_or(|time| time.is_finite() && time >= 0.0), "{algorithm} {operation}: {time:?}");

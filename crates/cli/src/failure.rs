@@ -44,10 +44,10 @@ pub(crate) enum Failure {
     MixedProfile { path: PathBuf },
     /// A decision table cannot be made.
     #[error("{0}: please report this")]
-    Decisions(plogp::select::TableError),
+    Decisions(models::decision::TableError),
     /// A decision table cannot be kept.
     #[error(transparent)]
-    Table(#[from] plogp::file::FileError),
+    Table(#[from] models::file::FileError),
     /// There is nowhere to keep a decision table.
     #[error("there is no place for the decision table: name a file with --out, or set HOME")]
     NoPlace,

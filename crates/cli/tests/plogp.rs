@@ -1,9 +1,9 @@
 //! `tradewind measure plogp` on real processes: what comes out, never how long anything takes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 
-use plogp::fingerprint::Fingerprint;
-use plogp::machine::Machine;
-use plogp::pair_class::Classes;
+use models::machine::Fingerprint;
+use models::machine_file::Machine;
+use models::parameters::Classes;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -39,7 +39,7 @@ fn a_machine_s_file_is_written_whole_and_belongs_to_it() {
         "{shown}"
     );
 
-    let here = topology::Topology::here();
+    let here = models::machine::Topology::here();
     let machine =
         Machine::read_for(&directory.path().join("machine.json"), here.fingerprint()).unwrap();
     let classes = here.pairs().len();

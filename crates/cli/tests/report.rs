@@ -1,10 +1,10 @@
 //! `tradewind report` on directories of results: what is written, and what is said of files that
 //! cannot be read.
 
-use plogp::fingerprint::Fingerprint;
-use plogp::machine::Machine;
-use plogp::pair_class::PairClass;
-use plogp::parameters::Parameters;
+use models::machine::Fingerprint;
+use models::machine::PairClass;
+use models::machine_file::Machine;
+use models::parameters::Parameters;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

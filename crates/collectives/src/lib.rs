@@ -57,9 +57,12 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
+mod names;
+#[macro_use]
 mod algorithm;
 mod binomial_tree;
 mod blocks;
+mod collective;
 mod data_flow;
 mod drawing;
 mod error;
@@ -87,7 +90,12 @@ pub mod scan;
 pub mod scatter;
 pub mod two_level;
 
+pub use collective::{Algorithm, Collective};
 pub use error::CollectiveError;
+pub use goal::arithmetic::UnknownName;
 pub use reduction::Reduction;
 pub use sizes::Sizes;
 pub use tuning::Tuning;
+
+#[doc(hidden)]
+pub use serde;

@@ -11,7 +11,7 @@
 //!
 //! Husbands, Hoe: "MPI-StarT: Delivering Network Performance to Numerical Applications",
 //! Supercomputing 1998; Karonis, de Supinski, Foster, Gropp, Lusk, Bresnahan: "Exploiting Hierarchy
-//! in Parallel Computer Networks to Optimize Collective Operation Performance", International
+//! in Parallel Computer Networks to Optimize Collective Collective Performance", International
 //! Parallel and Distributed Processing Symposium 2000.
 //!
 //! ```

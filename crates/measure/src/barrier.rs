@@ -95,7 +95,7 @@ fn conclude(part: &mut Part) -> Result<(), SuiteError> {
             .map(|point| (1 << point.x as u32, point.minimum.unwrap_or(point.median)))
             .collect();
         // One machine size has no line.
-        let Ok(line) = plogp::fit::barrier(&minima) else { continue };
+        let Ok(line) = models::fit::barrier(&minima) else { continue };
         let at = |x: f64| Point::exact(x, line.at(x));
         let points =
             if first.x == last.x { vec![at(first.x)] } else { vec![at(first.x), at(last.x)] };

@@ -23,5 +23,5 @@ mod rounds;
 mod runner;
 
 pub use graphs::{PlanError, Shape};
-pub use plogp::select::Plan;
+pub use models::decision::Plan;
 pub use rounds::{Budget, Comparison, Timed, compare, settle};

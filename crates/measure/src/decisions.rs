@@ -15,11 +15,11 @@ mod regret;
 pub use choice::table;
 pub use regret::experiment as regret;
 
-use crate::collectives::{Budget, Plan, Shape as Collective, settle};
+use crate::collectives::{Budget, Plan, Shape as CollectiveCall, settle};
 use crate::models;
 use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Table};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
-use plogp::operation::{Algorithm, Operation};
+use collectives::{Algorithm, Collective};
 use std::num::NonZeroU64;
 use tradewind::EngineKind;
 
@@ -36,7 +36,7 @@ const LEFT_OUT: &str = "left-out";
 
 /// Where plans are compared.
 struct Grid {
-    operations: Vec<Operation>,
+    operations: Vec<Collective>,
     ranks: Vec<u32>,
     bytes: Vec<u64>,
     budget: Budget,
@@ -54,7 +54,7 @@ impl Grid {
             operations: if setting.quick {
                 QUICK_OPERATIONS.to_vec()
             } else {
-                Operation::ALL.to_vec()
+                Collective::ALL.to_vec()
             },
             ranks: asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(usual),
             bytes: if setting.quick { sizes[..3].to_vec() } else { sizes.to_vec() },
@@ -67,16 +67,16 @@ impl Grid {
     }
 
     /// The sizes of an operation.
-    fn bytes_of(&self, operation: Operation) -> &[u64] {
-        if operation == Operation::Barrier { &[0] } else { &self.bytes }
+    fn bytes_of(&self, operation: Collective) -> &[u64] {
+        if operation == Collective::Barrier { &[0] } else { &self.bytes }
     }
 
     /// Every collective, by number of ranks.
-    fn collectives(&self) -> impl Iterator<Item = Collective> + '_ {
+    fn collectives(&self) -> impl Iterator<Item = CollectiveCall> + '_ {
         let with_ranks = move |ranks: u32| {
-            let of = move |operation: Operation| {
+            let of = move |operation: Collective| {
                 let with =
-                    move |bytes: &u64| Collective { operation, ranks, bytes: *bytes, root: 0 };
+                    move |bytes: &u64| CollectiveCall { operation, ranks, bytes: *bytes, root: 0 };
                 self.bytes_of(operation).iter().map(with)
             };
             self.operations.iter().copied().flat_map(of)
@@ -94,7 +94,7 @@ impl Grid {
         setting: &Setting,
         measure: impl Fn(
             &Here<'_>,
-            &Collective,
+            &CollectiveCall,
             Budget,
             (usize, usize),
         ) -> Result<Vec<Finding>, SuiteError>
@@ -103,7 +103,7 @@ impl Grid {
         + Sync
         + 'static,
     ) -> Vec<Step> {
-        let step = |collective: Collective| {
+        let step = |collective: CollectiveCall| {
             let shape = Shape::bound(setting, collective.ranks).with_engine(EngineKind::Peers);
             let (budget, place) = (self.budget, self.place(&collective));
             let milliseconds = 2 * budget.milliseconds as u64;
@@ -115,7 +115,7 @@ impl Grid {
     }
 
     /// The column and the row of a collective in the map of its number of ranks.
-    fn place(&self, collective: &Collective) -> (usize, usize) {
+    fn place(&self, collective: &CollectiveCall) -> (usize, usize) {
         let column = self.bytes.iter().position(|bytes| *bytes == collective.bytes).unwrap_or(0);
         let row = self
             .operations
@@ -134,7 +134,7 @@ impl Grid {
             title: format!("{title}, {}", Shape::bound(setting, *ranks).describe()),
             caption: caption.to_owned(),
             columns: names(self.bytes.iter().map(u64::to_string).collect(), "bytes"),
-            rows: names(self.operations.iter().map(Operation::to_string).collect(), "operation"),
+            rows: names(self.operations.iter().map(Collective::to_string).collect(), "operation"),
             colour,
             cells: Vec::new(),
         };
@@ -153,8 +153,8 @@ impl Grid {
     }
 }
 
-const QUICK_OPERATIONS: [Operation; 3] =
-    [Operation::Barrier, Operation::Bcast, Operation::Allreduce];
+const QUICK_OPERATIONS: [Collective; 3] =
+    [Collective::Barrier, Collective::Bcast, Collective::Allreduce];
 
 /// Sizes that the table is made from, in the order in which a quick look takes them.
 const SIZES: [u64; 13] = [
@@ -183,7 +183,7 @@ fn map_of(ranks: u32) -> String {
 }
 
 /// The figure that a collective's times stand in.
-fn figure(operation: Operation, ranks: u32) -> String {
+fn figure(operation: Collective, ranks: u32) -> String {
     format!("{}-{ranks}", operation.name().replace('_', "-"))
 }
 
@@ -227,7 +227,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
 
 fn measure(
     here: &Here<'_>,
-    collective: &Collective,
+    collective: &CollectiveCall,
     budget: Budget,
     _: (usize, usize),
 ) -> Result<Vec<Finding>, SuiteError> {
@@ -266,11 +266,11 @@ fn measure(
 
 /// Plans that are measured, and those that models are sure about. Every rank reads the same file
 /// and comes to the same answer.
-fn keep(here: &Here<'_>, collective: &Collective, all: Vec<Plan>) -> (Vec<Plan>, Vec<Plan>) {
+fn keep(here: &Here<'_>, collective: &CollectiveCall, all: Vec<Plan>) -> (Vec<Plan>, Vec<Plan>) {
     // The models are about ranks that have a core each.
     let costs = models::costs(here).filter(|_| !here.shape.is_crowded());
     let Some((costs, _)) = costs else { return (all, Vec::new()) };
-    let Collective { operation, ranks, bytes, .. } = *collective;
+    let CollectiveCall { operation, ranks, bytes, .. } = *collective;
     let price = |plan: &Plan| match plan.algorithm {
         Algorithm::Join => None,
         algorithm => costs.predict(operation, algorithm, ranks, bytes, plan.tuning()),

@@ -82,7 +82,7 @@ pub enum Error {
         /// What was run.
         shape: crate::collectives::Shape,
         /// By what.
-        plan: Box<plogp::select::Plan>,
+        plan: Box<models::decision::Plan>,
         /// The first wrong byte of the output.
         at: usize,
     },

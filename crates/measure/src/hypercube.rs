@@ -6,7 +6,7 @@ use crate::exchange::{Exchange, Pattern, Receive};
 use crate::laps::Laps;
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
-use plogp::fit::{self, Weights};
+use models::fit::{self, Weights};
 
 const BY_BYTES: &str = "emulation";
 const BY_DIMENSION: &str = "dimensions";

@@ -3,7 +3,7 @@
 //! Each step times all algorithms of one operation, size and number of ranks side by side, and rank
 //! 0 predicts them from the parameters in `machine.json`, where the directory has one. What can be
 //! said about all sizes together is concluded: the constants of the [model of
-//! sharing](plogp::sharing), fitted to the simplest algorithm of each operation alone, and its
+//! sharing](models::simulation), fitted to the simplest algorithm of each operation alone, and its
 //! predictions of all others; the errors of both models; γ; guidelines that are broken; anomalies
 //! of small messages.
 
@@ -12,13 +12,13 @@ mod guidelines;
 mod outline;
 mod shared;
 
-use crate::collectives::{Budget, Plan, Shape as Collective, compare};
+use crate::collectives::{Budget, Plan, Shape as CollectiveCall, compare};
 use crate::results::{Point, Role};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
-use plogp::costs::Costs;
-use plogp::machine::{Machine, StartCosts};
-use plogp::models::alltoall;
-use plogp::operation::{Algorithm, Operation};
+use collectives::{Algorithm, Collective};
+use models::costs::Costs;
+use models::formulas::alltoall;
+use models::machine_file::{Machine, StartCosts};
 use std::num::NonZeroU64;
 use tradewind::EngineKind;
 
@@ -30,17 +30,17 @@ const VISITS_OF_THE_CALLER: u32 = 2;
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 28;
 /// The operations, those of the paper's tables first.
-const OPERATIONS: [Operation; 10] = [
-    Operation::Bcast,
-    Operation::Scatter,
-    Operation::Alltoall,
-    Operation::Gather,
-    Operation::Allgather,
-    Operation::Reduce,
-    Operation::Allreduce,
-    Operation::ReduceScatter,
-    Operation::Scan,
-    Operation::Barrier,
+const OPERATIONS: [Collective; 10] = [
+    Collective::Bcast,
+    Collective::Scatter,
+    Collective::Alltoall,
+    Collective::Gather,
+    Collective::Allgather,
+    Collective::Reduce,
+    Collective::Allreduce,
+    Collective::ReduceScatter,
+    Collective::Scan,
+    Collective::Barrier,
 ];
 /// Names of curves that are bounds.
 const LOWER: &str = "lower bound";
@@ -48,7 +48,7 @@ const UPPER: &str = "upper bound";
 
 /// How much is measured.
 struct Effort {
-    operations: Vec<Operation>,
+    operations: Vec<Collective>,
     ranks: Vec<u32>,
     bytes: Vec<u64>,
     budget: Budget,
@@ -115,19 +115,19 @@ pub fn experiment(setting: &Setting) -> Experiment {
 }
 
 /// What is measured with so many ranks.
-fn collectives(effort: &Effort, ranks: u32) -> Vec<Collective> {
+fn collectives(effort: &Effort, ranks: u32) -> Vec<CollectiveCall> {
     let mut all = Vec::new();
     for operation in &effort.operations {
-        let sizes: &[u64] = if *operation == Operation::Barrier { &[0] } else { &effort.bytes };
+        let sizes: &[u64] = if *operation == Collective::Barrier { &[0] } else { &effort.bytes };
         let with =
-            |bytes: &u64| Collective { operation: *operation, ranks, bytes: *bytes, root: 0 };
+            |bytes: &u64| CollectiveCall { operation: *operation, ranks, bytes: *bytes, root: 0 };
         all.extend(sizes.iter().map(with).filter(|collective| collective.memory() <= MOST_MEMORY));
     }
     all
 }
 
 /// The figure that a collective's times stand in.
-fn figure(operation: Operation, ranks: u32, engine: EngineKind) -> String {
+fn figure(operation: Collective, ranks: u32, engine: EngineKind) -> String {
     format!("{}-{ranks}-{engine}", operation.name().replace('_', "-"))
 }
 
@@ -138,7 +138,7 @@ fn curve(plan: &Plan) -> String {
 
 fn measure(
     here: &Here<'_>,
-    collective: &Collective,
+    collective: &CollectiveCall,
     budget: Budget,
 ) -> Result<Vec<Finding>, SuiteError> {
     let plans = collective.plans(&segments());
@@ -159,7 +159,7 @@ fn measure(
         ));
     }
     let Some((costs, start)) = costs(here) else { return Ok(found) };
-    let Collective { operation, ranks, bytes, .. } = *collective;
+    let CollectiveCall { operation, ranks, bytes, .. } = *collective;
     let mut predict = |name: String, microseconds: f64| {
         if microseconds.is_finite() {
             found.push(Finding::point(
@@ -183,7 +183,7 @@ fn measure(
             predict(outline::by_plogp(&curve(plan)), microseconds + besides);
         }
     }
-    if operation == Operation::Alltoall {
+    if operation == Collective::Alltoall {
         let bounds = alltoall::bounds(&costs.network, ranks, bytes);
         predict(LOWER.to_owned(), bounds.lower);
         predict(UPPER.to_owned(), bounds.upper);

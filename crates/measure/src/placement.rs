@@ -62,7 +62,7 @@ fn placements(setting: &Setting) -> Vec<(String, Shape)> {
         let cores = shape.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ");
         return vec![(format!("cores {cores}"), shape)];
     }
-    let pairs = topology::Topology::here().pairs();
+    let pairs = models::machine::Topology::here().pairs();
     let bound = pairs.into_iter().map(|(class, (one, other))| {
         (class.to_string(), Shape::on(2, &[one as usize, other as usize]))
     });

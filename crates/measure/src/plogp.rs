@@ -21,12 +21,12 @@
 //! is of the second kind.
 //!
 //! **Whose overhead?** Under the *caller* engine a rank runs its own operations, and an overhead is
-//! its processor's, as in the model: these are the [`classes`](plogp::machine::Machine::classes) of
+//! its processor's, as in the model: these are the [`classes`](models::machine_file::Machine::classes) of
 //! a machine, and what the models of message-passing algorithms are about. Under the *peers* engine
 //! whoever completes an operation runs what it enabled. One process carries a chain through all
 //! ranks; nothing is under way, L is about nothing, and os and or are the two parts of what a
 //! message takes of that process. They are measured too, and kept
-//! [apart](plogp::machine::Machine::peers).
+//! [apart](models::machine_file::Machine::peers).
 //!
 //! **Same core.** Two ranks that share a core take turns: their L is mostly a switch by the kernel.
 //!

@@ -1,10 +1,10 @@
 //! The parts on models, decisions and regret, made in a hurry on threads.
 
+use ::models::machine::Fingerprint;
+use collectives::Collective;
 use measure::results::{Part, Role, Value};
 use measure::suite::{Setting, run_on_threads};
 use measure::{decisions, models};
-use plogp::fingerprint::Fingerprint;
-use plogp::operation::Operation;
 
 fn quick() -> Setting {
     Setting { quick: true, ..Setting::default() }
@@ -46,8 +46,8 @@ fn a_table_is_made_of_the_winners() {
     let part = run_on_threads(&decisions::experiment(&quick())).expect("it can be measured");
     assert!(part.complete && cells(&part) > 0);
     let table = decisions::table(&part, Fingerprint::default()).expect("ranges that can be");
-    let operations: Vec<Operation> = table.rows().iter().map(|row| row.operation).collect();
-    assert_eq!(operations, [Operation::Barrier, Operation::Bcast, Operation::Allreduce]);
+    let operations: Vec<Collective> = table.rows().iter().map(|row| row.operation).collect();
+    assert_eq!(operations, [Collective::Barrier, Collective::Bcast, Collective::Allreduce]);
     for row in table.rows() {
         assert!([0, 1, 100, u64::MAX].into_iter().all(|bytes| row.range(bytes).is_ok()), "{row:?}");
     }

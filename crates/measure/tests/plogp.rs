@@ -3,7 +3,7 @@
 
 use measure::plogp::{Lap, Plan, Reading, Survey, Transport, rounds_of};
 use measure::suite::{Setting, find, run_on_threads};
-use plogp::parameters::{Parameters, Point};
+use models::parameters::{Parameters, Point};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -246,7 +246,7 @@ fn the_real_transport_has_parameters() {
     let part = run_on_threads(&find("plogp").unwrap()(&setting)).unwrap();
     assert!(part.complete);
     let rows = &part.table("parameters").unwrap().rows;
-    let classes = topology::Topology::here().pairs().len();
+    let classes = models::machine::Topology::here().pairs().len();
     assert_eq!(rows.len(), 2 * classes, "two engines");
     assert_eq!(part.table("joins").unwrap().rows.len(), 4);
     assert_eq!(part.table("machine").unwrap().rows.len(), 5);

@@ -1,7 +1,7 @@
 //! What two runs have in common.
 
 use measure::results::{Figure, Part, Role, Series, Table, Value};
-use plogp::fingerprint::Fingerprint;
+use models::machine::Fingerprint;
 
 /// The figure of the same part and name.
 pub(crate) fn counterpart<'a>(other: Option<&'a Part>, figure: &Figure) -> Option<&'a Figure> {

@@ -2,9 +2,11 @@
 //! and the rest.
 
 use measure::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
-use plogp::machine::{Machine, Sample, Samples, SizeSamples, StartCosts};
-use plogp::pair_class::{Classes, PairClass};
-use plogp::parameters::{Parameters, Point as AtSize};
+use models::machine::PairClass;
+use models::machine_file::{Machine, Samples, SizeSamples, StartCosts};
+use models::parameters::Classes;
+use models::parameters::{Parameters, Point as AtSize};
+use models::statistics::Sample;
 use std::collections::BTreeMap;
 
 /// What is kept of one parameter: its name, its value at a size, and the samples that it comes

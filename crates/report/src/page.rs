@@ -4,7 +4,7 @@ use crate::results::{Input, Results};
 use crate::{compare, figure, machine, map, table};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use measure::results::{Part, Table};
-use plogp::fingerprint::Fingerprint;
+use models::machine::Fingerprint;
 
 /// The order in which parts are read, and what is missing if it is not there.
 const SUITE: [(&str, &str); 10] = [

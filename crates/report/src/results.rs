@@ -1,7 +1,7 @@
 //! What there is to be drawn.
 
 use measure::results::{Directory, Part};
-use plogp::machine::Machine;
+use models::machine_file::Machine;
 use std::fs;
 use std::io;
 use std::path::Path;

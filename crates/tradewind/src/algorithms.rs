@@ -7,11 +7,11 @@ use crate::communicator::Communicator;
 use crate::decisions::Rules;
 use crate::explanation::Explanation;
 use crate::spanning::{Layout, Spread};
+use collectives::Collective;
 use collectives::Tuning;
 use engine::node::EngineKind;
 use goal::arithmetic::UnknownName;
-use plogp::operation::Operation;
-use plogp::select::{Plan, Query, built_in};
+use models::decision::{Plan, Query, rules};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 
@@ -188,7 +188,7 @@ impl<A: Choosable> Choice<A> {
 
 /// The algorithms of one collective.
 pub(crate) trait Choosable: Copy + PartialEq + FromStr<Err = UnknownName> {
-    const OPERATION: Operation;
+    const OPERATION: Collective;
     const JOIN: Self;
     /// What takes a join's place between nodes where rank order matters.
     const IN_RANK_ORDER: Self;
@@ -205,7 +205,7 @@ macro_rules! choosable {
     ($($operation:ident, $field:ident: $algorithm:ident, $folds_from_left:expr, $in_rank_order:ident;)+) => {
         $(
             impl Choosable for $algorithm {
-                const OPERATION: Operation = Operation::$operation;
+                const OPERATION: Collective = Collective::$operation;
                 const JOIN: Self = $algorithm::Join;
                 const IN_RANK_ORDER: Self = $algorithm::$in_rank_order;
 
@@ -234,14 +234,12 @@ macro_rules! choosable {
         )+
 
         impl Chooser {
-            /// Which algorithm a collective is run by, and why; bytes as [`Operation`] counts them.
-            pub(crate) fn explain(&self, operation: Operation, bytes: u64) -> Explanation {
+            /// Which algorithm a collective is run by, and why; bytes as [`Collective`] counts them.
+            pub(crate) fn explain(&self, operation: Collective, bytes: u64) -> Explanation {
                 match operation {
-                    $(Operation::$operation => {
+                    $(Collective::$operation => {
                         self.rules.explain(&self.choose::<$algorithm>(bytes, Order::Any), bytes)
                     })+
-                    // Operations are non-exhaustive; all there are stand above.
-                    _ => self.rules.explain(&self.choose::<BarrierAlgorithm>(0, Order::Any), 0),
                 }
             }
         }
@@ -254,12 +252,12 @@ macro_rules! choosable {
             /// there are.
             pub fn with(mut self, operation: &str, algorithm: &str) -> Result<Self, UnknownName> {
                 match operation {
-                    $(name if name == Operation::$operation.name() => {
+                    $(name if name == Collective::$operation.name() => {
                         algorithm.parse::<$algorithm>()?.force(&mut self);
                     })+
                     "neighbor" => self.neighbor = Some(algorithm.parse()?),
                     _ => {
-                        let known = vec![$(Operation::$operation.name(),)+ "neighbor"];
+                        let known = vec![$(Collective::$operation.name(),)+ "neighbor"];
                         return Err(UnknownName { kind: "operation", name: operation.into(), known });
                     }
                 }
@@ -294,7 +292,7 @@ pub(crate) enum Order {
 }
 
 impl Communicator {
-    /// How to run a collective of `bytes` bytes, as [`Operation`] counts them. All ranks come to
+    /// How to run a collective of `bytes` bytes, as [`Collective`] counts them. All ranks come to
     /// the same answer. An immediate branch where nothing is forced and it is a join: a small one
     /// takes no longer than a few of them.
     #[inline]
@@ -329,13 +327,13 @@ impl Communicator {
         choice
     }
 
-    /// Which algorithm a collective of this communicator is run by, and why; bytes as [`Operation`]
+    /// Which algorithm a collective of this communicator is run by, and why; bytes as [`Collective`]
     /// counts them. Every rank gives the same answer. [`Request::explain`](crate::Request::explain)
     /// says it of a collective under way.
     ///
     /// With the variable `TRADEWIND_EXPLAIN` set to 1, the first rank says each new decision on
     /// standard error.
-    pub fn explain(&self, operation: Operation, bytes: u64) -> Explanation {
+    pub fn explain(&self, operation: Collective, bytes: u64) -> Explanation {
         self.chooser().explain(operation, bytes)
     }
 
@@ -422,9 +420,9 @@ impl Chooser {
         let why = if forced.is_some() { Why::SeveralNodes } else { Why::Open };
         let (ranks, ranks_per_node) =
             (self.rules.ranks(), spread.ranks_per_node.map_or(1, NonZeroU32::get));
-        let plan = built_in::plan(&Query { operation: A::OPERATION, ranks, ranks_per_node, bytes });
+        let plan = rules::plan(&Query { operation: A::OPERATION, ranks, ranks_per_node, bytes });
         let levels = match (plan.levels, spread.ranks_per_node) {
-            (plogp::select::Levels::Two, Some(ranks)) => Levels::Two(ranks),
+            (models::decision::Levels::Two, Some(ranks)) => Levels::Two(ranks),
             _ => Levels::One,
         };
         let algorithm = plan.algorithm.name().parse().unwrap_or(A::IN_RANK_ORDER);
@@ -435,7 +433,7 @@ impl Chooser {
     fn choose_classical<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
         let query =
             Query { operation: A::OPERATION, ranks: self.rules.ranks(), ranks_per_node: 1, bytes };
-        let plan = built_in::plan(&query);
+        let plan = rules::plan(&query);
         match plan.algorithm.name().parse::<A>() {
             Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => {
                 Choice::new(algorithm, Why::Open)

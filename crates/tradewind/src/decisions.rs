@@ -8,14 +8,14 @@
 use crate::algorithms::{Choice, Choosable, Why};
 use crate::explanation::{Explanation, Reason};
 use crate::spanning::Layout;
+use collectives::{Algorithm, Collective};
 use engine::Decisions;
 use engine::node::{EngineKind, Node};
-use plogp::file::FileError;
-use plogp::operation::{Algorithm, Operation};
-use plogp::select::{self, DecisionTable, Levels, Plan, Query, Row};
+use models::decision::{self, DecisionTable, Levels, Plan, Query, Row};
+use models::file::FileError;
+use models::machine::Topology;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use topology::Topology;
 
 /// Has each new decision said on standard error.
 const EXPLAIN: &str = "TRADEWIND_EXPLAIN";
@@ -53,7 +53,7 @@ fn unchecked(Decisions { path, content }: &Decisions) -> Result<DecisionTable, F
         Ok(bytes) => DecisionTable::from_bytes(path, bytes),
         Err(why) => {
             let (kind, source) =
-                (&plogp::file::Kind::DECISION_TABLE, std::io::Error::other(why.clone()));
+                (&models::file::Kind::DECISION_TABLE, std::io::Error::other(why.clone()));
             Err(FileError::Unreadable { path: path.clone(), kind, source })
         }
     }
@@ -99,7 +99,7 @@ pub(crate) struct Rules {
     /// Whether a join that is asked for needs no further look.
     joins_unasked: bool,
     /// Below so many bytes the answer is a join, by operation.
-    joins_below: [u64; Operation::ALL.len()],
+    joins_below: [u64; Collective::ALL.len()],
     /// What the table says, by operation.
     rows: Vec<Option<Row>>,
     /// What has been said, if decisions are to be said.
@@ -142,12 +142,12 @@ impl Rules {
         (ranks, engine, layout): (u32, EngineKind, Layout),
         explains: bool,
     ) -> Self {
-        let row = |operation: &Operation| {
+        let row = |operation: &Collective| {
             let query = Query { operation: *operation, ranks, ranks_per_node: ranks, bytes: 0 };
             table.as_ref()?.row(&query).ok().cloned()
         };
-        let rows: Vec<Option<Row>> = Operation::ALL.iter().map(row).collect();
-        let mut joins_below = [0; Operation::ALL.len()];
+        let rows: Vec<Option<Row>> = Collective::ALL.iter().map(row).collect();
+        let mut joins_below = [0; Collective::ALL.len()];
         let joins_unasked = layout == Layout::OneNode && !explains;
         // With the caller engine, between nodes, and where every decision is looked at, none is
         // settled beforehand.
@@ -191,12 +191,12 @@ impl Rules {
 
     /// Below so many bytes an operation that nobody forces is a join.
     #[inline]
-    pub(crate) fn joins_below(&self, operation: Operation) -> u64 {
+    pub(crate) fn joins_below(&self, operation: Collective) -> u64 {
         self.joins_below[operation as usize]
     }
 
     /// What the table says, if there is one and it says anything that can be done here.
-    pub(crate) fn plan(&self, operation: Operation, bytes: u64) -> Option<Plan> {
+    pub(crate) fn plan(&self, operation: Collective, bytes: u64) -> Option<Plan> {
         let row = self.rows[operation as usize].as_ref()?;
         row.range(bytes).ok().map(|range| range.plan).filter(|plan| plan.levels == Levels::One)
     }
@@ -222,7 +222,7 @@ impl Rules {
             Why::SeveralNodes => Reason::SeveralNodes,
             Why::Open if nodes > 1 => Reason::BetweenNodes,
             Why::Open if self.engine == EngineKind::Caller => Reason::CallerEngine,
-            Why::Open => Reason::Decision(select::decide(self.table.as_deref(), &query).origin),
+            Why::Open => Reason::Decision(decision::decide(self.table.as_deref(), &query).origin),
         };
         Explanation::new(query, choice, (engine, nodes), reason)
     }

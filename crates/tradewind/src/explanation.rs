@@ -3,8 +3,8 @@
 use crate::algorithms::{AlltoallAlgorithm, Choice, Choosable, Levels};
 use crate::collective::for_different_sizes;
 use collectives::Tuning;
-use plogp::operation::{Algorithm, Operation};
-use plogp::select::{Origin, Query};
+use collectives::{Algorithm, Collective};
+use models::decision::{Origin, Query};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -23,10 +23,10 @@ use std::num::{NonZeroU32, NonZeroU64};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// The collective.
-    pub operation: Operation,
+    pub operation: Collective,
     /// The number of ranks.
     pub ranks: u32,
-    /// Bytes as [`Operation`] counts them.
+    /// Bytes as [`Collective`] counts them.
     pub bytes: u64,
     /// The algorithm's name.
     pub algorithm: &'static str,

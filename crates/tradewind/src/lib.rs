@@ -76,6 +76,7 @@ pub use algorithms::{
 };
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
 pub use collectives;
+pub use collectives::Collective;
 pub use communicator::Communicator;
 pub use engine::node::EngineKind;
 pub use engine::{Departure, Laggard};
@@ -92,7 +93,6 @@ pub use neighbors::Neighbors;
 pub use network::carrier::Error as NetworkError;
 pub use operation::{Fold, Op, Operation, fold};
 pub use persistent::Persistent;
-pub use plogp::operation::Operation as Collective;
 pub use queues;
 pub use request::{Request, wait_all, wait_any};
 pub use schedule::{Buffers, Schedule};

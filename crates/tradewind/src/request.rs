@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::explanation::Explanation;
 use crate::operation::Function;
 use crate::pending::Pending;
+use collectives::{Algorithm, Collective};
 use engine::call::CallKind;
-use plogp::operation::{Algorithm, Operation};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -280,36 +280,36 @@ impl<B: Send + 'static> Drop for Request<'_, B> {
     }
 }
 
-/// What was asked for, with its bytes as [`Operation`] counts them. Nobody chooses by the sizes of
+/// What was asked for, with its bytes as [`Collective`] counts them. Nobody chooses by the sizes of
 /// blocks that not all know.
-fn asked(kind: CallKind, bytes: u64, ranks: u64) -> Option<(Operation, u64)> {
+fn asked(kind: CallKind, bytes: u64, ranks: u64) -> Option<(Collective, u64)> {
     Some(match kind {
-        CallKind::Barrier => (Operation::Barrier, 0),
-        CallKind::Bcast => (Operation::Bcast, bytes),
-        CallKind::Scatter => (Operation::Scatter, bytes),
-        CallKind::Scatterv => (Operation::Scatter, 0),
-        CallKind::Gather => (Operation::Gather, bytes),
-        CallKind::Gatherv => (Operation::Gather, 0),
-        CallKind::Allgather => (Operation::Allgather, bytes),
-        CallKind::Allgatherv => (Operation::Allgather, bytes / ranks),
-        CallKind::Alltoall => (Operation::Alltoall, bytes / ranks),
-        CallKind::Alltoallv => (Operation::Alltoall, 0),
-        CallKind::Reduce => (Operation::Reduce, bytes),
-        CallKind::Allreduce => (Operation::Allreduce, bytes),
-        CallKind::ReduceScatterBlock => (Operation::ReduceScatter, bytes),
-        CallKind::ReduceScatter => (Operation::ReduceScatter, bytes / ranks),
-        CallKind::Scan => (Operation::Scan, bytes),
-        CallKind::Exscan => (Operation::Exscan, bytes),
+        CallKind::Barrier => (Collective::Barrier, 0),
+        CallKind::Bcast => (Collective::Bcast, bytes),
+        CallKind::Scatter => (Collective::Scatter, bytes),
+        CallKind::Scatterv => (Collective::Scatter, 0),
+        CallKind::Gather => (Collective::Gather, bytes),
+        CallKind::Gatherv => (Collective::Gather, 0),
+        CallKind::Allgather => (Collective::Allgather, bytes),
+        CallKind::Allgatherv => (Collective::Allgather, bytes / ranks),
+        CallKind::Alltoall => (Collective::Alltoall, bytes / ranks),
+        CallKind::Alltoallv => (Collective::Alltoall, 0),
+        CallKind::Reduce => (Collective::Reduce, bytes),
+        CallKind::Allreduce => (Collective::Allreduce, bytes),
+        CallKind::ReduceScatterBlock => (Collective::ReduceScatter, bytes),
+        CallKind::ReduceScatter => (Collective::ReduceScatter, bytes / ranks),
+        CallKind::Scan => (Collective::Scan, bytes),
+        CallKind::Exscan => (Collective::Exscan, bytes),
         _ => return None,
     })
 }
 
 /// What brings the contributions of a reduction that is folded by the caller's own function.
-fn brings(operation: Operation) -> Operation {
+fn brings(operation: Collective) -> Collective {
     match operation {
-        Operation::Reduce => Operation::Gather,
-        Operation::ReduceScatter => Operation::Alltoall,
-        _ => Operation::Allgather,
+        Collective::Reduce => Collective::Gather,
+        Collective::ReduceScatter => Collective::Alltoall,
+        _ => Collective::Allgather,
     }
 }
 

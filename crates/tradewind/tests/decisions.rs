@@ -4,12 +4,12 @@
 //! The table's place is a variable of the environment, so each case runs in a process of its own:
 //! this test again, as a child.
 
-use plogp::fingerprint::Fingerprint;
-use plogp::operation::{Algorithm, Operation};
-use plogp::select::{DecisionTable, Plan, Range, Row};
+use collectives::{Algorithm, Collective};
+use models::decision::{DecisionTable, Plan, Range, Row};
+use models::machine::Fingerprint;
 use std::path::Path;
 use std::process::{Command, Output};
-use tradewind::{Collective, Communicator, Op, Reason, Result};
+use tradewind::{Communicator, Op, Reason, Result};
 
 /// Says that the process is a child.
 const CHILD: &str = "TRADEWIND_TEST_OF_DECISIONS";
@@ -97,9 +97,9 @@ fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
         microseconds: 1.0,
         runner_up: None,
     };
-    let row = |operation: &Operation| {
+    let row = |operation: &Collective| {
         let ranges = match operation {
-            Operation::Allreduce => vec![
+            Collective::Allreduce => vec![
                 range(0, Some(64), Algorithm::Join),
                 range(64, Some(4096), Algorithm::Ring),
                 range(4096, None, Algorithm::RecursiveDoubling),
@@ -109,12 +109,12 @@ fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
         Row { operation: *operation, ranks: 4, ranks_per_node: 4, ranges }
     };
     let operations =
-        Operation::ALL.iter().filter(|operation| whole || **operation == Operation::Allreduce);
+        Collective::ALL.iter().filter(|operation| whole || **operation == Collective::Allreduce);
     DecisionTable::new(fingerprint, operations.map(row).collect()).expect("a table that can be")
 }
 
 fn here() -> Fingerprint {
-    topology::Topology::here().fingerprint().clone()
+    models::machine::Topology::here().fingerprint().clone()
 }
 
 /// A file with this table.

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file;
-use plogp::agreement::Agreement;
+use models::machine_file::Agreement;
 use report::{Input, Results};
 use serde::Serialize;
 use std::path::{Path, PathBuf};

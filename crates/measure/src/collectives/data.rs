@@ -1,8 +1,8 @@
 //! What goes into a collective, and what must come out of it: a plain reference.
 
 use super::graphs::Shape;
+use collectives::Collective;
 use goal::arithmetic::DataType;
-use plogp::operation::Operation;
 
 /// A rank's buffers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) struct Data {
 
 impl Data {
     pub(super) fn of(shape: &Shape, rank: u32) -> Self {
-        use Operation as O;
+        use Collective as O;
         let Shape { operation, ranks, bytes, root } = *shape;
         let everyone = 0..ranks;
         let whole = |first: u32, end: u32| sum(shape, first..end, 0, bytes);

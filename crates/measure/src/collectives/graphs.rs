@@ -1,6 +1,7 @@
 //! The graphs of a plan, by the names that models and algorithms share.
 
 use crate::error::Error;
+use collectives::{Algorithm, Collective};
 use collectives::{CollectiveError, Reduction, Sizes, Tuning};
 use collectives::{
     allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, scan,
@@ -9,8 +10,7 @@ use collectives::{
 use goal::arithmetic::{Arithmetic, DataType, UnknownName};
 use goal::compile::CompileError;
 use goal::graph::Graph;
-use plogp::operation::{Algorithm, Operation};
-use plogp::select::{Levels, Plan};
+use models::decision::{Levels, Plan};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -19,10 +19,10 @@ use std::num::{NonZeroU32, NonZeroU64};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {
     /// Which.
-    pub operation: Operation,
+    pub operation: Collective,
     /// Among how many ranks.
     pub ranks: u32,
-    /// Bytes as [`Operation`] counts them.
+    /// Bytes as [`Collective`] counts them.
     pub bytes: u64,
     /// The root, where there is one.
     pub root: u32,
@@ -54,7 +54,7 @@ impl Shape {
 
     /// The bytes of all buffers of all ranks together, about.
     pub fn memory(&self) -> u64 {
-        use Operation as O;
+        use Collective as O;
         let ranks = u64::from(self.ranks);
         let of_a_rank = match self.operation {
             O::Barrier => 0,
@@ -69,7 +69,7 @@ impl Shape {
     /// The bytes of a root's or a rank's input, and of one rank's output: what the slowest has to
     /// copy.
     pub fn private_bytes(&self) -> u64 {
-        use Operation as O;
+        use Collective as O;
         let ranks = u64::from(self.ranks);
         let blocks = match self.operation {
             O::Barrier => 0,
@@ -106,9 +106,9 @@ impl Shape {
     ///
     /// ```
     /// use measure::collectives::{Plan, Shape};
-    /// use plogp::operation::{Algorithm, Operation};
+    /// use collectives::{Algorithm, Collective};
     ///
-    /// let shape = Shape { operation: Operation::Bcast, ranks: 4, bytes: 100, root: 0 };
+    /// let shape = Shape { operation: Collective::Bcast, ranks: 4, bytes: 100, root: 0 };
     /// let graph = shape.graph(&Plan::of(Algorithm::Flat), 0)?;
     /// assert_eq!(graph.vertices().len(), 3); // three sends
     /// # Ok::<(), measure::collectives::PlanError>(())
@@ -125,30 +125,32 @@ impl Shape {
         let reduction = Reduction::new(Arithmetic::Add, self.data_type());
         let sizes = || Sizes::equal(ranks, bytes);
         Ok(match operation {
-            Operation::Barrier => name.parse::<barrier::Algorithm>()?.graph(rank, ranks)?,
-            Operation::Bcast => {
+            Collective::Barrier => name.parse::<barrier::Algorithm>()?.graph(rank, ranks)?,
+            Collective::Bcast => {
                 name.parse::<bcast::Algorithm>()?.graph(rank, ranks, root, bytes, tuning)?
             }
-            Operation::Scatter => {
+            Collective::Scatter => {
                 name.parse::<scatter::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
             }
-            Operation::Gather => {
+            Collective::Gather => {
                 name.parse::<gather::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
             }
-            Operation::Allgather => name.parse::<allgather::Algorithm>()?.graph(rank, &sizes()?)?,
-            Operation::Reduce => name
+            Collective::Allgather => {
+                name.parse::<allgather::Algorithm>()?.graph(rank, &sizes()?)?
+            }
+            Collective::Reduce => name
                 .parse::<reduce::Algorithm>()?
                 .graph(rank, ranks, root, bytes, reduction, tuning)?,
-            Operation::Allreduce => {
+            Collective::Allreduce => {
                 name.parse::<allreduce::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
             }
-            Operation::ReduceScatter => {
+            Collective::ReduceScatter => {
                 name.parse::<reduce_scatter::Algorithm>()?.graph(rank, &sizes()?, reduction)?
             }
-            Operation::Scan => {
+            Collective::Scan => {
                 name.parse::<scan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
             }
-            Operation::Exscan => {
+            Collective::Exscan => {
                 name.parse::<exscan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
             }
             // The only one left; operations are non-exhaustive, so that the compiler asks for a

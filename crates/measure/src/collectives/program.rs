@@ -6,8 +6,8 @@ use goal::compile::compile;
 use goal::graph::Access;
 use goal::matching::{Endpoint, pair};
 use goal::schedule::{Kind, OperationRecord, SCRATCHPAD, Schedule, ScheduleView};
-use plogp::select::Plan;
-use plogp::sharing::{Program, Rank, Step};
+use models::decision::Plan;
+use models::simulation::{Program, Rank, Step};
 
 /// Private buffers up to this length are staged where others can write them before their rank has
 /// started.
@@ -30,9 +30,9 @@ impl Shape {
     ///
     /// ```
     /// use measure::collectives::{Plan, Shape};
-    /// use plogp::operation::{Algorithm, Operation};
+    /// use collectives::{Algorithm, Collective};
     ///
-    /// let shape = Shape { operation: Operation::Bcast, ranks: 4, bytes: 100, root: 0 };
+    /// let shape = Shape { operation: Collective::Bcast, ranks: 4, bytes: 100, root: 0 };
     /// let program = shape.program(&Plan::of(Algorithm::Flat), 4096)?;
     /// assert_eq!(program.steps.len(), 6); // three sends and their receives
     /// # Ok::<(), measure::collectives::PlanError>(())
@@ -240,8 +240,8 @@ fn is_untouched_before(view: &ScheduleView<'_>, record: &OperationRecord) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plogp::operation::Operation;
-    use plogp::sharing::{Constants, Curve, KNOTS, bounds, run};
+    use collectives::Collective;
+    use models::simulation::{Constants, Curve, KNOTS, bounds, run};
 
     const CONSTANTS: Constants = Constants {
         start: 1.0,
@@ -258,7 +258,7 @@ mod tests {
     /// rank waiting for ever, at time zero.
     #[test]
     fn every_program_comes_to_its_end() {
-        for operation in Operation::ALL {
+        for operation in Collective::ALL {
             for (ranks, bytes) in [(2, 8), (3, 100), (4, 5000), (5, 20_000), (8, 100_000)] {
                 let shape = Shape { operation: *operation, ranks, bytes, root: ranks - 1 };
                 for plan in shape.plans(&[std::num::NonZeroU64::MIN.saturating_add(4095)]) {

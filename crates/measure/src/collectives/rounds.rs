@@ -5,7 +5,7 @@ use super::runner::{Memory, Runner};
 use crate::agree;
 use crate::clock::{microseconds, now_ns};
 use crate::error::Error;
-use plogp::select::Plan;
+use models::decision::Plan;
 use tradewind::Communicator;
 
 /// How long before a common start it is announced: an announcement must have reached every rank by
@@ -71,10 +71,10 @@ impl Timed {
 ///
 /// ```
 /// use measure::collectives::{Budget, Plan, Shape, compare};
-/// use plogp::operation::{Algorithm, Operation};
+/// use collectives::{Algorithm, Collective};
 ///
 /// tradewind::local(2, |world| {
-///     let shape = Shape { operation: Operation::Bcast, ranks: 2, bytes: 64, root: 0 };
+///     let shape = Shape { operation: Collective::Bcast, ranks: 2, bytes: 64, root: 0 };
 ///     let plans = [Plan::of(Algorithm::Binomial), Plan::of(Algorithm::Join)];
 ///     let comparison = compare(&world, 2, &shape, &plans, Budget::QUICK).expect("both exist");
 ///     assert!(comparison.timed.iter().all(|timed| timed.median() > 0.0));

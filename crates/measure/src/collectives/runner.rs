@@ -3,8 +3,8 @@
 use super::data::Data;
 use super::graphs::Shape;
 use crate::error::Error;
-use plogp::operation::{Algorithm, Operation};
-use plogp::select::Plan;
+use collectives::{Algorithm, Collective};
+use models::decision::Plan;
 use tradewind::{Algorithms, Buffers, Communicator, Element, Op, Schedule};
 
 /// A plan, linked.
@@ -75,7 +75,7 @@ impl Memory {
 
     /// The first byte of the output that is wrong.
     pub(super) fn first_wrong(&self, shape: &Shape, rank: u32) -> Option<usize> {
-        if shape.operation == Operation::Exscan && rank == 0 {
+        if shape.operation == Collective::Exscan && rank == 0 {
             return None; // it is left as it was
         }
         self.output
@@ -114,9 +114,11 @@ impl Runner {
     fn buffers<'a>(&self, memory: &'a mut Memory) -> Buffers<'a> {
         let buffers = Buffers::new();
         match self.shape.operation {
-            Operation::Barrier => buffers,
-            Operation::Bcast if self.rank == self.shape.root => buffers.input(memory.input.bytes()),
-            Operation::Bcast => buffers.output(memory.output.bytes_mut()),
+            Collective::Barrier => buffers,
+            Collective::Bcast if self.rank == self.shape.root => {
+                buffers.input(memory.input.bytes())
+            }
+            Collective::Bcast => buffers.output(memory.output.bytes_mut()),
             _ => buffers.input(memory.input.bytes()).output(memory.output.bytes_mut()),
         }
     }
@@ -129,37 +131,37 @@ impl Runner {
         }
         let (is_root, input) = (self.rank == root, &mut *input);
         match operation {
-            Operation::Barrier => world.barrier()?,
-            Operation::Bcast if is_root => world.bcast(input.bytes_mut(), root)?,
-            Operation::Bcast => world.bcast(output.bytes_mut(), root)?,
-            Operation::Scatter => world.scatter(input.bytes(), output.bytes_mut(), root)?,
-            Operation::Gather => world.gather(input.bytes(), output.bytes_mut(), root)?,
-            Operation::Allgather => world.allgather(input.bytes(), output.bytes_mut())?,
-            Operation::Alltoall => world.alltoall(input.bytes(), output.bytes_mut())?,
+            Collective::Barrier => world.barrier()?,
+            Collective::Bcast if is_root => world.bcast(input.bytes_mut(), root)?,
+            Collective::Bcast => world.bcast(output.bytes_mut(), root)?,
+            Collective::Scatter => world.scatter(input.bytes(), output.bytes_mut(), root)?,
+            Collective::Gather => world.gather(input.bytes(), output.bytes_mut(), root)?,
+            Collective::Allgather => world.allgather(input.bytes(), output.bytes_mut())?,
+            Collective::Alltoall => world.alltoall(input.bytes(), output.bytes_mut())?,
             _ => reduce(world, operation, input.bytes(), output.bytes_mut(), root)?,
         }
         Ok(())
     }
 }
 
-fn reduces(operation: Operation) -> bool {
-    use Operation as O;
+fn reduces(operation: Collective) -> bool {
+    use Collective as O;
     matches!(operation, O::Reduce | O::Allreduce | O::ReduceScatter | O::Scan | O::Exscan)
 }
 
 /// The sum of elements of any type.
 fn reduce<T: Element>(
     world: &Communicator,
-    operation: Operation,
+    operation: Collective,
     input: &[T],
     output: &mut [T],
     root: u32,
 ) -> Result<(), Error> {
     match operation {
-        Operation::Reduce => world.reduce(input, output, Op::Sum, root)?,
-        Operation::Allreduce => world.allreduce(input, output, Op::Sum)?,
-        Operation::ReduceScatter => world.reduce_scatter_block(input, output, Op::Sum)?,
-        Operation::Scan => world.scan(input, output, Op::Sum)?,
+        Collective::Reduce => world.reduce(input, output, Op::Sum, root)?,
+        Collective::Allreduce => world.allreduce(input, output, Op::Sum)?,
+        Collective::ReduceScatter => world.reduce_scatter_block(input, output, Op::Sum)?,
+        Collective::Scan => world.scan(input, output, Op::Sum)?,
         _ => world.exscan(input, output, Op::Sum)?,
     }
     Ok(())

@@ -4,9 +4,9 @@ use super::{map_of, segments};
 use crate::collectives::{Plan, Shape};
 use crate::results::{Figure, Part, Point, Role, Square};
 use crate::suite::SuiteError;
-use plogp::fingerprint::Fingerprint;
-use plogp::operation::{Algorithm, Operation};
-use plogp::select::{DecisionTable, Range, Row, RunnerUp, TableError};
+use collectives::{Algorithm, Collective};
+use models::decision::{DecisionTable, Range, Row, RunnerUp, TableError};
+use models::machine::Fingerprint;
 
 /// A plan is kept as long as it takes no longer than this times the best: the table stays small,
 /// and chance does not write it.
@@ -35,7 +35,7 @@ fn rows(part: &Part) -> Vec<Row> {
 }
 
 /// What a figure is of, by its name.
-fn shape_of(name: &str) -> Option<(Operation, u32)> {
+fn shape_of(name: &str) -> Option<(Collective, u32)> {
     let (operation, ranks) = name.rsplit_once('-')?;
     Some((operation.replace('-', "_").parse().ok()?, ranks.parse().ok()?))
 }
@@ -65,7 +65,7 @@ impl Time {
     }
 }
 
-fn sizes(figure: &Figure, operation: Operation, ranks: u32) -> Vec<Size> {
+fn sizes(figure: &Figure, operation: Collective, ranks: u32) -> Vec<Size> {
     let mut sizes: Vec<Size> = Vec::new();
     for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
         for point in &series.points {
@@ -87,8 +87,8 @@ fn sizes(figure: &Figure, operation: Operation, ranks: u32) -> Vec<Size> {
 }
 
 /// The largest sizes of the ways that a join goes: above each of them it costs something else.
-fn join_changes(operation: Operation, ranks: u32) -> Vec<u64> {
-    use Operation as O;
+fn join_changes(operation: Collective, ranks: u32) -> Vec<u64> {
+    use Collective as O;
     let blocks = match operation {
         O::Scatter | O::Alltoall | O::ReduceScatter => u64::from(ranks),
         _ => 1,
@@ -159,7 +159,7 @@ pub(super) fn fill_maps(part: &mut Part) -> Result<(), SuiteError> {
             };
             for (column, name) in map.columns.names.iter().enumerate() {
                 // A barrier has one size, and stands in the first column.
-                let bytes = if row.operation == Operation::Barrier {
+                let bytes = if row.operation == Collective::Barrier {
                     Some(0).filter(|_| column == 0)
                 } else {
                     name.parse().ok()
@@ -251,7 +251,7 @@ mod tests {
         fn every_size_has_one_plan(times in proptest::collection::btree_map(1u64..1 << 30, (0.1f64..9.0, 0.1f64..9.0), 1..12), bytes: u64, change: u32) {
             let change = u64::from(change);
             let times: Vec<_> = times.into_iter().map(|(bytes, (join, ring))| (bytes, join, ring)).collect();
-            let row = Row { operation: Operation::Allreduce, ranks: 4, ranks_per_node: 4, ranges: ranges(&sizes(&times), &[change]) };
+            let row = Row { operation: Collective::Allreduce, ranks: 4, ranks_per_node: 4, ranges: ranges(&sizes(&times), &[change]) };
             prop_assert!(row.range(bytes).is_ok());
             let table = DecisionTable::new(Fingerprint::default(), vec![row]);
             prop_assert!(table.is_ok(), "{:?}", table);

@@ -5,7 +5,7 @@ use crate::collectives::{Budget, Plan, Shape as Collective, settle};
 use crate::results::{Colour, Part, Square, Table, Value};
 use crate::statistics::median;
 use crate::suite::{Experiment, Finding, Here, Setting, SuiteError};
-use plogp::select::{DecisionTable, Origin, Query, decide};
+use models::decision::{DecisionTable, Origin, Query, decide};
 
 const SUMMARY: &str = "summary";
 /// Sizes between those that the table is made from.
@@ -115,7 +115,7 @@ fn summary(ranks: &str, found: &[(f64, String)]) -> Option<Vec<Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plogp::operation::Algorithm;
+    use collectives::Algorithm;
 
     #[test]
     fn regret_is_the_chosen_time_over_the_least() {

@@ -9,10 +9,10 @@ use super::{LOWER, UPPER, curve, figure, guidelines};
 use crate::results::{Figure, Part, Point, Role, Series, Value};
 use crate::statistics::median;
 use crate::suite::SuiteError;
-use plogp::fit::{ContentionSample, contention};
-use plogp::models::alltoall::Bounds;
-use plogp::operation::{Algorithm, Operation};
-use plogp::sharing::{Constants, KNOTS, bounds};
+use collectives::{Algorithm, Collective};
+use models::fit::{ContentionSample, contention};
+use models::formulas::alltoall::Bounds;
+use models::simulation::{Constants, KNOTS, bounds};
 use std::collections::{BTreeMap, BTreeSet};
 use tradewind::EngineKind;
 
@@ -61,7 +61,7 @@ pub(super) fn numbers_of_ranks(part: &Part) -> BTreeSet<u32> {
 
 /// Replaces what the model of sharing predicts.
 fn add_predictions(part: &mut Part, all: &[Measured], model: &Model, engine: EngineKind) {
-    for operation in Operation::ALL {
+    for operation in Collective::ALL {
         let of_operation: Vec<&Measured> =
             all.iter().filter(|one| one.shape.operation == *operation).collect();
         let Some(first) = of_operation.first() else { continue };
@@ -80,7 +80,7 @@ fn add_predictions(part: &mut Part, all: &[Measured], model: &Model, engine: Eng
 
 /// Relative errors by operation, algorithm, ranks, engine and model.
 #[derive(Default)]
-struct Errors(BTreeMap<(Operation, Algorithm, u32, &'static str, &'static str), Vec<f64>>);
+struct Errors(BTreeMap<(Collective, Algorithm, u32, &'static str, &'static str), Vec<f64>>);
 
 impl Errors {
     fn add(&mut self, part: &Part, all: &[Measured], engine: EngineKind) {
@@ -103,7 +103,7 @@ impl Errors {
             &(_, _, _, _, _),
             &Vec<f64>,
         )| {
-            let (operation, algorithm): (&Operation, &Algorithm) = (operation, algorithm);
+            let (operation, algorithm): (&Collective, &Algorithm) = (operation, algorithm);
             let (ranks, engine, model): (&u32, &&str, &&str) = (ranks, engine, model);
             let fitted = *model == "sharing" && is_fitted(*operation, *algorithm);
             vec![
@@ -144,13 +144,13 @@ impl Errors {
 }
 
 /// Whether the paper has the algorithm in its tables 1 and 2.
-fn is_of_tables(operation: Operation, algorithm: Algorithm) -> bool {
+fn is_of_tables(operation: Collective, algorithm: Algorithm) -> bool {
     use Algorithm as A;
     match operation {
-        Operation::Bcast => {
+        Collective::Bcast => {
             !matches!(algorithm, A::Dary | A::ScatterAllgather | A::TwoTree | A::Join)
         }
-        Operation::Scatter => algorithm != A::Join,
+        Collective::Scatter => algorithm != A::Join,
         _ => false,
     }
 }
@@ -200,13 +200,13 @@ fn ratios(
     engine: EngineKind,
     cores: usize,
 ) -> Vec<Vec<Value>> {
-    let Some(figure) = part.figure(&figure(Operation::Alltoall, ranks, engine)) else {
+    let Some(figure) = part.figure(&figure(Collective::Alltoall, ranks, engine)) else {
         return Vec::new();
     };
     let direct: Vec<&Measured> = all
         .iter()
         .filter(|one| {
-            one.shape.operation == Operation::Alltoall
+            one.shape.operation == Collective::Alltoall
                 && one.plan.algorithm == Algorithm::RotatedDirect
         })
         .collect();
@@ -215,7 +215,7 @@ fn ratios(
         Some(Bounds { lower: bound(LOWER)?, upper: bound(UPPER)? })
     };
     // The sizes that γ is tested on have no part in anything that it is fitted with.
-    let others = all.iter().filter(|one| one.shape.operation != Operation::Alltoall);
+    let others = all.iter().filter(|one| one.shape.operation != Collective::Alltoall);
     let model = if engine == EngineKind::Peers { Model::of(others, cores) } else { None };
     let shared = |one: &Measured| {
         let model = model.as_ref()?;

@@ -3,7 +3,7 @@
 use super::conclusions::numbers_of_ranks;
 use super::figure;
 use crate::results::{Part, Role, Value};
-use plogp::operation::Operation;
+use collectives::Collective;
 use tradewind::EngineKind;
 
 /// More than this is no chance.
@@ -12,8 +12,8 @@ const TOLERANCE: f64 = 1.1;
 /// One operation should take no longer than others that together do the same. Sizes are multiples
 /// of m, or of m / P where a message is in parts.
 struct Guideline {
-    left: Operation,
-    right: &'static [(Operation, Size)],
+    left: Collective,
+    right: &'static [(Collective, Size)],
 }
 
 #[derive(Clone, Copy)]
@@ -28,32 +28,32 @@ enum Size {
 
 const GUIDELINES: &[Guideline] = &[
     Guideline {
-        left: Operation::Allreduce,
-        right: &[(Operation::Reduce, Size::Same), (Operation::Bcast, Size::Same)],
+        left: Collective::Allreduce,
+        right: &[(Collective::Reduce, Size::Same), (Collective::Bcast, Size::Same)],
     },
     Guideline {
-        left: Operation::Allreduce,
-        right: &[(Operation::ReduceScatter, Size::Part), (Operation::Allgather, Size::Part)],
+        left: Collective::Allreduce,
+        right: &[(Collective::ReduceScatter, Size::Part), (Collective::Allgather, Size::Part)],
     },
     Guideline {
-        left: Operation::Allgather,
-        right: &[(Operation::Gather, Size::Same), (Operation::Bcast, Size::All)],
+        left: Collective::Allgather,
+        right: &[(Collective::Gather, Size::Same), (Collective::Bcast, Size::All)],
     },
     Guideline {
-        left: Operation::Bcast,
-        right: &[(Operation::Scatter, Size::Part), (Operation::Allgather, Size::Part)],
+        left: Collective::Bcast,
+        right: &[(Collective::Scatter, Size::Part), (Collective::Allgather, Size::Part)],
     },
     Guideline {
-        left: Operation::Reduce,
-        right: &[(Operation::ReduceScatter, Size::Part), (Operation::Gather, Size::Part)],
+        left: Collective::Reduce,
+        right: &[(Collective::ReduceScatter, Size::Part), (Collective::Gather, Size::Part)],
     },
-    Guideline { left: Operation::Reduce, right: &[(Operation::Allreduce, Size::Same)] },
-    Guideline { left: Operation::Gather, right: &[(Operation::Allgather, Size::Same)] },
-    Guideline { left: Operation::Scatter, right: &[(Operation::Alltoall, Size::Same)] },
-    Guideline { left: Operation::Allgather, right: &[(Operation::Alltoall, Size::Same)] },
+    Guideline { left: Collective::Reduce, right: &[(Collective::Allreduce, Size::Same)] },
+    Guideline { left: Collective::Gather, right: &[(Collective::Allgather, Size::Same)] },
+    Guideline { left: Collective::Scatter, right: &[(Collective::Alltoall, Size::Same)] },
+    Guideline { left: Collective::Allgather, right: &[(Collective::Alltoall, Size::Same)] },
     Guideline {
-        left: Operation::Allreduce,
-        right: &[(Operation::Scan, Size::Same), (Operation::Bcast, Size::Same)],
+        left: Collective::Allreduce,
+        right: &[(Collective::Scan, Size::Same), (Collective::Bcast, Size::Same)],
     },
 ];
 
@@ -63,7 +63,7 @@ pub(super) fn broken(part: &Part) -> Vec<Vec<Value>> {
     for ranks in numbers_of_ranks(part) {
         for guideline in GUIDELINES {
             for (bytes, left) in best(part, guideline.left, ranks) {
-                let side = |(operation, size): &(Operation, Size)| {
+                let side = |(operation, size): &(Collective, Size)| {
                     let ranks_wide = f64::from(ranks);
                     let bytes = match size {
                         Size::Same => bytes,
@@ -91,7 +91,7 @@ pub(super) fn broken(part: &Part) -> Vec<Vec<Value>> {
 
 impl Guideline {
     fn words(&self) -> String {
-        let one = |(operation, size): &(Operation, Size)| {
+        let one = |(operation, size): &(Collective, Size)| {
             let size = match size {
                 Size::Same => "m",
                 Size::All => "m × P",
@@ -105,7 +105,7 @@ impl Guideline {
 }
 
 /// The best time of an operation at each size.
-fn best(part: &Part, operation: Operation, ranks: u32) -> Vec<(f64, f64)> {
+fn best(part: &Part, operation: Collective, ranks: u32) -> Vec<(f64, f64)> {
     let Some(figure) = part.figure(&figure(operation, ranks, EngineKind::Peers)) else {
         return Vec::new();
     };

@@ -3,7 +3,7 @@
 use super::figure;
 use crate::results::{Axis, Figure, Part, Table};
 use crate::suite::{Setting, Shape};
-use plogp::operation::Operation;
+use collectives::Collective;
 use tradewind::EngineKind;
 
 pub(super) const ERRORS: &str = "errors";
@@ -31,7 +31,7 @@ pub(super) fn is_by_sharing(curve: &str) -> bool {
     curve.ends_with(BY_SHARING)
 }
 
-pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Operation]) -> Part {
+pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Collective]) -> Part {
     let mut part = Part::new("models", "Predicted against measured");
     part.about = "Every algorithm of an operation takes turns with the others; a point is the time from a common start until \
                   the slowest rank is done, on the fastest of several visits. Dashed are predictions. Those named pLogP come from the formulas of tables 1 \

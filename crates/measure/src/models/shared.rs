@@ -3,9 +3,9 @@
 use super::{EAGER_BYTES, curve, figure, segments};
 use crate::collectives::{Plan, Shape};
 use crate::results::{Figure, Part, Role};
-use plogp::operation::{Algorithm, Operation};
-use plogp::sharing::fit::{Sample, fit};
-use plogp::sharing::{Constants, Curve, KNOTS, Program, run};
+use collectives::{Algorithm, Collective};
+use models::simulation::fit::{Sample, fit};
+use models::simulation::{Constants, Curve, KNOTS, Program, run};
 use tradewind::EngineKind;
 
 /// A point of a measured curve, with the plan that it is of.
@@ -18,14 +18,14 @@ pub(super) struct Measured {
 /// All points of one number of ranks under an engine, without joins.
 pub(super) fn measured(part: &Part, ranks: u32, engine: EngineKind) -> Vec<Measured> {
     let mut all = Vec::new();
-    for operation in Operation::ALL {
+    for operation in Collective::ALL {
         let Some(figure) = part.figure(&figure(*operation, ranks, engine)) else { continue };
         all.extend(of_figure(figure, *operation, ranks));
     }
     all
 }
 
-fn of_figure(figure: &Figure, operation: Operation, ranks: u32) -> Vec<Measured> {
+fn of_figure(figure: &Figure, operation: Collective, ranks: u32) -> Vec<Measured> {
     let mut all = Vec::new();
     for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
         for point in &series.points {
@@ -42,8 +42,8 @@ fn of_figure(figure: &Figure, operation: Operation, ranks: u32) -> Vec<Measured>
 
 /// Whether the constants are fitted to this algorithm: the simplest of its operation, and one with
 /// segments.
-pub(super) fn is_fitted(operation: Operation, algorithm: Algorithm) -> bool {
-    let segmented = (operation, algorithm) == (Operation::Bcast, Algorithm::SegmentedFlat);
+pub(super) fn is_fitted(operation: Collective, algorithm: Algorithm) -> bool {
+    let segmented = (operation, algorithm) == (Collective::Bcast, Algorithm::SegmentedFlat);
     operation.algorithms().first() == Some(&algorithm) || segmented
 }
 

@@ -3,7 +3,7 @@
 use super::{FIGURES, TABLE};
 use crate::results::{Part, Point, Role, Series, Value};
 use crate::suite::SuiteError;
-use plogp::fit::{Messages, Weights, messages};
+use models::fit::{Messages, Weights, messages};
 
 /// Short and long messages.
 const MOST_PIECES: usize = 2;
@@ -48,7 +48,7 @@ pub(super) fn conclude(part: &mut Part) -> Result<(), SuiteError> {
 
 /// A line for each piece.
 fn drawn(curve: &str, fitted: &Messages) -> Vec<Series> {
-    let line = |(piece, kind): (&plogp::fit::Piece, &&str)| {
+    let line = |(piece, kind): (&models::fit::Piece, &&str)| {
         let (from, to) = (
             Point::exact(piece.from, piece.line.at(piece.from)),
             Point::exact(piece.to, piece.line.at(piece.to)),
@@ -63,7 +63,7 @@ fn drawn(curve: &str, fitted: &Messages) -> Vec<Series> {
 }
 
 /// "0.512 + 0.00011 m".
-fn formula(piece: &plogp::fit::Piece) -> String {
+fn formula(piece: &models::fit::Piece) -> String {
     format!("{:.3} {:+.6} m", piece.line.intercept, piece.line.slope)
 }
 
@@ -90,7 +90,7 @@ fn listed(figure: &str, curve: &str, fitted: &Messages) -> Vec<Vec<Value>> {
         ];
         head("zero").into_iter().chain(rest).collect()
     });
-    let row = |(piece, kind): (&plogp::fit::Piece, &&str)| {
+    let row = |(piece, kind): (&models::fit::Piece, &&str)| {
         let line = piece.line;
         // No message takes less than nothing; behind a break the line need not begin at a message.
         let start_up = |a: f64| if a < 0.0 && *kind != "long" { Value::None } else { a.into() };

@@ -12,10 +12,11 @@ use crate::collectives::Budget;
 use crate::laps::Laps;
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
 use crate::suite::{Experiment, Finding, Here, Setting, Shape, Step, SuiteError};
-use plogp::machine::{Machine, Sample, StartCosts};
-use plogp::pair_class::PairClass;
-use plogp::parameters::ParametersError;
-use topology::Topology;
+use models::machine::PairClass;
+use models::machine::Topology;
+use models::machine_file::{Machine, StartCosts};
+use models::parameters::ParametersError;
+use models::statistics::Sample;
 use tradewind::EngineKind;
 
 /// Figures: their names, titles and captions, in the order in which a survey gives their values.

@@ -2,15 +2,15 @@
 
 use crate::collectives::{Budget, Plan, Shape, Timed, compare};
 use crate::suite::SuiteError;
-use plogp::fit::{self, PlaneSample};
-use plogp::models::join::JoinCosts;
-use plogp::operation::{Algorithm, Operation};
+use collectives::{Algorithm, Collective};
+use models::fit::{self, PlaneSample};
+use models::formulas::join::JoinCosts;
 use tradewind::Communicator;
 
 /// A join among some ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
-    pub(super) operation: Operation,
+    pub(super) operation: Collective,
     pub(super) ranks: u32,
     pub(super) bytes: u64,
     /// How long one call took, from a start that all ranks have in common until the slowest was
@@ -20,8 +20,8 @@ pub(super) struct Measured {
 }
 
 /// Operations whose join is measured.
-const OPERATIONS: [Operation; 4] =
-    [Operation::Barrier, Operation::Bcast, Operation::Allreduce, Operation::Alltoall];
+const OPERATIONS: [Collective; 4] =
+    [Collective::Barrier, Collective::Bcast, Collective::Allreduce, Collective::Alltoall];
 
 /// Measures all joins among the first 2, 4, 8 … ranks, which share so many cores. All ranks of the
 /// job call this; rank 0 finds something.
@@ -38,7 +38,7 @@ pub(super) fn measure(
             world.split((world.rank() < ranks).then_some(0), i64::from(world.rank()))?
         {
             for operation in OPERATIONS {
-                let sizes = if operation == Operation::Barrier { &[0] } else { sizes };
+                let sizes = if operation == Collective::Barrier { &[0] } else { sizes };
                 for bytes in sizes {
                     let shape = Shape { operation, ranks, bytes: *bytes, root: 0 };
                     let compared =
@@ -57,8 +57,8 @@ pub(super) fn measure(
 
 /// a + b × P + c × m for each operation. A barrier has no bytes: its c is nothing, and two numbers
 /// of ranks are enough.
-pub(super) fn fit(measured: &[Measured]) -> Vec<(Operation, JoinCosts)> {
-    let of = |operation: Operation| {
+pub(super) fn fit(measured: &[Measured]) -> Vec<(Collective, JoinCosts)> {
+    let of = |operation: Collective| {
         let mut samples: Vec<PlaneSample> = measured
             .iter()
             .filter(|one| one.operation == operation)
@@ -68,14 +68,14 @@ pub(super) fn fit(measured: &[Measured]) -> Vec<(Operation, JoinCosts)> {
                 measured: one.microseconds,
             })
             .collect();
-        if operation == Operation::Barrier {
+        if operation == Collective::Barrier {
             // The same time at another size, so that the plane lies level.
             samples.extend(
                 samples.clone().into_iter().map(|sample| PlaneSample { bytes: 1, ..sample }),
             );
         }
         let mut costs = fit::plane(&samples).ok()?.costs;
-        if operation == Operation::Barrier {
+        if operation == Collective::Barrier {
             costs.per_byte = 0.0;
         }
         Some((operation, costs))
@@ -97,10 +97,10 @@ mod tests {
                 bytes,
                 microseconds,
             };
-            measured.push(at(Operation::Barrier, 0, 0.5 + 0.25 * f64::from(ranks)));
+            measured.push(at(Collective::Barrier, 0, 0.5 + 0.25 * f64::from(ranks)));
             for bytes in [8, 1024, 32 << 10] {
                 measured.push(at(
-                    Operation::Bcast,
+                    Collective::Bcast,
                     bytes,
                     1.0 + 0.5 * f64::from(ranks) + 0.001 * bytes as f64,
                 ));
@@ -112,7 +112,7 @@ mod tests {
                 && (found.per_rank - per_rank).abs() < 1e-6
                 && (found.per_byte - per_byte).abs() < 1e-9
         };
-        let [(Operation::Barrier, barrier), (Operation::Bcast, bcast)] = fitted[..] else {
+        let [(Collective::Barrier, barrier), (Collective::Bcast, bcast)] = fitted[..] else {
             panic!("{fitted:?}")
         };
         assert!(near(barrier, 0.5, 0.25, 0.0), "{barrier:?}");

@@ -1,10 +1,10 @@
 //! `machine.json`, which grows step by step.
 
 use crate::suite::SuiteError;
-use plogp::file::FileError;
-use plogp::machine::Machine;
+use models::file::FileError;
+use models::machine::Topology;
+use models::machine_file::Machine;
 use std::path::{Path, PathBuf};
-use topology::Topology;
 
 /// Where the file is.
 fn place(directory: &Path) -> PathBuf {
@@ -46,7 +46,7 @@ pub(super) fn add(directory: &Path, change: impl FnOnce(&mut Machine)) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plogp::fingerprint::Fingerprint;
+    use models::machine::Fingerprint;
 
     #[test]
     fn a_file_grows_and_begins_anew() {

@@ -2,7 +2,7 @@
 //! clock.
 
 use crate::clock::now_ns;
-use plogp::machine::Noise;
+use models::machine_file::Noise;
 
 /// A step between two looks that is this many times as long as usual, and …
 const TIMES: i64 = 10;

@@ -4,8 +4,8 @@ use super::patterns;
 use crate::laps::Laps;
 use crate::statistics::percentile;
 use crate::suite::SuiteError;
-use plogp::machine::StartCosts;
-use plogp::parameters::Parameters;
+use models::machine_file::StartCosts;
+use models::parameters::Parameters;
 use tradewind::{Buffers, Communicator, Schedule};
 
 /// A private buffer of this length lies beside the messages where the cost of a byte is measured.

@@ -2,8 +2,9 @@
 
 use super::transport::{Reading, Transport};
 use crate::statistics::median;
-use plogp::machine::{Sample, Samples, SizeSamples};
-use plogp::parameters::{Parameters, ParametersError, Point};
+use models::machine_file::{Samples, SizeSamples};
+use models::parameters::{Parameters, ParametersError, Point};
+use models::statistics::Sample;
 use std::collections::BTreeMap;
 
 /// How much is measured.

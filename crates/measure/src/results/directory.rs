@@ -1,7 +1,7 @@
 //! A directory of results.
 
 use super::{Part, csv};
-use plogp::file::{self, FileError, Kind};
+use models::file::{self, FileError, Kind};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};

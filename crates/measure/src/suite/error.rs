@@ -1,7 +1,7 @@
 //! What can go wrong in an experiment of the suite.
 
 use crate::queues::QueuesError;
-use plogp::fit::FitError;
+use models::fit::FitError;
 
 /// Why an experiment could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum SuiteError {
     Fit(#[from] FitError),
     /// A file of its own could not be kept.
     #[error(transparent)]
-    File(#[from] plogp::file::FileError),
+    File(#[from] models::file::FileError),
     /// A finding names what the part does not have.
     #[error(
         "{what} {name:?} was found, and part {part:?} has none of that name: please report this"

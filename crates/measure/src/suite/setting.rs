@@ -44,7 +44,7 @@ impl Setting {
         put("version", env!("CARGO_PKG_VERSION").to_owned());
         put("effort", if self.quick { "quick" } else { "full" }.to_owned());
         put("cores", list(&self.cores));
-        let machine = topology::Topology::here().fingerprint().clone();
+        let machine = models::machine::Topology::here().fingerprint().clone();
         put("machine", format!("{}, {} cores", machine.processor, machine.cores));
         put("seed", self.seed.to_string());
         if let Some(map) = &self.map {

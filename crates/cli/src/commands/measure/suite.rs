@@ -14,7 +14,7 @@ use job::{JobEnd, lock};
 use kept::Kept;
 use measure::results::{Directory, Part};
 use measure::suite::{EXPERIMENTS, Experiment, Setting, find};
-use plogp::select::DecisionTable;
+use models::decision::DecisionTable;
 use progress::Progress;
 use report::{Input, Results};
 use std::path::{Path, PathBuf};
@@ -200,7 +200,7 @@ fn part_written(directory: &Directory) -> Result<(), Failure> {
 /// The decision table that a directory's measurements make, if any of them are there.
 pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, Failure> {
     let Some(part) = directory.read("decisions")? else { return Ok(None) };
-    let here = topology::Topology::here().fingerprint().clone();
+    let here = models::machine::Topology::here().fingerprint().clone();
     measure::decisions::table(&part, here).map(Some).map_err(Failure::Decisions)
 }
 

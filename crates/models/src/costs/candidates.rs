@@ -1,0 +1,155 @@
+//! Every way to run a collective that there is a model of, with its price.
+
+use crate::costs::{Costs, Prediction, Tuning};
+use crate::query::{Levels, Plan, Query};
+use collectives::{Algorithm, Collective};
+
+/// What a machine costs inside a node and between nodes, and which algorithms may be used.
+#[derive(Clone, Copy)]
+pub struct CostModel<'a> {
+    /// Among the ranks of a node.
+    pub inside: &'a Costs,
+    /// Between nodes; `None` if there is one node only.
+    pub between: Option<&'a Costs>,
+    /// Whether an algorithm can be run in so many levels. A model is not yet an implementation.
+    pub available: &'a dyn Fn(Collective, Algorithm, Levels) -> bool,
+}
+
+/// A way to run a collective.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// The way.
+    pub plan: Plan,
+    /// How long it is to take, in microseconds.
+    pub microseconds: f64,
+}
+
+impl CostModel<'_> {
+    /// All ways, fastest first, each with the segment size and degree that suit it; of equals,
+    /// those that come first in [`Collective::algorithms`]. Empty if nothing is available, or if the
+    /// query has several nodes and nothing is known between nodes.
+    pub fn candidates(&self, query: &Query) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        for algorithm in query.operation.algorithms() {
+            for levels in Levels::ALL {
+                candidates.extend(self.candidate(query, *algorithm, *levels));
+            }
+        }
+        candidates.sort_by(|left, right| left.microseconds.total_cmp(&right.microseconds));
+        candidates
+    }
+
+    /// What this plan takes for a query, in microseconds; `None` if it is no plan for it.
+    ///
+    /// A one-level plan on several nodes is priced as if all its messages went between nodes. A
+    /// two-level plan runs
+    ///
+    /// | operation | first | then | last |
+    /// |---|---|---|---|
+    /// | barrier | a tree up in each node | the algorithm between nodes | the tree down |
+    /// | bcast | the algorithm between nodes | the algorithm in each node | |
+    /// | reduce | the algorithm in each node | the algorithm between nodes | |
+    /// | allreduce | a binomial reduction in each node | the algorithm between nodes | a binomial broadcast in each node |
+    /// | allgather | a binomial gather in each node | the algorithm between nodes | a binomial broadcast in each node |
+    /// | alltoall | a direct exchange in each node | the algorithm, by each rank with some of the nodes | a direct exchange in each node |
+    ///
+    /// and takes the sum of their times. The nodes' ranks lead at their own pace, so it is an upper
+    /// bound.
+    pub fn price(&self, plan: &Plan, query: &Query) -> Option<f64> {
+        let Query { operation, ranks, bytes, .. } = *query;
+        let (nodes, tuning) = (query.nodes(), plan.tuning());
+        match plan.levels {
+            Levels::One if plan.algorithm == Algorithm::Join && nodes > 1 => None,
+            Levels::One => {
+                self.among_all(nodes)?.predict(operation, plan.algorithm, ranks, bytes, tuning)
+            }
+            Levels::Two => self.two_levels(plan, query),
+        }
+    }
+
+    fn two_levels(&self, plan: &Plan, query: &Query) -> Option<f64> {
+        use Collective::*;
+        let (nodes, here) = (query.nodes(), query.ranks_per_node.min(query.ranks));
+        if nodes < 2 || here < 2 || !query.operation.has_two_levels(plan.algorithm) {
+            return None;
+        }
+        let m = query.bytes;
+        let of_node = m.saturating_mul(u64::from(here));
+        let of_all = m.saturating_mul(u64::from(query.ranks));
+        let binomial = |operation, bytes| {
+            self.inside.predict(operation, Algorithm::Binomial, here, bytes, Tuning::default())
+        };
+        let inside = |operation, bytes| {
+            self.inside.predict(operation, plan.algorithm, here, bytes, plan.tuning())
+        };
+        let between = |bytes| {
+            self.between?.predict(query.operation, plan.algorithm, nodes, bytes, plan.tuning())
+        };
+        let around = match query.operation {
+            Barrier => {
+                return Some(
+                    self.inside.predict(Barrier, Algorithm::Tree, here, 0, Tuning::default())?
+                        + between(0)?,
+                );
+            }
+            Bcast | Reduce => return Some(inside(query.operation, m)? + between(m)?),
+            Allreduce => (binomial(Reduce, m)?, between(m)?, binomial(Bcast, m)?),
+            Allgather => (binomial(Gather, m)?, between(of_node)?, binomial(Bcast, of_all)?),
+            Alltoall => {
+                // Each rank speaks with so many nodes, in one message each, and the others of its
+                // node give it what is for them.
+                let spoken_with = (nodes - 1).div_ceil(here);
+                let for_speaker = of_node.saturating_mul(u64::from(spoken_with));
+                let inside = self.inside.predict(
+                    Alltoall,
+                    Algorithm::RotatedDirect,
+                    here,
+                    for_speaker,
+                    Tuning::default(),
+                )?;
+                let message = of_node.saturating_mul(u64::from(here));
+                let between = self.between?.predict(
+                    Alltoall,
+                    plan.algorithm,
+                    spoken_with + 1,
+                    message,
+                    plan.tuning(),
+                )?;
+                (inside, between, inside)
+            }
+            _ => return None,
+        };
+        Some(around.0 + around.1 + around.2)
+    }
+
+    fn candidate(&self, query: &Query, algorithm: Algorithm, levels: Levels) -> Option<Candidate> {
+        let Query { operation, ranks, bytes, .. } = *query;
+        let nodes = query.nodes();
+        let available = |algorithm| (self.available)(operation, algorithm, levels);
+        if !available(algorithm) {
+            return None;
+        }
+        // Segments and degrees of a two-level plan are those that suit the messages between nodes,
+        // the slow ones.
+        let best = match (levels, operation) {
+            (Levels::One, _) => self.among_all(nodes)?.best(operation, algorithm, ranks, bytes)?,
+            (Levels::Two, Collective::Allgather) => {
+                let of_node = bytes.saturating_mul(u64::from(query.ranks_per_node));
+                self.between?.best(operation, algorithm, nodes, of_node)?
+            }
+            (Levels::Two, _) => self.between?.best(operation, algorithm, nodes, bytes)?,
+        };
+        let Prediction { tuning: Tuning { segment_bytes, degree }, .. } = best;
+        let one_segment = segment_bytes.is_some_and(|segment| segment.get() >= bytes);
+        if one_segment && algorithm.unsegmented().is_some_and(available) {
+            return None; // the same under another name
+        }
+        let plan = Plan { levels, algorithm, segment_bytes, degree };
+        Some(Candidate { plan, microseconds: self.price(&plan, query)? })
+    }
+
+    /// The costs of an algorithm among all ranks.
+    fn among_all(&self, nodes: u32) -> Option<&Costs> {
+        if nodes == 1 { Some(self.inside) } else { self.between }
+    }
+}

@@ -1,0 +1,19 @@
+//! Which algorithm to use: candidates by the models, a decision table made from them, and a
+//! decision for a query.
+//!
+//! [`CostModel`] knows what every way to run a collective costs that there is a model of.
+//! [`DecisionTable::build`] does that over a [`Grid`] and keeps the winners by ranges of sizes.
+//! [`decide`] looks a [`Query`] up, and falls back to the [built-in rules](rules) where there is
+//! no table or the table has a gap; the [`Decision`] says in words what was chosen, and why.
+
+mod build;
+mod decide;
+mod lookup;
+pub mod rules;
+mod table;
+
+pub use crate::query::{Levels, Plan, Query};
+pub use build::Grid;
+pub use decide::{Decision, Origin, Reason, decide};
+pub use lookup::MatchedRow;
+pub use table::{DecisionTable, Gap, Range, Row, RunnerUp, TableError};

@@ -1,0 +1,123 @@
+//! A decision, and its reasons in words.
+
+use super::rules;
+use super::table::{DecisionTable, Gap, Row, RunnerUp, sizes};
+use crate::query::{Plan, Query};
+use std::fmt;
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// For what.
+    pub query: Query,
+    /// The choice.
+    pub plan: Plan,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a decision comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// A decision table.
+    Table {
+        /// The row's ranks.
+        ranks: u32,
+        /// The row's ranks a node.
+        ranks_per_node: u32,
+        /// The range's first size.
+        from: u64,
+        /// The first size beyond it, if it has an end.
+        to: Option<u64>,
+        /// How long the plan is to take at the first size, in microseconds.
+        microseconds: f64,
+        /// The next best there.
+        runner_up: Option<RunnerUp>,
+    },
+    /// The built-in rules.
+    BuiltIn(Reason),
+}
+
+/// Why the built-in rules were used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// There is no table, or none that can be used.
+    NoTable,
+    /// The table does not say.
+    Gap(Gap),
+}
+
+/// Decides by the table, and by the [built-in rules](rules) if there is none, or if it has a gap
+/// here.
+///
+/// ```
+/// use collectives::Collective;
+/// use models::decision::{Query, decide};
+///
+/// let query = Query { operation: Collective::Allreduce, ranks: 4, ranks_per_node: 4, bytes: 8 };
+/// let decision = decide(None, &query);
+/// assert_eq!(
+///     decision.to_string(),
+///     "allreduce of 8 bytes among 4 ranks, 4 a node: join\n  \
+///      built-in rules, because there is no decision table for this machine: `tradewind tune` writes one"
+/// );
+/// ```
+pub fn decide(table: Option<&DecisionTable>, query: &Query) -> Decision {
+    let built_in = |reason| Decision {
+        query: *query,
+        plan: rules::plan(query),
+        origin: Origin::BuiltIn(reason),
+    };
+    let Some(table) = table else { return built_in(Reason::NoTable) };
+    match table.look_up(query) {
+        Err(gap) => built_in(Reason::Gap(gap)),
+        Ok(found) => {
+            let Row { ranks, ranks_per_node, .. } = *found.row;
+            let super::Range { from, to, microseconds, plan, runner_up } = *found.range;
+            let origin = Origin::Table { ranks, ranks_per_node, from, to, microseconds, runner_up };
+            Decision { query: *query, plan, origin }
+        }
+    }
+}
+
+impl fmt::Display for Decision {
+    /// What was chosen, and below it why.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}\n  {}", self.query, self.plan, self.origin)
+    }
+}
+
+impl fmt::Display for Origin {
+    /// Why, in one or two lines.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Table { ranks, ranks_per_node, from, to, microseconds, runner_up } => {
+                let sizes = sizes(*from, *to);
+                writeln!(
+                    formatter,
+                    "decision table, row for {ranks} ranks, {ranks_per_node} a node, {sizes}"
+                )?;
+                write!(formatter, "  predicted for {from} bytes: {microseconds:.3} µs")?;
+                match runner_up {
+                    Some(RunnerUp { plan, microseconds }) => {
+                        write!(formatter, "; next best: {plan}, {microseconds:.3} µs")
+                    }
+                    None => write!(formatter, "; there was no other"),
+                }
+            }
+            Origin::BuiltIn(Reason::NoTable) => {
+                let way_out = "`tradewind tune` writes one";
+                write!(
+                    formatter,
+                    "built-in rules, because there is no decision table for this machine: {way_out}"
+                )
+            }
+            Origin::BuiltIn(Reason::Gap(gap)) => {
+                write!(
+                    formatter,
+                    "built-in rules, because {gap}: `tradewind tune` writes a whole one"
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The files that are kept between runs: read with every doubt, written whole or not at all.
+
+use crate::machine::Fingerprint;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The name in the file's first field.
+    pub name: &'static str,
+    /// The version that is written, and the only one that is read.
+    pub version: u32,
+    /// How to get a new one, as the end of a sentence.
+    pub remedy: &'static str,
+}
+
+impl Kind {
+    /// What was measured of a machine: [`Machine`](crate::machine_file::Machine).
+    pub const MACHINE: Kind = Kind {
+        name: "tradewind machine",
+        version: 1,
+        remedy: "measure this machine with `tradewind measure plogp`",
+    };
+    /// Which algorithm to use when: [`DecisionTable`](crate::decision::DecisionTable).
+    pub const DECISION_TABLE: Kind = Kind {
+        name: "tradewind decision table",
+        version: 1,
+        remedy: "write a new one with `tradewind tune`, without which the built-in table is used",
+    };
+}
+
+/// Why a file cannot be used, or could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The system does not give the file's bytes.
+    #[error("{}: cannot be read: {source}; {}", .path.display(), .kind.remedy)]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        kind: &'static Kind,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The bytes are not such a file, or not any more.
+    #[error(
+        "{}:{line}:{column}: damaged{}: {what}; put it right there, or {}",
+        .path.display(), in_field(.field), .kind.remedy
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        kind: &'static Kind,
+        /// Line, from 1; 0 if it lies with the file as a whole.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// The way to the field, such as `content.classes.same-socket`; empty if there is none.
+        field: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The file is of another kind.
+    #[error("{}: is a `{found}` file, not a `{}` file: give another path, or {}", .path.display(), .kind.name, .kind.remedy)]
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        kind: &'static Kind,
+        /// What it says it is.
+        found: String,
+    },
+    /// The file was written by an older tradewind.
+    #[error(
+        "{}: has version {found}, from an older tradewind; this one reads version {}: {}",
+        .path.display(), .kind.version, .kind.remedy
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static Kind,
+        /// Its version.
+        found: u32,
+    },
+    /// The file was written by a newer tradewind.
+    #[error(
+        "{}: has version {found}, from a newer tradewind; this one reads version {}: use the newer tradewind, or {}",
+        .path.display(), .kind.version, .kind.remedy
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static Kind,
+        /// Its version.
+        found: u32,
+    },
+    /// The file tells of another machine.
+    #[error("{}: was made on another machine ({}): {}", .path.display(), .differences.join(", "), .kind.remedy)]
+    OtherMachine {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static Kind,
+        /// Each difference in words: "4 cores there, 8 here".
+        differences: Vec<String>,
+    },
+    /// The file could not be written. What was there before still is.
+    #[error(
+        "{}: cannot be written: {source}; what was there is unchanged: make room, or choose another directory",
+        .path.display()
+    )]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+fn in_field(field: &str) -> String {
+    if field.is_empty() { String::new() } else { format!(" in field `{field}`") }
+}
+
+/// What stands in a file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<T> {
+    format: String,
+    version: u32,
+    content: T,
+}
+
+/// What every version of a file has.
+#[derive(Deserialize)]
+struct Header {
+    format: String,
+    version: u32,
+}
+
+/// The content of a file.
+///
+/// # Errors
+/// [`FileError`], which names the file, the place, and what to do.
+pub fn read<T: DeserializeOwned>(path: &Path, kind: &'static Kind) -> Result<T, FileError> {
+    let bytes = fs::read(path).map_err(|source| FileError::Unreadable {
+        path: path.to_owned(),
+        kind,
+        source,
+    })?;
+    parse(path, kind, &bytes)
+}
+
+/// The content of a file with these bytes; the path is for messages.
+pub(crate) fn parse<T: DeserializeOwned>(
+    path: &Path,
+    kind: &'static Kind,
+    bytes: &[u8],
+) -> Result<T, FileError> {
+    let header: Header = from_json(path, kind, bytes)?;
+    let path_of = || path.to_owned();
+    if header.format != kind.name {
+        return Err(FileError::OtherKind { path: path_of(), kind, found: header.format });
+    }
+    match header.version {
+        found if found < kind.version => Err(FileError::Older { path: path_of(), kind, found }),
+        found if found > kind.version => Err(FileError::Newer { path: path_of(), kind, found }),
+        _ => Ok(from_json::<Envelope<T>>(path, kind, bytes)?.content),
+    }
+}
+
+/// Compares whose file it is with whose it should be.
+pub(crate) fn belongs(
+    path: &Path,
+    kind: &'static Kind,
+    file: &Fingerprint,
+    here: &Fingerprint,
+) -> Result<(), FileError> {
+    match file.differences(here) {
+        differences if differences.is_empty() => Ok(()),
+        differences => Err(FileError::OtherMachine { path: path.to_owned(), kind, differences }),
+    }
+}
+
+/// The bytes of a file with this content.
+pub(crate) fn to_bytes<T: Serialize>(kind: &'static Kind, content: &T) -> io::Result<Vec<u8>> {
+    let envelope = Envelope { format: kind.name.to_owned(), version: kind.version, content };
+    let mut bytes = serde_json::to_vec_pretty(&envelope)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// Puts a file in the place of what is there, if anything: who reads it sees the old one or the new
+/// one, whole.
+///
+/// # Errors
+/// [`FileError::Unwritable`]; the old file is still there.
+pub fn write<T: Serialize>(path: &Path, kind: &'static Kind, content: &T) -> Result<(), FileError> {
+    let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
+    let bytes = to_bytes(kind, content).map_err(unwritable)?;
+    replace(path, |file| file.write_all(&bytes)).map_err(unwritable)
+}
+
+/// Writes beside the file, and takes its place when every byte is on the disk.
+///
+/// # Errors
+/// What the system says; the old file is still there.
+pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    // As any new file; the process's mask takes away what it does.
+    const MODE: u32 = 0o666;
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let permissions = fs::Permissions::from_mode(MODE);
+    let mut beside = tempfile::Builder::new()
+        .prefix(".tradewind-")
+        .permissions(permissions)
+        .tempfile_in(directory)?;
+    write(beside.as_file_mut())?;
+    beside.as_file().sync_all()?;
+    beside.persist(path)?;
+    // The name, too, is to survive a power failure.
+    File::open(directory)?.sync_all()
+}
+
+fn from_json<'a, T: Deserialize<'a>>(
+    path: &Path,
+    kind: &'static Kind,
+    bytes: &'a [u8],
+) -> Result<T, FileError> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let damaged = |field: String, error: &serde_json::Error| {
+        let mut what = error.to_string();
+        // The message carries its own place at the end, which stands at the front of ours.
+        if let Some(end) = what.rfind(" at line ") {
+            what.truncate(end);
+        }
+        let (line, column) = (error.line(), error.column());
+        FileError::Damaged { path: path.to_owned(), kind, line, column, field, what }
+    };
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let field = error.path().to_string();
+        damaged(if field == "." { String::new() } else { field }, error.inner())
+    })?;
+    reader.end().map_err(|error| damaged(String::new(), &error))?;
+    Ok(value)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_fills_up_leaves_the_old_file_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("machine.json");
+        fs::write(&path, "the old one").unwrap();
+        let error = replace(&path, |file| {
+            file.write_all(b"half of the new o")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the old one");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_new_file_takes_the_old_one_s_place_with_the_rights_of_any_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, ordinary) =
+            (directory.path().join("machine.json"), directory.path().join("ordinary"));
+        fs::write(&path, "the old one").unwrap();
+        fs::write(&ordinary, "").unwrap();
+        replace(&path, |file| file.write_all(b"the new one")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the new one");
+        let mode = |path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&path), mode(&ordinary));
+    }
+}

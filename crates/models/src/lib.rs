@@ -1,0 +1,55 @@
+//! The costs of collectives: the machine, measured parameters, predictions, and the choice of an
+//! algorithm.
+//!
+//! The crate measures nothing, communicates nothing and reads no clock. **Times are microseconds**
+//! and **sizes are bytes** throughout.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`machine`] | cores, caches and sockets of this machine; classes of pairs of cores by distance; the machine's fingerprint |
+//! | [`statistics`] | quantiles of repeated measurements |
+//! | [`parameters`] | latency L, overheads os(m) and or(m), gap g(m): measured at some sizes, linear between them; one set for each class of pairs |
+//! | [`formulas`] | one function for each formula, with its source; its page has the table of all of them |
+//! | [`costs`] | the costs of one level of a machine; predicts every algorithm, with its best segment size or degree |
+//! | [`simulation`] | a collective simulated by processes that execute each other's operations and share cores |
+//! | [`fit`] | lines, broken lines, contention ratio and joins fitted to measurements, with their uncertainty |
+//! | [`decision`] | decision tables, built-in rules, decisions and their reasons |
+//! | [`machine_file`] | `machine.json`, and the difference of two such files |
+//! | [`file`](mod@file) | versioned files, validated when read, replaced atomically when written |
+//!
+//! The models are those of the parameterised LogP model. Kielmann, Bal, Verstoep: "Fast Measurement
+//! of LogP Parameters for Message Passing Platforms", 2000; Barchet-Estefanel, Mounié: "Performance
+//! Characterisation of Intra-Cluster Collective Communications", 2004; the fits of times against
+//! lengths and of barriers are those of Bokhari: "Communication Overhead on the Intel Paragon, IBM
+//! SP2 & Meiko CS-2", ICASE Interim Report 28, 1995.
+//!
+//! ```
+//! use collectives::{Algorithm, Collective};
+//! use models::costs::{CostModel, Costs};
+//! use models::decision::Query;
+//! use models::parameters::Parameters;
+//!
+//! // A gigabit Ethernet, about: 50 µs, and 8 ns a byte.
+//! let costs = Costs::of_messages(Parameters::linear(50.0, (3.0, 0.001), (4.0, 0.001), (10.0, 0.008))?);
+//! let model = CostModel { inside: &costs, between: None, available: &|_, _, _| true };
+//! let best = |bytes| {
+//!     let query = Query { operation: Collective::Bcast, ranks: 16, ranks_per_node: 16, bytes };
+//!     model.candidates(&query)[0].plan.algorithm
+//! };
+//! assert_eq!(best(1), Algorithm::Dary);
+//! assert_eq!(best(16 << 20), Algorithm::TwoTree);
+//! # Ok::<(), models::parameters::ParametersError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod costs;
+pub mod decision;
+pub mod file;
+pub mod fit;
+pub mod formulas;
+pub mod machine;
+pub mod machine_file;
+pub mod parameters;
+mod query;
+pub mod simulation;
+pub mod statistics;

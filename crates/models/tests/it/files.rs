@@ -1,0 +1,178 @@
+//! Files that are not what they should be: each mistake has its own message, with the file, the
+//! place and the way out.
+
+use crate::sample_machine::{fingerprint, machine, table};
+use models::decision::DecisionTable;
+use models::file::FileError;
+use models::machine::Fingerprint;
+use models::machine::PairClass;
+use models::machine_file::Machine;
+use std::fs;
+use std::path::Path;
+
+const HERE: &str = "machine.json";
+
+/// The machine's file with one change.
+fn changed(from: &str, to: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(HERE);
+    machine().write(&path).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "`{from}` is not in\n{text}");
+    text.replacen(from, to, 1)
+}
+
+fn refused(text: &str) -> FileError {
+    Machine::from_bytes(Path::new(HERE), text.as_bytes()).unwrap_err()
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (machine_file, table_file) =
+        (directory.path().join(HERE), directory.path().join("table.json"));
+    machine().write(&machine_file).unwrap();
+    assert_eq!(Machine::read_for(&machine_file, &fingerprint()).unwrap(), machine());
+    table().write(&table_file).unwrap();
+    assert!(DecisionTable::read_for(&table_file, &fingerprint()).unwrap() == table());
+    // Again, over the old one.
+    Machine::new(fingerprint()).write(&machine_file).unwrap();
+    assert_eq!(Machine::read(&machine_file).unwrap(), Machine::new(fingerprint()));
+    assert_eq!(
+        fs::read_dir(directory.path()).unwrap().count(),
+        2,
+        "nothing is left beside the files"
+    );
+}
+
+#[test]
+fn a_missing_file_says_how_to_get_one() {
+    let error = Machine::read(Path::new("/nowhere/machine.json")).unwrap_err();
+    assert!(matches!(error, FileError::Unreadable { .. }));
+    let message = error.to_string();
+    assert!(
+        message.starts_with("/nowhere/machine.json: cannot be read: No such file"),
+        "{message}"
+    );
+    assert!(message.ends_with("measure this machine with `tradewind measure plogp`"), "{message}");
+}
+
+#[test]
+fn damage_is_named_by_line_column_and_field() {
+    let error = refused(&changed("\"gap\": 0.5", "\"gap\": -0.5"));
+    let FileError::Damaged { line, column, ref field, ref what, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(field, "content.classes.same-socket");
+    assert!(line > 1 && column > 0, "{error}");
+    assert!(what.starts_with("the gap in the list of sizes at position 0 is -0.5 µs"), "{error}");
+
+    let error = refused(&changed("\"gap\": 0.5", "\"gap\": null"));
+    assert!(error.to_string().contains("in field `content.classes.same-socket"), "{error}");
+    let error = refused(&changed("\"latency\"", "\"lateness\""));
+    assert!(error.to_string().contains("unknown field `lateness`"), "{error}");
+    let error = refused(&changed("\"same-socket\"", "\"next-door\""));
+    assert!(
+        error.to_string().contains("`next-door` is no class of pairs; use one of same-core,"),
+        "{error}"
+    );
+    let error = refused(&changed("\"combine\": 0.001", "\"combine\": -0.001"));
+    assert!(
+        error.to_string().contains("`combine` is -0.001: give a number that is not negative"),
+        "{error}"
+    );
+    let error = refused("");
+    assert!(error.to_string().starts_with("machine.json:1:0: damaged: EOF"), "{error}");
+}
+
+#[test]
+fn a_file_cut_off_anywhere_is_damaged() {
+    let text = changed("x86", "x86");
+    for end in 0..text.trim_end().len() {
+        assert!(
+            matches!(refused(&text[..end]), FileError::Damaged { line: 1.., .. }),
+            "cut off after {end} bytes"
+        );
+    }
+    assert!(matches!(refused(&format!("{text}x")), FileError::Damaged { .. }));
+}
+
+#[test]
+fn versions_are_told_apart_even_if_nothing_else_is_known_of_them() {
+    let older = refused(&changed("\"version\": 1", "\"version\": 0"));
+    assert!(matches!(older, FileError::Older { found: 0, .. }));
+    assert!(
+        older
+            .to_string()
+            .contains("has version 0, from an older tradewind; this one reads version 1: measure")
+    );
+    let newer = refused(r#"{"format": "tradewind machine", "version": 7, "spirit": "unknown"}"#);
+    assert!(matches!(newer, FileError::Newer { found: 7, .. }));
+    assert!(
+        newer
+            .to_string()
+            .contains("from a newer tradewind; this one reads version 1: use the newer"),
+        "{newer}"
+    );
+}
+
+#[test]
+fn one_kind_of_file_is_not_taken_for_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(HERE);
+    table().write(&path).unwrap();
+    let error = Machine::read(&path).unwrap_err();
+    assert!(matches!(error, FileError::OtherKind { .. }));
+    assert!(
+        error
+            .to_string()
+            .contains("is a `tradewind decision table` file, not a `tradewind machine` file"),
+        "{error}"
+    );
+}
+
+#[test]
+fn another_machine_s_file_is_refused_with_every_difference() {
+    let directory = tempfile::tempdir().unwrap();
+    let (machine_file, table_file) =
+        (directory.path().join(HERE), directory.path().join("table.json"));
+    machine().write(&machine_file).unwrap();
+    table().write(&table_file).unwrap();
+    let other =
+        Fingerprint { cores: 64, kernel: "7.0".to_owned(), hypervisor: None, ..fingerprint() };
+    let error = Machine::read_for(&machine_file, &other).unwrap_err();
+    let FileError::OtherMachine { ref differences, .. } = error else { panic!("{error}") };
+    assert_eq!(
+        differences,
+        &[
+            "cores: 2 there, 64 here",
+            "kernel: 6.1 there, 7.0 here",
+            "hypervisor: kvm there, none here"
+        ]
+    );
+    assert!(matches!(
+        DecisionTable::read_for(&table_file, &other),
+        Err(FileError::OtherMachine { .. })
+    ));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_says_so() {
+    let error = machine().write(Path::new("/proc/machine.json")).unwrap_err();
+    assert!(matches!(error, FileError::Unwritable { .. }));
+    assert!(error.to_string().contains("what was there is unchanged"), "{error}");
+}
+
+#[test]
+fn a_class_nobody_has_measured_is_stood_in_for_by_a_farther_one_of_the_same_node() {
+    let machine = machine();
+    let latency = |class| machine.costs(class).map(|costs| costs.network.latency());
+    assert_eq!(latency(PairClass::SharedCache), Some(0.25)); // as the socket
+    assert_eq!(latency(PairClass::OtherSocket), Some(0.25)); // nothing farther is known inside the node
+    assert_eq!(latency(PairClass::OtherNode), Some(20.0));
+    assert!(
+        machine.costs(PairClass::OtherNode).unwrap().joins.is_empty(),
+        "no memory is shared between nodes"
+    );
+    assert!(!machine.costs(PairClass::SameCore).unwrap().joins.is_empty());
+}

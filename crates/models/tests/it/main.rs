@@ -1,0 +1,14 @@
+//! Tests of the models.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
+
+mod files;
+mod fits;
+mod formulas;
+mod hostile;
+mod network_rules;
+mod sample_machine;
+mod segments;
+mod selection;
+mod simulation;
+mod topology;

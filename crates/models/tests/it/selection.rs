@@ -1,0 +1,315 @@
+//! Decision tables: that they say what the models say, what they say between their rows, and what
+//! is missing from them.
+
+use crate::sample_machine::{fingerprint, grid, machine, table};
+use collectives::{Algorithm, Collective};
+use models::costs::CostModel;
+use models::decision::{
+    DecisionTable, Gap, Levels, Origin, Plan, Query, Range, Reason, Row, decide, rules,
+};
+use models::machine::PairClass;
+use proptest::prelude::*;
+use std::sync::LazyLock;
+
+static TABLE: LazyLock<DecisionTable> = LazyLock::new(table);
+
+fn operations() -> impl Strategy<Value = Collective> {
+    prop::sample::select(Collective::ALL)
+}
+
+fn query(operation: Collective, ranks: u32, ranks_per_node: u32, bytes: u64) -> Query {
+    Query { operation, ranks, ranks_per_node, bytes }
+}
+
+fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
+    Range { from, to, plan: Plan::of(algorithm), microseconds: 1.0, runner_up: None }
+}
+
+fn bcast_row(ranks: u32, ranks_per_node: u32, ranges: Vec<Range>) -> Row {
+    Row { operation: Collective::Bcast, ranks, ranks_per_node, ranges }
+}
+
+fn with_rows(rows: Vec<Row>) -> DecisionTable {
+    DecisionTable::new(fingerprint(), rows).expect("valid")
+}
+
+/// Calls with the candidates' prices on two prices.
+fn with_prices<T>(use_them: impl FnOnce(CostModel<'_>) -> T) -> T {
+    let machine = machine();
+    let inside = machine.costs(PairClass::SameSocket).expect("measured");
+    let between = machine.costs(PairClass::OtherNode).expect("measured");
+    use_them(CostModel { inside: &inside, between: Some(&between), available: &|_, _, _| true })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// At the sizes of the grid the table loses two percent at most.
+    #[test]
+    fn the_table_follows_the_models(
+        operation in operations(), ranks in 0usize..4, here in 0usize..5, size in 0usize..41,
+    ) {
+        let grid = grid();
+        let (ranks, here, bytes) = (grid.ranks[ranks], grid.ranks_per_node[here], grid.bytes[size]);
+        prop_assume!(here <= ranks);
+        let query = query(operation, ranks, here, if operation == Collective::Barrier { 0 } else { bytes });
+        let decision = decide(Some(&TABLE), &query);
+        prop_assert!(matches!(decision.origin, Origin::Table { .. }), "{decision}");
+        with_prices(|prices| {
+            let best = prices.candidates(&query)[0].microseconds;
+            let chosen = prices.price(&decision.plan, &query).expect("the plan is for this query");
+            prop_assert!(chosen <= best * 1.02 + 1e-12, "{decision}: {chosen}, but {best}");
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn every_query_has_a_decision_that_its_operation_has_and_says_why(
+        operation in operations(), ranks in 0u32..1000, here in 0u32..1000, bytes in any::<u64>(), with_table in any::<bool>(),
+    ) {
+        let query = query(operation, ranks, here, bytes);
+        let decision = decide(with_table.then_some(&*TABLE), &query);
+        let Plan { algorithm, levels, .. } = decision.plan;
+        prop_assert!(operation.algorithms().contains(&algorithm));
+        prop_assert!(algorithm != Algorithm::Join || query.nodes() == 1);
+        prop_assert!(levels == Levels::One || query.nodes() > 1 && operation.has_two_levels(algorithm));
+        let text = decision.to_string();
+        prop_assert!(text.contains("decision table") && text.starts_with(operation.name()), "{text}");
+    }
+
+    #[test]
+    fn candidates_come_in_order_and_cost_what_their_plans_cost(
+        operation in operations(), ranks in 1u32..64, here in 1u32..64, bytes in 0u64..1_000_000,
+    ) {
+        let query = query(operation, ranks, here, bytes);
+        with_prices(|prices| {
+            let candidates = prices.candidates(&query);
+            prop_assert!(candidates.windows(2).all(|pair| pair[0].microseconds <= pair[1].microseconds));
+            for candidate in candidates {
+                let price = prices.price(&candidate.plan, &query).expect("a plan for this query");
+                prop_assert!((price - candidate.microseconds).abs() <= 1e-9 * price.max(1.0), "{}", candidate.plan);
+            }
+            Ok(())
+        })?;
+    }
+}
+
+#[test]
+fn the_built_table_is_whole_and_small_and_changes_where_the_next_plan_becomes_faster() {
+    assert_eq!(TABLE.gaps(), []);
+    let ranges: usize = TABLE.rows().iter().map(|row| row.ranges.len()).sum();
+    // 11 operations in 14 shapes, at 41 sizes.
+    assert!(TABLE.rows().len() == 11 * 14 && ranges < 11 * 14 * 8, "{ranges} ranges");
+    with_prices(|prices| {
+        for row in TABLE.rows() {
+            for pair in row.ranges.windows(2) {
+                let at = |range: &Range, bytes| {
+                    let query = query(row.operation, row.ranks, row.ranks_per_node, bytes);
+                    prices.price(&range.plan, &query).expect("priced")
+                };
+                let change = pair[1].from;
+                assert!(at(&pair[0], change) > at(&pair[1], change), "at {change}: {row:?}");
+                assert_eq!(pair[0].to, Some(change));
+                assert_eq!(pair[1].microseconds, at(&pair[1], change));
+            }
+        }
+    });
+}
+
+/// By hand, 16 ranks, two on each of 8 nodes, 8 bytes. Inside g + L + c = 0.5008 + 0.25 + 0.008 up
+/// and 0.7508 down. Between, g(8) + L + c = 5.064 + 20 + 0.008 = 25.072 a round: 3 rounds between 8
+/// leaders, 4 between all 16.
+#[test]
+fn two_levels_are_used_where_they_pay() {
+    let here = query(Collective::Allreduce, 16, 2, 8);
+    let decision = decide(Some(&TABLE), &here);
+    assert_eq!(
+        decision.plan,
+        Plan { levels: Levels::Two, ..Plan::of(Algorithm::RecursiveDoubling) }
+    );
+    assert!(decision.to_string().contains("a node: two-level recursive-doubling\n"), "{decision}");
+    with_prices(|prices| {
+        let price = |plan: Plan| prices.price(&plan, &here).expect("priced");
+        assert!((price(decision.plan) - (0.7588 + 3.0 * 25.072 + 0.7508)).abs() < 1e-9);
+        assert!((price(Plan::of(Algorithm::RecursiveDoubling)) - 4.0 * 25.072).abs() < 1e-9);
+    });
+}
+
+/// By hand, 8 ranks, two on each of 4 nodes, 64 bytes. Each rank speaks with two nodes at most, in
+/// messages of four blocks, and gives the other one of its node what is for two nodes and gets as
+/// much.
+#[test]
+fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
+    let here = query(Collective::Alltoall, 8, 2, 64);
+    with_prices(|prices| {
+        let direct = |costs: &models::costs::Costs, ranks, bytes| {
+            let (algorithm, tuning) = (Algorithm::RotatedDirect, models::costs::Tuning::default());
+            costs
+                .predict(Collective::Alltoall, algorithm, ranks, bytes, tuning)
+                .expect("there is a model")
+        };
+        let between = prices.between.expect("measured");
+        let expected = 2.0 * direct(prices.inside, 2, 4 * 64) + direct(between, 3, 4 * 64);
+        let two_levels = |algorithm| Plan { levels: Levels::Two, ..Plan::of(algorithm) };
+        let price = prices.price(&two_levels(Algorithm::RotatedDirect), &here).expect("priced");
+        assert!((price - expected).abs() < 1e-9, "{price}, expected {expected}");
+        assert_eq!(prices.price(&two_levels(Algorithm::Bruck), &here), None);
+    });
+}
+
+/// Between nodes without a table: as many messages leave a node as there are other nodes, or as its
+/// ranks have rounds.
+#[test]
+fn short_blocks_of_an_alltoall_go_in_two_levels_while_that_saves_messages() {
+    let plan = |ranks, here, bytes| {
+        rules::plan(&query(Collective::Alltoall, ranks, here, bytes)).to_string()
+    };
+    assert_eq!(plan(4, 2, 8), "two-level rotated-direct");
+    assert_eq!(plan(16, 2, 512), "two-level rotated-direct", "7 messages instead of 8");
+    assert_eq!(plan(24, 2, 8), "bruck", "11 messages instead of 10");
+    assert_eq!(plan(4, 2, 513), "rotated-direct");
+    assert_eq!(plan(8, 4, 256), "two-level rotated-direct");
+    assert_eq!(
+        plan(8, 4, 257),
+        "rotated-direct",
+        "what a rank has for the other node is more than 1 KiB"
+    );
+    assert_eq!(plan(4, 1, 8), "bruck", "there is only one level");
+    assert_eq!(plan(4, 4, 8), "join");
+    let allgather = rules::plan(&query(Collective::Allgather, 6, 2, 8));
+    assert_eq!(allgather.to_string(), "two-level bruck", "of three nodes");
+}
+
+#[test]
+fn what_is_not_available_is_not_chosen() {
+    with_prices(|prices| {
+        let only_chains =
+            |_: Collective, algorithm: Algorithm, _: Levels| algorithm == Algorithm::Chain;
+        let prices = CostModel { available: &only_chains, ..prices };
+        let candidates = prices.candidates(&query(Collective::Bcast, 8, 8, 1000));
+        assert_eq!(candidates.len(), 1);
+        assert_eq!(candidates[0].plan, Plan::of(Algorithm::Chain));
+        assert!(prices.candidates(&query(Collective::Barrier, 8, 8, 0)).is_empty());
+    });
+    let machine = machine();
+    let inside = machine.costs(PairClass::SameSocket).expect("measured");
+    let prices = CostModel { inside: &inside, between: None, available: &|_, _, _| true };
+    assert!(
+        prices.candidates(&query(Collective::Bcast, 8, 4, 0)).is_empty(),
+        "nothing is known between nodes"
+    );
+}
+
+#[test]
+fn the_nearest_row_on_the_same_side_is_taken() {
+    let row = |ranks, here, algorithm| bcast_row(ranks, here, vec![range(0, None, algorithm)]);
+    let table = with_rows(vec![
+        row(4, 4, Algorithm::Flat),
+        row(16, 16, Algorithm::Chain),
+        row(8, 2, Algorithm::Binomial),
+        row(8, 4, Algorithm::Dary),
+    ]);
+    let algorithm = |ranks, here| {
+        let found = table.look_up(&query(Collective::Bcast, ranks, here, 0));
+        found.map(|found| found.range.plan.algorithm)
+    };
+    assert_eq!(algorithm(5, 8), Ok(Algorithm::Flat), "one node, nearest to 4");
+    assert_eq!(algorithm(8, 8), Ok(Algorithm::Flat), "as near to 4 as to 16: the lower");
+    assert_eq!(algorithm(9, 64), Ok(Algorithm::Chain));
+    assert_eq!(algorithm(32, 32), Ok(Algorithm::Chain), "just a factor of two");
+    assert!(
+        matches!(algorithm(33, 33), Err(Gap::Ranks { ranks: 33, .. })),
+        "more than a factor of two"
+    );
+    assert_eq!(algorithm(10, 1), Ok(Algorithm::Binomial), "several nodes, 2 is nearer to 1 than 4");
+    assert_eq!(algorithm(12, 6), Ok(Algorithm::Dary));
+    assert!(
+        matches!(algorithm(4, 2), Ok(Algorithm::Binomial)),
+        "several nodes, though 4 ranks on one node are in the table"
+    );
+    assert_eq!(
+        table.look_up(&query(Collective::Scan, 4, 4, 0)),
+        Err(Gap::Collective { operation: Collective::Scan })
+    );
+}
+
+#[test]
+fn gaps_are_found_and_filled_by_the_built_in_rules() {
+    let ranges = vec![range(8, Some(64), Algorithm::Flat), range(100, Some(200), Algorithm::Chain)];
+    let table = with_rows(vec![bcast_row(4, 4, ranges)]);
+    let gap = |from, to| Gap::Bytes {
+        operation: Collective::Bcast,
+        ranks: 4,
+        ranks_per_node: 4,
+        from,
+        to,
+    };
+    let (operations, sizes): (Vec<Gap>, Vec<Gap>) =
+        table.gaps().into_iter().partition(|gap| matches!(gap, Gap::Collective { .. }));
+    assert_eq!(operations.len(), Collective::ALL.len() - 1);
+    let expected = [gap(0, Some(8)), gap(64, Some(100)), gap(200, None)];
+    assert_eq!(sizes, expected);
+    for (bytes, hole) in [(0, 0), (7, 0), (64, 1), (99, 1), (200, 2), (u64::MAX, 2)] {
+        let here = query(Collective::Bcast, 4, 4, bytes);
+        let decision = decide(Some(&table), &here);
+        assert_eq!(decision.origin, Origin::BuiltIn(Reason::Gap(expected[hole])), "{bytes} bytes");
+        assert_eq!(decision.plan, rules::plan(&here));
+    }
+    for bytes in [8, 63, 100, 199] {
+        let decision = decide(Some(&table), &query(Collective::Bcast, 4, 4, bytes));
+        assert!(matches!(decision.origin, Origin::Table { .. }), "{bytes} bytes");
+    }
+    let text = decide(Some(&table), &query(Collective::Bcast, 4, 4, 70)).to_string();
+    assert_eq!(
+        text,
+        "bcast of 70 bytes among 4 ranks, 4 a node: join\n  built-in rules, because the decision table's row for bcast \
+         among 4 ranks, 4 a node, says nothing about 64 to 99 bytes: `tradewind tune` writes a whole one"
+    );
+}
+
+#[test]
+fn a_decision_says_what_came_next() {
+    let text = decide(Some(&TABLE), &query(Collective::Bcast, 16, 1, 1 << 20)).to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("bcast of 1048576 bytes among 16 ranks, 1 a node: "), "{text}");
+    assert!(lines[0].contains(" in segments of "), "{text}");
+    assert!(lines[1].starts_with("  decision table, row for 16 ranks, 1 a node, "), "{text}");
+    assert!(
+        lines[2].starts_with("  predicted for ") && lines[2].contains(" µs; next best: "),
+        "{text}"
+    );
+}
+
+#[test]
+fn tables_that_cannot_be_are_refused_by_row() {
+    let refused = |rows| DecisionTable::new(fingerprint(), rows).expect_err("refused").to_string();
+    let one = |range| bcast_row(4, 4, vec![range]);
+    let overlapping = vec![range(0, Some(10), Algorithm::Flat), range(9, None, Algorithm::Chain)];
+    let message = refused(vec![bcast_row(2, 2, vec![]), bcast_row(4, 4, overlapping)]);
+    assert!(
+        message.starts_with("row 1 (counted from 0), bcast among 4 ranks, 4 a node: range 1"),
+        "{message}"
+    );
+    let after_the_end = vec![range(0, None, Algorithm::Flat), range(9, None, Algorithm::Chain)];
+    assert!(
+        refused(vec![bcast_row(4, 4, after_the_end)])
+            .contains("begins before the one before it ends")
+    );
+    assert!(
+        refused(vec![one(range(5, Some(5), Algorithm::Flat))]).contains("ends before it begins")
+    );
+    assert!(
+        refused(vec![one(range(0, None, Algorithm::Bruck))])
+            .contains("has a bruck bcast: use flat,")
+    );
+    assert!(refused(vec![bcast_row(0, 1, vec![])]).contains("count from 1"));
+    assert!(
+        refused(vec![bcast_row(4, 4, vec![]), bcast_row(4, 4, vec![])])
+            .contains("row 0 is for the same")
+    );
+    let plan = Plan { levels: Levels::Two, ..Plan::of(Algorithm::Join) };
+    let joined = Range { plan, ..range(0, None, Algorithm::Flat) };
+    assert!(refused(vec![one(joined)]).contains("has a two-level join bcast: use one level"));
+    let negative = Range { microseconds: -1.0, ..range(0, None, Algorithm::Flat) };
+    assert!(refused(vec![one(negative)]).contains("a time that is negative or infinite"));
+}
