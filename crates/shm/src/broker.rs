@@ -1,11 +1,11 @@
-//! The node service's door: a local socket where ranks ask for descriptors and get them.
+//! Descriptor broker: a local socket through which the node service passes descriptors to ranks.
 //!
-//! The socket has an abstract name, so there is no file to clean up and the name ends with its
-//! owner: whoever binds it first is the service ([`BrokerError::NameTaken`] tells the others that
-//! they are clients). Each side asks the kernel who the other is, and talks to processes of its own
-//! user only. Messages are small and whole (SOCK_SEQPACKET), carry a magic number and a version,
-//! and may carry file descriptors both ways (SCM_RIGHTS). No call of the service's side ever blocks
-//! on a client that does not read.
+//! The socket has an abstract name, so there is no file to clean up and the name is released when
+//! its owner ends. The first process to bind the name is the service; [`BrokerError::NameTaken`]
+//! tells later ones to connect instead. Each side obtains the other's credentials from the kernel
+//! and refuses processes of other users. Messages are small and delivered whole (SOCK_SEQPACKET),
+//! start with a magic number and a version, and may carry file descriptors both ways (SCM_RIGHTS).
+//! No call on the service's side ever blocks on a client that does not read.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -22,11 +22,11 @@ mod peer;
 pub use message::{MAX_BYTES, MAX_DESCRIPTORS, Message};
 pub use peer::Peer;
 
-/// What can go wrong at the door.
+/// Error of a broker operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokerError {
-    /// Someone has bound this name: connect to it instead.
+    /// Another process has bound this name: connect to it instead.
     #[error("the name {name} is taken: a node service runs already; connect to it")]
     NameTaken {
         /// The name.
@@ -38,14 +38,14 @@ pub enum BrokerError {
         /// The name.
         name: String,
     },
-    /// Nobody listens there, or nobody accepted in time.
+    /// No process listens on the name, or none accepted in time.
     #[error(
-        "no node service answers at {name} within {waited:?}: start one, or look whether it has ended"
+        "no node service answers at {name} within {waited:?}: start one, or check whether it has ended"
     )]
     NoService {
         /// The name.
         name: String,
-        /// How long this process tried.
+        /// Time spent trying.
         waited: Duration,
     },
     /// The other side belongs to another user.
@@ -61,16 +61,16 @@ pub enum BrokerError {
     /// The other side has closed the connection or has ended.
     #[error("the other side has closed the connection")]
     Closed,
-    /// Nothing came in time.
-    #[error("no message came within {waited:?}")]
+    /// No message arrived in time.
+    #[error("no message arrived within {waited:?}")]
     TimedOut {
-        /// How long this process waited.
+        /// Time spent waiting.
         waited: Duration,
     },
-    /// The other side lets its messages pile up.
+    /// The other side does not read, and its queue is full.
     #[error("the other side does not read its messages: its queue is full")]
     NotReading,
-    /// More than a message holds.
+    /// The message exceeds the limits.
     #[error(
         "a message of {bytes} bytes and {descriptors} descriptors is too large: at most {MAX_BYTES} and {MAX_DESCRIPTORS}"
     )]
@@ -82,23 +82,23 @@ pub enum BrokerError {
     },
     /// A message arrived in part.
     #[error(
-        "a message came without its {missing}: raise the limit on open files if descriptors are missing (`ulimit -n`)"
+        "a message arrived without its {missing}: raise the limit on open files if descriptors are missing (`ulimit -n`)"
     )]
     Truncated {
-        /// What did not arrive: `bytes` or `descriptors`.
+        /// Missing part: `bytes` or `descriptors`.
         missing: &'static str,
-        /// Its bytes, if these did.
+        /// Its bytes, if they arrived.
         bytes: Vec<u8>,
     },
-    /// The message does not begin as messages of this protocol do.
-    #[error("a message began with {found:#010x}: something else than tradewind uses this socket")]
+    /// The message does not start with the magic number of this protocol.
+    #[error("a message starts with {found:#010x}: a program other than tradewind uses this socket")]
     WrongMagic {
         /// The first four bytes.
         found: u32,
     },
-    /// The other side speaks another version.
+    /// The other side uses another version of the protocol.
     #[error(
-        "the other side speaks version {theirs} of the protocol and this one version {ours}: use one tradewind on the node"
+        "the other side uses version {theirs} of the protocol and this one version {ours}: use one tradewind on the node"
     )]
     WrongVersion {
         /// The version in the message.
@@ -106,21 +106,21 @@ pub enum BrokerError {
         /// The version of this library.
         ours: u16,
     },
-    /// Any other refusal of the system.
+    /// Any other failed system call.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
-        /// The system's reason.
+        /// Error of the system call.
         source: std::io::Error,
     },
 }
 
-/// The longest name of an abstract socket: 108 bytes less the leading zero.
+/// Longest name of an abstract socket: 108 bytes minus the leading zero.
 const MAX_NAME_BYTES: usize = 107;
 
-/// A name that nobody can guess: `prefix` and 128 random bits. For jobs whose launcher can tell its
-/// ranks the name.
+/// Returns an unpredictable name: `prefix` and 128 random bits. For jobs whose launcher can pass the
+/// name to its ranks.
 ///
 /// ```
 /// # fn main() -> Result<(), shm::broker::BrokerError> {
@@ -132,17 +132,16 @@ const MAX_NAME_BYTES: usize = 107;
 ///
 /// # Errors
 ///
-/// [`BrokerError::System`] if the system gives no random bytes.
+/// [`BrokerError::System`] if the system provides no random bytes.
 pub fn unguessable_name(prefix: &str) -> Result<String, BrokerError> {
     let random = crate::random::bytes().map_err(|source| BrokerError::System {
-        action: "get random bytes from the system",
+        action: "obtain random bytes from the system",
         source,
     })?;
     Ok(format!("{prefix}-{:032x}", u128::from_ne_bytes(random)))
 }
 
-/// The listening side. The name is free again when it is dropped or its process ends, however it
-/// ends.
+/// Listening side. Dropping it, or the end of its process, releases the name.
 ///
 /// # Examples
 ///
@@ -177,11 +176,11 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Binds `name` in this network namespace's abstract names and listens.
+    /// Binds `name` in the abstract namespace of this network namespace and listens.
     ///
     /// # Errors
     ///
-    /// [`BrokerError::NameTaken`] if another process (or this one) has it, [`BrokerError::Name`],
+    /// [`BrokerError::NameTaken`] if a process (possibly this one) has bound it, [`BrokerError::Name`],
     /// [`BrokerError::System`].
     pub fn bind(name: &str) -> Result<Broker, BrokerError> {
         let address = address(name)?;
@@ -191,28 +190,28 @@ impl Broker {
             Err(Errno::ADDRINUSE) => return Err(BrokerError::NameTaken { name: name.to_owned() }),
             Err(error) => return Err(system("bind the node service's name")(error)),
         }
-        // All ranks of a node may knock at once; the kernel cuts this to its own limit
+        // All ranks of a node may connect at once. The kernel reduces this to its own limit
         // (net.core.somaxconn).
         listen(&listener, 4096).map_err(system("listen at the node service's name"))?;
         Ok(Broker { listener, name: name.to_owned() })
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The next connection that waits, `None` if none does. Never blocks; poll the descriptor for
-    /// reading to sleep.
+    /// Accepts the next pending connection; `None` if there is none. Never blocks; poll the
+    /// descriptor for reading to sleep.
     ///
     /// # Errors
     ///
-    /// [`BrokerError::OtherUser`] if the one at the door runs as another user: it has been turned
-    /// away, go on with the next. [`BrokerError::System`].
+    /// [`BrokerError::OtherUser`] if the client runs as another user; its connection has been
+    /// closed, so continue with the next. [`BrokerError::System`].
     pub fn accept(&self) -> Result<Option<Connection>, BrokerError> {
         match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Connection::with_own_user(socket).map(Some),
-            // Whoever knocked may have gone again.
+            // The client may have closed the connection already.
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
             Err(error) => Err(system("accept a connection")(error)),
         }
@@ -220,14 +219,14 @@ impl Broker {
 }
 
 impl AsFd for Broker {
-    /// Readable when a connection waits.
+    /// Returns the listener, which is readable when a connection is pending.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 }
 
 /// Connects to the service at `name`. A service that is just starting may bind its name a moment
-/// later, so this tries again until `timeout` has passed.
+/// later, so the call retries until `timeout` has passed.
 ///
 /// # Errors
 ///
@@ -241,7 +240,7 @@ pub fn connect(name: &str, timeout: Duration) -> Result<Connection, BrokerError>
         let socket = socket()?;
         match connect_socket(&socket, &address) {
             Ok(()) => return Connection::with_own_user(socket),
-            // Nobody listens (yet), or more knock than the listener's queue holds.
+            // No listener (yet), or the listener's queue is full.
             Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(system("connect to the node service")(error)),
         }
@@ -254,7 +253,7 @@ pub fn connect(name: &str, timeout: Duration) -> Result<Connection, BrokerError>
     }
 }
 
-/// One end of a conversation with a process of the same user.
+/// Connection to a process of the same user.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
@@ -263,12 +262,12 @@ pub struct Connection {
 
 impl Connection {
     fn with_own_user(socket: OwnedFd) -> Result<Connection, BrokerError> {
-        let peer = Peer::of(&socket).map_err(system("ask who connects"))?;
+        let peer = Peer::of(&socket).map_err(system("read the credentials of the other side"))?;
         peer.check(rustix::process::geteuid().as_raw())?;
         Ok(Connection { socket, peer })
     }
 
-    /// Who is at the other end: the process that called [`connect`] or [`Broker::bind`].
+    /// Returns the credentials of the process that called [`connect`] or [`Broker::bind`].
     pub fn peer(&self) -> Peer {
         self.peer
     }
@@ -288,13 +287,13 @@ impl Connection {
         message::send(self.socket.as_fd(), bytes, descriptors)
     }
 
-    /// The next message; waits for it at most `timeout` (`None`: for ever; zero: not at all).
+    /// Receives the next message; waits at most `timeout` (`None`: indefinitely; zero: not at all).
     ///
     /// # Errors
     ///
     /// [`BrokerError::TimedOut`], [`BrokerError::Closed`], [`BrokerError::Truncated`],
-    /// [`BrokerError::WrongMagic`], [`BrokerError::WrongVersion`], [`BrokerError::System`]. After a
-    /// malformed message close the connection.
+    /// [`BrokerError::WrongMagic`], [`BrokerError::WrongVersion`], [`BrokerError::System`]. Close
+    /// the connection after a malformed message.
     pub fn receive_message(&self, timeout: Option<Duration>) -> Result<Message, BrokerError> {
         let started = Instant::now();
         loop {
@@ -315,7 +314,7 @@ impl Connection {
 }
 
 impl AsFd for Connection {
-    /// Readable when a message waits or the other side has closed.
+    /// Returns the socket, which is readable when a message waits or the other side has closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -332,7 +331,7 @@ fn address(name: &str) -> Result<SocketAddrUnix, BrokerError> {
 fn socket() -> Result<OwnedFd, BrokerError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(system("make a local socket"))
+        .map_err(system("create a local socket"))
 }
 
 fn system(action: &'static str) -> impl Fn(Errno) -> BrokerError {

@@ -1,22 +1,15 @@
-//! The completion word: a count that any process may advance and any number of processes may sleep
-//! on.
+//! Completion word: a count that any process may advance and any number of processes may sleep on.
 //!
-//! Bit 0 is the WAIT mark, bit 1 says that the word is poisoned, bits 31 to 2 are a count that
-//! wraps. An adder changes the count in one read-modify-write and learns from the value it replaced
-//! whether anyone marked the word; only then does it take the mark away and make one system call
-//! that wakes everybody. A sleeper marks the word, looks again, and sleeps on the very value it
-//! saw.
+//! Bit 0 is the WAIT flag, bit 1 is unused, bits 31 to 2 are a count that wraps. An adder changes the count in one
+//! read-modify-write and sees in the value it replaced whether a sleeper set the flag; only then
+//! does it clear the flag and wake all sleepers with one system call. A sleeper sets the flag,
+//! checks the count again, and sleeps on exactly the value it saw.
 //!
-//! Why no wake-up is lost: the mark and the count are one word, so all changes of it have one
-//! order. If the adder's change comes first, the sleeper's marking returns the new count and it
-//! does not sleep. If the marking comes first, the adder sees the mark, and after it has cleared
-//! the mark, it (or the adder that cleared it before) wakes. Between the two the kernel refuses to
-//! sleep, because the value is no longer the expected one, and cannot become it again: the count
-//! moved.
-//!
-//! That last clause is why bad news has a bit of its own that stays. Clearing the mark and waking
-//! everybody would not do: one sleeper could set the mark again while another is still on its way
-//! to sleep, and that one would find the value it expects.
+//! No wake-up is lost, because flag and count share one word, so all changes to it have one order.
+//! If the adder's change comes first, setting the flag returns the new count and the sleeper does
+//! not sleep. If the flag comes first, the adder sees it, and the adder that clears it wakes. In
+//! between, the kernel refuses to put the sleeper to sleep, because the word no longer has the
+//! expected value, and cannot regain it: the count has advanced.
 
 use core::time::Duration;
 
@@ -24,12 +17,13 @@ use crate::futex::{self, WaitOutcome};
 use crate::sync::{AtomicU32, Ordering};
 
 const WAIT: u32 = 1;
-const POISONED: u32 = 2;
+/// Bits below the count.
+const FLAGS: u32 = 3;
 const ONE: u32 = 4;
 const COUNT_SHIFT: u32 = 2;
 
-/// A wrapping 30-bit count with sleepers, four bytes anywhere in a segment. Zeroed memory is a
-/// count of 0.
+/// Wrapping 30-bit count with sleepers, four bytes anywhere in a segment. Zeroed memory is a count
+/// of 0.
 ///
 /// # Examples
 ///
@@ -38,7 +32,7 @@ const COUNT_SHIFT: u32 = 2;
 ///
 /// let done = Completion::new();
 /// std::thread::scope(|scope| {
-///     scope.spawn(|| done.wait(3).expect("nobody poisons it"));
+///     scope.spawn(|| done.wait(3));
 ///     done.add(2);
 ///     done.add(1);
 /// });
@@ -47,33 +41,21 @@ const COUNT_SHIFT: u32 = 2;
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Completion {
-    /// `count << 2 | POISONED | WAIT`
+    /// `count << 2 | WAIT`
     word: AtomicU32,
 }
 
-/// The value of a marked word that the sleeper saw; what [`Completion::sleep`] needs.
+/// Value of the word that a sleeper saw with its flag set; the argument of [`Completion::sleep`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a marked word costs the next adder a system call: sleep on it"]
+#[must_use = "a set flag costs the next adder a system call: sleep on it"]
 pub struct Marked(u32);
 
-/// The word was poisoned: whatever was to complete it may never come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Poisoned;
-
-impl core::fmt::Display for Poisoned {
-    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.write_str("the completion was poisoned before its count was reached: a rank it depends on has failed")
-    }
-}
-
-impl core::error::Error for Poisoned {}
-
-/// What [`Completion::add_threshold`] did.
+/// Result of [`Completion::add_threshold`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addition {
-    /// This addition, and no other, brought the count to the threshold.
+    /// This addition brought the count to the threshold.
     pub crossed: bool,
-    /// There was a WAIT mark and this addition woke the sleepers.
+    /// The WAIT flag was set and this addition woke the sleepers.
     pub woke: bool,
 }
 
@@ -84,12 +66,12 @@ impl Default for Completion {
 }
 
 impl Completion {
-    /// A count of 0 that nobody waits for.
+    /// Creates a count of 0 without sleepers.
     pub fn new() -> Self {
         Completion { word: AtomicU32::new(0) }
     }
 
-    /// The count now, modulo 2³⁰.
+    /// Returns the count, modulo 2³⁰.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();
@@ -103,10 +85,10 @@ impl Completion {
         self.word.load(Ordering::Acquire) >> COUNT_SHIFT
     }
 
-    /// Whether the count is at or past `threshold`: one load. What was written before the additions
-    /// is then visible.
+    /// Returns whether the count is at or past `threshold`, with one load. Writes made before the
+    /// additions are then visible.
     ///
-    /// Counts wrap, so a threshold is past when it lies at most 2²⁹ − 1 behind the count.
+    /// Counts wrap: a threshold is past when it lies at most 2²⁹ − 1 behind the count.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();
@@ -120,32 +102,31 @@ impl Completion {
         has_reached(self.word.load(Ordering::Acquire), threshold)
     }
 
-    /// Whether a sleeper (or one about to sleep) has marked the word. For tests and reports only:
-    /// it may change at once.
+    /// Returns whether a thread sleeps or is about to. For tests and reports only: the answer may
+    /// change at once.
     pub fn is_marked(&self) -> bool {
         self.word.load(Ordering::Relaxed) & WAIT != 0
     }
 
-    /// Adds `n` and wakes all sleepers if there are any; gives whether there were.
+    /// Adds `n` and wakes all sleepers if there are any; returns whether there were.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();
-    /// assert!(!done.add(1), "nobody slept");
+    /// assert!(!done.add(1), "no sleepers");
     /// ```
     #[inline]
     pub fn add(&self, n: u32) -> bool {
-        // Release: what this process wrote before is visible to whoever sees the count (`reached`,
-        // `prepare_sleep`). Acquire: the last of several adders may read what the others wrote
-        // before their additions.
+        // Release: earlier writes of this process are visible to readers of the new count
+        // (`reached`, `prepare_sleep`). Acquire: the last of several adders may read what the
+        // others wrote before their additions.
         let before = self.word.fetch_add(n.wrapping_mul(ONE), Ordering::AcqRel);
         before & WAIT != 0 && self.clear_mark_and_wake()
     }
 
     /// Adds `n`, and wakes only if the count is then at or past `threshold`.
     ///
-    /// For words on which every sleeper waits for `threshold` or less: the additions before it
-    /// disturb nobody. A sleeper with a later threshold is woken by the addition that reaches its
-    /// own.
+    /// For words on which every sleeper waits for `threshold` or less: earlier additions wake no
+    /// sleeper in vain. A sleeper with a later threshold is woken by the addition that reaches it.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();
@@ -155,24 +136,22 @@ impl Completion {
     /// ```
     #[inline]
     pub fn add_threshold(&self, n: u32, threshold: u32) -> Addition {
-        // AcqRel: as in `add`. All additions are read-modify-writes, so the one that crosses sees
-        // what all others wrote.
+        // AcqRel: as in `add`. All additions are read-modify-writes, so the one that crosses the
+        // threshold sees what all others wrote.
         let before = self.word.fetch_add(n.wrapping_mul(ONE), Ordering::AcqRel);
         let reached = has_reached(before.wrapping_add(n.wrapping_mul(ONE)), threshold);
         Addition {
             crossed: reached && !has_reached(before, threshold),
-            // A mark left by an earlier addition that did not reach the threshold is still in
-            // `before`.
+            // A flag that an earlier addition saw below the threshold is still set in `before`.
             woke: reached && before & WAIT != 0 && self.clear_mark_and_wake(),
         }
     }
 
-    /// Makes the count `count` (modulo 2³⁰) and wakes all sleepers if there are any; gives whether
-    /// there were.
+    /// Sets the count to `count` (modulo 2³⁰) and wakes all sleepers if there are any; returns
+    /// whether there were.
     ///
-    /// For words with one publisher at a time. It is no plain store, because that would wipe out a
-    /// mark set a moment before, and its sleeper would sleep for ever. A poisoned word stays
-    /// poisoned.
+    /// For words with one publisher at a time. A plain store would not do: it could erase a flag
+    /// set a moment before, whose sleeper would then sleep indefinitely.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();
@@ -183,9 +162,8 @@ impl Completion {
     pub fn set(&self, count: u32) -> bool {
         let mut before = self.word.load(Ordering::Relaxed);
         loop {
-            let after = count.wrapping_mul(ONE) | (before & POISONED);
-            // AcqRel: as in `add`. It can only fail when a sleeper marks the word or someone
-            // poisons it just now.
+            let after = count.wrapping_mul(ONE);
+            // AcqRel: as in `add`. It can only fail when a sleeper sets its flag at this moment.
             match self.word.compare_exchange_weak(
                 before,
                 after,
@@ -196,12 +174,12 @@ impl Completion {
                 Err(now) => before = now,
             }
         }
-        // The mark went in the same step as the count came.
+        // The exchange cleared the flag in the same step that set the count.
         before & WAIT != 0 && self.wake()
     }
 
-    /// Marks the word and looks again. `None`: the threshold is reached or the word is poisoned, do
-    /// not sleep.
+    /// Sets the WAIT flag and checks the count again. `None`: the threshold is reached, do not
+    /// sleep.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();
@@ -209,22 +187,22 @@ impl Completion {
     /// assert!(done.prepare_sleep(1).is_none());
     /// assert!(done.prepare_sleep(2).is_some());
     /// ```
-    #[must_use = "the mark says whether to sleep"]
+    #[must_use = "the result decides whether to sleep"]
     pub fn prepare_sleep(&self, threshold: u32) -> Option<Marked> {
         if self.reached(threshold) {
             return None;
         }
-        // Acquire: pairs with the Release half of `add`, `add_threshold`, `set` and `poison`, so
-        // that `None` is as good as `reached` or `is_poisoned`. Release: nothing is published; it
-        // only keeps the chain of updates whole.
+        // Acquire: pairs with the Release half of `add`, `add_threshold` and `set`, so that `None`
+        // implies what `reached` implies. Release: publishes nothing; it continues the release
+        // sequence of earlier additions.
         let seen = self.word.fetch_or(WAIT, Ordering::AcqRel) | WAIT;
-        // The mark stays when there is no need to sleep: another may need it, and a needless wake
-        // harms nobody.
-        (!has_reached(seen, threshold) && seen & POISONED == 0).then_some(Marked(seen))
+        // The flag stays set even if this thread does not sleep: another sleeper may rely on it,
+        // and a spurious wake-up is harmless.
+        (!has_reached(seen, threshold)).then_some(Marked(seen))
     }
 
-    /// Sleeps while the word is as `marked` saw it, at most `timeout` (`None`: for ever). Then look
-    /// again: loop.
+    /// Sleeps while the word has the value `marked`, at most for `timeout` (`None`: indefinitely).
+    /// Call in a loop that checks the count again.
     ///
     /// ```
     /// use shm::completion::Completion;
@@ -239,52 +217,17 @@ impl Completion {
     }
 
     /// Sleeps, without spinning first, until the count is at or past `threshold`.
-    ///
-    /// # Errors
-    ///
-    /// [`Poisoned`] if the word is poisoned and the threshold not reached.
-    pub fn wait(&self, threshold: u32) -> Result<(), Poisoned> {
+    pub fn wait(&self, threshold: u32) {
         while let Some(marked) = self.prepare_sleep(threshold) {
             self.sleep(marked, None);
         }
-        if self.reached(threshold) { Ok(()) } else { Err(Poisoned) }
-    }
-
-    /// Says for good that the count may never come, and wakes all sleepers; gives whether there
-    /// were any.
-    ///
-    /// A threshold that was reached before stays reached, and additions still count. Only zeroing
-    /// the memory, when nobody looks at it any more, takes the poison away.
-    ///
-    /// ```
-    /// use shm::completion::{Completion, Poisoned};
-    /// let done = Completion::new();
-    /// done.add(1);
-    /// done.poison();
-    /// assert_eq!(done.wait(1), Ok(()));
-    /// assert_eq!(done.wait(2), Err(Poisoned));
-    /// ```
-    #[cold]
-    pub fn poison(&self) -> bool {
-        // Release: pairs with the Acquire of `is_poisoned` and of the marking in `prepare_sleep`;
-        // the reason for the poison, written before, is visible to whoever finds it.
-        let before = self.word.fetch_or(POISONED, Ordering::AcqRel);
-        before & WAIT != 0 && self.wake()
-    }
-
-    /// Whether the word is poisoned. What was written before [`Completion::poison`] is then
-    /// visible.
-    #[inline]
-    pub fn is_poisoned(&self) -> bool {
-        // Acquire: pairs with the Release half of the read-modify-write in `poison`.
-        self.word.load(Ordering::Acquire) & POISONED != 0
     }
 
     #[cold]
     fn clear_mark_and_wake(&self) -> bool {
-        // Of several adders that saw the mark exactly one takes it away, and that one wakes
-        // everybody. Relaxed: every adder published with its addition, and a read-modify-write
-        // leaves what those release in force.
+        // Of several adders that saw the flag, exactly one clears it, and that one wakes all
+        // sleepers. Relaxed: every adder published with its addition, and this read-modify-write
+        // continues their release sequences.
         self.word.fetch_and(!WAIT, Ordering::Relaxed) & WAIT != 0 && self.wake()
     }
 
@@ -297,7 +240,6 @@ impl Completion {
 
 #[inline]
 fn has_reached(word: u32, threshold: u32) -> bool {
-    // Both sides carry their count in the upper 30 bits, so the sign of the difference says which
-    // came first.
-    ((word & !(WAIT | POISONED)).wrapping_sub(threshold.wrapping_mul(ONE))).cast_signed() >= 0
+    // Both operands hold their count in the upper 30 bits, so the sign of the difference orders them.
+    ((word & !FLAGS).wrapping_sub(threshold.wrapping_mul(ONE))).cast_signed() >= 0
 }

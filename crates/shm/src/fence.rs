@@ -1,17 +1,17 @@
-//! A pair of fences of unequal cost, for protocols of the form "store mine, then look at yours" on
-//! both sides.
+//! A pair of fences of unequal cost, for protocols in which both sides store one word and then load
+//! the other side's.
 //!
-//! Two processes that each store a word and then load the other's must not both miss: that takes a
-//! full fence on both sides, some twenty nanoseconds each. Where one side is rare (someone is about
-//! to sleep) and the other is not (someone arrives), Linux can run the fence of the frequent side
-//! from the rare one: membarrier(2) interrupts every processor that runs a registered process and
-//! has it execute a full fence there and then.
+//! Two processes that each store a word and then load the other's must not both miss. That takes a
+//! full fence on both sides, at about twenty nanoseconds each. Where one side is rare (a thread is
+//! about to sleep) and the other is common (a message arrives), Linux can execute the common side's
+//! fence on behalf of the rare side: membarrier(2) interrupts every processor that runs a
+//! registered process and makes it execute a full fence at that moment.
 //!
-//! So a frequent side calls [`light`], which costs nothing once [`register`] has succeeded in its
-//! process, and a rare side calls [`heavy`]. A process that could not register pays for a full
-//! fence in [`light`] itself: every process decides for itself and nobody has to know about anybody
-//! else. Where the system refuses membarrier to the rare side, but not to the frequent one, a
-//! sleeper can miss an arrival: whoever sleeps bounds its sleep (see [`heavy`]).
+//! The common side therefore calls [`light`], which costs nothing once [`register`] has succeeded in
+//! its process, and the rare side calls [`heavy`]. A process that could not register pays for a full
+//! fence in [`light`] itself, so processes need not know about each other. Where the system refuses
+//! membarrier to the rare side but not to the common one, a sleeper can miss an arrival; such a
+//! sleeper limits its sleep (see [`heavy`]).
 
 use crate::sync::{AtomicBool, Ordering, fence};
 use core::sync::atomic::compiler_fence;
@@ -20,7 +20,7 @@ use core::sync::atomic::compiler_fence;
 const GLOBAL_EXPEDITED: libc::c_int = 1 << 1;
 const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
 
-/// Whether others' [`heavy`] fences reach this process.
+/// Set when [`heavy`] fences of other processes reach this process.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 fn membarrier(command: libc::c_int) -> bool {
@@ -28,8 +28,8 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Has the heavy fences of other processes reach this one. Called early, any number of times; tells
-/// whether the system allows it.
+/// Registers this process for the heavy fences of other processes. May be called any number of
+/// times; returns whether the system allows it.
 ///
 /// ```
 /// // Either way the fences are sound.
@@ -38,27 +38,28 @@ fn membarrier(command: libc::c_int) -> bool {
 /// ```
 pub fn register() -> bool {
     if !REGISTERED.load(Ordering::Relaxed) && membarrier(REGISTER_GLOBAL_EXPEDITED) {
-        // Relaxed: from the system call's return on, a light fence of this process may be light.
+        // Relaxed: once the system call has returned, light fences of this process are safe, and a
+        // thread that reads the old value only executes a full fence.
         REGISTERED.store(true, Ordering::Relaxed);
     }
     REGISTERED.load(Ordering::Relaxed)
 }
 
-/// The frequent side's fence: between its store and its look.
+/// Fence of the common side, between its store and its load.
 #[inline]
 pub fn light() {
     if REGISTERED.load(Ordering::Relaxed) {
-        // Partner: `heavy`, which makes the processor do the rest when it matters.
+        // Pairs with `heavy`, which makes this processor execute a full fence when it matters.
         compiler_fence(Ordering::SeqCst);
     } else {
         fence(Ordering::SeqCst);
     }
 }
 
-/// The rare side's fence: between its store and its look. False when the system refuses it, so that
-/// a frequent side in a process with other rights may be missed: look again after a bounded time.
+/// Fence of the rare side, between its store and its load. Returns false when the system refuses it;
+/// a store of the common side may then be missed, so recheck after a bounded time.
 pub fn heavy() -> bool {
-    // The own processor's part; the kernel's call has one too, but a refused one need not.
+    // This processor's own fence. A successful call implies one, a refused call need not.
     fence(Ordering::SeqCst);
     membarrier(GLOBAL_EXPEDITED)
 }
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
     use crate::sync::AtomicU64;
 
-    /// Store buffering with one light side: the outcome in which both miss never shows.
+    /// Store-buffering litmus test with one light side: never do both sides miss.
     #[test]
     fn a_light_and_a_heavy_side_never_both_miss() {
         register();

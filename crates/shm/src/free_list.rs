@@ -1,86 +1,86 @@
-//! Which parts of a range of numbers are free: best fit, neighbours joined. It knows nothing of
-//! memory.
+//! Free ranges of an interval of numbers: best fit, with adjacent ranges merged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Everything is a multiple of this many bytes, so that two allocations never share a cache line.
+/// Allocation unit in bytes: two allocations never share a cache line.
 pub(crate) const GRANULE: u64 = 64;
 
-/// The free pieces of a range, once by place and once by size.
+/// Free ranges, indexed by start and by length.
 #[derive(Debug)]
 pub(crate) struct FreeList {
-    /// start → length; pieces never touch each other, because neighbours are joined.
-    by_place: BTreeMap<u64, u64>,
-    /// (length, start) of the same pieces.
-    by_size: BTreeSet<(u64, u64)>,
+    /// start → length. Ranges never touch each other, because adjacent ones are merged.
+    by_start: BTreeMap<u64, u64>,
+    /// (length, start) of the same ranges.
+    by_length: BTreeSet<(u64, u64)>,
 }
 
 impl FreeList {
-    /// All of `range` is free.
+    /// Creates a list in which all of `range` is free.
     pub(crate) fn new(range: Range<u64>) -> Self {
-        let mut list = FreeList { by_place: BTreeMap::new(), by_size: BTreeSet::new() };
+        let mut list = FreeList { by_start: BTreeMap::new(), by_length: BTreeSet::new() };
         if range.start < range.end {
             list.insert(range.start, range.end - range.start);
         }
         list
     }
 
-    /// Where `length` bytes aligned to `alignment` fit best: the smallest piece that holds them,
-    /// the lowest of equals.
+    /// Returns the best start for `length` bytes aligned to `alignment`: in the smallest range that
+    /// holds them, the lowest of equals.
     pub(crate) fn find(&self, length: u64, alignment: u64) -> Option<u64> {
-        self.by_size.range((length, 0)..).find_map(|&(piece_length, piece)| {
-            let start = piece.checked_next_multiple_of(alignment)?;
-            let padding = start - piece;
-            (padding.checked_add(length)? <= piece_length).then_some(start)
+        self.by_length.range((length, 0)..).find_map(|&(free_length, free)| {
+            let start = free.checked_next_multiple_of(alignment)?;
+            let padding = start - free;
+            (padding.checked_add(length)? <= free_length).then_some(start)
         })
     }
 
-    /// Takes `length` bytes at `start` out of the list. They must be free: what [`FreeList::find`]
-    /// gave.
+    /// Removes `length` bytes at `start`, which [`FreeList::find`] returned, from the list.
     pub(crate) fn take(&mut self, start: u64, length: u64) {
-        let Some((&piece, &piece_length)) = self.by_place.range(..=start).next_back() else {
-            return debug_assert!(false, "taking what is not free");
+        let Some((&free, &free_length)) = self.by_start.range(..=start).next_back() else {
+            return debug_assert!(false, "the range is not free");
         };
-        let (end, piece_end) = (start + length, piece + piece_length);
-        debug_assert!(end <= piece_end, "taking more than is free");
-        self.remove(piece, piece_length);
-        if piece < start {
-            self.insert(piece, start - piece);
+        let end = start + length;
+        let free_end = free + free_length;
+        debug_assert!(end <= free_end, "part of the range is not free");
+        self.remove(free, free_length);
+        if free < start {
+            self.insert(free, start - free);
         }
-        if end < piece_end {
-            self.insert(end, piece_end - end);
+        if end < free_end {
+            self.insert(end, free_end - end);
         }
     }
 
-    /// Puts `length` bytes at `start` back and joins them with free neighbours.
-    pub(crate) fn give_back(&mut self, start: u64, length: u64) {
-        let (mut start, mut end) = (start, start + length);
+    /// Inserts `length` bytes at `start` and merges them with adjacent free ranges.
+    pub(crate) fn insert_merged(&mut self, start: u64, length: u64) {
+        let mut start = start;
+        let mut end = start + length;
         let before =
-            self.by_place.range(..start).next_back().map(|(&piece, &length)| (piece, length));
-        if let Some((piece, length)) = before.filter(|&(piece, length)| piece + length == start) {
-            self.remove(piece, length);
-            start = piece;
+            self.by_start.range(..start).next_back().map(|(&free, &length)| (free, length));
+        if let Some((free, length)) = before.filter(|&(free, length)| free + length == start) {
+            self.remove(free, length);
+            start = free;
         }
-        if let Some(&length) = self.by_place.get(&end) {
+        if let Some(&length) = self.by_start.get(&end) {
             self.remove(end, length);
             end += length;
         }
         self.insert(start, end - start);
     }
 
-    /// The longest free piece, in bytes.
+    /// Returns the length of the largest free range, in bytes.
     pub(crate) fn largest(&self) -> u64 {
-        self.by_size.last().map_or(0, |&(length, _)| length)
+        self.by_length.last().map_or(0, |&(length, _)| length)
     }
 
     fn insert(&mut self, start: u64, length: u64) {
-        self.by_place.insert(start, length);
-        self.by_size.insert((length, start));
+        self.by_start.insert(start, length);
+        self.by_length.insert((length, start));
     }
 
     fn remove(&mut self, start: u64, length: u64) {
-        self.by_place.remove(&start);
-        self.by_size.remove(&(length, start));
+        self.by_start.remove(&start);
+        self.by_length.remove(&(length, start));
     }
 }

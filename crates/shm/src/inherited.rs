@@ -1,18 +1,18 @@
-//! Descriptors that this process has from the one that started it, known by their number alone.
+//! Descriptors inherited from the parent process, identified by their number.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{OwnedFd, RawFd};
 
-/// The lowest number of a descriptor that is not standard input, output or error.
+/// Lowest descriptor number above standard input, output and error.
 const FIRST: RawFd = 3;
 
-/// Another handle of what an inherited descriptor refers to. From now on this process's children
-/// inherit neither.
+/// Duplicates an inherited descriptor. From then on this process's children inherit neither the
+/// original nor the duplicate.
 ///
-/// The number is taken on trust, as it comes from the environment. If it belongs to something else,
-/// that is what the handle refers to; the number itself stays whoever's it is.
+/// The number comes from the environment and cannot be verified. If it belongs to another file, the
+/// duplicate refers to that file; the original stays open either way.
 ///
 /// ```
 /// use std::os::fd::AsRawFd;
@@ -27,16 +27,13 @@ const FIRST: RawFd = 3;
 /// ```
 ///
 /// # Errors
-/// When there is no such descriptor, or no room for another one.
+/// Returns an error when there is no such descriptor, or when the descriptor table is full.
 pub fn adopt(number: RawFd) -> Result<OwnedFd> {
     if number < 0 {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            "the number of a descriptor is not below 0",
-        ));
+        return Err(Error::new(ErrorKind::InvalidInput, "a descriptor number cannot be negative"));
     }
-    // SAFETY: the number is not -1, and it is only borrowed for the calls below, which fail if
-    // nothing is open under it. Nothing is read, written or closed by it.
+    // SAFETY: the number is not -1. It is borrowed only for the calls below, which fail if no file
+    // is open under it, and which do not read, write or close it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
     Ok(fcntl_dupfd_cloexec(borrowed, FIRST)?)
@@ -47,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_under_which_nothing_is_open_is_an_error() {
+    fn a_closed_descriptor_number_is_an_error() {
         assert!(adopt(1 << 20).is_err());
     }
 }

@@ -1,45 +1,47 @@
-//! The shared memory of one job on one node, and the system's services around it. The unsafe code
-//! of tradewind's communication lives in this room, behind types that cannot be misused by
-//! accident.
+//! Shared memory of one job on one node, and the operating-system services around it.
 //!
-//! | to | go to |
+//! The unsafe code of tradewind's communication lives in this crate, behind types that cannot be
+//! misused by accident.
+//!
+//! | Task | Module |
 //! |---|---|
-//! | make or map memory that all ranks see | [`segment`] |
-//! | divide it, each rank its own part | [`arena`] |
-//! | say which types may lie in it | [`shared`] |
+//! | create or map memory that all ranks see | [`segment`] |
+//! | allocate from it, each rank in its own range | [`arena`] |
+//! | declare types that may lie in it | [`shared`] |
 //! | keep checked references into it | [`mapped`] |
 //! | copy and combine the bytes of its data areas | [`memory`] |
-//! | copy bytes although the other side may not keep to the protocol | [`word_copy`] |
-//! | count completions and sleep until they come | [`completion`], on top of [`futex`] |
-//! | fence a frequent side against a rare one for nothing | [`fence`] |
+//! | copy bytes when the other process may break the protocol | [`word_copy`] |
+//! | count completions and sleep until a count is reached | [`completion`], built on [`futex`] |
+//! | make the common side of a store-load protocol free of fences | [`fence`] |
 //! | watch other processes, bind threads to cores | [`process`] |
 //! | pass descriptors between processes | [`broker`] |
 //! | write a protocol that loom can check | [`sync`] |
 //!
-//! # The rules of the room
+//! # Rules of this crate
 //!
-//! 1. **Offsets, never addresses.** Every process maps a segment elsewhere. What is written into
-//!    shared memory names places by [`segment::Offset`]. A process may keep addresses in its
-//!    private memory for as long as the segment is mapped.
-//! 2. **Commit, then touch.** A page that a full file system cannot supply kills whoever touches it
-//!    (SIGBUS). [`segment::Segment::commit`] reserves it first and reports an error;
-//!    [`arena::Arena`] does so by itself.
-//! 3. **Anything may stand there.** Another process can write any bits at any time. Types in shared
-//!    memory ([`shared::Shared`]) take every bit pattern and are changed by atomics only; numbers
-//!    read from it are checked before they are used as places or lengths.
-//! 4. **Only memory of the segment is written by others.** No process ever hands out its private
+//! 1. **Offsets, never addresses.** Every process maps a segment at another address. Shared memory
+//!    refers to other shared memory by [`segment::Offset`]. Private memory may hold addresses for
+//!    as long as the segment is mapped.
+//! 2. **Commit, then touch.** A page that a full file system cannot supply raises SIGBUS on first
+//!    access. [`segment::Segment::commit`] reserves pages first and reports an error;
+//!    [`arena::Arena`] commits what it allocates.
+//! 3. **Any bit pattern may appear.** Another process can write any bits at any time. Types in
+//!    shared memory ([`shared::Shared`]) accept every bit pattern and change by atomics only;
+//!    numbers read from shared memory are checked before they serve as offsets or lengths.
+//! 4. **Only segment memory is written by other processes.** A process never exposes its private
 //!    memory.
-//! 5. **No locks across processes.** A rank can be killed between any two instructions. So shared
-//!    state changes by single read-modify-writes, and what needs several steps (an arena's books)
-//!    is private to one process.
-//! 6. **Both ends of a release/acquire pair name each other** in a comment, and each protocol has a
-//!    loom test that includes the very source file that runs (see [`sync`]).
-//! 7. **Look again after every sleep.** A wake-up may come for no reason; a mark may be left by
-//!    someone who did not sleep.
-//! 8. **A number is not a process.** Numbers are used again; a [`process::ProcessHandle`] is not
-//!    fooled. A stopped process is not dead: it may go on and write.
+//! 5. **No locks across processes.** A rank can be killed between any two instructions. Shared
+//!    state therefore changes by single read-modify-writes, and state that needs several steps
+//!    (an arena's free list) is private to one process.
+//! 6. **Both ends of a release/acquire pair refer to each other** in a comment, and each protocol
+//!    has a loom test that includes the source file that runs in production (see [`sync`]).
+//! 7. **Recheck the condition after every sleep.** Wake-ups may be spurious, and a sleep flag may
+//!    be left over from a thread that did not sleep after all.
+//! 8. **A process number does not identify a process.** The kernel reuses numbers; a
+//!    [`process::ProcessHandle`] identifies one process for good. A stopped process is not dead: it
+//!    may continue and write.
 //!
-//! Linux 5.3 or later (pidfd_open), on x86_64 and aarch64.
+//! Requires Linux 5.3 or later (pidfd_open), on x86_64 or aarch64.
 
 pub mod arena;
 pub mod broker;
@@ -61,5 +63,5 @@ pub mod word_copy;
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(
-    "tradewind needs 64-bit Linux: its shared memory is made of futexes, memfds and pidfds"
+    "tradewind needs 64-bit Linux: its shared memory is built on futexes, memfds and pidfds"
 );

@@ -1,6 +1,6 @@
 //! Checked references into a segment that keep it mapped.
 //!
-//! A [`Mapped`] is made once, when its offset is checked, and then costs no more than a reference.
+//! A [`Mapped`] checks its offset once, on creation, and then costs as much as a reference.
 
 use crate::segment::{Offset, Segment, SegmentError};
 use crate::shared::Shared;
@@ -8,14 +8,14 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A `T` in a segment, kept mapped by this handle.
+/// Reference to a `T` in a segment that this handle keeps mapped.
 #[derive(Debug)]
 pub struct Mapped<T: Shared> {
     target: NonNull<T>,
     segment: Arc<Segment>,
 }
 
-/// Several `T`, one after the other, in a segment.
+/// Reference to consecutive values of type `T` in a segment that this handle keeps mapped.
 #[derive(Debug)]
 pub struct MappedSlice<T: Shared> {
     first: NonNull<T>,
@@ -27,7 +27,7 @@ impl<T: Shared> Mapped<T> {
     /// Checks that a `T` at `offset` lies within the segment and is aligned.
     ///
     /// # Errors
-    /// When it does not or is not.
+    /// Returns an error when it does not or is not.
     pub fn new(segment: &Arc<Segment>, offset: Offset) -> Result<Self, SegmentError> {
         let target = NonNull::from(segment.at::<T>(offset)?);
         Ok(Mapped { target, segment: Arc::clone(segment) })
@@ -38,7 +38,7 @@ impl<T: Shared> MappedSlice<T> {
     /// Checks that `count` elements at `offset` lie within the segment and are aligned.
     ///
     /// # Errors
-    /// When they do not or are not.
+    /// Returns an error when they do not or are not.
     pub fn new(segment: &Arc<Segment>, offset: Offset, count: usize) -> Result<Self, SegmentError> {
         let first = NonNull::from(segment.slice_at::<T>(offset, count)?).cast::<T>();
         Ok(MappedSlice { first, count, segment: Arc::clone(segment) })
@@ -79,8 +79,8 @@ impl<T: Shared> Deref for MappedSlice<T> {
     }
 }
 
-// SAFETY: a handle gives out only shared references to `T`, and `Shared` types are made for access
-// from many threads and processes at once; the segment itself is `Send` and `Sync`.
+// SAFETY: a handle returns only shared references to `T`, and `Shared` types allow access from many
+// threads and processes at once; the segment itself is `Send` and `Sync`.
 unsafe impl<T: Shared> Send for Mapped<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Shared> Sync for Mapped<T> {}

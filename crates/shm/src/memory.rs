@@ -1,11 +1,11 @@
-//! The data areas of a segment: bytes that processes copy in, copy out and combine, but never keep
-//! a reference to.
+//! Data areas of a segment: bytes that processes copy in, copy out and combine, but never keep a
+//! reference to.
 //!
-//! Every access is checked against the segment's length and lasts for one call. Whether two calls
-//! may touch the same bytes at the same time is decided by the protocols above: an engine starts an
-//! operation only when its dependency counter says that whoever used the bytes before has finished,
-//! and the graph checker refuses graphs in which two unordered operations touch the same bytes. A
-//! process that breaks the protocol can spoil data, as any process with the segment mapped can; it
+//! Every access is checked against the segment's length and lasts for one call. The protocols above
+//! decide whether two calls may access the same bytes at the same time: an engine starts an
+//! operation only when its dependency counter shows that earlier users of the bytes have finished,
+//! and the graph checker refuses graphs in which two unordered operations access the same bytes. A
+//! process that breaks the protocol can corrupt data, as any process that maps the segment can; it
 //! cannot make an access leave the segment.
 
 use crate::segment::{Offset, Segment, SegmentError};
@@ -14,16 +14,16 @@ use std::sync::Arc;
 pub use crate::prefetch::Purpose;
 use crate::prefetch::prefetch;
 
-/// All bytes of a segment as one address range.
+/// The bytes of a segment, for copies and combinations in place.
 #[derive(Clone, Debug)]
 pub struct SegmentMemory {
     segment: Arc<Segment>,
 }
 
-/// The operands of a combination, by how the destination coincides with them.
+/// Operands of a combination, by how the destination coincides with them.
 #[derive(Debug)]
 pub enum Operands<'a> {
-    /// Three different places.
+    /// Three distinct ranges.
     Apart {
         /// Left operand.
         left: &'a [u8],
@@ -46,23 +46,23 @@ pub enum Operands<'a> {
         /// Right operand and result.
         right: &'a mut [u8],
     },
-    /// All three are the same place.
+    /// All three are the same range.
     AllOne(&'a mut [u8]),
 }
 
 impl SegmentMemory {
-    /// The bytes of this segment.
+    /// Creates access to the bytes of this segment.
     ///
     /// # Safety
-    /// Whoever makes and uses the value follows a protocol, as the module's page says: no two calls
-    /// on it, by any thread of any process, may touch the same bytes at the same time unless both
-    /// only read; not even from inside [`inspect`](Self::inspect), [`fill`](Self::fill) and
-    /// [`combine`](Self::combine).
+    /// All users of the segment follow a protocol, as the module's page says: no two calls on such a
+    /// value, by any thread of any process, may access the same bytes at the same time unless both
+    /// only read; this includes calls from inside [`inspect`](Self::inspect), [`fill`](Self::fill)
+    /// and [`combine`](Self::combine).
     pub unsafe fn new(segment: Arc<Segment>) -> Self {
         SegmentMemory { segment }
     }
 
-    /// The segment.
+    /// Returns the segment.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }
@@ -70,12 +70,12 @@ impl SegmentMemory {
     /// Copies `bytes` into the segment.
     ///
     /// # Errors
-    /// When the range leaves the segment.
+    /// [`SegmentError::OutOfBounds`].
     #[inline]
     pub fn write(&self, at: Offset, bytes: &[u8]) -> Result<(), SegmentError> {
         let target = self.segment.bytes_ptr(at, bytes.len() as u64)?;
-        // SAFETY: `bytes_ptr` checked the target range; `bytes` is a Rust slice of private memory,
-        // or of segment memory lent by another call of this module, which the protocol keeps apart
+        // SAFETY: `bytes_ptr` checked the target range. `bytes` is a slice of private memory, or of
+        // segment memory borrowed by another call of this module, which the protocol keeps apart
         // from the target.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
         Ok(())
@@ -84,20 +84,20 @@ impl SegmentMemory {
     /// Copies from the segment into `bytes`.
     ///
     /// # Errors
-    /// When the range leaves the segment.
+    /// [`SegmentError::OutOfBounds`].
     #[inline]
     pub fn read(&self, at: Offset, bytes: &mut [u8]) -> Result<(), SegmentError> {
         let source = self.segment.bytes_ptr(at, bytes.len() as u64)?;
-        // SAFETY: `bytes_ptr` checked the source range; `bytes` is exclusively borrowed, so it
-        // cannot overlap memory that only this module hands out.
+        // SAFETY: `bytes_ptr` checked the source range. `bytes` is exclusively borrowed, so it
+        // cannot overlap memory to which only this module creates references.
         unsafe { std::ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
 
-    /// Asks for the cache lines of a range before they are used.
+    /// Prefetches the cache lines of a range.
     ///
     /// # Errors
-    /// When the range leaves the segment.
+    /// [`SegmentError::OutOfBounds`].
     #[inline]
     pub fn prefetch(&self, at: Offset, length: u64, purpose: Purpose) -> Result<(), SegmentError> {
         prefetch(self.segment.bytes_ptr(at, length)?, length as usize, purpose);
@@ -107,7 +107,7 @@ impl SegmentMemory {
     /// Copies within the segment; the ranges may overlap.
     ///
     /// # Errors
-    /// When a range leaves the segment.
+    /// [`SegmentError::OutOfBounds`].
     #[inline]
     pub fn copy(&self, from: Offset, to: Offset, length: u64) -> Result<(), SegmentError> {
         let source = self.segment.bytes_ptr(from, length)?;
@@ -120,7 +120,7 @@ impl SegmentMemory {
     /// Sets bytes of the segment to zero.
     ///
     /// # Errors
-    /// When the range leaves the segment.
+    /// [`SegmentError::OutOfBounds`].
     pub fn clear(&self, at: Offset, length: u64) -> Result<(), SegmentError> {
         let target = self.segment.bytes_ptr(at, length)?;
         // SAFETY: the range was checked.
@@ -128,10 +128,10 @@ impl SegmentMemory {
         Ok(())
     }
 
-    /// Lends bytes of the segment for reading while `use_them` runs.
+    /// Calls `use_them` with bytes of the segment, for reading.
     ///
     /// # Errors
-    /// When the range leaves the segment.
+    /// [`SegmentError::OutOfBounds`].
     #[inline]
     pub fn inspect<R>(
         &self,
@@ -140,15 +140,15 @@ impl SegmentMemory {
         use_them: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, SegmentError> {
         let source = self.segment.bytes_ptr(at, length)?;
-        // SAFETY: the range was checked; the reference ends with the call, and while it lasts the
-        // protocol lets nobody write these bytes (see the module's page).
+        // SAFETY: the range was checked. The reference ends with the call, and until then the
+        // protocol permits no writes to these bytes (see the module's page).
         Ok(use_them(unsafe { std::slice::from_raw_parts(source, length as usize) }))
     }
 
-    /// Lends bytes of the segment for writing while `use_them` runs.
+    /// Calls `use_them` with bytes of the segment, for writing.
     ///
     /// # Errors
-    /// When the range leaves the segment.
+    /// [`SegmentError::OutOfBounds`].
     #[inline]
     pub fn fill<R>(
         &self,
@@ -157,16 +157,17 @@ impl SegmentMemory {
         use_them: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, SegmentError> {
         let target = self.segment.bytes_ptr(at, length)?;
-        // SAFETY: the range was checked; the reference ends with the call, and while it lasts the
-        // protocol lets nobody else touch these bytes (see the module's page).
+        // SAFETY: the range was checked. The reference ends with the call, and until then the
+        // protocol permits no other access to these bytes (see the module's page).
         Ok(use_them(unsafe { std::slice::from_raw_parts_mut(target, length as usize) }))
     }
 
-    /// Lends three ranges of equal length, the destination for writing. The destination may be
-    /// exactly an operand.
+    /// Calls `use_them` with three ranges of equal length, the destination for writing. The
+    /// destination may coincide with an operand.
     ///
     /// # Errors
-    /// When a range leaves the segment, or the destination overlaps an operand in part.
+    /// [`SegmentError::OutOfBounds`], and [`SegmentError::Overlap`] when the destination overlaps an
+    /// operand in part.
     pub fn combine<R>(
         &self,
         left: Offset,
@@ -182,10 +183,10 @@ impl SegmentMemory {
             self.segment.bytes_ptr(destination, length)?,
         );
         let apart = |a: Offset, b: Offset| a.0.abs_diff(b.0) >= length;
-        // SAFETY (all four arms): the ranges were checked against the segment; the mutable range is
-        // either equal to an operand, which then is not lent a second time, or does not overlap it,
-        // as the guards say; two operands that are only read may coincide. The references end with
-        // the call, and the protocol keeps others away meanwhile.
+        // SAFETY (all four arms): the ranges were checked against the segment. The guards ensure
+        // that the mutable range either equals an operand, which then is not borrowed a second
+        // time, or does not overlap it; two operands that are only read may coincide. The
+        // references end with the call, and until then the protocol permits no other access.
         let operands = if d == l && d == r {
             // SAFETY: as above.
             Operands::AllOne(unsafe { std::slice::from_raw_parts_mut(d, bytes) })

@@ -1,4 +1,4 @@
-//! Memory of an arena with one owner, who may look at it like any other memory of its own.
+//! Arena memory with a single owner, accessible as ordinary slices.
 
 use crate::arena::{Arena, ArenaError};
 use crate::segment::Offset;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 /// Bytes of an arena that are freed when the value is dropped.
 ///
-/// To let other processes read or write them, their owner tells them the offset and keeps its hands
-/// off until they are done; the types above do so by moving the value into the operation and
-/// handing it back afterwards.
+/// To let other processes read or write the bytes, the owner passes on the offset and does not
+/// access them until those processes are done. Types of the layers above guarantee this by moving
+/// the value into the operation and returning it afterwards.
 ///
 /// ```
 /// use shm::{arena::Arena, owned::OwnedBytes, segment::{Backing, Segment}};
@@ -36,16 +36,16 @@ pub struct OwnedBytes {
 // SAFETY: the value owns its bytes as a `Vec<u8>` does; the arena and its segment are `Send` and
 // `Sync`.
 unsafe impl Send for OwnedBytes {}
-// SAFETY: as above; `&OwnedBytes` only reads.
+// SAFETY: as for `Send`; `&OwnedBytes` only reads.
 unsafe impl Sync for OwnedBytes {}
 
 impl OwnedBytes {
-    /// Takes `bytes` zeroed bytes, aligned to a cache line.
+    /// Allocates `bytes` zeroed bytes, aligned to a cache line.
     ///
     /// # Errors
-    /// When the arena or its file system is full.
+    /// Returns an error when the arena or its file system is full.
     pub fn new(arena: &Arc<Arena>, bytes: u64) -> Result<Self, ArenaError> {
-        // Never an empty allocation, so that every buffer has a place of its own.
+        // Never an empty allocation, so that every buffer has a distinct offset.
         let at = arena.allocate_zeroed(bytes.max(1), 64)?;
         let Some(first) = NonNull::new(arena.segment().bytes_ptr(at, bytes)?) else {
             return Err(ArenaError::NotAllocated { offset: at });
@@ -53,34 +53,34 @@ impl OwnedBytes {
         Ok(OwnedBytes { arena: Arc::clone(arena), at, bytes, first })
     }
 
-    /// Where the bytes lie in the segment.
+    /// Returns the offset of the bytes in the segment.
     pub fn offset(&self) -> Offset {
         self.at
     }
 
-    /// How many there are.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the range was checked and committed when it was allocated, is zeroed or written,
-        // and stays allocated as long as `self`; nobody else writes to it while its owner can call
-        // this (see the type's page).
+        // SAFETY: the range was checked and committed when it was allocated, is initialised (zeroed
+        // or written), and stays allocated as long as `self`. No other process writes to it while
+        // the owner can call this (see the type's documentation).
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.bytes as usize) }
     }
 
-    /// The bytes, to be changed.
+    /// Returns the bytes, for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_slice`; `&mut self` makes it the only reference.
+        // SAFETY: as in `as_slice`; `&mut self` makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.bytes as usize) }
     }
 }
 
 impl Drop for OwnedBytes {
     fn drop(&mut self) {
-        // The place came from this arena and is freed once, so that this cannot fail.
+        // Cannot fail: the bytes came from this arena and are freed once.
         let _ = self.arena.free(self.at);
     }
 }

@@ -1,22 +1,22 @@
-//! Asking for cache lines and pages before they are used: hints that change nothing but time, and
-//! do nothing where the processor or the kernel does not know them.
+//! Prefetching of cache lines and pages: hints that affect only timing and have no effect where the
+//! processor or the kernel does not support them.
 
 use crate::segment::{Offset, Segment};
 use rustix::mm::{Advice, madvise};
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// What the lines are wanted for.
+/// Intended use of prefetched lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be read: other processors keep their copies.
+    /// Reading: other processors keep their copies.
     Read,
-    /// To be written: other processors lose theirs.
+    /// Writing: other processors lose their copies.
     Write,
 }
 
-/// Asks for all lines of a range.
+/// Prefetches all lines of a range.
 ///
 /// ```
 /// use shm::prefetch::{Purpose, prefetch};
@@ -36,11 +36,11 @@ fn prefetch_line(line: *const u8, purpose: Purpose) {
     use core::arch::asm;
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     match purpose {
-        // SAFETY: a prefetch touches nothing and does not fault, whatever the address.
+        // SAFETY: a prefetch accesses no memory and does not fault, whatever the address.
         Purpose::Read => unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) },
-        // The intrinsic becomes a prefetch for reading, unless the whole program is built for
-        // processors that have the instruction, which is not part of the baseline. SAFETY: as
-        // above; processors of 64 bits that do not have it take it for one that does nothing.
+        // Inline assembly, because the intrinsic falls back to a prefetch for reading unless the
+        // whole program is built for processors with PREFETCHW, which the baseline lacks.
+        // SAFETY: as above; 64-bit processors without the instruction execute it as a no-op.
         Purpose::Write => unsafe {
             asm!("prefetchw byte ptr [{}]", in(reg) line, options(nostack, preserves_flags))
         },
@@ -51,14 +51,13 @@ fn prefetch_line(line: *const u8, purpose: Purpose) {
 #[inline(always)]
 fn prefetch_line(_: *const u8, _: Purpose) {}
 
-/// Lets the kernel enter committed pages into this process's page table now instead of at the first
-/// touch of each, which costs about a quarter of a microsecond a page. Kernels before 5.14 do
-/// nothing.
+/// Enters committed pages into this process's page table now instead of at the first access to
+/// each, which costs about a quarter of a microsecond per page. Has no effect before Linux 5.14.
 pub fn populate(segment: &Segment, offset: Offset, bytes: u64) {
     let Ok(first) = segment.bytes_ptr(offset, bytes) else { return };
     let before = first.addr() % rustix::param::page_size();
-    // SAFETY: the pages around the range lie in the segment's mapping; the advice changes what no
-    // memory holds.
+    // SAFETY: the pages around the range lie in the segment's mapping, and the advice changes the
+    // contents of no memory.
     let _ = unsafe {
         madvise(first.sub(before).cast(), before + bytes as usize, Advice::LinuxPopulateWrite)
     };

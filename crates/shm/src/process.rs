@@ -1,9 +1,8 @@
-//! Other processes, seen from outside: whether one has ended, is stopped, what it has computed; and
-//! binding threads to cores.
+//! State and CPU time of other processes, and binding of threads to cores.
 //!
-//! A process number alone names nobody for long, because the kernel gives it to another process
-//! after the first has ended. A [`ProcessHandle`] holds a pidfd and the start time, so it always
-//! means the process it was opened for.
+//! A process number does not identify a process for long, because the kernel reuses it after the
+//! process has ended. A [`ProcessHandle`] holds a pidfd and the start time, so it always refers to
+//! the process it was opened for.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -14,65 +13,65 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::Timespec;
 
-/// What can go wrong with a process or a core.
+/// Error of an operation on a process or a core.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// Nobody has this number (any more).
+    /// No process has this number (any more).
     #[error("there is no process {pid}: it has ended, or it lives in another process namespace")]
     NoSuchProcess {
-        /// The number.
+        /// Process number.
         pid: u32,
     },
-    /// The system refuses.
+    /// The system refuses to watch or signal the process.
     #[error("cannot watch process {pid}: {source} (a seccomp filter may forbid pidfd_open)")]
     Watch {
-        /// The number.
+        /// Process number.
         pid: u32,
-        /// The system's reason.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// /proc cannot be read, or does not look as it should.
+    /// /proc cannot be read, or has an unexpected format.
     #[error("cannot read the state of process {pid} from /proc: {source}; is /proc mounted?")]
     Read {
-        /// The number.
+        /// Process number.
         pid: u32,
-        /// The system's reason.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// The thread may not run on this core.
+    /// The thread is not allowed to run on this core.
     #[error("cannot bind this thread to core {core}: {source}; the cores allowed are {allowed:?}")]
     Bind {
-        /// The core asked for.
+        /// Requested core.
         core: usize,
-        /// The cores that the process may use.
+        /// Cores that the process may use.
         allowed: Vec<usize>,
-        /// The system's reason.
+        /// Error of the system call.
         source: std::io::Error,
     },
 }
 
-/// What a process does at this moment.
+/// Scheduling state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessState {
-    /// It runs or could run.
+    /// Running or runnable.
     Running,
-    /// It waits for something.
+    /// Waiting for an event.
     Sleeping,
-    /// A signal or a debugger holds it; it may go on later, so nobody may take its place.
+    /// Stopped by a signal or a debugger. It may continue later, so its resources are still in use.
     Stopped,
-    /// It has ended and its parent has not asked how.
+    /// Ended, but not yet waited for by its parent.
     Zombie,
-    /// There is no such process any more.
+    /// The process no longer exists.
     Gone,
 }
 
-/// When a process started, in clock ticks since the machine did. Together with its number it names
+/// Start time of a process, in clock ticks since boot. Together with the process number it identifies
 /// a process for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StartTime(pub u64);
 
-/// One certain process, even after its number has gone to another one.
+/// Handle to one process, valid even after its number has been reused.
 ///
 /// # Examples
 ///
@@ -96,7 +95,7 @@ pub struct ProcessHandle {
 }
 
 impl ProcessHandle {
-    /// Opens the process that has the number `pid` now. It may be a zombie.
+    /// Opens the process that currently has the number `pid`. It may be a zombie.
     ///
     /// # Errors
     ///
@@ -113,9 +112,9 @@ impl ProcessHandle {
             Err(error) => return Err(ProcessError::Watch { pid, source: error.into() }),
         };
         let start_time = read_status(pid)?.ok_or(ProcessError::NoSuchProcess { pid })?.start_time;
-        // The number may have gone to another process between the two lines above. The kernel shows
-        // -1 for a pidfd whose process has been waited for; if it does not, the start time was that
-        // process's own.
+        // The number may have been reused between the two lines above. The kernel shows -1 for a
+        // pidfd whose process has been waited for; otherwise the number was still in use by the
+        // same process, so the start time is its own.
         let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
             .map_err(|source| ProcessError::Read { pid, source })?;
         let still = about
@@ -125,31 +124,31 @@ impl ProcessHandle {
         if still { Ok(ProcessHandle { pid, pidfd, start_time }) } else { Err(gone) }
     }
 
-    /// The process's number when it was opened.
+    /// Returns the process number.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// When it started.
+    /// Returns the start time.
     pub fn start_time(&self) -> StartTime {
         self.start_time
     }
 
-    /// Whether all of its threads have ended, waited for or not: one system call that never blocks.
-    /// To sleep until then, poll the handle's descriptor for reading.
+    /// Returns whether all threads of the process have ended, waited for or not: one system call
+    /// that never blocks. To sleep until then, poll the handle's descriptor for reading.
     pub fn has_exited(&self) -> bool {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
             match poll(&mut watched, Some(&now)) {
                 Err(Errno::INTR) => {}
-                // An error (no memory) says nothing about the process.
+                // An error (out of memory) carries no information about the process.
                 other => return other.is_ok_and(|ready| ready > 0),
             }
         }
     }
 
-    /// What the process does now.
+    /// Returns the current state of the process.
     ///
     /// # Errors
     ///
@@ -157,8 +156,8 @@ impl ProcessHandle {
     pub fn state(&self) -> Result<ProcessState, ProcessError> {
         match read_status(self.pid)? {
             Some(status) if status.start_time == self.start_time => match status.state {
-                // The first thread has ended and others go on: the kernel shows a zombie, but the
-                // process lives.
+                // The main thread has ended and others continue: the kernel shows a zombie, but the
+                // process is alive.
                 ProcessState::Zombie if !self.has_exited() => Ok(ProcessState::Running),
                 state => Ok(state),
             },
@@ -166,28 +165,27 @@ impl ProcessHandle {
         }
     }
 
-    /// The time that all threads of the process have computed so far, in user and kernel mode
-    /// together.
+    /// Returns the CPU time of all threads of the process, in user and kernel mode together.
     ///
     /// # Errors
     ///
     /// [`ProcessError::NoSuchProcess`] if it has been waited for.
     pub fn cpu_time(&self) -> Result<Duration, ProcessError> {
         let time = cpu_time(self.pid)?;
-        // Asked afterwards: if the number is still ours now, it was when the clock was read.
+        // Checked afterwards: if the number still belongs to this process now, it did when the
+        // clock was read.
         match read_status(self.pid)? {
             Some(status) if status.start_time == self.start_time => Ok(time),
             _ => Err(ProcessError::NoSuchProcess { pid: self.pid }),
         }
     }
 
-    /// Ends the process at once (SIGKILL). Nothing happens to another process that has its number
-    /// by now.
+    /// Kills the process (SIGKILL). A process that has reused its number is not affected.
     ///
     /// # Errors
     ///
-    /// [`ProcessError::NoSuchProcess`] if it has ended, [`ProcessError::Watch`] if this process may
-    /// not.
+    /// [`ProcessError::NoSuchProcess`] if it has ended, [`ProcessError::Watch`] if the caller lacks
+    /// permission.
     pub fn kill(&self) -> Result<(), ProcessError> {
         match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Ok(()) => Ok(()),
@@ -198,13 +196,13 @@ impl ProcessHandle {
 }
 
 impl AsFd for ProcessHandle {
-    /// The pidfd: readable when the process has ended.
+    /// Returns the pidfd, which is readable once the process has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 }
 
-/// What the process with this number does now; [`ProcessState::Gone`] if there is none.
+/// Returns the state of the process with this number; [`ProcessState::Gone`] if there is none.
 ///
 /// ```
 /// use shm::process::{ProcessState, state};
@@ -221,7 +219,7 @@ pub fn state(pid: u32) -> Result<ProcessState, ProcessError> {
     Ok(read_status(pid)?.map_or(ProcessState::Gone, |status| status.state))
 }
 
-/// When the process with this number started.
+/// Returns the start time of the process with this number.
 ///
 /// # Errors
 ///
@@ -230,8 +228,8 @@ pub fn start_time(pid: u32) -> Result<StartTime, ProcessError> {
     read_status(pid)?.map(|status| status.start_time).ok_or(ProcessError::NoSuchProcess { pid })
 }
 
-/// The time that all threads of a process have computed, in user and kernel mode together, to the
-/// nanosecond.
+/// Returns the CPU time of all threads of a process, in user and kernel mode together, in
+/// nanosecond resolution.
 ///
 /// ```
 /// # fn main() -> Result<(), shm::process::ProcessError> {
@@ -249,8 +247,8 @@ pub fn cpu_time(pid: u32) -> Result<Duration, ProcessError> {
     read_clock(clock_of(pid).ok_or_else(gone)?).ok_or_else(gone)
 }
 
-/// The time that one thread of this process has computed, in user and kernel mode together, to the
-/// nanosecond; `thread` as gettid(2) says it.
+/// Returns the CPU time of one thread of this process, in user and kernel mode together, in
+/// nanosecond resolution. `thread` is the number that gettid(2) returns.
 ///
 /// ```
 /// # fn main() -> Result<(), shm::process::ProcessError> {
@@ -264,39 +262,39 @@ pub fn cpu_time(pid: u32) -> Result<Duration, ProcessError> {
 ///
 /// [`ProcessError::NoSuchProcess`] when this process has no such thread.
 pub fn thread_cpu_time(thread: u32) -> Result<Duration, ProcessError> {
-    /// The kernel's number of a thread's clock differs from that of a process by this bit.
+    /// Bit that distinguishes the clock number of a thread from that of a process.
     const PER_THREAD: libc::clockid_t = 4;
     let gone = || ProcessError::NoSuchProcess { pid: thread };
     read_clock(clock_of(thread).ok_or_else(gone)? | PER_THREAD).ok_or_else(gone)
 }
 
-/// The number of this thread.
+/// Returns the number of the calling thread.
 pub fn current_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// The kernel's number of a process's clock: what clock_getcpuclockid(3) computes without asking
-/// whether there is one.
+/// Returns the clock number of a process, as clock_getcpuclockid(3) computes it, without checking
+/// that the process exists.
 fn clock_of(number: u32) -> Option<libc::clockid_t> {
-    /// Counts what the scheduler gave.
+    /// Clock type: time assigned by the scheduler.
     const SCHEDULED: libc::clockid_t = 2;
-    // 0 would mean the caller itself. So would a number too large for the clock's own: shifted out,
-    // it leaves nothing. The kernel gives numbers up to 2²².
+    // 0 would denote the calling process, and so would a number whose bits are all shifted out. The
+    // kernel's process numbers end at 2²².
     let number = i32::try_from(number).ok().filter(|number| (1..=1 << 22).contains(number))?;
     Some(!number << 3 | SCHEDULED)
 }
 
-/// What a clock shows, if it is there.
+/// Reads a clock; `None` if it does not exist.
 fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one time to a variable of that type.
+    // SAFETY: the call writes one `timespec` to a variable of that type.
     if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
         return None;
     }
     Some(Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
-/// The cores that this thread may run on, in ascending order; never empty.
+/// Returns the cores that this thread may run on, in ascending order; never empty.
 ///
 /// ```
 /// assert!(!shm::process::allowed_cores().is_empty());
@@ -304,13 +302,13 @@ fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
 pub fn allowed_cores() -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect(),
-        // More cores than the set has bits: how many there are is known, and binding will say if a
-        // number is wrong.
+        // The machine has more cores than the set has bits. Their number is known; binding reports
+        // a wrong core.
         Err(_) => (0..std::thread::available_parallelism().map_or(1, usize::from)).collect(),
     }
 }
 
-/// Lets the calling thread run on this core only.
+/// Binds the calling thread to this core.
 ///
 /// ```
 /// # fn main() -> Result<(), shm::process::ProcessError> {
@@ -323,7 +321,7 @@ pub fn allowed_cores() -> Vec<usize> {
 ///
 /// # Errors
 ///
-/// [`ProcessError::Bind`] if there is no such core or the process may not use it.
+/// [`ProcessError::Bind`] if the core does not exist or the process may not use it.
 pub fn bind_current_thread(core: usize) -> Result<(), ProcessError> {
     let refused = |source: Errno| ProcessError::Bind {
         core,
@@ -338,30 +336,30 @@ pub fn bind_current_thread(core: usize) -> Result<(), ProcessError> {
     sched_setaffinity(None, &only).map_err(refused)
 }
 
-/// What `/proc/PID/stat` says.
+/// Fields of `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct Status {
     state: ProcessState,
     start_time: StartTime,
 }
 
-/// `None` if there is no such process.
+/// Reads `/proc/PID/stat`; `None` if there is no such process.
 fn read_status(pid: u32) -> Result<Option<Status>, ProcessError> {
-    // Bytes, not a string: the name of a program need not be UTF-8.
+    // Bytes instead of a string: the name of a program need not be UTF-8.
     match std::fs::read(format!("/proc/{pid}/stat")) {
         Ok(line) => parse_status(&line).map(Some).ok_or_else(|| ProcessError::Read {
             pid,
             source: std::io::Error::new(std::io::ErrorKind::InvalidData, "a field is missing"),
         }),
-        // ESRCH: it went away between the open and the read.
+        // ESRCH: the process ended between open and read.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
         Err(source) => Err(ProcessError::Read { pid, source }),
     }
 }
 
-/// Reads `pid (name) state … starttime …` (proc_pid_stat(5)). The name is whatever the program
-/// chose, with spaces and parentheses; so the fields are counted from the last closing one.
+/// Parses `pid (name) state … starttime …` (proc_pid_stat(5)). The program chooses its name, which may
+/// contain spaces and parentheses, so fields are counted from the last closing parenthesis.
 fn parse_status(line: &[u8]) -> Option<Status> {
     let after_name = line.iter().rposition(|&byte| byte == b')')? + 1;
     let mut fields = std::str::from_utf8(&line[after_name..]).ok()?.split_ascii_whitespace();
@@ -370,7 +368,7 @@ fn parse_status(line: &[u8]) -> Option<Status> {
         "T" | "t" => ProcessState::Stopped,
         "Z" => ProcessState::Zombie,
         "X" | "x" => ProcessState::Gone,
-        // S, D, I and what other kernels call kinds of waiting.
+        // S, D, I and other kinds of waiting.
         _ => ProcessState::Sleeping,
     };
     // The state is field 3 and the start time field 22.
@@ -383,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_parentheses_and_spaces_do_not_confuse() {
+    fn names_with_parentheses_and_spaces_are_parsed() {
         let rest = "1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 100 200";
         for name in ["sh", "a b", "a) R (b", ") Z 1 1 1", "((", "\u{e9}"] {
             let line = format!("77 ({name}) T {rest}\n");
@@ -410,23 +408,24 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_thread_is_its_own() {
-        let (tell, told) = std::sync::mpsc::channel();
+    fn thread_cpu_time_excludes_other_threads() {
+        let (number, numbers) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let idle = std::thread::spawn(move || {
-            tell.send(current_thread()).expect("somebody listens");
-            ended.recv().expect_err("nobody says anything");
+            number.send(current_thread()).expect("the receiver is alive");
+            ended.recv().expect_err("the channel closes without a message");
         });
-        let other = told.recv().expect("it says its number");
-        let used = |thread| thread_cpu_time(thread).expect("it is there");
-        let (before, mine) = (used(other), used(current_thread()));
+        let other = numbers.recv().expect("the thread sends its number");
+        let used = |thread| thread_cpu_time(thread).expect("the thread exists");
+        let before = used(other);
+        let mine = used(current_thread());
         while used(current_thread()) < mine + Duration::from_millis(20) {}
-        assert!(used(other) < before + Duration::from_millis(10), "it only waits");
+        assert!(used(other) < before + Duration::from_millis(10), "the other thread only waits");
         drop(end);
-        idle.join().expect("it ends in order");
+        idle.join().expect("no panic");
         assert!(matches!(thread_cpu_time(0), Err(ProcessError::NoSuchProcess { pid: 0 })));
         assert!(thread_cpu_time(u32::MAX).is_err());
-        // The number of a thread of another process is as good as none.
+        // The number of a thread of another process is rejected.
         assert!(thread_cpu_time(1).is_err(), "the first process is not this one");
     }
 }

@@ -1,8 +1,8 @@
-//! Bytes that nobody can guess.
+//! Unpredictable bytes from the operating system.
 
 use std::io;
 
-/// So many random bytes, from the system. It takes no descriptor, of which there may be none left.
+/// Returns `N` random bytes. Uses no descriptor, so it works when the descriptor table is full.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -12,7 +12,7 @@ use std::io;
 /// ```
 ///
 /// # Errors
-/// When the system has none to give.
+/// Returns the error of getrandom(2).
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)?;

@@ -1,9 +1,9 @@
-//! A segment: one sparse file in memory that every process of a job maps once and never moves.
+//! Segment: one sparse file in memory that every process of a job maps once and never moves.
 //!
-//! The file gets its whole size at once and its memory piece by piece: [`Segment::commit`] reserves
-//! pages *before* anyone touches them. Touching a page that a full file system cannot supply kills
-//! the process with SIGBUS; reserving it first turns the same event into an error that can be
-//! reported. Each process maps the file at another address, so places are named by [`Offset`].
+//! The file has its full size from the start and receives memory step by step: [`Segment::commit`]
+//! reserves pages *before* they are accessed. Accessing a page that a full file system cannot supply
+//! kills the process with SIGBUS; reserving it first turns the same condition into an error. Each
+//! process maps the file at another address, so positions in it are given by [`Offset`].
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,13 +21,13 @@ mod read_only;
 pub use backing::Backing;
 pub use read_only::{ReadOnlySegment, ReadOnlyWord};
 
-/// A place in a segment, in bytes from its start: the pointer that means the same in every process.
+/// Position in a segment, in bytes from its start: a pointer valid in every process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Offset(pub u64);
 
 impl Offset {
-    /// The place `bytes` further on; `None` past the end of the numbers.
+    /// Returns the offset `bytes` further on; `None` on overflow.
     ///
     /// ```
     /// use shm::segment::Offset;
@@ -45,7 +45,7 @@ impl fmt::Display for Offset {
     }
 }
 
-/// What can go wrong with a segment. Sizes are bytes.
+/// Error of a segment operation. Sizes are in bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SegmentError {
@@ -55,113 +55,112 @@ pub enum SegmentError {
         isize::MAX
     )]
     Size {
-        /// The size asked for.
+        /// Requested size.
         bytes: u64,
     },
-    /// The process may not make files as large as the segment (RLIMIT_FSIZE).
+    /// The segment exceeds the process's limit on file sizes (RLIMIT_FSIZE).
     #[error(
-        "the segment needs {}, but this process may only make files of {} (RLIMIT_FSIZE): raise it with `ulimit -f unlimited`",
+        "the segment needs {}, but this process may only create files of {} (RLIMIT_FSIZE): raise it with `ulimit -f unlimited`",
         Size(*needed),
         Size(*limit)
     )]
     FileSizeLimit {
-        /// The size of the segment.
+        /// Size of the segment.
         needed: u64,
-        /// The limit of the process.
+        /// Limit of the process.
         limit: u64,
     },
-    /// The file system (or the machine) has no room for the pages.
+    /// The file system (or the machine) has no memory left for the pages.
     #[error(
-        "{place} has {} left of the {} needed: give it more room or set TRADEWIND_SEGMENT_DIR to a directory with more",
+        "{place} has {} left of the {} needed: enlarge it or set TRADEWIND_SEGMENT_DIR to a directory with more space",
         Left(*left),
         Size(*needed)
     )]
     NoSpace {
-        /// How much was to be reserved.
+        /// Bytes to be reserved.
         needed: u64,
-        /// How much there is, where the file system says so.
+        /// Available bytes, if the file system reports them.
         left: Option<u64>,
-        /// What is full, in words.
+        /// Description of the full file system.
         place: String,
     },
-    /// The file could not be made.
+    /// The file could not be created.
     #[error(
         "cannot create a segment in {place}: {source}; set TRADEWIND_SEGMENT_DIR to a writable directory on a tmpfs"
     )]
     Create {
-        /// Where, in words.
+        /// Description of the file system.
         place: String,
-        /// The system's reason.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// The file system does not reserve pages, so a full one could only kill.
+    /// The file system cannot reserve pages, so running full would raise SIGBUS.
     #[error(
         "{place} cannot reserve memory: {source}; set TRADEWIND_SEGMENT_DIR to a directory on a tmpfs"
     )]
     Reserve {
-        /// Where, in words.
+        /// Description of the file system.
         place: String,
-        /// The system's reason.
+        /// Error of the system call.
         source: std::io::Error,
     },
     /// The file could not be mapped.
-    #[error("cannot map the {} of {place}: {source}; look at `ulimit -v`", Size(*bytes))]
+    #[error("cannot map the {} of {place}: {source}; check `ulimit -v`", Size(*bytes))]
     Map {
-        /// The size of the segment.
+        /// Size of the segment.
         bytes: u64,
-        /// Which file, in words.
+        /// Description of the file.
         place: String,
-        /// The system's reason.
+        /// Error of the system call.
         source: std::io::Error,
     },
     /// The kernel does not seal the file against writers (Linux before 5.1).
-    #[error("cannot make a segment that others only read: {source}; it takes Linux 5.1 or later")]
+    #[error("cannot create a segment for readers: {source}; this requires Linux 5.1 or later")]
     Seal {
-        /// The system's reason.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// A descriptor that is to be read only, but of a file that its readers could write to or
-    /// shorten.
+    /// A descriptor meant for readers refers to a file that its holders could write to or shorten.
     #[error(
-        "refused: {place} is not sealed against writing and shortening; pass what `create_for_readers` made"
+        "refused: {place} is not sealed against writing and shortening; pass a segment made by `create_for_readers`"
     )]
     NotSealed {
-        /// Which file, in words.
+        /// Description of the file.
         place: String,
     },
-    /// A place outside the segment.
+    /// The range lies outside the segment.
     #[error("{length} bytes at {offset} do not lie in a segment of {bytes} bytes")]
     OutOfBounds {
-        /// Where the access starts.
+        /// First byte of the access.
         offset: Offset,
-        /// How many bytes it covers.
+        /// Length of the range.
         length: u64,
-        /// The size of the segment.
+        /// Size of the segment.
         bytes: u64,
     },
-    /// A result that would overwrite part of an operand before it is read.
+    /// The result would overwrite part of an operand before that part is read.
     #[error(
-        "{length} bytes at {offset} overlap an operand in part: they must be the operand exactly, or apart from it"
+        "{length} bytes at {offset} overlap an operand in part: the result must coincide with the operand or be disjoint from it"
     )]
     Overlap {
-        /// Where the result starts.
+        /// First byte of the result.
         offset: Offset,
-        /// How many bytes it covers.
+        /// Length of the range.
         length: u64,
     },
-    /// A place that the type cannot lie at.
+    /// The offset does not satisfy the alignment of the type.
     #[error("{offset} is not a multiple of {alignment}, the alignment of {type_name}")]
     Misaligned {
-        /// The place.
+        /// The offset.
         offset: Offset,
-        /// What it must be a multiple of.
+        /// Required alignment.
         alignment: usize,
-        /// The type that was looked for.
+        /// Requested type.
         type_name: &'static str,
     },
 }
 
-/// Memory that all ranks of a job on a node share. It stays mapped until the value is dropped.
+/// Memory shared by all ranks of a job on a node. It stays mapped until the value is dropped.
 ///
 /// # Examples
 ///
@@ -176,7 +175,7 @@ pub enum SegmentError {
 /// let word: &AtomicU32 = segment.at(Offset(4096))?;
 /// word.store(7, Ordering::Release);
 ///
-/// // Another process would get the descriptor from the broker.
+/// // Another process would receive the descriptor from the broker.
 /// let descriptor = segment.as_fd().try_clone_to_owned().expect("a free descriptor");
 /// let same = Segment::from_fd(descriptor)?;
 /// assert_eq!(same.at::<AtomicU32>(Offset(4096))?.load(Ordering::Acquire), 7);
@@ -193,8 +192,8 @@ pub struct Segment {
 // SAFETY: the mapping belongs to the value, not to a thread. References into it exist for `Shared`
 // types only.
 unsafe impl Send for Segment {}
-// SAFETY: as above; `&Segment` gives addresses and references to types that any thread may use at
-// once.
+// SAFETY: as above; `&Segment` returns addresses, and references to types that allow concurrent
+// access.
 unsafe impl Sync for Segment {}
 
 impl fmt::Debug for Segment {
@@ -208,8 +207,8 @@ impl fmt::Debug for Segment {
 }
 
 impl Segment {
-    /// Makes a segment of `bytes` bytes (rounded up to whole pages), all zero, and maps it. Memory
-    /// is taken for the first page only.
+    /// Creates a segment of `bytes` bytes (rounded up to whole pages), all zero, and maps it. Only
+    /// the first page is committed.
     ///
     /// # Errors
     ///
@@ -220,14 +219,14 @@ impl Segment {
         let bytes = whole_pages(bytes)?;
         let (file, place) = backing.create(bytes)?;
         let segment = Segment::map(file, bytes, place)?;
-        // A file system that cannot reserve is found out here and not in the middle of a job.
+        // Detects a file system that cannot reserve pages before the job starts.
         segment.commit(Offset(0), page_bytes())?;
         Ok(segment)
     }
 
-    /// Makes a segment of anonymous memory, all of it committed, that only the value returned can
-    /// write to: the file is sealed against every later way of writing (F_SEAL_FUTURE_WRITE), also
-    /// by this process. Whoever gets the descriptor maps it with [`ReadOnlySegment::from_fd`].
+    /// Creates a fully committed segment of anonymous memory that only the returned value can write
+    /// to: the file is sealed against every later way of writing (F_SEAL_FUTURE_WRITE), also by this
+    /// process. Holders of the descriptor map it with [`ReadOnlySegment::from_fd`].
     ///
     /// ```
     /// use shm::segment::{Offset, ReadOnlySegment, Segment};
@@ -240,7 +239,7 @@ impl Segment {
     /// let reader = ReadOnlySegment::from_fd(descriptor())?;
     /// segment.at::<AtomicU64>(Offset(8))?.store(7, Ordering::Release);
     /// assert_eq!(reader.words()[1].load(), 7);
-    /// assert!(Segment::from_fd(descriptor()).is_err(), "nobody maps it for writing any more");
+    /// assert!(Segment::from_fd(descriptor()).is_err(), "mapping it for writing is refused");
     /// # Ok(())
     /// # }
     /// ```
@@ -253,17 +252,17 @@ impl Segment {
         let (file, place) = backing::unsealed_memory(bytes)?;
         let segment = Segment::map(file, bytes, place)?;
         segment.commit(Offset(0), bytes)?;
-        // The mapping that exists may go on writing; that is what the seal is for.
+        // The existing mapping may continue to write: the seal affects only later mappings.
         rustix::fs::fcntl_add_seals(&segment.file, read_only::SEALS | SealFlags::SEAL)
             .map_err(|error| SegmentError::Seal { source: error.into() })?;
         Ok(segment)
     }
 
-    /// Maps a segment that another process made and passed on (see [`crate::broker`]).
+    /// Maps a segment that another process created and passed on (see [`crate::broker`]).
     ///
-    /// A segment made with [`Backing::Memory`] is sealed: nobody can shrink it. With
-    /// [`Backing::Directory`] a process that holds the descriptor could; the ranks of a job trust
-    /// each other that far.
+    /// A segment created with [`Backing::Memory`] is sealed and cannot shrink. With
+    /// [`Backing::Directory`] a process that holds the descriptor could shrink it; the ranks of a
+    /// job trust each other that far.
     ///
     /// # Errors
     ///
@@ -280,13 +279,13 @@ impl Segment {
         Ok(Segment { base, bytes, file, place })
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether the kernel guarantees that the file keeps its size, so that no access inside it can
-    /// raise SIGBUS for want of a file.
+    /// Returns whether the kernel guarantees the size of the file, so that no access inside it can
+    /// raise SIGBUS because the file was shortened.
     ///
     /// ```
     /// use shm::segment::{Backing, Segment};
@@ -299,12 +298,12 @@ impl Segment {
         rustix::fs::fcntl_get_seals(&self.file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
     }
 
-    /// Reserves the pages under `length` bytes at `offset`, so that touching them cannot fail any
-    /// more. What they hold stays; reserving twice is allowed.
+    /// Reserves the pages under `length` bytes at `offset`, so that accessing them cannot fail.
+    /// Keeps their contents; reserving twice is allowed.
     ///
     /// # Errors
     ///
-    /// [`SegmentError::NoSpace`] if there is no room, [`SegmentError::Reserve`] for any other
+    /// [`SegmentError::NoSpace`] if memory is exhausted, [`SegmentError::Reserve`] for any other
     /// refusal, [`SegmentError::OutOfBounds`].
     pub fn commit(&self, offset: Offset, length: u64) -> Result<(), SegmentError> {
         self.check(offset, length)?;
@@ -314,8 +313,8 @@ impl Segment {
         let page = page_bytes();
         let start = offset.0 / page * page;
         let end = (offset.0 + length).next_multiple_of(page).min(self.bytes);
-        // Inside the file's size RLIMIT_FSIZE does not apply (no SIGXFSZ): it was checked when the
-        // file got its size.
+        // RLIMIT_FSIZE does not apply inside the file's size (no SIGXFSZ): it was checked when the
+        // file was created.
         loop {
             match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, end - start) {
                 Ok(()) => return Ok(()),
@@ -323,7 +322,7 @@ impl Segment {
                 Err(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT) => {
                     return Err(SegmentError::NoSpace {
                         needed: end - start,
-                        left: backing::room_left(&self.file),
+                        left: backing::available_bytes(&self.file),
                         place: self.place.clone(),
                     });
                 }
@@ -337,8 +336,8 @@ impl Segment {
         }
     }
 
-    /// The `T` at `offset`, bounds and alignment checked. The place must have been committed, by
-    /// whichever process.
+    /// Returns the `T` at `offset`, with bounds and alignment checked. The memory must have been
+    /// committed, by any process.
     ///
     /// # Errors
     ///
@@ -348,7 +347,7 @@ impl Segment {
         self.slice_at(offset, 1).map(|slice| &slice[0])
     }
 
-    /// The `count` values of type `T` one after the other from `offset` on.
+    /// Returns `count` consecutive values of type `T` from `offset` on.
     ///
     /// ```
     /// use shm::segment::{Backing, Offset, Segment};
@@ -369,8 +368,8 @@ impl Segment {
         let length = (size_of::<T>() as u64).saturating_mul(count as u64);
         let address = self.bytes_ptr(offset, length)?.cast::<T>();
         if !address.is_aligned() {
-            let (alignment, type_name) = (align_of::<T>(), std::any::type_name::<T>());
-            return Err(SegmentError::Misaligned { offset, alignment, type_name });
+            let type_name = std::any::type_name::<T>();
+            return Err(SegmentError::Misaligned { offset, alignment: align_of::<T>(), type_name });
         }
         // SAFETY: `bytes_ptr` checked that the values lie in the mapping, which lives as long as
         // `self`; the address is aligned; `Shared` makes every bit pattern valid and every change
@@ -378,18 +377,18 @@ impl Segment {
         Ok(unsafe { std::slice::from_raw_parts(address, count) })
     }
 
-    /// The address of `length` bytes at `offset`, for data areas. It may be kept as long as the
-    /// segment lives.
+    /// Returns the address of `length` bytes at `offset`, for data areas. The address stays valid as
+    /// long as the segment lives.
     ///
-    /// Getting it is safe, using it is not: the bytes must be committed, and a protocol must say
-    /// whose they are.
+    /// Obtaining the address is safe, using it is not: the bytes must be committed, and a protocol
+    /// must grant access to them.
     ///
     /// ```
     /// use shm::segment::{Backing, Offset, Segment};
     /// # fn main() -> Result<(), shm::segment::SegmentError> {
     /// let segment = Segment::create(4096, Backing::Memory)?;
     /// let bytes = segment.bytes_ptr(Offset(128), 4)?;
-    /// // SAFETY: the first page is committed and no one else knows this segment.
+    /// // SAFETY: the first page is committed and no other thread uses this segment.
     /// unsafe { bytes.write(1) };
     /// # Ok(())
     /// # }
@@ -401,7 +400,7 @@ impl Segment {
     #[inline]
     pub fn bytes_ptr(&self, offset: Offset, length: u64) -> Result<*mut u8, SegmentError> {
         self.check(offset, length)?;
-        // SAFETY: the place lies in the mapping (or one past its end), whose size fits an `isize`.
+        // SAFETY: the offset lies in the mapping (or one past its end), whose size fits an `isize`.
         Ok(unsafe { self.base.as_ptr().add(offset.0 as usize) })
     }
 
@@ -415,7 +414,7 @@ impl Segment {
 }
 
 impl AsFd for Segment {
-    /// The file, to be passed to another process.
+    /// Returns the file, to be passed to another process.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -423,13 +422,13 @@ impl AsFd for Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `map` made; every reference into it borrowed `self` and
-        // is gone. A failure would leave the mapping in place, which harms nobody.
+        // SAFETY: exactly the mapping that `map` created; every reference into it borrowed `self`
+        // and has ended. A failure would leave the mapping in place, which is harmless.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
     }
 }
 
-/// The size of a file that came as a descriptor, if it can be mapped.
+/// Returns the size of a received file, if it can be mapped.
 fn file_bytes(file: &OwnedFd, place: &str) -> Result<u64, SegmentError> {
     let unusable = |source: Errno| SegmentError::Map {
         bytes: 0,
@@ -443,7 +442,7 @@ fn file_bytes(file: &OwnedFd, place: &str) -> Result<u64, SegmentError> {
     Ok(bytes)
 }
 
-/// Maps a whole file somewhere, shared.
+/// Maps a whole file as shared memory.
 fn map_file(
     file: &OwnedFd,
     bytes: u64,
@@ -454,24 +453,24 @@ fn map_file(
         |source: Errno| SegmentError::Map { bytes, place: place.to_owned(), source: source.into() };
     let length = usize::try_from(bytes).map_err(|_| SegmentError::Size { bytes })?;
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice overlays nothing that exists.
+    // SAFETY: a new mapping at an address chosen by the kernel replaces no existing mapping.
     let address =
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, 0) };
     NonNull::new(address.map_err(failed)?.cast()).ok_or_else(|| failed(Errno::FAULT))
 }
 
-/// A size in bytes, rounded up to whole pages.
+/// Rounds a size in bytes up to whole pages.
 fn whole_pages(bytes: u64) -> Result<u64, SegmentError> {
     let rounded = bytes.checked_next_multiple_of(page_bytes()).filter(|&rounded| rounded != 0);
     rounded.filter(|&rounded| isize::try_from(rounded).is_ok()).ok_or(SegmentError::Size { bytes })
 }
 
-/// The size of a page of this machine, in bytes.
+/// Returns the page size of this machine in bytes.
 fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes with a unit.
 struct Size(u64);
 
 impl fmt::Display for Size {
@@ -489,7 +488,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// How much room there is, where that is known.
+/// Formats the available bytes, if known.
 struct Left(Option<u64>);
 
 impl fmt::Display for Left {
@@ -506,13 +505,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_place_is_named_with_the_way_out() {
+    fn running_out_of_space_names_file_system_and_remedy() {
         let place = "the shared-memory file system at /x".to_owned();
         let error = SegmentError::NoSpace { needed: 64 << 20, left: Some(4 << 20), place };
         assert_eq!(
             error.to_string(),
-            "the shared-memory file system at /x has 4 MiB left of the 64 MiB needed: give it more room or set \
-             TRADEWIND_SEGMENT_DIR to a directory with more"
+            "the shared-memory file system at /x has 4 MiB left of the 64 MiB needed: enlarge it or set \
+             TRADEWIND_SEGMENT_DIR to a directory with more space"
         );
     }
 

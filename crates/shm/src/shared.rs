@@ -1,5 +1,4 @@
-//! Which types may be looked at in shared memory: [`Shared`], and [`SharedBytes`] for payloads
-//! inside them.
+//! Types that may lie in shared memory: [`Shared`], and [`SharedBytes`] for payloads inside them.
 
 use core::cell::UnsafeCell;
 
@@ -9,21 +8,21 @@ use crate::sync::{
     AtomicU64, AtomicUsize,
 };
 
-/// A type that several processes may hold a reference to at the same time.
+/// Type that several processes may reference at the same time.
 ///
-/// [`Segment::at`](crate::segment::Segment::at) hands out `&T` for such types only.
+/// [`Segment::at`](crate::segment::Segment::at) returns `&T` for such types only.
 ///
 /// # Safety
 ///
-/// The implementer promises all of this:
-/// - every bit pattern is a valid value (so no `bool`, no `enum`, no reference; a peer may have
-///   written anything);
+/// Implementations guarantee that
+/// - every bit pattern is a valid value (no `bool`, no `enum`, no reference: a peer may have
+///   written any bits);
 /// - through `&T` bytes change only by atomic operations or inside an [`UnsafeCell`] whose access
 ///   is `unsafe`;
 /// - the layout is fixed (`#[repr(C)]` or `#[repr(transparent)]`), because both sides must agree on
 ///   it;
 /// - no field holds an address, because each process maps the segment elsewhere;
-/// - the type needs no `Drop`, because nobody knows who would run it.
+/// - the type needs no `Drop`, because no process could be responsible for running it.
 ///
 /// # Examples
 ///
@@ -46,8 +45,8 @@ pub unsafe trait Shared: Sync + Sized + 'static {}
 macro_rules! atomics_are_shared {
     ($($atomic:ty),+ $(,)?) => {
         $(
-            // SAFETY: an integer atomic takes every bit pattern, changes atomically only, and has
-            // the layout of its integer.
+            // SAFETY: an integer atomic accepts every bit pattern, changes atomically only, and
+            // has the layout of its integer.
             unsafe impl Shared for $atomic {}
         )+
     };
@@ -66,7 +65,7 @@ atomics_are_shared!(
     AtomicUsize,
 );
 
-// SAFETY: a transparent wrapper of an `AtomicU32` whose methods take any value of it.
+// SAFETY: a transparent wrapper of an `AtomicU32` whose methods accept any value.
 unsafe impl Shared for Completion {}
 
 // SAFETY: an array adds no bytes of its own to those of its elements.
@@ -80,7 +79,7 @@ unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
 /// shm::shared_lines! {
 ///     /// Counts arrivals.
 ///     struct Gate {
-///         /// How many have arrived.
+///         /// Number of arrivals.
 ///         arrivals: AtomicU32,
 ///     }
 /// }
@@ -109,27 +108,27 @@ macro_rules! shared_lines {
     };
 }
 
-/// `N` plain bytes inside a shared structure, reached by raw pointer only.
+/// `N` plain bytes inside a shared structure, accessible by raw pointer only.
 ///
-/// Whoever reads or writes them must have been given the right to by an atomic beside them (an
-/// arrival counter, a sequence number); the type itself orders nothing.
+/// An atomic beside the bytes (an arrival counter, a sequence number) must grant exclusive access to
+/// their readers and writers; the type itself orders nothing.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SharedBytes<const N: usize>(UnsafeCell<[u8; N]>);
 
-// SAFETY: the safe methods only hand out an address; every access through it is the caller's
-// `unsafe` promise.
+// SAFETY: the safe methods only return an address; every access through it is the caller's
+// `unsafe` obligation.
 unsafe impl<const N: usize> Sync for SharedBytes<N> {}
 
-// SAFETY: bytes take every bit pattern and change only through the `UnsafeCell`.
+// SAFETY: bytes accept every bit pattern and change only through the `UnsafeCell`.
 unsafe impl<const N: usize> Shared for SharedBytes<N> {}
 
 impl<const N: usize> SharedBytes<N> {
-    /// The address of the first byte; valid for `N` bytes as long as the structure itself.
+    /// Returns the address of the first byte, valid for `N` bytes as long as the structure itself.
     ///
     /// ```
     /// let bytes = shm::shared::SharedBytes::<8>::default();
-    /// // SAFETY: nobody else knows these bytes.
+    /// // SAFETY: no other reference to these bytes exists.
     /// unsafe { bytes.as_mut_ptr().write(7) };
     /// // SAFETY: as above.
     /// assert_eq!(unsafe { bytes.as_mut_ptr().read() }, 7);

@@ -1,8 +1,8 @@
-//! The atomics that the protocols of this room are written with.
+//! Atomics for the protocols of this crate.
 //!
-//! A protocol file takes its atomics from `crate::sync` and from nowhere else. A loom test then
-//! includes the very same source file beside a `sync` module of its own that re-exports loom's
-//! atomics, so what the model checker walks through is what runs, without a compiler flag:
+//! Protocol files import atomics from `crate::sync` only. A loom test includes the same source file
+//! beside its own `sync` module, which re-exports loom's atomics. The model checker then explores
+//! the code that runs in production, without a compiler flag:
 //!
 //! ```text
 //! mod sync { pub use loom::sync::atomic::*; pub use loom::hint::spin_loop; }

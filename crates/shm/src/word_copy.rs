@@ -1,10 +1,11 @@
-//! Bytes that a process copies into or out of a segment whose other user it does not trust.
+//! Copies into and out of a segment whose other user is not trusted.
 //!
-//! [`SegmentMemory`](crate::memory::Memory) leaves it to a protocol that no two processes touch the same
-//! bytes at once. Where the other side may break the protocol, because it has gone mad or belongs
-//! to another program, even reading would then be a data race. Here every byte moves in an atomic
-//! word: whoever breaks the protocol spoils what is copied and nothing else. It costs about as much
-//! as a plain copy, since the loads and stores are ordinary ones on the processors we run on.
+//! [`SegmentMemory`](crate::memory::SegmentMemory) relies on a protocol that keeps two processes
+//! from accessing the same bytes at once. Where the other process may break the protocol, because
+//! its memory is corrupt or it belongs to another program, even reading would be a data race. The
+//! functions of this module move every byte in an atomic word: a process that breaks the protocol
+//! corrupts the copied data and nothing else. The loads and stores are ordinary instructions on the
+//! supported processors, so a copy costs about as much as a plain one.
 
 use crate::segment::{Offset, Segment, SegmentError};
 use crate::sync::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ const WORD: usize = size_of::<u64>();
 /// Copies from the segment into `bytes`.
 ///
 /// # Errors
-/// When the range, in whole words, leaves the segment.
+/// [`SegmentError::OutOfBounds`] when the range, in whole words, leaves the segment.
 ///
 /// ```
 /// use shm::word_copy::{load, store};
@@ -31,7 +32,7 @@ const WORD: usize = size_of::<u64>();
 /// ```
 pub fn load(segment: &Segment, at: Offset, bytes: &mut [u8]) -> Result<(), SegmentError> {
     let (words, skip) = words(segment, at, bytes.len())?;
-    // Relaxed throughout: that the bytes are there is known by a word that the caller has acquired.
+    // Relaxed throughout: the caller has acquired the word that publishes these bytes.
     let mut words = words.iter().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
     let (head, rest) = bytes.split_at_mut(head_length(skip, bytes.len()));
     if !head.is_empty() {
@@ -51,11 +52,11 @@ pub fn load(segment: &Segment, at: Offset, bytes: &mut [u8]) -> Result<(), Segme
     Ok(())
 }
 
-/// Copies `bytes` into the segment. The rest of the first and of the last word is written again as
-/// it was found: whoever shares a word with this range must not write to it at the same time.
+/// Copies `bytes` into the segment. The remaining bytes of the first and the last word are written
+/// back unchanged, so no other thread may write to those words at the same time.
 ///
 /// # Errors
-/// When the range, in whole words, leaves the segment.
+/// [`SegmentError::OutOfBounds`] when the range, in whole words, leaves the segment.
 pub fn store(segment: &Segment, at: Offset, bytes: &[u8]) -> Result<(), SegmentError> {
     let (words, skip) = words(segment, at, bytes.len())?;
     let mut words = words.iter();
@@ -72,7 +73,7 @@ pub fn store(segment: &Segment, at: Offset, bytes: &[u8]) -> Result<(), SegmentE
     }
     let (chunks, tail) = rest.as_chunks::<WORD>();
     for (chunk, word) in chunks.iter().zip(words.by_ref()) {
-        // Relaxed: the word that tells of the bytes releases them.
+        // Relaxed: the store that publishes the bytes releases them.
         word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
     }
     if !tail.is_empty()
@@ -83,7 +84,7 @@ pub fn store(segment: &Segment, at: Offset, bytes: &[u8]) -> Result<(), SegmentE
     Ok(())
 }
 
-/// The words that cover a range, and how many bytes of the first come before it.
+/// Returns the words that cover a range, and the number of bytes of the first word before it.
 fn words(
     segment: &Segment,
     at: Offset,
@@ -91,12 +92,12 @@ fn words(
 ) -> Result<(&[AtomicU64], usize), SegmentError> {
     let skip = at.0 as usize % WORD;
     let first = Offset(at.0 - skip as u64);
-    // A range that does not fit the numbers is outside every segment, which `slice_at` then says.
+    // A saturated count lies outside every segment, which `slice_at` reports.
     let count = length.saturating_add(skip).div_ceil(WORD);
     Ok((segment.slice_at(first, if length == 0 { 0 } else { count })?, skip))
 }
 
-/// Bytes of a range before its first whole word.
+/// Number of bytes of a range before its first whole word.
 fn head_length(skip: usize, length: usize) -> usize {
     if skip == 0 { 0 } else { (WORD - skip).min(length) }
 }
@@ -122,14 +123,14 @@ mod tests {
                 store(&segment, Offset(*at as u64), bytes).expect("inside");
                 model[*at..at + bytes.len()].copy_from_slice(bytes);
             }
-            let mut found = vec![0; length];
-            load(&segment, Offset(from as u64), &mut found).expect("inside");
-            prop_assert_eq!(&found, &model[from..from + length]);
+            let mut copy = vec![0; length];
+            load(&segment, Offset(from as u64), &mut copy).expect("inside");
+            prop_assert_eq!(&copy, &model[from..from + length]);
         }
     }
 
     #[test]
-    fn what_lies_outside_is_refused() {
+    fn ranges_outside_the_segment_are_refused() {
         let segment = Segment::create(4096, Backing::Memory).expect("a page");
         assert!(store(&segment, Offset(4090), &[1; 7]).is_err());
         assert!(load(&segment, Offset(u64::MAX - 3), &mut [0; 64]).is_err());

@@ -1,4 +1,4 @@
-//! One message on the wire: a header, at most 256 bytes, at most 16 descriptors.
+//! Wire format of a message: a header, at most 1,024 bytes, at most 16 descriptors.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,19 +12,19 @@ use rustix::net::{
 
 use super::{BrokerError, system};
 
-/// The most bytes that a message carries, besides its header.
+/// Maximum payload of a message in bytes.
 pub const MAX_BYTES: usize = 1024;
-/// The most descriptors that a message carries.
+/// Maximum number of descriptors in a message.
 pub const MAX_DESCRIPTORS: usize = 16;
 
-/// "TWND", so that a stranger on the socket is recognised.
+/// "TWND": identifies messages of this protocol.
 const MAGIC: u32 = u32::from_be_bytes(*b"TWND");
 const VERSION: u16 = 1;
-/// Magic number (4 bytes), version (2), number of descriptors (2); both ends are on one machine, so
-/// in its byte order.
+/// Magic number (4 bytes), version (2), number of descriptors (2), in the byte order of the machine
+/// that both ends share.
 const HEADER_BYTES: usize = 8;
 
-/// What came: the bytes, and descriptors that this process owns from now on (close-on-exec).
+/// Received message: bytes, and descriptors that this process now owns (close-on-exec).
 #[derive(Debug)]
 pub struct Message {
     /// The bytes, at most [`MAX_BYTES`].
@@ -56,9 +56,9 @@ pub(super) fn send(
     }
     let parts = [IoSlice::new(&header), IoSlice::new(bytes)];
     loop {
-        // NOSIGNAL: a peer that has gone is an error here and not a SIGPIPE.
+        // NOSIGNAL: a closed connection is reported as an error, without a SIGPIPE.
         match sendmsg(socket, &parts, &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            // A message of a SEQPACKET socket goes whole or not at all.
+            // A SEQPACKET socket sends a message whole or not at all.
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN | Errno::NOBUFS) => return Err(BrokerError::NotReading),
@@ -70,7 +70,7 @@ pub(super) fn send(
     }
 }
 
-/// `None` if no message waits.
+/// Receives a message; `None` if none waits.
 pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, BrokerError> {
     let mut header = [0u8; HEADER_BYTES];
     let mut bytes = [0u8; MAX_BYTES];
@@ -91,8 +91,8 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, BrokerE
             Err(error) => return Err(system("receive a message")(error)),
         }
     };
-    // Taken out first: whatever is wrong with the message, its descriptors are closed when this
-    // goes.
+    // Extracted first: if the message turns out to be malformed, dropping the vector closes its
+    // descriptors.
     let descriptors: Vec<OwnedFd> = control
         .drain()
         .filter_map(|part| match part {
@@ -101,7 +101,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, BrokerE
         })
         .flatten()
         .collect();
-    // Every message has a header, so nothing at all means the end.
+    // Every message has a header, so zero bytes mean that the other side has closed.
     if received.bytes == 0 {
         return Err(BrokerError::Closed);
     }
@@ -110,17 +110,18 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, BrokerE
         return Err(BrokerError::Truncated { missing: "bytes", bytes: Vec::new() });
     }
     let bytes = bytes[..received.bytes.saturating_sub(HEADER_BYTES).min(MAX_BYTES)].to_vec();
-    // The kernel drops descriptors for which there is no room here or in this process's table.
+    // The kernel drops descriptors that do not fit the control buffer or this process's table.
     if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() != expected {
         return Err(BrokerError::Truncated { missing: "descriptors", bytes });
     }
     Ok(Some(Message { bytes, descriptors }))
 }
 
-/// How many descriptors the header announces.
+/// Checks the header; returns the number of descriptors it announces.
 fn check_header(header: &[u8; HEADER_BYTES], received: usize) -> Result<usize, BrokerError> {
     let [m0, m1, m2, m3, v0, v1, c0, c1] = *header;
-    let (magic, theirs) = (u32::from_ne_bytes([m0, m1, m2, m3]), u16::from_ne_bytes([v0, v1]));
+    let magic = u32::from_ne_bytes([m0, m1, m2, m3]);
+    let theirs = u16::from_ne_bytes([v0, v1]);
     if magic != MAGIC {
         return Err(BrokerError::WrongMagic { found: magic });
     }
@@ -144,7 +145,7 @@ mod tests {
             .expect("two sockets")
     }
 
-    /// Sends these very bytes, as a stranger would.
+    /// Sends these bytes without a valid header and receives them.
     fn sent_raw(bytes: &[u8]) -> Result<Option<Message>, BrokerError> {
         let (ours, theirs) = pair();
         rustix::net::send(&ours, bytes, SendFlags::empty()).expect("room");
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_apart() {
+    fn malformed_messages_have_distinct_errors() {
         assert!(matches!(sent_raw(b"GET / HTTP/1.1"), Err(BrokerError::WrongMagic { .. })));
         assert!(matches!(
             sent_raw(&header(MAGIC, 9, 0)),
@@ -166,9 +167,9 @@ mod tests {
             sent_raw(&header(MAGIC, VERSION, 0)[..6]),
             Err(BrokerError::Truncated { missing: "bytes", .. })
         ));
-        let promised = sent_raw(&[&header(MAGIC, VERSION, 1)[..], b"who"].concat());
+        let promised = sent_raw(&[&header(MAGIC, VERSION, 1)[..], b"abc"].concat());
         assert!(
-            matches!(promised, Err(BrokerError::Truncated { missing: "descriptors", bytes }) if bytes == b"who")
+            matches!(promised, Err(BrokerError::Truncated { missing: "descriptors", bytes }) if bytes == b"abc")
         );
         let mut long = header(MAGIC, VERSION, 0);
         long.resize(HEADER_BYTES + MAX_BYTES + 1, 0);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_yet_and_nothing_ever_differ() {
+    fn no_message_and_closed_are_distinct() {
         let (ours, theirs) = pair();
         assert!(matches!(receive(theirs.as_fd()), Ok(None)));
         send(ours.as_fd(), b"", &[]).expect("room");
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_does_not_read_blocks_nobody() {
+    fn sending_to_a_peer_that_does_not_read_fails() {
         let (ours, _theirs) = pair();
         let full = std::iter::repeat_with(|| send(ours.as_fd(), &[0; MAX_BYTES], &[]))
             .find_map(Result::err);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused_before_it_is_sent() {
+    fn oversized_messages_are_refused_before_sending() {
         let (ours, theirs) = pair();
         let many = [theirs.as_fd(); MAX_DESCRIPTORS + 1];
         let long = send(ours.as_fd(), &[0; MAX_BYTES + 1], &[]);

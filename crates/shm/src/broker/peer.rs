@@ -1,4 +1,4 @@
-//! Who is at the other end of a local socket, as the kernel tells it.
+//! Credentials of the other end of a local socket, as reported by the kernel.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -6,27 +6,27 @@ use rustix::io::Errno;
 
 use super::BrokerError;
 
-/// The credentials of the process at the other end, at the moment it connected or listened.
+/// Credentials of the process at the other end, at the time it connected or listened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number; `None` if it lives in a process namespace that this process cannot see.
+    /// Process number; `None` if it lives in a process namespace that is not visible here.
     pub pid: Option<u32>,
-    /// Its effective user number.
+    /// Effective user number.
     pub uid: u32,
-    /// Its effective group number.
+    /// Effective group number.
     pub gid: u32,
 }
 
 impl Peer {
     pub(super) fn of(socket: &OwnedFd) -> Result<Peer, Errno> {
-        // Not rustix's call: its process number cannot be 0, which is what the kernel says for
-        // another namespace.
-        let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        // libc instead of rustix, whose process number cannot be 0: the kernel reports 0 for a
+        // process of another namespace.
+        let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes, the size of `found`; any bits are a
-        // valid `ucred`.
+        // SAFETY: the kernel writes at most `length` bytes, the size of `credentials`, and
+        // any bit pattern is a valid `ucred`.
         let result = unsafe {
-            let to = (&raw mut found).cast();
+            let to = (&raw mut credentials).cast();
             libc::getsockopt(
                 socket.as_raw_fd(),
                 libc::SOL_SOCKET,
@@ -39,8 +39,8 @@ impl Peer {
             let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
             return Err(Errno::from_raw_os_error(code));
         }
-        let pid = u32::try_from(found.pid).ok().filter(|&pid| pid != 0);
-        Ok(Peer { pid, uid: found.uid, gid: found.gid })
+        let pid = u32::try_from(credentials.pid).ok().filter(|&pid| pid != 0);
+        Ok(Peer { pid, uid: credentials.uid, gid: credentials.gid })
     }
 
     pub(super) fn check(self, ours: u32) -> Result<(), BrokerError> {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_own_user_may_enter() {
+    fn other_users_are_refused() {
         let peer = Peer { pid: Some(1), uid: 1000, gid: 1000 };
         assert!(peer.check(1000).is_ok());
         assert!(matches!(peer.check(0), Err(BrokerError::OtherUser { theirs: 1000, ours: 0 })));

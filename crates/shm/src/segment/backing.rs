@@ -1,4 +1,4 @@
-//! Where the file under a segment comes from: anonymous memory or a directory.
+//! Origin of the file under a segment: anonymous memory or a directory.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -10,32 +10,30 @@ use rustix::process::{Resource, getrlimit};
 
 use super::SegmentError;
 
-/// Words for the place of anonymous memory.
+/// Description of anonymous memory in error messages.
 const MEMORY: &str = "the memory of this machine";
 
-/// What a segment's file is made of.
+/// Origin of a segment's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backing {
-    /// Anonymous memory (memfd): no file system to fill up, sealed against a change of size.
+    /// Anonymous memory (memfd): independent of any file system, sealed against a change of size.
     Memory,
-    /// A nameless file in this directory: a tmpfs with a size of its own, or any file system that
-    /// reserves space.
+    /// An unnamed file in this directory, on a tmpfs or any file system that can reserve space.
     Directory(PathBuf),
 }
 
 impl Backing {
-    /// Makes the file, `bytes` long and empty of pages, and the words that name its place in
-    /// messages.
+    /// Creates the file, `bytes` long and without pages, and its description for error messages.
     pub(super) fn create(&self, bytes: u64) -> Result<(OwnedFd, String), SegmentError> {
         let place = match self {
             Backing::Memory => MEMORY.to_owned(),
             Backing::Directory(directory) => describe_directory(directory),
         };
         check_limit(bytes)?;
-        let made = match self {
+        let created = match self {
             Backing::Memory => memory_file(bytes).and_then(|file| {
-                // Whoever got the descriptor could otherwise shorten the file under the feet of all
-                // others: SIGBUS.
+                // Without seals a holder of the descriptor could shorten the file, and accesses of
+                // all other processes would raise SIGBUS.
                 rustix::fs::fcntl_add_seals(
                     &file,
                     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
@@ -44,14 +42,14 @@ impl Backing {
             }),
             Backing::Directory(directory) => directory_file(directory, bytes),
         };
-        match made {
+        match created {
             Ok(file) => Ok((file, place)),
             Err(source) => Err(SegmentError::Create { place, source: source.into() }),
         }
     }
 }
 
-/// Anonymous memory whose creator seals it when it has mapped it.
+/// Creates anonymous memory that its creator seals after mapping it.
 pub(super) fn unsealed_memory(bytes: u64) -> Result<(OwnedFd, String), SegmentError> {
     check_limit(bytes)?;
     match memory_file(bytes) {
@@ -63,7 +61,7 @@ pub(super) fn unsealed_memory(bytes: u64) -> Result<(OwnedFd, String), SegmentEr
 }
 
 fn check_limit(bytes: u64) -> Result<(), SegmentError> {
-    // Making a file longer than this limit raises SIGXFSZ, which kills. So ask first.
+    // Creating a file longer than this limit raises SIGXFSZ, which kills the process.
     match getrlimit(Resource::Fsize).current.filter(|&limit| limit < bytes) {
         Some(limit) => Err(SegmentError::FileSizeLimit { needed: bytes, limit }),
         None => Ok(()),
@@ -72,7 +70,7 @@ fn check_limit(bytes: u64) -> Result<(), SegmentError> {
 
 fn memory_file(bytes: u64) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Kernels before 6.3 do not know NOEXEC_SEAL; later ones may insist on it (sysctl
+    // Kernels before 6.3 do not support NOEXEC_SEAL; later ones may require it (sysctl
     // vm.memfd_noexec).
     let file = match rustix::fs::memfd_create("tradewind-segment", flags | MemfdFlags::NOEXEC_SEAL)
     {
@@ -87,22 +85,22 @@ fn directory_file(directory: &Path, bytes: u64) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let file = match rustix::fs::openat(CWD, directory, flags | OFlags::TMPFILE, mode) {
-        // The file system has no nameless files (ISDIR: the kernel does not either): make a name
-        // and take it away.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR) => named_then_nameless(directory, flags, mode)?,
+        // The file system lacks unnamed files (ISDIR: so does the kernel): create a named file and
+        // unlink it.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => named_then_unlinked(directory, flags, mode)?,
         other => other?,
     };
     rustix::fs::ftruncate(&file, bytes)?;
     Ok(file)
 }
 
-fn named_then_nameless(directory: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+fn named_then_unlinked(directory: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = directory.join(format!(".tradewind-segment-{}-{number}", std::process::id()));
-        // EXCL and NOFOLLOW: in a directory that others may write to, a name that exists is not
-        // ours.
+        // EXCL and NOFOLLOW: in a directory writable by others, an existing name belongs to another
+        // process.
         let exclusive = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         match rustix::fs::openat(CWD, &path, exclusive, mode) {
             Ok(file) => return rustix::fs::unlink(&path).map(|()| file),
@@ -121,7 +119,7 @@ fn describe_directory(directory: &Path) -> String {
     format!("the {kind} at {}", directory.display())
 }
 
-/// Words for a file that came as a descriptor.
+/// Describes a file received as a descriptor.
 pub(super) fn describe(file: &OwnedFd) -> String {
     match std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) {
         Ok(path) if path.starts_with("/memfd:tradewind-segment") => MEMORY.to_owned(),
@@ -130,8 +128,8 @@ pub(super) fn describe(file: &OwnedFd) -> String {
     }
 }
 
-/// The bytes that the file system under `file` still has, if it has a size at all.
-pub(super) fn room_left(file: &OwnedFd) -> Option<u64> {
+/// Returns the available bytes of the file system under `file`, if it has a fixed size.
+pub(super) fn available_bytes(file: &OwnedFd) -> Option<u64> {
     let status = rustix::fs::fstatvfs(file).ok().filter(|status| status.f_blocks != 0)?;
     Some(status.f_bavail.saturating_mul(status.f_frsize))
 }

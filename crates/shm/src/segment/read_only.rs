@@ -1,5 +1,4 @@
-//! Memory that one process writes and others only read: sealed, so that none of them can do
-//! otherwise.
+//! Memory that one process writes and others only read, enforced by file seals.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,26 +10,26 @@ use rustix::mm::ProtFlags;
 use super::{SegmentError, backing, file_bytes, map_file};
 use crate::sync::{AtomicU64, Ordering};
 
-/// What a file must be sealed against before anybody reads it in place: new writers, and a change
+/// Seals that a file needs before it may be read in place: against new writers, and against a change
 /// of size (SIGBUS).
 pub(super) const SEALS: SealFlags =
     SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
-/// A word that another process may change at any time and this one cannot.
+/// Word that another process may change at any time and this one cannot.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct ReadOnlyWord(AtomicU64);
 
 impl ReadOnlyWord {
-    /// Its value now, and with it what its writer wrote before.
+    /// Loads the value; earlier writes of its writer are then visible.
     #[inline]
     pub fn load(&self) -> u64 {
-        // Acquire: pairs with the Release store of whoever made the segment.
+        // Acquire: pairs with the Release store of the segment's creator.
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// What another process made with
+/// Read-only mapping of a segment that another process created with
 /// [`Segment::create_for_readers`](super::Segment::create_for_readers). It stays mapped until the
 /// value is dropped.
 pub struct ReadOnlySegment {
@@ -70,18 +69,18 @@ impl ReadOnlySegment {
         Ok(ReadOnlySegment { base, bytes, file })
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// All of it.
+    /// Returns the whole segment as words.
     #[inline]
     pub fn words(&self) -> &[ReadOnlyWord] {
         // SAFETY: the mapping is page-aligned, `bytes` long and lives as long as `self`. It keeps
-        // its size (the seals were checked) and its maker committed it. Others change it by atomic
-        // stores of words; here only atomic loads are possible, which never write: those of eight
-        // bytes are plain loads on x86_64 and aarch64.
+        // its size (the seals were checked) and its creator committed it. Other processes change it
+        // by atomic stores of words; this type only performs atomic loads, which never write: on
+        // x86_64 and aarch64 those of eight bytes are plain loads.
         unsafe {
             std::slice::from_raw_parts(
                 self.base.as_ptr().cast(),
@@ -92,7 +91,7 @@ impl ReadOnlySegment {
 }
 
 impl AsFd for ReadOnlySegment {
-    /// The file; whoever gets it can read, too.
+    /// Returns the file, which grants read access to its holder.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -100,8 +99,8 @@ impl AsFd for ReadOnlySegment {
 
 impl Drop for ReadOnlySegment {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `from_fd` made; every reference into it borrowed `self`
-        // and is gone. A failure would leave the mapping in place, which harms nobody.
+        // SAFETY: exactly the mapping that `from_fd` created; every reference into it borrowed
+        // `self` and has ended. A failure would leave the mapping in place, which is harmless.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
     }
 }
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn its_maker_writes_and_readers_read() {
+    fn the_creator_writes_and_readers_read() {
         let segment = Segment::create_for_readers(5000).expect("two pages");
         let reader = ReadOnlySegment::from_fd(descriptor(&segment)).expect("sealed");
         assert_eq!(reader.bytes(), 8192);
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn no_reader_becomes_a_writer() {
+    fn readers_cannot_obtain_write_access() {
         let segment = Segment::create_for_readers(4096).expect("a page");
         let file = descriptor(&segment);
         assert!(matches!(Segment::from_fd(descriptor(&segment)), Err(SegmentError::Map { .. })));
@@ -140,12 +139,12 @@ mod tests {
         assert_eq!(rustix::fs::fallocate(&file, hole, 0, 4096), Err(Errno::PERM));
         assert_eq!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE), Err(Errno::PERM));
         let reader = ReadOnlySegment::from_fd(file).expect("sealed");
-        let everything = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: the mapping is the reader's own, and it stays readable whatever comes of this.
+        let read_write = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: the mapping belongs to the reader and stays readable whatever the result.
         let upgraded =
-            unsafe { rustix::mm::mprotect(reader.base.as_ptr().cast(), 4096, everything) };
+            unsafe { rustix::mm::mprotect(reader.base.as_ptr().cast(), 4096, read_write) };
         assert_eq!(upgraded, Err(Errno::ACCESS));
-        // The same file by its name in /proc is another way in, and shut too.
+        // Opening the same file by its name in /proc is refused as well.
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader.file));
         let again =
             std::fs::File::options().read(true).write(true).open(path).expect("the same user");
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_holders_can_change_is_not_taken_for_read_only() {
+    fn unsealed_files_are_refused() {
         let ordinary = Segment::create(4096, Backing::Memory).expect("a page");
         assert!(matches!(
             ReadOnlySegment::from_fd(descriptor(&ordinary)),

@@ -1,10 +1,8 @@
-//! What the room claims about several processes, with several processes.
+//! Guarantees across processes, tested with several processes.
 
-mod common;
-
-use common::{argument, open, part, path_of, until};
+use crate::child_process::{argument, child_test, open, path_of, until};
 use rustix::process::{Pid, Signal, kill_process};
-use shm::completion::{Completion, Poisoned};
+use shm::completion::Completion;
 use shm::process::{ProcessError, ProcessHandle, ProcessState};
 use shm::segment::{Backing, Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
@@ -22,7 +20,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("a living child");
 }
 
-/// A process that does nothing until its input ends.
+/// Starts a process that is idle until its input ends.
 fn idle_process() -> (Child, ProcessHandle) {
     let child =
         Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
@@ -31,16 +29,18 @@ fn idle_process() -> (Child, ProcessHandle) {
 }
 
 #[test]
-fn an_addition_wakes_the_sleepers_of_all_processes() {
+fn an_addition_wakes_sleepers_in_all_processes() {
     let segment = small_segment();
-    let (done, ready) = (
-        segment.at::<Completion>(DONE).expect("inside"),
-        segment.at::<Completion>(READY).expect("inside"),
-    );
+    let done = segment.at::<Completion>(DONE).expect("inside");
+    let ready = segment.at::<Completion>(READY).expect("inside");
     let mut children: Vec<Child> = (0..3)
-        .map(|_| part("part_sleeps_on_the_word", &path_of(&segment)).spawn().expect("this program"))
+        .map(|_| {
+            child_test("processes::child_sleeps_on_the_word", &path_of(&segment))
+                .spawn()
+                .expect("this program")
+        })
         .collect();
-    ready.wait(3).expect("nobody poisons it");
+    ready.wait(3);
     until("all sleep on the word", || {
         done.is_marked()
             && children.iter().all(|child| {
@@ -54,36 +54,19 @@ fn an_addition_wakes_the_sleepers_of_all_processes() {
 }
 
 #[test]
-#[ignore = "a part of an_addition_wakes_the_sleepers_of_all_processes"]
-fn part_sleeps_on_the_word() {
+#[ignore = "child process of an_addition_wakes_sleepers_in_all_processes"]
+fn child_sleeps_on_the_word() {
     let Some(path) = argument() else { return };
     let segment = open(&path);
     let ready = segment.at::<Completion>(READY).expect("inside");
     ready.add(1);
-    segment.at::<Completion>(DONE).expect("inside").wait(1).expect("nobody poisons it");
+    segment.at::<Completion>(DONE).expect("inside").wait(1);
     assert_eq!(segment.at::<AtomicU64>(VALUE).expect("inside").load(Ordering::Relaxed), 42);
     ready.add(1);
 }
 
 #[test]
-fn poison_wakes_another_process() {
-    let segment = small_segment();
-    let done = segment.at::<Completion>(DONE).expect("inside");
-    let mut child = part("part_is_poisoned", &path_of(&segment)).spawn().expect("this program");
-    until("it sleeps", || done.is_marked());
-    done.poison();
-    assert!(child.wait().expect("a child").success());
-}
-
-#[test]
-#[ignore = "a part of poison_wakes_another_process"]
-fn part_is_poisoned() {
-    let Some(path) = argument() else { return };
-    assert_eq!(open(&path).at::<Completion>(DONE).expect("inside").wait(1), Err(Poisoned));
-}
-
-#[test]
-fn a_process_is_seen_from_start_to_end() {
+fn a_handle_reports_every_state_of_a_process() {
     let (mut child, handle) = idle_process();
     assert_eq!(handle.start_time(), shm::process::start_time(child.id()).expect("it lives"));
     until("it waits for input", || handle.state().expect("/proc") == ProcessState::Sleeping);
@@ -105,7 +88,7 @@ fn a_process_is_seen_from_start_to_end() {
 }
 
 #[test]
-fn numbers_of_no_process_are_errors() {
+fn unused_process_numbers_are_errors() {
     for pid in [0, u32::MAX, i32::MAX.unsigned_abs()] {
         assert!(
             matches!(ProcessHandle::open(pid), Err(ProcessError::NoSuchProcess { .. })),
@@ -119,8 +102,9 @@ fn numbers_of_no_process_are_errors() {
 }
 
 #[test]
-fn a_name_like_a_status_does_not_confuse() {
-    let mut child = part("part_has_an_odd_name", "a) Z (b").spawn().expect("this program");
+fn a_process_name_that_resembles_a_status_is_parsed() {
+    let mut child =
+        child_test("processes::child_with_an_odd_name", "a) Z (b").spawn().expect("this program");
     let handle = ProcessHandle::open(child.id()).expect("a living child");
     let name = format!("/proc/{}/comm", child.id());
     until("it has its name", || {
@@ -135,8 +119,8 @@ fn a_name_like_a_status_does_not_confuse() {
 }
 
 #[test]
-#[ignore = "a part of a_name_like_a_status_does_not_confuse"]
-fn part_has_an_odd_name() {
+#[ignore = "child process of a_process_name_that_resembles_a_status_is_parsed"]
+fn child_with_an_odd_name() {
     let Some(name) = argument() else { return };
     std::fs::write(format!("/proc/self/task/{}/comm", std::process::id()), name)
         .expect("its own name");
@@ -144,8 +128,9 @@ fn part_has_an_odd_name() {
 }
 
 #[test]
-fn a_process_whose_first_thread_has_ended_still_lives() {
-    let mut child = part("part_ends_its_first_thread", "").spawn().expect("this program");
+fn a_process_outlives_its_main_thread() {
+    let mut child =
+        child_test("processes::child_ends_its_main_thread", "").spawn().expect("this program");
     let handle = ProcessHandle::open(child.id()).expect("a living child");
     until("its first thread has ended", || {
         shm::process::state(child.id()).expect("/proc") == ProcessState::Zombie
@@ -157,8 +142,8 @@ fn a_process_whose_first_thread_has_ended_still_lives() {
 }
 
 #[test]
-#[ignore = "a part of a_process_whose_first_thread_has_ended_still_lives"]
-fn part_ends_its_first_thread() {
+#[ignore = "child process of a_process_outlives_its_main_thread"]
+fn child_ends_its_main_thread() {
     if argument().is_none() {
         return;
     }
@@ -184,9 +169,10 @@ fn part_ends_its_first_thread() {
 }
 
 #[test]
-fn processor_time_of_another_process_grows_with_its_work() {
+fn cpu_time_of_another_process_grows() {
     let segment = small_segment();
-    let mut child = part("part_computes", &path_of(&segment)).spawn().expect("this program");
+    let mut child =
+        child_test("processes::child_computes", &path_of(&segment)).spawn().expect("this program");
     let handle = ProcessHandle::open(child.id()).expect("a living child");
     let first = handle.cpu_time().expect("it lives");
     until("it has computed more", || handle.cpu_time().expect("it lives") > first);
@@ -195,8 +181,8 @@ fn processor_time_of_another_process_grows_with_its_work() {
 }
 
 #[test]
-#[ignore = "a part of processor_time_of_another_process_grows_with_its_work"]
-fn part_computes() {
+#[ignore = "child process of cpu_time_of_another_process_grows"]
+fn child_computes() {
     let Some(path) = argument() else { return };
     let segment = open(&path);
     let done = segment.at::<Completion>(DONE).expect("inside");
@@ -206,7 +192,7 @@ fn part_computes() {
 }
 
 #[test]
-fn a_thread_is_bound_to_one_core_alone() {
+fn binding_affects_one_thread() {
     let before = shm::process::allowed_cores();
     std::thread::spawn(|| {
         let last = *shm::process::allowed_cores().last().expect("at least one core");

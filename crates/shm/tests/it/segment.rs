@@ -1,8 +1,6 @@
-//! Too little room is an error and never a signal.
+//! Segments and arenas that run out of memory report an error and never raise a signal.
 
-mod common;
-
-use common::{argument, arguments, part};
+use crate::child_process::{argument, arguments, child_test};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use shm::arena::{Arena, ArenaError};
 use shm::segment::{Backing, Offset, Segment, SegmentError};
@@ -15,16 +13,18 @@ use std::sync::Arc;
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn a_file_size_limit_is_an_error_and_not_a_signal() {
+fn exceeding_the_file_size_limit_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
     let argument = directory.path().to_str().expect("a plain path");
-    let ended = part("part_may_make_small_files_only", argument).output().expect("this program");
+    let ended = child_test("segment::child_with_a_file_size_limit", argument)
+        .output()
+        .expect("this program");
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 #[test]
-#[ignore = "a part of a_file_size_limit_is_an_error_and_not_a_signal"]
-fn part_may_make_small_files_only() {
+#[ignore = "child process of exceeding_the_file_size_limit_is_an_error"]
+fn child_with_a_file_size_limit() {
     let Some(directory) = argument() else { return };
     setrlimit(Resource::Fsize, Rlimit { current: Some(MIB), maximum: Some(MIB) })
         .expect("lowering is allowed");
@@ -45,9 +45,9 @@ fn part_may_make_small_files_only() {
 }
 
 #[test]
-fn a_full_file_system_is_an_error_and_not_a_signal() {
+fn a_full_file_system_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
-    // A tmpfs of one mebibyte, seen by the child only: a user and mount namespace of its own.
+    // A tmpfs of one mebibyte, visible to the child only, in its own user and mount namespace.
     let in_small_tmpfs = |program: &[&str]| {
         Command::new("unshare")
             .args(["-rm", "sh", "-c", r#"mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@""#])
@@ -57,12 +57,12 @@ fn a_full_file_system_is_an_error_and_not_a_signal() {
             .output()
     };
     if !in_small_tmpfs(&["true"]).is_ok_and(|ended| ended.status.success()) {
-        return eprintln!("not tested: this machine lets no user mount a tmpfs (unshare -rm)");
+        return eprintln!("skipped: users cannot mount a tmpfs on this machine (unshare -rm)");
     }
     let program = std::env::current_exe().expect("this program");
     let program = program.to_str().expect("a plain path");
     let command: Vec<&str> =
-        std::iter::once(program).chain(arguments("part_has_one_mebibyte")).collect();
+        std::iter::once(program).chain(arguments("segment::child_with_one_mebibyte")).collect();
     let ended = in_small_tmpfs(&command).expect("it ran a moment ago");
     let output = [ended.stdout, ended.stderr].concat();
     let output = String::from_utf8_lossy(&output);
@@ -70,8 +70,8 @@ fn a_full_file_system_is_an_error_and_not_a_signal() {
 }
 
 #[test]
-#[ignore = "a part of a_full_file_system_is_an_error_and_not_a_signal"]
-fn part_has_one_mebibyte() {
+#[ignore = "child process of a_full_file_system_is_an_error"]
+fn child_with_one_mebibyte() {
     let Some(directory) = argument() else { return };
     let segment = Segment::create(64 * MIB, Backing::Directory(PathBuf::from(&directory)))
         .expect("it is sparse");
@@ -90,27 +90,27 @@ fn part_has_one_mebibyte() {
     );
 
     let arena = Arena::new(Arc::new(segment), 0..64 * MIB).expect("inside");
-    let mut places = Vec::new();
+    let mut buffers = Vec::new();
     let full = loop {
         match arena.allocate(30_000, 64) {
-            Ok(place) => places.push(place),
+            Ok(buffer) => buffers.push(buffer),
             Err(full) => break full,
         }
     };
     assert!(matches!(full, ArenaError::Segment(SegmentError::NoSpace { .. })), "{full}");
     assert!(
-        places.len() >= 30,
-        "a step that does not fit must not waste what is left: {}",
-        places.len()
+        buffers.len() >= 30,
+        "a step that does not fit must not waste the remaining memory: {}",
+        buffers.len()
     );
-    for &place in &places {
-        let bytes = arena.segment().at::<SharedBytes<30_000>>(place).expect("inside");
-        // SAFETY: the arena handed these bytes to this test only, and they are committed.
+    for &buffer in &buffers {
+        let bytes = arena.segment().at::<SharedBytes<30_000>>(buffer).expect("inside");
+        // SAFETY: the arena allocated these bytes to this test only, and they are committed.
         unsafe { bytes.as_mut_ptr().write_bytes(1, 30_000) };
     }
     let used = arena.used();
-    arena.free(places[0]).expect("its own");
-    assert_eq!(arena.allocate(30_000, 64).expect("what was freed"), places[0]);
+    arena.free(buffers[0]).expect("its own");
+    assert_eq!(arena.allocate(30_000, 64).expect("what was freed"), buffers[0]);
     assert_eq!(arena.used(), used, "the failed allocation left no trace");
 }
 
@@ -132,7 +132,7 @@ fn a_missing_directory_is_named() {
 }
 
 #[test]
-fn nobody_can_shrink_a_memory_segment() {
+fn memory_segments_cannot_shrink() {
     let segment = Segment::create(MIB, Backing::Memory).expect("a page");
     assert!(rustix::fs::ftruncate(segment.as_fd(), 0).is_err());
     assert!(rustix::fs::ftruncate(segment.as_fd(), 2 * MIB).is_err());
@@ -140,7 +140,7 @@ fn nobody_can_shrink_a_memory_segment() {
 }
 
 #[test]
-fn impossible_sizes_and_places_are_errors() {
+fn invalid_sizes_and_offsets_are_errors() {
     for bytes in [0, u64::MAX, 1 << 63] {
         assert!(
             matches!(Segment::create(bytes, Backing::Memory), Err(SegmentError::Size { .. })),
@@ -163,7 +163,7 @@ fn impossible_sizes_and_places_are_errors() {
 }
 
 #[test]
-fn an_empty_file_is_no_segment() {
+fn empty_files_are_refused() {
     let file = tempfile::tempfile().expect("a file");
     assert!(matches!(Segment::from_fd(file.into()), Err(SegmentError::Size { bytes: 0 })));
     let read_only = std::fs::File::open("/proc/self/exe").expect("this program");
@@ -171,7 +171,7 @@ fn an_empty_file_is_no_segment() {
 }
 
 #[test]
-fn a_size_beyond_the_machine_is_an_error() {
+fn a_size_beyond_the_address_space_is_an_error() {
     // 2^62 bytes fit an address's type but no machine's address space.
     let refused = Segment::create(1 << 62, Backing::Memory).expect_err("too large to map");
     assert!(matches!(refused, SegmentError::Create { .. } | SegmentError::Map { .. }), "{refused}");

@@ -1,4 +1,4 @@
-//! The arena against a plain list of intervals.
+//! The arena compared with a plain list of intervals.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn arena(range: Range<u64>) -> Arena {
     Arena::new(Arc::new(segment), range).expect("a range inside")
 }
 
-/// The plain reference: whether some gap between the sorted live intervals holds the request.
+/// Reference implementation: returns whether a gap between the sorted live intervals fits the request.
 fn some_gap_fits(live: &[(u64, u64)], range: &Range<u64>, length: u64, alignment: u64) -> bool {
     let mut sorted = live.to_vec();
     sorted.sort_unstable();
@@ -47,7 +47,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn allocations_are_apart_aligned_and_come_back(steps in prop::collection::vec(step(), 1..120), start in 0..300u64) {
+    fn allocations_are_disjoint_aligned_and_reusable(steps in prop::collection::vec(step(), 1..120), start in 0..300u64) {
         let range = start.next_multiple_of(64)..BYTES;
         let arena = arena(start..BYTES);
         let mut live: Vec<(u64, u64)> = Vec::new();
@@ -94,12 +94,12 @@ proptest! {
             arena.free(Offset(offset)).expect("live");
         }
         prop_assert_eq!(arena.used(), 0);
-        prop_assert_eq!(arena.allocate(arena.capacity(), 64).expect("all pieces joined again"), Offset(range.start));
+        prop_assert_eq!(arena.allocate(arena.capacity(), 64).expect("all ranges are merged again"), Offset(range.start));
     }
 }
 
 #[test]
-fn a_foreign_offset_is_refused() {
+fn foreign_offsets_are_refused() {
     let arena = arena(65_536..131_072);
     let place = arena.allocate(64, 64).expect("an empty arena");
     assert_eq!(place, Offset(65_536));
@@ -113,7 +113,7 @@ fn a_foreign_offset_is_refused() {
 }
 
 #[test]
-fn impossible_requests_are_errors() {
+fn invalid_requests_are_errors() {
     let arena = arena(0..BYTES);
     assert!(matches!(arena.allocate(64, 0), Err(ArenaError::Alignment { alignment: 0 })));
     assert!(matches!(arena.allocate(64, 48), Err(ArenaError::Alignment { alignment: 48 })));
@@ -127,7 +127,7 @@ fn impossible_requests_are_errors() {
 }
 
 #[test]
-fn a_range_outside_the_segment_is_refused() {
+fn ranges_outside_the_segment_are_refused() {
     let segment = Arc::new(Segment::create(BYTES, Backing::Memory).expect("a small segment"));
     for range in [0..BYTES + 1, BYTES + 1..BYTES + 2, u64::MAX - 1..u64::MAX] {
         let refused = Arena::new(segment.clone(), range.clone());
@@ -140,7 +140,7 @@ fn a_range_outside_the_segment_is_refused() {
 }
 
 #[test]
-fn memory_is_taken_step_by_step() {
+fn memory_is_committed_step_by_step() {
     let blocks = |arena: &Arena| {
         rustix::fs::fstat(arena.segment().as_ref()).expect("a file").st_blocks as u64 * 512
     };

@@ -1,0 +1,7 @@
+//! Integration tests of the crate `shm`.
+
+mod arena;
+mod broker;
+mod child_process;
+mod processes;
+mod segment;
