@@ -119,8 +119,7 @@ pub enum BrokerError {
 /// Longest name of an abstract socket: 108 bytes minus the leading zero.
 const MAX_NAME_BYTES: usize = 107;
 
-/// Returns an unpredictable name: `prefix` and 128 random bits. For jobs whose launcher can pass the
-/// name to its ranks.
+/// Returns an unpredictable name, `prefix` and 128 random bits, which a launcher passes to its ranks.
 ///
 /// ```
 /// # fn main() -> Result<(), shm::broker::BrokerError> {

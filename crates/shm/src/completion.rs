@@ -151,7 +151,7 @@ impl Completion {
     /// whether there were.
     ///
     /// For words with one publisher at a time. A plain store would not do: it could erase a flag
-    /// set a moment before, whose sleeper would then sleep indefinitely.
+    /// set a moment before, and the sleeper would never wake.
     ///
     /// ```
     /// let done = shm::completion::Completion::new();

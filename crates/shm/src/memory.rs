@@ -177,11 +177,9 @@ impl SegmentMemory {
         use_them: impl FnOnce(Operands<'_>) -> R,
     ) -> Result<R, SegmentError> {
         let bytes = length as usize;
-        let (l, r, d) = (
-            self.segment.bytes_ptr(left, length)?,
-            self.segment.bytes_ptr(right, length)?,
-            self.segment.bytes_ptr(destination, length)?,
-        );
+        let l = self.segment.bytes_ptr(left, length)?;
+        let r = self.segment.bytes_ptr(right, length)?;
+        let d = self.segment.bytes_ptr(destination, length)?;
         let apart = |a: Offset, b: Offset| a.0.abs_diff(b.0) >= length;
         // SAFETY (all four arms): the ranges were checked against the segment. The guards ensure
         // that the mutable range either equals an operand, which then is not borrowed a second

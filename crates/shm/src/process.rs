@@ -278,7 +278,7 @@ pub fn current_thread() -> u32 {
 fn clock_of(number: u32) -> Option<libc::clockid_t> {
     /// Clock type: time assigned by the scheduler.
     const SCHEDULED: libc::clockid_t = 2;
-    // 0 would denote the calling process, and so would a number whose bits are all shifted out. The
+    // 0 would denote the calling process, and so would a number that the shift reduces to 0. The
     // kernel's process numbers end at 2²².
     let number = i32::try_from(number).ok().filter(|number| (1..=1 << 22).contains(number))?;
     Some(!number << 3 | SCHEDULED)

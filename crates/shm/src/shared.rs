@@ -65,7 +65,7 @@ atomics_are_shared!(
     AtomicUsize,
 );
 
-// SAFETY: a transparent wrapper of an `AtomicU32` whose methods accept any value.
+// SAFETY: a transparent wrapper of an `AtomicU32`; its methods accept any value.
 unsafe impl Shared for Completion {}
 
 // SAFETY: an array adds no bytes of its own to those of its elements.

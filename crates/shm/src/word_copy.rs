@@ -1,4 +1,4 @@
-//! Copies into and out of a segment whose other user is not trusted.
+//! Copies into and out of a segment shared with an untrusted process.
 //!
 //! [`SegmentMemory`](crate::memory::SegmentMemory) relies on a protocol that keeps two processes
 //! from accessing the same bytes at once. Where the other process may break the protocol, because

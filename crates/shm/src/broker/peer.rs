@@ -19,8 +19,8 @@ pub struct Peer {
 
 impl Peer {
     pub(super) fn of(socket: &OwnedFd) -> Result<Peer, Errno> {
-        // libc instead of rustix, whose process number cannot be 0: the kernel reports 0 for a
-        // process of another namespace.
+        // libc instead of rustix: the kernel reports process number 0 for another namespace, which
+        // rustix's type excludes.
         let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
         // SAFETY: the kernel writes at most `length` bytes, the size of `credentials`, and
