@@ -4,6 +4,7 @@
 use crate::harness::PROGRAM;
 use engine::Departure;
 use rustix::process::{Signal, getpid, kill_process};
+use std::panic::catch_unwind;
 use std::time::Duration;
 use tradewind::{Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm};
 use tradewind::{Communicator, Error, Job, Op};
@@ -12,7 +13,18 @@ use tradewind::{Communicator, Error, Job, Op};
 #[test]
 fn program() {
     let Ok(name) = std::env::var(PROGRAM) else { return };
-    let status = match name.as_str() {
+    // The test framework must not see a panic: it writes the result of a test without the end of
+    // the line to the output that all ranks share, and another rank's line may follow it there. The
+    // job has been dropped by the unwinding before.
+    let status = catch_unwind(|| run(&name)).unwrap_or(PANICKED);
+    std::process::exit(status);
+}
+
+/// The exit status of a program that panics, as of Rust's own programs.
+const PANICKED: i32 = 101;
+
+fn run(name: &str) -> i32 {
+    match name {
         "endless" => endless(),
         "kills-itself" => kills_itself(),
         "leaves" => leaves(),
@@ -23,8 +35,7 @@ fn program() {
         "much" => much(),
         "joins" => joins(),
         other => panic!("there is no program {other}"),
-    };
-    std::process::exit(status);
+    }
 }
 
 /// Says something to the test; one line is one system call and is never torn.
