@@ -256,6 +256,22 @@ impl Books {
         !self.queue.is_empty()
     }
 
+    /// Whether any run has a send that the program has not executed: in its frame, or because it
+    /// waits for room.
+    pub(crate) fn has_unsent(&self, memory: &Mapping) -> bool {
+        self.runs.values().any(|known| match known.at {
+            At::Queue { .. } => true,
+            At::Aside { .. } => false,
+            At::Frame(frame) => {
+                state(memory, frame) == RUN_UNDER_WAY
+                    && self
+                        .prepared
+                        .get(&known.schedule)
+                        .is_some_and(|prepared| prepared.has_unsent(memory, frame))
+            }
+        })
+    }
+
     /// For how long a run has been waited for.
     pub(crate) fn awaited_for(&mut self, name: RunName) -> Duration {
         let known = self.runs.get_mut(&name.count);

@@ -74,6 +74,7 @@ mod fault;
 mod interface;
 mod layout;
 mod loader;
+mod outbox;
 mod pair;
 mod prepared;
 mod rank;

@@ -5,6 +5,7 @@ use crate::interface::Interface;
 use crate::layout::{
     BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, PORT, Place, RANK_BYTES, RANKS, RankHead,
 };
+use crate::outbox::Packets;
 use crate::pair;
 use crate::system::{self, MAPPABLE, MapKind, Mapping};
 use crate::tender::Tender;
@@ -13,6 +14,7 @@ use aya::maps::{Map, MapData};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
+use network::carrier::Outbox;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -81,6 +83,7 @@ pub struct Loader {
     ranks: Vec<(u32, OwnedFd, OwnedFd)>,
     node_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
+    outbox: Option<Packets>,
     _tender: Tender,
 }
 
@@ -122,18 +125,18 @@ impl Loader {
         program(&mut ebpf, "start")?
             .attach_with_options(LOOPBACK, TcAttachType::Egress, order())
             .map_err(|error| attach_error(LOOPBACK, error))?;
-        let tend = program(&mut ebpf, "tend")?
-            .fd()
-            .and_then(|program| Ok(program.as_fd().try_clone_to_owned()?));
-        let tend = tend.map_err(|error| program_error("loading the program", &error))?;
-        let tender = Tender::start(tend)
+        let tend = || program_descriptor(&ebpf, "tend");
+        let tender = Tender::start(tend()?)
             .map_err(LoadError::of("starting the thread that tends the wire"))?;
+        let tend = tend()?;
+        let outbox = Packets::new(ebpf.take_map("streams"), job.endpoints.len() as u32, tend)?;
         let addresses = job.endpoints.iter().map(|endpoint| endpoint.address).collect();
         Ok(Loader {
             ebpf,
             ranks,
             node_of_rank: job.node_of_rank.as_slice().into(),
             addresses,
+            outbox: Some(outbox),
             _tender: tender,
         })
     }
@@ -162,6 +165,11 @@ impl Loader {
             addresses: Arc::clone(&self.addresses),
             patience: USUAL_PATIENCE,
         }))
+    }
+
+    /// What this node has sent and others have not acknowledged yet; none if it was taken before.
+    pub fn take_outbox(&mut self) -> Option<Box<dyn Outbox>> {
+        self.outbox.take().map(|packets| Box::new(packets) as Box<dyn Outbox>)
     }
 
     /// How many instructions the kernel's verifier looked at, for each program. The kernel allows a
@@ -291,6 +299,18 @@ fn map_data(map: &Map) -> Option<&MapData> {
 fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier, LoadError> {
     let missing = || LoadError::Refused(format!("it has no program `{name}`"));
     ebpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
+}
+
+/// A descriptor of a program that is loaded.
+fn program_descriptor(ebpf: &Ebpf, name: &str) -> Result<OwnedFd, LoadError> {
+    let missing = || LoadError::Refused(format!("it has no program `{name}`"));
+    let program: Option<&SchedClassifier> =
+        ebpf.program(name).and_then(|program| program.try_into().ok());
+    let descriptor = program
+        .ok_or_else(missing)?
+        .fd()
+        .and_then(|program| Ok(program.as_fd().try_clone_to_owned()?));
+    descriptor.map_err(|error| program_error("loading the program", &error))
 }
 
 fn release() -> String {

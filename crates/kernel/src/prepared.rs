@@ -6,6 +6,7 @@ use crate::system::Mapping;
 use goal::schedule::{Kind, Schedule, ScheduleView};
 use network::carrier::Context;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// A schedule and a run of it may take so many bytes of the arena, so that several can be there at
 /// once. So many at the beginning of the arena are for runs only: when there is no other run, each
@@ -240,6 +241,20 @@ impl PreparedSchedule {
     /// Where the operations' states lie in a frame.
     pub(crate) fn progress(&self) -> usize {
         self.run.progress as usize
+    }
+
+    /// Whether the run in this frame has a send that the program has not executed.
+    pub(crate) fn has_unsent(&self, memory: &Mapping, frame: u32) -> bool {
+        const COMPLETE: u32 = 3;
+        let states = ARENA + frame as usize + self.progress();
+        let phase = |operation: usize| {
+            let at = states + size_of::<Progress>() * operation;
+            // Acquire: the program changes the phase after it has put the message into a packet.
+            memory.word(at + std::mem::offset_of!(Progress, phase)).load(Ordering::Acquire)
+        };
+        let view = self.schedule.view();
+        let mut operations = view.operations().iter().enumerate();
+        operations.any(|(index, record)| record.kind() == Kind::Send && phase(index) != COMPLETE)
     }
 
     /// Takes back the frame of a run that the program does not know any more.

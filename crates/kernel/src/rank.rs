@@ -1,5 +1,6 @@
 //! A rank's side: no rights, one mapping and a descriptor to start runs with.
 
+mod drain;
 mod early;
 
 use crate::bell::Bell;
@@ -490,6 +491,10 @@ impl Carrier for Rank {
 
     fn forget(&self, ticket: Ticket) {
         self.books().forget(RunName::of(ticket));
+    }
+
+    fn drain(&self, deadline: Instant) -> Result<bool, Error> {
+        drain::drain(self, deadline)
     }
 }
 

@@ -115,6 +115,26 @@ pub trait Carrier: Send + Sync + Debug {
 
     /// Lets go of a run without its results. It goes on: other ranks may need it.
     fn forget(&self, ticket: Ticket);
+
+    /// Leaves the job: waits until what this rank has started has nothing left to send that the
+    /// end of this process could stop. Nothing can be started afterwards. Returns false when the
+    /// deadline came first.
+    ///
+    /// A process manager may kill the node service as soon as the node's last rank has ended. So
+    /// the last rank of a node to leave waits for the messages of all of them; the others return at
+    /// once. Runs that only receive are not waited for, nor are ranks of other nodes that have yet
+    /// to leave.
+    ///
+    /// # Errors
+    /// When the node service has ended.
+    fn drain(&self, deadline: Instant) -> Result<bool, Error>;
+}
+
+/// Messages of this node's ranks that another engine than the agent carries.
+pub trait Outbox: Send + Debug {
+    /// Whether the other nodes have acknowledged all that was sent, but for `lost` ones, by number
+    /// of the node. Speeds up what is still on its way.
+    fn is_empty(&mut self, lost: &[bool]) -> bool;
 }
 
 /// What can go wrong between nodes.

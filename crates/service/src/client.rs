@@ -14,6 +14,7 @@ use network::agent::{Client, Home};
 use network::carrier::Carrier;
 use network::invitation::Invitation;
 use network::nodes::Nodes;
+use network::transport::tcp::Patience;
 use shm::broker::{BrokerError, Connection, connect};
 use shm::process::ProcessHandle;
 use shm::segment::Segment;
@@ -49,6 +50,8 @@ pub struct Attachment {
     pub between_nodes: BetweenNodes,
     /// Which rank of the job is where, if there are other nodes.
     pub nodes: Option<Nodes>,
+    /// How long this rank may take to leave the job: as long as another node may be silent.
+    pub node_timeout: Duration,
 }
 
 /// Joins the job that this process was started for and waits until all ranks have.
@@ -80,6 +83,7 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
                 offloaded: Err(ONE_NODE.into()),
                 between_nodes: BetweenNodes::Any,
                 nodes: None,
+                node_timeout: Duration::ZERO,
             }
         }
         Origin::Launched { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
@@ -271,6 +275,7 @@ fn join(
         offloaded,
         between_nodes: BetweenNodes::Any,
         nodes: None,
+        node_timeout: Patience::default().unanswered,
     })
 }
 

@@ -197,8 +197,8 @@ impl Reach {
                         .and_then(|offer| offer.load(invitation));
                     // What this node's ranks have sent and others not received is lost with the
                     // program.
-                    if self.loader.is_ok() {
-                        agent.stay();
+                    if let Some(outbox) = self.loader.as_mut().ok().and_then(Loader::take_outbox) {
+                        agent.stay(outbox);
                     }
                     State::Connected(invitation.clone(), agent)
                 }

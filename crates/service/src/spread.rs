@@ -71,6 +71,7 @@ pub(crate) fn enter(
         attachment.offloaded = take(seat, spread.rank, &known.nodes, addresses, patience);
     }
     let nodes = job.listen.map(|_| known.nodes);
+    attachment.node_timeout = environment.node_timeout()?.unwrap_or(attachment.node_timeout);
     Ok(Attachment { rank: spread.rank, ranks: spread.ranks, between_nodes, nodes, ..attachment })
 }
 

@@ -2,6 +2,7 @@
 
 use collectives::barrier;
 use engine::node::EngineKind;
+use goal::graph::{Access, Graph};
 use network::carrier::{Carrier, Context, Prepared, Ticket};
 use network::invitation::{Invitation, random_key};
 use network::nodes::Nodes;
@@ -168,6 +169,8 @@ struct Obedient {
     prepared: Prepared,
     sequence: u64,
     ticket: Option<Ticket>,
+    /// This rank, and the number of ranks.
+    place: (u32, u32),
 }
 
 impl Obedient {
@@ -181,6 +184,11 @@ impl Obedient {
             }
             "look" => self.wait(Duration::from_millis(50)),
             "wait" => self.wait(Duration::from_secs(60)),
+            "give" | "take" => self.broadcast(order == "give"),
+            "leave" => match self.carrier.drain(Instant::now() + Duration::from_secs(60)) {
+                Ok(true) => "left".into(),
+                other => format!("{other:?}"),
+            },
             "hundred" => {
                 for _ in 0..100 {
                     self.obey("start");
@@ -192,6 +200,43 @@ impl Obedient {
                 "well".into()
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Rank 0 gives all others more than agents send unasked, and does not wait; they check it.
+    fn broadcast(&mut self, gives: bool) -> String {
+        const BYTES: u64 = 4 << 20;
+        let (rank, ranks) = self.place;
+        let mut graph = Graph::new(rank, ranks);
+        if rank == 0 {
+            let block = graph.buffer(Access::Input, BYTES);
+            for peer in 1..ranks {
+                graph.send(block, peer, 0);
+            }
+        } else {
+            let block = graph.buffer(Access::Output, BYTES);
+            graph.receive(block, 0, 0);
+        }
+        let context = Context { number: 1, members: (0..ranks).collect(), rank };
+        let schedule = goal::compile::compile(&graph).expect("in order");
+        let prepared = self.carrier.prepare(&context, &schedule, 0).expect("memory");
+        let mut bytes = vec![7; BYTES as usize];
+        if gives {
+            let ticket = self.carrier.start(prepared, 0, &[&bytes]).expect("memory");
+            self.carrier.forget(ticket);
+            return "given".into();
+        }
+        bytes.fill(0);
+        let ticket = self.carrier.start(prepared, 0, &[&[]]).expect("memory");
+        let limit = Instant::now() + Duration::from_secs(60);
+        let taken = self
+            .carrier
+            .wait(ticket, Some(limit))
+            .and_then(|_| self.carrier.fetch(ticket, &mut [&mut bytes]));
+        match taken {
+            Ok(()) if bytes.iter().all(|byte| *byte == 7) => "well".into(),
+            Ok(()) => "wrong bytes".into(),
+            Err(error) => error.to_string(),
         }
     }
 
@@ -222,7 +267,8 @@ fn part_obeys() {
     let context = Context { number: 0, members: (0..ranks).collect(), rank };
     let schedule = goal::compile::compile(&graph).expect("in order");
     let prepared = carrier.prepare(&context, &schedule, 0).expect("memory");
-    let mut obedient = Obedient { carrier, prepared, sequence: 0, ticket: None };
+    let mut obedient =
+        Obedient { carrier, prepared, sequence: 0, ticket: None, place: (rank, ranks) };
     for order in std::io::stdin().lines() {
         println!("{SAYS}{}", obedient.obey(&order.expect("text")));
     }
@@ -294,5 +340,47 @@ fn a_stopped_rank_is_waited_for() {
     job.ranks[1].signal(Signal::CONT);
     assert_eq!(job.ranks[1].ask("start"), "started");
     assert!(job.ask_all("wait").iter().all(|outcome| outcome == "well"));
+    job.end();
+}
+
+/// A process manager that kills everything on a node as soon as the node's ranks have ended, as
+/// Slurm does with `proctrack/cgroup`.
+#[test]
+fn what_a_rank_has_started_to_send_arrives_though_its_node_service_is_killed_after_it() {
+    for round in 0..5 {
+        let mut job = Job::start(3, 1);
+        let root = job.ranks.remove(0);
+        let service = job.services.remove(0);
+        let others = std::thread::scope(|scope| {
+            let manager = scope.spawn(|| {
+                let mut root = root;
+                assert_eq!(root.ask("give"), "given");
+                // Says nothing before the others have started to receive.
+                assert_eq!(root.ask("leave"), "left");
+                assert!(root.end(), "the root failed");
+                service.signal(Signal::KILL);
+            });
+            // The root is to be gone before they ask for the message, if it does not wait.
+            std::thread::sleep(Duration::from_millis(200));
+            let others = job.ask_all("take");
+            manager.join().expect("no assertion fails");
+            others
+        });
+        assert_eq!(others, ["well", "well"], "round {round}");
+        // The other nodes go on without it.
+        assert!(job.ranks.iter_mut().all(|rank| rank.ask("leave") == "left"), "round {round}");
+        drop(service);
+        job.end();
+    }
+}
+
+/// Where another rank of its node is left, the node service lives on.
+#[test]
+fn only_the_last_rank_of_a_node_waits_to_leave() {
+    let mut job = Job::start(2, 2);
+    assert_eq!(job.ranks[0].ask("give"), "given");
+    assert_eq!(job.ranks[0].ask("leave"), "left");
+    let taken: Vec<String> = job.ranks[1..].iter_mut().map(|rank| rank.ask("take")).collect();
+    assert_eq!(taken, ["well", "well", "well"]);
     job.end();
 }

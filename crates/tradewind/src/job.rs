@@ -19,6 +19,11 @@ use std::sync::Arc;
 
 /// This process's membership in a job: one rank of it. Dropping it leaves the job in order.
 ///
+/// In a job on several nodes the last rank of a node to leave waits until the other nodes have
+/// received what the ranks of its node have started to send, at most the node time-out
+/// (TRADEWIND_NODE_TIMEOUT). A process manager may kill the node service afterwards. Leaving does
+/// not wait for ranks of other nodes to leave.
+///
 /// ```no_run
 /// # fn main() -> Result<(), tradewind::Error> {
 /// let job = tradewind::Job::init()?;
@@ -42,8 +47,16 @@ impl Job {
     /// When the environment is incomplete, the node service cannot be reached, or a rank does not
     /// start.
     pub fn init() -> Result<Self> {
-        let Attachment { mut member, rank, carrier, offloaded, between_nodes, nodes, .. } =
-            service::client::attach()?;
+        let Attachment {
+            mut member,
+            rank,
+            carrier,
+            offloaded,
+            between_nodes,
+            nodes,
+            node_timeout,
+            ..
+        } = service::client::attach()?;
         let mut profile = std::env::var_os("TRADEWIND_TRACE")
             .filter(|directory| !directory.is_empty())
             .map(|directory| {
@@ -53,7 +66,8 @@ impl Job {
         let Some((carrier, nodes)) = carrier.zip(nodes) else {
             return Ok(Job { world: Communicator::world(group, None), profile });
         };
-        let span = Span::world(Reach::new(nodes.clone(), vec![carrier]), &group, rank);
+        let reach = Reach::of_process(nodes.clone(), vec![carrier], node_timeout);
+        let span = Span::world(reach, &group, rank);
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
         // All ranks or none: a run is carried by the same engine everywhere, and clocks are
         // compared by all.

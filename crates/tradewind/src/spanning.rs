@@ -26,7 +26,8 @@ use network::carrier::{Carrier, Context, Ticket};
 use network::nodes::Nodes;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Words that ranks exchange at once, as within a node.
 pub(crate) const EXCHANGE_WORDS: usize = 6;
@@ -40,11 +41,56 @@ pub(crate) struct Reach {
     pub(crate) carriers: Vec<Arc<dyn Carrier>>,
     /// Communicators that this process has numbered.
     numbered: AtomicU32,
+    /// Leaves the job when the last communicator between nodes is gone.
+    leave: Option<Arc<Leave>>,
+}
+
+/// Leaves a job when it is dropped.
+#[derive(Debug)]
+struct Leave {
+    /// The engines of which this process is a rank, in the order in which it leaves them.
+    carriers: Mutex<Vec<Arc<dyn Carrier>>>,
+    limit: Duration,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        // A rank that fails is not to keep the others from learning of it.
+        if std::thread::panicking() {
+            return;
+        }
+        let deadline = Instant::now() + self.limit;
+        // The agent comes last: when the last rank of a node leaves it, it waits for what the ranks
+        // have sent by the other engines, too.
+        let carriers = self.carriers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for carrier in carriers.drain(..) {
+            // The end of a node service is reported by those that it fails.
+            if let Ok(false) = carrier.drain(deadline) {
+                let seconds = self.limit.as_secs_f64();
+                eprintln!(
+                    "tradewind: this rank leaves its job with messages that other nodes have not \
+                     received within {seconds} s: complete the collectives on all ranks, or allow \
+                     more time by TRADEWIND_NODE_TIMEOUT"
+                );
+                return;
+            }
+        }
+    }
 }
 
 impl Reach {
     pub(crate) fn new(nodes: Nodes, carriers: Vec<Arc<dyn Carrier>>) -> Arc<Self> {
-        Arc::new(Reach { nodes, carriers, numbered: AtomicU32::new(0) })
+        Arc::new(Reach { nodes, carriers, numbered: AtomicU32::new(0), leave: None })
+    }
+
+    /// The same for a process that is a rank of a job, and may take so long to leave it.
+    pub(crate) fn of_process(
+        nodes: Nodes,
+        carriers: Vec<Arc<dyn Carrier>>,
+        limit: Duration,
+    ) -> Arc<Self> {
+        let leave = Some(Arc::new(Leave { carriers: Mutex::new(carriers.clone()), limit }));
+        Arc::new(Reach { nodes, carriers, numbered: AtomicU32::new(0), leave })
     }
 
     /// A number that no communicator of the job has had, to be given to one whose first rank this
@@ -96,8 +142,14 @@ impl Span {
     /// The same ranks with another engine before the others, for what it takes. Runs are numbered
     /// on.
     pub(crate) fn preferring(&self, carrier: Arc<dyn Carrier>) -> Arc<Self> {
-        let carriers = [carrier].into_iter().chain(self.reach.carriers.iter().cloned()).collect();
-        let reach = Reach::new(self.reach.nodes.clone(), carriers);
+        let Reach { nodes, carriers, leave, .. } = &*self.reach;
+        if let Some(leave) = leave {
+            let mut left = leave.carriers.lock().unwrap_or_else(PoisonError::into_inner);
+            left.insert(0, Arc::clone(&carrier));
+        }
+        let carriers = [carrier].into_iter().chain(carriers.iter().cloned()).collect();
+        let (nodes, numbered, leave) = (nodes.clone(), AtomicU32::new(0), leave.clone());
+        let reach = Arc::new(Reach { nodes, carriers, numbered, leave });
         let copy = |count: &AtomicU64| AtomicU64::new(count.load(Ordering::Relaxed));
         Arc::new(Span {
             reach,

@@ -20,8 +20,13 @@ const LAUNCHER: &str = r#"#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 name=$1; shift
 eval "namespace=\$NAMESPACE_$name"
-exec nsenter --net="$namespace" -- $TAKE_RIGHTS sh -c "$*"
+exec nsenter --net="$namespace" -- $ENCLOSE $TAKE_RIGHTS sh -c "$*"
 "#;
+
+/// Puts a node's part of a job into a process namespace of its own. When hydra's proxy, the first
+/// process there, ends with the ranks of its node, the kernel kills all others: as Slurm does with
+/// `proctrack/cgroup`.
+const ENCLOSE: &str = "unshare --pid --fork --kill-child --mount-proc --";
 
 /// Takes all rights of the superuser from what follows: it is nobody in particular.
 const TAKE_RIGHTS: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups --";
@@ -70,6 +75,7 @@ pub(crate) struct Hydra<'a> {
     options: Vec<String>,
     variables: Vec<(String, String)>,
     one_node: bool,
+    encloses: bool,
     user: Option<User>,
 }
 
@@ -89,6 +95,7 @@ impl<'a> Hydra<'a> {
             options: Vec::new(),
             variables: Vec::new(),
             one_node: false,
+            encloses: false,
             user: None,
         }
     }
@@ -96,6 +103,12 @@ impl<'a> Hydra<'a> {
     /// All names of nodes mean the first one.
     pub(crate) fn all_on_one(mut self) -> Self {
         self.one_node = true;
+        self
+    }
+
+    /// Whatever is left on a node is killed as soon as its ranks have ended.
+    pub(crate) fn killing_what_is_left(mut self) -> Self {
+        self.encloses = true;
         self
     }
 
@@ -121,7 +134,7 @@ impl<'a> Hydra<'a> {
     }
 
     pub(crate) fn start(self) -> Job<'a> {
-        let Hydra { testbed, ranks, options, variables, one_node, user } = self;
+        let Hydra { testbed, ranks, options, variables, one_node, encloses, user } = self;
         let directory = tempfile::tempdir().expect("there is room");
         let launcher = directory.path().join("launch");
         std::fs::write(&launcher, LAUNCHER).expect("there is room");
@@ -151,6 +164,7 @@ impl<'a> Hydra<'a> {
             let node = if one_node { first } else { &testbed.nodes()[number] };
             command.env(format!("NAMESPACE_h{number}"), node.namespace());
         }
+        command.env("ENCLOSE", if encloses { ENCLOSE } else { "" });
         command.env("TAKE_RIGHTS", user.map_or("", |_| TAKE_RIGHTS));
         if user.is_some() {
             // The superuser's decisions are not theirs.

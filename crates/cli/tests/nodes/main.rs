@@ -115,6 +115,23 @@ fn what_a_rank_has_sent_outlives_it() {
     assert_eq!(said, expected);
 }
 
+/// The same where the node service is killed as soon as the last rank of its node has ended.
+#[test]
+fn what_a_rank_has_sent_outlives_its_node_service() {
+    let testbed = nodes!(3);
+    for engine in ["agent", "kernel"] {
+        for round in 0..3 {
+            let said = Hydra::new(&testbed, &[1, 2, 1])
+                .variable("TRADEWIND_BETWEEN_NODES", engine)
+                .killing_what_is_left()
+                .program("root-ends")
+                .run();
+            let expected: Vec<Said> = (0..4).map(|rank| Said::new(rank, "has all")).collect();
+            assert_eq!(said, expected, "{engine}, round {round}");
+        }
+    }
+}
+
 /// The same where the network loses packets, down to the last ones.
 #[test]
 fn what_is_lost_at_the_end_comes_again() {

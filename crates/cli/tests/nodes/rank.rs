@@ -20,6 +20,7 @@ fn program() {
         "engine" => engine(),
         "joins" => joins(),
         "root-leaves" => root_leaves(),
+        "root-ends" => root_ends(),
         other => panic!("there is no program {other}"),
     };
     if let Err(error) = &outcome {
@@ -236,6 +237,37 @@ fn root_leaves() -> Result<()> {
         for _ in 0..20 {
             world.ibcast(&mut processes, 1)?.wait()?;
         }
+    }
+    say(world.rank(), "has all");
+    Ok(())
+}
+
+/// Rank 0 gives the others two long messages and leaves: it has waited for the first request, and
+/// dropped the second. The others want them later.
+fn root_ends() -> Result<()> {
+    let job = Job::init()?;
+    let world = job.world();
+    let engine = std::env::var("TRADEWIND_BETWEEN_NODES").expect("the test sets it");
+    // More than agents send unasked, and more than the kernel engine's window.
+    let mut bytes = vec![0u8; if engine == "kernel" { 450_000 } else { 4 << 20 }];
+    // What is settled once among all ranks is settled here.
+    world.ibcast(&mut bytes, 0)?.wait()?;
+    world.barrier()?;
+    if world.rank() != 0 {
+        until(Duration::from_millis(300), || false);
+    }
+    for round in 1..=2 {
+        if world.rank() == 0 {
+            bytes.fill(round);
+        }
+        let request = world.ibcast(&mut bytes, 0)?;
+        assert_eq!(request.explain().map(|explanation| explanation.engine), Some(&*engine));
+        if world.rank() == 0 && round == 2 {
+            drop(request);
+            break;
+        }
+        request.wait()?;
+        assert!(bytes.iter().all(|byte| *byte == round), "round {round}");
     }
     say(world.rank(), "has all");
     Ok(())

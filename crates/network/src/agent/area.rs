@@ -3,7 +3,7 @@
 //! | from byte | what | who writes |
 //! |---|---|---|
 //! | 0 | how many entries were published | the rank |
-//! | 64 | how many were taken; whether the agent sleeps, or has ended | the agent |
+//! | 64 | how many were taken; whether the agent sleeps, has sent everything, or has ended | the agent |
 //! | 1024 | the answer to the last question: how many ranks a run waits for, and which (u32 each) | the agent |
 //! | 4096 | the ring: 1024 entries of 64 bytes | the rank |
 //! | 69,632 | slots: 65,536 lines; a line's first word counts the runs in the slot that have ended | the agent |
@@ -56,6 +56,8 @@ shm::shared_lines! {
         ended: AtomicU32,
         /// Counts the questions that have an answer.
         answered: Completion,
+        /// 1 as soon as the rank may end: the node has nothing to send that needs this process.
+        drained: Completion,
     }
     /// Where a run ends.
     pub(crate) struct Slot {
@@ -289,6 +291,19 @@ impl Area {
         let (words, _) = bytes.as_chunks::<4>();
         let count = u32::from_le_bytes(words[0]) as usize;
         words[1..].iter().take(count).map(|word| u32::from_le_bytes(*word)).collect()
+    }
+
+    /// The agent: the rank's process may end without stopping a message.
+    pub(crate) fn set_drained(&self) {
+        self.agent.drained.set(1);
+    }
+
+    /// The rank: waits until its process may end; false when the time was over first.
+    pub(crate) fn await_drained(&self, limit: Duration) -> bool {
+        if let Some(marked) = self.agent.drained.prepare_sleep(1) {
+            self.agent.drained.sleep(marked, Some(limit));
+        }
+        self.agent.drained.reached(1)
     }
 
     /// The agent: says that it does nothing any more, and wakes nobody: sleepers look up by

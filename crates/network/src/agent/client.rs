@@ -57,6 +57,8 @@ struct Books {
     rung: u64,
     /// Questions asked, as the agent counts its answers: in 30 bits.
     asked: u32,
+    /// Whether the last entry has been published.
+    has_left: bool,
     /// Memory that the agent has done with when it has taken so many entries.
     retired: VecDeque<(u64, Offset)>,
 }
@@ -100,6 +102,10 @@ impl Client {
     /// Publishes an entry. Waits for room in the ring, which the agent makes without waiting for
     /// anybody.
     fn submit(&self, books: &mut Books, submission: Submission) -> Result<(), Error> {
+        if books.has_left {
+            let why = "this rank has left the job: start collectives before the job is dropped";
+            return Err(Error::Operation(why.into()));
+        }
         let bell = self.area.bell();
         let mut looks = 0u32;
         while books.published - bell.taken() >= ENTRIES {
@@ -423,6 +429,20 @@ impl Carrier for Client {
             self.tidy(&mut books);
         }
     }
+
+    fn drain(&self, deadline: Instant) -> Result<bool, Error> {
+        self.leave();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.area.await_drained(left.min(LOOK_UP)) {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.check_agent()?;
+        }
+    }
 }
 
 impl Client {
@@ -450,10 +470,20 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Publishes the last entry, once.
+    fn leave(&self) {
+        let mut books = self.books();
+        if !books.has_left {
+            // An agent that has ended needs no notice.
+            let _ = self.submit(&mut books, Submission::Leave);
+            books.has_left = true;
+        }
+    }
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
-        let mut books = std::mem::take(&mut *self.books());
-        // If the agent has ended, nobody needs to know.
-        let _ = self.submit(&mut books, Submission::Leave);
+        self.leave();
     }
 }

@@ -7,12 +7,13 @@ use super::desk::{Desk, Nonsense, Place};
 use super::early::{Early, EarlyMessages};
 use super::run::{Incoming, Origin, Outcome, Outside, Run, RunKey, Timers, tell_others};
 use super::windows::Windows;
-use crate::carrier::{Error, Exit};
+use crate::carrier::{Error, Exit, Outbox};
 use crate::nodes::Nodes;
 use crate::transport::frame::{Frame, Route};
 use crate::transport::{Arrival, Transport};
 use interpreter::{Event, Limits, Packet};
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 /// A node that has as much in its queue gets no further large message before the queue is shorter.
 const QUEUE_LIMIT: u64 = 32 << 20;
@@ -43,6 +44,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(nodes: Nodes, transport: Box<dyn Transport>, limits: Limits) -> Core {
         let seats: Vec<u32> = nodes.members(transport.node()).collect();
+        let lost = vec![false; transport.nodes() as usize];
         Core {
             limits,
             desks: seats.iter().map(|_| None).collect(),
@@ -61,6 +63,7 @@ impl Core {
                 transport,
                 local: VecDeque::new(),
                 timers: Timers::default(),
+                lost,
                 now: 0,
             },
         }
@@ -365,6 +368,16 @@ impl Core {
     fn lose(&mut self, node: u32, why: String) {
         self.postponed.retain(|(of, ..)| *of != node);
         self.farewell.answered[node as usize] = true;
+        self.outside.lost[node as usize] = true;
+        // A node that has said `Bye` has sent all it had to send, so runs go on without it. But it
+        // asks for no message any more: a run that has announced one to it would never end.
+        let announced = |run: &Run| Some((run.key, run.announced_to(node)?));
+        let waiting: Vec<(RunKey, u32)> = self.runs.values().filter_map(announced).collect();
+        if self.farewell.heard[node as usize] {
+            for (key, rank) in waiting {
+                self.finish(key, Err(Error::RankFailed { rank, how: Exit::Left }));
+            }
+        }
         if !std::mem::replace(&mut self.farewell.heard[node as usize], true) {
             let address = self.outside.transport.address(node);
             self.departures.node(node, Error::NodeUnreachable { node, address, why });
@@ -403,6 +416,13 @@ impl Core {
         if let Some(desk) = self.desks[seat].as_mut() {
             desk.has_left = true;
         }
+        let others = self.seats.iter().filter(|other| **other != rank);
+        let is_last = others.copied().all(|other| self.departures.has_left(other));
+        // While another rank of the node is there, the node service stays: the rank may end. The
+        // last one waits until `part` releases it.
+        if !is_last && let Some(desk) = &self.desks[seat] {
+            desk.set_drained();
+        }
         let started: Vec<(u32, u64)> = self
             .ledgers
             .iter()
@@ -419,34 +439,62 @@ impl Core {
         self.judge();
     }
 
-    /// Gives up the desks of ranks that are gone and have no run left.
+    /// Whether all ranks of this node have left, or failed.
+    fn all_have_left(&self) -> bool {
+        self.seats.iter().all(|rank| self.departures.has_left(*rank))
+    }
+
+    /// Gives up the desks of ranks that are gone and have no run left, and parts from the other
+    /// nodes when the last rank has left and its node has nothing to send any more.
     fn sweep(&mut self) {
+        let all_have_left = self.all_have_left();
+        if all_have_left {
+            self.part();
+        }
+        // A rank that waits until it may end is the last one of its node: its desk is needed.
+        let is_wanted = all_have_left && !self.farewell.is_drained;
         for desk in &mut self.desks {
-            if desk.as_ref().is_some_and(|desk| desk.has_left && desk.runs == 0) {
+            if !is_wanted && desk.as_ref().is_some_and(|desk| desk.has_left && desk.runs == 0) {
                 *desk = None;
             }
         }
-        let over = self.seats.iter().all(|rank| self.departures.has_left(*rank))
-            && self.desks.iter().all(Option::is_none);
-        if over && !std::mem::replace(&mut self.farewell.said, true) {
+    }
+
+    /// Tells the other nodes that nothing more comes from here, as soon as that is so, and releases
+    /// the last rank when they have acknowledged everything.
+    fn part(&mut self) {
+        if !self.farewell.said && !self.runs.values().any(Run::has_unsent) {
+            self.farewell.said = true;
             for node in 0..self.outside.transport.nodes() {
                 if !self.farewell.answered[node as usize] {
                     self.outside.transport.send(node, Frame::Bye);
                 }
             }
         }
+        if !self.farewell.is_drained && self.farewell.drain(&self.outside.lost) {
+            self.desks.iter().flatten().for_each(Desk::set_drained);
+        }
     }
 
-    /// From now on this agent is not over before the ranks of all nodes are gone.
-    pub(crate) fn stay(&mut self) {
-        self.farewell.stays = true;
+    /// Time until the agent is to look again whether another engine has sent everything.
+    pub(crate) fn until_look(&mut self) -> Option<Duration> {
+        self.farewell.until_look()
+    }
+
+    /// From now on this agent is not over before the ranks of all nodes are gone; the outbox is
+    /// another engine's.
+    pub(crate) fn stay(&mut self, outbox: Box<dyn Outbox>) {
+        self.farewell.outbox = Some(outbox);
     }
 
     /// Whether all ranks of this node are gone, all other nodes know it, and this one has nothing
     /// more to say.
     pub(crate) fn is_over(&self) -> bool {
         let transport = &self.outside.transport;
-        self.farewell.is_done() && (0..transport.nodes()).all(|node| transport.queued(node) == 0)
+        let are_gone = self.desks.iter().all(Option::is_none);
+        self.farewell.is_done()
+            && are_gone
+            && (0..transport.nodes()).all(|node| transport.queued(node) == 0)
     }
 
     /// Frames that were about nothing this agent knows, and connections and frames that its
@@ -463,13 +511,23 @@ mod tests {
     use crate::agent::windows::WINDOW;
     use crate::transport::memory;
 
+    /// An outbox that never empties.
+    #[derive(Debug)]
+    struct Full;
+
+    impl Outbox for Full {
+        fn is_empty(&mut self, _: &[bool]) -> bool {
+            false
+        }
+    }
+
     /// An agent that stays is over when the ranks of all nodes are gone, however they went.
     #[test]
     fn who_stays_ends_with_the_last_node() {
         let transport = memory::connect(3).expect("descriptors").remove(0);
         let mut core =
             Core::new(Nodes::new(["a", "b", "c"]), Box::new(transport), Limits::default());
-        core.stay();
+        core.stay(Box::new(Full));
         core.depart(0, Exit::Left);
         core.publish();
         for node in [1, 2] {
@@ -479,6 +537,7 @@ mod tests {
         core.arrive(Arrival::Frame { node: 1, frame: Frame::Bye });
         assert!(!core.is_over(), "those of node 2 may still");
         core.arrive(Arrival::Gone { node: 2, why: String::new() });
+        core.publish();
         assert!(core.is_over());
     }
 

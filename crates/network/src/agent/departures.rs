@@ -1,7 +1,8 @@
 //! Who has left, what they had started, and which runs cannot end because of it.
 
-use crate::carrier::{Error, Exit};
+use crate::carrier::{Error, Exit, Outbox};
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 /// Ranks and nodes that are gone.
 #[derive(Debug, Default)]
@@ -95,6 +96,11 @@ impl Ledger {
 }
 
 /// How the agent of a node parts from the others.
+///
+/// `Bye` follows every other frame of its connection, and `Farewell` answers it. So when all nodes
+/// have answered, their agents have read everything that this node has sent: it no longer lies in a
+/// socket's buffer, where the end of this process could still destroy it. (The kernel discards
+/// unsent data and resets the connection if the process dies with unread data in its socket.)
 #[derive(Debug)]
 pub(super) struct Farewell {
     pub(super) said: bool,
@@ -102,22 +108,59 @@ pub(super) struct Farewell {
     pub(super) answered: Vec<bool>,
     /// Nodes from which nothing more comes.
     pub(super) heard: Vec<bool>,
-    /// Whether this agent stays until nothing more comes from any.
-    pub(super) stays: bool,
+    /// What another engine of this node may still have to send.
+    pub(super) outbox: Option<Box<dyn Outbox>>,
+    /// Whether all that this node's ranks have started to send has reached the other nodes.
+    pub(super) is_drained: bool,
+    /// Until the outbox is looked at again.
+    interval: Duration,
 }
+
+/// First and longest time between two looks at an outbox.
+const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(32)];
 
 impl Farewell {
     /// Of one of so many nodes, which need not tell itself.
     pub(super) fn of_node(node: u32, nodes: u32) -> Self {
         let mut answered = vec![false; nodes as usize];
         answered[node as usize] = true;
-        Farewell { said: false, heard: answered.clone(), answered, stays: false }
+        let (heard, interval) = (answered.clone(), INTERVALS[0]);
+        Farewell { said: false, heard, answered, outbox: None, is_drained: false, interval }
+    }
+
+    /// Notes that everything has been sent and acknowledged, as soon as that is so.
+    pub(super) fn drain(&mut self, lost: &[bool]) -> bool {
+        if self.is_drained || !self.is_answered() {
+            return self.is_drained;
+        }
+        // Where the ranks of all nodes have left, what the outbox still holds is of no use.
+        let is_empty =
+            all(&self.heard) || self.outbox.as_mut().is_none_or(|outbox| outbox.is_empty(lost));
+        self.is_drained = is_empty;
+        is_empty
+    }
+
+    /// Time until [`drain`](Self::drain) should be called again, if it waits for the outbox.
+    pub(super) fn until_look(&mut self) -> Option<Duration> {
+        if self.is_drained || !self.is_answered() {
+            return None;
+        }
+        let next = (2 * self.interval).min(INTERVALS[1]);
+        Some(std::mem::replace(&mut self.interval, next))
+    }
+
+    fn is_answered(&self) -> bool {
+        self.said && all(&self.answered)
     }
 
     pub(super) fn is_done(&self) -> bool {
-        let all = |nodes: &[bool]| nodes.iter().all(|node| *node);
-        self.said && all(&self.answered) && (!self.stays || all(&self.heard))
+        // The programs of the other engine are there until no rank of the job needs them.
+        self.is_answered() && (self.outbox.is_none() || all(&self.heard))
     }
+}
+
+fn all(nodes: &[bool]) -> bool {
+    nodes.iter().all(|node| *node)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::lent::LentBuffer;
 use super::plan::{Buffer, Plan};
 use crate::carrier::Error;
 use crate::nodes::Nodes;
-use goal::schedule::Schedule;
+use goal::schedule::{Kind, OperationRecord, Schedule};
 use interpreter::{Interpreter, Limits};
 use shm::segment::Offset;
 use shm::word_copy;
@@ -59,6 +59,8 @@ pub(crate) struct Taken {
     schedule: Arc<Schedule>,
     /// What it takes of the agent's memory.
     weight: u64,
+    /// Operations that send a message or contribute to a join.
+    pub(crate) sends: u32,
     plan: Plan,
     /// Interpreters without a run, each with its buffers.
     spare: Mutex<Vec<Spare>>,
@@ -171,12 +173,24 @@ impl Desk {
         let fits = (header.rank, header.ranks as usize) == (rank, members.len())
             && members.get(rank as usize) == Some(&self.rank);
         let (true, Some(nodes)) = (fits, homes) else { return Err(Nonsense) };
+        let sends = |record: &&OperationRecord| matches!(record.kind(), Kind::Send | Kind::Join);
+        let sends = schedule.view().operations().iter().filter(sends).count() as u32;
         let plan = Plan::of(&schedule);
         let spare = Mutex::default();
         let stamp = stamp & 0xff_ffff;
         let schedule = Arc::new(schedule);
-        let taken =
-            Taken { communicator, stamp, rank, members, nodes, schedule, weight, plan, spare };
+        let taken = Taken {
+            communicator,
+            stamp,
+            rank,
+            members,
+            nodes,
+            schedule,
+            weight,
+            sends,
+            plan,
+            spare,
+        };
         self.schedules.insert(id, Arc::new(taken));
         self.schedule_bytes += weight;
         Ok(())
@@ -278,6 +292,11 @@ impl Desk {
     /// Tells the rank whom a run waits for.
     pub(crate) fn answer(&self, ranks: &[u32]) {
         self.area.answer(ranks);
+    }
+
+    /// Releases a rank that waits until its process may end.
+    pub(crate) fn set_drained(&self) {
+        self.area.set_drained();
     }
 
     /// Tells the rank that a run has ended.

@@ -2,7 +2,7 @@
 
 use super::desk::{Place, Taken};
 use super::windows::Windows;
-use crate::carrier::Error;
+use crate::carrier::{Error, Exit};
 use crate::nodes::Nodes;
 use crate::transport::Transport;
 use crate::transport::frame::{Frame, Route};
@@ -62,6 +62,8 @@ pub(crate) struct Outside {
     /// For ranks of this node.
     pub(crate) local: VecDeque<(RunKey, Origin, Incoming)>,
     pub(crate) timers: Timers,
+    /// By node: whether its connection has ended.
+    pub(crate) lost: Vec<bool>,
     /// Nanoseconds of the machine's monotonic clock, read once for what happens together.
     pub(crate) now: u64,
 }
@@ -104,6 +106,8 @@ pub(crate) struct Run {
     /// tag, ordinal.
     held: HashMap<(u32, u32, u32), Vec<u8>>,
     meetings: BTreeMap<u32, Meeting>,
+    /// Messages and contributions that have not been handed to the transport yet.
+    unsent: u32,
 }
 
 /// A join: what the ranks contribute, and this rank's operation once it has entered.
@@ -123,7 +127,9 @@ impl Run {
         place: Place,
         interpreter: Interpreter,
     ) -> Run {
-        Run { key, taken, place, interpreter, held: HashMap::new(), meetings: BTreeMap::new() }
+        let (held, meetings) = (HashMap::new(), BTreeMap::new());
+        let unsent = taken.sends;
+        Run { key, taken, place, interpreter, held, meetings, unsent }
     }
 
     /// Starts it. `Some` when that is already its end.
@@ -218,6 +224,21 @@ impl Run {
         awaited
     }
 
+    /// Whether a message of this run has not been handed to the transport yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+
+    /// A rank of the job on this node to which the run has announced a message that has not been
+    /// asked for.
+    pub(crate) fn announced_to(&self, node: u32) -> Option<u32> {
+        self.interpreter.outstanding().find_map(|outstanding| {
+            let peer = outstanding.peer.filter(|_| outstanding.kind == Kind::Send)? as usize;
+            let is_there = self.taken.nodes.get(peer) == Some(&node);
+            self.taken.members.get(peer).copied().filter(|_| is_there)
+        })
+    }
+
     /// Gives the window back what the run still holds.
     pub(crate) fn let_go(&mut self, outside: &mut Outside) {
         for ((source, ..), payload) in std::mem::take(&mut self.held) {
@@ -230,6 +251,10 @@ impl Run {
         while let Some(effect) = self.interpreter.poll() {
             let ended = match effect {
                 Effect::Transmit { peer, packet } => {
+                    // Each send hands over its payload once, in one of these packets.
+                    if matches!(packet, Packet::Eager { .. } | Packet::Data { .. }) {
+                        self.unsent = self.unsent.saturating_sub(1);
+                    }
                     self.transmit(peer, Incoming::Packet(packet), outside);
                     None
                 }
@@ -255,6 +280,7 @@ impl Run {
                     None
                 }
                 Effect::Join { operation, ordinal, mode, contribution } => {
+                    self.unsent = self.unsent.saturating_sub(1);
                     self.enter(operation, ordinal, mode, contribution, outside)
                 }
                 Effect::Completed(outcome) => {
@@ -351,6 +377,12 @@ fn transmit(key: RunKey, taken: &Taken, peer: u32, what: Incoming, outside: &mut
         let key = RunKey { rank: destination, communicator, sequence };
         let origin = Origin { node: own, source, stamp };
         return outside.local.push_back((key, origin, what));
+    }
+    // A node that has ended in order is no failure, and takes no announced message either.
+    if outside.lost[node as usize] && matches!(what, Incoming::Packet(Packet::Announce { .. })) {
+        let origin = Origin { node, source: peer, stamp };
+        let left = Error::RankFailed { rank: destination, how: Exit::Left };
+        return outside.local.push_back((key, origin, Incoming::Fail(left)));
     }
     let route = Route { destination, communicator, source, sequence, stamp };
     let frame = match what {

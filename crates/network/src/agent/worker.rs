@@ -3,7 +3,7 @@
 use super::area::{Area, doorbell, system};
 use super::core::Core;
 use super::desk::Desk;
-use crate::carrier::{Error, Exit};
+use crate::carrier::{Error, Exit, Outbox};
 use crate::nodes::Nodes;
 use crate::transport::Transport;
 use interpreter::Limits;
@@ -20,7 +20,7 @@ use std::time::Duration;
 enum Command {
     Open { rank: u32, area: Area, doorbell: OwnedFd },
     Depart { rank: u32, how: Exit },
-    Stay,
+    Stay { outbox: Box<dyn Outbox> },
 }
 
 /// The number of the owner's doorbell; ranks have theirs.
@@ -88,9 +88,10 @@ impl Agent {
     }
 
     /// Has it end only when the ranks of all nodes are gone: another engine of this node may have
-    /// something that a rank somewhere needs.
-    pub fn stay(&self) {
-        self.tell(Command::Stay);
+    /// something that a rank somewhere needs. The last rank of this node leaves when the other
+    /// nodes have acknowledged what is in that engine's outbox, too.
+    pub fn stay(&self, outbox: Box<dyn Outbox>) {
+        self.tell(Command::Stay { outbox });
     }
 
     /// Whether it has ended: so when the owner is told.
@@ -139,7 +140,12 @@ fn work(core: &mut Core, orders: &Receiver<Command>, refused: &AtomicU64) -> Res
         if core.is_over() {
             return Ok(());
         }
-        let timeout = if core.doze() { core.next_timer().map(left) } else { Some(Duration::ZERO) };
+        let timeout = if core.doze() {
+            let timer = core.next_timer().map(left);
+            timer.into_iter().chain(core.until_look()).min()
+        } else {
+            Some(Duration::ZERO)
+        };
         core.transport().wait(timeout, &mut arrivals)?;
         core.rise();
     }
@@ -161,7 +167,7 @@ fn follow(core: &mut Core, order: Command) -> Result<(), Error> {
                 core.depart(seat, how);
             }
         }
-        Command::Stay => core.stay(),
+        Command::Stay { outbox } => core.stay(outbox),
     }
     Ok(())
 }

@@ -89,9 +89,10 @@ pub enum Frame {
     },
     /// So many bytes of eager messages have found their receives.
     Credit(u64),
-    /// All ranks of the sending node are gone and their runs are over: it sends nothing any more.
+    /// All ranks of the sending node are gone, and all their messages have been sent before. What
+    /// they still receive it asks for and credits afterwards.
     Bye,
-    /// A [`Frame::Bye`] has been read.
+    /// A [`Frame::Bye`] has been read, and everything before it.
     Farewell,
 }
 
