@@ -120,9 +120,9 @@ static inline void fill(double *block, int elements, double value) {
         block[i] = value;
 }
 
-/* Computes this repetition's values: every element that will be sent is written anew, as a program does that has something to
-   say. Were it not, the data would lie in both cores' caches from the first repetition on, and whoever copies it only once
-   would never move it between them. */
+/* Computes this repetition's values: every element that will be sent is written anew, as in a program with changing
+   data. Otherwise the data would lie in both cores' caches from the first repetition on, and a library that copies once would
+   never move it between them. */
 static inline void prepare(struct collective *c, int root, int repetition) {
     if (c->operation == BARRIER)
         return;
@@ -130,7 +130,7 @@ static inline void prepare(struct collective *c, int root, int repetition) {
         double value = c->rank * 1000.0 + repetition;
         switch (c->operation) {
         case ALLTOALL: case ALLTOALLV: case REDUCE_SCATTER: value += b; break;
-        /* Whoever the root is sends the same. */
+        /* Every root sends the same values. */
         case SCATTER: case SCATTERV: value = b * 1000.0 + repetition; break;
         default: break;
         }

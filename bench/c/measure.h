@@ -23,8 +23,8 @@ static inline double processor_us(void) {
     return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
 }
 
-/* A fixed amount of work, in registers only. The count is agreed once for everybody, so a processor that is stolen meanwhile
- * shows as time. Each step depends on the one before: no compiler makes it shorter, no vector unit makes it faster. */
+/* A fixed amount of work, in registers only. The count is fixed once for all ranks, so that a processor stolen meanwhile shows
+ * as time. Each step depends on the one before: no compiler makes it shorter, no vector unit makes it faster. */
 static __attribute__((noinline)) void compute(uint64_t iterations) {
     uint64_t x = 88172645463325252u;
     for (uint64_t i = 0; i < iterations; i++) {

@@ -1,5 +1,5 @@
 /* One way from rank 0 to rank 1: half a round trip of a small message, the time from message to message in a stream, and half
- * a round trip of large ones whose every byte is written before and read after it. */
+ * a round trip of large ones, of which every byte is written before and read after it. */
 #include "messages.h"
 #include <string.h>
 

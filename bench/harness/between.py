@@ -28,7 +28,7 @@ def read(arguments):
     parser = argparse.ArgumentParser(prog="bench/nodes", description=__doc__)
     parser.add_argument("--nodes", type=positive, default=2, help="how many nodes (2)")
     parser.add_argument("--mtu", type=positive, default=1500, help="largest IP packet (1500)")
-    parser.add_argument("--rounds", type=positive, default=7, help="rounds, in which everybody has a turn (7)")
+    parser.add_argument("--rounds", type=positive, default=7, help="rounds, in which every contender has a turn (7)")
     parser.add_argument("--calls", type=positive, default=500, help="calls of a round (500)")
     parser.add_argument("--computation", type=positive, default=250, metavar="US", help="over the exchange (250)")
     parser.add_argument("--receiver-core", action="store_true", help="packets are received on the receiver's core (RPS)")
@@ -113,9 +113,9 @@ def own_command(options):
     return command + (["--receiver-core"] if options.receiver_core else [])
 
 
-def figures(who, command, variables):
+def figures(contender, command, variables):
     """What a command found: tradewind prints one array, the peers' program a line for each value."""
-    if who != "tradewind":
+    if contender != "tradewind":
         return run(command, variables, LIMIT_S)
     try:
         return json.loads(output(command, variables, LIMIT_S))
@@ -132,14 +132,14 @@ def measure(options, say):
         peers = commands(places, Path(name), options)
         for number in range(options.rounds):
             say(f"round {number + 1} of {options.rounds}")
-            for who, command in [("tradewind", own_command(options)), *peers.items()]:
+            for contender, command in [("tradewind", own_command(options)), *peers.items()]:
                 try:
-                    found = figures(who, command, {"TRADEWIND_BENCH_NODES": str(table)})
+                    found = figures(contender, command, {"TRADEWIND_BENCH_NODES": str(table)})
                 except Failed as failure:
-                    failures[who] = str(failure)
+                    failures[contender] = str(failure)
                     continue
                 for line in found:
-                    engine = line.get("engine", who)
+                    engine = line.get("engine", contender)
                     value = line["value"] if "value" in line else line["median"]
                     key = line["what"] if not line.get("bytes", 0) or line["bytes"] == 8 else f"{line['what']}, {line['bytes']} bytes"
                     values.setdefault(engine, {}).setdefault(key, []).append(value)
@@ -184,7 +184,7 @@ def report(values, failures, options, described):
         ours, theirs = middle(values, "kernel", what), middle(values, "agent", what)
         if ours is not None and theirs:
             lines.append(f"| agent: {what} | ≤ {reach} | {ours / theirs:.3f} | {'yes' if ours / theirs <= reach else 'no'} |")
-    lines += [f"\n{who} failed: {why}" for who, why in failures.items()]
+    lines += [f"\n{contender} failed: {why}" for contender, why in failures.items()]
     return "\n".join(lines) + "\n"
 
 

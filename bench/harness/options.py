@@ -43,7 +43,7 @@ def read(arguments):
         action="append",
         metavar="ROW",
         default=[],
-        help="rows whose name contains this or fits it as a pattern, such as exposed/barrier or '*/65536/2'; repeatable",
+        help="rows with a name that contains this or matches it as a pattern, such as exposed/barrier or '*/65536/2'; repeatable",
     )
     parser.add_argument("--peers", type=peers, default=list(PEERS), help="comma-separated: " + ",".join(PEERS))
     parser.add_argument("--engine", default="peers", help="tradewind's engine (default peers)")

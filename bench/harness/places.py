@@ -1,4 +1,4 @@
-"""Where things lie, and the one error that reaches the person who runs this."""
+"""Folders of the comparison, and the one error that is reported to the user."""
 
 import os
 from pathlib import Path

@@ -202,7 +202,7 @@ class Run:
                 self.record.lines += self.measure(group, configuration, number, self.options.budget, ROUND_LIMIT_S)
 
     def go(self):
-        """All of it, or what there is when the time is over or somebody interrupts a round."""
+        """All of it, or the part measured before the time limit or an interruption."""
         self.prepare()
         try:
             for number in range(self.options.rounds):

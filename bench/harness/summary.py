@@ -1,7 +1,7 @@
 """From the lines of all rounds to one outcome for each row: tradewind, the best peer, and the ratio between them.
 
 On a virtual machine the two processors may share a cache now and not share it a few seconds later; everything then takes twice as
-long for everybody. So each program is run between two measurements of the line from core to core, and a ratio is only taken
+long. Each program is run between two measurements of the line from core to core, and a ratio is only taken
 between two runs that saw the same floor.
 """
 
@@ -111,7 +111,7 @@ def compare(row, configuration, ours, theirs):
     together, matched = pairs(ours, theirs), True
     if 2 * len(together) < len(ours):
         together, matched = unmatched_pairs(ours, theirs), False
-    # A peer whose exposed time is lost in the noise gives no ratio.
+    # An exposed time of a peer below the noise yields no ratio.
     ratios = [mine.value[0] / other.value[0] for mine, other in together if other.value[0] > 0]
     result = Outcome(row, figure(TRADEWIND, [mine for mine, _ in together]),
                      figure(configuration, [other for _, other in together]), matched=matched, ratios=tuple(ratios))

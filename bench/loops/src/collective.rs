@@ -22,7 +22,8 @@ pub struct Collective<'w, O, M> {
 impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
     /// Makes the buffers for a row.
     pub fn open(world: &'w Communicator, row: Row, operation: O) -> Result<Self, Failure> {
-        let (rank, ranks) = (world.rank() as usize, world.size() as usize);
+        let rank = world.rank() as usize;
+        let ranks = world.size() as usize;
         let elements = row.bytes / size_of::<f64>();
         let (sends, receives) = row.kind.blocks(ranks);
         let memory = M::new(world, elements * sends, elements * receives)?;
@@ -38,10 +39,9 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         })
     }
 
-    /// Computes this repetition's values: every element that will be sent is written anew, as a
-    /// program does that has something to say. Were it not, the data would lie in both cores'
-    /// caches from the first repetition on, and whoever copies it only once would never move it
-    /// between them.
+    /// Computes this repetition's values: every element that will be sent is written anew, as
+    /// in a program with changing data. Otherwise the data would lie in both cores' caches from the
+    /// first repetition on, and a library that copies once would never move it between them.
     pub fn prepare(&mut self, root: usize, repetition: usize) {
         if self.row.kind == Kind::Barrier {
             return;
@@ -50,7 +50,7 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         for (block, values) in self.memory.send().chunks_exact_mut(self.elements).enumerate() {
             values.fill(match self.row.kind {
                 Kind::Alltoall | Kind::Alltoallv | Kind::ReduceScatter => own + block as f64,
-                // Whoever the root is sends the same.
+                // Every root sends the same values.
                 Kind::Scatter | Kind::Scatterv => (block * 1000 + repetition) as f64,
                 _ => own,
             });
@@ -66,9 +66,10 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         }
     }
 
-    /// What is to be in a block of what this rank received.
+    /// Expected value of a received block.
     fn expected(&self, root: usize, repetition: usize, block: usize) -> f64 {
-        let (rank, ranks) = (self.rank, self.ranks);
+        let rank = self.rank;
+        let ranks = self.ranks;
         let of_ranks =
             |ranks: usize| ranks * repetition + 1000 * (ranks * ranks.saturating_sub(1) / 2);
         let value = match self.row.kind {
@@ -101,7 +102,9 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         for (values, expected) in self.memory.receive().chunks_exact(self.elements).zip(expected) {
             let step = if every { 1 } else { (self.elements - 1).max(1) };
             if values.iter().step_by(step).any(|value| *value != expected) {
-                let (rank, name, bytes) = (self.rank, self.row.name, self.row.bytes);
+                let rank = self.rank;
+                let name = self.row.name;
+                let bytes = self.row.bytes;
                 return Err(
                     format!("rank {rank}: {name} {bytes} bytes: the result is wrong").into()
                 );

@@ -1,4 +1,4 @@
-//! The periodic grid of two dimensions whose four neighbours a rank exchanges blocks with.
+//! Periodic grid of two dimensions: a rank exchanges blocks with its four neighbours.
 //!
 //! The same ranks in the same order as MPI_Dims_create, MPI_Cart_create and MPI_Cart_shift give
 //! `bench/c/collectives.h`.
@@ -6,7 +6,7 @@
 use crate::Failure;
 use tradewind::{Communicator, Neighbors};
 
-/// How many neighbours a rank has.
+/// Number of neighbours of a rank.
 pub const NEIGHBORS: usize = 4;
 
 /// The neighbours of a rank: before and after it in the first dimension, then in the second. On few
@@ -18,7 +18,8 @@ pub fn neighbors(rank: usize, ranks: usize) -> Vec<usize> {
         .last()
         .unwrap_or(1);
     let rows = ranks / columns;
-    let (row, column) = (rank / columns, rank % columns);
+    let row = rank / columns;
+    let column = rank % columns;
     let at = |row: usize, column: usize| (row % rows) * columns + column % columns;
     vec![
         at(row + rows - 1, column),

@@ -31,7 +31,7 @@ use tradewind::{Communicator, Job};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// What is measured.
+/// Kinds of measurement.
 #[derive(Clone, Copy)]
 enum Program {
     Blocking,

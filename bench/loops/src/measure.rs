@@ -21,9 +21,9 @@ pub fn processor_us() -> f64 {
     microseconds(ClockId::ProcessCPUTime)
 }
 
-/// A fixed amount of work, in registers only. The count is agreed once for everybody, so a
-/// processor that is stolen meanwhile shows as time. Each step depends on the one before: no
-/// compiler makes it shorter, no vector unit makes it faster.
+/// A fixed amount of work, in registers only. The count is fixed once for all ranks, so
+/// that a processor stolen meanwhile shows as time. Each step depends on the one before: no compiler
+/// makes it shorter, no vector unit makes it faster.
 #[inline(never)]
 pub fn compute(iterations: u64) {
     let mut x = 88_172_645_463_325_252_u64;
@@ -60,7 +60,7 @@ pub fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted[((sorted.len() - 1) as f64 * (percent as f64 / 100.0) + 0.5) as usize]
 }
 
-/// How many repetitions of `each_us` fit `budget_us`, within bounds.
+/// Number of repetitions of `each_us` that fit `budget_us`, within bounds.
 pub fn repetitions_within(budget_us: f64, each_us: f64, least: usize, most: usize) -> usize {
     let fit = if each_us > 0.0 { budget_us / each_us } else { most as f64 };
     (fit as usize).clamp(least, most)

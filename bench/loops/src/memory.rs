@@ -1,16 +1,16 @@
 //! The buffers of a collective: private memory, page aligned as the MPI programs have it, or memory
 //! the segment owns.
 //!
-//! Private buffers are lent to a request; buffers of the segment move into it and come back.
+//! A request borrows private buffers; buffers of the segment move into it and come back.
 
 use crate::Failure;
 use tradewind::{Communicator, Input, Output, SharedBuffer};
 
 const PAGE: usize = 4096;
 
-/// What comes back of an input.
+/// Value that a completed request returns for an input.
 pub type InputBack<'a, M> = <<M as Memory>::Input<'a> as Input<'a, f64>>::Back;
-/// What comes back of an output.
+/// Value that a completed request returns for an output.
 pub type OutputBack<'a, M> = <<M as Memory>::Output<'a> as Output<'a, f64>>::Back;
 
 /// Both buffers as a request takes them, and where they return to.
@@ -25,16 +25,16 @@ pub trait Memory: Sized {
     type Output<'a>: Output<'a, f64>
     where
         Self: 'a;
-    /// Where buffers that moved into a request return to.
+    /// Takes back buffers that moved into a request.
     type Home<'a>
     where
         Self: 'a;
 
     /// Two buffers: so many doubles to send, so many to receive.
     fn new(world: &Communicator, sends: usize, receives: usize) -> Result<Self, Failure>;
-    /// What is sent.
+    /// The send buffer.
     fn send(&mut self) -> &mut [f64];
-    /// What is received.
+    /// The receive buffer.
     fn receive(&mut self) -> &mut [f64];
     /// Both, as slices.
     fn both(&mut self) -> (&[f64], &mut [f64]);
@@ -62,7 +62,7 @@ struct Aligned {
 impl Aligned {
     fn new(elements: usize) -> Self {
         let spare = PAGE / size_of::<f64>();
-        // Ones, not zeros: zeros would be pages that nobody has touched.
+        // Ones, not zeros: zeros would be untouched pages.
         let memory = vec![1.0; elements + spare];
         let first = memory.as_ptr().align_offset(PAGE).min(spare);
         Self { memory, first, elements }

@@ -1,5 +1,5 @@
 //! One way from rank 0 to rank 1: half a round trip of a small message, the time from message to
-//! message in a stream, and half a round trip of large ones whose every byte is written before and
+//! message in a stream, and half a round trip of large ones, of which every byte is written before and
 //! read after it. Each with the mechanism that is made for it.
 
 use crate::Failure;
@@ -20,7 +20,7 @@ const ROUND_TRIPS: u64 = 100;
 const WINDOW: u64 = 64;
 const WINDOWS: u64 = 8;
 
-/// What a row repeats.
+/// One repetition of a row.
 pub trait Batch {
     /// One batch; gives rank 0's microseconds a message.
     fn run(&mut self, number: u64) -> Result<f64, Failure>;
@@ -52,7 +52,7 @@ pub fn measure_batches(
     let mut line = Line::begin(program, row, world);
     line.add_summary("message_us", &mut times)?;
     line.end();
-    // Nobody takes its end away before the other has done with it.
+    // Both ranks are done with their ends before one of them closes its own.
     Ok(world.barrier()?)
 }
 

@@ -8,7 +8,7 @@ use tradewind::{Communicator, Neighbors, Op, Request};
 
 /// A call under way.
 pub trait UnderWay {
-    /// Whether it is complete.
+    /// Returns `true` once it is complete.
     fn test(&mut self) -> Result<bool, Failure>;
     /// Waits until it is.
     fn wait(self) -> Result<(), Failure>;

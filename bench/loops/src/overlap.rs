@@ -37,7 +37,8 @@ fn compute_alone<M: Memory, O: Operation<M>>(
 ) -> Result<(), Failure> {
     collective.world.barrier()?;
     skew(&mut options.random, collective.row.iterations, options.skew_percent);
-    let (processor, wall) = (processor_us(), wall_us());
+    let processor = processor_us();
+    let wall = wall_us();
     compute(collective.row.iterations);
     times.wall[repetition] = wall_us() - wall;
     times.processor[repetition] = processor_us() - processor;
@@ -55,7 +56,8 @@ fn compute_over<M: Memory, O: Operation<M>>(
     collective.prepare(root, repetition);
     collective.world.barrier()?;
     skew(&mut options.random, iterations, options.skew_percent);
-    let (processor, wall) = (processor_us(), wall_us());
+    let processor = processor_us();
+    let wall = wall_us();
     let request = collective.start(root)?;
     compute(iterations);
     request.wait()?;
@@ -86,7 +88,8 @@ fn measure_exposed<M: Memory, O: Operation<M>>(
         compute_alone(collective, options, &mut computation, r)?;
         compute_over(collective, options, &mut total, r)?;
     }
-    let (wall, processor) = (median_of(&computation.wall), median_of(&computation.processor));
+    let wall = median_of(&computation.wall);
+    let processor = median_of(&computation.processor);
     let mut exposed: Vec<f64> = total.wall.iter().map(|time| time - wall).collect();
     total.processor.iter_mut().for_each(|time| *time -= processor);
     combine(collective.world, &mut exposed, Op::Maximum)?;

@@ -6,7 +6,7 @@ use crate::row::Row;
 use std::fmt::Write;
 use tradewind::{Communicator, Op};
 
-/// What is the same for every row.
+/// Options that all rows share.
 pub struct Options {
     /// For each measurement of a row.
     pub budget_us: f64,
@@ -14,7 +14,7 @@ pub struct Options {
     pub random: u64,
     /// The largest skew, in percent of the computation.
     pub skew_percent: u64,
-    /// Whether the buffers lie in the segment.
+    /// `true` if the buffers lie in the segment.
     pub owned: bool,
 }
 
@@ -62,7 +62,9 @@ pub struct Line {
 impl Line {
     /// A line that says what was measured.
     pub fn begin(program: &str, row: Row, world: &Communicator) -> Self {
-        let (op, bytes, ranks) = (row.name, row.bytes, world.size());
+        let op = row.name;
+        let bytes = row.bytes;
+        let ranks = world.size();
         let text =
             format!(r#"{{"program":"{program}","op":"{op}","bytes":{bytes},"ranks":{ranks}"#);
         Self { text, printed: world.rank() == 0 }

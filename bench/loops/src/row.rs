@@ -1,4 +1,4 @@
-//! What one row of the table measures, as the command line names it: OPERATION:BYTES:ITERATIONS.
+//! One row of the table, as the command line names it: OPERATION:BYTES:ITERATIONS.
 //!
 //! Bytes follow MPI's own convention, as in `bench/c/collectives.h`: barrier has none; bcast,
 //! reduce, allreduce, scan and exscan count the whole message, all others one block (the message of

@@ -1,4 +1,4 @@
-//! What one test of a collective that cannot finish yet costs: rank 0 asks while the others still
+//! Cost of one test of a collective that cannot complete yet: rank 0 tests while the others still
 //! compute.
 
 use crate::Failure;

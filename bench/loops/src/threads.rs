@@ -40,7 +40,8 @@ fn answer(
 impl Threads<'_> {
     /// Both threads of rank 1 live for a batch; rank 0 is told when they are there.
     fn answer(&mut self) -> Result<f64, Failure> {
-        let (receiver, sender) = (&self.port.receiver, &self.port.senders[0]);
+        let receiver = &self.port.receiver;
+        let sender = &self.port.senders[0];
         let both = Barrier::new(THREADS as usize);
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {
@@ -61,7 +62,8 @@ impl Batch for Threads<'_> {
         if self.world.rank() == 1 {
             return self.answer();
         }
-        let (receiver, sender) = (&mut self.port.receiver, &self.port.senders[1]);
+        let receiver = &mut self.port.receiver;
+        let sender = &mut self.port.senders[1];
         receiver.receive_blocking()?;
         let start_us = wall_us();
         for number in batch * ROUND_TRIPS..(batch + 1) * ROUND_TRIPS {
