@@ -51,9 +51,6 @@ pub(crate) enum Failure {
     /// There is nowhere to keep a decision table.
     #[error("there is no place for the decision table: name a file with --out, or set HOME")]
     NoPlace,
-    /// An experiment cannot go on.
-    #[error(transparent)]
-    Suite(#[from] measure::suite::SuiteError),
     /// What is there was measured otherwise.
     #[error(
         "{file} was measured with another setting ({differences}) and is left as it is: --again measures it anew, --out \

@@ -261,7 +261,7 @@ fn queues_keep_their_rows_and_show_them_as_before() {
     assert!(text(&output.stdout).contains("Medians over the rounds"), "{}", text(&output.stdout));
     let kept = part(place.path(), "queues");
     assert!(kept.complete && kept.setting["mechanisms"] == "wide,bulk");
-    assert_eq!(measure::queues::rows_of(&kept).len(), 4);
+    assert_eq!(measure::experiments::queues::rows_of(&kept).len(), 4);
     let again = tradewind(place.path(), &format!("{arguments} --format json"));
     let report: serde_json::Value = serde_json::from_slice(&again.stdout).expect("one report");
     assert_eq!(report["rows"].as_array().map(Vec::len), Some(4), "what was kept is shown");
@@ -304,7 +304,7 @@ fn everything_is_made_one_after_the_other() {
     let place = place();
     let output = tradewind(place.path(), "all --quick");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for (name, _) in measure::suite::EXPERIMENTS {
+    for (name, _) in measure::experiments::EXPERIMENTS {
         assert!(part(place.path(), name).complete, "{name}");
     }
     assert!(part(place.path(), "summary").tables.iter().all(|table| !table.rows.is_empty()));

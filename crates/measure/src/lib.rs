@@ -14,31 +14,12 @@
 //! has used, and [order statistics](statistics).
 #![forbid(unsafe_code)]
 
-mod agree;
-pub mod barrier;
-pub mod clock;
-pub mod collectives;
-pub mod computation;
-pub mod contention;
-pub mod decisions;
-mod error;
-mod exchange;
-pub mod hypercube;
-pub mod laps;
+pub mod experiments;
+pub mod harness;
 pub mod mapping;
-pub mod matchings;
-pub mod memory;
-pub mod models;
-pub mod nodes;
-pub mod overlap;
-pub mod pingpong;
-pub mod placement;
-pub mod plogp;
-pub mod processor;
-pub mod queues;
+pub mod page;
+mod pairs;
 pub mod results;
 pub mod statistics;
-pub mod suite;
-pub mod summary;
 
-pub use error::Error;
+pub use harness::Error;

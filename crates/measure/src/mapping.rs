@@ -131,7 +131,7 @@ impl Distances {
         }
     }
 
-    /// What the experiment on [placement](crate::placement) has measured; none if it has not
+    /// What the experiment on [placement](crate::experiments::placement) has measured; none if it has not
     /// measured every mapping.
     pub fn of(placement: &Part) -> Option<Self> {
         let map = placement.maps.first()?;

@@ -11,7 +11,7 @@ use crate::format::Format;
 use clap::error::ErrorKind;
 use engine::node::EngineKind;
 use job::Measurements;
-use measure::overlap::{Case, Collective};
+use measure::experiments::overlap::{Case, Collective};
 use std::process::ExitCode;
 
 /// Measures how much of a collective remains when the program computes meanwhile.

@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file;
+use measure::page::{Input, Results};
 use models::machine_file::Agreement;
-use report::{Input, Results};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let other = arguments.compare.as_deref().map(read).transpose()?;
     let output = arguments.out.clone().unwrap_or_else(|| beside(&arguments.results));
     let input = Input { results, other };
-    goal_file::write(&output, report::page(&input).as_bytes())?;
+    goal_file::write(&output, measure::page::render(&input).as_bytes())?;
     let Input { results, other } = input;
     let machines =
         results.machine.as_ref().zip(other.as_ref().and_then(|other| other.machine.as_ref()));

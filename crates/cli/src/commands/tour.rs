@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::{Cell, Table};
 use engine::node::EngineKind;
-use measure::overlap::{Case, Collective, Row};
+use measure::experiments::overlap::{Case, Collective, Row};
 use std::io::Write;
 use std::process::ExitCode;
 

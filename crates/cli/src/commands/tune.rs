@@ -3,9 +3,10 @@
 use super::measure::suite;
 use crate::failure::Failure;
 use crate::format::Format;
-use measure::decisions::RANKS;
+use measure::experiments::decisions::RANKS;
+use measure::experiments::find;
+use measure::harness::Setting;
 use measure::results::Directory;
-use measure::suite::{Setting, find};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

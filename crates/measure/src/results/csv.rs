@@ -1,6 +1,6 @@
 //! Figures, maps and tables as comma-separated values, for other programs.
 
-use super::{Figure, Map, Point, Role, Table, Value};
+use crate::results::part::{Figure, Map, Point, Role, Table, Value};
 use ::csv::Writer;
 use std::io::Write;
 

@@ -20,7 +20,7 @@ mod versions;
 use clap::Parser;
 use common::{Format, Spread, count};
 use matrix::{Column, serial};
-use measure::clock::{microseconds, now_ns};
+use measure::harness::clock::{microseconds, now_ns};
 use measure::statistics::median;
 use std::process::ExitCode;
 use tradewind::{Communicator, Op, Result};

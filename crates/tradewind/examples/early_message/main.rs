@@ -17,8 +17,8 @@ mod ways;
 
 use clap::Parser;
 use common::{Format, Spread, count};
-use measure::clock::{microseconds, now_ns};
-use measure::computation::{Pace, compute};
+use measure::harness::clock::{microseconds, now_ns};
+use measure::harness::computation::{Pace, compute};
 use std::process::ExitCode;
 use tradewind::{Communicator, Result};
 use ways::{Ends, Mechanism, RECEIVER, SENDER, Way};

@@ -18,7 +18,7 @@ mod triangle;
 use clap::Parser;
 use common::{Format, Spread, count};
 use input::{Input, Part};
-use measure::clock::{microseconds, now_ns};
+use measure::harness::clock::{microseconds, now_ns};
 use measure::statistics::median;
 use plan::{Mapping, Plan};
 use solve::Solver;

@@ -12,11 +12,12 @@ use crate::format::Format;
 use crate::goal_file;
 use job::{JobEnd, lock};
 use kept::Kept;
+use measure::experiments::{EXPERIMENTS, find};
+use measure::harness::{Experiment, Setting};
+use measure::page::{Input, Results};
 use measure::results::{Directory, Part};
-use measure::suite::{EXPERIMENTS, Experiment, Setting, find};
 use models::decision::DecisionTable;
 use progress::Progress;
-use report::{Input, Results};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -190,18 +191,21 @@ fn measure(
 /// read: one that is damaged keeps nobody from measuring another, and the page names it.
 fn part_written(directory: &Directory) -> Result<(), Failure> {
     if let Ok(Some(table)) = decisions(directory) {
-        table.write(&directory.path().join(measure::decisions::FILE))?;
+        table.write(&directory.path().join(measure::experiments::decisions::FILE))?;
     }
-    directory.write(&measure::summary::of(directory))?;
+    directory.write(&measure::results::summary::of(directory))?;
     let input = Input { results: Results::of(directory), other: None };
-    goal_file::write(&directory.path().join("report.html"), report::page(&input).as_bytes())
+    goal_file::write(
+        &directory.path().join("report.html"),
+        measure::page::render(&input).as_bytes(),
+    )
 }
 
 /// The decision table that a directory's measurements make, if any of them are there.
 pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, Failure> {
     let Some(part) = directory.read("decisions")? else { return Ok(None) };
     let here = models::machine::Topology::here().fingerprint().clone();
-    measure::decisions::table(&part, here).map(Some).map_err(Failure::Decisions)
+    measure::experiments::decisions::table(&part, here).map(Some).map_err(Failure::Decisions)
 }
 
 /// Numbers that people read.

@@ -3,7 +3,7 @@
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent, presets,
 };
-use measure::overlap::{Collective, Row};
+use measure::experiments::overlap::{Collective, Row};
 
 /// A size in bytes, in the largest unit that it is a multiple of; nothing for nothing.
 pub(super) fn size(bytes: u64) -> String {

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use engine::Departure;
 use engine::node::EngineKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::overlap::{Case, Row};
+use measure::experiments::overlap::{Case, Row};
 use service::ServiceError;
 use service::launcher::{LaunchOptions, Line, Outcome, Output, Stream, launch};
 use std::ffi::OsString;

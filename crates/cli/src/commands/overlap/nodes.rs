@@ -6,7 +6,9 @@ use super::figures::{figure, table_with, trusted};
 use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::Cell;
-use measure::nodes::{Circle, Claim, Form, Measure, Place, Row, Setting, claims, compare, part};
+use measure::experiments::nodes::{
+    Circle, Claim, Form, Measure, Place, Row, Setting, claims, compare, part,
+};
 use measure::results::Directory;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -36,7 +38,7 @@ pub(super) struct Arguments {
     ranks_per_node: NonZeroU32,
 
     /// Rounds in which every engine has a turn.
-    #[arg(long, value_name = "R", default_value_t = measure::nodes::ROUNDS, requires = "nodes")]
+    #[arg(long, value_name = "R", default_value_t = measure::experiments::nodes::ROUNDS, requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 

@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use engine::node::EngineKind;
-use measure::overlap::{Case, Collective, Experiment, Row, Setting};
-use measure::processor::RankKind;
+use measure::experiments::overlap::{Case, Collective, Experiment, Row, Setting};
+use measure::harness::processor_time::RankKind;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::Write;

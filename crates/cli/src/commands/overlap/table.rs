@@ -4,7 +4,7 @@ use super::figures::{
     figure, microseconds, percent_of, ranks_on_cores, size, spread, table_with, trusted,
 };
 use comfy_table::Cell;
-use measure::overlap::Row;
+use measure::experiments::overlap::Row;
 
 /// The table and how to read it.
 pub(super) fn of(ranks: u32, rows: &[Row]) -> String {

@@ -2,7 +2,7 @@
 
 use crate::commands::overlap::figures::{microseconds, name_and_size, percent_of};
 use engine::node::EngineKind;
-use measure::overlap::Row;
+use measure::experiments::overlap::Row;
 
 /// Exposed times below this many microseconds are told apart by nothing but noise.
 const RESOLUTION_US: f64 = 0.05;
@@ -157,7 +157,7 @@ fn list(items: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::overlap::Collective;
+    use measure::experiments::overlap::Collective;
 
     fn row(
         op: Collective,

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use engine::Departure;
 use engine::node::EngineKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::queues::{Mechanism, Plan, Row};
+use measure::experiments::queues::{Mechanism, Plan, Row};
 use service::launcher::{LaunchOptions, Line, Outcome, Output, Stream, launch};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

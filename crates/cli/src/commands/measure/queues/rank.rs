@@ -2,7 +2,7 @@
 
 use super::PlanArguments;
 use crate::failure::Failure;
-use measure::queues::{Event, Mechanism, Plan, QueuesError, Row, run};
+use measure::experiments::queues::{Event, Mechanism, Plan, Row, run};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::Write;
@@ -48,7 +48,7 @@ pub(crate) fn execute(arguments: PlanArguments) -> Result<ExitCode, Failure> {
     }
 }
 
-fn measure(plan: &Plan) -> Result<(), QueuesError> {
+fn measure(plan: &Plan) -> Result<(), measure::Error> {
     let job = Job::init()?;
     let world = job.world();
     run(world, plan, |event| {

@@ -2,7 +2,7 @@
 
 use crate::commands::overlap::figures::{figure, ranks_on_cores, table_with, trusted};
 use comfy_table::{Cell, Table};
-use measure::queues::{Crossover, Figure, Mechanism, Row};
+use measure::experiments::queues::{Crossover, Figure, Mechanism, Row};
 
 /// The table, what is to be seen in it, and how to read it.
 pub(super) fn of(rows: &[Row], crossovers: &[Crossover], left_out: &[String]) -> String {

@@ -4,7 +4,7 @@ use super::kept::Kept;
 use super::progress::Progress;
 use super::rank::{self, Report};
 use crate::failure::Failure;
-use measure::suite::{Finding, Setting, Step};
+use measure::harness::{Finding, Setting, Step};
 use service::launcher::{Binding, LaunchOptions, Line, Outcome, Output, Stream, launch};
 use std::ffi::OsString;
 use std::ops::Range;

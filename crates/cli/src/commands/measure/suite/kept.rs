@@ -2,8 +2,8 @@
 
 use super::{count, file_of};
 use crate::failure::Failure;
+use measure::harness::{Experiment, Finding, Setting, Step};
 use measure::results::{Directory, Part, ResultsError};
-use measure::suite::{Experiment, Finding, Setting, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! One rank of an experiment: this program, started by itself.
 
 use crate::failure::Failure;
+use measure::experiments::find;
+use measure::harness::{Error, Finding, Setting, StepContext};
 use measure::results::Directory;
-use measure::suite::{Finding, Here, Setting, SuiteError, find};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::Write;
@@ -45,7 +46,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, thiserror::Error)]
 enum RankError {
     #[error(transparent)]
-    Suite(#[from] SuiteError),
+    Suite(#[from] Error),
     #[error(transparent)]
     Job(#[from] tradewind::Error),
     #[error(transparent)]
@@ -100,7 +101,7 @@ fn measure(arguments: &Arguments) -> Result<(), RankError> {
     if let Some(core) = shape.cores.get(world.rank() as usize) {
         shm::process::bind_current_thread(*core)?;
     }
-    let here = Here {
+    let here = StepContext {
         world,
         shape,
         service: Some(arguments.service),

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use kernel::wire::{Endpoint, Key};
 use kernel::{JobDescription, Loader, Rank};
-use measure::nodes::{Contender, Row, Setting, sockets};
+use measure::experiments::nodes::{Contender, Row, Setting, sockets};
 use network::agent::{limits, local_over};
 use network::carrier::{Carrier, Error};
 use network::invitation::random_key;

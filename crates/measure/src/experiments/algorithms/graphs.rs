@@ -1,0 +1,194 @@
+//! The graphs of a plan, by the names that models and algorithms share.
+
+use crate::harness::Error;
+use collectives::{Algorithm, Collective};
+use collectives::{CollectiveError, Reduction, Sizes, Tuning};
+use collectives::{
+    allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, scan,
+    scatter,
+};
+use goal::arithmetic::{Arithmetic, DataType, UnknownName};
+use goal::compile::CompileError;
+use goal::graph::Graph;
+use models::decision::{Levels, Plan};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
+
+/// A collective to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CollectiveCall {
+    /// Which.
+    pub operation: Collective,
+    /// Among how many ranks.
+    pub ranks: u32,
+    /// Bytes as [`Collective`] counts them.
+    pub bytes: u64,
+    /// The root, where there is one.
+    pub root: u32,
+}
+
+/// Why a plan cannot be run for a shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The algorithm has a model, but nobody draws it.
+    #[error(transparent)]
+    Algorithm(#[from] UnknownName),
+    /// It cannot be drawn for this shape.
+    #[error(transparent)]
+    Shape(#[from] CollectiveError),
+    /// Its graph cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// Ranks of one node have one level.
+    #[error("a plan in two levels needs several nodes, and what is measured here is one")]
+    TwoLevels,
+}
+
+impl CollectiveCall {
+    /// What a reduction combines: the longest words that the bytes divide into, numbers of 64 bits
+    /// or single bytes.
+    pub(super) fn data_type(&self) -> DataType {
+        if self.bytes.is_multiple_of(8) { DataType::F64 } else { DataType::U8 }
+    }
+
+    /// The bytes of all buffers of all ranks together, about.
+    pub fn memory(&self) -> u64 {
+        use Collective as O;
+        let ranks = u64::from(self.ranks);
+        let of_a_rank = match self.operation {
+            O::Barrier => 0,
+            O::Bcast | O::Reduce | O::Allreduce | O::Scan | O::Exscan => 2,
+            O::Scatter | O::Gather => 3,
+            O::Allgather | O::ReduceScatter => ranks + 1,
+            _ => 2 * ranks,
+        };
+        ranks.saturating_mul(of_a_rank).saturating_mul(self.bytes)
+    }
+
+    /// The bytes of a root's or a rank's input, and of one rank's output: what the slowest has to
+    /// copy.
+    pub fn private_bytes(&self) -> u64 {
+        use Collective as O;
+        let ranks = u64::from(self.ranks);
+        let blocks = match self.operation {
+            O::Barrier => 0,
+            O::Bcast | O::Reduce | O::Allreduce | O::Scan | O::Exscan => 2,
+            O::Scatter | O::Gather | O::Allgather | O::ReduceScatter => ranks + 1,
+            _ => 2 * ranks,
+        };
+        blocks * self.bytes
+    }
+
+    /// Plans for every algorithm of the operation that can be run for this shape: of those in
+    /// segments, one for each of these sizes that is below the message's; of those with a degree,
+    /// one for 2 and one for 4.
+    pub fn plans(&self, segments: &[NonZeroU64]) -> Vec<Plan> {
+        let with = |algorithm: Algorithm| -> Vec<Plan> {
+            let plan = Plan::of(algorithm);
+            if algorithm.is_segmented() {
+                let shorter = segments.iter().filter(|segment| segment.get() < self.bytes);
+                shorter.map(|segment| Plan { segment_bytes: Some(*segment), ..plan }).collect()
+            } else if algorithm.has_degree() {
+                [2, 4]
+                    .into_iter()
+                    .map(|degree| Plan { degree: NonZeroU32::new(degree), ..plan })
+                    .collect()
+            } else {
+                vec![plan]
+            }
+        };
+        let all = self.operation.algorithms().iter().flat_map(|algorithm| with(*algorithm));
+        all.filter(|plan| self.admits(plan)).collect()
+    }
+
+    /// What the plan has this rank do.
+    ///
+    /// ```
+    /// use measure::experiments::algorithms::{Plan, CollectiveCall};
+    /// use collectives::{Algorithm, Collective};
+    ///
+    /// let shape = CollectiveCall { operation: Collective::Bcast, ranks: 4, bytes: 100, root: 0 };
+    /// let graph = shape.graph(&Plan::of(Algorithm::Flat), 0)?;
+    /// assert_eq!(graph.vertices().len(), 3); // three sends
+    /// # Ok::<(), measure::experiments::algorithms::PlanError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`PlanError`]: a plan that is none for this shape.
+    pub fn graph(&self, plan: &Plan, rank: u32) -> Result<Graph, PlanError> {
+        if plan.levels == Levels::Two {
+            return Err(PlanError::TwoLevels);
+        }
+        let CollectiveCall { operation, ranks, bytes, root } = *self;
+        let (name, tuning) = (plan.algorithm.name(), tuning(plan));
+        let reduction = Reduction::new(Arithmetic::Add, self.data_type());
+        let sizes = || Sizes::equal(ranks, bytes);
+        Ok(match operation {
+            Collective::Barrier => name.parse::<barrier::Algorithm>()?.graph(rank, ranks)?,
+            Collective::Bcast => {
+                name.parse::<bcast::Algorithm>()?.graph(rank, ranks, root, bytes, tuning)?
+            }
+            Collective::Scatter => {
+                name.parse::<scatter::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
+            }
+            Collective::Gather => {
+                name.parse::<gather::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
+            }
+            Collective::Allgather => {
+                name.parse::<allgather::Algorithm>()?.graph(rank, &sizes()?)?
+            }
+            Collective::Reduce => name
+                .parse::<reduce::Algorithm>()?
+                .graph(rank, ranks, root, bytes, reduction, tuning)?,
+            Collective::Allreduce => {
+                name.parse::<allreduce::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
+            }
+            Collective::ReduceScatter => {
+                name.parse::<reduce_scatter::Algorithm>()?.graph(rank, &sizes()?, reduction)?
+            }
+            Collective::Scan => {
+                name.parse::<scan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
+            }
+            Collective::Exscan => {
+                name.parse::<exscan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
+            }
+            // The only one left; operations are non-exhaustive, so that the compiler asks for a
+            // rest.
+            _ => name.parse::<alltoall::Algorithm>()?.graph(rank, ranks, bytes, tuning)?,
+        })
+    }
+
+    /// Whether a plan can be run for this shape.
+    pub fn admits(&self, plan: &Plan) -> bool {
+        self.graph(plan, 0).is_ok()
+    }
+}
+
+/// In the words of the algorithms. What is open is one segment, or a degree of 2.
+fn tuning(plan: &Plan) -> Tuning {
+    const ONE_SEGMENT: std::num::NonZeroU64 = std::num::NonZeroU64::MAX;
+    const TWO: std::num::NonZeroU32 = std::num::NonZeroU32::new(2).expect("not zero");
+    Tuning {
+        segment_bytes: plan.segment_bytes.unwrap_or(ONE_SEGMENT),
+        degree: plan.degree.unwrap_or(TWO),
+    }
+}
+
+impl fmt::Display for CollectiveCall {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CollectiveCall { operation, ranks, bytes, .. } = self;
+        write!(formatter, "{operation} of {bytes} bytes among {ranks} ranks")
+    }
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Algorithm(error) => Error::Algorithm(error),
+            PlanError::Shape(error) => Error::Graph(error),
+            PlanError::Compile(error) => Error::Compile(error),
+            PlanError::TwoLevels => Error::TwoLevels,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Predicted against measured, for every algorithm of every collective (2004, sections 3 to 5).
+//!
+//! Each step times all algorithms of one operation, size and number of ranks side by side, and rank
+//! 0 predicts them from the parameters in `machine.json`, where the directory has one. What can be
+//! said about all sizes together is concluded: the constants of the [model of
+//! sharing](models::simulation), fitted to the simplest algorithm of each operation alone, and its
+//! predictions of all others; the errors of both models; γ; guidelines that are broken; anomalies
+//! of small messages.
+
+mod conclusions;
+mod guidelines;
+mod outline;
+mod shared;
+
+use crate::experiments::algorithms::{Budget, CollectiveCall, Plan, compare};
+use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
+use crate::results::{Point, Role};
+use collectives::{Algorithm, Collective};
+use models::costs::Costs;
+use models::formulas::alltoall;
+use models::machine_file::{Machine, StartCosts};
+use std::num::NonZeroU64;
+use tradewind::EngineKind;
+
+/// Messages of up to so many bytes are sent before their receives are posted, unless the
+/// environment says otherwise.
+const EAGER_BYTES: u64 = 4096;
+/// The caller engine is measured for the formulas alone, which are far off for other reasons.
+const VISITS_OF_THE_CALLER: u32 = 2;
+/// No collective takes more memory than this.
+const MOST_MEMORY: u64 = 1 << 28;
+/// The operations, those of the paper's tables first.
+const OPERATIONS: [Collective; 10] = [
+    Collective::Bcast,
+    Collective::Scatter,
+    Collective::Alltoall,
+    Collective::Gather,
+    Collective::Allgather,
+    Collective::Reduce,
+    Collective::Allreduce,
+    Collective::ReduceScatter,
+    Collective::Scan,
+    Collective::Barrier,
+];
+/// Names of curves that are bounds.
+const LOWER: &str = "lower bound";
+const UPPER: &str = "upper bound";
+
+/// How much is measured.
+struct Effort {
+    operations: Vec<Collective>,
+    ranks: Vec<u32>,
+    bytes: Vec<u64>,
+    budget: Budget,
+    /// How often each collective is come back to, the peers engine's: a machine stays at one pace
+    /// for seconds, and one that is slow when a size is measured would make that size alone slow,
+    /// for all algorithms.
+    visits: u32,
+}
+
+impl Effort {
+    fn of(setting: &Setting) -> Self {
+        let quick = setting.quick;
+        Effort {
+            operations: if quick { OPERATIONS[..3].to_vec() } else { OPERATIONS.to_vec() },
+            ranks: if quick { vec![2] } else { vec![2, 4, 8] },
+            bytes: if quick {
+                vec![8, 4 << 10]
+            } else {
+                (0..8).map(|power| 1 << (3 * power).min(20)).collect()
+            },
+            budget: if quick {
+                Budget::QUICK
+            } else {
+                Budget { milliseconds: 30.0, most_rounds: 101 }
+            },
+            visits: if quick { 1 } else { 4 },
+        }
+    }
+}
+
+/// Segments of the segmented algorithms.
+fn segments() -> Vec<NonZeroU64> {
+    [8 << 10, 64 << 10].into_iter().filter_map(NonZeroU64::new).collect()
+}
+
+/// The experiment.
+pub fn experiment(setting: &Setting) -> Experiment {
+    let effort = Effort::of(setting);
+    let mut steps = Vec::new();
+    let visited = |visit: u32| effort.ranks.iter().map(move |ranks| (visit, ranks));
+    for (visit, ranks) in (1..=effort.visits).flat_map(visited) {
+        // The model of sharing has to know which ranks share a core.
+        let shape = JobShape::on(*ranks, setting.map.as_deref().unwrap_or(&setting.cores));
+        let with_caller = !shape.is_crowded() && visit <= VISITS_OF_THE_CALLER;
+        let engines: &[EngineKind] = if with_caller {
+            &[EngineKind::Peers, EngineKind::Caller]
+        } else {
+            &[EngineKind::Peers]
+        };
+        for engine in engines {
+            for collective in collectives(&effort, *ranks) {
+                let (shape, budget) = (shape.clone().with_engine(*engine), effort.budget);
+                let milliseconds = budget.milliseconds as u64 * 2;
+                let what =
+                    format!("{collective}, {engine} engine, visit {visit} of {}", effort.visits);
+                steps.push(Step::new(what, shape, milliseconds, move |here| {
+                    measure(here, &collective, budget)
+                }));
+            }
+        }
+    }
+    Experiment::new(outline::outline(setting, &effort.ranks, &effort.operations), steps)
+        .concluding(conclusions::draw)
+}
+
+/// What is measured with so many ranks.
+fn collectives(effort: &Effort, ranks: u32) -> Vec<CollectiveCall> {
+    let mut all = Vec::new();
+    for operation in &effort.operations {
+        let sizes: &[u64] = if *operation == Collective::Barrier { &[0] } else { &effort.bytes };
+        let with =
+            |bytes: &u64| CollectiveCall { operation: *operation, ranks, bytes: *bytes, root: 0 };
+        all.extend(sizes.iter().map(with).filter(|collective| collective.memory() <= MOST_MEMORY));
+    }
+    all
+}
+
+/// The figure that a collective's times stand in.
+fn figure(operation: Collective, ranks: u32, engine: EngineKind) -> String {
+    format!("{}-{ranks}-{engine}", operation.name().replace('_', "-"))
+}
+
+/// The curve of a plan.
+fn curve(plan: &Plan) -> String {
+    plan.to_string()
+}
+
+fn measure(
+    here: &StepContext<'_>,
+    collective: &CollectiveCall,
+    budget: Budget,
+) -> Result<Vec<Finding>, Error> {
+    let plans = collective.plans(&segments());
+    // With the caller engine a join is run by its ranks' own hands: no other engine's figures say
+    // anything about it.
+    let joins = here.shape.engine == EngineKind::Peers;
+    let plans: Vec<Plan> =
+        plans.into_iter().filter(|plan| joins || plan.algorithm != Algorithm::Join).collect();
+    let compared = compare(here.world, here.shape.shared_cores, collective, &plans, budget)?;
+    let figure = figure(collective.operation, collective.ranks, here.shape.engine);
+    let x = collective.bytes as f64;
+    let mut found = Vec::new();
+    for timed in &compared.timed {
+        found.push(Finding::measured(
+            &figure,
+            &curve(&timed.plan),
+            Point::of(x, &timed.microseconds),
+        ));
+    }
+    let Some((costs, start)) = costs(here) else { return Ok(found) };
+    let CollectiveCall { operation, ranks, bytes, .. } = *collective;
+    let mut predict = |name: String, microseconds: f64| {
+        if microseconds.is_finite() {
+            found.push(Finding::point(
+                &figure,
+                &name,
+                Role::Predicted,
+                Point::exact(x, microseconds),
+            ));
+        }
+    };
+    for timed in &compared.timed {
+        let plan = &timed.plan;
+        if let Some(microseconds) =
+            costs.predict(operation, plan.algorithm, ranks, bytes, plan.tuning())
+        {
+            // Buffers are private: what goes in and what comes out is copied.
+            let copied = start.per_byte * collective.private_bytes() as f64;
+            // A join has no schedule to start, and was measured with its copies.
+            let besides =
+                if plan.algorithm == Algorithm::Join { 0.0 } else { start.fixed + copied };
+            predict(outline::by_plogp(&curve(plan)), microseconds + besides);
+        }
+    }
+    if operation == Collective::Alltoall {
+        let bounds = alltoall::bounds(&costs.network, ranks, bytes);
+        predict(LOWER.to_owned(), bounds.lower);
+        predict(UPPER.to_owned(), bounds.upper);
+    }
+    Ok(found)
+}
+
+/// What messages cost under the step's engine, and what a run costs besides; none if that has not
+/// been measured.
+pub(crate) fn costs(here: &StepContext<'_>) -> Option<(Costs, StartCosts)> {
+    let path = here.directory?.join("machine.json");
+    let machine = Machine::read(&path).ok()?;
+    let (classes, starts) = match here.shape.engine {
+        EngineKind::Peers if machine.peers.classes.iter().next().is_some() => {
+            (&machine.peers.classes, &machine.peers.starts)
+        }
+        _ => (&machine.classes, &machine.starts),
+    };
+    let farthest =
+        classes.iter().map(|(class, _)| class).filter(|class| class.is_inside_node()).last()?;
+    let (class, network) = classes.for_pair(farthest)?;
+    let start = starts.get(&class).copied().unwrap_or_default();
+    Some((Costs { network: network.clone(), ..machine.costs(farthest)? }, start))
+}

@@ -1,0 +1,110 @@
+//! One rank's runs of one schedule.
+
+use crate::harness::Error;
+use goal::schedule::Schedule;
+use network::carrier::{Carrier, Context, Prepared, Ticket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A rank with a schedule that it can start again and again.
+#[derive(Debug)]
+pub(super) struct Runner {
+    carrier: Arc<dyn Carrier>,
+    prepared: Prepared,
+    sequence: u64,
+    inputs: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+}
+
+impl Runner {
+    /// Hands the schedule to the rank's engine.
+    pub(super) fn new(
+        carrier: &Arc<dyn Carrier>,
+        context: &Context,
+        schedule: &Schedule,
+    ) -> Result<Self, Error> {
+        let prepared = carrier.prepare(context, schedule, 0)?;
+        let zeros = || {
+            schedule
+                .view()
+                .buffers()
+                .iter()
+                .map(|buffer| vec![0u8; buffer.length as usize])
+                .collect()
+        };
+        Ok(Runner {
+            carrier: Arc::clone(carrier),
+            prepared,
+            sequence: 0,
+            inputs: zeros(),
+            outputs: zeros(),
+        })
+    }
+
+    /// Starts a run.
+    pub(super) fn start(&mut self) -> Result<Ticket, Error> {
+        let inputs: smallvec::SmallVec<[&[u8]; 4]> =
+            self.inputs.iter().map(Vec::as_slice).collect();
+        let sequence = self.sequence;
+        self.sequence += 1;
+        Ok(self.carrier.start(self.prepared, sequence, &inputs)?)
+    }
+
+    /// Whether a run is complete.
+    pub(super) fn is_complete(&self, ticket: Ticket) -> bool {
+        self.carrier.is_complete(ticket)
+    }
+
+    /// Waits for a run.
+    pub(super) fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+        self.carrier.wait(ticket, None)?;
+        Ok(())
+    }
+
+    /// Takes the results of a complete run.
+    pub(super) fn fetch(&mut self, ticket: Ticket) -> Result<(), Error> {
+        let mut outputs: smallvec::SmallVec<[&mut [u8]; 4]> =
+            self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        Ok(self.carrier.fetch(ticket, &mut outputs)?)
+    }
+
+    /// Starts a run, waits for it and takes its results.
+    pub(super) fn call(&mut self) -> Result<(), Error> {
+        let ticket = self.start()?;
+        self.wait(ticket)?;
+        self.fetch(ticket)
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.carrier.release(self.prepared);
+    }
+}
+
+/// Where the threads of all ranks wait for each other between laps.
+#[derive(Debug)]
+pub(super) struct Gate {
+    threads: u32,
+    came: AtomicU32,
+}
+
+impl Gate {
+    pub(super) fn new(threads: u32) -> Self {
+        Gate { threads, came: AtomicU32::new(0) }
+    }
+
+    /// Returns when all threads have come as often as this one has.
+    pub(super) fn pass(&self, turn: &mut u32) {
+        *turn += 1;
+        // AcqRel: what a thread did before the gate is seen by all behind it (pairs with the load
+        // below).
+        self.came.fetch_add(1, Ordering::AcqRel);
+        let mut looks = 0u32;
+        while self.came.load(Ordering::Acquire) < *turn * self.threads {
+            looks += 1;
+            // More ranks than cores: the others need this one's core to come.
+            if looks.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! One measure of one contender: its ranks, their schedules, and what every round found.
+
+use super::cost::{Bystanders, Reading, Spent};
+use super::lap::{Gate, Runner};
+use super::row::{Kind, Row};
+use super::{Circle, Measure, Setting, programs};
+use crate::harness::Error;
+use crate::harness::clock::{microseconds, now_ns};
+use crate::harness::computation::{Pace, compute};
+use crate::harness::processor_time::{RankKind, used_by_rank_us};
+use crate::statistics::median;
+use network::carrier::{Carrier, Context};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Calls that only warm up.
+const WARM_UP: u32 = 10;
+
+/// Where the thread of a rank runs what it is given: on its node.
+pub trait Place: Sync {
+    /// Runs this rank's part.
+    fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send));
+}
+
+/// Every rank where its thread was started: for nodes that are only simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Here;
+
+impl Place for Here {
+    fn run(&self, _: usize, part: &mut (dyn FnMut() + Send)) {
+        part();
+    }
+}
+
+/// An engine, with ranks on each node.
+#[derive(Debug)]
+pub struct Contender {
+    name: String,
+    carriers: Vec<Arc<dyn Carrier>>,
+    ranks_per_node: NonZeroU32,
+    communicators: AtomicU32,
+}
+
+impl Contender {
+    /// An engine of this name, with a rank on each node; `carriers` in the order of the ranks.
+    pub fn new(name: &str, carriers: Vec<Arc<dyn Carrier>>) -> Self {
+        let (ranks_per_node, communicators) = (NonZeroU32::MIN, AtomicU32::new(1));
+        Contender { name: name.to_owned(), carriers, ranks_per_node, communicators }
+    }
+
+    /// The same with so many consecutive ranks on each node.
+    #[must_use]
+    pub fn with_ranks_per_node(self, ranks_per_node: NonZeroU32) -> Self {
+        Contender { ranks_per_node, ..self }
+    }
+}
+
+/// One measure of one contender.
+#[derive(Debug)]
+pub(super) struct Session {
+    engine: String,
+    measure: Measure,
+    nodes: u32,
+    /// The schedule by rank, and the shorter one that is subtracted where there is one.
+    runners: Vec<Vec<Runner>>,
+    /// By kind of value, then by round.
+    rounds: Vec<Vec<f64>>,
+}
+
+/// What a rank found in a round, by kind of value: its samples.
+type Samples = Vec<Vec<f64>>;
+
+impl Session {
+    /// Prepares the schedules; none if the engine does not take them.
+    pub(super) fn prepare(contender: &Contender, measure: Measure) -> Result<Option<Self>, Error> {
+        let ranks = contender.carriers.len() as u32;
+        let members: Arc<[u32]> = (0..ranks).collect();
+        let mut runners: Vec<Vec<Runner>> = contender.carriers.iter().map(|_| Vec::new()).collect();
+        for longer in [true, false] {
+            let number = contender.communicators.fetch_add(1, Ordering::Relaxed);
+            for (rank, carrier) in (0..).zip(&contender.carriers) {
+                let place = (rank, ranks, contender.ranks_per_node);
+                let Some(graph) = graph(measure, place, longer)? else { continue };
+                let context = Context { number, members: Arc::clone(&members), rank };
+                let schedule = goal::compile::compile(&graph).map_err(tradewind::Error::from)?;
+                if !carrier.admits(&schedule) {
+                    return Ok(None);
+                }
+                runners[rank as usize].push(Runner::new(carrier, &context, &schedule)?);
+            }
+        }
+        let rounds = vec![Vec::new(); Kind::of(measure).len()];
+        let engine = match measure {
+            Measure::Exchange { form, .. } => format!("{}, {}", contender.name, form.name()),
+            _ => contender.name.clone(),
+        };
+        let nodes = ranks.div_ceil(contender.ranks_per_node.get());
+        Ok(Some(Session { engine, measure, nodes, runners, rounds }))
+    }
+
+    /// One round.
+    pub(super) fn take(
+        &mut self,
+        setting: &Setting,
+        pace: Pace,
+        place: &dyn Place,
+    ) -> Result<(), Error> {
+        let cores = shm::process::allowed_cores();
+        let gate = Gate::new(self.runners.len() as u32);
+        let measure = self.measure;
+        let bystanders = Bystanders::new();
+        let outcomes: Vec<Result<Samples, Error>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0usize..)
+                .zip(&mut self.runners)
+                .map(|(rank, runners)| {
+                    let (gate, cores, bystanders) = (&gate, &cores, &bystanders);
+                    scope.spawn(move || {
+                        let mut outcome = Err(Error::Panicked);
+                        place.run(rank, &mut || {
+                            // Without a core of its own a rank is measured all the same.
+                            let _ = shm::process::bind_current_thread(cores[rank % cores.len()]);
+                            let course = Course { rank, gate, setting, pace, bystanders };
+                            outcome = course.run(measure, runners);
+                        });
+                        outcome
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or(Err(Error::Panicked)))
+                .collect()
+        });
+        let mut ranks = outcomes.into_iter().collect::<Result<Vec<Samples>, Error>>()?;
+        if let (Measure::Exchange { .. }, Some(first)) = (measure, ranks.first_mut()) {
+            first.extend(by_one(setting.calls, &mut self.runners)?);
+        }
+        for (index, (kind, rounds)) in Kind::of(measure).iter().zip(&mut self.rounds).enumerate() {
+            let samples: Vec<&[f64]> =
+                ranks.iter().filter_map(|rank| rank.get(index)).map(Vec::as_slice).collect();
+            rounds.push(together(*kind, &samples, &bystanders));
+        }
+        Ok(())
+    }
+
+    /// What all rounds found.
+    pub(super) fn finish(self) -> Vec<Row> {
+        let bytes = match self.measure {
+            Measure::PingPong { bytes }
+            | Measure::Overlap { bytes }
+            | Measure::Reduction { bytes } => bytes,
+            Measure::Exchange { bytes, .. } => bytes,
+            _ => 0,
+        };
+        let kinds = Kind::of(self.measure).into_iter().zip(&self.rounds);
+        kinds.map(|(kind, rounds)| Row::of(kind, &self.engine, self.nodes, bytes, rounds)).collect()
+    }
+}
+
+/// From the samples of all ranks to the value of a round.
+fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
+    let slowest = || {
+        let laps = ranks.iter().map(|samples| samples.len()).min().unwrap_or(0);
+        let most =
+            |lap: usize| ranks.iter().map(|samples| samples[lap]).fold(f64::NEG_INFINITY, f64::max);
+        (0..laps).map(most).collect::<Vec<f64>>()
+    };
+    match kind {
+        Kind::Unattended => {
+            let all: Vec<f64> = ranks.concat();
+            100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
+        }
+        Kind::Stolen => {
+            ranks.iter().map(|samples| median(samples)).sum::<f64>() + bystanders.each_lap_us()
+        }
+        Kind::Latency
+        | Kind::Barrier
+        | Kind::Alone
+        | Kind::Total
+        | Kind::Exposed
+        | Kind::Exchange(_) => median(&slowest()),
+        Kind::Test | Kind::LateWait | Kind::Start | Kind::Operation | Kind::Reduction => {
+            ranks.first().map_or(f64::NAN, |samples| median(samples))
+        }
+        Kind::ExchangeByOne(_) | Kind::ExchangeCost(_) => {
+            ranks.first().map_or(f64::NAN, |samples| median(samples))
+        }
+    }
+}
+
+/// Calls in a row, of which one thread starts the part of every rank and waits for all: the time of
+/// one, and the processor time of the whole process.
+fn by_one(calls: u32, ranks: &mut [Vec<Runner>]) -> Result<Samples, Error> {
+    let mut tickets = Vec::with_capacity(ranks.len());
+    let mut call = || -> Result<(), Error> {
+        for runner in ranks.iter_mut().flatten() {
+            tickets.push(runner.start()?);
+        }
+        for (runner, ticket) in ranks.iter_mut().flatten().zip(tickets.drain(..)) {
+            runner.wait(ticket)?;
+            runner.fetch(ticket)?;
+        }
+        Ok(())
+    };
+    (0..WARM_UP).try_for_each(|_| call())?;
+    let (used, begin) = (used_by_rank_us(RankKind::Process), now_ns());
+    (0..calls).try_for_each(|_| call())?;
+    let each = |all: f64| vec![all / f64::from(calls)];
+    let time = microseconds(begin, now_ns());
+    Ok(vec![each(time), each(used_by_rank_us(RankKind::Process) - used)])
+}
+
+/// The graph of a measure, and the shorter one that is subtracted.
+fn graph(
+    measure: Measure,
+    (rank, ranks, per_node): (u32, u32, NonZeroU32),
+    longer: bool,
+) -> Result<Option<goal::graph::Graph>, Error> {
+    Ok(Some(match (measure, longer) {
+        (Measure::PingPong { bytes }, true) => programs::ping_pong(rank, ranks, bytes),
+        (Measure::Barrier | Measure::Test, true) => programs::barrier(rank, ranks)?,
+        (Measure::Overlap { bytes }, true) => programs::exchange(rank, ranks, bytes),
+        (Measure::LateWait, true) => programs::exchange(rank, ranks, 8),
+        (Measure::Start, true) => programs::one_send(rank, ranks),
+        (Measure::Operation, _) => programs::chain(
+            rank,
+            ranks,
+            if longer { programs::CHAINS.0 } else { programs::CHAINS.1 },
+        ),
+        (Measure::Reduction { bytes }, _) => {
+            programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 })
+        }
+        (Measure::Exchange { circle: Circle::Everybody, bytes, form }, true) => {
+            programs::alltoall(rank, ranks, per_node, bytes, form)?
+        }
+        (Measure::Exchange { circle: Circle::Torus, bytes, form }, true) => {
+            programs::torus(rank, ranks, per_node, bytes, form)?
+        }
+        (_, false) => return Ok(None),
+    }))
+}
+
+/// A rank's way through a round.
+struct Course<'a> {
+    rank: usize,
+    gate: &'a Gate,
+    setting: &'a Setting,
+    pace: Pace,
+    bystanders: &'a Bystanders,
+}
+
+impl Course<'_> {
+    fn run(&self, measure: Measure, runners: &mut [Runner]) -> Result<Samples, Error> {
+        self.bystanders.except_me();
+        let Some((runner, shorter)) = runners.split_first_mut() else { return Ok(Vec::new()) };
+        for _ in 0..WARM_UP {
+            runner.call()?;
+        }
+        let calls = self.setting.calls;
+        match measure {
+            Measure::PingPong { .. } => {
+                self.batch(runner, calls.div_ceil(programs::TRIPS), f64::from(2 * programs::TRIPS))
+            }
+            Measure::Barrier => self.batch(runner, calls, 1.0),
+            Measure::Overlap { .. } => self.overlap(runner),
+            Measure::Test => Self::test(runner),
+            Measure::LateWait => self.late_wait(runner),
+            Measure::Start => self.start(runner),
+            Measure::Operation => {
+                let difference = f64::from(programs::CHAINS.0 - programs::CHAINS.1);
+                self.beyond(runner, shorter, 1e3 / difference)
+            }
+            Measure::Reduction { .. } => self.beyond(runner, shorter, 1.0 / 8.0),
+            Measure::Exchange { .. } => self.batch(runner, calls, 1.0),
+        }
+    }
+
+    /// Calls in a row; microseconds of a `parts`-th of a call.
+    fn batch(&self, runner: &mut Runner, calls: u32, parts: f64) -> Result<Samples, Error> {
+        let mut turn = 0;
+        self.gate.pass(&mut turn);
+        let begin = now_ns();
+        for _ in 0..calls {
+            runner.call()?;
+        }
+        Ok(vec![vec![microseconds(begin, now_ns()) / f64::from(calls) / parts]])
+    }
+
+    /// The exchange alone, then computations with and without it in turns.
+    fn overlap(&self, runner: &mut Runner) -> Result<Samples, Error> {
+        let alone = self.batch(runner, self.setting.calls.div_ceil(4), 1.0)?.concat();
+        let steps = self.pace.steps(self.setting.computation_us);
+        let laps = self.setting.calls.div_ceil(4);
+        let (mut turn, mut bare, mut over) = (1, Vec::new(), Vec::new());
+        let (mut used_bare, mut used_over, mut unattended) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..laps {
+            // Rank 0 takes long to read; behind the gate all begin at once.
+            let before = self.read_bystanders()?;
+            self.gate.pass(&mut turn);
+            let (spent, begin) = (Spent::now(), now_ns());
+            compute(steps);
+            bare.push(microseconds(begin, now_ns()));
+            used_bare.push(spent.since_us());
+            self.gate.pass(&mut turn);
+            before.map_or(Ok(()), |before| self.bystanders.note_bare(before))?;
+            let before = self.read_bystanders()?;
+            self.gate.pass(&mut turn);
+            let (spent, begin) = (Spent::now(), now_ns());
+            let ticket = runner.start()?;
+            compute(steps);
+            unattended.push(f64::from(u8::from(runner.is_complete(ticket))));
+            runner.wait(ticket)?;
+            over.push(microseconds(begin, now_ns()));
+            used_over.push(spent.since_us());
+            runner.fetch(ticket)?;
+            self.gate.pass(&mut turn);
+            before.map_or(Ok(()), |before| self.bystanders.note_over(before))?;
+        }
+        // The threads are there until all clocks have been read.
+        self.gate.pass(&mut turn);
+        let (usual, used) = (median(&bare), median(&used_bare));
+        let exposed = over.iter().map(|lap| lap - usual).collect();
+        let stolen = used_over.iter().map(|lap| lap - used).collect();
+        Ok(vec![alone, over, exposed, unattended, stolen])
+    }
+
+    /// What bystanders have used; rank 0 reads it for all.
+    fn read_bystanders(&self) -> Result<Option<Reading>, Error> {
+        if self.rank == 0 { self.bystanders.read().map(Some) } else { Ok(None) }
+    }
+
+    fn test(runner: &mut Runner) -> Result<Samples, Error> {
+        const LOOKS: u32 = 10_000;
+        let ticket = runner.start()?;
+        runner.wait(ticket)?;
+        let begin = now_ns();
+        let complete =
+            (0..LOOKS).filter(|_| std::hint::black_box(&*runner).is_complete(ticket)).count();
+        let each = (now_ns() - begin) as f64 / f64::from(LOOKS);
+        runner.fetch(ticket)?;
+        if complete == LOOKS as usize { Ok(vec![vec![each]]) } else { Err(Error::Forgotten) }
+    }
+
+    fn late_wait(&self, runner: &mut Runner) -> Result<Samples, Error> {
+        let steps = self.pace.steps(self.setting.computation_us);
+        let (mut turn, mut waits) = (0, Vec::new());
+        for _ in 0..self.setting.calls.div_ceil(10) {
+            self.gate.pass(&mut turn);
+            let ticket = runner.start()?;
+            while !runner.is_complete(ticket) {
+                compute(steps);
+            }
+            let begin = now_ns();
+            runner.wait(ticket)?;
+            waits.push(microseconds(begin, now_ns()));
+            runner.fetch(ticket)?;
+        }
+        Ok(vec![waits])
+    }
+
+    fn start(&self, runner: &mut Runner) -> Result<Samples, Error> {
+        let (mut turn, mut starts) = (0, Vec::new());
+        for _ in 0..self.setting.calls {
+            self.gate.pass(&mut turn);
+            let begin = now_ns();
+            let ticket = runner.start()?;
+            starts.push(microseconds(begin, now_ns()));
+            runner.wait(ticket)?;
+            runner.fetch(ticket)?;
+        }
+        Ok(vec![starts])
+    }
+
+    /// How much longer the long schedule takes than the short one, in `scale` microseconds, on rank
+    /// 0 by itself.
+    fn beyond(
+        &self,
+        runner: &mut Runner,
+        shorter: &mut [Runner],
+        scale: f64,
+    ) -> Result<Samples, Error> {
+        let Some(shorter) = shorter.first_mut() else { return Ok(Vec::new()) };
+        let mut differences = Vec::new();
+        if self.rank == 0 {
+            let timed = |runner: &mut Runner| -> Result<f64, Error> {
+                let begin = now_ns();
+                runner.call()?;
+                Ok(microseconds(begin, now_ns()))
+            };
+            for _ in 0..self.setting.calls.div_ceil(4) {
+                differences.push((timed(runner)? - timed(shorter)?) * scale);
+            }
+        }
+        self.gate.pass(&mut 0);
+        Ok(vec![differences])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::nodes::{Form, compare};
+    use network::agent::local;
+    use network::nodes::Nodes;
+
+    #[test]
+    fn exchanges_are_measured_in_one_level_and_in_two() {
+        let clients = local(&Nodes::new([0, 0, 1, 1])).expect("threads need nothing");
+        let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
+        let two = NonZeroU32::new(2).expect("not zero");
+        let contenders = [Contender::new("agent", carriers.collect()).with_ranks_per_node(two)];
+        let setting = Setting { rounds: 1, calls: 3, computation_us: 1.0 };
+        let measures = [Circle::Everybody, Circle::Torus].map(|circle| {
+            [Form::Direct, Form::TwoLevels].map(|form| Measure::Exchange { circle, bytes: 8, form })
+        });
+        let rows =
+            compare(&contenders, measures.as_flattened(), &setting, &Here).expect("nobody fails");
+        // Called by all, by one, and what that takes of processors.
+        let engines: Vec<&str> = rows.iter().step_by(3).map(|row| row.engine.as_str()).collect();
+        assert_eq!(
+            engines,
+            ["agent, direct", "agent, two-level", "agent, direct", "agent, two-level"]
+        );
+        assert!(
+            rows.len() == 12 && rows.iter().all(|row| row.nodes == 2 && row.median.is_finite()),
+            "{rows:?}"
+        );
+    }
+}

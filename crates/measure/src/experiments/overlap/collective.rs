@@ -1,0 +1,179 @@
+//! The collectives that can be measured, by the names people type.
+
+use crate::harness::Error;
+use serde::{Deserialize, Serialize};
+use tradewind::{
+    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
+    Communicator, EngineKind, NeighborAlgorithm,
+};
+
+/// Up to this many bytes a pair the caller engine exchanges in the fewest rounds instead of with
+/// the fewest bytes.
+const BRUCK_BYTES: u64 = 256;
+
+/// A collective. Bytes follow MPI's own convention: of the whole message in allreduce and bcast, of
+/// what one rank has for one other in alltoall and in the neighbour exchange; a barrier has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Collective {
+    /// Everybody comes.
+    Barrier,
+    /// The sum of doubles, for all.
+    Allreduce,
+    /// A block from each rank to each.
+    Alltoall,
+    /// The root's block, for all; each rank is root in turn.
+    Bcast,
+    /// A block to each of four neighbours: the ranks form a grid of two dimensions that is closed
+    /// to a torus. In a dimension of two or one the two neighbours are the same rank, or the rank
+    /// itself.
+    Neighbor,
+}
+
+impl Collective {
+    /// All of them.
+    pub const ALL: [Collective; 5] = [
+        Collective::Barrier,
+        Collective::Allreduce,
+        Collective::Alltoall,
+        Collective::Bcast,
+        Collective::Neighbor,
+    ];
+
+    /// The name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Collective::Barrier => "barrier",
+            Collective::Allreduce => "allreduce",
+            Collective::Alltoall => "alltoall",
+            Collective::Bcast => "bcast",
+            Collective::Neighbor => "neighbor",
+        }
+    }
+
+    /// Whether it moves data, so that sizes mean something.
+    pub const fn has_data(self) -> bool {
+        !matches!(self, Collective::Barrier)
+    }
+
+    /// Whether it can have this size.
+    ///
+    /// ```
+    /// use measure::experiments::overlap::Collective;
+    /// assert!(Collective::Bcast.check_bytes(3).is_ok());
+    /// assert!(Collective::Allreduce.check_bytes(3).is_err(), "it adds doubles, of 8 bytes each");
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Bytes`].
+    pub fn check_bytes(self, bytes: u64) -> Result<(), Error> {
+        let expected = match self {
+            Collective::Barrier if bytes > 0 => "0, it has no data",
+            Collective::Barrier => return Ok(()),
+            _ if bytes == 0 || bytes > super::MOST_BYTES => "from 1 to 1073741824 (1 GiB)",
+            Collective::Allreduce if !bytes.is_multiple_of(8) => "a multiple of 8, it adds doubles",
+            _ => return Ok(()),
+        };
+        Err(Error::Bytes { collective: self.to_string(), bytes, expected })
+    }
+
+    /// The algorithm that an engine is measured with, and the communicator that uses it: joins
+    /// where whoever comes last can finish it for all, what libraries ship where each rank runs its
+    /// own part. It is chosen here, and not by default, so that a report says what was measured.
+    pub(super) fn with_algorithm(
+        self,
+        world: &Communicator,
+        engine: EngineKind,
+        bytes: u64,
+    ) -> (Communicator, &'static str) {
+        let mut chosen = Algorithms::default();
+        let joins = engine == EngineKind::Peers;
+        let name = match self {
+            Collective::Barrier => {
+                let classical = BarrierAlgorithm::Dissemination;
+                chosen.barrier.insert(if joins { BarrierAlgorithm::Join } else { classical }).name()
+            }
+            Collective::Allreduce => {
+                let classical = AllreduceAlgorithm::RecursiveDoubling;
+                chosen
+                    .allreduce
+                    .insert(if joins { AllreduceAlgorithm::Join } else { classical })
+                    .name()
+            }
+            Collective::Alltoall => {
+                let few_rounds = bytes <= BRUCK_BYTES;
+                let classical = if few_rounds {
+                    AlltoallAlgorithm::Bruck
+                } else {
+                    AlltoallAlgorithm::RotatedDirect
+                };
+                chosen
+                    .alltoall
+                    .insert(if joins { AlltoallAlgorithm::Join } else { classical })
+                    .name()
+            }
+            Collective::Bcast => {
+                let classical = BcastAlgorithm::Binomial;
+                chosen.bcast.insert(if joins { BcastAlgorithm::Join } else { classical }).name()
+            }
+            Collective::Neighbor => chosen.neighbor.insert(NeighborAlgorithm::Direct).name(),
+        };
+        (world.with_algorithms(chosen), name)
+    }
+}
+
+impl std::fmt::Display for Collective {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// A name that no collective has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no collective {0:?} to measure: choose among barrier, allreduce, alltoall, bcast, neighbor"
+)]
+pub struct UnknownCollective(String);
+
+impl std::str::FromStr for Collective {
+    type Err = UnknownCollective;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|collective| collective.name() == name);
+        known.ok_or_else(|| UnknownCollective(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for collective in Collective::ALL {
+            assert_eq!(collective.name().parse(), Ok(collective));
+            let json = serde_json::to_string(&collective).expect("a name");
+            assert_eq!(json, format!("{:?}", collective.name()));
+        }
+        let error = "reduce".parse::<Collective>().expect_err("not among them");
+        assert!(
+            error.to_string().contains("\"reduce\"") && error.to_string().contains("allreduce"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn sizes_are_refused_with_the_way_out() {
+        assert!(Collective::Barrier.check_bytes(0).is_ok());
+        for (collective, bytes, hint) in [
+            (Collective::Barrier, 8, "no data"),
+            (Collective::Bcast, 0, "from 1"),
+            (Collective::Alltoall, u64::MAX, "1 GiB"),
+            (Collective::Allreduce, 12, "multiple of 8"),
+        ] {
+            let error =
+                collective.check_bytes(bytes).expect_err("it cannot have this size").to_string();
+            assert!(error.contains(hint) && error.contains(&bytes.to_string()), "{error}");
+        }
+    }
+}

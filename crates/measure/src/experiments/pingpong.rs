@@ -1,0 +1,187 @@
+//! Time against message length (Bokhari 1995, section 2, figures 1 and 2, table 1), by exchange and
+//! by ping-pong, with the receive posted beforehand or not; pages that are touched for the first
+//! time; blocking against nonblocking sends.
+
+mod fits;
+mod more;
+
+use crate::experiments::queues::way::Way;
+use crate::experiments::queues::{open, phases};
+use crate::harness::repetition::Laps;
+use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
+use crate::pairs::{Exchange, Pattern, Receive};
+use crate::results::{Axis, Figure, Part, Point, Table};
+use tradewind::EngineKind;
+use tradewind::queues::bulk::Policy;
+
+const TABLE: &str = "fits";
+/// Figures with the patterns they show, in two ranges of lengths: 0 to 16000 and 0 to 2000 bytes.
+const FIGURES: [(&str, Pattern); 2] =
+    [("exchange", Pattern::Exchange), ("round-trip", Pattern::RoundTrip)];
+const CURVES: [(&str, Receive); 2] =
+    [("receive posted", Receive::Posted), ("receive not posted", Receive::Late)];
+/// Behind the figures' names for the range of short messages.
+const SHORT: &str = "-short";
+
+/// The experiment.
+pub fn experiment(setting: &Setting) -> Experiment {
+    let laps = setting
+        .choose(Laps { laps: 5, microseconds: 100.0 }, Laps { laps: 11, microseconds: 1_000.0 });
+    let [long, short]: [Vec<u64>; 2] = [
+        setting.shuffled((0..=16_000).step_by(setting.choose(2_000, 64))),
+        setting.shuffled((0..=2_000).step_by(setting.choose(400, 16))),
+    ];
+    let shape = |engine| JobShape::bound(setting, 2).with_engine(engine);
+    let sweep = |engine| {
+        let ranges = [("", long.clone()), (SHORT, short.clone())];
+        let shape = shape(engine);
+        ranges.into_iter().flat_map(move |(range, sizes)| {
+            let shape = shape.clone();
+            sizes.into_iter().map(move |bytes| {
+                let measurements = if engine == EngineKind::Caller { 6 } else { 4 };
+                let what = format!("{bytes} bytes, engine {engine}");
+                Step::new(
+                    what,
+                    shape.clone(),
+                    laps.milliseconds() * measurements + 3,
+                    move |here| measure(here, engine, range, bytes, laps),
+                )
+            })
+        })
+    };
+    let steps =
+        sweep(EngineKind::Caller).chain(more::steps(setting, laps)).chain(sweep(EngineKind::Peers));
+    Experiment::new(outline(setting), steps).concluding(fits::conclude)
+}
+
+fn outline(setting: &Setting) -> Part {
+    let mut part = Part::new("pingpong", "Time against message length");
+    part.about = "Two ranks run a linked schedule for each message. Exchange: both send at once and then receive; \
+                  round trip: one sends and the other sends back. Both are divided by the two messages that they move. \
+                  Posted: the receive waits for nothing, so the bytes go where they are wanted as they come (the \
+                  report's forced messages). Not posted: the receive waits for something else, so messages up to the \
+                  eager limit wait in a mailbox and longer ones wait for the receive (unforced). Engine caller: each rank \
+                  does its own part in its own calls, as in the report. Peers: whoever completes something does what \
+                  that enabled, so that one rank may do both halves of a round trip. Wide queue and bulk are the \
+                  queues' paths beside the schedules. The first pass is discarded; a point is a time for each lap."
+        .to_owned();
+    part.source = "Bokhari 1995, section 2, figures 1 and 2, table 1".to_owned();
+    let (x, y) = (|| Axis::bytes("message length"), || Axis::microseconds("time of a message"));
+    for (range, words) in [("", "0 to 16000 bytes"), (SHORT, "0 to 2000 bytes")] {
+        part.figures.push(Figure::new(
+            &format!("exchange{range}"),
+            &format!("Exchange, {words}"),
+            x(),
+            y(),
+        ));
+        part.figures.push(Figure::new(
+            &format!("round-trip{range}"),
+            &format!("Half a round trip, {words}"),
+            x(),
+            y(),
+        ));
+    }
+    part.figures.extend(more::figures());
+    part.tables.push(Table {
+        name: TABLE.to_owned(),
+        title: "a + b × m".to_owned(),
+        caption: "Zero, short and long messages fitted each for itself, with the break found by the fit, through the \
+                  medians of 0 to 16000 bytes; errors are one standard error."
+            .to_owned(),
+        columns: fits::COLUMNS.map(str::to_owned).to_vec(),
+        rows: Vec::new(),
+    });
+    let shape = JobShape::bound(setting, 2);
+    if shape.is_crowded() {
+        part.notes.push(format!("More ranks than cores, which take turns: {}.", shape.describe()));
+    }
+    part
+}
+
+fn measure(
+    here: &StepContext<'_>,
+    engine: EngineKind,
+    range: &str,
+    bytes: u64,
+    laps: Laps,
+) -> Result<Vec<Finding>, Error> {
+    let (world, x) = (here.world, bytes as f64);
+    let partner = Some(1 - world.rank());
+    let mut findings = Vec::new();
+    for (figure, pattern) in FIGURES {
+        for (curve, receive) in CURVES {
+            let times =
+                Exchange::link(world, partner, bytes, pattern, receive)?.time(world, laps)?;
+            let curve = match engine {
+                EngineKind::Caller => curve.to_owned(),
+                EngineKind::Peers => format!("{curve}, peers"),
+            };
+            findings.push(Finding::measured(
+                &format!("{figure}{range}"),
+                &curve,
+                Point::of(x, &each(&times)),
+            ));
+        }
+    }
+    if engine == EngineKind::Caller {
+        let figure = format!("round-trip{range}");
+        let mut wide = open::lines(world, 1)?;
+        findings.push(Finding::measured(
+            &figure,
+            "wide queue",
+            Point::of(x, &queue(here, &mut wide, bytes, laps)?),
+        ));
+        let (mut bulk, why) = open::bulk(world, Policy::Automatic)?;
+        match why {
+            None => findings.push(Finding::measured(
+                &figure,
+                "bulk",
+                Point::of(x, &queue(here, &mut bulk, bytes, laps)?),
+            )),
+            Some(why) => findings.push(Finding::Note(format!("Bulk was not measured: {why}."))),
+        }
+    }
+    Ok(findings)
+}
+
+/// A run moves two messages.
+fn each(times: &[f64]) -> Vec<f64> {
+    times.iter().map(|time| time / 2.0).collect()
+}
+
+/// Half round trips through queues, for each lap.
+fn queue<W: Way>(
+    here: &StepContext<'_>,
+    ways: &mut [W],
+    bytes: u64,
+    laps: Laps,
+) -> Result<Vec<f64>, Error> {
+    let world = here.world;
+    ways.iter_mut().for_each(|way| way.resize(bytes));
+    let look = |ways: &mut [W]| -> Result<f64, Error> {
+        let own = phases::round_trips(world, ways, 1, 8)?;
+        Ok(phases::largest(world, [own])?[0])
+    };
+    // The first pass is discarded, the second tells how many fill a lap.
+    look(ways)?;
+    let trips = (laps.microseconds * 1e3 / (2.0 * look(ways)?.max(1.0))).clamp(1.0, 1e6) as u64;
+    let own = (0..laps.laps)
+        .map(|_| phases::round_trips(world, ways, 1, trips))
+        .collect::<Result<Vec<_>, _>>()?;
+    let wrong = u32::from(!ways.iter().all(Way::is_right));
+    let mut all = vec![0.0; own.len() + 1];
+    let mine: Vec<f64> = own
+        .into_iter()
+        .map(|time| time * 1e-3)
+        .chain([f64::from(wrong * (world.rank() + 1))])
+        .collect();
+    // This also keeps either from closing an end that the other still uses.
+    world.allreduce(&mine, &mut all, tradewind::Op::Maximum)?;
+    match all.pop() {
+        Some(rank) if rank > 0.0 => Err(Error::WrongData {
+            rank: rank as u32 - 1,
+            what: format!("a message of {bytes} bytes in a queue"),
+        }),
+        _ => Ok(all),
+    }
+}

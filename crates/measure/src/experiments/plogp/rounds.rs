@@ -1,0 +1,129 @@
+//! The rounds of earlier passes, kept in a file beside `machine.json` until all are made.
+
+use super::survey::Survey;
+use super::transport::Reading;
+use crate::harness::Error;
+use crate::statistics::median;
+use models::file::{self, Kind};
+use models::machine_file::StartCosts;
+use models::parameters::ParametersError;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const KIND: Kind = Kind { name: "tradewind rounds", version: 1, remedy: "begin anew with --again" };
+
+/// Every pass, by class and engine.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Passes(BTreeMap<String, Vec<Pass>>);
+
+/// What one pass over a class under an engine found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pass {
+    pub(super) rounds: Vec<Vec<Reading>>,
+    pub(super) start: StartCosts,
+}
+
+fn place(directory: &Path) -> PathBuf {
+    directory.join("plogp-rounds.json")
+}
+
+impl Passes {
+    /// What is kept in a directory; nothing in none.
+    pub(super) fn read(directory: Option<&Path>) -> Result<Self, Error> {
+        match directory {
+            Some(directory) => Ok(file::read(&place(directory), &KIND)?),
+            None => Ok(Passes::default()),
+        }
+    }
+
+    pub(super) fn write(&self, directory: Option<&Path>) -> Result<(), Error> {
+        match directory {
+            Some(directory) => Ok(file::write(&place(directory), &KIND, self)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the file: all is made, and all values are in `machine.json`.
+    pub(super) fn remove(directory: &Path) {
+        // It is in nobody's way if it stays.
+        let _ = std::fs::remove_file(place(directory));
+    }
+
+    /// The sizes that were measured in the passes before; all passes go over the same.
+    pub(super) fn sizes(&self, curve: &str) -> Option<Vec<u64>> {
+        let round = self.0.get(curve)?.first()?.rounds.first()?;
+        Some(round.iter().map(|reading| reading.bytes).collect())
+    }
+
+    pub(super) fn add(&mut self, curve: &str, pass: Pass) {
+        self.0.entry(curve.to_owned()).or_default().push(pass);
+    }
+
+    /// What all passes together come to.
+    pub(super) fn survey(&self, curve: &str) -> Result<(Survey, StartCosts), ParametersError> {
+        let passes = self.0.get(curve).map_or(&[][..], Vec::as_slice);
+        let rounds: Vec<Vec<Reading>> =
+            passes.iter().flat_map(|pass| pass.rounds.clone()).collect();
+        let middle = |of: fn(&Pass) -> f64| median(&passes.iter().map(of).collect::<Vec<_>>());
+        let start = StartCosts {
+            fixed: middle(|pass| pass.start.fixed),
+            per_byte: middle(|pass| pass.start.per_byte),
+        };
+        Ok((Survey::of(&rounds)?, start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::plogp::Lap;
+
+    fn pass(pace: f64) -> Pass {
+        let lap = |count: u32, microseconds: f64| Lap { count, microseconds: microseconds * pace };
+        let reading = |bytes: u64, each: f64| Reading {
+            bytes,
+            nothing: 0.0,
+            round_trips: lap(1, 2.0 * each),
+            stream: lap(2, each + 4.0),
+            sends: lap(1, 0.5),
+            receives: lap(1, 0.25),
+        };
+        Pass {
+            rounds: vec![vec![reading(0, 2.0), reading(64, 3.0)]; 4],
+            start: StartCosts { fixed: pace, per_byte: 0.0 },
+        }
+    }
+
+    #[test]
+    fn passes_are_kept_and_taken_together() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut passes = Passes::default();
+        // One of three passes saw the machine at half its pace.
+        for pace in [1.0, 2.0, 1.0] {
+            passes.add("curve", pass(pace));
+            passes.write(Some(directory.path())).expect("it can be written");
+            passes = Passes::read(Some(directory.path())).expect("it is whole");
+        }
+        assert_eq!(passes.sizes("curve"), Some(vec![0, 64]));
+        assert_eq!(passes.sizes("another"), None);
+        let (survey, start) = passes.survey("curve").expect("it has parameters");
+        assert_eq!(
+            (survey.parameters.arrival(0), survey.parameters.arrival(64), start.fixed),
+            (2.0, 3.0, 1.0)
+        );
+        assert_eq!(survey.samples.round_trip.values.len(), 12);
+    }
+
+    #[test]
+    fn what_is_damaged_or_missing_says_what_to_do() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let message =
+            || Passes::read(Some(directory.path())).expect_err("nothing to read").to_string();
+        assert!(message().ends_with("begin anew with --again"), "{}", message());
+        std::fs::write(place(directory.path()), "[").expect("it can be written");
+        assert!(message().contains("damaged"), "{}", message());
+    }
+}

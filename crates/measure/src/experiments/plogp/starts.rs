@@ -1,0 +1,84 @@
+//! What a run of a schedule costs besides its messages, and what combining costs.
+
+use super::patterns;
+use crate::harness::Error;
+use crate::harness::repetition::Laps;
+use crate::statistics::percentile;
+use models::machine_file::StartCosts;
+use models::parameters::Parameters;
+use tradewind::{Buffers, Communicator, Schedule};
+
+/// A private buffer of this length lies beside the messages where the cost of a byte is measured.
+const PRIVATE_BYTES: usize = 64 << 10;
+/// So many bytes are combined: more than the nearest cache holds, as where it matters.
+const COMBINED_BYTES: u64 = 64 << 10;
+
+/// How long a run takes on the slower rank, in microseconds: the lower quartile, as with messages.
+fn lap(
+    world: &Communicator,
+    schedule: &Schedule,
+    private: &[u8],
+    laps: Laps,
+) -> Result<f64, Error> {
+    let mut times = laps.time(world, |times| {
+        for _ in 0..times {
+            let buffers =
+                if private.is_empty() { Buffers::new() } else { Buffers::new().input(private) };
+            schedule.run(buffers)?.wait()?;
+        }
+        Ok(())
+    })?;
+    times.sort_by(f64::total_cmp);
+    Ok(percentile(&times, 0.25))
+}
+
+/// How long a run takes that is a round trip of nothing, in microseconds, and how much longer for
+/// each byte of a private buffer. Both ranks call this.
+pub(super) fn measure(world: &Communicator, laps: Laps) -> Result<StartCosts, Error> {
+    let private = vec![1; PRIVATE_BYTES];
+    let empty = world.compile(&patterns::bare_round_trip(world.rank(), 0))?;
+    let with_buffer =
+        world.compile(&patterns::bare_round_trip(world.rank(), PRIVATE_BYTES as u64))?;
+    let fixed = lap(world, &empty, &[], laps)?;
+    let longer = lap(world, &with_buffer, &private, laps)? - fixed;
+    Ok(StartCosts { fixed, per_byte: (longer / PRIVATE_BYTES as f64).max(0.0) })
+}
+
+/// The same without the round trip.
+pub(super) fn without_messages(run: StartCosts, network: &Parameters) -> StartCosts {
+    StartCosts { fixed: (run.fixed - 2.0 * network.arrival(0)).max(0.0), ..run }
+}
+
+/// How long a rank takes to combine two contributions, in microseconds a byte. All ranks call this.
+pub(super) fn combine(world: &Communicator, runs: usize) -> Result<f64, Error> {
+    let schedule =
+        world.compile(&patterns::combination(world.rank(), world.size(), COMBINED_BYTES))?;
+    let mut data = world.alloc::<u8>(2 * COMBINED_BYTES as usize)?;
+    let mut times = Vec::with_capacity(runs);
+    // The first runs touch the memory.
+    for run in 0..runs + 2 {
+        let mut stamps = [0u64; 2];
+        let request = schedule.run(Buffers::new().shared(data).output(&mut stamps))?;
+        let Some(back) = request.wait()?.pop() else { unreachable!("what moved in comes back") };
+        data = back;
+        if run >= 2 {
+            times.push(stamps[1].wrapping_sub(stamps[0]) as f64 * 1e-3);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(percentile(&times, 0.25) / COMBINED_BYTES as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_s_messages_are_no_part_of_its_start() {
+        let network = Parameters::linear(1.0, (0.25, 0.0), (0.25, 0.0), (0.5, 0.0)).expect("valid");
+        let run = |fixed| StartCosts { fixed, per_byte: 0.5 };
+        // RTT(0) is 2 × (1 + 0.5).
+        assert_eq!(without_messages(run(3.75), &network), run(0.75));
+        assert_eq!(without_messages(run(2.5), &network), run(0.0));
+    }
+}

@@ -1,0 +1,58 @@
+//! Bulk transfers between private buffers, of which the receiver reads every byte.
+
+use super::way::{Way, pattern};
+use crate::harness::Error;
+use std::hint::black_box;
+use tradewind::BulkReceiver;
+use tradewind::queues::bulk::{DEFAULT_STAGING_BYTES, Policy, Sender};
+
+/// Every message has a line of its own before its bytes.
+const HEADER: u64 = 64;
+/// The library may take a direct path above; up to here, messages are staged.
+const MAY_BE_DIRECT: u64 = 2 * DEFAULT_STAGING_BYTES;
+
+/// A link in each direction.
+#[derive(Debug)]
+pub(crate) struct Bulk {
+    pub(super) sender: Sender,
+    pub(super) receiver: BulkReceiver,
+    pub(super) policy: Policy,
+    pub(super) payload: Vec<u8>,
+    pub(super) received: Vec<u8>,
+}
+
+impl Way for Bulk {
+    fn resize(&mut self, bytes: u64) {
+        self.payload = pattern(bytes);
+        self.received = vec![0; bytes as usize];
+    }
+
+    fn room(&self) -> usize {
+        let bytes = self.payload.len() as u64;
+        match self.policy {
+            Policy::Direct => 0,
+            Policy::Automatic if bytes > MAY_BE_DIRECT => 0,
+            _ => (DEFAULT_STAGING_BYTES / (HEADER + bytes.next_multiple_of(HEADER))) as usize,
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, _to: usize) -> Result<(), Error> {
+        self.sender.send(&self.payload)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<usize, Error> {
+        self.receiver.recv(&mut self.received)?;
+        let (words, rest) = self.received.as_chunks::<8>();
+        let sum =
+            words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
+        black_box(rest.iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte))));
+        Ok(0)
+    }
+
+    fn is_right(&self) -> bool {
+        self.received == self.payload
+    }
+}

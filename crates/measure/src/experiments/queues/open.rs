@@ -1,0 +1,234 @@
+//! Opens ways between rank 0, which may have several threads, and rank 1. All ranks call the same.
+
+use super::bulk::Bulk;
+use super::parts::{CAPACITY, Lines, Parts, Polled, Words};
+use super::ring::{LINES, Ring};
+use super::tagged::{Tagged, buffers};
+use super::way::Floor;
+use super::words::{Command, Doubles, Remote, WORDS};
+use crate::harness::Error;
+use shm::mapped::Mapped;
+use shm::segment::Offset;
+use tradewind::queues::basic;
+use tradewind::queues::bulk::{DEFAULT_STAGING_BYTES, Policy};
+use tradewind::queues::express::{ExpressQueue, ExpressSender};
+use tradewind::queues::name::SourceName;
+use tradewind::queues::one_poll::{OnePoll, PollSet};
+use tradewind::queues::tag_on::{TagOnPool, TagOnPools};
+use tradewind::{BulkEnd, ChannelEnd, Communicator, Op};
+
+/// Queues of a poll set.
+const POLLED: usize = 512;
+/// The one that is used, behind all others.
+const LAST: usize = POLLED - 1;
+/// Messages that the others hold.
+const UNUSED_CAPACITY: usize = 16;
+
+/// The other of two ranks.
+pub(super) fn other(world: &Communicator) -> usize {
+    1 - world.rank() as usize
+}
+
+/// Tells the other rank where something lies, and learns where its own does.
+fn exchange(world: &Communicator, mine: Offset) -> Result<Offset, Error> {
+    let mut theirs = [0_u64; 2];
+    world.alltoall(&[mine.0; 2], &mut theirs)?;
+    Ok(Offset(theirs[other(world)]))
+}
+
+/// The name of a thread.
+fn name(thread: usize) -> SourceName {
+    // There are far fewer threads than names.
+    SourceName::new(thread as u16).unwrap_or_default()
+}
+
+/// A word for each direction.
+pub(super) fn floor(world: &Communicator) -> Result<Floor, Error> {
+    let arena = world.arena();
+    // Two lines at a time are what processors like to fetch.
+    let mine = arena.allocate_zeroed(128, 128)?;
+    let theirs = exchange(world, mine)?;
+    let segment = arena.segment();
+    Ok(Floor {
+        out: Mapped::new(segment, mine)?,
+        back: Mapped::new(segment, theirs)?,
+        sent: 0,
+        seen: 0,
+    })
+}
+
+/// Of so many threads each gets a receive queue of its own on rank 0, and all share one on rank 1.
+/// `open` opens a receive queue on both ranks and gives it and a sender to that of the other rank;
+/// `join` makes an end of a receive queue and senders to the threads of the other rank.
+fn share<R, S: Clone, W>(
+    world: &Communicator,
+    threads: usize,
+    mut open: impl FnMut() -> Result<(R, S), Error>,
+    join: impl Fn(SourceName, R, Vec<S>) -> W,
+) -> Result<Vec<W>, Error> {
+    let (receivers, senders): (Vec<R>, Vec<S>) =
+        (0..threads).map(|_| open()).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let ends = receivers.into_iter().enumerate();
+    if world.rank() == 0 {
+        Ok(ends
+            .map(|(thread, receiver)| join(name(thread), receiver, senders[..1].to_vec()))
+            .collect())
+    } else {
+        Ok(ends.take(1).map(|(_, receiver)| join(name(0), receiver, senders.clone())).collect())
+    }
+}
+
+/// Express.
+pub(super) fn words(world: &Communicator, threads: usize) -> Result<Vec<Parts<Words>>, Error> {
+    let open = || {
+        let mut port = world.express(CAPACITY)?;
+        Ok((port.receiver, port.senders.swap_remove(other(world))))
+    };
+    share(world, threads, open, |source, receiver, senders| {
+        Parts::new(Words { source, senders, receiver }, threads)
+    })
+}
+
+/// Wide Express.
+pub(crate) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Lines>>, Error> {
+    let open = || {
+        let mut port = world.wide(CAPACITY)?;
+        Ok((port.receiver, port.senders.swap_remove(other(world))))
+    };
+    share(world, threads, open, |source, receiver, senders| {
+        Parts::new(Lines { source, senders, receiver }, threads)
+    })
+}
+
+/// Tag-On with data of up to `largest` bytes.
+pub(super) fn tagged(
+    world: &Communicator,
+    threads: usize,
+    largest: u64,
+) -> Result<Vec<Tagged>, Error> {
+    let open = || {
+        let mut port = world.wide(CAPACITY)?;
+        Ok((port.receiver, port.senders.swap_remove(other(world))))
+    };
+    let arena = world.arena();
+    let buffers = buffers(largest);
+    let ends =
+        share(world, threads, open, |source, receiver, senders| (source, receiver, senders))?;
+    let tag = |(source, receiver, senders)| {
+        let pool = TagOnPool::create(arena, buffers, largest.max(1))?;
+        let pools = TagOnPools::new(arena.segment());
+        Ok(Tagged {
+            source,
+            senders,
+            receiver,
+            pool,
+            buffers,
+            pools,
+            payload: Vec::new(),
+            received: Vec::new(),
+        })
+    };
+    ends.into_iter().map(tag).collect()
+}
+
+/// A Basic ring in each direction.
+pub(super) fn ring(world: &Communicator) -> Result<Vec<Ring>, Error> {
+    let arena = world.arena();
+    let mine = arena.allocate_zeroed(basic::bytes_for(LINES)?, 128)?;
+    let theirs = exchange(world, mine)?;
+    let receiver = basic::Receiver::open(arena.segment(), mine, LINES)?;
+    let sender = basic::Sender::open(arena.segment(), theirs, LINES)?;
+    Ok(vec![Ring { sender, receiver, payload: Vec::new(), received: Vec::new() }])
+}
+
+/// A poll set with all of its queues, and a sender to the last of the other rank's.
+fn poll_set(world: &Communicator) -> Result<((PollSet, Vec<ExpressQueue>), ExpressSender), Error> {
+    let arena = world.arena();
+    let set = PollSet::create(arena, POLLED)?;
+    let capacity = |index| if index == LAST { CAPACITY } else { UNUSED_CAPACITY };
+    let queues: Vec<_> = (0..POLLED)
+        .map(|index| ExpressQueue::create(arena, capacity(index), Some((&set, index))))
+        .collect::<Result<_, _>>()?;
+    let theirs = exchange(world, queues[LAST].offset())?;
+    Ok(((set, queues), ExpressQueue::attach(arena.segment(), theirs)?.sender()))
+}
+
+/// Express behind the poll of many queues.
+pub(super) fn polled(world: &Communicator, threads: usize) -> Result<Vec<Parts<Polled>>, Error> {
+    let open = || {
+        let ((set, queues), sender) = poll_set(world)?;
+        let receivers =
+            queues.iter().map(|queue| queue.receiver().map(Some)).collect::<Result<Vec<_>, _>>()?;
+        Ok(((OnePoll::new(&set), receivers), sender))
+    };
+    share(world, threads, open, |source, (poll, receivers), senders| {
+        Parts::new(Polled { source, senders, poll, receivers }, threads)
+    })
+}
+
+/// A channel in each direction.
+pub(super) fn doubles(world: &Communicator) -> Result<Vec<Doubles>, Error> {
+    let ends = [world.channel(0, 1, WORDS)?, world.channel(1, 0, WORDS)?];
+    let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+    for end in ends.into_iter().flatten() {
+        match end {
+            ChannelEnd::Sender(sender) => senders.push(sender),
+            ChannelEnd::Receiver(receiver) => receivers.push(receiver),
+        }
+    }
+    let ways = senders.into_iter().zip(receivers);
+    Ok(ways
+        .map(|(sender, receiver)| Doubles {
+            sender,
+            receiver,
+            sent: 0.0,
+            seen: 0.0,
+            is_right: true,
+        })
+        .collect())
+}
+
+/// Windows and a command on them.
+pub(super) fn remote(world: &Communicator, command: Command) -> Result<Vec<Remote>, Error> {
+    Ok(vec![Remote {
+        command,
+        windows: world.windows(WORDS * 8)?,
+        other: other(world),
+        sent: 0,
+        seen: 0,
+    }])
+}
+
+/// A link in each direction; none, and why, if the policy wants a direct path and there is none.
+pub(crate) fn bulk(
+    world: &Communicator,
+    policy: Policy,
+) -> Result<(Vec<Bulk>, Option<String>), Error> {
+    let (mut receivers, mut senders) = (Vec::new(), Vec::new());
+    for (from, to) in [(0, 1), (1, 0)] {
+        match world.bulk(from, to, DEFAULT_STAGING_BYTES)? {
+            Some(BulkEnd::Sender(sender)) => senders.push(sender),
+            Some(BulkEnd::Receiver(receiver)) => receivers.push(receiver),
+            None => {}
+        }
+    }
+    let (Some(mut sender), Some(mut receiver)) = (senders.pop(), receivers.pop()) else {
+        return Ok((Vec::new(), Some("it takes two ranks".to_owned())));
+    };
+    // Both ranks have opened their ends, then both have tried to reach the other.
+    world.barrier()?;
+    let ways = [sender.direct_path(), receiver.direct_path()];
+    world.barrier()?;
+    let mine = [sender.direct_path(), receiver.direct_path()].iter().all(|path| path.exists());
+    let mut all = [0];
+    world.allreduce(&[u32::from(mine)], &mut all, Op::Minimum)?;
+    if policy == Policy::Direct && all == [0] {
+        let why = ways.into_iter().find_map(|path| path.here.err());
+        return Ok((
+            Vec::new(),
+            Some(why.map_or_else(|| "the other rank cannot".to_owned(), |why| why.to_string())),
+        ));
+    }
+    sender.set_policy(policy);
+    Ok((vec![Bulk { sender, receiver, policy, payload: Vec::new(), received: Vec::new() }], None))
+}

@@ -1,0 +1,207 @@
+//! Ways through queues: a message is as many words or lines as it needs, and put together by its
+//! sender's name.
+
+use super::way::{LOOKS, Way, pattern};
+use crate::harness::Error;
+use std::hint::black_box;
+use std::time::Instant;
+use tradewind::queues::cache_line::{
+    CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
+};
+use tradewind::queues::express::Message;
+use tradewind::queues::express::{ExpressReceiver, ExpressSender};
+use tradewind::queues::name::SourceName;
+use tradewind::queues::one_poll::OnePoll;
+
+/// Messages that a queue holds.
+pub(super) const CAPACITY: usize = 1024;
+
+/// Moves a part of a message.
+pub(crate) trait Carrier: Send {
+    /// Bytes of a part.
+    const DATA: usize;
+
+    /// Sends a part to a thread of the other rank, and waits for room.
+    fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Takes the next part, and waits for it: first it looks for a moment, then it sleeps.
+    fn receive<R>(&mut self, take: impl FnOnce(SourceName, &[u8]) -> R) -> Result<R, Error>;
+}
+
+/// A way of parts.
+#[derive(Debug)]
+pub(crate) struct Parts<C> {
+    carrier: C,
+    payload: Vec<u8>,
+    /// By sender: how much has come of its message, and the message.
+    received: Vec<(usize, Vec<u8>)>,
+    last: usize,
+}
+
+impl<C: Carrier> Parts<C> {
+    /// From so many senders.
+    pub(super) fn new(carrier: C, senders: usize) -> Self {
+        Parts { carrier, payload: Vec::new(), received: vec![(0, Vec::new()); senders], last: 0 }
+    }
+
+    /// What moves the parts.
+    pub(super) fn carrier_mut(&mut self) -> &mut C {
+        &mut self.carrier
+    }
+}
+
+impl<C: Carrier> Way for Parts<C> {
+    fn resize(&mut self, bytes: u64) {
+        self.payload = pattern(bytes);
+        self.received.iter_mut().for_each(|(at, message)| {
+            *at = 0;
+            *message = vec![0; bytes as usize];
+        });
+    }
+
+    fn room(&self) -> usize {
+        CAPACITY / self.payload.len().div_ceil(C::DATA).max(1)
+    }
+
+    #[inline]
+    fn send(&mut self, to: usize) -> Result<(), Error> {
+        if self.payload.is_empty() {
+            return self.carrier.send(to, &[]);
+        }
+        self.payload.chunks(C::DATA).try_for_each(|part| self.carrier.send(to, part))
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<usize, Error> {
+        loop {
+            let received = &mut self.received;
+            let complete = self.carrier.receive(|source, part| {
+                let from = usize::from(source.number());
+                let (at, message) = received.get_mut(from)?;
+                let end = (*at + part.len()).min(message.len());
+                message[*at..end].copy_from_slice(&part[..end - *at]);
+                *at = if end == message.len() { 0 } else { end };
+                black_box(&message);
+                (*at == 0).then_some(from)
+            })?;
+            if let Some(from) = complete {
+                self.last = from;
+                return Ok(from);
+            }
+        }
+    }
+
+    fn is_right(&self) -> bool {
+        self.received[self.last].1 == self.payload
+    }
+}
+
+/// Words of five bytes.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub(super) source: SourceName,
+    /// By thread of the other rank.
+    pub(super) senders: Vec<ExpressSender>,
+    pub(super) receiver: ExpressReceiver,
+}
+
+#[inline]
+fn send_word(
+    senders: &[ExpressSender],
+    source: SourceName,
+    to: usize,
+    bytes: &[u8],
+) -> Result<(), Error> {
+    let mut data = [0; 5];
+    data[..bytes.len()].copy_from_slice(bytes);
+    Ok(senders[to].send(&Message::new(source, 0, data))?)
+}
+
+impl Carrier for Words {
+    const DATA: usize = 5;
+
+    #[inline]
+    fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), Error> {
+        send_word(&self.senders, self.source, to, bytes)
+    }
+
+    #[inline]
+    fn receive<R>(&mut self, take: impl FnOnce(SourceName, &[u8]) -> R) -> Result<R, Error> {
+        for _ in 0..LOOKS {
+            if let Some(word) = self.receiver.try_receive()? {
+                return Ok(take(word.source(), &word.data()));
+            }
+        }
+        let word = self.receiver.receive_blocking()?;
+        Ok(take(word.source(), &word.data()))
+    }
+}
+
+/// Words, received from the first of many queues that holds one.
+#[derive(Debug)]
+pub(super) struct Polled {
+    pub(super) source: SourceName,
+    /// By thread of the other rank.
+    pub(super) senders: Vec<ExpressSender>,
+    pub(super) poll: OnePoll,
+    pub(super) receivers: Vec<Option<ExpressReceiver>>,
+}
+
+impl Polled {
+    /// Sleeps until a word comes, which it takes, or the deadline.
+    pub(super) fn sleep_until(&mut self, deadline: Instant) -> bool {
+        self.poll.poll_until(&mut self.receivers[..], deadline).is_some()
+    }
+}
+
+impl Carrier for Polled {
+    const DATA: usize = 5;
+
+    #[inline]
+    fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), Error> {
+        send_word(&self.senders, self.source, to, bytes)
+    }
+
+    #[inline]
+    fn receive<R>(&mut self, take: impl FnOnce(SourceName, &[u8]) -> R) -> Result<R, Error> {
+        for _ in 0..LOOKS {
+            if let Some((_, word)) = self.poll.poll(&mut self.receivers[..]) {
+                return Ok(take(word.source(), &word.data()));
+            }
+        }
+        let (_, word) = self.poll.poll_blocking(&mut self.receivers[..]);
+        Ok(take(word.source(), &word.data()))
+    }
+}
+
+/// Lines of 48 bytes.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    pub(super) source: SourceName,
+    /// By thread of the other rank.
+    pub(super) senders: Vec<CacheLineSender>,
+    pub(super) receiver: CacheLineReceiver,
+}
+
+impl Carrier for Lines {
+    const DATA: usize = LINE_DATA;
+
+    #[inline]
+    fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), Error> {
+        let header = CacheLineHeader { source: self.source, handler: 0, tag: 0 };
+        // A part always fits.
+        let message = CacheLineMessage::new(header, bytes).unwrap_or_default();
+        Ok(self.senders[to].send(&message)?)
+    }
+
+    #[inline]
+    fn receive<R>(&mut self, take: impl FnOnce(SourceName, &[u8]) -> R) -> Result<R, Error> {
+        for _ in 0..LOOKS {
+            if let Some(line) = self.receiver.try_receive()? {
+                return Ok(take(line.header().source, line.data()));
+            }
+        }
+        let line = self.receiver.receive_blocking()?;
+        Ok(take(line.header().source, line.data()))
+    }
+}

@@ -1,0 +1,147 @@
+//! The three things that are done with a way and timed: round trips, streams, and batches into a
+//! queue that nobody empties.
+//!
+//! Rank 0 begins, with all its threads; rank 1 has one thread. The clock is the node's, so that a
+//! stream can be timed from the first sender's begin to the receiver's end.
+
+use super::way::Way;
+use crate::harness::Error;
+use crate::harness::clock::now_ns;
+use crate::statistics::median;
+use std::sync::Barrier;
+use tradewind::{Communicator, Op};
+
+/// When something began and ended.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    begin: i64,
+    end: i64,
+}
+
+/// Times `act` on all threads of this rank; they begin together.
+fn on_all<W: Way>(
+    ways: &mut [W],
+    act: impl Fn(&mut W) -> Result<(), Error> + Sync,
+) -> Result<Vec<Span>, Error> {
+    let time = |way: &mut W| {
+        let begin = now_ns();
+        act(way)?;
+        Ok(Span { begin, end: now_ns() })
+    };
+    if let [alone] = ways {
+        return Ok(vec![time(alone)?]);
+    }
+    let start = Barrier::new(ways.len());
+    let (start, time) = (&start, &time);
+    std::thread::scope(|scope| {
+        let spawn = |way| {
+            scope.spawn(move || {
+                start.wait();
+                time(way)
+            })
+        };
+        let threads: Vec<_> = ways.iter_mut().map(spawn).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+/// From the first begin to the last end.
+fn whole(spans: &[Span]) -> Span {
+    let begin = spans.iter().map(|span| span.begin).min().unwrap_or(0);
+    let end = spans.iter().map(|span| span.end).max().unwrap_or(0);
+    Span { begin, end }
+}
+
+/// The largest that a rank has of each.
+pub(crate) fn largest<const N: usize>(
+    world: &Communicator,
+    own: [f64; N],
+) -> Result<[f64; N], Error> {
+    let mut all = [0.0; N];
+    world.allreduce(&own, &mut all, Op::Maximum)?;
+    Ok(all)
+}
+
+/// Half a round trip in nanoseconds, of `count` for each of the threads. Rank 1 gives 0.
+pub(crate) fn round_trips<W: Way>(
+    world: &Communicator,
+    ways: &mut [W],
+    threads: usize,
+    count: u64,
+) -> Result<f64, Error> {
+    world.barrier()?;
+    if world.rank() == 1 {
+        for _ in 0..count * threads as u64 {
+            for way in &mut *ways {
+                let from = way.receive()?;
+                way.send(from)?;
+            }
+        }
+        return Ok(0.0);
+    }
+    let spans = on_all(ways, |way| {
+        for _ in 0..count {
+            way.send(0)?;
+            way.receive()?;
+        }
+        Ok(())
+    })?;
+    let Span { begin, end } = whole(&spans);
+    Ok((end - begin) as f64 / (2 * count * threads as u64) as f64)
+}
+
+/// Nanoseconds a message of a stream of `count` from each of the threads. Both ranks get it.
+pub(super) fn stream<W: Way>(
+    world: &Communicator,
+    ways: &mut [W],
+    threads: usize,
+    count: u64,
+) -> Result<f64, Error> {
+    let messages = count * threads as u64;
+    world.barrier()?;
+    let mut ends = [i64::MIN; 2];
+    if world.rank() == 0 {
+        let spans = on_all(ways, |way| (0..count).try_for_each(|_| way.send(0)))?;
+        ends[0] = -whole(&spans).begin;
+    } else {
+        let spans = on_all(ways, |way| (0..messages).try_for_each(|_| way.receive().map(|_| ())))?;
+        ends[1] = whole(&spans).end;
+    }
+    let mut all = [0; 2];
+    world.allreduce(&ends, &mut all, Op::Maximum)?;
+    Ok((all[0] + all[1]) as f64 / messages as f64)
+}
+
+/// Nanoseconds to send and to receive a message, in batches of so many from each of the threads.
+/// First all are sent, then all are received. Medians of the batches; both ranks get them.
+pub(super) fn batches<W: Way>(
+    world: &Communicator,
+    ways: &mut [W],
+    threads: usize,
+    batch: u64,
+    batches: u64,
+) -> Result<[f64; 2], Error> {
+    let mut times = Vec::new();
+    for _ in 0..batches {
+        world.barrier()?;
+        if world.rank() == 0 {
+            let spans = on_all(ways, |way| (0..batch).try_for_each(|_| way.send(0)))?;
+            let sum: i64 = spans.iter().map(|span| span.end - span.begin).sum();
+            times.push(sum as f64 / (batch * threads as u64) as f64);
+        }
+        world.barrier()?;
+        if world.rank() == 1 {
+            let messages = batch * threads as u64;
+            let spans =
+                on_all(ways, |way| (0..messages).try_for_each(|_| way.receive().map(|_| ())))?;
+            let Span { begin, end } = whole(&spans);
+            times.push((end - begin) as f64 / messages as f64);
+        }
+    }
+    let mut own = [0.0; 2];
+    own[world.rank() as usize] = median(&times);
+    largest(world, own)
+}

@@ -1,0 +1,204 @@
+//! What is asked for.
+
+use super::mechanism::Mechanism;
+use crate::harness::Error;
+
+/// The longest message that is measured, in bytes.
+pub const MOST_BYTES: u64 = 1 << 26;
+/// The most threads that send through one queue.
+pub const MOST_THREADS: u32 = 64;
+/// The fewest rounds, so that a tenth below and a tenth above mean something.
+pub const LEAST_ROUNDS: u32 = 7;
+/// The most rounds.
+pub const MOST_ROUNDS: u32 = 10_000;
+/// The longest time for a row, in milliseconds.
+pub const MOST_ROW_MS: u64 = 600_000;
+
+/// The rows to be measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The mechanisms.
+    pub mechanisms: Vec<Mechanism>,
+    /// Numbers of sending threads. Mechanisms that one thread at a time uses are measured with 1
+    /// only.
+    pub threads: Vec<u32>,
+    /// Sizes in bytes. A mechanism is measured with those that it [carries](Mechanism::carries);
+    /// those that have one size only with that, whatever is asked for.
+    pub sizes: Vec<u64>,
+    /// Rounds of each row.
+    pub rounds: u32,
+    /// About how long each row takes, in milliseconds.
+    pub row_ms: u64,
+}
+
+impl Default for Plan {
+    /// Everything, with one thread and with two: from 0 B to 1 KiB by 8, then by doubling to 1 MiB.
+    /// It takes some minutes.
+    fn default() -> Self {
+        Plan {
+            mechanisms: Mechanism::ALL.to_vec(),
+            threads: vec![1, 2],
+            sizes: (0..=1024).step_by(8).chain((11..=20).map(|exponent| 1 << exponent)).collect(),
+            rounds: LEAST_ROUNDS,
+            row_ms: 150,
+        }
+    }
+}
+
+/// One row to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// The mechanism.
+    pub mechanism: Mechanism,
+    /// Sending threads.
+    pub threads: u32,
+    /// Size of a message.
+    pub bytes: u64,
+}
+
+impl Plan {
+    /// Whether it can be measured.
+    ///
+    /// ```
+    /// use measure::experiments::queues::Plan;
+    /// assert!(Plan::default().check().is_ok());
+    /// assert!(Plan { rounds: 1, ..Plan::default() }.check().is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`], [`Error::Nothing`].
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |what, found: String, expected| Err(Error::Argument { what, found, expected });
+        if let Some(threads) =
+            self.threads.iter().find(|threads| !(1..=MOST_THREADS).contains(threads))
+        {
+            return refuse("the number of threads", threads.to_string(), "from 1 to 64");
+        }
+        if let Some(bytes) = self.sizes.iter().find(|bytes| **bytes > MOST_BYTES) {
+            return refuse(
+                "the size of a message",
+                format!("{bytes} bytes"),
+                "up to 67108864 (64 MiB)",
+            );
+        }
+        if !(LEAST_ROUNDS..=MOST_ROUNDS).contains(&self.rounds) {
+            return refuse("the number of rounds", self.rounds.to_string(), "from 7 to 10000");
+        }
+        if !(1..=MOST_ROW_MS).contains(&self.row_ms) {
+            return refuse(
+                "the time for a row",
+                format!("{} ms", self.row_ms),
+                "from 1 to 600000 ms",
+            );
+        }
+        if self.cases().is_empty() {
+            Err(Error::Nothing { why: self.why_nothing() })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What stands in the way of each mechanism if none can be measured.
+    fn why_nothing(&self) -> String {
+        if self.mechanisms.is_empty() || self.threads.is_empty() {
+            return "give a mechanism and a number of threads".to_owned();
+        }
+        let sizes = self.sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let why = |mechanism: &Mechanism| match self.sizes_of(*mechanism).is_empty() {
+            true => {
+                let (least, most) = mechanism.sizes().into_inner();
+                format!("{mechanism} takes {least} to {most} bytes, not {sizes}")
+            }
+            false => format!("{mechanism} is measured with 1 thread only"),
+        };
+        self.mechanisms.iter().map(why).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The rows, in their order.
+    pub fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (mechanism, threads) in self.groups() {
+            cases.extend(self.sizes_of(mechanism).into_iter().map(|bytes| Case {
+                mechanism,
+                threads,
+                bytes,
+            }));
+        }
+        cases
+    }
+
+    /// Mechanisms and threads that go together.
+    pub(super) fn groups(&self) -> Vec<(Mechanism, u32)> {
+        let mut groups = Vec::new();
+        for &threads in &self.threads {
+            let fitting =
+                self.mechanisms.iter().filter(|mechanism| threads == 1 || mechanism.is_shared());
+            groups.extend(fitting.map(|mechanism| (*mechanism, threads)));
+        }
+        groups
+    }
+
+    pub(super) fn sizes_of(&self, mechanism: Mechanism) -> Vec<u64> {
+        match mechanism.only_bytes() {
+            Some(bytes) => vec![bytes],
+            None => self.sizes.iter().copied().filter(|bytes| mechanism.carries(*bytes)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_done_is_named() {
+        let usual = Plan::default;
+        for (plan, hint) in [
+            (Plan { threads: vec![1, 0], ..usual() }, "threads is 0"),
+            (Plan { sizes: vec![8, MOST_BYTES + 1], ..usual() }, "67108865 bytes"),
+            (Plan { rounds: 6, ..usual() }, "rounds is 6"),
+            (Plan { row_ms: 0, ..usual() }, "0 ms"),
+            (
+                Plan { threads: vec![2], mechanisms: vec![Mechanism::Channel], ..usual() },
+                "channel is measured with 1 thread",
+            ),
+            (
+                Plan { sizes: vec![4096], mechanisms: vec![Mechanism::Express], ..usual() },
+                "0 to 128 bytes, not 4096",
+            ),
+            (
+                Plan { sizes: vec![8], mechanisms: vec![Mechanism::BulkDirect], ..usual() },
+                "bulk-direct takes 1024 to",
+            ),
+            (Plan { mechanisms: Vec::new(), ..usual() }, "give a mechanism"),
+        ] {
+            let error = plan.check().expect_err(hint).to_string();
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+
+    /// The command's help and the README say how many rows there are.
+    #[test]
+    fn everything_is_as_many_rows_as_users_are_told() {
+        assert_eq!(Plan::default().cases().len(), 914);
+    }
+
+    #[test]
+    fn a_mechanism_of_one_size_has_one_row() {
+        let plan = Plan {
+            mechanisms: vec![Mechanism::Write, Mechanism::Wide],
+            sizes: vec![0, 48, 1 << 20],
+            ..Plan::default()
+        };
+        let rows: Vec<_> = plan
+            .cases()
+            .into_iter()
+            .map(|case| (case.mechanism, case.threads, case.bytes))
+            .collect();
+        let wide = |threads, bytes| (Mechanism::Wide, threads, bytes);
+        assert_eq!(
+            rows,
+            [(Mechanism::Write, 1, 8), wide(1, 0), wide(1, 48), wide(2, 0), wide(2, 48)]
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! Ways of Tag-On: a header in a line, the data in a buffer of the segment; to one receiver.
+
+use super::way::{LOOKS, Way, pattern};
+use crate::harness::Error;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use tradewind::queues::cache_line::{
+    CacheLineHeader, CacheLineReceiver, CacheLineSender, SendError,
+};
+use tradewind::queues::name::SourceName;
+use tradewind::queues::tag_on::{TagOnError, TagOnPool, TagOnPools};
+
+/// Longer than any receiver is away.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// How many buffers of so many bytes a sender has: some MiB, and enough that it does not wait for
+/// each.
+pub(super) fn buffers(bytes: u64) -> u64 {
+    ((8 << 20) / bytes.max(1)).clamp(4, 64)
+}
+
+/// Headers through a queue, data through the pool of the sending thread.
+#[derive(Debug)]
+pub(super) struct Tagged {
+    pub(super) source: SourceName,
+    /// By thread of the other rank.
+    pub(super) senders: Vec<CacheLineSender>,
+    pub(super) receiver: CacheLineReceiver,
+    pub(super) pool: TagOnPool,
+    pub(super) buffers: u64,
+    /// What the other rank's threads send from.
+    pub(super) pools: TagOnPools,
+    pub(super) payload: Vec<u8>,
+    pub(super) received: Vec<u8>,
+}
+
+impl Way for Tagged {
+    fn resize(&mut self, bytes: u64) {
+        self.payload = pattern(bytes);
+        self.received = vec![0; bytes as usize];
+    }
+
+    fn room(&self) -> usize {
+        self.buffers as usize
+    }
+
+    #[inline]
+    fn send(&mut self, to: usize) -> Result<(), Error> {
+        let mut draft = loop {
+            match self.pool.take() {
+                Err(TagOnError::Exhausted { .. }) => std::thread::yield_now(),
+                other => break other?,
+            }
+        };
+        draft[..self.payload.len()].copy_from_slice(&self.payload);
+        let data = draft.finish(self.payload.len() as u64);
+        let (sender, header) =
+            (&self.senders[to], CacheLineHeader { source: self.source, handler: 0, tag: 0 });
+        match data.send(sender, header, &[]) {
+            Err(TagOnError::Send(SendError::Full)) => {
+                Ok(data.send_until(sender, header, &[], Instant::now() + PATIENCE)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<usize, Error> {
+        let mut found = None;
+        for _ in 0..LOOKS {
+            found = self.receiver.try_receive()?;
+            if found.is_some() {
+                break;
+            }
+        }
+        let header = match found {
+            Some(header) => header,
+            None => self.receiver.receive_blocking()?,
+        };
+        let data = self.pools.open(&header)?;
+        self.received.copy_from_slice(&data);
+        black_box(&self.received);
+        Ok(header.header().source.number().into())
+    }
+
+    fn is_right(&self) -> bool {
+        self.received == self.payload
+    }
+}

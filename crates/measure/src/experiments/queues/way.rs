@@ -1,0 +1,73 @@
+//! A way between two ranks, as the experiment sees all mechanisms; and the floor beneath them all.
+
+use crate::harness::Error;
+use shm::mapped::Mapped;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How often a receiver looks before it calls what puts it to sleep: about a microsecond.
+pub(super) const LOOKS: u32 = 1000;
+
+/// One end of a way to and from the other rank.
+pub(crate) trait Way: Send {
+    /// From now on messages have this size. No message may be under way.
+    fn resize(&mut self, bytes: u64);
+
+    /// How many messages can be sent while nobody receives; 0: sender and receiver have to meet.
+    fn room(&self) -> usize;
+
+    /// Sends a message to a thread of the other rank, and waits for room.
+    fn send(&mut self, to: usize) -> Result<(), Error>;
+
+    /// Takes the next message, and waits for it; gives the thread that has sent it.
+    fn receive(&mut self) -> Result<usize, Error>;
+
+    /// Whether the message received last was right.
+    fn is_right(&self) -> bool {
+        true
+    }
+}
+
+/// The floor: a bare word in a cache line of its own for each direction, which one side stores and
+/// the other loads.
+#[derive(Debug)]
+pub(super) struct Floor {
+    /// This rank stores here.
+    pub(super) out: Mapped<AtomicU64>,
+    /// This rank loads here.
+    pub(super) back: Mapped<AtomicU64>,
+    pub(super) sent: u64,
+    pub(super) seen: u64,
+}
+
+impl Way for Floor {
+    fn resize(&mut self, _bytes: u64) {}
+
+    fn room(&self) -> usize {
+        0
+    }
+
+    #[inline]
+    fn send(&mut self, _to: usize) -> Result<(), Error> {
+        self.sent += 1;
+        // Release: pairs with the Acquire of the other rank's load.
+        self.out.store(self.sent, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<usize, Error> {
+        loop {
+            // Acquire: pairs with the Release of the other rank's store.
+            let number = self.back.load(Ordering::Acquire);
+            if number != self.seen {
+                self.seen = number;
+                return Ok(0);
+            }
+        }
+    }
+}
+
+/// Byte `at` of every message. Never 0, which a buffer has before anything was received.
+pub(crate) fn pattern(bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at % 251) as u8 + 1).collect()
+}

@@ -1,0 +1,103 @@
+//! Ways of eight bytes: a channel, and the three commands on a window.
+
+use super::way::Way;
+use crate::harness::Error;
+use tradewind::queues::channel;
+use tradewind::{ChannelReceiver, Op, Windows};
+
+/// Values that a channel holds, and words of a window.
+pub(super) const WORDS: u64 = 512;
+
+/// A channel in each direction.
+#[derive(Debug)]
+pub(super) struct Doubles {
+    pub(super) sender: channel::Sender<f64>,
+    pub(super) receiver: ChannelReceiver<f64>,
+    pub(super) sent: f64,
+    pub(super) seen: f64,
+    pub(super) is_right: bool,
+}
+
+impl Way for Doubles {
+    fn resize(&mut self, _bytes: u64) {}
+
+    fn room(&self) -> usize {
+        WORDS as usize
+    }
+
+    #[inline]
+    fn send(&mut self, _to: usize) -> Result<(), Error> {
+        self.sent += 1.0;
+        Ok(self.sender.send(self.sent)?)
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<usize, Error> {
+        let value = self.receiver.recv()?;
+        self.seen += 1.0;
+        self.is_right &= value == self.seen;
+        Ok(0)
+    }
+
+    fn is_right(&self) -> bool {
+        self.is_right
+    }
+}
+
+/// What moves a word.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Command {
+    /// The sender writes into the receiver's window.
+    Write,
+    /// The receiver reads from the sender's window, where the sender has written.
+    Read,
+    /// The sender adds one to a word of the receiver's window.
+    Accumulate,
+}
+
+/// Words of windows, in turn. The receiver polls.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) command: Command,
+    pub(super) windows: Windows,
+    /// The other rank.
+    pub(super) other: usize,
+    pub(super) sent: u64,
+    pub(super) seen: u64,
+}
+
+impl Way for Remote {
+    fn resize(&mut self, _bytes: u64) {}
+
+    fn room(&self) -> usize {
+        WORDS as usize
+    }
+
+    #[inline]
+    fn send(&mut self, _to: usize) -> Result<(), Error> {
+        let at = self.sent % WORDS * 8;
+        self.sent += 1;
+        let there = &self.windows.all[self.other];
+        match self.command {
+            Command::Write => there.put_value(at, self.sent)?,
+            Command::Read => self.windows.own.local().put_value(at, self.sent)?,
+            Command::Accumulate => there.accumulate_value(Op::Sum.into(), at, 1_u64)?,
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<usize, Error> {
+        let at = self.seen % WORDS * 8;
+        let lap = self.seen / WORDS + 1;
+        self.seen += 1;
+        let (window, awaited) = match self.command {
+            Command::Write => (self.windows.own.local(), self.seen),
+            Command::Read => (&self.windows.all[self.other], self.seen),
+            Command::Accumulate => (self.windows.own.local(), lap),
+        };
+        // A stream may be laps ahead: nobody holds up who sends.
+        while window.get_value::<u64>(at)? < awaited {}
+        Ok(0)
+    }
+}

@@ -1,0 +1,55 @@
+//! The frame of the measurement suite: what an experiment gives, so that it can be run on rank
+//! processes, watched, interrupted, taken up again, and kept.
+//!
+//! An [`Experiment`] is a list of [`Step`]s and the outline of the [`Part`] that they fill. A step
+//! asks for a [`JobShape`] of job (how many ranks, on which cores, which engine), is a function that
+//! all ranks of such a job run, and gives [`Finding`]s: points, rows, cells, notes. Steps are
+//! short, and what one of them found is kept when the next one is cut off. The list depends on the
+//! [`Setting`] alone, so every process draws it up for itself, and a part says by a number how much
+//! of it is done.
+//!
+//! ```
+//! use measure::results::{Axis, Figure, Part, Point};
+//! use measure::harness::{Experiment, Finding, Setting, JobShape, Step, run_on_threads};
+//! use tradewind::Op;
+//!
+//! /// The time of an allreduce, among as many ranks as there are cores.
+//! fn experiment(setting: &Setting) -> Experiment {
+//!     let mut outline = Part::new("allreduce", "Allreduce");
+//!     let (x, y) = (Axis::number("numbers"), Axis::microseconds("time"));
+//!     outline.figures.push(Figure::new("time", "Time of an allreduce", x, y));
+//!     let step = |numbers: usize| {
+//!         Step::new(format!("{numbers} numbers"), JobShape::bound(setting, 2), 1, move |here| {
+//!             let (mine, mut sum) = (vec![1.0; numbers], vec![0.0; numbers]);
+//!             let begin = measure::harness::clock::now_ns();
+//!             here.world.allreduce(&mine, &mut sum, Op::Sum)?;
+//!             let time = measure::harness::clock::microseconds(begin, measure::harness::clock::now_ns());
+//!             Ok(vec![Finding::measured("time", "join", Point::of(numbers as f64, &[time]))])
+//!         })
+//!     };
+//!     Experiment::new(outline, [1, 100].map(step))
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let part = run_on_threads(&experiment(&Setting::default()))?;
+//! assert!(part.complete && part.figures[0].series[0].points.len() == 2);
+//! # Ok(())
+//! # }
+//! ```
+
+pub(crate) mod agreement;
+pub mod clock;
+pub mod computation;
+mod error;
+mod experiment;
+mod finding;
+pub mod processor_time;
+pub mod repetition;
+mod setting;
+mod threads;
+
+pub use error::Error;
+pub use experiment::{Experiment, Step, StepContext};
+pub use finding::Finding;
+pub use setting::{JobShape, Setting};
+pub use threads::run_on_threads;

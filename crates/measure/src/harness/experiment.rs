@@ -1,0 +1,122 @@
+//! An experiment: its outline, its steps, and its conclusions.
+
+use crate::harness::error::Error;
+use crate::harness::finding::Finding;
+use crate::harness::setting::JobShape;
+use crate::results::Part;
+use std::ops::Range;
+use std::path::Path;
+use tradewind::Communicator;
+
+/// What is measured, step by step, and what becomes of it.
+pub struct Experiment {
+    outline: Part,
+    steps: Vec<Step>,
+    conclude: Box<Conclude>,
+}
+
+/// One step.
+pub struct Step {
+    /// What it measures, in a few words for whoever waits.
+    pub what: String,
+    /// The job that it needs.
+    pub shape: JobShape,
+    /// About how long it takes.
+    pub milliseconds: u64,
+    measure: Box<Measure>,
+}
+
+type Measure = dyn Fn(&StepContext<'_>) -> Result<Vec<Finding>, Error> + Send + Sync;
+type Conclude = dyn Fn(&mut Part) -> Result<(), Error> + Send + Sync;
+
+/// Where a step runs: one rank of a job of its shape.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext<'a> {
+    /// All ranks of the job.
+    pub world: &'a Communicator,
+    /// The shape that was asked for.
+    pub shape: &'a JobShape,
+    /// The process of the node service, where it is one of its own.
+    pub service: Option<u32>,
+    /// Where results are kept; none in a trial on threads. An experiment that keeps more than its
+    /// part (`machine.json`) writes it there from rank 0.
+    pub directory: Option<&'a Path>,
+}
+
+impl Step {
+    /// A step that takes about so many milliseconds. All ranks of a job run `measure` at the same
+    /// time; what it gives on rank 0 counts.
+    pub fn new(
+        what: impl Into<String>,
+        shape: JobShape,
+        milliseconds: u64,
+        measure: impl Fn(&StepContext<'_>) -> Result<Vec<Finding>, Error> + Send + Sync + 'static,
+    ) -> Self {
+        Step { what: what.into(), shape, milliseconds, measure: Box::new(measure) }
+    }
+
+    /// Runs it on this rank.
+    ///
+    /// # Errors
+    /// What it says itself, with its name.
+    pub fn run(&self, here: &StepContext<'_>) -> Result<Vec<Finding>, Error> {
+        (self.measure)(here).map_err(|error| error.in_step(&self.what))
+    }
+}
+
+impl Experiment {
+    /// An experiment that makes these steps. The outline has figures with axes, maps and tables
+    /// with columns, which findings name, and all words; nothing measured.
+    pub fn new(outline: Part, steps: impl IntoIterator<Item = Step>) -> Self {
+        Experiment { outline, steps: steps.into_iter().collect(), conclude: Box::new(|_| Ok(())) }
+    }
+
+    /// The same, which draws conclusions: fits, fitted curves, tables of parameters. They are drawn
+    /// again and again from however much there is, so that what they wrote before has to be
+    /// replaced; see [`Part::replace_series`].
+    #[must_use]
+    pub fn concluding(
+        self,
+        conclude: impl Fn(&mut Part) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Self {
+        Experiment { conclude: Box::new(conclude), ..self }
+    }
+
+    /// The part before anything is measured.
+    pub fn outline(&self) -> &Part {
+        &self.outline
+    }
+
+    /// The steps, in their order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Steps from this one on that one job can make: neighbours of the same shape.
+    pub fn job_from(&self, first: usize) -> Range<usize> {
+        let Some(step) = self.steps.get(first) else { return first..first };
+        let same = self.steps[first..].iter().take_while(|other| other.shape == step.shape).count();
+        first..first + same
+    }
+
+    /// Adds what the next step found. Nothing is added if any of it does not fit.
+    ///
+    /// # Errors
+    /// A finding that names what the outline does not have, or whose value is not a number.
+    pub fn add(&self, part: &mut Part, findings: Vec<Finding>) -> Result<(), Error> {
+        let mut grown = part.clone();
+        findings.into_iter().try_for_each(|finding| finding.add_to(&mut grown))?;
+        grown.steps_done += 1;
+        *part = grown;
+        Ok(())
+    }
+
+    /// Draws the conclusions from what there is so far, and says whether all is there.
+    ///
+    /// # Errors
+    /// What the conclusions say.
+    pub fn conclude(&self, part: &mut Part) -> Result<(), Error> {
+        part.complete = part.steps_done as usize == self.steps.len();
+        (self.conclude)(part)
+    }
+}

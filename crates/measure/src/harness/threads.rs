@@ -1,0 +1,35 @@
+//! An experiment on threads of this process: for trials and tests. They are not bound to cores.
+
+use super::{Error, Experiment, Finding, StepContext};
+use crate::results::Part;
+use std::sync::{Mutex, PoisonError};
+use tradewind::local_with;
+
+/// Makes all steps, each job's ranks being threads of this process.
+///
+/// # Errors
+/// What a step says, or what has no place in the part.
+pub fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
+    let mut part = experiment.outline().clone();
+    for step in experiment.steps() {
+        let outcome = Mutex::new(Ok(Vec::new()));
+        let shape = &step.shape;
+        local_with(shape.ranks, shape.engine, |world| {
+            let found =
+                step.run(&StepContext { world: &world, shape, service: None, directory: None });
+            let fails = found.is_err();
+            if world.rank() == 0 || fails {
+                let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
+                if outcome.is_ok() {
+                    *outcome = found;
+                }
+            }
+            // Nobody leaves while others still have something to do with it.
+            if fails { Ok(()) } else { world.barrier() }
+        })?;
+        let found: Vec<Finding> = outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        experiment.add(&mut part, found)?;
+    }
+    experiment.conclude(&mut part)?;
+    Ok(part)
+}

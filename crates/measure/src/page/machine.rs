@@ -1,0 +1,215 @@
+//! `machine.json` as a part like any other: the parameters of each class of pairs, noise, clock,
+//! and the rest.
+
+use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
+use models::machine::PairClass;
+use models::machine_file::{Machine, Samples, SizeSamples, StartCosts};
+use models::parameters::Classes;
+use models::parameters::{Parameters, Point as AtSize};
+use models::statistics::Sample;
+use std::collections::BTreeMap;
+
+/// What is kept of one parameter: its name, its value at a size, and the samples that it comes
+/// from.
+type Parameter = (&'static str, fn(&AtSize) -> f64, fn(&SizeSamples) -> &Sample);
+
+const PARAMETERS: [Parameter; 3] = [
+    ("g(m), gap", |at| at.gap, |at| &at.gap),
+    ("os(m), send overhead", |at| at.send_overhead, |at| &at.send_overhead),
+    ("or(m), receive overhead", |at| at.receive_overhead, |at| &at.receive_overhead),
+];
+
+/// What is known of messages under one engine.
+struct Side<'a> {
+    /// What sets it apart, as the end of a name.
+    suffix: &'static str,
+    classes: &'a Classes,
+    samples: &'a BTreeMap<PairClass, Samples>,
+    starts: &'a BTreeMap<PairClass, StartCosts>,
+}
+
+fn sides(machine: &Machine) -> [Side<'_>; 2] {
+    let Machine { classes, samples, starts, peers, .. } = machine;
+    let caller = Side { suffix: "", classes, samples, starts };
+    [
+        caller,
+        Side {
+            suffix: ", peers",
+            classes: &peers.classes,
+            samples: &peers.samples,
+            starts: &peers.starts,
+        },
+    ]
+}
+
+/// The part; short where the experiment that measured the machine has a part of its own.
+pub(crate) fn part(machine: &Machine, is_told: bool) -> Part {
+    let mut part = Part::new("machine", "Parameters of the machine");
+    part.complete = machine.classes.iter().next().is_some();
+    part.about = "What a message costs between two ranks, by how far they are from each other: the latency L, the \
+        overheads of sending and receiving, and the gap between messages. Bands lie between the quartiles of the samples. \
+        Every rank runs its own operations, but where it says peers: there one process runs a whole chain."
+        .to_owned();
+    part.source = "Kielmann, Bal, Verstoep: Fast Measurement of LogP Parameters for Message Passing Platforms, 2000; \
+        figure 1 of Barchet-Estefanel, Mounié: Performance Characterisation of Intra-Cluster Collective Communications, 2004"
+        .to_owned();
+    let sides = sides(machine);
+    for side in &sides {
+        part.figures.extend(
+            side.classes.iter().map(|(class, parameters)| class_figure(side, class, parameters)),
+        );
+    }
+    if !is_told && sides.iter().map(|side| side.classes.iter().count()).sum::<usize>() > 1 {
+        part.figures.extend(PARAMETERS.map(|parameter| placement_figure(&sides, parameter)));
+    }
+    part.tables.push(latencies(&sides));
+    part.tables.push(circumstances(machine));
+    if !is_told && !machine.joins.is_empty() {
+        part.tables.push(joins(machine));
+    }
+    part
+}
+
+/// L, g, os and or of one class.
+fn class_figure(side: &Side, class: PairClass, parameters: &Parameters) -> Figure {
+    let suffix = side.suffix;
+    let title = format!("Parameters of pairs: {}{suffix}", words(class));
+    let mut figure = empty(&format!("parameters-{class}{}", suffix.replace(", ", "-")), &title);
+    for parameter in PARAMETERS {
+        figure.series.push(curve(parameter.0.to_owned(), side, class, parameters, parameter));
+    }
+    // At every size, so that it is seen on any axis.
+    let points = parameters
+        .points()
+        .iter()
+        .map(|at| Point::exact(at.bytes as f64, parameters.latency()))
+        .collect();
+    figure.series.push(Series { name: "L, latency".to_owned(), role: Role::Fitted, points });
+    figure
+}
+
+/// One parameter of all classes.
+fn placement_figure(sides: &[Side], parameter: Parameter) -> Figure {
+    let (name, ..) = parameter;
+    let symbol = name.split('(').next().unwrap_or(name);
+    let mut figure =
+        empty(&format!("placement-{symbol}"), &format!("What placement changes: {name}"));
+    for side in sides {
+        for (class, parameters) in side.classes.iter() {
+            figure.series.push(curve(
+                format!("{}{}", words(class), side.suffix),
+                side,
+                class,
+                parameters,
+                parameter,
+            ));
+        }
+    }
+    figure
+}
+
+fn empty(name: &str, title: &str) -> Figure {
+    let y = Axis::microseconds("time").logarithmic();
+    Figure::new(name, title, Axis::bytes("message size").logarithmic(), y)
+}
+
+fn curve(
+    name: String,
+    side: &Side,
+    class: PairClass,
+    parameters: &Parameters,
+    parameter: Parameter,
+) -> Series {
+    let (_, value, sample) = parameter;
+    let samples =
+        side.samples.get(&class).map(|samples| samples.sizes.as_slice()).unwrap_or_default();
+    let point = |at: &AtSize| {
+        let values =
+            samples.iter().find(|sizes| sizes.bytes == at.bytes).map(|sizes| &sample(sizes).values);
+        let spread = values
+            .filter(|values| !values.is_empty())
+            .map(|values| Point::of(at.bytes as f64, values));
+        // The samples say how far values lie apart; the parameter is what the models use.
+        let spread = spread.unwrap_or_else(|| Point::exact(at.bytes as f64, 0.0));
+        Point { median: value(at), ..spread }
+    };
+    Series { name, role: Role::Measured, points: parameters.points().iter().map(point).collect() }
+}
+
+fn latencies(sides: &[Side]) -> Table {
+    let columns = [
+        "pairs",
+        "L (µs)",
+        "round trip, least (µs)",
+        "median (µs)",
+        "greatest (µs)",
+        "round trips",
+        "sizes",
+        "a run (µs)",
+        "a private byte (µs)",
+    ];
+    let rows =
+        sides.iter().flat_map(|side| side.classes.iter().map(move |pair| latency(side, pair)));
+    let mut table = filled("latency", "Latency, and what a run costs", &columns, rows.collect());
+    table.caption =
+        "A run: what a schedule costs besides its messages, and for each byte of private buffers."
+            .to_owned();
+    table
+}
+
+fn latency(side: &Side, (class, parameters): (PairClass, &Parameters)) -> Vec<Value> {
+    let trips = side.samples.get(&class).map(|samples| &samples.round_trip);
+    let trips = trips.filter(|trips| !trips.values.is_empty());
+    let of =
+        |pick: fn(&Sample) -> f64| trips.map_or(Value::None, |trips| Value::Number(pick(trips)));
+    let start = |pick: fn(&StartCosts) -> f64| {
+        side.starts.get(&class).map_or(Value::None, |costs| pick(costs).into())
+    };
+    vec![
+        format!("{}{}", words(class), side.suffix).into(),
+        parameters.latency().into(),
+        of(|trips| trips.quantiles.minimum),
+        of(|trips| trips.quantiles.median),
+        of(|trips| trips.quantiles.maximum),
+        of(|trips| trips.values.len() as f64),
+        (parameters.points().len() as f64).into(),
+        start(|costs| costs.fixed),
+        start(|costs| costs.per_byte),
+    ]
+}
+
+fn circumstances(machine: &Machine) -> Table {
+    let noise = &machine.noise;
+    let row = |what: &str, value: f64, unit: &str| vec![what.into(), value.into(), unit.into()];
+    let rows = vec![
+        row("smallest step of the clock", machine.clock_nanoseconds, "ns"),
+        row("time that the system took", noise.share * 100.0, "%"),
+        row("interruptions", noise.per_second, "a second"),
+        row("longest interruption", noise.longest, "µs"),
+        row("combining two contributions", machine.combine, "µs a byte"),
+        row("γ, contention ratio of the direct all-to-all", machine.contention, ""),
+    ];
+    filled("circumstances", "Noise, clock and contention", &["what", "value", "unit"], rows)
+}
+
+fn joins(machine: &Machine) -> Table {
+    let columns = ["operation", "fixed (µs)", "each rank (µs)", "each byte (µs)"];
+    let rows = machine.joins.iter().map(|(operation, costs)| {
+        vec![
+            operation.name().into(),
+            costs.fixed.into(),
+            costs.per_rank.into(),
+            costs.per_byte.into(),
+        ]
+    });
+    filled("joins", "Joins inside a node", &columns, rows.collect())
+}
+
+fn filled(name: &str, title: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Table {
+    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+    Table { name: name.to_owned(), title: title.to_owned(), caption: String::new(), columns, rows }
+}
+
+fn words(class: PairClass) -> String {
+    class.name().replace('-', " ")
+}

@@ -1,0 +1,386 @@
+//! The typed form of one experiment's results.
+
+use crate::statistics::percentile;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What one experiment found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// What the experiment is called on the command line; also the name of its file.
+    pub name: String,
+    /// What it is about, in a few words.
+    pub title: String,
+    /// What was done and how to read it, in a few sentences.
+    #[serde(default)]
+    pub about: String,
+    /// The paper and its section that the experiment comes from.
+    #[serde(default)]
+    pub source: String,
+    /// Whether all of it was measured.
+    pub complete: bool,
+    /// How many of the experiment's steps are in it. Whoever goes on with it begins behind them.
+    #[serde(default)]
+    pub steps_done: u64,
+    /// What it was measured with, by name: only what was measured with the same can be put
+    /// together.
+    #[serde(default)]
+    pub setting: BTreeMap<String, String>,
+    /// Curves.
+    #[serde(default)]
+    pub figures: Vec<Figure>,
+    /// Coloured cells.
+    #[serde(default)]
+    pub maps: Vec<Map>,
+    /// Numbers and words.
+    #[serde(default)]
+    pub tables: Vec<Table>,
+    /// What a reader should know: "more ranks than cores", what could not be measured here, and
+    /// why.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Curves over one pair of axes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Unique in its part; used in file names: lower-case words joined by hyphens.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// How to read it.
+    #[serde(default)]
+    pub caption: String,
+    /// Across.
+    pub x: Axis,
+    /// Up.
+    pub y: Axis,
+    /// The curves.
+    pub series: Vec<Series>,
+}
+
+/// What is counted along an axis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// What it is.
+    pub label: String,
+    /// Its unit, empty for plain numbers.
+    pub unit: String,
+    /// How it is drawn at first.
+    pub scale: Scale,
+}
+
+/// How an axis is drawn at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Equal steps.
+    Linear,
+    /// Equal ratios.
+    Logarithmic,
+}
+
+/// A curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    /// What it is, unique in its figure.
+    pub name: String,
+    /// Where its values come from.
+    pub role: Role,
+    /// Its points, in the order in which they are joined.
+    pub points: Vec<Point>,
+}
+
+/// Where values come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// From a clock.
+    Measured,
+    /// From a model, before the measurement.
+    Predicted,
+    /// From a formula fitted to these measurements.
+    Fitted,
+    /// What the machine needs for the same without any protocol.
+    Floor,
+}
+
+/// A value and how far its repetitions lie apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Across.
+    #[serde(deserialize_with = "number")]
+    pub x: f64,
+    /// The middle of the repetitions, or the value if there are none.
+    #[serde(deserialize_with = "number")]
+    pub median: f64,
+    /// The least repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum: Option<f64>,
+    /// A quarter lies below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_quartile: Option<f64>,
+    /// A quarter lies above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upper_quartile: Option<f64>,
+    /// The greatest repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maximum: Option<f64>,
+    /// How many repetitions there are; 0 for a value from a formula.
+    #[serde(default)]
+    pub repetitions: u32,
+}
+
+/// Cells by two categories: which algorithm is best, how much is lost by a choice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Map {
+    /// Unique in its part, as [`Figure::name`].
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// How to read it.
+    #[serde(default)]
+    pub caption: String,
+    /// What the columns are: their label, and each column's name in order.
+    pub columns: Categories,
+    /// What the rows are.
+    pub rows: Categories,
+    /// How a cell's colour is found.
+    pub colour: Colour,
+    /// The cells; where there is none, nothing was measured.
+    pub cells: Vec<Square>,
+}
+
+/// Names along one side of a map.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Categories {
+    /// What they are.
+    pub label: String,
+    /// Their names, in order.
+    pub names: Vec<String>,
+}
+
+/// How the colour of a cell is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Colour {
+    /// Each text has a colour of its own.
+    ByText,
+    /// From 1 (as good as can be) upwards.
+    ByRatio,
+}
+
+/// One cell of a map.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Square {
+    /// Which column, from 0.
+    pub column: usize,
+    /// Which row, from 0.
+    pub row: usize,
+    /// What stands in it: an algorithm, a number.
+    pub text: String,
+    /// The number, where the colour needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// What is said when it is pointed at.
+    #[serde(default)]
+    pub detail: String,
+}
+
+/// Rows of words and numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Unique in its part, as [`Figure::name`].
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// How to read it.
+    #[serde(default)]
+    pub caption: String,
+    /// The columns' names, with units.
+    pub columns: Vec<String>,
+    /// The rows, each with a value for every column.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// A value in a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// There is none.
+    None,
+    /// A number.
+    Number(f64),
+    /// Words.
+    Text(String),
+}
+
+impl Part {
+    /// An empty part, not yet complete.
+    pub fn new(name: &str, title: &str) -> Self {
+        Part {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            about: String::new(),
+            source: String::new(),
+            complete: false,
+            steps_done: 0,
+            setting: BTreeMap::new(),
+            figures: Vec::new(),
+            maps: Vec::new(),
+            tables: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Figure {
+    /// A figure without curves.
+    pub fn new(name: &str, title: &str, x: Axis, y: Axis) -> Self {
+        Figure {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            caption: String::new(),
+            x,
+            y,
+            series: Vec::new(),
+        }
+    }
+}
+
+impl Axis {
+    /// Sizes in bytes, drawn in equal steps.
+    pub fn bytes(label: &str) -> Self {
+        Axis { label: label.to_owned(), unit: "bytes".to_owned(), scale: Scale::Linear }
+    }
+
+    /// Times in microseconds, drawn in equal steps.
+    pub fn microseconds(label: &str) -> Self {
+        Axis { label: label.to_owned(), unit: "µs".to_owned(), scale: Scale::Linear }
+    }
+
+    /// Plain numbers.
+    pub fn number(label: &str) -> Self {
+        Axis { label: label.to_owned(), unit: String::new(), scale: Scale::Linear }
+    }
+
+    /// The same axis in equal ratios.
+    #[must_use]
+    pub fn logarithmic(self) -> Self {
+        Axis { scale: Scale::Logarithmic, ..self }
+    }
+}
+
+impl Point {
+    /// A value from a formula.
+    pub fn exact(x: f64, value: f64) -> Self {
+        let none = None;
+        Point {
+            x,
+            median: value,
+            minimum: none,
+            lower_quartile: none,
+            upper_quartile: none,
+            maximum: none,
+            repetitions: 0,
+        }
+    }
+
+    /// What these repetitions come to; without any, the value is not a number.
+    pub fn of(x: f64, repetitions: &[f64]) -> Self {
+        let mut sorted = repetitions.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        if sorted.is_empty() {
+            return Point::exact(x, f64::NAN);
+        }
+        let at = |share| Some(percentile(&sorted, share));
+        Point {
+            x,
+            median: percentile(&sorted, 0.5),
+            minimum: at(0.0),
+            lower_quartile: at(0.25),
+            upper_quartile: at(0.75),
+            maximum: at(1.0),
+            repetitions: u32::try_from(sorted.len()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl Figure {
+    /// Adds a point to the curve of this name, which is begun if need be; points stay in the order
+    /// of their x, and those of one x in the order in which they come.
+    pub fn add(&mut self, series: &str, role: Role, point: Point) {
+        let at = self.series.iter().position(|known| known.name == series).unwrap_or_else(|| {
+            self.series.push(Series { name: series.to_owned(), role, points: Vec::new() });
+            self.series.len() - 1
+        });
+        let points = &mut self.series[at].points;
+        let behind = points.partition_point(|known| known.x <= point.x);
+        points.insert(behind, point);
+    }
+
+    /// The curve of this name.
+    pub fn curve(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.name == name)
+    }
+}
+
+impl Part {
+    /// The figure of this name.
+    pub fn figure(&self, name: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.name == name)
+    }
+
+    /// The table of this name.
+    pub fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+
+    /// Puts these curves in the place of all of their role in a figure. Without such a figure
+    /// nothing happens.
+    pub fn replace_series(&mut self, figure: &str, role: Role, curves: Vec<Series>) {
+        if let Some(figure) = self.figures.iter_mut().find(|known| known.name == figure) {
+            figure.series.retain(|series| series.role != role);
+            figure.series.extend(curves);
+        }
+    }
+
+    /// Puts these rows in the place of all of a table. Without such a table nothing happens.
+    pub fn replace_rows(&mut self, table: &str, rows: Vec<Vec<Value>>) {
+        if let Some(table) = self.tables.iter_mut().find(|known| known.name == table) {
+            table.rows = rows;
+        }
+    }
+}
+
+/// JSON has null for what is no number.
+fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Value::Number(number)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Value::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::Text(text)
+    }
+}

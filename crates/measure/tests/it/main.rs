@@ -1,0 +1,9 @@
+//! Integration tests of the measurements and of the page that shows them.
+
+mod browser;
+mod decision_tables;
+mod order_statistics;
+mod overlap;
+mod page_fixture;
+mod plogp;
+mod suite;

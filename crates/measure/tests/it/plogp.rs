@@ -1,0 +1,268 @@
+//! Parameters from a simulated transport of which they are known, and from the real one.
+#![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
+
+use measure::experiments::plogp::{Lap, Plan, Reading, Survey, Transport, rounds_of};
+use measure::harness::{Setting, find, run_on_threads};
+use models::parameters::{Parameters, Point};
+use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::convert::Infallible;
+
+/// What a look at the clock takes, in microseconds.
+const LOOK: f64 = 0.04;
+
+/// Two processors and the way between them, by the rules of pLogP.
+struct Simulated {
+    network: Parameters,
+    sizes: Vec<u64>,
+    random: StdRng,
+    /// Each time varies by this share, and …
+    jitter: f64,
+    /// … in this share of the rounds the whole machine is at a quarter of its pace, …
+    slow: f64,
+    /// … and this share of the times has an interrupt of 50 µs in it.
+    interrupts: f64,
+}
+
+impl Simulated {
+    fn quiet(network: Parameters) -> Self {
+        Simulated {
+            network,
+            sizes: Vec::new(),
+            random: StdRng::seed_from_u64(7),
+            jitter: 0.0,
+            slow: 0.0,
+            interrupts: 0.0,
+        }
+    }
+
+    fn noisy(network: Parameters, seed: u64) -> Self {
+        let random = StdRng::seed_from_u64(seed);
+        Simulated { random, jitter: 0.03, slow: 0.3, interrupts: 0.02, ..Self::quiet(network) }
+    }
+
+    /// What a clock shows for it in a round at this pace.
+    fn shown(&mut self, time: f64, pace: f64) -> f64 {
+        let jitter = 1.0 + self.random.random_range(-1.0..=1.0) * self.jitter;
+        let interrupt = if self.random.random_bool(self.interrupts) { 50.0 } else { 0.0 };
+        time * jitter * pace + interrupt + LOOK
+    }
+
+    /// When the last of these messages has arrived, each sent a gap after the one before.
+    fn arrival(&self, bytes: u64, messages: u32) -> f64 {
+        let (mut may_send, mut arrived) = (0.0, 0.0);
+        for _ in 0..messages {
+            arrived = may_send + self.network.latency() + self.network.gap(bytes);
+            may_send += self.network.gap(bytes);
+        }
+        arrived
+    }
+}
+
+impl Transport for Simulated {
+    type Error = Infallible;
+
+    fn add(&mut self, bytes: u64) -> Result<(), Infallible> {
+        self.sizes.push(bytes);
+        Ok(())
+    }
+
+    fn round(&mut self) -> Result<Vec<Reading>, Infallible> {
+        let pace = if self.random.random_bool(self.slow) { 4.0 } else { 1.0 };
+        let lap = |count, microseconds| Lap { count, microseconds };
+        let sizes = self.sizes.clone();
+        let read = |bytes: u64| {
+            let there_and_back = 2.0 * self.arrival(bytes, 1);
+            let stream = self.arrival(bytes, 16) + self.arrival(0, 1);
+            let (send, receive) =
+                (self.network.send_overhead(bytes), self.network.receive_overhead(bytes));
+            Reading {
+                bytes,
+                nothing: self.shown(0.0, pace),
+                round_trips: lap(8, self.shown(8.0 * there_and_back, pace)),
+                stream: lap(16, self.shown(stream, pace)),
+                sends: lap(8, self.shown(8.0 * send, pace)),
+                receives: lap(8, self.shown(8.0 * receive, pace)),
+            }
+        };
+        Ok(sizes.into_iter().map(read).collect())
+    }
+}
+
+fn surveyed(mut simulated: Simulated, plan: &Plan) -> Survey {
+    let Ok(rounds) = rounds_of(&mut simulated, plan);
+    Survey::of(&rounds).unwrap()
+}
+
+/// Compares with what is known, at sizes between the measured ones too.
+fn assert_near(found: &Parameters, known: &Parameters, share: f64) {
+    let near = |what: &str, found: f64, known: f64| {
+        assert!(
+            (found - known).abs() <= share * known + 1e-9,
+            "{what}: {found} found, {known} known"
+        );
+    };
+    near("L", found.latency(), known.latency());
+    for bytes in [0, 1, 3, 100, 4096, 5000, 70_000, 1 << 20] {
+        near(&format!("g({bytes})"), found.gap(bytes), known.gap(bytes));
+        near(&format!("os({bytes})"), found.send_overhead(bytes), known.send_overhead(bytes));
+        near(&format!("or({bytes})"), found.receive_overhead(bytes), known.receive_overhead(bytes));
+    }
+}
+
+fn linear() -> Parameters {
+    Parameters::linear(1.0, (0.08, 0.0001), (0.05, 0.0002), (0.2, 0.0004)).unwrap()
+}
+
+/// A jump at 4 KiB, as where messages above a limit take another way.
+fn with_a_jump() -> Parameters {
+    let point = |bytes: u64, at: f64| Point {
+        bytes,
+        send_overhead: 0.1 * at,
+        receive_overhead: 0.2 * at,
+        gap: 0.4 * at,
+    };
+    Parameters::new(
+        1.0,
+        vec![point(0, 1.0), point(4096, 5.0), point(4097, 20.0), point(1 << 20, 400.0)],
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_quiet_machine_gives_back_its_parameters() {
+    let found = surveyed(Simulated::quiet(linear()), &Plan::default());
+    assert_near(&found.parameters, &linear(), 1e-6);
+    let sizes: Vec<u64> = found.parameters.points().iter().map(|point| point.bytes).collect();
+    assert_eq!(sizes, Plan::default().sizes, "a straight line needs no more sizes");
+}
+
+/// RTT(0) = 2.4, so L + g(0) = 1.2. Sixteen empty messages and an answer: 16 × 0.2 + 2 × 1.0 + 0.2
+/// = 5.4, so that 15 gaps are 5.4 − 2.4 = 3.0, g(0) = 0.2 and L = 1.0. At 1000 bytes RTT = 3.2, and
+/// g = 1.6 − 1.0.
+#[test]
+fn parameters_follow_from_times_as_worked_by_hand() {
+    let lap = |count, microseconds| Lap { count, microseconds };
+    let reading = |bytes, round_trip, stream| Reading {
+        bytes,
+        nothing: 0.04,
+        round_trips: lap(10, 10.0 * round_trip + 0.04),
+        stream: lap(16, stream + 0.04),
+        sends: lap(4, 0.4 + 0.04),
+        receives: lap(5, 0.25 + 0.04),
+    };
+    let round = vec![reading(0, 2.4, 5.4), reading(1000, 3.2, 16.0 * 0.5 + 2.2)];
+    let found = Survey::of(&[round.clone(), round]).unwrap();
+    let network = &found.parameters;
+    let is = |found: f64, expected: f64| {
+        assert!((found - expected).abs() < 1e-9, "{found} is not {expected}")
+    };
+    is(network.latency(), 1.0);
+    is(network.gap(0), 0.2);
+    is(network.gap(1000), 0.6);
+    is(network.send_overhead(0), 0.1);
+    is(network.receive_overhead(1000), 0.05);
+    is(found.stream[&1000].quantiles.median, 0.5);
+    assert_eq!(found.samples.round_trip.values, [2.4, 2.4]);
+}
+
+/// Where a stream shows a longer gap than round trips do, the way is what holds messages up.
+#[test]
+fn a_gap_is_never_less_than_in_a_stream() {
+    let mut simulated = Simulated::quiet(linear());
+    let plan = Plan { rounds: 3, ..Plan::quick() };
+    let Ok(mut rounds) = rounds_of(&mut simulated, &plan);
+    for reading in rounds.iter_mut().flatten().filter(|reading| reading.bytes == 1024) {
+        reading.stream.microseconds += 16.0 * 3.0;
+    }
+    let found = Survey::of(&rounds).unwrap();
+    assert!((found.parameters.gap(1024) - (linear().gap(1024) + 3.0)).abs() < 1e-6);
+}
+
+#[test]
+fn sizes_are_added_where_a_curve_jumps_and_nowhere_else() {
+    let found = surveyed(Simulated::quiet(with_a_jump()), &Plan::default());
+    let usual = Plan::default().sizes;
+    let added: Vec<u64> = found
+        .parameters
+        .points()
+        .iter()
+        .map(|point| point.bytes)
+        .filter(|bytes| !usual.contains(bytes))
+        .collect();
+    assert!(
+        !added.is_empty() && added.iter().all(|bytes| (4097..16384).contains(bytes)),
+        "{added:?}"
+    );
+    let nearest = added[0];
+    assert!(nearest <= 4096 + 512, "the jump is closed in on: {added:?}");
+}
+
+#[test]
+fn clocks_that_stand_still_give_zeros_and_not_negative_times() {
+    let reading = |bytes| Reading { bytes, nothing: 1.0, ..Reading::default() };
+    let found = Survey::of(&[vec![reading(0), reading(8)]]).unwrap();
+    assert_eq!(
+        (found.parameters.latency(), found.parameters.gap(8), found.parameters.send_overhead(0)),
+        (0.0, 0.0, 0.0)
+    );
+    assert!(Survey::of(&[]).is_err());
+    assert!(Survey::of(&[vec![reading(8), reading(16)]]).is_err(), "there is no size 0");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Jitter, interrupts, and a machine that is slow in three rounds of ten.
+    #[test]
+    fn noise_does_not_matter(
+        seed: u64,
+        latency in 0.5f64..5.0,
+        os in (0.05f64..0.5, 0.00005f64..0.001),
+        or in (0.05f64..0.5, 0.00005f64..0.001),
+        gap in (0.1f64..0.8, 0.0001f64..0.002),
+    ) {
+        let known = Parameters::linear(latency, os, or, gap).unwrap();
+        let plan = Plan { most_added: 0, rounds: 90, ..Plan::default() };
+        let found = surveyed(Simulated::noisy(known.clone(), seed), &plan);
+        prop_assert!((found.parameters.latency() - latency).abs() < 0.05 * (latency + gap.0));
+        for bytes in [0, 1, 256, 4096, 65536, 1 << 20] {
+            let (found, known) = (&found.parameters, &known);
+            let near = |found: f64, known: f64| (found - known).abs() < 0.05 * known;
+            prop_assert!(near(found.arrival(bytes), known.arrival(bytes)), "L + g({})", bytes);
+            prop_assert!(near(found.send_overhead(bytes), known.send_overhead(bytes)), "os({})", bytes);
+            prop_assert!(near(found.receive_overhead(bytes), known.receive_overhead(bytes)), "or({})", bytes);
+            prop_assert!((found.gap(bytes) - known.gap(bytes)).abs() < 0.05 * known.arrival(bytes), "g({})", bytes);
+        }
+    }
+}
+
+/// All of it on the real engine, with little effort: what comes out is ordered as it must be,
+/// however long it took.
+#[test]
+fn the_real_transport_has_parameters() {
+    let setting = Setting { quick: true, ..Setting::default() };
+    let part = run_on_threads(&find("plogp").unwrap()(&setting)).unwrap();
+    assert!(part.complete);
+    let rows = &part.table("parameters").unwrap().rows;
+    let classes = models::machine::Topology::here().pairs().len();
+    assert_eq!(rows.len(), 2 * classes, "two engines");
+    assert_eq!(part.table("joins").unwrap().rows.len(), 4);
+    assert_eq!(part.table("machine").unwrap().rows.len(), 5);
+    for figure in &part.figures {
+        assert_eq!(figure.series.len(), 2 * classes, "{}", figure.name);
+        for series in &figure.series {
+            assert!(
+                series.points.len() >= Plan::quick().sizes.len() && series.points[0].x == 0.0,
+                "{}",
+                series.name
+            );
+        }
+    }
+    for series in &part.figure("arrival").unwrap().series {
+        assert!(series.points.iter().all(|point| point.median > 0.0), "{series:?}");
+        let (first, last) = (series.points.first().unwrap(), series.points.last().unwrap());
+        assert!(first.minimum < last.minimum, "128 KiB take longer than nothing: {series:?}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Every experiment of the suite, quickly and on threads: what its part looks like, never how long
+//! anything takes.
+
+use measure::experiments::{EXPERIMENTS, find};
+use measure::harness::{Error, Experiment, Finding, JobShape, Setting, Step, run_on_threads};
+use measure::results::{Part, Point, Role};
+use std::collections::BTreeSet;
+
+/// Little work, on two cores whatever this machine has.
+fn quick() -> Setting {
+    Setting { quick: true, cores: vec![0, 1], ..Setting::default() }
+}
+
+fn unique<'a>(what: &str, names: impl IntoIterator<Item = &'a String>) {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        assert!(
+            !name.is_empty() && seen.insert(name),
+            "{what} {name:?} is there twice, or has no name"
+        );
+    }
+}
+
+fn is_a_file_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .chars()
+            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
+}
+
+fn assert_is_finite(place: &str, point: &Point) {
+    let Point { x, median, minimum, lower_quartile, upper_quartile, maximum, .. } = *point;
+    let ordered: Vec<f64> = [minimum, lower_quartile, Some(median), upper_quartile, maximum]
+        .into_iter()
+        .flatten()
+        .collect();
+    assert!(x.is_finite() && ordered.iter().all(|value| value.is_finite()), "{place}: {point:?}");
+    assert!(ordered.is_sorted(), "{place}: {point:?}");
+}
+
+/// What everybody who reads parts relies on.
+fn assert_obeys_the_form(part: &Part) {
+    let name = &part.name;
+    assert!(part.complete, "{name}");
+    assert!(
+        !part.title.is_empty() && !part.about.is_empty() && !part.source.is_empty(),
+        "{name} says what it is"
+    );
+    let names = || {
+        let figures = part.figures.iter().map(|figure| &figure.name);
+        figures
+            .chain(part.maps.iter().map(|map| &map.name))
+            .chain(part.tables.iter().map(|table| &table.name))
+    };
+    unique(name, names());
+    assert!(names().all(|name| is_a_file_name(name)), "{name}");
+    for figure in &part.figures {
+        let place = format!("{name}, {}", figure.name);
+        unique(&place, figure.series.iter().map(|series| &series.name));
+        assert!(
+            figure.series.iter().any(|series| series.role == Role::Measured),
+            "{place} shows something measured"
+        );
+        for series in &figure.series {
+            let place = format!("{place}, {}", series.name);
+            assert!(!series.points.is_empty(), "{place}");
+            assert!(
+                series.points.is_sorted_by(|left, right| left.x < right.x),
+                "{place}: x is not ascending"
+            );
+            series.points.iter().for_each(|point| assert_is_finite(&place, point));
+        }
+    }
+    for map in &part.maps {
+        unique(name, &map.columns.names);
+        unique(name, &map.rows.names);
+        assert!(!map.cells.is_empty(), "{name}, {}", map.name);
+        for cell in &map.cells {
+            assert!(
+                cell.column < map.columns.names.len() && cell.row < map.rows.names.len(),
+                "{name}: {cell:?}"
+            );
+        }
+    }
+    for table in &part.tables {
+        assert!(
+            table.rows.iter().all(|row| row.len() == table.columns.len()),
+            "{name}, {}",
+            table.name
+        );
+    }
+}
+
+fn measured(name: &str) -> Part {
+    let draw = find(name).unwrap_or_else(|| panic!("there is no {name}"));
+    let part = run_on_threads(&draw(&quick())).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(part.name, name);
+    assert_obeys_the_form(&part);
+    part
+}
+
+#[test]
+fn memory_has_a_cell_for_each_alignment() {
+    let part = measured("memory");
+    assert_eq!(part.maps[0].cells.len(), 16);
+    assert!(
+        part.maps[0].cells.iter().all(|cell| cell.value >= Some(1.0)),
+        "{:?}",
+        part.maps[0].cells
+    );
+    assert!(!part.tables[0].rows.is_empty());
+}
+
+#[test]
+fn pingpong_has_every_curve_in_every_figure() {
+    let part = measured("pingpong");
+    for figure in ["exchange", "exchange-short", "round-trip", "round-trip-short"] {
+        let figure = part.figure(figure).expect("it is there");
+        for curve in [
+            "receive posted",
+            "receive not posted",
+            "receive posted, peers",
+            "receive not posted, peers",
+        ] {
+            assert!(
+                figure.curve(curve).is_some_and(|curve| curve.points.len() > 5),
+                "{}: {curve}",
+                figure.name
+            );
+        }
+    }
+    assert!(part.figure("round-trip").is_some_and(|figure| figure.curve("wide queue").is_some()));
+    let fits = &part.table("fits").expect("it is there").rows;
+    assert!(fits.len() >= 8, "zero and a line at least for each curve: {fits:?}");
+}
+
+#[test]
+fn barrier_says_what_is_crowded() {
+    let part = measured("barrier");
+    assert!(part.notes.iter().any(|note| note.contains("4 ranks on 2 cores")), "{:?}", part.notes);
+    assert!(part.figures[0].curve("join, more ranks than cores").is_some());
+}
+
+#[test]
+fn a_hypercube_has_each_dimension() {
+    let part = measured("hypercube");
+    let curves: Vec<&str> =
+        part.figures[0].series.iter().map(|series| series.name.as_str()).collect();
+    assert_eq!(curves, ["dimension 1", "dimension 2, more ranks than cores"]);
+    assert_eq!(part.tables[0].rows.len(), 6);
+}
+
+#[test]
+fn matchings_have_a_row_each_and_a_distribution() {
+    let part = measured("matchings");
+    assert_eq!(part.table("matchings").map(|table| table.rows.len()), Some(8));
+    let shares = &part.figure("distribution").expect("it is there").series[0].points;
+    assert_eq!((shares.len(), shares[7].x), (8, 100.0));
+    assert!(shares.is_sorted_by(|left, right| left.median <= right.median));
+}
+
+#[test]
+fn contention_compares_with_one_pair() {
+    let part = measured("contention");
+    let rows = &part.tables[0].rows;
+    assert_eq!(rows.len(), 4);
+    assert_eq!(rows[0][3], 1.0.into());
+}
+
+#[test]
+fn placement_has_every_mapping() {
+    let part = measured("placement");
+    assert_eq!(part.maps[0].cells.len(), 4);
+    assert!(
+        part.figures[0].curve("not bound").is_some()
+            && part.figures[0].curve("same-core").is_some()
+    );
+}
+
+#[test]
+fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
+    let part = measured("queues");
+    let rows = measure::experiments::queues::rows_of(&part);
+    assert_eq!(rows.len(), part.table("rows").map_or(0, |table| table.rows.len()));
+    assert!(
+        rows.len() > 20 && part.table("crossovers").is_some_and(|table| !table.rows.is_empty())
+    );
+    let latency = part.figure("latency").expect("it is there");
+    assert!(
+        latency.curve("wide").is_some()
+            && latency.curve("floor").is_some_and(|floor| floor.role == Role::Floor)
+    );
+}
+
+#[test]
+fn overlap_has_both_engines() {
+    let part = measured("overlap");
+    let exposed = part.figure("exposed").expect("it is there");
+    for curve in ["allreduce, caller", "allreduce, peers", "neighbor, caller", "neighbor, peers"] {
+        assert!(exposed.curve(curve).is_some_and(|curve| curve.points.len() == 2), "{curve}");
+    }
+    assert_eq!(part.tables[0].rows.len(), 18);
+}
+
+/// The list depends on the setting alone: every rank draws it up for itself.
+#[test]
+fn every_process_draws_up_the_same_steps() {
+    for (name, draw) in EXPERIMENTS {
+        for setting in [quick(), Setting { quick: false, ..quick() }] {
+            let steps = |experiment: Experiment| {
+                let of = |step: &Step| (step.what.clone(), step.shape.clone(), step.milliseconds);
+                experiment.steps().iter().map(of).collect::<Vec<_>>()
+            };
+            let (one, other) = (steps(draw(&setting)), steps(draw(&setting)));
+            assert!(!one.is_empty() && one == other, "{name}");
+            assert_eq!(draw(&setting).outline().name, *name);
+        }
+    }
+}
+
+/// What users are told: some minutes in full, about one with little effort.
+#[test]
+fn all_of_it_takes_as_long_as_users_are_told() {
+    let minutes = |setting: &Setting| {
+        let steps = EXPERIMENTS.iter().flat_map(|(_, draw)| {
+            draw(setting).steps().iter().map(|step| step.milliseconds).collect::<Vec<_>>()
+        });
+        steps.sum::<u64>() as f64 / 60_000.0
+    };
+    let full = minutes(&Setting { quick: false, ..quick() });
+    assert!((1.0..=10.0).contains(&full), "{full} minutes");
+    assert!(minutes(&quick()) <= 1.0, "{} minutes", minutes(&quick()));
+}
+
+fn one_step(findings: Vec<Finding>) -> Experiment {
+    let mut outline = Part::new("trial", "Trial");
+    let x = measure::results::Axis::number("x");
+    outline.figures.push(measure::results::Figure::new("curve", "Curve", x.clone(), x));
+    let step =
+        Step::new("the step", JobShape::bound(&quick(), 2), 1, move |_| Ok(findings.clone()));
+    Experiment::new(outline, [step])
+}
+
+#[test]
+fn what_has_no_place_is_refused_whole() {
+    let point = |y| Finding::measured("curve", "a", Point::of(1.0, &[y]));
+    for wrong in [
+        Finding::measured("no such figure", "a", Point::of(1.0, &[1.0])),
+        Finding::row("no such table", []),
+        point(f64::NAN),
+        point(f64::INFINITY),
+    ] {
+        let experiment = one_step(vec![point(1.0), wrong.clone()]);
+        assert!(run_on_threads(&experiment).is_err(), "{wrong:?}");
+        let mut part = experiment.outline().clone();
+        assert!(experiment.add(&mut part, vec![point(1.0), wrong]).is_err());
+        assert_eq!(&part, experiment.outline(), "nothing of it is kept");
+    }
+}
+
+#[test]
+fn a_step_that_fails_is_named() {
+    let fails = |_: &measure::harness::StepContext<'_>| {
+        Err(Error::Impossible {
+            what: "there is no moon".to_owned(),
+            way_out: "wait for it".to_owned(),
+        })
+    };
+    let step = Step::new("by moonlight", JobShape::bound(&quick(), 2), 1, fails);
+    let experiment = Experiment::new(Part::new("trial", "Trial"), [step]);
+    let error = run_on_threads(&experiment).expect_err("it fails").to_string();
+    assert_eq!(error, "by moonlight: there is no moon; wait for it");
+}
+
+#[test]
+fn neighbours_of_one_shape_share_a_job() {
+    let step = |ranks| Step::new("", JobShape::bound(&quick(), ranks), 1, |_| Ok(Vec::new()));
+    let experiment = Experiment::new(Part::new("trial", "Trial"), [2, 2, 4, 2].map(step));
+    let jobs: Vec<_> = [0, 1, 2, 3, 4].map(|first| experiment.job_from(first)).to_vec();
+    assert_eq!(jobs, [0..2, 1..2, 2..3, 3..4, 4..4]);
+}
