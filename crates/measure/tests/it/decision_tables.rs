@@ -4,7 +4,7 @@ use ::models::machine::Fingerprint;
 use collectives::Collective;
 use measure::harness::{Setting, run_on_threads};
 use measure::results::{Part, Role, Value};
-use measure::{decisions, models};
+use measure::experiments::{decisions, models};
 
 fn quick() -> Setting {
     Setting { quick: true, ..Setting::default() }

@@ -2,7 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 
 use measure::experiments::plogp::{Lap, Plan, Reading, Survey, Transport, rounds_of};
-use measure::harness::{Setting, find, run_on_threads};
+use measure::experiments::find;
+use measure::harness::{Setting, run_on_threads};
 use models::parameters::{Parameters, Point};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
