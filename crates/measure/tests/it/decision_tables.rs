@@ -2,9 +2,9 @@
 
 use ::models::machine::Fingerprint;
 use collectives::Collective;
+use measure::experiments::{decisions, models};
 use measure::harness::{Setting, run_on_threads};
 use measure::results::{Part, Role, Value};
-use measure::experiments::{decisions, models};
 
 fn quick() -> Setting {
     Setting { quick: true, ..Setting::default() }
