@@ -211,7 +211,7 @@ fn open(
     let entry =
         |index: usize| Offset(table[kind * 4 + direction * 2 + index].load(Ordering::Relaxed));
     let (offset, set) = (entry(0), entry(1));
-    let poll = || PollSet::attach(segment, set);
+    let poll = || PollSet::connect(segment, set);
     Ok(match kind {
         0 => Box::new(Bare(Mapped::new(segment, offset)?, 0)),
         1 => {

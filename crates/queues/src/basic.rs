@@ -366,7 +366,7 @@ impl Receiver {
     ///
     /// [`BasicError::NotInSet`].
     pub fn in_set(mut self, set: &PollSet, index: usize) -> Result<Receiver, BasicError> {
-        let member = PollSet::attach(self.ring.bell().segment(), set.offset())?.member(index)?;
+        let member = PollSet::connect(self.ring.bell().segment(), set.offset())?.member(index)?;
         self.ring.join(set.offset().0, index as u64);
         if self.ring.is_ready() {
             member.announce(None);

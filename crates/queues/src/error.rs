@@ -73,7 +73,7 @@ pub enum SendError {
     )]
     Broken,
     /// The process that received has ended without closing its queues. Only queues that know it say
-    /// so: those of a [hall](crate::hall).
+    /// so: those of the [receive queues](crate::receive_queues) of a process.
     #[error("process {pid}, which received from the queue, has ended")]
     #[allow(dead_code, reason = "the models under loom know no processes")]
     Gone {

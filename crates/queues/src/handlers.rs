@@ -1,15 +1,14 @@
-//! Active messages: a table of what to do with a message, by the handler number that it carries.
+//! Active messages: a table of functions, indexed by the handler number of a message.
 
-use crate::cache_line::CacheLineMessage;
 use crate::message::Message;
 use crate::name::SourceName;
 
-/// What to do with a message: it is given the receiver's state, who has sent the message, and its
-/// bytes (five of an Express message, as many as were sent of a wide one). A handler may send.
+/// Function for a message: its arguments are the receiver's state, the sender of the message, and its
+/// bytes. A handler may send.
 pub type Handler<C> = fn(&mut C, SourceName, &[u8]);
 
-/// 256 handlers over a state `C`. Numbers that were not set, and so the Empty message of a queue,
-/// do nothing.
+/// 256 handlers over a state `C`. A number without a handler, such as that of a queue's Empty message,
+/// does nothing.
 ///
 /// ```
 /// use queues::{express::Message, handlers::Handlers, name::SourceName};
@@ -26,28 +25,21 @@ pub struct Handlers<C> {
 }
 
 impl<C> Handlers<C> {
-    /// A table that does nothing with any message.
+    /// Creates a table without handlers.
     #[must_use]
     pub fn new() -> Self {
         Handlers { table: Box::new([nothing::<C>; 256]) }
     }
 
-    /// Says what to do with messages that carry `number`.
+    /// Sets the handler of messages with this number.
     pub fn set(&mut self, number: u8, handler: Handler<C>) {
         self.table[usize::from(number)] = handler;
     }
 
-    /// Runs the handler of an Express message.
+    /// Calls the handler of a message.
     #[inline]
     pub fn dispatch(&self, state: &mut C, message: Message) {
         self.table[usize::from(message.handler())](state, message.source(), &message.data());
-    }
-
-    /// Runs the handler of a wide message.
-    #[inline]
-    pub fn dispatch_wide(&self, state: &mut C, message: &CacheLineMessage) {
-        let header = message.header();
-        self.table[usize::from(header.handler)](state, header.source, message.data());
     }
 }
 

@@ -4,7 +4,7 @@
 //! mapped, and a socket between them over which the one wakes the other; the [post
 //! office](crate::post) makes both. The kernel tells each end over the socket when the other's
 //! process has ended. Between processes of one job that shares memory, messages of a line need
-//! neither: they travel through a queue of the receiver's [hall](crate::hall), and a lane is only
+//! neither: they travel through a queue of the receiver's [hall](crate::receive_queues), and a lane is only
 //! what the post office and the two ends know of it.
 //!
 //! Either end may write anything to the ring at any time. So the receiving end takes every message

@@ -21,7 +21,7 @@
 //! **Ways.** A port sends to a name over a lane, one for requests ([`Outbox::send`]) and one for
 //! replies ([`Outbox::reply`]), which never wait for each other; a message has up to
 //! [`MAX_MESSAGE_BYTES`] bytes. Between jobs a lane is a ring of its own. If a job has a segment,
-//! each of its processes has a [hall](crate::hall) too, with a queue for each of its ports, of
+//! each of its processes has a [hall](crate::receive_queues) too, with a queue for each of its ports, of
 //! which [`JobPlan::resident`] have rings at a time; within the job messages of up to
 //! [`LINE_DATA`](crate::cache_line::LINE_DATA) bytes travel through it, and the lane is no more than an
 //! entry in the post office. The first longer message to a name gets a lane with a ring, and so do
@@ -66,7 +66,7 @@
 //! | a port | shared | 8 for each name that the job can have ([`JobPlan::names`]), in whole pages, and a page for the inverse table |
 //! | a lane with a ring | shared | [`LANE_BYTES`]; a process has at most [`MAX_LANES`] |
 //! | a lane through a hall | its sender | less than 200; at most [`MAX_HALL_LANES`] |
-//! | a process of a job with a segment | shared | [`Shape::bytes`](crate::hall::Shape::bytes) of its hall, and its rings when they are first used |
+//! | a process of a job with a segment | shared | [`QueuesConfig::bytes`](crate::receive_queues::QueuesConfig::bytes) of its hall, and its rings when they are first used |
 //!
 //! The post office keeps two descriptors a process, two more if it has a hall, two a port, and none
 //! a lane.
@@ -105,9 +105,9 @@
 
 use crate::basic::BasicError;
 use crate::error::RecvError;
-use crate::hall::{HallError, MOST_RINGS, Shape};
 use crate::lane::LaneError;
 use crate::name::QueueName;
+use crate::receive_queues::{MAX_RINGS, QueuesConfig, QueuesError};
 use crate::table::TableError;
 use shm::broker::BrokerError;
 use shm::process::ProcessError;
@@ -127,7 +127,7 @@ mod protocol;
 mod registration;
 mod traffic;
 
-pub use crate::hall::Class;
+pub use crate::receive_queues::Class;
 pub use inbox::{Delivery, Inbox, Received};
 pub use office::Post;
 pub use outbox::Outbox;
@@ -255,9 +255,9 @@ impl JobPlan {
 }
 
 /// The hall of a process with so many ports.
-fn hall_shape(ports: u16, resident: u16) -> Shape {
-    let rings = usize::from(resident.min(ports)).min(MOST_RINGS);
-    Shape { queues: usize::from(ports), rings, ..Shape::default() }
+fn hall_shape(ports: u16, resident: u16) -> QueuesConfig {
+    let rings = usize::from(resident.min(ports)).min(MAX_RINGS);
+    QueuesConfig { queues: usize::from(ports), rings, ..QueuesConfig::default() }
 }
 
 /// Why the post office says no.
@@ -485,7 +485,7 @@ pub enum PostError {
     Ring(#[from] BasicError),
     /// A hall that cannot be made or entered.
     #[error(transparent)]
-    Hall(#[from] HallError),
+    Hall(#[from] QueuesError),
     /// This process's hall is spoilt.
     #[error(transparent)]
     Receive(#[from] RecvError),

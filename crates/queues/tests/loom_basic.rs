@@ -42,7 +42,7 @@ mod bell;
 mod name;
 #[path = "../src/order.rs"]
 mod order;
-#[path = "../src/poll_set.rs"]
+#[path = "../src/one_poll/bits.rs"]
 #[allow(
     dead_code,
     unreachable_pub,

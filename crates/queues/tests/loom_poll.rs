@@ -98,7 +98,7 @@ mod message;
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod name;
-#[path = "../src/poll_set.rs"]
+#[path = "../src/one_poll/bits.rs"]
 #[allow(
     dead_code,
     unreachable_pub,

@@ -5,8 +5,8 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-#[path = "../src/tag_on/holds.rs"]
-mod holds;
+#[path = "../src/tag_on/references.rs"]
+mod references;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -35,31 +35,31 @@ fn model(body: impl Fn() + Sync + Send + 'static) {
 fn a_buffer_is_written_only_when_all_readers_have_let_go() {
     model(|| {
         let buffer = Arc::new(Buffer { word: AtomicU64::new(0), data: UnsafeCell::new(0) });
-        let generation = holds::take(&buffer.word).expect("free");
+        let generation = references::take(&buffer.word).expect("free");
         // SAFETY: loom checks that nobody else is here.
         buffer.data.with_mut(|data| unsafe { *data = 7 });
         let readers: Vec<_> = (0..2)
             .map(|_| {
-                holds::send(&buffer.word, generation).expect("held");
+                references::send(&buffer.word, generation).expect("held");
                 let buffer = Arc::clone(&buffer);
                 thread::spawn(move || {
-                    holds::open(&buffer.word, generation).expect("under way");
+                    references::open(&buffer.word, generation).expect("under way");
                     // SAFETY: loom checks that nobody writes meanwhile.
                     assert_eq!(buffer.data.with(|data| unsafe { *data }), 7);
-                    holds::release(&buffer.word, generation).expect("held");
+                    references::release(&buffer.word, generation).expect("held");
                 })
             })
             .collect();
-        holds::release(&buffer.word, generation).expect("held");
-        let again = holds::take(&buffer.word);
+        references::release(&buffer.word, generation).expect("held");
+        let again = references::take(&buffer.word);
         if let Some(next) = again {
             assert_ne!(next, generation);
             // SAFETY: as above.
             buffer.data.with_mut(|data| unsafe { *data = 8 });
-            assert!(holds::open(&buffer.word, generation).is_err());
+            assert!(references::open(&buffer.word, generation).is_err());
         }
         readers.into_iter().for_each(|reader| reader.join().expect("a reader ends"));
-        assert_eq!(holds::is_free(&buffer.word), again.is_none());
+        assert_eq!(references::is_free(&buffer.word), again.is_none());
     });
 }
 
@@ -67,19 +67,19 @@ fn a_buffer_is_written_only_when_all_readers_have_let_go() {
 fn a_message_that_is_opened_twice_takes_anothers_place_and_no_more() {
     model(|| {
         let word = Arc::new(AtomicU64::new(0));
-        let generation = holds::take(&word).expect("free");
-        holds::send(&word, generation).expect("held");
+        let generation = references::take(&word).expect("free");
+        references::send(&word, generation).expect("held");
         let opener = {
             let word = Arc::clone(&word);
-            thread::spawn(move || holds::open(&word, generation).is_ok())
+            thread::spawn(move || references::open(&word, generation).is_ok())
         };
-        let here = holds::open(&word, generation).is_ok();
+        let here = references::open(&word, generation).is_ok();
         let there = opener.join().expect("it ends");
         assert!(here != there, "one message, one holder");
-        holds::release(&word, generation).expect("the opener");
-        holds::release(&word, generation).expect("the sender");
-        assert!(holds::release(&word, generation).is_err(), "nobody holds it");
-        assert!(holds::is_free(&word));
-        assert!(holds::take_back(&word, generation).is_err());
+        references::release(&word, generation).expect("the opener");
+        references::release(&word, generation).expect("the sender");
+        assert!(references::release(&word, generation).is_err(), "nobody holds it");
+        assert!(references::is_free(&word));
+        assert!(references::take_back(&word, generation).is_err());
     });
 }

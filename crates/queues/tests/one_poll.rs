@@ -1,5 +1,4 @@
-//! OnePoll over queues in a segment, with real threads: priority, nothing lost, sleeping, and
-//! events.
+//! OnePoll over queues in a segment with threads: priority, no lost message, sleep, and events.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use queues::event::{Event, Notify};
 use queues::express::Message;
 use queues::express::{Express, ExpressQueue, ExpressReceiver, Multi};
 use queues::name::SourceName;
-use queues::one_poll::{MOST_QUEUES, Members, OnePoll, PollSet, Polled};
+use queues::one_poll::{MAX_QUEUES, Members, OnePoll, PollSet, Polled};
 use queues::queue::Receiver;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::arena::Arena;
@@ -30,7 +29,7 @@ fn message(source: u16, number: u64) -> Message {
 
 type Receivers = Vec<Option<Receiver<Express, Multi>>>;
 
-/// Queues of these indices in a set of `capacity`, and their receivers.
+/// Creates queues with these indices in a set, and their receivers.
 fn queues(arena: &Arena, set: &PollSet, indices: &[usize]) -> (Vec<ExpressQueue>, Receivers) {
     let mut receivers: Receivers = (0..set.capacity()).map(|_| None).collect();
     let queues = indices.iter().map(|&index| {
@@ -42,14 +41,14 @@ fn queues(arena: &Arena, set: &PollSet, indices: &[usize]) -> (Vec<ExpressQueue>
 }
 
 #[test]
-fn the_first_queue_that_holds_something_is_received_from() {
+fn the_first_non_empty_queue_is_received_from() {
     for capacity in [10, 512, 513, 2000] {
         let arena = arena(1 << 20);
         let set = PollSet::create(&arena, capacity).expect("room");
         let indices = [0, 1, capacity / 2, capacity - 2, capacity - 1];
         let (queues, mut receivers) = queues(&arena, &set, &indices);
         let mut view =
-            OnePoll::new(&PollSet::attach(arena.segment(), set.offset()).expect("a set"));
+            OnePoll::new(&PollSet::connect(arena.segment(), set.offset()).expect("a set"));
         assert_eq!(view.poll(&mut receivers[..]), None);
         let mut expected = Vec::new();
         for (place, queue) in queues.iter().enumerate().rev() {
@@ -61,7 +60,7 @@ fn the_first_queue_that_holds_something_is_received_from() {
         }
         let got: Vec<_> = std::iter::from_fn(|| view.poll(&mut receivers[..])).collect();
         assert_eq!(got, expected, "of {capacity}");
-        // What comes while the bits of the last ones stand is found as well.
+        // Messages that arrive while the bits of the last queues are set are found too.
         for (place, queue) in queues.iter().enumerate() {
             queue.sender().try_send(&message(place as u16, 9)).expect("room");
             assert_eq!(
@@ -87,7 +86,7 @@ fn only_wanted_queues_are_received_from() {
     assert_eq!([next(&[8]), next(&[8])], [Some(3), None]);
 }
 
-/// Express queues and wide ones in one set: what they are is for the caller to say.
+/// Express queues and cache-line queues in one set, distinguished by the program.
 struct Mixed {
     words: ExpressReceiver,
     lines: CacheLineReceiver,
@@ -143,10 +142,10 @@ fn queues_of_several_kinds_share_a_set() {
     assert_eq!(view.poll(&mut members), Some((2, Item::Line(line))));
     assert_eq!(view.poll(&mut members), Some((3, Item::Ring)));
     assert_eq!(members.ring.receive().expect("it waits").as_slice(), b"in a ring");
-    assert_eq!(view.poll_until(&mut members, Instant::now()), None);
+    assert_eq!(view.poll_deadline(&mut members, Instant::now()), None);
 }
 
-/// A Basic ring of sixteen lines, whose receiver is in the set; and its sender.
+/// Creates a Basic ring of sixteen lines whose receiver is in the set.
 fn ring(arena: &Arena, set: &PollSet, index: usize) -> (basic::Sender, basic::Receiver) {
     let at =
         arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
@@ -156,7 +155,7 @@ fn ring(arena: &Arena, set: &PollSet, index: usize) -> (basic::Sender, basic::Re
 }
 
 #[test]
-fn a_poller_that_sleeps_loses_nothing_of_basic_rings() {
+fn a_sleeping_poller_loses_no_message_of_basic_rings() {
     const EACH: u64 = 4_000;
     let arena = arena(1 << 20);
     let set = PollSet::create(&arena, 600).expect("room");
@@ -205,7 +204,7 @@ fn a_poller_that_sleeps_loses_nothing_of_basic_rings() {
 }
 
 #[test]
-fn a_ring_can_join_a_set_late_and_only_one_that_is_there() {
+fn a_ring_can_join_an_existing_set_late() {
     let arena = arena(1 << 20);
     let set = PollSet::create(&arena, 8).expect("room");
     let place =
@@ -235,7 +234,7 @@ fn a_ring_can_join_a_set_late_and_only_one_that_is_there() {
 }
 
 #[test]
-fn pollers_that_sleep_lose_nothing_of_many_senders() {
+fn sleeping_pollers_lose_no_message_of_many_senders() {
     const SENDERS: u64 = 3;
     const EACH: u64 = 4_000;
     let arena = arena(1 << 20);
@@ -293,18 +292,18 @@ fn pollers_that_sleep_lose_nothing_of_many_senders() {
     });
 }
 
-/// Whether the event is readable, by the system's word.
+/// Returns true if the event's descriptor is readable.
 fn is_readable(event: &Event) -> bool {
     let mut watched = [PollFd::new(event, PollFlags::IN)];
     poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a descriptor") == 1
 }
 
 #[test]
-fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
+fn each_request_is_answered_by_one_event_on_arrival_or_at_half_full() {
     let arena = arena(1 << 20);
     let queue = ExpressQueue::create(&arena, 8, None).expect("room");
     let event = Event::new().expect("a descriptor");
-    // As a sender in another process would get it.
+    // As a sender in another process would receive it.
     let passed = Event::from_fd(event.as_fd().try_clone_to_owned().expect("a descriptor"));
     let (sender, mut receiver) =
         (queue.sender().with_event(passed), queue.receiver().expect("free"));
@@ -333,7 +332,7 @@ fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
 }
 
 #[test]
-fn a_poll_set_asks_for_an_event_too() {
+fn a_poll_set_requests_an_event_too() {
     let arena = arena(1 << 20);
     let set = PollSet::create(&arena, 512).expect("room");
     let (queues, mut receivers) = queues(&arena, &set, &[7]);
@@ -349,17 +348,17 @@ fn a_poll_set_asks_for_an_event_too() {
 }
 
 #[test]
-fn what_is_no_set_or_no_member_is_refused() {
+fn an_invalid_set_or_index_is_refused() {
     let arena = arena(1 << 20);
     assert!(matches!(PollSet::create(&arena, 0), Err(CreateError::Capacity { capacity: 0 })));
-    assert!(matches!(PollSet::create(&arena, MOST_QUEUES + 1), Err(CreateError::Capacity { .. })));
+    assert!(matches!(PollSet::create(&arena, MAX_QUEUES + 1), Err(CreateError::Capacity { .. })));
     let set = PollSet::create(&arena, 3).expect("room");
-    assert_eq!(PollSet::attach(arena.segment(), set.offset()).expect("a set").capacity(), 3);
+    assert_eq!(PollSet::connect(arena.segment(), set.offset()).expect("a set").capacity(), 3);
     let beyond = ExpressQueue::create(&arena, 4, Some((&set, 3)));
     assert!(matches!(beyond, Err(CreateError::NoMember { capacity: 3, index: 3, .. })));
     let queue = ExpressQueue::create(&arena, 4, Some((&set, 2))).expect("room");
     assert!(matches!(
-        PollSet::attach(arena.segment(), queue.offset()),
+        PollSet::connect(arena.segment(), queue.offset()),
         Err(CreateError::NoQueue { .. })
     ));
 }

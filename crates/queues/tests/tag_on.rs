@@ -1,4 +1,4 @@
-//! Tag-On: data moved once, read by many, freed by the last.
+//! Tag-On: data stored once, read by many receivers, freed by the last.
 
 use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue};
 use queues::tag_on::{NOTE_BYTES, TagOnError, TagOnPool, TagOnPools};
@@ -22,7 +22,8 @@ fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure
     std::thread::scope(|scope| {
         let senders: Vec<_> = (0..2u8)
             .map(|thread| {
-                let (pool, queues) = (&pool, &queues);
+                let pool = &pool;
+                let queues = &queues;
                 scope.spawn(move || {
                     for number in 0..MESSAGES {
                         let mut draft = loop {
@@ -42,7 +43,7 @@ fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure
                         for queue in queues {
                             let far =
                                 std::time::Instant::now() + std::time::Duration::from_secs(60);
-                            data.send_until(&queue.sender(), header, &number.to_le_bytes(), far)
+                            data.send_deadline(&queue.sender(), header, &number.to_le_bytes(), far)
                                 .expect("received");
                         }
                     }
@@ -82,7 +83,7 @@ fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure
 }
 
 #[test]
-fn what_is_wrong_is_refused() -> Result<(), Failure> {
+fn invalid_calls_are_refused() -> Result<(), Failure> {
     let arena = arena(1 << 20)?;
     let queue = CacheLineQueue::create(&arena, 2, None)?;
     for (buffers, bytes) in [(0, 8), (8, 0), (u64::MAX, 8), (8, u64::MAX)] {
@@ -95,7 +96,8 @@ fn what_is_wrong_is_refused() -> Result<(), Failure> {
     let data = pool.take()?.finish(100);
     assert_eq!(data.len(), 8, "no longer than the buffer");
     assert!(matches!(pool.take(), Err(TagOnError::Exhausted { buffers: 1 })));
-    let (sender, header) = (queue.sender(), CacheLineHeader::default());
+    let sender = queue.sender();
+    let header = CacheLineHeader::default();
     assert!(matches!(
         data.send(&sender, header, &[0; NOTE_BYTES + 1]),
         Err(TagOnError::Note { .. })
@@ -129,7 +131,7 @@ fn what_is_wrong_is_refused() -> Result<(), Failure> {
 }
 
 #[test]
-fn made_up_references_open_nothing() -> Result<(), Failure> {
+fn invented_references_open_no_buffer() -> Result<(), Failure> {
     let arena = arena(1 << 20)?;
     let pool = TagOnPool::create(&arena, 2, 64)?;
     let _data = pool.take()?.finish(64);

@@ -5,7 +5,7 @@ use super::ring::{Bell, Interrupted, RingError, Seen};
 use super::{BasicError, UNCERTAIN};
 use crate::event::Event;
 use crate::fence;
-use crate::one_poll::{Member, PollSet};
+use crate::one_poll::{PollSet, SetMember};
 use shm::futex;
 use shm::mapped::Mapped;
 use shm::process::ProcessHandle;
@@ -29,7 +29,7 @@ pub(super) struct FutexBell {
     pub(super) event: Option<Event>,
     segment: Arc<Segment>,
     /// The place in a poll set that was announced last.
-    member: Option<Member>,
+    member: Option<SetMember>,
 }
 
 impl FutexBell {
@@ -110,7 +110,7 @@ impl Bell for FutexBell {
             // The receiver has found the set there, so that this fails only when memory has been
             // spoilt.
             self.member =
-                PollSet::attach(&self.segment, set).and_then(|set| set.member(index)).ok();
+                PollSet::connect(&self.segment, set).and_then(|set| set.member(index)).ok();
         }
         if let Some(member) = &self.member {
             member.announce(self.event.as_ref());

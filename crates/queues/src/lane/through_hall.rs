@@ -9,11 +9,11 @@
 use super::{LaneError, NEWS, Partner};
 use crate::cache_line::{CacheLineHeader, CacheLineMessage, LINE_DATA};
 use crate::error::SendError;
-use crate::hall::{Destination, Hall, Progress};
 use crate::name::{QueueIndex, QueueName, SourceName};
 use crate::post::control::Control;
 use crate::post::halls::Peer;
 use crate::post::{Class, Dropped, LaneOffer};
+use crate::receive_queues::{QueueProgress, QueueSender, ReceiveQueues};
 use crate::table::{DestinationTable, TableError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ impl Drop for Tie {
 /// of them.
 #[derive(Debug)]
 pub(crate) struct HallSender {
-    destination: Destination,
+    destination: QueueSender,
     peer: Arc<Peer>,
     tie: Tie,
     table: Arc<DestinationTable>,
@@ -57,7 +57,7 @@ impl HallSender {
         table: &Arc<DestinationTable>,
         (name, queue): (QueueName, QueueIndex),
         offer: &LaneOffer,
-        (peer, destination): (Arc<Peer>, Destination),
+        (peer, destination): (Arc<Peer>, QueueSender),
     ) -> HallSender {
         let tie = Tie { control: Arc::clone(control), lane: offer.lane, dropped: Dropped::Sender };
         let table = Arc::clone(table);
@@ -123,7 +123,7 @@ impl HallSender {
             let slice = Instant::now() + SLICE;
             match self
                 .destination
-                .send_until(message, deadline.map_or(slice, |deadline| deadline.min(slice)))
+                .send_deadline(message, deadline.map_or(slice, |deadline| deadline.min(slice)))
             {
                 Ok(()) => return Ok(()),
                 Err(SendError::Full)
@@ -216,12 +216,12 @@ impl HallLane {
     }
 
     /// Looks what the post office has said; gives whether the sender will send no more.
-    pub(crate) fn look_at_news(&mut self, hall: &Hall, queue: usize) -> bool {
+    pub(crate) fn look_at_news(&mut self, hall: &ReceiveQueues, queue: usize) -> bool {
         if self.left.is_none()
             && let Some(closing) = self.tie.control.closing((self.tie.lane, true))
         {
             let why = closing.explain(self.partner.clone());
-            let Progress { misses, .. } = hall.progress(queue, self.class);
+            let QueueProgress { non_resident_end: misses, .. } = hall.progress(queue, self.class);
             self.left = Some(Left { why, misses, backlog: None });
         }
         self.is_leaving()
@@ -245,10 +245,10 @@ impl HallLane {
     ///
     /// What it sent through the miss ring lies before the ring's end of then. Once that is sorted,
     /// all its messages are in the overflow list or in the queue's ring, and come before whatever
-    /// enters these later (see "Order" in [`crate::hall`]); so the number of messages there bounds
+    /// enters these later (see "Order" in [`crate::receive_queues`]); so the number of messages there bounds
     /// what comes before its last. A place where nothing lies that was sent needs no counting: an
     /// unpublished line that nothing was published behind is another's.
-    pub(crate) fn is_drained(&mut self, hall: &Hall, queue: usize) -> bool {
+    pub(crate) fn is_drained(&mut self, hall: &ReceiveQueues, queue: usize) -> bool {
         let Some(left) = &mut self.left else { return false };
         let progress = hall.progress(queue, self.class);
         if left.backlog.is_none() && (progress.sorted >= left.misses || progress.is_sorted) {

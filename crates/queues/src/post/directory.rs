@@ -71,7 +71,7 @@ pub(super) struct HallParts {
 
 impl HallParts {
     fn create(plan: &JobPlan) -> Result<HallParts, Refusal> {
-        let bytes = hall_shape(plan.ports, plan.resident).most_bytes().map_err(Refusal::system)?;
+        let bytes = hall_shape(plan.ports, plan.resident).max_bytes().map_err(Refusal::system)?;
         let memory = Segment::create(bytes, Backing::Memory).map_err(Refusal::system)?;
         let event =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Refusal::system)?;

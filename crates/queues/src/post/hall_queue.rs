@@ -75,7 +75,7 @@ impl HallQueue {
         }
         let mut hall = self.halls.own();
         for class in [Class::Reply, Class::Request] {
-            while let Some(message) = hall.try_receive(self.port, class)? {
+            while let Some(message) = hall.try_recv(self.port, class)? {
                 if self.is_anybody_leaving {
                     self.lanes.iter_mut().for_each(|lane| lane.count_message(class));
                 }
@@ -127,10 +127,10 @@ impl HallQueue {
             Err(error) => return Err(system("look at the hall's event")(error)),
         }
         let mut hall = self.halls.own();
-        hall.ask();
+        hall.request_arrival();
         Ok([Class::Reply, Class::Request]
             .into_iter()
-            .any(|class| hall.needs_look(self.port, class)))
+            .any(|class| hall.needs_poll(self.port, class)))
     }
 
     /// Readable when something was notified since the last [announcement](Self::announce_sleep).

@@ -3,8 +3,8 @@
 
 use super::PostError;
 use crate::event::Event;
-use crate::hall::{Class, Destination, Entrance, Hall, Shape};
 use crate::lane::Partner;
+use crate::receive_queues::{Class, QueueSender, QueuesConfig, ReceiveQueues, RemoteQueues};
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ const PLACE: Offset = Offset(0);
 /// This process's hall, one queue a port; and its ways into others.
 #[derive(Debug)]
 pub(crate) struct Halls {
-    own: Mutex<Hall>,
+    own: Mutex<ReceiveQueues>,
     event: Event,
     /// By number, as long as a lane leads there.
     peers: Mutex<HashMap<u32, Weak<Peer>>>,
@@ -26,7 +26,7 @@ pub(crate) struct Halls {
 /// A process of the job, and its hall.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    entrance: Arc<Entrance>,
+    entrance: Arc<RemoteQueues>,
     partner: Partner,
 }
 
@@ -38,21 +38,24 @@ impl Peer {
 
 impl Halls {
     /// Makes this process's hall in the memory that the post office gave it for that.
-    pub(crate) fn create(shape: Shape, [memory, event]: [OwnedFd; 2]) -> Result<Halls, PostError> {
+    pub(crate) fn create(
+        shape: QueuesConfig,
+        [memory, event]: [OwnedFd; 2],
+    ) -> Result<Halls, PostError> {
         let segment = Arc::new(Segment::from_fd(memory)?);
         let bytes = segment.bytes();
         let arena = Arc::new(
             Arena::new(segment, PLACE.0..bytes)
                 .map_err(crate::error::CreateError::from)
-                .map_err(crate::hall::HallError::from)?,
+                .map_err(crate::receive_queues::QueuesError::from)?,
         );
-        let hall = Hall::create(&arena, shape)?;
+        let hall = ReceiveQueues::create(&arena, shape)?;
         debug_assert_eq!(hall.offset(), PLACE);
         Ok(Halls { own: Mutex::new(hall), event: Event::from_fd(event), peers: Mutex::default() })
     }
 
     /// This process's hall. Nobody keeps it for longer than a look.
-    pub(crate) fn own(&self) -> MutexGuard<'_, Hall> {
+    pub(crate) fn own(&self) -> MutexGuard<'_, ReceiveQueues> {
         // Whoever panicked while holding it may have left one queue's list half done; the others
         // are as they were.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
@@ -71,7 +74,7 @@ impl Halls {
         (port, class): (u16, Class),
         partner: &Partner,
         descriptors: Vec<OwnedFd>,
-    ) -> Result<(Arc<Peer>, Destination), PostError> {
+    ) -> Result<(Arc<Peer>, QueueSender), PostError> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let peer = match peers.get(&number).and_then(Weak::upgrade) {
             Some(peer) => peer,
@@ -88,9 +91,9 @@ impl Halls {
     }
 }
 
-fn enter(descriptors: Vec<OwnedFd>) -> Result<Arc<Entrance>, PostError> {
+fn enter(descriptors: Vec<OwnedFd>) -> Result<Arc<RemoteQueues>, PostError> {
     let [memory, event] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| PostError::Answer)?;
     let segment = Arc::new(Segment::from_fd(memory)?);
-    let entrance = Entrance::attach(&segment, PLACE)?.with_event(Event::from_fd(event));
+    let entrance = RemoteQueues::connect(&segment, PLACE)?.with_event(Event::from_fd(event));
     Ok(Arc::new(entrance))
 }

@@ -23,7 +23,7 @@ use shm::shared::Shared;
 use crate::bell::{Bell, Request};
 use crate::error::{CreateError, MAX_CAPACITY, MIN_CAPACITY};
 use crate::event::{Event, Notify};
-use crate::one_poll::{Member, PollSet};
+use crate::one_poll::{PollSet, SetMember};
 use crate::order;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::waiting::Ringers;
@@ -102,7 +102,7 @@ pub struct RingMemory<S: Slot> {
     pub(crate) senders: MappedSlice<AtomicU64>,
     /// The number of this process among the senders; 0: it has none.
     pub(crate) own: u8,
-    member: Option<Member>,
+    member: Option<SetMember>,
     offset: Offset,
 }
 
@@ -200,7 +200,7 @@ impl<S: Slot> RingMemory<S> {
             Some(place) => {
                 let index = usize::try_from(settings.poll_index.load(Ordering::Relaxed))
                     .unwrap_or(usize::MAX);
-                Some(PollSet::attach(segment, Offset(place))?.member(index)?)
+                Some(PollSet::connect(segment, Offset(place))?.member(index)?)
             }
         };
         Self::map(segment, offset, capacity, member)
@@ -210,7 +210,7 @@ impl<S: Slot> RingMemory<S> {
         segment: &Arc<Segment>,
         offset: Offset,
         capacity: usize,
-        member: Option<Member>,
+        member: Option<SetMember>,
     ) -> Result<Self, CreateError> {
         let bytes = bytes_for::<S>(capacity)?;
         let control = Mapped::new(segment, offset)?;

@@ -150,7 +150,7 @@ pub(super) struct Polled {
 impl Polled {
     /// Sleeps until a word comes, which it takes, or the deadline.
     pub(super) fn sleep_until(&mut self, deadline: Instant) -> bool {
-        self.poll.poll_until(&mut self.receivers[..], deadline).is_some()
+        self.poll.poll_deadline(&mut self.receivers[..], deadline).is_some()
     }
 }
 

@@ -1,36 +1,35 @@
-//! One bit a queue, so that one look finds the first queue of many in which something waits.
+//! One bit per queue, so that one load finds the first non-empty queue of many.
 //!
 //! A sender sends, then loads the word with its queue's bit and sets the bit only if it is clear. A
-//! receiver goes over the set bits alone, the lowest first, and when it finds a queue empty it
-//! clears the bit, passes a fence, looks at the queue again and sets the bit again if something
-//! came. So a queue that holds a message has its bit set, except while its sender is between
-//! sending and setting, or a receiver between clearing and looking again.
+//! receiver visits the set bits, the lowest first. When it finds a queue empty, it clears the bit,
+//! passes a fence, polls the queue again and sets the bit again if a message has arrived. So the bit
+//! of a non-empty queue is set, except while its sender is between the send and the bit, or a
+//! receiver between the clear and the second poll.
 //!
-//! The bits of the queues that gave the latest messages are left standing when the queues are found
-//! empty. As long as messages come from these, nobody writes to the bits, and what a message moves
-//! is its own line.
+//! The bits of the queues with the latest messages stay set when the queues are found empty. As long
+//! as messages arrive in these, the bits are only read, and a message transfers only its own line.
 //!
-//! Sets of more than 512 queues have a summary above: one bit for each line of bits, kept in the
-//! same way. So the cost of a look does not grow with the number of queues. After Ang et al. 1996,
+//! Sets of more than 512 queues have a summary: one bit for each line of bits, maintained in the
+//! same way. So the cost of a poll does not grow with the number of queues. After Ang et al. 1996,
 //! sections 4.3 and 5.3.
 
 use crate::order;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// How many queues share a line of bits.
+/// Number of queues that share a line of bits.
 pub(crate) const QUEUES_PER_LINE: usize = 512;
 
-/// How many queues a set has at most: those of the lines that one line of summary bits stands for.
-pub const MOST_QUEUES: usize = QUEUES_PER_LINE * QUEUES_PER_LINE;
+/// Largest number of queues of a set: those covered by one line of summary bits.
+pub const MAX_QUEUES: usize = QUEUES_PER_LINE * QUEUES_PER_LINE;
 
 const WORDS_PER_LINE: usize = 8;
 
-/// How many queues keep their bits.
+/// Number of queues whose bits stay set.
 const RECENT: usize = 4;
 
 const NONE: u32 = u32::MAX;
 
-/// One bit and the word that it is in.
+/// One bit of a word.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bit<'a> {
     pub(crate) word: &'a AtomicU64,
@@ -41,20 +40,20 @@ impl Bit<'_> {
     /// Sets the bit if it is clear.
     #[inline(always)]
     pub(crate) fn set(self) {
-        // SeqCst: the load comes after the sending and the change before what follows, in the order
-        // of all such accesses.
+        // SeqCst: in the total order of such accesses the load comes after the send, and the change
+        // before the wake-up that follows.
         if self.word.load(Ordering::SeqCst) & self.mask == 0 {
             self.word.fetch_or(self.mask, Ordering::SeqCst);
         }
         order::settle();
     }
 
-    /// Clears the bit, and sets it again if `is_ready` says, after that, that it should be set.
+    /// Clears the bit, and sets it again if `is_ready` then returns true.
     #[cold]
     fn clear_unless(self, is_ready: impl FnOnce() -> bool) {
         self.word.fetch_and(!self.mask, Ordering::SeqCst);
-        // Pairs with the order of sending and load in `set`: the sender sees the bit clear, or the
-        // message is seen here.
+        // Pairs with the order of send and load in `set`: either the sender sees the cleared bit
+        // and sets it, or the message is seen here.
         fence(Ordering::SeqCst);
         if is_ready() {
             self.word.fetch_or(self.mask, Ordering::SeqCst);
@@ -62,7 +61,7 @@ impl Bit<'_> {
     }
 }
 
-/// The bits of a set: lines of eight words, and a summary line if there is more than one of them.
+/// The bits of a set: lines of eight words, and summary lines if there is more than one of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bits<'a> {
     /// A multiple of eight words.
@@ -75,27 +74,27 @@ pub(crate) struct Bits<'a> {
 ///
 /// See [`crate::one_poll`] for a set of queues of several kinds.
 pub trait Polled {
-    /// What is received from it.
+    /// Type of the received items.
     type Item;
 
-    /// Takes the next thing, if there is one.
+    /// Takes the next item, if there is one.
     fn take(&mut self) -> Option<Self::Item>;
 
-    /// Whether something waits.
+    /// Returns true if an item is available.
     fn is_ready(&self) -> bool;
 }
 
-/// The queues of a set, as the set needs them. A slice with a [`Polled`] queue, or none, for each
-/// index is one.
+/// The queues of a set, by index. A slice with an optional [`Polled`] queue for each index implements
+/// it.
 pub trait Members {
-    /// What is received from them.
+    /// Type of the received items.
     type Item;
 
-    /// Takes the next thing from the queue of this index, if there is one.
+    /// Takes the next item of the queue with this index, if there is one.
     fn take(&mut self, index: usize) -> Option<Self::Item>;
 
-    /// Whether something waits in the queue of this index. If it says no, whatever is sent later
-    /// sets the queue's bit.
+    /// Returns true if an item is available in the queue with this index. After a false, every later
+    /// send sets the queue's bit.
     fn is_ready(&mut self, index: usize) -> bool;
 }
 
@@ -114,20 +113,20 @@ impl<Q: Polled> Members for [Option<Q>] {
 }
 
 impl<'a> Bits<'a> {
-    /// The bit of a queue; `None` if the set has no such queue.
+    /// Returns the bit of a queue; `None` if the set has no such queue.
     #[inline]
     pub(crate) fn bit(self, index: usize) -> Option<Bit<'a>> {
         Some(Bit { word: self.words.get(index / 64)?, mask: 1 << (index % 64) })
     }
 
-    /// The summary bit above the bit of a queue; `None` if there is no summary.
+    /// Returns the summary bit of a queue's line; `None` if there is no summary.
     #[inline]
     pub(crate) fn summary_bit(self, index: usize) -> Option<Bit<'a>> {
         let line = index / QUEUES_PER_LINE;
         Some(Bit { word: self.summary.get(line / 64)?, mask: 1 << (line % 64) })
     }
 
-    /// Announces something in a queue. It was sent before.
+    /// Announces a message in a queue. Call it after the send.
     #[inline(always)]
     pub(crate) fn announce(self, index: usize) {
         order::settle();
@@ -135,7 +134,7 @@ impl<'a> Bits<'a> {
         bits.into_iter().flatten().for_each(Bit::set);
     }
 
-    /// The lowest set bit from `from` on.
+    /// Returns the lowest set bit from `from` on.
     #[inline]
     fn next(self, from: usize, wanted: Option<&[u64]>) -> Option<usize> {
         if self.summary.is_empty() {
@@ -159,7 +158,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// The first line from `line` on whose summary bit is set.
+    /// Returns the first line from `line` on whose summary bit is set.
     fn next_line(self, line: usize) -> Option<usize> {
         (line / 64..self.summary.len()).find_map(|word| {
             let skipped = if word == line / 64 { u64::MAX << (line % 64) } else { u64::MAX };
@@ -175,13 +174,13 @@ impl<'a> Bits<'a> {
         words.iter().all(|word| word.load(Ordering::Acquire) == 0)
     }
 
-    /// The lowest set bit from `from` to before `end`, which ends a line.
+    /// Returns the lowest set bit from `from` to before `end`, which ends a line.
     #[inline]
     fn next_within(self, from: usize, end: usize, wanted: Option<&[u64]>) -> Option<usize> {
         let mut mask = u64::MAX << (from % 64);
         let first = from / 64;
         for (ahead, word) in self.words.get(first..end / 64)?.iter().enumerate() {
-            // Acquire: pairs with the sender's exchange on this word; its message is then seen.
+            // Acquire: pairs with the sender's exchange on this word, so that its message is visible.
             let mut set = word.load(Ordering::Acquire) & mask;
             if let Some(wanted) = wanted {
                 set &= wanted.get(first + ahead).copied().unwrap_or(0);
@@ -195,7 +194,7 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// A receiver's way through a set: which queues gave something lately.
+/// A receiver's memory of the queues with the latest messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Poller {
     recent: [u32; RECENT],
@@ -208,8 +207,8 @@ impl Default for Poller {
 }
 
 impl Poller {
-    /// Takes the next thing from the lowest of the wanted queues that hold something; gives the
-    /// queue's index too. `wanted` has a bit a queue; `None` wants all.
+    /// Takes the next item of the lowest wanted queue that has one, with the queue's index. `wanted`
+    /// has one bit per queue; `None` means all.
     #[inline]
     pub(crate) fn poll<M: Members + ?Sized>(
         &mut self,
@@ -231,28 +230,29 @@ impl Poller {
         }
     }
 
-    /// Puts a queue before the others, the longest unused of which is forgotten. Its bit is cleared
-    /// when it is found empty.
+    /// Moves a queue to the front of the recent ones and drops the least recently used one, whose bit
+    /// is cleared when that queue is next found empty.
     #[inline(always)]
     fn remember(&mut self, index: usize) {
         let index = index as u32;
         if self.recent[0] != index {
-            let place =
+            let position =
                 self.recent.iter().position(|&recent| recent == index).unwrap_or(RECENT - 1);
-            self.recent[..=place].rotate_right(1);
+            self.recent[..=position].rotate_right(1);
             self.recent[0] = index;
         }
     }
 
-    /// Whether one of the wanted queues holds something. For a look before sleeping; who sends to
-    /// one of the others later sets its bit and then rings.
+    /// Returns true if one of the wanted queues is ready. For the poll before a sleep: a later sender
+    /// sets its queue's bit and then wakes the receiver.
     pub(crate) fn is_any_ready<M: Members + ?Sized>(
         &self,
         bits: Bits<'_>,
         wanted: Option<&[u64]>,
         members: &mut M,
     ) -> bool {
-        // Between the announcement of a sleeper and the look at the bits.
+        // Orders the announcement of the sleeper before the loads of the bits: a sender either sees
+        // the sleeper, or its bit is seen here.
         fence(Ordering::SeqCst);
         let mut from = 0;
         while let Some(index) = bits.next(from, wanted) {

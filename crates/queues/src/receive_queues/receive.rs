@@ -1,0 +1,298 @@
+//! The receiving process's side of all its queues.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shm::arena::Arena;
+use shm::segment::Offset;
+
+use super::class::{ClassQueues, QueueProgress};
+use super::config::{Class, QueuesConfig, QueuesError};
+use super::layout::QueuesLayout;
+use super::memory::QueuesMemory;
+#[cfg(doc)]
+use super::sender::RemoteQueues;
+use crate::bell::Bell;
+use crate::cache_line::CacheLineMessage;
+use crate::error::RecvError;
+#[cfg(doc)]
+use crate::event::Event;
+use crate::event::Notify;
+use crate::sync::{Ordering, fence};
+use crate::waiting::{Wait, wait};
+
+/// A received message and its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Index of the queue.
+    pub queue: usize,
+    /// Class of the queue.
+    pub class: Class,
+    /// The message; its tag is the index of the queue.
+    pub message: CacheLineMessage,
+}
+
+/// The receiving end of all queues. Dropping it closes them. The memory returns to the arena if no
+/// living process has a [`RemoteQueues`]; otherwise it stays allocated ([`ReceiveQueues::close`] can
+/// free it later).
+#[derive(Debug)]
+pub struct ReceiveQueues {
+    layout: QueuesLayout,
+    classes: [ClassQueues; 2],
+    memory: Arc<QueuesMemory>,
+}
+
+/// Memory of closed queues that other processes may still access.
+#[derive(Debug)]
+pub struct DeferredFree {
+    memory: Arc<QueuesMemory>,
+}
+
+impl DeferredFree {
+    /// Frees the memory if no living process has a [`RemoteQueues`] any more.
+    ///
+    /// # Errors
+    /// Itself, to try again later. Its drop tries once more; then the memory stays allocated.
+    pub fn free(self) -> Result<(), DeferredFree> {
+        if self.memory.try_free() { Ok(()) } else { Err(self) }
+    }
+}
+
+impl ReceiveQueues {
+    /// Creates queues of this configuration. Their rings are allocated from the same arena later.
+    ///
+    /// # Errors
+    /// [`QueuesError`].
+    pub fn create(arena: &Arc<Arena>, config: QueuesConfig) -> Result<ReceiveQueues, QueuesError> {
+        let memory = Arc::new(QueuesMemory::new(arena));
+        let (layout, [request, reply]) = memory.create_layout(config)?;
+        let class =
+            |class, non_resident| ClassQueues::new(&memory, &layout, class, non_resident, config);
+        let classes = [class(Class::Request, request)?, class(Class::Reply, reply)?];
+        Ok(ReceiveQueues { layout, classes, memory })
+    }
+
+    /// Closes the queues and frees their memory if no living process has a [`RemoteQueues`]. Messages
+    /// that were not received are lost.
+    ///
+    /// # Errors
+    /// [`DeferredFree`] if a living process has one.
+    pub fn close(self) -> Result<(), DeferredFree> {
+        let memory = Arc::clone(&self.memory);
+        drop(self);
+        DeferredFree { memory }.free()
+    }
+
+    /// Returns the offset of the queues in the segment, to which senders connect.
+    #[must_use]
+    pub fn offset(&self) -> Offset {
+        self.layout.offset()
+    }
+
+    fn class(&mut self, class: Class) -> &mut ClassQueues {
+        &mut self.classes[class as usize]
+    }
+
+    /// Receives the next message of one queue, if there is one.
+    ///
+    /// # Errors
+    /// [`RecvError::Broken`]; [`RecvError::Closed`] if there is no such queue.
+    pub fn try_recv(
+        &mut self,
+        queue: usize,
+        class: Class,
+    ) -> Result<Option<CacheLineMessage>, RecvError> {
+        self.class(class).try_recv(queue)
+    }
+
+    /// Receives the next message of one queue. Blocks until there is one.
+    ///
+    /// # Errors
+    /// Those of [`ReceiveQueues::try_recv`].
+    pub fn recv(&mut self, queue: usize, class: Class) -> Result<CacheLineMessage, RecvError> {
+        loop {
+            if let Some(message) =
+                wait(&mut QueueWait { queues: self, queue, class }, None).transpose()?
+            {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Receives as [`ReceiveQueues::recv`] does, and returns `None` at the deadline.
+    ///
+    /// # Errors
+    /// Those of [`ReceiveQueues::try_recv`].
+    pub fn recv_deadline(
+        &mut self,
+        queue: usize,
+        class: Class,
+        deadline: Instant,
+    ) -> Result<Option<CacheLineMessage>, RecvError> {
+        wait(&mut QueueWait { queues: self, queue, class }, Some(deadline)).transpose()
+    }
+
+    /// Receives as [`ReceiveQueues::recv`] does, and returns `None` after `timeout`.
+    ///
+    /// # Errors
+    /// Those of [`ReceiveQueues::try_recv`].
+    pub fn recv_timeout(
+        &mut self,
+        queue: usize,
+        class: Class,
+        timeout: Duration,
+    ) -> Result<Option<CacheLineMessage>, RecvError> {
+        let deadline = Instant::now().checked_add(timeout);
+        wait(&mut QueueWait { queues: self, queue, class }, deadline).transpose()
+    }
+
+    /// Receives the next message of the first queue that has one: replies before requests, then by
+    /// index.
+    ///
+    /// # Errors
+    /// [`RecvError::Broken`].
+    pub fn try_recv_any(&mut self) -> Result<Option<Received>, RecvError> {
+        for class in [Class::Reply, Class::Request] {
+            if let Some((queue, message)) =
+                self.classes[class as usize].try_recv_any(&self.layout)?
+            {
+                return Ok(Some(Received { queue, class, message }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Receives the next message of any queue, in the order of [`ReceiveQueues::try_recv_any`]. Blocks
+    /// until there is one.
+    ///
+    /// # Errors
+    /// [`RecvError::Broken`].
+    pub fn recv_any(&mut self) -> Result<Received, RecvError> {
+        loop {
+            if let Some(received) = wait(&mut AnyWait(self), None).transpose()? {
+                return Ok(received);
+            }
+        }
+    }
+
+    /// Requests one notification of the senders' [`Event`] ([`RemoteQueues::with_event`]): when a
+    /// message arrives, or when a ring or a non-resident queue is half full. Returns true if that is
+    /// already so, or if an overflow list has half of its quota; then receive first.
+    pub fn request_event(&mut self, when: Notify) -> bool {
+        self.layout.request().ask(when);
+        // Orders the request before the polls: a sender either sees the request, or its message is
+        // seen here.
+        fence(Ordering::SeqCst);
+        match when {
+            Notify::Arrival => self.is_ready(),
+            Notify::HalfFull => self.classes.iter().any(ClassQueues::is_half_full),
+        }
+    }
+
+    /// Cancels the request of [`ReceiveQueues::request_event`].
+    pub fn cancel_event_request(&mut self) {
+        self.layout.request().cancel();
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.classes.iter_mut().any(|class| class.is_ready(&self.layout))
+    }
+
+    /// Requests a notification of the next arrival, without a poll.
+    pub(crate) fn request_arrival(&mut self) {
+        self.layout.request().ask(Notify::Arrival);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Returns true if a queue of a class, or the non-resident queue, has to be polled again before
+    /// its receiver can sleep.
+    pub(crate) fn needs_poll(&self, queue: usize, class: Class) -> bool {
+        let class = &self.classes[class as usize];
+        class.is_non_resident_ready() || class.is_queue_ready(queue)
+    }
+
+    /// Returns the progress of one queue of a class.
+    pub(crate) fn progress(&self, queue: usize, class: Class) -> QueueProgress {
+        self.classes[class as usize].progress(queue)
+    }
+
+    /// Returns the number of polls of a ring or an overflow list so far, a measure of the cost of
+    /// receiving.
+    #[must_use]
+    pub fn polls(&self) -> u64 {
+        self.classes.iter().map(|class| class.polls).sum()
+    }
+
+    /// Makes a queue resident if a ring is free, or there is memory for one. Returns true if the
+    /// queue is resident then.
+    pub fn promote(&mut self, queue: usize, class: Class) -> bool {
+        self.class(class).promote(queue)
+    }
+
+    /// Makes a queue non-resident.
+    ///
+    /// # Errors
+    /// [`RecvError::Broken`]; the ring and its contents are then lost.
+    pub fn demote(&mut self, queue: usize, class: Class) -> Result<(), RecvError> {
+        self.class(class).demote(queue)
+    }
+
+    /// Returns true if a queue is resident.
+    #[must_use]
+    pub fn is_resident(&self, queue: usize, class: Class) -> bool {
+        self.classes[class as usize].is_resident(queue)
+    }
+
+    /// Returns the number of messages in a queue's overflow list.
+    #[must_use]
+    pub fn overflow(&self, queue: usize, class: Class) -> usize {
+        self.classes[class as usize].overflow(queue)
+    }
+}
+
+/// Wait for a message of one queue.
+struct QueueWait<'a> {
+    queues: &'a mut ReceiveQueues,
+    queue: usize,
+    class: Class,
+}
+
+impl Wait for QueueWait<'_> {
+    type Found = Result<CacheLineMessage, RecvError>;
+
+    fn bell(&self) -> Bell<'_> {
+        self.queues.layout.arrival()
+    }
+
+    fn look(&mut self) -> Option<Self::Found> {
+        self.queues.try_recv(self.queue, self.class).transpose()
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.queues.needs_poll(self.queue, self.class)
+    }
+}
+
+/// Wait for a message of any queue.
+struct AnyWait<'a>(&'a mut ReceiveQueues);
+
+impl Wait for AnyWait<'_> {
+    type Found = Result<Received, RecvError>;
+
+    fn bell(&self) -> Bell<'_> {
+        self.0.layout.arrival()
+    }
+
+    fn look(&mut self) -> Option<Self::Found> {
+        self.0.try_recv_any().transpose()
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.0.is_ready()
+    }
+
+    fn recover(&mut self) -> Option<Self::Found> {
+        self.0.classes.iter().for_each(ClassQueues::restore_bits);
+        None
+    }
+}

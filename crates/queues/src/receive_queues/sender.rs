@@ -1,0 +1,306 @@
+//! The sending side: one mapping of the receive queues per process, and a few bytes for each sender.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use shm::segment::{Offset, Segment};
+
+use super::class::is_half_full;
+use super::config::{Class, QueuesError};
+use super::layout::QueuesLayout;
+use crate::bell::Bell;
+use crate::cache_line::{CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue};
+use crate::error::SendError;
+use crate::event::Event;
+use crate::liveness::{ProcessId, ProcessWatch};
+use crate::order;
+use crate::process_table::Entry;
+use crate::queue::sealed::Protocol;
+use crate::sync::{AtomicBool, Ordering};
+use crate::waiting::{Wait, wait};
+
+/// Number of times that a sender reads the descriptor again because it found the ring closed. Only
+/// closed receive queues reach this bound.
+const ROUNDS: usize = 1 << 10;
+
+/// Number of messages after which a sender checks that the receiving process is alive.
+pub const LIVENESS_INTERVAL: u8 = 128;
+
+/// The receive queues of another process, mapped once for all senders of this process.
+#[derive(Debug)]
+pub struct RemoteQueues {
+    layout: QueuesLayout,
+    non_resident: [(CacheLineQueue, u32); 2],
+    /// Mapped rings, in the order of the ring offsets. Rings never move.
+    rings: Box<[OnceLock<CacheLineQueue>]>,
+    segment: Arc<Segment>,
+    event: Option<Event>,
+    /// Entry of this process in the process table: it keeps the memory allocated.
+    entry: Entry,
+    owner: ProcessId,
+    watch: Mutex<ProcessWatch>,
+    /// The receiving process has ended.
+    gone: AtomicBool,
+}
+
+impl RemoteQueues {
+    /// Connects to the receive queues at `offset`. Their memory stays allocated as long as the
+    /// returned value.
+    ///
+    /// # Errors
+    /// [`QueuesError::NotFound`] if there are none at `offset`, [`QueuesError::Closed`],
+    /// [`QueuesError::TooManyProcesses`], [`QueuesError::Process`], [`QueuesError::Ring`] for an
+    /// offset outside the segment.
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<RemoteQueues, QueuesError> {
+        let layout = QueuesLayout::open(segment, offset)?;
+        // Before any other access: until then the owner may free the memory.
+        let entry = layout.attach()?;
+        let non_resident = match layout.open_non_resident(segment) {
+            Ok(non_resident) => non_resident,
+            Err(error) => {
+                layout.processes().detach(&entry);
+                return Err(error.into());
+            }
+        };
+        let non_resident = non_resident.map(|queue| {
+            let generation = queue.generation();
+            (queue.entered(), generation)
+        });
+        Ok(RemoteQueues {
+            rings: layout.ring_offsets.iter().map(|_| OnceLock::new()).collect(),
+            segment: Arc::clone(segment),
+            event: None,
+            entry,
+            owner: layout.owner(),
+            watch: Mutex::default(),
+            gone: AtomicBool::new(false),
+            layout,
+            non_resident,
+        })
+    }
+
+    /// Sets the event that senders notify when the receiver
+    /// [requests](super::ReceiveQueues::request_event) it.
+    #[must_use]
+    pub fn with_event(mut self, event: Event) -> RemoteQueues {
+        self.event = Some(event);
+        self
+    }
+
+    /// Opens a sender to one queue and class.
+    ///
+    /// # Errors
+    /// [`QueuesError::NoQueue`].
+    pub fn open(self: &Arc<Self>, queue: usize, class: Class) -> Result<QueueSender, QueuesError> {
+        let queues = self.layout.queues.len();
+        match u16::try_from(queue) {
+            Ok(index) if queue < queues => Ok(QueueSender {
+                queues: Arc::clone(self),
+                diverted: 0,
+                index,
+                class,
+                countdown: LIVENESS_INTERVAL,
+            }),
+            _ => Err(QueuesError::NoQueue { offset: self.layout.offset(), queues, index: queue }),
+        }
+    }
+
+    fn ring(&self, class: Class, ring: usize) -> Result<&CacheLineQueue, SendError> {
+        let half = self.rings.len() / 2;
+        let word = self.layout.ring_offset(class, ring).ok_or(SendError::Broken)?;
+        let known = self.rings.get(class as usize * half + ring).ok_or(SendError::Broken)?;
+        if let Some(ring) = known.get() {
+            return Ok(ring);
+        }
+        // Relaxed: the descriptor published it.
+        let offset = word.load(Ordering::Relaxed).checked_sub(1).ok_or(SendError::Broken)?;
+        let found =
+            CacheLineQueue::attach(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
+        Ok(known.get_or_init(|| found.entered()))
+    }
+
+    fn gone(&self) -> Result<(), SendError> {
+        // Relaxed: says nothing about other memory.
+        if self.gone.load(Ordering::Relaxed) {
+            Err(SendError::Gone { pid: self.owner.pid() })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Checks whether the receiving process is alive.
+    #[cold]
+    fn check_owner(&self) -> Result<(), SendError> {
+        if self.watch.lock().unwrap_or_else(PoisonError::into_inner).has_ended(self.owner) {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        self.gone()
+    }
+}
+
+impl Drop for RemoteQueues {
+    fn drop(&mut self) {
+        self.layout.processes().detach(&self.entry);
+    }
+}
+
+/// A sender to one queue. The messages of one sender are received in order; those of two senders have
+/// no order between them.
+#[derive(Debug)]
+pub struct QueueSender {
+    queues: Arc<RemoteQueues>,
+    /// The position of the last diverted message plus one; 0 when the sender is direct.
+    diverted: u64,
+    index: u16,
+    class: Class,
+    /// Messages until the next liveness check.
+    countdown: u8,
+}
+
+// The bound in the page of the parent module.
+const _: () = assert!(size_of::<QueueSender>() <= 32);
+
+impl QueueSender {
+    /// Sends a message if there is space. The queue's index replaces its tag.
+    ///
+    /// # Errors
+    /// [`SendError`]. The message was not sent.
+    pub fn try_send(&mut self, message: &CacheLineMessage) -> Result<(), SendError> {
+        self.queues.gone()?;
+        self.countdown -= 1;
+        if self.countdown == 0 {
+            self.countdown = LIVENESS_INTERVAL;
+            self.queues.check_owner()?;
+        }
+        match self.attempt(message) {
+            Err(SendError::Full) => self.queues.check_owner().and(Err(SendError::Full)),
+            other => other,
+        }
+    }
+
+    fn attempt(&mut self, message: &CacheLineMessage) -> Result<(), SendError> {
+        let header = CacheLineHeader { tag: self.index, ..message.header() };
+        let message = CacheLineMessage::new(header, message.data()).unwrap_or_default();
+        let queue = usize::from(self.index);
+        for _ in 0..ROUNDS {
+            let state = self.queues.layout.state(queue, self.class);
+            if let (Some((ring, generation)), true) = (state.ring, self.is_direct()) {
+                let ring = self.queues.ring(self.class, ring)?;
+                match CacheLine::try_send(&ring.ring, &message, generation, &()) {
+                    // Full: the message goes into the non-resident queue. Closed: the queue was
+                    // demoted, and its descriptor says so by now.
+                    Err(SendError::Full) => {}
+                    Err(SendError::Closed) => continue,
+                    other => {
+                        other?;
+                        self.queues.layout.bits(self.class).announce(queue);
+                        self.announce(ring);
+                        return Ok(());
+                    }
+                }
+            }
+            if state.stopped {
+                return Err(SendError::Full);
+            }
+            let (queue, generation) = &self.queues.non_resident[self.class as usize];
+            let position = CacheLine::try_send(&queue.ring, &message, *generation, &())?;
+            self.diverted = position.wrapping_add(1);
+            self.announce(queue);
+            return Ok(());
+        }
+        Err(SendError::Closed)
+    }
+
+    /// Sends a message. Blocks while there is no space.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`], [`SendError::Gone`], [`SendError::Broken`].
+    pub fn send(&mut self, message: &CacheLineMessage) -> Result<(), SendError> {
+        // Without a deadline only a result ends the wait.
+        self.wait_to_send(message, None)
+    }
+
+    /// Sends a message, and blocks at most until `deadline`.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] at the deadline, and those of [`QueueSender::send`].
+    pub fn send_deadline(
+        &mut self,
+        message: &CacheLineMessage,
+        deadline: Instant,
+    ) -> Result<(), SendError> {
+        self.wait_to_send(message, Some(deadline))
+    }
+
+    /// Sends a message, and blocks at most for `timeout`.
+    ///
+    /// # Errors
+    /// Those of [`QueueSender::send_deadline`].
+    pub fn send_timeout(
+        &mut self,
+        message: &CacheLineMessage,
+        timeout: Duration,
+    ) -> Result<(), SendError> {
+        self.wait_to_send(message, Instant::now().checked_add(timeout))
+    }
+
+    fn wait_to_send(
+        &mut self,
+        message: &CacheLineMessage,
+        deadline: Option<Instant>,
+    ) -> Result<(), SendError> {
+        match self.try_send(message) {
+            Err(SendError::Full) => wait(&mut SendWait { sender: self, message }, deadline)
+                .unwrap_or(Err(SendError::Full)),
+            other => other,
+        }
+    }
+
+    /// Returns true if all messages of this sender in the non-resident queue are sorted.
+    fn is_direct(&mut self) -> bool {
+        if self.diverted != 0 {
+            // Acquire: pairs with the Release in `ClassQueues::sort`. The ring's tail is then at
+            // least the boundary of the diverted messages, so a direct one comes after them.
+            let sorted = self.queues.layout.class(self.class).sorted.load(Ordering::Acquire);
+            if sorted < self.diverted {
+                return false;
+            }
+            self.diverted = 0;
+        }
+        true
+    }
+
+    /// Wakes the receiver after a send into this ring.
+    fn announce(&self, ring: &CacheLineQueue) {
+        order::settle();
+        self.queues.layout.arrival().ring();
+        if let Some(event) = &self.queues.event {
+            self.queues.layout.request().answer(|| is_half_full(ring), || event.notify());
+        }
+    }
+}
+
+/// Wait of a message for space.
+struct SendWait<'a> {
+    sender: &'a mut QueueSender,
+    message: &'a CacheLineMessage,
+}
+
+impl Wait for SendWait<'_> {
+    type Found = Result<(), SendError>;
+
+    fn bell(&self) -> Bell<'_> {
+        self.sender.queues.layout.space(self.sender.class)
+    }
+
+    fn look(&mut self) -> Option<Self::Found> {
+        let attempt = self.sender.queues.gone().and_then(|()| self.sender.attempt(self.message));
+        Some(attempt).filter(|result| *result != Err(SendError::Full))
+    }
+
+    fn recover(&mut self) -> Option<Self::Found> {
+        // There was no wake-up for a while. The next poll returns the result of this check.
+        let _ = self.sender.queues.check_owner();
+        None
+    }
+}

@@ -1,0 +1,440 @@
+//! Pools of buffers and the references to them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use shm::arena::{Arena, ArenaError};
+use shm::mapped::{Mapped, MappedSlice};
+use shm::segment::{Offset, Segment, SegmentError};
+
+use super::references::{self, Generation};
+use crate::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineSender, LINE_DATA, SendError};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Largest number of bytes that a header carries itself, beside the reference.
+pub const NOTE_BYTES: usize = LINE_DATA - REFERENCE_BYTES;
+
+/// Largest number of buffers of a pool.
+pub const MAX_BUFFERS: u64 = 1 << 20;
+
+/// Bytes of a reference: offset of the pool, index and generation of the buffer, length of the data.
+const REFERENCE_BYTES: usize = 24;
+
+const INDEX_BITS: u32 = 24;
+
+/// Label of a pool: "tag-on" in letters.
+const MAGIC: u64 = 0x6e6f_2d67_6174_0001;
+
+shm::shared_lines! {
+    /// Description of the pool.
+    struct PoolHeader {
+        magic: AtomicU64,
+        buffers: AtomicU64,
+        bytes: AtomicU64,
+    }
+}
+
+/// Reason why a Tag-On operation failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TagOnError {
+    /// The number or the size of the buffers is invalid.
+    #[error(
+        "a pool of {buffers} buffers of {bytes} bytes cannot be created: take 1 to {MAX_BUFFERS} buffers of at least a byte"
+    )]
+    Size {
+        /// Requested number.
+        buffers: u64,
+        /// Requested size of each, in bytes.
+        bytes: u64,
+    },
+    /// All buffers are in use.
+    #[error(
+        "all {buffers} buffers of the pool are referenced: wait until receivers drop some, or create a larger pool"
+    )]
+    Exhausted {
+        /// Number of buffers.
+        buffers: u64,
+    },
+    /// The note does not fit beside the reference.
+    #[error("a note of {bytes} bytes does not fit into a header: at most {NOTE_BYTES}")]
+    Note {
+        /// Length of the note.
+        bytes: usize,
+    },
+    /// 65,535 messages that refer to the buffer are sent and not opened.
+    #[error(
+        "too many messages that refer to this buffer are in flight: wait until receivers open some"
+    )]
+    TooMany,
+    /// The message does not refer to data, or was opened before.
+    #[error("the message refers to no buffer: it has no reference, or was opened before")]
+    NoData,
+    /// The header could not be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The offset does not lie in the segment.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The arena has no memory for the pool.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+}
+
+/// The mapped buffers of a pool.
+#[derive(Clone, Debug)]
+struct PoolBuffers {
+    segment: Arc<Segment>,
+    head: Mapped<PoolHeader>,
+    words: MappedSlice<AtomicU64>,
+    /// Size of one buffer.
+    bytes: u64,
+    /// Offset of the first buffer.
+    data: Offset,
+}
+
+/// A counted reference to a buffer, released on drop.
+#[derive(Debug)]
+struct BufferReference {
+    buffers: PoolBuffers,
+    index: u64,
+    generation: Generation,
+    length: u64,
+}
+
+fn words_bytes(count: u64) -> u64 {
+    (8 * count).next_multiple_of(64)
+}
+
+fn pool_bytes(count: u64, bytes: u64) -> Option<u64> {
+    let each = bytes.checked_next_multiple_of(64)?;
+    each.checked_mul(count)?.checked_add(64 + words_bytes(count))
+}
+
+impl PoolBuffers {
+    fn map(
+        segment: &Arc<Segment>,
+        at: Offset,
+        count: u64,
+        bytes: u64,
+    ) -> Result<Self, SegmentError> {
+        let data = Offset(at.0.saturating_add(64 + words_bytes(count)));
+        // Checks the range of all buffers, so that later accesses to one buffer need no check.
+        segment.bytes_ptr(data, bytes.next_multiple_of(64).saturating_mul(count))?;
+        Ok(PoolBuffers {
+            segment: Arc::clone(segment),
+            head: Mapped::new(segment, at)?,
+            words: MappedSlice::new(segment, Offset(at.0 + 64), count as usize)?,
+            bytes,
+            data,
+        })
+    }
+
+    fn connect(segment: &Arc<Segment>, at: Offset) -> Result<Self, TagOnError> {
+        let head = Mapped::<PoolHeader>::new(segment, at).map_err(|_| TagOnError::NoData)?;
+        // Acquire: pairs with the Release in `TagOnPool::create`.
+        let is_pool = head.magic.load(Ordering::Acquire) == MAGIC;
+        let count = head.buffers.load(Ordering::Relaxed);
+        let bytes = head.bytes.load(Ordering::Relaxed);
+        if !is_pool || count > MAX_BUFFERS || pool_bytes(count, bytes).is_none() {
+            return Err(TagOnError::NoData);
+        }
+        Ok(PoolBuffers::map(segment, at, count, bytes)?)
+    }
+
+    fn offset_of(&self, index: u64) -> Offset {
+        Offset(self.data.0 + index * self.bytes.next_multiple_of(64))
+    }
+}
+
+impl BufferReference {
+    fn word(&self) -> &AtomicU64 {
+        &self.buffers.words[self.index as usize]
+    }
+
+    fn start(&self) -> *mut u8 {
+        // `map` has checked the range of all buffers, so that this cannot fail; if it did, the
+        // slice made of it is empty.
+        let at = self.buffers.offset_of(self.index);
+        self.buffers.segment.bytes_ptr(at, self.length).unwrap_or(std::ptr::null_mut())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let start = self.start();
+        if start.is_null() {
+            return &[];
+        }
+        // SAFETY: the range lies in the segment, which `self` keeps mapped, and was committed and
+        // zeroed when it was allocated. This value counts as a reference, so the buffer is not taken
+        // for writing; its owner stopped writing before it sent the reference. Processes of one job
+        // trust each other to follow this protocol (see the parent module's page).
+        unsafe { std::slice::from_raw_parts(start, self.length as usize) }
+    }
+}
+
+impl Drop for BufferReference {
+    fn drop(&mut self) {
+        // This value counts once; the release fails only if a process has overwritten the
+        // segment.
+        let _ = references::release(self.word(), self.generation);
+    }
+}
+
+/// A pool of buffers, as its owner sees it.
+#[derive(Debug)]
+pub struct TagOnPool {
+    buffers: PoolBuffers,
+    arena: Arc<Arena>,
+    /// Index at which the next search begins.
+    next: AtomicU64,
+}
+
+impl TagOnPool {
+    /// Creates `buffers` zeroed buffers of `bytes` bytes.
+    ///
+    /// # Errors
+    /// [`TagOnError::Size`], [`TagOnError::Arena`].
+    pub fn create(arena: &Arc<Arena>, buffers: u64, bytes: u64) -> Result<TagOnPool, TagOnError> {
+        let size = pool_bytes(buffers, bytes)
+            .filter(|_| bytes > 0 && (1..=MAX_BUFFERS).contains(&buffers));
+        let at = arena.allocate_zeroed(size.ok_or(TagOnError::Size { buffers, bytes })?, 64)?;
+        let mapped = PoolBuffers::map(arena.segment(), at, buffers, bytes)?;
+        mapped.head.buffers.store(buffers, Ordering::Relaxed);
+        mapped.head.bytes.store(bytes, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `PoolBuffers::connect`.
+        mapped.head.magic.store(MAGIC, Ordering::Release);
+        Ok(TagOnPool { buffers: mapped, arena: Arc::clone(arena), next: AtomicU64::new(0) })
+    }
+
+    /// Takes a free buffer for writing.
+    ///
+    /// # Errors
+    /// [`TagOnError::Exhausted`].
+    pub fn take(&self) -> Result<BufferMut, TagOnError> {
+        let count = self.buffers.words.len() as u64;
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        for step in 0..count {
+            let index = (first.wrapping_add(step)) % count;
+            if let Some(generation) = references::take(&self.buffers.words[index as usize]) {
+                let length = self.buffers.bytes;
+                return Ok(BufferMut(BufferReference {
+                    buffers: self.buffers.clone(),
+                    index,
+                    generation,
+                    length,
+                }));
+            }
+        }
+        Err(TagOnError::Exhausted { buffers: count })
+    }
+
+    /// Returns true if no buffer is referenced.
+    pub fn is_idle(&self) -> bool {
+        self.buffers.words.iter().all(references::is_free)
+    }
+}
+
+impl Drop for TagOnPool {
+    fn drop(&mut self) {
+        if self.is_idle() {
+            self.buffers.head.magic.store(0, Ordering::Relaxed);
+            // Cannot fail: the memory came from this arena and is freed once. The memory of a pool
+            // with references stays allocated for good.
+            let _ = self.arena.free(Offset(
+                self.buffers.data.0 - 64 - words_bytes(self.buffers.words.len() as u64),
+            ));
+        }
+    }
+}
+
+/// A buffer for writing, referenced by this value alone.
+#[derive(Debug)]
+pub struct BufferMut(BufferReference);
+
+impl BufferMut {
+    /// Ends the writing: the first `length` bytes are the data.
+    #[must_use]
+    pub fn finish(self, length: u64) -> SharedBuffer {
+        let mut held = self.0;
+        held.length = held.length.min(length);
+        SharedBuffer(held)
+    }
+}
+
+impl Deref for BufferMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl DerefMut for BufferMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let start = self.0.start();
+        if start.is_null() {
+            return &mut [];
+        }
+        // SAFETY: as in `BufferReference::bytes`. This value is the buffer's only reference, because
+        // a reference is sent only after `finish`, and `&mut self` makes this the only slice.
+        unsafe { std::slice::from_raw_parts_mut(start, self.0.length as usize) }
+    }
+}
+
+/// Data that can be sent to any number of receivers. Dropping it releases the sender's reference.
+#[derive(Debug)]
+pub struct SharedBuffer(BufferReference);
+
+impl SharedBuffer {
+    /// Sends a header with a note of up to [`NOTE_BYTES`] bytes and a reference to the data.
+    ///
+    /// # Errors
+    /// [`TagOnError::Note`], [`TagOnError::Send`], [`TagOnError::TooMany`]: nothing was sent.
+    pub fn send(
+        &self,
+        to: &CacheLineSender,
+        header: CacheLineHeader,
+        note: &[u8],
+    ) -> Result<(), TagOnError> {
+        self.send_with(header, note, |message| to.try_send(message))
+    }
+
+    /// Sends as [`send`](Self::send) does, and blocks at most for `timeout` while the receive queue is
+    /// full.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_timeout(
+        &self,
+        to: &CacheLineSender,
+        header: CacheLineHeader,
+        note: &[u8],
+        timeout: std::time::Duration,
+    ) -> Result<(), TagOnError> {
+        // A deadline beyond the range of the clock is as far away as any wait can last.
+        let far = std::time::Duration::from_secs(1 << 30);
+        let now = std::time::Instant::now();
+        self.send_deadline(to, header, note, now + timeout.min(far))
+    }
+
+    /// Sends as [`send`](Self::send) does, and blocks until `deadline` while the receive queue is full.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_deadline(
+        &self,
+        to: &CacheLineSender,
+        header: CacheLineHeader,
+        note: &[u8],
+        deadline: std::time::Instant,
+    ) -> Result<(), TagOnError> {
+        self.send_with(header, note, |message| to.send_until(message, deadline))
+    }
+
+    fn send_with(
+        &self,
+        header: CacheLineHeader,
+        note: &[u8],
+        send: impl FnOnce(&CacheLineMessage) -> Result<(), SendError>,
+    ) -> Result<(), TagOnError> {
+        let held = &self.0;
+        let pool = held.buffers.data.0 - 64 - words_bytes(held.buffers.words.len() as u64);
+        let mut line = [0; LINE_DATA];
+        for (bytes, word) in line.chunks_exact_mut(8).zip([
+            pool,
+            u64::from(held.generation) << INDEX_BITS | held.index,
+            held.length,
+        ]) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let length = REFERENCE_BYTES + note.len();
+        line.get_mut(REFERENCE_BYTES..length)
+            .ok_or(TagOnError::Note { bytes: note.len() })?
+            .copy_from_slice(note);
+        let message = CacheLineMessage::new(header, &line[..length])
+            .ok_or(TagOnError::Note { bytes: note.len() })?;
+        // Counted before the message is visible, so that the buffer is not free when it arrives.
+        references::send(held.word(), held.generation).map_err(|_| TagOnError::TooMany)?;
+        send(&message).inspect_err(|_| {
+            let _ = references::take_back(held.word(), held.generation);
+        })?;
+        Ok(())
+    }
+}
+
+impl Deref for SharedBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// Received data, read in place. Dropping it releases the reference.
+#[derive(Debug)]
+pub struct ReceivedBuffer(BufferReference);
+
+impl Deref for ReceivedBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// The pools that a receiver's messages refer to, mapped at their first use.
+#[derive(Debug)]
+pub struct TagOnPools {
+    segment: Arc<Segment>,
+    known: Vec<(u64, PoolBuffers)>,
+}
+
+impl TagOnPools {
+    /// Creates an empty cache for messages between processes that share this segment.
+    #[must_use]
+    pub fn new(segment: &Arc<Segment>) -> Self {
+        TagOnPools { segment: Arc::clone(segment), known: Vec::new() }
+    }
+
+    /// Returns the note of a header.
+    #[must_use]
+    pub fn note(message: &CacheLineMessage) -> &[u8] {
+        message.data().get(REFERENCE_BYTES..).unwrap_or(&[])
+    }
+
+    /// Returns the data of a message. Each message can be opened once.
+    ///
+    /// # Errors
+    /// [`TagOnError::NoData`], [`TagOnError::Segment`].
+    pub fn open(&mut self, message: &CacheLineMessage) -> Result<ReceivedBuffer, TagOnError> {
+        let reference = message.data().get(..REFERENCE_BYTES).ok_or(TagOnError::NoData)?;
+        let mut words = reference
+            .chunks_exact(8)
+            .map(|bytes| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        let mut word = || words.next().ok_or(TagOnError::NoData);
+        let pool = word()?;
+        let reference = word()?;
+        let length = word()?;
+        let buffers = self.pool(pool)?;
+        let index = reference & ((1 << INDEX_BITS) - 1);
+        let generation = (reference >> INDEX_BITS) as Generation;
+        let word = buffers.words.get(index as usize).ok_or(TagOnError::NoData)?;
+        if length > buffers.bytes || references::open(word, generation).is_err() {
+            return Err(TagOnError::NoData);
+        }
+        Ok(ReceivedBuffer(BufferReference { buffers, index, generation, length }))
+    }
+
+    fn pool(&mut self, at: u64) -> Result<PoolBuffers, TagOnError> {
+        if let Some((_, buffers)) = self.known.iter().find(|(known, _)| *known == at) {
+            // The memory of a dropped pool no longer has the label.
+            if buffers.head.magic.load(Ordering::Acquire) == MAGIC {
+                return Ok(buffers.clone());
+            }
+            self.known.retain(|(known, _)| *known != at);
+        }
+        let buffers = PoolBuffers::connect(&self.segment, Offset(at))?;
+        self.known.push((at, buffers.clone()));
+        Ok(buffers)
+    }
+}
