@@ -58,7 +58,7 @@ impl Way for Tagged {
             (&self.senders[to], CacheLineHeader { source: self.source, handler: 0, tag: 0 });
         match data.send(sender, header, &[]) {
             Err(TagOnError::Send(SendError::Full)) => {
-                Ok(data.send_until(sender, header, &[], Instant::now() + PATIENCE)?)
+                Ok(data.send_deadline(sender, header, &[], Instant::now() + PATIENCE)?)
             }
             other => Ok(other?),
         }
