@@ -48,7 +48,7 @@ def build(say):
         installation.checked(command, f"compiling nodes.c with {peer}'s mpicc", "This is a fault of bench/c.")
     cargo = ["cargo", "build", "--release", "--quiet"]
     installation.checked([*cargo, "-p", "cli"], "building tradewind", "See what cargo says.", cwd=ROOT)
-    nodes = [*cargo, "-p", "testbed", "--example", "nodes"]
+    nodes = [*cargo, "-p", "tradewind-virtual-nodes", "--example", "nodes"]
     installation.checked(nodes, "building the nodes", "See what cargo says.", cwd=ROOT)
 
 

@@ -68,7 +68,7 @@ pub(crate) enum Failure {
     Rank(#[from] tradewind::Error),
     /// Nodes for a measurement cannot be made.
     #[error("cannot make nodes on this machine: {0}")]
-    Testbed(#[from] testbed::Error),
+    VirtualNodes(#[from] virtual_nodes::Error),
     /// The kernel engine cannot be had.
     #[error("no kernel engine here: {0}")]
     Kernel(#[from] kernel::LoadError),

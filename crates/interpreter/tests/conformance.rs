@@ -10,7 +10,7 @@ use network::AdversarialNetwork;
 fn conforms() {
     let seed = rand::random_range(0..1 << 32);
     println!("network seeds start at {seed}");
-    conformance::run_suite(&AdversarialNetwork::new(seed));
+    testing::conformance::run_suite(&AdversarialNetwork::new(seed));
 }
 
 #[test]
@@ -18,10 +18,10 @@ fn vectors_conform_in_many_orders() {
     let seed = rand::random_range(0..1 << 32);
     println!("network seeds start at {seed}");
     let network = AdversarialNetwork::new(seed);
-    let small = |vector: &conformance::Vector| {
+    let small = |vector: &testing::conformance::Vector| {
         vector.inputs.iter().flatten().flatten().map(Vec::len).sum::<usize>() < 20_000
     };
-    for vector in conformance::vectors::all().iter().filter(|vector| small(vector)) {
+    for vector in testing::conformance::vectors::all().iter().filter(|vector| small(vector)) {
         for _ in 0..50 {
             if let Err(difference) = vector.run(&network) {
                 panic!("{}: {difference}", vector.name);

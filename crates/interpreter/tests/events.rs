@@ -401,12 +401,12 @@ proptest! {
 
     #[test]
     fn no_event_panics(
-        plan in conformance::random::any_plans(),
+        plan in testing::conformance::random::any_plans(),
         events in proptest::collection::vec(any_event(), 0..60),
         start in 0..60usize,
         eager_limit in 0..100u64,
     ) {
-        let program = conformance::random::lay_out(&plan);
+        let program = testing::conformance::random::lay_out(&plan);
         let limits = Limits { eager_limit, unexpected_bytes: 150, unexpected_messages: 3 };
         let mut interpreter = interpreter(&program.graphs[0], limits);
         for (number, event) in events.into_iter().enumerate() {

@@ -1,11 +1,11 @@
-//! What the kernel engine costs on this machine: `cargo run --release -p kernel --example figures`,
+//! What the kernel engine costs on this machine: `cargo run --release -p tradewind-kernel --example figures`,
 //! as root.
 //!
 //! Two nodes are two network namespaces on one bridge. Without receive steering (RPS) a packet is
 //! received inside the system call that sends it; with it, on another core, as a network card's
 //! interrupt does it.
 
-#[path = "../tests/world/mod.rs"]
+#[path = "../tests/it/world/mod.rs"]
 mod world;
 
 use goal::compile::compile;
@@ -20,7 +20,7 @@ use world::World;
 const LAPS: u64 = 20_000;
 
 fn main() {
-    let world = testbed::or_skip!(World::new(2, 1, 1500));
+    let world = World::new(2, 1, 1500);
     for loader in &world.loaders[..1] {
         println!("instructions that the verifier looked at: {:?}", loader.verified_instructions());
     }

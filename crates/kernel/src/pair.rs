@@ -82,23 +82,6 @@ mod tests {
         assert!(!ends_elsewhere(u32::MAX >> 1));
     }
 
-    #[test]
-    fn a_pair_of_nodes_is_one() {
-        let testbed = testbed::or_skip!(testbed::Testbed::new(2, testbed::Options::default()));
-        let node = &testbed.nodes()[1];
-        assert!(node.run(|| ends_elsewhere(node.interface_index())));
-        let relay = testbed::Medium::Relay { seed: 1 };
-        let testbed = testbed::or_skip!(testbed::Testbed::new(
-            1,
-            testbed::Options { medium: relay, ..Default::default() }
-        ));
-        let node = &testbed.nodes()[0];
-        assert!(
-            !node.run(|| ends_elsewhere(node.interface_index())),
-            "a TAP interface has no other end"
-        );
-    }
-
     proptest! {
         #[test]
         fn no_answer_is_too_strange(answer in proptest::collection::vec(any::<u8>(), 0..300)) {

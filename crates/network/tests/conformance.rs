@@ -3,18 +3,18 @@
 
 mod threads;
 
-use conformance::Capabilities;
 use network::agent::Limits;
+use testing::conformance::Capabilities;
 use threads::{Agents, Wires};
 
 #[test]
 fn a_node_for_each_rank_conforms() {
-    conformance::run_suite(&Agents::new(1, Wires::Memory));
+    testing::conformance::run_suite(&Agents::new(1, Wires::Memory));
 }
 
 #[test]
 fn two_ranks_on_each_node_conform() {
-    conformance::run_suite(&Agents::new(2, Wires::Memory));
+    testing::conformance::run_suite(&Agents::new(2, Wires::Memory));
 }
 
 #[test]
@@ -26,18 +26,18 @@ fn nodes_with_little_memory_conform() {
         let mut engine = Agents::new(1, Wires::Memory);
         engine.limits = limits;
         engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
-        conformance::run_suite(&engine);
+        testing::conformance::run_suite(&engine);
     }
 }
 
 #[test]
 fn tcp_conforms() {
-    conformance::run_suite(&Agents::new(1, Wires::Tcp));
+    testing::conformance::run_suite(&Agents::new(1, Wires::Tcp));
 }
 
 #[test]
 fn tcp_with_two_ranks_on_each_node_conforms() {
     let mut engine = Agents::new(2, Wires::Tcp);
     engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
-    conformance::run_suite(&engine);
+    testing::conformance::run_suite(&engine);
 }

@@ -4,7 +4,6 @@
 mod threads;
 
 use collectives::{Reduction, allreduce, barrier};
-use conformance::Capabilities;
 use goal::arithmetic::{Arithmetic, DataType};
 use network::agent::{Client, Limits, local_over};
 use network::carrier::Error;
@@ -14,13 +13,16 @@ use network::transport::tcp::{Listener, Patience, Tcp};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use testbed::{Faults, Medium, Options, Testbed};
+use testing::conformance::Capabilities;
+use testing::relay::{Faults, relayed_nodes};
 use threads::{Agents, Wires, nodes, prepare, run, world};
+use virtual_nodes::VirtualNodes;
 
 /// Connects agents, each in a node of the testbed, with so many ranks each.
-fn connect(testbed: &Testbed, ranks: &Nodes, patience: Patience) -> Vec<Client> {
-    let bind =
-        |node: &testbed::Node| node.run(|| Listener::bind((node.address(), 0))).expect("a port");
+fn connect(testbed: &VirtualNodes, ranks: &Nodes, patience: Patience) -> Vec<Client> {
+    let bind = |node: &virtual_nodes::Node| {
+        node.run(|| Listener::bind((node.address(), 0))).expect("a port")
+    };
     let listeners: Vec<Listener> =
         testbed.nodes().iter().take(ranks.count() as usize).map(bind).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
@@ -84,23 +86,21 @@ fn reduce(
 #[test]
 fn conforms_between_nodes_of_their_own() {
     for (mtu, each) in [(1500, 1), (9000, 2)] {
-        let testbed = testbed::or_skip!(Testbed::new(8, Options { mtu, ..Options::default() }));
+        let testbed = testing::or_skip!(VirtualNodes::new(8, mtu));
         let testbed = Arc::new(testbed);
         let connect = move |ranks: &Nodes| Ok(connect(&testbed, ranks, Patience::default()));
         let mut engine = Agents::new(each, Wires::Other(Box::new(connect)));
         engine.capabilities = Capabilities { random_programs: 16, ..Capabilities::default() };
-        conformance::run_suite(&engine);
+        testing::conformance::run_suite(&engine);
     }
 }
 
 #[test]
 fn losses_are_made_good() {
-    let medium = Medium::Relay { seed: 11 };
-    let testbed = testbed::or_skip!(Testbed::new(3, Options { medium, ..Options::default() }));
+    let (testbed, relay) = testing::or_skip!(relayed_nodes(3, 1500, 11));
     // A segment may be lost several times in a row.
     let patience = Patience { unanswered: Duration::from_secs(60), ..Patience::default() };
     let clients = connect(&testbed, &nodes(3, 1), patience);
-    let relay = testbed.relay().expect("one was asked for");
     for (number, (share, runs)) in (0..).zip([(0.0, 100), (0.01, 100), (0.05, 30), (0.2, 5)]) {
         relay.set_faults(Faults::of_networks(share));
         let outcomes = reduce(&clients, number, runs, 100, |_| {});
@@ -110,7 +110,7 @@ fn losses_are_made_good() {
 
 #[test]
 fn a_link_that_is_down_for_a_second_is_waited_for() {
-    let testbed = testbed::or_skip!(Testbed::new(2, Options::default()));
+    let testbed = testing::or_skip!(VirtualNodes::new(2, 1500));
     let clients = connect(&testbed, &nodes(2, 1), Patience::default());
     let testbed = &testbed;
     std::thread::scope(|scope| {
@@ -133,7 +133,7 @@ fn a_link_that_is_down_for_a_second_is_waited_for() {
 
 #[test]
 fn a_node_that_vanishes_is_unreachable() {
-    let testbed = testbed::or_skip!(Testbed::new(3, Options::default()));
+    let testbed = testing::or_skip!(VirtualNodes::new(3, 1500));
     let patience = Patience { unanswered: Duration::from_secs(2), ..Patience::default() };
     let clients = connect(&testbed, &nodes(3, 1), patience);
     let between = |sequence| {

@@ -1,9 +1,9 @@
 //! The peers and caller engines against the suite that every engine must pass.
 
-use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use goal::graph::{Access, Graph};
 use std::sync::Mutex;
 use std::time::Duration;
+use testing::conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use tradewind::{Buffers, Communicator, EngineKind, Error};
 
 /// Ranks as threads of this process, through the façade.
@@ -87,10 +87,10 @@ fn failure(error: &Error) -> Failure {
 
 #[test]
 fn the_peers_engine_conforms() {
-    conformance::run_suite(&Threads(EngineKind::Peers));
+    testing::conformance::run_suite(&Threads(EngineKind::Peers));
 }
 
 #[test]
 fn the_caller_engine_conforms() {
-    conformance::run_suite(&Threads(EngineKind::Caller));
+    testing::conformance::run_suite(&Threads(EngineKind::Caller));
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
-use testbed::Testbed;
+use virtual_nodes::VirtualNodes;
 
 /// Which of the programs in [`crate::rank`] a process is.
 pub(crate) const PROGRAM: &str = "TRADEWIND_TEST_PROGRAM";
@@ -70,7 +70,7 @@ impl Said {
 
 /// A job to be started.
 pub(crate) struct Hydra<'a> {
-    testbed: &'a Testbed,
+    testbed: &'a VirtualNodes,
     ranks: &'a [u32],
     options: Vec<String>,
     variables: Vec<(String, String)>,
@@ -88,7 +88,7 @@ pub(crate) enum User {
 
 impl<'a> Hydra<'a> {
     /// With so many ranks on each node.
-    pub(crate) fn new(testbed: &'a Testbed, ranks: &'a [u32]) -> Self {
+    pub(crate) fn new(testbed: &'a VirtualNodes, ranks: &'a [u32]) -> Self {
         Hydra {
             testbed,
             ranks,
@@ -206,7 +206,7 @@ fn give_rights(program: &Path, user: User) {
 
 /// A job under way. What is left of it when it is dropped is ended.
 pub(crate) struct Job<'a> {
-    testbed: &'a Testbed,
+    testbed: &'a VirtualNodes,
     child: Child,
     output: BufReader<ChildStdout>,
     _directory: tempfile::TempDir,
@@ -266,7 +266,7 @@ impl Drop for Job<'_> {
 }
 
 /// The processes on the nodes of a testbed, which this test has started.
-fn processes(testbed: &Testbed) -> Vec<i32> {
+fn processes(testbed: &VirtualNodes) -> Vec<i32> {
     let namespace = |path: &str| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
     let nodes: Vec<u64> =
         testbed.nodes().iter().filter_map(|node| namespace(&node.namespace())).collect();

@@ -9,18 +9,19 @@ mod rank;
 
 use harness::{Hydra, SIGN, Said, User};
 use std::time::Duration;
-use testbed::{Faults, Medium, Options, Testbed};
+use testing::relay::{Faults, relayed_nodes};
+use virtual_nodes::VirtualNodes;
 
 /// Two nodes; none where the machine lacks what it takes, which is said.
 macro_rules! nodes {
     ($count:expr) => {
-        nodes!($count, Options::default())
+        nodes!(@made VirtualNodes::new($count, 1500))
     };
-    ($count:expr, $options:expr) => {{
+    (@made $made:expr) => {{
         if !harness::has_hydra() {
-            return testbed::say_skipped(&"mpiexec.hydra is not in PATH: install mpich");
+            return testing::say_skipped(&"mpiexec.hydra is not in PATH: install mpich");
         }
-        testbed::or_skip!(Testbed::new($count, $options))
+        testing::or_skip!($made)
     }};
 }
 
@@ -135,9 +136,7 @@ fn what_a_rank_has_sent_outlives_its_node_service() {
 /// The same where the network loses packets, down to the last ones.
 #[test]
 fn what_is_lost_at_the_end_comes_again() {
-    let medium = Medium::Relay { seed: 7 };
-    let testbed = nodes!(2, Options { medium, ..Options::default() });
-    let relay = testbed.relay().expect("it was asked for");
+    let (testbed, relay) = nodes!(@made relayed_nodes(2, 1500, 7));
     for round in 0..2 {
         relay.set_faults(Faults::default());
         let directory = tempfile::tempdir().expect("there is room");
@@ -193,7 +192,7 @@ fn who_demands_what_cannot_be_had_is_told_why() {
 #[test]
 fn an_ordinary_user_has_the_kernel_engine_by_a_command_with_rights() {
     if !harness::has_setcap() {
-        return testbed::say_skipped(&"setcap is not in PATH: install libcap2-bin");
+        return testing::say_skipped(&"setcap is not in PATH: install libcap2-bin");
     }
     let testbed = nodes!(2);
     let demanding = || Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_BETWEEN_NODES", "kernel");
@@ -340,7 +339,7 @@ fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
 }
 
 /// Runs the command on the first node.
-fn tradewind(testbed: &Testbed, arguments: &[&str]) -> std::process::Output {
+fn tradewind(testbed: &VirtualNodes, arguments: &[&str]) -> std::process::Output {
     let mut command = testbed.nodes()[0].command(env!("CARGO_BIN_EXE_tradewind"));
     command.args(arguments).output().expect("it can be started")
 }

@@ -2,7 +2,6 @@
 //! likes.
 
 use crate::elsewhere::Elsewhere;
-use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use goal::compile::compile;
 use goal::graph::{Graph, JoinMode};
 use goal::schedule::Schedule;
@@ -12,6 +11,7 @@ use rand::{Rng, SeedableRng};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use testing::conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 
 /// Runs every program with other limits and in another order of delivery.
 pub(crate) struct AdversarialNetwork {

@@ -1,7 +1,7 @@
 //! The page in a real browser: that it draws everything at two widths, on light and dark ground,
 //! without a complaint; and that its figures answer.
 //!
-//! Without Chromium these tests say SKIPPED; with `TRADEWIND_REQUIRE_BROWSER` set, they fail.
+//! Without Chromium these tests say SKIPPED; with `TRADEWIND_REQUIRE_TOOLS` set, they fail.
 //! `TRADEWIND_SCREENSHOTS=DIRECTORY` keeps pictures of what the browser showed.
 
 mod devtools;
@@ -28,7 +28,7 @@ fn browser() -> Option<Browser> {
         return Some(Browser::start(&program));
     }
     assert!(
-        std::env::var_os("TRADEWIND_REQUIRE_BROWSER").is_none(),
+        std::env::var_os("TRADEWIND_REQUIRE_TOOLS").is_none(),
         "Chromium is required here and is not in PATH"
     );
     // Not by a macro, whose words the test harness keeps to itself.

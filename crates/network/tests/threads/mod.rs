@@ -2,7 +2,6 @@
 //! of them.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use network::agent::{Client, Limits, local, local_over};
@@ -10,6 +9,7 @@ use network::carrier::{Carrier, Context, Error, Prepared};
 use network::nodes::Nodes;
 use network::transport::{Transport, memory};
 use std::time::{Duration, Instant};
+use testing::conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 
 /// What connects the nodes.
 pub(crate) enum Wires {

@@ -13,7 +13,7 @@ use measure::results::Directory;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use testbed::{Options, Testbed};
+use virtual_nodes::VirtualNodes;
 
 /// Bytes of the messages of the ping-pong.
 const MESSAGES: [u64; 6] = [8, 64, 512, 4096, 65_536, 1 << 20];
@@ -82,21 +82,20 @@ pub(super) fn execute(
 ) -> Result<ExitCode, Failure> {
     // Before anything is measured that could not be kept.
     let directory = arguments.out.as_deref().map(Directory::create).transpose()?;
-    let testbed =
-        Testbed::new(nodes as usize, Options { mtu: arguments.mtu, ..Options::default() })?;
+    let virtual_nodes = VirtualNodes::new(nodes as usize, arguments.mtu)?;
     if arguments.receiver_core {
         let cores = shm::process::allowed_cores();
-        for node in testbed.nodes() {
+        for node in virtual_nodes.nodes() {
             node.receive_on(1 << cores[node.number() % cores.len()])?;
         }
     }
     let computation_us = compute_us.unwrap_or(Setting::full().computation_us);
     let setting = Setting { rounds: arguments.rounds, calls: arguments.calls, computation_us };
-    let mut rows = contenders::floor(&testbed, &setting)?;
+    let mut rows = contenders::floor(&virtual_nodes, &setting)?;
     let per_node = arguments.ranks_per_node;
-    let (engines, _loaders) = contenders::of(&testbed, arguments.mtu, per_node)?;
+    let (engines, _loaders) = contenders::of(&virtual_nodes, arguments.mtu, per_node)?;
     let measures = if per_node.get() == 1 { between_single_ranks() } else { in_levels() };
-    rows.extend(compare(&engines, &measures, &setting, &OnNodes(&testbed, per_node))?);
+    rows.extend(compare(&engines, &measures, &setting, &OnNodes(&virtual_nodes, per_node))?);
     if let Some(directory) = directory {
         directory.write(&part(&rows, arguments.way()))?;
     }
@@ -105,7 +104,7 @@ pub(super) fn execute(
 }
 
 /// So many consecutive ranks are threads on each node.
-struct OnNodes<'t>(&'t Testbed, NonZeroU32);
+struct OnNodes<'t>(&'t VirtualNodes, NonZeroU32);
 
 impl Place for OnNodes<'_> {
     fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send)) {

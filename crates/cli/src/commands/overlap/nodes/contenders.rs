@@ -13,7 +13,7 @@ use network::transport::tcp::{Listener, Patience, Tcp};
 use std::net::{SocketAddr, UdpSocket};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use testbed::{Node, Testbed};
+use virtual_nodes::{Node, VirtualNodes};
 
 /// The port of the plain sockets.
 const PORT: u16 = 5411;
@@ -21,8 +21,8 @@ const PORT: u16 = 5411;
 const KERNEL_PORT: u16 = 7199;
 
 /// What a message needs at least: plain sockets on the first two nodes.
-pub(super) fn floor(testbed: &Testbed, setting: &Setting) -> Result<Vec<Row>, Failure> {
-    let [one, other, ..] = testbed.nodes() else { return Ok(Vec::new()) };
+pub(super) fn floor(virtual_nodes: &VirtualNodes, setting: &Setting) -> Result<Vec<Row>, Failure> {
+    let [one, other, ..] = virtual_nodes.nodes() else { return Ok(Vec::new()) };
     let bind = |node: &Node, peer: &Node| -> std::io::Result<UdpSocket> {
         let socket = node.run(|| UdpSocket::bind((node.address(), PORT)))?;
         socket.connect((peer.address(), PORT))?;
@@ -41,15 +41,15 @@ pub(super) fn floor(testbed: &Testbed, setting: &Setting) -> Result<Vec<Row>, Fa
 
 /// All engines between nodes that this machine has, and what must stay while they are used.
 pub(super) fn of(
-    testbed: &Testbed,
+    virtual_nodes: &VirtualNodes,
     mtu: u32,
     per_node: NonZeroU32,
 ) -> Result<(Vec<Contender>, Vec<Loader>), Failure> {
-    let node_of_rank: Vec<u32> = (0..testbed.nodes().len() as u32)
+    let node_of_rank: Vec<u32> = (0..virtual_nodes.nodes().len() as u32)
         .flat_map(|node| (0..per_node.get()).map(move |_| node))
         .collect();
-    let agent = agent(testbed, &node_of_rank).map_err(measure::Error::from)?;
-    let (kernel, loaders) = kernel(testbed, mtu, &node_of_rank)?;
+    let agent = agent(virtual_nodes, &node_of_rank).map_err(measure::Error::from)?;
+    let (kernel, loaders) = kernel(virtual_nodes, mtu, &node_of_rank)?;
     Ok((
         vec![agent, kernel].into_iter().map(|one| one.with_ranks_per_node(per_node)).collect(),
         loaders,
@@ -58,11 +58,11 @@ pub(super) fn of(
 
 /// The kernel engine.
 fn kernel(
-    testbed: &Testbed,
+    virtual_nodes: &VirtualNodes,
     mtu: u32,
     node_of_rank: &[u32],
 ) -> Result<(Contender, Vec<Loader>), Failure> {
-    let nodes = testbed.nodes();
+    let nodes = virtual_nodes.nodes();
     let endpoint = |node: &Node| Endpoint {
         hardware_address: node.hardware_address(),
         address: node.address().into(),
@@ -93,8 +93,8 @@ fn kernel(
 }
 
 /// The agent engine over TCP.
-fn agent(testbed: &Testbed, node_of_rank: &[u32]) -> Result<Contender, Error> {
-    let nodes = testbed.nodes();
+fn agent(virtual_nodes: &VirtualNodes, node_of_rank: &[u32]) -> Result<Contender, Error> {
+    let nodes = virtual_nodes.nodes();
     let listen = |node: &Node| node.run(|| Listener::bind((node.address(), 0)));
     let listeners = nodes.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();

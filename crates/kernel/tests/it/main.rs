@@ -1,0 +1,20 @@
+//! The kernel engine on virtual nodes.
+
+mod arithmetic;
+mod conformance;
+mod endurance;
+mod garbage;
+mod hostile_network;
+mod many_runs;
+mod memory_pressure;
+mod object;
+mod pair;
+mod rights;
+mod strangers;
+mod verifier;
+mod wire;
+mod world;
+
+fn main() -> std::process::ExitCode {
+    testing::run()
+}

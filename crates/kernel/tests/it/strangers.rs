@@ -1,0 +1,158 @@
+//! Collectives while a node that is not of the job listens to their packets and sends them again:
+//! as they were, to somebody else, damaged, cut off, lengthened, or made up.
+//!
+//! `TRADEWIND_FORGED_PACKETS` says how many.
+
+use crate::world::allreduce::Allreduce;
+use crate::world::{JobKind, PORT, World};
+use network::carrier::Context;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngCore, SeedableRng};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+use virtual_nodes::{Node, VirtualNodes};
+
+testing::tests![needs(Nodes, Bpf):
+    collectives_go_on_while_a_stranger_repeats_and_damages_their_packets,
+];
+
+fn packets() -> u64 {
+    std::env::var("TRADEWIND_FORGED_PACKETS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(50_000)
+}
+
+/// Nodes of the job.
+const NODES: usize = 2;
+/// Bytes of Ethernet, IPv4 and UDP headers.
+const HEADERS: usize = 14 + 20 + 8;
+
+/// Hears every frame that a node sends and receives.
+struct Eavesdropper {
+    socket: OwnedFd,
+}
+
+impl Eavesdropper {
+    fn at(node: &Node) -> Self {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let open = || socket_with(AddressFamily::PACKET, SocketType::RAW, flags, Some(eth::ALL));
+        Eavesdropper { socket: node.run(open).expect("who makes namespaces may listen in them") }
+    }
+
+    /// The next packet between nodes of the job: whom it is for, and what is in it.
+    fn hear(&self) -> Option<(usize, Vec<u8>)> {
+        let mut frame = [0; 10_000];
+        loop {
+            let length = rustix::io::read(&self.socket, &mut frame).ok()?;
+            let Some(payload) = frame[..length].get(HEADERS..) else { continue };
+            let (protocol, port) = (frame[23], [frame[36], frame[37]]);
+            // The last bytes of the addresses are the nodes' numbers, from 1.
+            let [from, to] = [frame[29], frame[33]].map(|last| usize::from(last).wrapping_sub(1));
+            if protocol == 17 && port == PORT.to_be_bytes() && from < NODES && to < NODES {
+                return Some((to, payload.to_vec()));
+            }
+        }
+    }
+}
+
+/// What the stranger has sent.
+#[derive(Debug, Default)]
+struct Sent {
+    /// As it was, to whom it was for.
+    repeated: u64,
+    /// Everything else: none of it may be taken.
+    wrong: u64,
+}
+
+/// Sends so many packets, made of those that are heard.
+fn disturb(testbed: &VirtualNodes, packets: u64) -> Sent {
+    const REMEMBERED: usize = 2000;
+    let stranger = &testbed.nodes()[NODES];
+    let socket =
+        stranger.run(|| UdpSocket::bind((stranger.address(), 0))).expect("nobody else is there");
+    let ear = Eavesdropper::at(&testbed.nodes()[0]);
+    let (mut random, mut heard, mut sent) =
+        (SmallRng::seed_from_u64(9), Vec::new(), Sent::default());
+    while sent.repeated + sent.wrong < packets {
+        while let Some(packet) = ear.hear() {
+            let place = random.random_range(0..REMEMBERED);
+            if heard.len() < REMEMBERED { heard.push(packet) } else { heard[place] = packet }
+        }
+        if heard.is_empty() {
+            std::thread::yield_now();
+            continue;
+        }
+        for _ in 0..50 {
+            let (mut to, mut bytes) = heard[random.random_range(0..heard.len())].clone();
+            // Lengthened packets of full length would travel in fragments, of which the program
+            // takes none.
+            let kind = random.random_range(if bytes.len() < 1400 { 0..6 } else { 0..5 });
+            match kind {
+                0 => {}
+                1 => to = 1 - to,
+                2 => {
+                    let place = random.random_range(0..bytes.len());
+                    bytes[place] ^= 1 << random.random_range(0..8);
+                }
+                3 => bytes.truncate(random.random_range(0..bytes.len())),
+                // With a header that looks right as far as one can know.
+                4 => random.fill_bytes(&mut bytes[24..]),
+                _ => bytes.extend_from_slice(&[0; 8][..random.random_range(1..8)]),
+            }
+            if kind == 0 {
+                sent.repeated += 1
+            } else {
+                sent.wrong += 1
+            }
+            let address = testbed.nodes()[to].address();
+            assert_eq!(socket.send_to(&bytes, (address, PORT)).expect("it goes out"), bytes.len());
+        }
+    }
+    sent
+}
+
+fn collectives_go_on_while_a_stranger_repeats_and_damages_their_packets() {
+    let testbed = VirtualNodes::new(NODES + 1, 1500).expect("virtual nodes");
+    let testbed = Arc::new(testbed);
+    let world = World::on_first(Arc::clone(&testbed), NODES, 2, 1500, JobKind::default());
+    let before = Instant::now();
+    let stranger = std::thread::spawn(move || disturb(&testbed, packets()));
+    let mut laps = 0;
+    while !stranger.is_finished() {
+        // Of one piece, of several, and many under way.
+        for (elements, times, under_way) in [(1, 50, 1), (700, 5, 1), (3, 50, 8)] {
+            let number = world.communicator();
+            let contexts: Vec<Context> =
+                (0..4).map(|rank| world.context(number, 4, rank)).collect();
+            let results = world.run(4, move |rank, here| {
+                Allreduce::prepare(here, &contexts[rank], elements)?.repeat(times, under_way)
+            });
+            results.into_iter().for_each(|result| result.unwrap_or_else(|error| panic!("{error}")));
+            laps += times;
+        }
+    }
+    let sent = stranger.join().expect("it does not panic");
+    let counts: Vec<_> =
+        world.loaders.iter().map(|loader| loader.counts().expect("it counts")).collect();
+    println!(
+        "{laps} allreduces of 4 ranks in {:.1?} beside {sent:?}: {counts:#?}",
+        before.elapsed()
+    );
+    assert_eq!(
+        counts.iter().map(|counts| counts.rejected()).sum::<u64>(),
+        sent.wrong,
+        "{counts:?}"
+    );
+    for kind in [
+        |counts: &kernel::wire::Counts| counts.forged,
+        |counts: &kernel::wire::Counts| counts.truncated,
+        |counts: &kernel::wire::Counts| counts.strange,
+        |counts: &kernel::wire::Counts| counts.duplicate,
+    ] {
+        assert!(counts.iter().all(|counts| kind(counts) > 0), "{counts:?}");
+    }
+}

@@ -1,0 +1,38 @@
+//! What the kernel's verifier has to look at.
+
+use kernel::wire::{Endpoint, Key};
+use kernel::{JobDescription, Loader};
+use virtual_nodes::VirtualNodes;
+
+testing::tests![needs(Nodes, Bpf):
+    the_verifier_has_little_to_do,
+];
+
+/// The kernel looks at a million instructions and refuses what has more. A good part stays for
+/// other kernels, whose verifiers see the same program with other eyes.
+const LIMIT: u32 = 250_000;
+
+fn the_verifier_has_little_to_do() {
+    let testbed = VirtualNodes::new(1, 1500).expect("virtual nodes");
+    let endpoint =
+        Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
+    let job = JobDescription {
+        node: 0,
+        node_of_rank: vec![0],
+        endpoints: vec![endpoint],
+        number: 0,
+        key: Key([0, 1]),
+        interface: "eth0".to_owned(),
+        mtu: 1500,
+    };
+    let loader = testbed.nodes()[0].run(|| Loader::load(&job)).expect("the program is loaded");
+    let counts = loader.verified_instructions();
+    println!("instructions that the verifier looked at: {counts:?}");
+    assert!(counts.len() >= 2, "the kernel does not say: {counts:?}");
+    for (name, count) in counts {
+        assert!(
+            count < LIMIT,
+            "the verifier looks at {count} instructions of `{name}`, more than {LIMIT}"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! Tools and rights of the machine that some tests need.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+/// Tool or right without which a test is ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Virtual nodes: CAP_SYS_ADMIN, CAP_NET_ADMIN and iproute2.
+    Nodes,
+    /// TAP interfaces, for [`relay`](crate::relay).
+    Tap,
+    /// The right to load BPF programs.
+    Bpf,
+    /// MPICH's `mpiexec.hydra`.
+    Mpiexec,
+    /// Chromium, or the program that the variable `CHROMIUM` names.
+    Chromium,
+    /// A compiler for BPF: clang-14, llvm-strip-14 and the headers of libbpf.
+    Clang,
+    /// `setcap`, which grants rights to a program.
+    Setcap,
+}
+
+/// Requirement that this machine lacks.
+#[derive(Clone, Debug)]
+pub(crate) struct Missing {
+    what: String,
+    /// Command that installs it, or another way to get it.
+    way_out: String,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.what, self.way_out)
+    }
+}
+
+impl Need {
+    /// Returns the reason if the machine lacks it. Each need is examined once a process.
+    pub(crate) fn missing(self) -> Option<&'static Missing> {
+        static NODES: LazyLock<Option<Missing>> = LazyLock::new(nodes);
+        static TAP: LazyLock<Option<Missing>> = LazyLock::new(tap);
+        static BPF: LazyLock<Option<Missing>> = LazyLock::new(bpf);
+        static MPIEXEC: LazyLock<Option<Missing>> =
+            LazyLock::new(|| program("mpiexec.hydra", "apt-get install mpich"));
+        static CHROMIUM: LazyLock<Option<Missing>> = LazyLock::new(chromium);
+        static CLANG: LazyLock<Option<Missing>> = LazyLock::new(clang);
+        static SETCAP: LazyLock<Option<Missing>> =
+            LazyLock::new(|| program("setcap", "apt-get install libcap2-bin"));
+        let missing = match self {
+            Need::Nodes => &NODES,
+            Need::Tap => &TAP,
+            Need::Bpf => &BPF,
+            Need::Mpiexec => &MPIEXEC,
+            Need::Chromium => &CHROMIUM,
+            Need::Clang => &CLANG,
+            Need::Setcap => &SETCAP,
+        };
+        (**missing).as_ref()
+    }
+}
+
+fn missing(what: impl Into<String>, way_out: impl Into<String>) -> Option<Missing> {
+    Some(Missing { what: what.into(), way_out: way_out.into() })
+}
+
+/// Returns the path of a program in the directories of `PATH`.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut files = std::env::split_paths(&path).map(|directory| directory.join(name));
+    files.find(|file| file.is_file())
+}
+
+fn program(name: &str, command: &str) -> Option<Missing> {
+    find(name).is_none().then(|| Missing { what: name.into(), way_out: command.into() })
+}
+
+fn nodes() -> Option<Missing> {
+    if find("ip").is_none() {
+        return missing("ip", "apt-get install iproute2");
+    }
+    // Other errors than a missing requirement are left to the tests, which fail with them.
+    let error = virtual_nodes::VirtualNodes::new(1, 1500).err()?;
+    error
+        .is_missing_requirement()
+        .then(|| Missing { what: "virtual nodes".into(), way_out: error.to_string() })
+}
+
+fn tap() -> Option<Missing> {
+    if let Some(missing) = Need::Nodes.missing() {
+        return Some(missing.clone());
+    }
+    let error = crate::relay::relayed_nodes(1, 1500, 0).err()?;
+    error
+        .is_missing_requirement()
+        .then(|| Missing { what: "TAP interfaces".into(), way_out: error.to_string() })
+}
+
+/// Creates a BPF map, which needs the same rights as a program.
+fn bpf() -> Option<Missing> {
+    const CREATE_MAP: libc::c_int = 0;
+    /// `union bpf_attr` of the kernel, as BPF_MAP_CREATE reads it.
+    #[repr(C)]
+    struct MapAttributes {
+        kind: u32,
+        key_size: u32,
+        value_size: u32,
+        entries: u32,
+    }
+    const ARRAY: u32 = 2;
+    let attributes = MapAttributes { kind: ARRAY, key_size: 4, value_size: 4, entries: 1 };
+    let size = size_of_val(&attributes);
+    // SAFETY: the kernel reads `size` bytes of `attributes` and writes nothing.
+    let descriptor =
+        unsafe { libc::syscall(libc::SYS_bpf, CREATE_MAP, &raw const attributes, size) };
+    if descriptor < 0 {
+        let error = std::io::Error::last_os_error();
+        let way_out = format!("run as root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN); now: {error}");
+        return missing("the right to load BPF programs", way_out);
+    }
+    // SAFETY: the descriptor is new and owned by this function alone.
+    unsafe { libc::close(descriptor as libc::c_int) };
+    None
+}
+
+fn chromium() -> Option<Missing> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let is_present =
+        std::env::var_os("CHROMIUM").is_some() || names.iter().any(|name| find(name).is_some());
+    if is_present { None } else { missing("chromium", "apt-get install chromium") }
+}
+
+fn clang() -> Option<Missing> {
+    let has_headers = Path::new("/usr/include/bpf/bpf_helpers.h").is_file();
+    let is_present = find("clang-14").is_some() && find("llvm-strip-14").is_some() && has_headers;
+    if is_present {
+        return None;
+    }
+    missing(
+        "clang-14, llvm-strip-14 and the headers of libbpf",
+        "apt-get install clang-14 llvm-14 libbpf-dev linux-libc-dev",
+    )
+}

@@ -1,0 +1,71 @@
+//! Functions of a test binary that run as processes of their own.
+
+use crate::runner::name;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// Option of the command line, before the name of the part.
+const OPTION: &str = "--part";
+
+/// Function registered by [`parts!`](crate::parts).
+#[derive(Debug)]
+pub struct Part {
+    /// Module path and name.
+    pub path: &'static str,
+    /// Body of the process.
+    pub run: fn(),
+}
+
+inventory::collect!(Part);
+
+/// Returns a command that runs a registered part in a process of its own.
+///
+/// `name` is the path of the function, such as `jobs::child` (`concat!(module_path!(), "::child")`
+/// is accepted as well). Arguments and variables may be added: the part finds its arguments behind
+/// the first three of `std::env::args`. The process ends successfully when the function returns.
+///
+/// # Panics
+/// No part of this name is registered.
+pub fn part(name: &str) -> Command {
+    part_by(name, |program| Command::new(program))
+}
+
+/// Like [`part`], with a command that `start` creates for the test binary, for example in the
+/// network namespace of a virtual node.
+///
+/// # Panics
+/// No part of this name is registered.
+pub fn part_by(name: &str, start: impl FnOnce(&Path) -> Command) -> Command {
+    let part = find(name).unwrap_or_else(|| panic!("no part {name} is registered: {}", names()));
+    let program = std::env::current_exe().expect("a process can read the path of its program");
+    let mut command = start(&program);
+    command.args([OPTION, crate::runner::name(part.path)]);
+    command
+}
+
+/// Runs the part that the command line names, if it names one.
+pub(crate) fn run_part() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() != Some(OPTION) {
+        return None;
+    }
+    let wanted = arguments.next().unwrap_or_default();
+    let Some(part) = find(&wanted) else {
+        eprintln!("no part {wanted} is registered: {}", names());
+        return Some(ExitCode::FAILURE);
+    };
+    (part.run)();
+    Some(ExitCode::SUCCESS)
+}
+
+fn find(wanted: &str) -> Option<&'static Part> {
+    let mut parts = inventory::iter::<Part>.into_iter();
+    parts.find(|part| part.path == wanted || name(part.path) == wanted)
+}
+
+fn names() -> String {
+    let mut names: Vec<&str> =
+        inventory::iter::<Part>.into_iter().map(|part| name(part.path)).collect();
+    names.sort_unstable();
+    names.join(", ")
+}

@@ -1,0 +1,160 @@
+//! Runner of integration tests, with the command line of libtest.
+
+use crate::need::{Missing, Need};
+use crate::part::run_part;
+use libtest_mimic::{Arguments, Completion, Failed, FormatSetting, Trial};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic::PanicHookInfo;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Variable that turns missing tools into failures.
+const REQUIRE_TOOLS: &str = "TRADEWIND_REQUIRE_TOOLS";
+
+/// Function registered by [`tests!`](crate::tests).
+#[derive(Debug)]
+pub struct Test {
+    /// Module path and name.
+    pub path: &'static str,
+    /// Body of the test.
+    pub run: fn(),
+    /// Tools and rights without which it is ignored.
+    pub needs: &'static [Need],
+    /// Reason why it runs only on request; none or one.
+    pub slow: &'static [&'static str],
+}
+
+inventory::collect!(Test);
+
+/// Number of ignored tests by reason.
+type Ignored = Arc<Mutex<BTreeMap<String, usize>>>;
+
+/// Returns a path without the name of the crate.
+pub(crate) fn name(path: &'static str) -> &'static str {
+    path.split_once("::").map_or(path, |(_, name)| name)
+}
+
+/// Runs the registered tests that the command line selects, or a [`part`](crate::part).
+pub fn run() -> ExitCode {
+    if let Some(code) = run_part() {
+        return code;
+    }
+    let mut arguments = Arguments::from_args();
+    if arguments.test_threads.is_none() {
+        let threads = std::env::var("RUST_TEST_THREADS").ok();
+        arguments.test_threads = threads.and_then(|text| text.parse().ok());
+    }
+    if !arguments.nocapture {
+        record_panics();
+    }
+    let ignored = Ignored::default();
+    let mut tests: Vec<&Test> = inventory::iter::<Test>.into_iter().collect();
+    tests.sort_unstable_by_key(|test| name(test.path));
+    let trials: Vec<Trial> = tests.iter().map(|test| trial(test, &ignored)).collect();
+    for (test, trial) in tests.iter().zip(&trials) {
+        if let [reason] = test.slow
+            && arguments.is_ignored(trial)
+            && !arguments.is_filtered_out(trial)
+        {
+            count(&ignored, format!("run only with --ignored: {reason}"));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list && arguments.format != Some(FormatSetting::Json) {
+        print_ignored(&ignored);
+    }
+    conclusion.exit_code()
+}
+
+fn trial(test: &'static Test, ignored: &Ignored) -> Trial {
+    let ignored = Arc::clone(ignored);
+    Trial::ignorable_test(name(test.path), move || match first_missing(test.needs) {
+        Some(missing) if tools_are_required() => {
+            Err(Failed::from(format!("{REQUIRE_TOOLS} is set, and this test needs {missing}")))
+        }
+        Some(missing) => {
+            let reason = missing.to_string();
+            count(&ignored, format!("need {reason}"));
+            Ok(Completion::ignored_with(format!("needs {reason}")))
+        }
+        None => run_on_thread(test).map(|()| Completion::Completed),
+    })
+    .with_ignored_flag(!test.slow.is_empty())
+}
+
+fn first_missing(needs: &[Need]) -> Option<&'static Missing> {
+    needs.iter().find_map(|need| need.missing())
+}
+
+fn tools_are_required() -> bool {
+    std::env::var(REQUIRE_TOOLS).is_ok_and(|value| !value.is_empty() && value != "0")
+}
+
+fn count(ignored: &Ignored, reason: String) {
+    *ignored.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default() += 1;
+}
+
+fn print_ignored(ignored: &Ignored) {
+    let ignored = ignored.lock().unwrap_or_else(PoisonError::into_inner);
+    for (reason, tests) in ignored.iter() {
+        // "1 test needs", "2 tests need"; "1 test runs", "2 tests run".
+        let (noun, ending) = if *tests == 1 { ("test", "s") } else { ("tests", "") };
+        let (verb, rest) = reason.split_once(' ').unwrap_or((reason, ""));
+        println!("ignored: {tests} {noun} {verb}{ending} {rest}");
+    }
+    if !ignored.is_empty() {
+        println!();
+    }
+}
+
+thread_local! {
+    /// Messages of panics on the thread of a test.
+    static PANICS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Runs a test on a new thread with its name, as libtest does.
+fn run_on_thread(test: &'static Test) -> Result<(), Failed> {
+    let body = move || {
+        PANICS.set(Some(Vec::new()));
+        let result = std::panic::catch_unwind(test.run);
+        (result, PANICS.take().unwrap_or_default())
+    };
+    let spawned = thread::Builder::new().name(name(test.path).to_owned()).spawn(body);
+    let joined = spawned.map_err(|error| format!("no thread for the test: {error}"))?.join();
+    match joined {
+        Ok((Ok(()), _)) => Ok(()),
+        Ok((Err(_), messages)) => Err(messages.join("\n").into()),
+        Err(_) => Err("the thread of the test panicked while it ended".into()),
+    }
+}
+
+/// Records the messages of panics on threads of tests instead of printing them.
+fn record_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let is_recorded = PANICS
+            .try_with(|messages| {
+                let Ok(mut messages) = messages.try_borrow_mut() else { return false };
+                let Some(messages) = messages.as_mut() else { return false };
+                messages.push(describe(panic));
+                true
+            })
+            .unwrap_or(false);
+        if !is_recorded {
+            print(panic);
+        }
+    }));
+}
+
+fn describe(panic: &PanicHookInfo<'_>) -> String {
+    let text = panic.payload_as_str().unwrap_or("a value that is no text");
+    let place = panic.location().map_or_else(String::new, |location| format!(" at {location}"));
+    let trace = Backtrace::capture();
+    match trace.status() {
+        BacktraceStatus::Captured => format!("panicked{place}:\n{text}\n{trace}"),
+        _ => format!("panicked{place}:\n{text}"),
+    }
+}

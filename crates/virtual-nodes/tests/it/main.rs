@@ -1,0 +1,7 @@
+//! Virtual nodes.
+
+mod bridge;
+
+fn main() -> std::process::ExitCode {
+    testing::run()
+}
